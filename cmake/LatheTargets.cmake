@@ -1,0 +1,34 @@
+# One CMake target a folder under src/, so that an include upward in the order of design.md does not link.
+
+add_library(lathe_flags INTERFACE)
+target_compile_features(lathe_flags INTERFACE cxx_std_20)
+# GCC 12 warns falsely of overlap in std::string operator+ (GCC bug 105651).
+target_compile_options(lathe_flags INTERFACE -Wall -Wextra -Wconversion -Wno-psabi -Wno-restrict)
+if(LATHE_WERROR)
+  target_compile_options(lathe_flags INTERFACE -Werror)
+endif()
+if(LATHE_SANITIZE)
+  target_compile_options(lathe_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(lathe_flags INTERFACE -fsanitize=address,undefined)
+endif()
+
+# lathe_library(NAME SOURCES … PUBLIC targets… PRIVATE targets…): static library lathe_NAME.
+function(lathe_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(lathe_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(lathe_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(lathe_${name} PUBLIC ${ARG_PUBLIC} PRIVATE lathe_flags ${ARG_PRIVATE})
+  set_target_properties(lathe_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                                 VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
+# lathe_test(NAME SOURCES … LINK targets…): one GoogleTest binary test_NAME; every case becomes a ctest test.
+function(lathe_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(test_${name} ${ARG_SOURCES})
+  target_link_libraries(test_${name} PRIVATE lathe_flags lathe_test_support ${ARG_LINK} GTest::gtest_main GTest::gmock)
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()

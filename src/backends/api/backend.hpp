@@ -1,0 +1,122 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+#include "lathe/types.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// Whether a backend can be used here, and if not, why and what would change it.
+struct Availability {
+    bool available = false;
+    std::string version;              ///< of the SDK or library
+    std::vector<std::string> devices; ///< human-readable device names
+    std::string cause;                ///< why not available
+    std::string cure;                 ///< what to install or set
+};
+
+/// A backend's answer for one node: yes, or a reason a person can act on.
+struct Support {
+    bool supported = true;
+    std::string reason;
+};
+
+/// Numeric precision the backend is asked to compute in where the graph does not say (no Q/DQ, no Cast).
+enum class Precision { float32, bfloat16, float16, int8 };
+std::string to_string(Precision precision); ///< "fp32", "bf16", "fp16", "int8"
+std::optional<Precision> precision_from_name(std::string_view name);
+
+/// min..opt..max of one input's shape; equal for a static input.
+struct ShapeRange {
+    Shape min;
+    Shape opt;
+    Shape max;
+    bool is_static() const { return min == max; }
+    bool contains(const Shape& shape) const;
+    /// "1x3x224x224..8x3x224x224..32x3x224x224", or one shape if static.
+    std::string describe() const;
+};
+
+struct CompileOptions {
+    Precision precision = Precision::float32;
+    std::map<std::string, ShapeRange> shapes; ///< by input name; an input not named keeps the model's (static) shape
+    std::size_t workspace_bytes = 0;          ///< 0: no limit. Ignored with a message by backends without one.
+    std::size_t threads = 0;                  ///< 0: all available cores
+};
+
+/// One executed layer as the backend fused it.
+struct LayerInfo {
+    std::string name;               ///< the backend's own name
+    std::vector<std::string> nodes; ///< ONNX nodes fused into it, where the backend tells
+    std::string type;               ///< "Convolution", "Eltwise", "Reorder", ...
+    std::string precision;          ///< what it computes in: "int8", "fp32", "bf16", ...
+    std::string implementation;     ///< the kernel's name, as the backend tells it
+    double milliseconds = 0;        ///< mean time a run; 0 where not profiled
+};
+
+/// What an engine reads or writes.
+struct IoInfo {
+    std::string name;
+    DataType type = DataType::undefined;
+    ShapeRange range; ///< for outputs, dims that depend on the input are -1
+};
+
+/// State for running one request at a time. Several sessions of one compiled model may run on several threads at once;
+/// one session is used by one thread at a time.
+/// Order: set_input for every input, run, output. Views given to set_input stay valid until run returns; views from
+/// output stay valid until the next run, or destruction.
+class BackendSession {
+public:
+    virtual ~BackendSession() = default;
+    virtual Result<void> set_input(std::size_t index, const TensorView& view) = 0;
+    virtual Result<void> run() = 0;
+    virtual Result<TensorView> output(std::size_t index) = 0;
+    /// Per-layer times of the last run. Unsupported unless compiled with profiling.
+    virtual Result<std::vector<LayerInfo>> profile() = 0;
+};
+
+/// A model compiled for one device. Immutable; shared by its sessions.
+class CompiledModel {
+public:
+    virtual ~CompiledModel() = default;
+    virtual const std::vector<IoInfo>& inputs() const = 0;
+    virtual const std::vector<IoInfo>& outputs() const = 0;
+    virtual Result<std::unique_ptr<BackendSession>> make_session() const = 0;
+    /// Executed layers with their precisions (times 0).
+    virtual Result<std::vector<LayerInfo>> layers() const = 0;
+    /// The compiled form, for `Backend::load`.
+    virtual Result<std::string> save() const = 0;
+};
+
+class Backend {
+public:
+    virtual ~Backend() = default;
+    virtual std::string name() const = 0;   ///< "openvino"
+    virtual std::string device() const = 0; ///< what --device calls it: "cpu"
+    virtual Availability availability() const = 0;
+    virtual Support supports(const Node& node, const Model& model) const = 0;
+    virtual Result<std::unique_ptr<CompiledModel>> compile(const Model& model, const CompileOptions& options) const = 0;
+    /// `profiling` compiles so that sessions can tell per-layer times.
+    virtual Result<std::unique_ptr<CompiledModel>> compile_profiled(const Model& model,
+                                                                    const CompileOptions& options) const = 0;
+    /// Load what CompiledModel::save gave on a machine and version with the same `blob_key`.
+    virtual Result<std::unique_ptr<CompiledModel>> load(std::string_view blob, const CompileOptions& options) const = 0;
+    /// Identifies what a blob depends on: library version and machine.
+    virtual std::string blob_key() const = 0;
+};
+
+/// All backends this binary knows, available or not, in order of preference.
+const std::vector<std::unique_ptr<Backend>>& backends();
+/// The backend for "--device NAME". A failure names the known devices, or the cause and cure if not available.
+Result<const Backend*> backend_for_device(std::string_view device);
+
+} // namespace lathe

@@ -1,0 +1,234 @@
+#include "cli/context.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <unistd.h>
+
+#include "support/log.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+extern "C" void handle_interrupt(int /*signal*/) {
+    // A second Ctrl-C ends the process at once; files are still whole, since they are renamed into place.
+    if (interrupted.exchange(true)) std::_Exit(130);
+}
+
+bool use_colour() {
+    static const bool use = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    return use;
+}
+
+std::string colour(const char* code, const std::string& text) {
+    return use_colour() ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
+}
+
+/// A bar on standard error, redrawn at most ten times a second.
+class TerminalProgress final : public Progress {
+public:
+    explicit TerminalProgress(bool draw) : draw_(draw) {}
+
+    void begin(std::string_view stage, std::size_t total) override {
+        end();
+        stage_ = stage;
+        total_ = total;
+        done_ = 0;
+        start_ = Clock::now();
+        active_ = true;
+        redraw(true);
+    }
+    void advance(std::size_t steps) override {
+        done_ += steps;
+        redraw(false);
+    }
+    void end() override {
+        if (active_ && draw_) std::fputs("\r\033[K", stderr);
+        active_ = false;
+    }
+    bool cancelled() const override { return interrupted.load(); }
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    void redraw(bool force) {
+        if (!draw_ || !active_) return;
+        const auto now = Clock::now();
+        if (!force && now - drawn_ < std::chrono::milliseconds(100) && done_ != total_) return;
+        drawn_ = now;
+        const double seconds = std::chrono::duration<double>(now - start_).count();
+        if (total_ == 0) {
+            std::fprintf(stderr, "\r\033[K%s  %zu  %.0f s", stage_.c_str(), done_, seconds);
+            return;
+        }
+        constexpr std::size_t width = 30;
+        const std::size_t filled = std::min(width, width * done_ / total_);
+        const std::string bar = std::string(filled, '#') + std::string(width - filled, '.');
+        const double left =
+            done_ > 0 ? seconds * (static_cast<double>(total_) / static_cast<double>(done_) - 1.0) : 0.0;
+        std::fprintf(stderr, "\r\033[K%s [%s] %zu/%zu  %.0f s left", stage_.c_str(), bar.c_str(), done_, total_,
+                     std::max(0.0, left));
+        std::fflush(stderr);
+    }
+
+    bool draw_;
+    bool active_ = false;
+    std::string stage_;
+    std::size_t total_ = 0;
+    std::size_t done_ = 0;
+    Clock::time_point start_;
+    Clock::time_point drawn_;
+};
+
+std::string quoted(std::string_view argument) {
+    const bool plain =
+        !argument.empty() && argument.find_first_of(" \t\n'\"\\$*?[](){}<>|&;") == std::string_view::npos;
+    if (plain) return std::string(argument);
+    std::string text = "'";
+    for (const char c : argument)
+        text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return text + "'";
+}
+
+} // namespace
+
+Context::Context(int argc, const char* const* argv) {
+    for (int i = 0; i < argc; ++i)
+        command_line_ += (i > 0 ? " " : "") + quoted(i == 0 ? "lathe" : argv[i]);
+    struct sigaction action {};
+    action.sa_handler = handle_interrupt;
+    ::sigaction(SIGINT, &action, nullptr);
+    ::sigaction(SIGTERM, &action, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+    set_log_sink([this](LogLevel level, std::string_view message) {
+        if (level == LogLevel::debug && !verbose) return;
+        if (level == LogLevel::info && quiet) return;
+        if (level >= LogLevel::warning) {
+            warn(std::string(message));
+        } else {
+            progress().end();
+            std::fprintf(stderr, "%s\n", std::string(message).c_str());
+        }
+    });
+}
+
+Progress& Context::progress() const {
+    static TerminalProgress instance(::isatty(STDERR_FILENO) == 1);
+    return instance;
+}
+
+void Context::print(const std::string& line) const {
+    progress().end();
+    if (!json && !quiet) std::printf("%s\n", line.c_str());
+}
+
+void Context::print_json(const Json& document) const {
+    progress().end();
+    if (json) std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+void Context::warn(const std::string& message) const {
+    progress().end();
+    const bool tty = ::isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    std::fprintf(stderr, tty ? "\033[33mwarning:\033[0m %s\n" : "warning: %s\n", message.c_str());
+}
+
+std::string Context::bold(const std::string& text) const { return colour("1", text); }
+std::string Context::green(const std::string& text) const { return colour("32", text); }
+std::string Context::yellow(const std::string& text) const { return colour("33", text); }
+std::string Context::red(const std::string& text) const { return colour("31", text); }
+
+CLI::App& Commands::add(const CommandSpec& spec, CommandBody body) {
+    CLI::App* command = app_.add_subcommand(spec.name, spec.description);
+    command->add_flag("--json", context_.json, "Print the result as JSON on standard output");
+    command->add_flag("-q,--quiet", context_.quiet, "Print errors only");
+    command->add_flag("-v,--verbose", context_.verbose, "Print details of the work");
+    std::string footer = "Examples:\n";
+    for (const auto& example : spec.examples)
+        footer += "  " + example + "\n";
+    command->footer(footer);
+    command->callback([this, body = std::move(body)] { chosen_ = body; });
+    return *command;
+}
+
+int Commands::run() {
+    if (!chosen_) return 2;
+    Result<void> result;
+    try {
+        result = chosen_();
+    } catch (const std::bad_alloc&) {
+        result = Error{ErrorCode::out_of_memory, "out of memory", "", "use smaller batches or a smaller model"};
+    } catch (const std::exception& error) {
+        result = Error{ErrorCode::internal, std::string("unexpected failure: ") + error.what(), "",
+                       "this is a bug in Lathe; please report it with the command line"};
+    }
+    context_.progress().end();
+    if (result) {
+        // A full disk behind a redirected standard output shows only at the flush.
+        if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+        result = Error{ErrorCode::io, "cannot write to standard output", "", "is the disk full or the pipe closed?"};
+    }
+    const Error& error = result.error();
+    if (context_.json) {
+        const Json document{{"error",
+                             {{"code", to_string(error.code)},
+                              {"message", error.message},
+                              {"where", error.where},
+                              {"hint", error.hint}}}};
+        std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    }
+    std::fprintf(stderr, "lathe: %s\n", error.describe().c_str());
+    return exit_code(error.code);
+}
+
+int exit_code(ErrorCode code) {
+    switch (code) {
+        case ErrorCode::invalid_argument: return 2;
+        case ErrorCode::not_found:
+        case ErrorCode::parse_error:
+        case ErrorCode::corrupt:
+        case ErrorCode::mismatch:
+        case ErrorCode::out_of_range: return 3;
+        case ErrorCode::unsupported: return 4;
+        case ErrorCode::verification_failed: return 5;
+        case ErrorCode::cancelled: return 130;
+        case ErrorCode::io:
+        case ErrorCode::out_of_memory:
+        case ErrorCode::internal: return 1;
+    }
+    return 1;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+    // Width in code points: continuation bytes of UTF-8 take no column.
+    const auto width_of = [](const std::string& text) {
+        return static_cast<std::size_t>(std::count_if(
+            text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+    };
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t i = 0; i < row.size(); ++i)
+            widths[i] = std::max(widths[i], width_of(row[i]));
+    }
+    std::string text;
+    for (const auto& row : rows) {
+        std::string line;
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            line += row[i];
+            if (i + 1 < row.size()) line += std::string(widths[i] - width_of(row[i]) + 2, ' ');
+        }
+        text += line + "\n";
+    }
+    if (!text.empty()) text.pop_back();
+    return text;
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/result.hpp"
+#include "lathe/types.hpp"
+
+namespace lathe {
+
+/// Some samples, ready to be fed to the model.
+struct Batch {
+    std::vector<HostTensor> inputs;   ///< one a model input; axis 0 is the sample
+    std::vector<std::string> names;   ///< one a sample: file name or index
+    std::vector<std::int64_t> labels; ///< one a sample; -1 where unknown
+    std::size_t size() const { return names.size(); }
+};
+
+/// Samples in a fixed order, streamed: memory does not grow with their number.
+class Dataset {
+public:
+    virtual ~Dataset() = default;
+    /// Total number of samples.
+    virtual std::size_t size() const = 0;
+    virtual bool has_labels() const = 0;
+    /// The next at most `count` samples; nothing at the end.
+    virtual Result<std::optional<Batch>> next(std::size_t count) = 0;
+    /// Back to the first sample.
+    virtual void rewind() = 0;
+    /// Digest of the sample files and of the preprocessing: equal when the tensors would be equal.
+    virtual Result<std::string> digest() const = 0;
+};
+
+} // namespace lathe

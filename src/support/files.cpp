@@ -1,0 +1,151 @@
+#include "support/files.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace lathe {
+
+namespace {
+
+Error system_error(const std::string& what, const std::filesystem::path& path, int code) {
+    Error error{ErrorCode::io, what + ": " + std::strerror(code), path.string(), ""};
+    if (code == ENOENT) {
+        error.code = ErrorCode::not_found;
+        error.hint = "check the path";
+    } else if (code == ENOSPC || code == EDQUOT) {
+        error.hint = "free some disk space, or write elsewhere with --output";
+    } else if (code == EACCES || code == EPERM || code == EROFS) {
+        error.hint = "check the permissions";
+    }
+    return error;
+}
+
+/// Leftovers of writers that were killed: ".NAME.<pid>.tmp" of processes that no longer run.
+void remove_stale_temporaries(const std::filesystem::path& target) {
+    const std::string prefix = "." + target.filename().string() + ".";
+    const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+    std::error_code ignored;
+    for (std::filesystem::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored)) {
+        const std::string name = it->path().filename().string();
+        if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
+        const std::string pid = name.substr(prefix.size(), name.size() - prefix.size() - 4);
+        if (pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos) continue;
+        if (!std::filesystem::exists("/proc/" + pid, ignored)) std::filesystem::remove(it->path(), ignored);
+    }
+}
+
+} // namespace
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return system_error("cannot open", path, errno);
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) {
+        const int code = errno;
+        ::close(fd);
+        return system_error("cannot read", path, code);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        ::close(fd);
+        return Error{ErrorCode::invalid_argument, "not a regular file", path.string(), "name a file, not a folder"};
+    }
+    const auto size = static_cast<std::size_t>(info.st_size);
+    void* data = nullptr;
+    if (size > 0) {
+        data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
+            const int code = errno;
+            ::close(fd);
+            return system_error("cannot map", path, code);
+        }
+    }
+    ::close(fd);
+    return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const std::byte*>(data), size));
+}
+
+MappedFile::~MappedFile() {
+    if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+    if (path.filename().empty() || std::filesystem::is_directory(path)) {
+        return Error{ErrorCode::invalid_argument, "cannot write a file here: it is a folder", path.string(),
+                     "give a file name"};
+    }
+    remove_stale_temporaries(path);
+    std::filesystem::path temporary = path;
+    temporary.replace_filename("." + path.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
+    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return system_error("cannot create", path, errno);
+    return AtomicFile(fd, path, std::move(temporary));
+}
+
+AtomicFile::AtomicFile(int fd, std::filesystem::path target, std::filesystem::path temporary)
+    : fd_(fd), target_(std::move(target)), temporary_(std::move(temporary)) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), size_(other.size_), target_(std::move(other.target_)),
+      temporary_(std::move(other.temporary_)) {}
+
+AtomicFile::~AtomicFile() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    ::unlink(temporary_.c_str());
+}
+
+Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+        if (written < 0) {
+            if (errno == EINTR) continue;
+            return system_error("cannot write", target_, errno);
+        }
+        size_ += static_cast<std::size_t>(written);
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+    return {};
+}
+
+Result<void> AtomicFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
+
+Result<void> AtomicFile::commit() {
+    if (::fsync(fd_) != 0) return system_error("cannot write", target_, errno);
+    if (::close(std::exchange(fd_, -1)) != 0) {
+        const int code = errno;
+        ::unlink(temporary_.c_str());
+        return system_error("cannot write", target_, code);
+    }
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+        const int code = errno;
+        ::unlink(temporary_.c_str());
+        return system_error("cannot rename into place", target_, code);
+    }
+    return {};
+}
+
+Result<void> write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+    LATHE_TRY(AtomicFile file, AtomicFile::create(path));
+    LATHE_CHECK(file.write(bytes));
+    return file.commit();
+}
+
+Result<void> write_file(const std::filesystem::path& path, std::string_view text) {
+    return write_file(path, std::as_bytes(std::span(text)));
+}
+
+Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t limit) {
+    LATHE_TRY(const auto mapped, MappedFile::open(path));
+    const auto bytes = mapped->bytes();
+    if (bytes.size() > limit) {
+        return Error{ErrorCode::invalid_argument, "file too large: " + std::to_string(bytes.size()) + " bytes",
+                     path.string(), "at most " + std::to_string(limit) + " bytes are read here"};
+    }
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+} // namespace lathe

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// Object keys keep the order they were written in.
+using Json = nlohmann::ordered_json;
+
+/// Parse text; `where` (a file name, say) goes into the error. Depth is limited to 200.
+Result<Json> parse_json(std::string_view text, std::string_view where);
+Result<Json> read_json_file(const std::filesystem::path& path);
+/// Written atomically, indented by 2, with a final newline. Text that is not UTF-8 is replaced, not refused.
+Result<void> write_json_file(const std::filesystem::path& path, const Json& json);
+
+} // namespace lathe
