@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Rejects #includes that go upward in the order of docs/design/, and Python or vendor headers outside their folder.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Each folder, and the folders whose headers it may include.
+allowed() {
+  case $1 in
+    support) echo support ;;
+    graph) echo support graph ;;
+    onnx) echo support graph onnx ;;
+    passes) echo support graph passes ;;
+    data) echo support data ;;
+    calibrate) echo support graph data calibrate ;;
+    quantize) echo support graph calibrate quantize ;;
+    backends/api) echo support graph backends/api ;;
+    backends/openvino) echo support graph onnx calibrate backends/api backends/openvino ;;
+    runtime) echo support graph onnx backends/api runtime ;;
+    bench | evaluate) echo support data runtime "$1" ;;
+    report) echo support report ;;
+    api | cli) echo support graph onnx passes data calibrate quantize backends/api backends/openvino runtime bench evaluate report "$1" ;;
+    *) return 1 ;;
+  esac
+}
+
+status=0
+while IFS= read -r file; do
+  folder=${file#src/}
+  case $folder in backends/*) folder=$(cut -d/ -f1-2 <<<"$folder") ;; *) folder=${folder%%/*} ;; esac
+  if ! may=$(allowed "$folder"); then
+    echo "$file: folder '$folder' is not in the order of scripts/check-layers.sh"
+    status=1
+    continue
+  fi
+  while IFS=: read -r line include; do
+    target=$(sed -n 's/.*"\([^"]*\)\/[^"\/]*".*/\1/p' <<<"$include")
+    [ -z "$target" ] && continue
+    [ "$target" = lathe ] && continue
+    [[ " $may " == *" $target "* ]] || { echo "$file:$line: $folder may not include $target"; status=1; }
+  done < <(grep -nE '^#include "' "$file" || true)
+  if [[ $folder != backends/openvino ]] && grep -nE '#include [<"]openvino/' "$file"; then
+    echo "$file: OpenVINO's headers belong in src/backends/openvino"
+    status=1
+  fi
+  if [[ $folder != onnx ]] && grep -nE '#include [<"](onnx/|google/protobuf)' "$file" | grep -v '"onnx/[a-z_]*\.hpp"'; then
+    echo "$file: protobuf's and ONNX's headers belong in src/onnx"
+    status=1
+  fi
+done < <(git ls-files 'src/*.cpp' 'src/*.hpp')
+for header in $(git ls-files 'include/lathe/*.hpp'); do
+  if grep -nE '#include [<"](openvino|onnx/|google|cuda|nlohmann)' "$header"; then
+    echo "$header: no vendor header in the public API"
+    status=1
+  fi
+done
+exit $status

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs what Lathe needs and is missing: Debian packages, one Python environment, ONNX's C++ library.
+# Third-party builds go to $LATHE_CACHE (default ~/.cache/lathe), keyed by version, and are reused.
+# Run it for its effect, or source it for the variables LATHE_VENV, LATHE_PYTHON, LATHE_ONNX_ROOT, OpenVINO_DIR.
+set -euo pipefail
+
+LATHE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+LATHE_CACHE=${LATHE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lathe}
+
+say() { printf '\n== %s\n' "$*"; }
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install_debian_packages() {
+  # Debian's archive is signed; versions are those of Debian 12.
+  local wanted missing=()
+  mapfile -t wanted < <(sed 's/#.*//; /^[[:space:]]*$/d' "$LATHE_ROOT/requirements/debian.txt")
+  for package in "${wanted[@]}"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  say "Installing Debian packages: ${missing[*]}"
+  as_root apt-get update -q
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+}
+
+install_python_packages() {
+  local lock=$LATHE_ROOT/requirements/python.txt
+  LATHE_VENV=$LATHE_CACHE/venv-$(sha256sum "$lock" | cut -c1-12)
+  if [ ! -e "$LATHE_VENV/.complete" ]; then
+    say "Installing Python packages into $LATHE_VENV"
+    rm -rf "$LATHE_VENV"
+    mkdir -p "$LATHE_CACHE"
+    /usr/bin/python3 -m venv "$LATHE_VENV"
+    "$LATHE_VENV/bin/pip" install -q --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r "$lock"
+    touch "$LATHE_VENV/.complete"
+  fi
+  LATHE_PYTHON=$LATHE_VENV/bin/python
+  OpenVINO_DIR=$("$LATHE_PYTHON" -c 'import importlib.util, pathlib
+print(pathlib.Path(importlib.util.find_spec("openvino").origin).parent / "cmake")')
+}
+
+build_onnx() {
+  local pin=$LATHE_ROOT/requirements/onnx-source.txt version work
+  version=$(sed -n 's/^onnx==\([^ ]*\).*/\1/p' "$pin")
+  LATHE_ONNX_ROOT=$LATHE_CACHE/onnx-$version-$(c++ -dumpversion)
+  [ -e "$LATHE_ONNX_ROOT/.complete" ] && return
+  say "Building ONNX $version (about two minutes on two cores)"
+  work=$(mktemp -d "$LATHE_CACHE/onnx-build.XXXXXX")
+  PATH=$LATHE_VENV/bin:$PATH "$LATHE_VENV/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary onnx \
+    --no-build-isolation --require-hashes -r "$pin" -d "$work"
+  tar -xf "$work/onnx-$version.tar.gz" -C "$work"
+  PATH=$LATHE_VENV/bin:$PATH cmake -G Ninja -S "$work/onnx-$version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
+    -DONNX_BUILD_PYTHON=OFF -DONNX_ML=1 -DONNX_USE_PROTOBUF_SHARED_LIBS=ON -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
+    -DCMAKE_INSTALL_PREFIX="$LATHE_ONNX_ROOT" >"$work/log" 2>&1 || { tail -n 40 "$work/log"; return 1; }
+  ninja -C "$work/build" install >"$work/log" 2>&1 || { tail -n 40 "$work/log"; return 1; }
+  touch "$LATHE_ONNX_ROOT/.complete"
+  rm -rf "$work"
+}
+
+# Configures and builds into the folder $1 with the further CMake options $2…
+build_lathe() {
+  local folder=$1
+  shift
+  local launcher=()
+  command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  cmake -G Ninja -S "$LATHE_ROOT" -B "$folder" -DLATHE_ONNX_ROOT="$LATHE_ONNX_ROOT" -DOpenVINO_DIR="$OpenVINO_DIR" \
+    "${launcher[@]}" "$@"
+  cmake --build "$folder"
+}
+
+install_debian_packages
+install_python_packages
+build_onnx
+export LATHE_VENV LATHE_PYTHON LATHE_ONNX_ROOT OpenVINO_DIR LATHE_CACHE
