@@ -60,15 +60,18 @@ build_onnx() {
   rm -rf "$work"
 }
 
-# Configures and builds into the folder $1 with the further CMake options $2…
+# Configures and builds into the folder $1 with the further CMake options $2…; `--target NAME` builds that alone.
 build_lathe() {
-  local folder=$1
+  local folder=$1 targets=() options=()
   shift
+  while [ $# -gt 0 ]; do
+    if [ "$1" = --target ]; then targets+=(--target "$2"); shift 2; else options+=("$1"); shift; fi
+  done
   local launcher=()
   command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   cmake -G Ninja -S "$LATHE_ROOT" -B "$folder" -DLATHE_ONNX_ROOT="$LATHE_ONNX_ROOT" -DOpenVINO_DIR="$OpenVINO_DIR" \
-    "${launcher[@]}" "$@"
-  cmake --build "$folder"
+    "${launcher[@]}" "${options[@]}"
+  cmake --build "$folder" "${targets[@]}"
 }
 
 install_debian_packages
