@@ -152,14 +152,24 @@ public:
     /// A constant: an initializer that is not also a graph input (which a caller could override).
     const Tensor* constant(const std::string& value) const;
 
-    /// A value name not used anywhere in this graph or its subgraphs, beginning with `stem`.
+    /// A value name not used anywhere in this graph or its subgraphs, beginning with `stem`; never the same twice.
+    /// Constant time on average: names are remembered, so a pass that renames outputs in place asks here for the new
+    /// name too. Not for several threads at once.
     std::string unique_name(std::string_view stem) const;
+    /// For a subgraph: `unique_name` of this graph avoids the names of the graph around it as well, and the reverse.
+    void share_names(const Graph& outer) const;
 
     /// Make every reader of `from` (nodes, subgraphs that capture it) read `to`. Graph outputs are not renamed.
     void replace_uses(const std::string& from, const std::string& to);
 
     /// Order nodes so that producers come first; stable. Fails on a cycle.
     Result<void> sort_topologically();
+
+private:
+    struct Names;
+    static constexpr std::size_t unscanned = static_cast<std::size_t>(-1);
+    mutable std::shared_ptr<Names> names_;        ///< what unique_name must avoid; not copied with the graph
+    mutable std::size_t nodes_named_ = unscanned; ///< how many of `nodes` are in `names_`
 };
 
 /// Producers and consumers of every value of one graph, captures by subgraphs included. A snapshot: rebuild after

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <variant>
+#include <vector>
+
+#include "graph/graph.hpp"
+
+namespace lathe {
+
+/// Calls `visit(Graph&)` for each subgraph directly in the node's attributes (bodies of If, Loop, Scan).
+template <class Visit>
+void for_each_subgraph(const Node& node, Visit visit) {
+    for (const Attribute& attribute : node.attributes) {
+        if (const auto* box = std::get_if<GraphBox>(&attribute.value)) {
+            visit(**box);
+        } else if (const auto* boxes = std::get_if<std::vector<GraphBox>>(&attribute.value)) {
+            for (const GraphBox& each : *boxes)
+                visit(*each);
+        }
+    }
+}
+
+bool has_subgraph(const Node& node);
+
+/// Names the graph itself defines: inputs, initializers (sparse ones too) and node outputs. Subgraphs not included.
+std::unordered_set<std::string> defined_names(const Graph& graph);
+
+/// Names that the subgraphs of the node read from outside, each once, in order of first reading.
+std::vector<std::string> captured_names(const Node& node);
+
+/// Name of a serialized onnx.SparseTensorProto (its values' name); "" if the bytes are not one.
+std::string sparse_initializer_name(std::string_view serialized);
+
+} // namespace lathe
