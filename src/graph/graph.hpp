@@ -204,6 +204,7 @@ struct Model {
     std::vector<std::string> opaque_functions; ///< serialized FunctionProto
     std::vector<std::string> opaque_training_info;
     std::vector<std::string> opaque_configurations;
+    std::string opaque; ///< serialized ModelProto with only fields this ONNX version does not know, its graph's too
 
     std::int64_t opset() const; ///< of ai.onnx; 0 if not imported
     /// The value of a metadata key, or nullptr.
