@@ -1,0 +1,16 @@
+#pragma once
+
+#include "calibrate/ranges_file.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// The calibration as the report reads it ("kind": "calibration"): a tensor's extremes, range, clipped fraction, signal
+/// to quantisation noise (null when there is no noise) and a histogram thinned to at most 256 bins (edges are one more
+/// than counts; exact zeros are in the bin that holds zero). Worst signal to noise first.
+Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format,
+                         const std::vector<ActivationFinding>& findings, double seconds);
+
+Json to_json(const ActivationFinding& finding);
+
+} // namespace lathe
