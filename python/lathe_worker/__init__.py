@@ -1,0 +1,1 @@
+"""Runs the frameworks that `lathe bench` compares with, one process each."""

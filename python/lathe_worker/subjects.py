@@ -1,0 +1,185 @@
+"""The frameworks, each used the way its own documentation tells a user to."""
+
+import os
+import time
+from dataclasses import dataclass
+
+
+class Unavailable(Exception):
+    """Why a framework cannot be measured here, and what would change it."""
+
+    def __init__(self, code, message, hint=""):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+
+@dataclass
+class Timing:
+    """Nanoseconds of one call. The copies are None where the framework makes them inside its call."""
+
+    call: int
+    copy_in: int | None = None
+    copy_out: int | None = None
+
+
+def cores():
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class OnnxRuntime:
+    """ONNX Runtime with its defaults: all graph optimisations, all cores."""
+
+    def __init__(self, model):
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise Unavailable(
+                "unsupported", f"ONNX Runtime is not installed: {error}", "pip install onnxruntime"
+            ) from error
+        if not model:
+            raise Unavailable("invalid_argument", "no ONNX model to run", "give it with --model FILE.onnx")
+        self.runtime = onnxruntime
+        self.model = model
+        self.libraries = {"onnxruntime": onnxruntime.__version__}
+        self.notes = ["graph optimisation level all, default threads"]
+        self.session = self.make_session(0)
+        self.order = []
+
+    def make_session(self, threads):
+        options = self.runtime.SessionOptions()
+        options.graph_optimization_level = self.runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.log_severity_level = 3
+        if threads:
+            options.intra_op_num_threads = threads
+        return self.runtime.InferenceSession(self.model, options, providers=["CPUExecutionProvider"])
+
+    def prepare(self, tensors):
+        self.order = match_inputs([i.name for i in self.session.get_inputs()], [t.name for t in tensors])
+        for info, tensor in zip(self.session.get_inputs(), tensors_for(self.order, tensors)):
+            fixed = [size for size in info.shape if isinstance(size, int)]
+            if len(fixed) == len(info.shape) and tuple(fixed) != tensor.shape:
+                raise Unavailable(
+                    "out_of_range",
+                    f"the model's input {info.name} is fixed to {'x'.join(map(str, fixed))}",
+                    "export the model with --dynamic-batch",
+                )
+
+    def call(self, arrays, session=None):
+        session = session or self.session
+        feed = {info.name: arrays[i] for info, i in zip(session.get_inputs(), self.order)}
+        start = time.perf_counter_ns()
+        outputs = session.run(None, feed)
+        stop = time.perf_counter_ns()
+        touch(outputs)
+        return Timing(stop - start)
+
+    def stream_choices(self):
+        return [1, cores()] if cores() > 1 else [1]
+
+    def streams(self, count):
+        if count == 1:
+            return [self.call]
+        sessions = [self.make_session(1) for _ in range(count)]
+        return [lambda arrays, s=s: self.call(arrays, s) for s in sessions]
+
+
+class PyTorch:
+    """PyTorch eager in inference mode, all cores."""
+
+    def __init__(self, source, compiled=False):
+        try:
+            import torch
+        except ImportError as error:
+            raise Unavailable("unsupported", f"PyTorch is not installed: {error}", "pip install torch") from error
+        if not source:
+            raise Unavailable(
+                "not_found",
+                "the model does not say how to rebuild its PyTorch module (metadata lathe.source)",
+                "make the ONNX file with `lathe export`, and give it with --model",
+            )
+        try:
+            from lathe_export.rebuild import rebuild
+        except ImportError as error:
+            raise Unavailable(
+                "unsupported", f"cannot rebuild the PyTorch module: {error}", "install what requirements/python.txt lists"
+            ) from error
+        self.torch = torch
+        self.module = rebuild(source).eval()
+        self.compiled = compiled
+        self.function = self.module
+        self.libraries = {"torch": torch.__version__}
+        mode = "torch.compile with its default mode, static shapes" if compiled else "eager"
+        self.notes = [f"{mode}, inference_mode, {torch.get_num_threads()} threads"]
+
+    def prepare(self, tensors):
+        del tensors
+        if not self.compiled:
+            return
+        # A fresh compilation for each batch size: kept ones would be replaced by slower kernels for any size.
+        self.torch._dynamo.reset()
+        self.function = self.torch.compile(self.module, dynamic=False)
+    def call(self, arrays):
+        torch = self.torch
+        with torch.inference_mode():
+            start = time.perf_counter_ns()
+            inputs = [torch.from_numpy(array) for array in arrays]
+            bound = time.perf_counter_ns()
+            outputs = self.function(*inputs)
+            stop = time.perf_counter_ns()
+            fetched = [o.numpy() for o in flatten(outputs, torch)]
+            end = time.perf_counter_ns()
+        touch(fetched)
+        return Timing(stop - bound, bound - start, end - stop)
+
+    def stream_choices(self):
+        # One process, one thread of calls that uses all cores: several Python threads would share its thread pool.
+        return [1]
+
+    def streams(self, count):
+        del count
+        return [self.call]
+
+
+def make_subject(kind, model, source):
+    """The framework named as `lathe bench --against` names it."""
+    if kind == "onnxruntime":
+        return OnnxRuntime(model)
+    if kind == "pytorch":
+        return PyTorch(source)
+    if kind == "torch-compile":
+        return PyTorch(source, compiled=True)
+    raise Unavailable("invalid_argument", f"unknown framework: {kind}")
+
+
+def match_inputs(wanted, given):
+    """For each wanted input the index of the given one: by name, or by place where the names differ."""
+    if len(wanted) != len(given):
+        raise Unavailable(
+            "invalid_argument", f"the model has {len(wanted)} inputs, the engine {len(given)}", "compare like with like"
+        )
+    if set(wanted) == set(given):
+        return [given.index(name) for name in wanted]
+    return list(range(len(wanted)))
+
+
+def tensors_for(order, tensors):
+    """The tensors in the order of the model's inputs."""
+    return [tensors[i] for i in order]
+
+
+def flatten(outputs, torch):
+    """Every tensor in a module's output."""
+    if isinstance(outputs, torch.Tensor):
+        return [outputs]
+    values = outputs.values() if isinstance(outputs, dict) else outputs
+    return [tensor for value in values for tensor in flatten(value, torch)]
+
+
+def touch(arrays):
+    """Read an element of each output, so that none can have been left uncomputed."""
+    for array in arrays:
+        if array.size:
+            float(array.reshape(-1)[-1])

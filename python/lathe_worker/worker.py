@@ -1,0 +1,192 @@
+"""One framework in a process of its own, timed from inside.
+
+Speaks one line of JSON a request on standard input, one a reply on standard output:
+
+  load        {"kind", "model", "source"}               -> {"load_ms", "libraries", "notes"}
+  prepare     {"file", "inputs", "sets"}                -> {"peak_rss_bytes"}
+  burst       {"milliseconds", "max_calls"}             -> {"call_ns", "copy_in_ns", "copy_out_ns"}
+  throughput  {"seconds"}                               -> {"requests", "seconds", "streams"}
+
+A failure is {"error": {"code", "message", "hint"}}. What is timed is the framework's call with its inputs in memory,
+with the monotonic clock of this process; making framework tensors from memory and fetching the outputs are timed
+apart. Standard output of the framework goes to standard error, so that it cannot break the protocol.
+"""
+
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+from lathe_worker.subjects import Unavailable, make_subject
+
+
+def peak_resident_bytes():
+    """Peak resident memory of this process so far."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+@dataclass
+class Tensor:
+    """Name, element type and shape of one model input."""
+
+    name: str
+    type: str
+    shape: tuple
+
+
+def read_sets(path, tensors, count):
+    """The input sets as `lathe` wrote them: `count` times all tensors, densely packed. Read into own memory."""
+    import numpy as np
+
+    types = {"boolean": "bool"}
+    sets = []
+    with open(path, "rb") as file:
+        for _ in range(count):
+            arrays = []
+            for tensor in tensors:
+                dtype = np.dtype(types.get(tensor.type, tensor.type))
+                size = int(np.prod(tensor.shape, dtype=np.int64))
+                array = np.fromfile(file, dtype=dtype, count=size)
+                if array.size != size:
+                    raise Unavailable("invalid_argument", f"the input file ends early: {path}")
+                arrays.append(array.reshape(tensor.shape))
+            sets.append(arrays)
+    return sets
+
+
+class Worker:
+    """The state between requests: the subject and its inputs."""
+
+    def __init__(self):
+        self.subject = None
+        self.sets = []
+        self.next_set = 0
+
+    def load(self, request):
+        start = time.perf_counter_ns()
+        self.subject = make_subject(request["kind"], request.get("model"), request.get("source"))
+        return {
+            "load_ms": (time.perf_counter_ns() - start) / 1e6,
+            "libraries": self.subject.libraries,
+            "notes": self.subject.notes,
+        }
+
+    def prepare(self, request):
+        tensors = [Tensor(t["name"], t["type"], tuple(t["shape"])) for t in request["inputs"]]
+        self.sets = []
+        gc.collect()
+        # The first call sees one set only: the memory taken until then is the framework's, not ours.
+        first = read_sets(request["file"], tensors, 1)
+        self.subject.prepare(tensors)
+        self.subject.call(first[0])
+        peak = peak_resident_bytes()
+        self.sets = read_sets(request["file"], tensors, request["sets"])
+        self.next_set = 0
+        return {"peak_rss_bytes": peak}
+
+    def burst(self, request):
+        enough = request["milliseconds"] * 1e6
+        calls, copies_in, copies_out = [], [], []
+        kept = 0
+        # The collector's pauses are Python's, not the framework's.
+        gc.collect()
+        gc.disable()
+        try:
+            for i in range(request["max_calls"]):
+                if kept >= enough:
+                    break
+                timing = self.subject.call(self.sets[self.next_set])
+                self.next_set = (self.next_set + 1) % len(self.sets)
+                if i == 0 and timing.call < enough:
+                    continue
+                kept += timing.call
+                calls.append(timing.call)
+                if timing.copy_in is not None:
+                    copies_in.append(timing.copy_in)
+                    copies_out.append(timing.copy_out)
+        finally:
+            gc.enable()
+        return {"call_ns": calls, "copy_in_ns": copies_in, "copy_out_ns": copies_out}
+
+    def throughput(self, request):
+        seconds = request["seconds"]
+        best = None
+        # Which number of streams serves most is found by a short trial of each; the winner gets the full time.
+        choices = self.subject.stream_choices()
+        for streams in choices if len(choices) > 1 else []:
+            trial = self.serve(streams, min(1.0, seconds / 4))
+            if best is None or trial["requests"] / trial["seconds"] > best["requests"] / best["seconds"]:
+                best = trial
+        return self.serve(best["streams"] if best else choices[0], seconds)
+
+    def serve(self, streams, seconds):
+        """Requests finished by `streams` threads, each calling again and again for `seconds`."""
+        callers = self.subject.streams(streams)
+        for number, call in enumerate(callers):
+            call(self.sets[number % len(self.sets)])
+        counts = [0] * streams
+        failures = []
+        start = time.perf_counter()
+        deadline = start + seconds
+
+        def run(number):
+            try:
+                index = number
+                while time.perf_counter() < deadline:
+                    callers[number](self.sets[index % len(self.sets)])
+                    counts[number] += 1
+                    index += streams
+            except Exception as error:  # noqa: BLE001 - handed to the main thread below
+                failures.append(error)
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(1, streams)]
+        for thread in threads:
+            thread.start()
+        run(0)
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return {"requests": sum(counts), "seconds": time.perf_counter() - start, "streams": streams}
+
+
+def serve_requests(requests, replies):
+    """Answers until the requests end."""
+    worker = Worker()
+    commands = {
+        "load": worker.load,
+        "prepare": worker.prepare,
+        "burst": worker.burst,
+        "throughput": worker.throughput,
+    }
+    for line in requests:
+        request = json.loads(line)
+        try:
+            reply = commands[request["command"]](request)
+        except Unavailable as error:
+            reply = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+        except MemoryError:
+            reply = {"error": {"code": "out_of_memory", "message": "out of memory", "hint": "use smaller batches"}}
+        except Exception as error:  # noqa: BLE001 - the framework may raise anything; the parent reports it
+            text = f"{type(error).__name__}: {error}".strip()
+            first = " ".join(text.split())[:500]
+            reply = {"error": {"code": "unsupported", "message": first, "hint": ""}}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def main():
+    """Serve standard input; keep standard output for the protocol alone."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        serve_requests(sys.stdin, replies)
+    except (BrokenPipeError, KeyboardInterrupt):
+        pass

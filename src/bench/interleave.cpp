@@ -1,0 +1,104 @@
+#include "bench/interleave.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+namespace lathe {
+
+namespace {
+
+struct Turn {
+    Subject* subject = nullptr;
+    Samples calls;
+    std::vector<double> copy_in;
+    std::vector<double> copy_out;
+    SteadyDetector steady;
+    std::optional<Error> failure;
+};
+
+double steady_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void sleep_milliseconds(double milliseconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+}
+
+std::optional<double> median_of(const std::vector<double>& values) {
+    if (values.empty()) return std::nullopt;
+    return summarize(values).median;
+}
+
+Result<InterleavedLatency> finish(Turn turn, const SettleRule& rule) {
+    if (turn.failure) return std::move(*turn.failure);
+    InterleavedLatency latency;
+    latency.call_ns = turn.calls.summary();
+    latency.burst_medians_ns = turn.calls.burst_medians();
+    latency.copy_in_ns = median_of(turn.copy_in);
+    latency.copy_out_ns = median_of(turn.copy_out);
+    latency.noisy = !turn.calls.settled(rule);
+    latency.warmup_bursts = turn.steady.bursts();
+    if (latency.call_ns.count == 0) {
+        return Error{ErrorCode::internal, "no call was timed", turn.subject->info().name, "raise --time-limit"};
+    }
+    return latency;
+}
+
+} // namespace
+
+Result<std::vector<Result<InterleavedLatency>>> interleave(std::span<Subject* const> subjects,
+                                                           const InterleaveOptions& options, Progress& progress) {
+    const auto now = options.now ? options.now : steady_seconds;
+    const auto sleep = options.sleep_ms ? options.sleep_ms : sleep_milliseconds;
+    std::vector<Turn> turns(subjects.size());
+    for (std::size_t i = 0; i < subjects.size(); ++i)
+        turns[i].subject = subjects[i];
+
+    // The burst of one subject, or nothing once it has failed. Only an interruption fails the whole.
+    const auto take_burst = [&](Turn& turn) -> Result<std::optional<Burst>> {
+        LATHE_CHECK(progress.check());
+        sleep(options.pause_ms);
+        auto burst = turn.subject->burst(options.burst, progress);
+        if (!burst) {
+            if (burst.error().code == ErrorCode::cancelled) return std::move(burst).error();
+            turn.failure = std::move(burst).error();
+            return std::optional<Burst>();
+        }
+        return std::optional<Burst>(std::move(burst).value());
+    };
+
+    const double allowed = options.time_limit_s * static_cast<double>(subjects.size());
+    for (Turn& turn : turns) {
+        // Warming up may take a fifth of the subject's time at most; what is unsteady then shows up as noisy.
+        const double deadline = now() + options.time_limit_s / 5;
+        for (bool steady = false; !steady && !turn.failure && (turn.steady.bursts() < 2 || now() < deadline);) {
+            LATHE_TRY(const std::optional<Burst> burst, take_burst(turn));
+            if (burst) steady = turn.steady.add(summarize(burst->call_ns).median);
+        }
+    }
+
+    const double deadline = now() + allowed;
+    for (std::size_t round = 0;; ++round) {
+        bool settled = true;
+        for (Turn& turn : turns) {
+            if (turn.failure) continue;
+            LATHE_TRY(const std::optional<Burst> burst, take_burst(turn));
+            if (!burst) continue;
+            turn.calls.add(burst->call_ns);
+            turn.copy_in.insert(turn.copy_in.end(), burst->copy_in_ns.begin(), burst->copy_in_ns.end());
+            turn.copy_out.insert(turn.copy_out.end(), burst->copy_out_ns.begin(), burst->copy_out_ns.end());
+            settled = settled && turn.calls.settled(options.rule);
+        }
+        progress.advance();
+        if (settled || now() >= deadline) break;
+    }
+
+    std::vector<Result<InterleavedLatency>> results;
+    results.reserve(turns.size());
+    for (Turn& turn : turns)
+        results.push_back(finish(std::move(turn), options.rule));
+    return results;
+}
+
+} // namespace lathe

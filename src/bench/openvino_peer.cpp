@@ -1,0 +1,198 @@
+#include "bench/openvino_peer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <openvino/openvino.hpp>
+
+namespace lathe {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double nanoseconds(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double, std::nano>(to - from).count();
+}
+
+/// Runs `body`, turning OpenVINO's exceptions into errors. Its messages have many lines; the last says most.
+template <class Body>
+auto guarded(const std::string& where, Body&& body) -> decltype(body()) {
+    try {
+        return body();
+    } catch (const std::exception& exception) {
+        std::string text = exception.what();
+        while (!text.empty() && text.back() == '\n')
+            text.pop_back();
+        if (const auto line = text.rfind('\n'); line != std::string::npos) text = text.substr(line + 1);
+        return Error{ErrorCode::unsupported, "OpenVINO refused the model: " + text, where, ""};
+    }
+}
+
+/// For each input of the model the index of ours: by name, or by place where the names differ.
+Result<std::vector<std::size_t>> match_inputs(const ov::Model& model, const std::vector<InputSpec>& specs,
+                                              const std::string& where) {
+    if (model.inputs().size() != specs.size()) {
+        return Error{ErrorCode::mismatch,
+                     "the model has " + std::to_string(model.inputs().size()) + " inputs, the engine " +
+                         std::to_string(specs.size()),
+                     where, "compare engines and models of the same network"};
+    }
+    std::vector<std::size_t> order;
+    for (const auto& input : model.inputs()) {
+        const auto found = std::find_if(specs.begin(), specs.end(),
+                                        [&](const InputSpec& spec) { return input.get_names().count(spec.name) > 0; });
+        if (found == specs.end()) break;
+        order.push_back(static_cast<std::size_t>(found - specs.begin()));
+    }
+    if (order.size() != specs.size()) {
+        order.clear();
+        for (std::size_t i = 0; i < specs.size(); ++i)
+            order.push_back(i);
+    }
+    return order;
+}
+
+class OpenVinoPeer final : public Subject {
+public:
+    OpenVinoPeer(SubjectInfo info, std::shared_ptr<ov::Model> model)
+        : Subject(std::move(info)), model_(std::move(model)) {}
+
+private:
+    Result<void> do_prepare(const InputSets& inputs, Progress& progress) override {
+        LATHE_CHECK(progress.check());
+        inputs_ = &inputs;
+        next_set_ = 0;
+        LATHE_TRY(order_, match_inputs(*model_, inputs.specs(), info().file.string()));
+        return guarded(info().file.string(), [&]() -> Result<void> {
+            shaped_ = model_->clone();
+            std::map<ov::Output<ov::Node>, ov::PartialShape> shapes;
+            for (std::size_t i = 0; i < order_.size(); ++i) {
+                const Shape& shape = inputs.specs()[order_[i]].shape;
+                shapes[shaped_->input(i)] = ov::PartialShape(std::vector<ov::Dimension>(shape.begin(), shape.end()));
+            }
+            shaped_->reshape(shapes);
+            compiled_ =
+                core_.compile_model(shaped_, "CPU", ov::hint::performance_mode(ov::hint::PerformanceMode::LATENCY));
+            request_ = compiled_.create_infer_request();
+            bind(request_, 0);
+            request_.infer();
+            info().notes = {"latency hint, inference precision " +
+                            compiled_.get_property(ov::hint::inference_precision).get_type_name()};
+            return {};
+        });
+    }
+
+    Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) override {
+        LATHE_CHECK(progress.check());
+        return guarded(info().file.string(), [&]() -> Result<Burst> {
+            return run_burst(plan, inputs_->count(), next_set_, [&](std::size_t set) -> Result<CallTime> {
+                const auto start = Clock::now();
+                bind(request_, set);
+                const auto bound = Clock::now();
+                request_.infer();
+                const auto done = Clock::now();
+                for (std::size_t i = 0; i < compiled_.outputs().size(); ++i)
+                    touched_ = touched_ + *static_cast<const unsigned char*>(request_.get_output_tensor(i).data());
+                return CallTime{nanoseconds(bound, done), nanoseconds(start, bound), nanoseconds(done, Clock::now())};
+            });
+        });
+    }
+
+    Result<Throughput> do_throughput(double seconds, Progress& progress) override {
+        LATHE_CHECK(progress.check());
+        return guarded(info().file.string(), [&]() -> Result<Throughput> {
+            ov::CompiledModel compiled =
+                core_.compile_model(shaped_, "CPU", ov::hint::performance_mode(ov::hint::PerformanceMode::THROUGHPUT));
+            return serve(compiled, seconds);
+        });
+    }
+
+    /// Keeps OpenVINO's own number of requests in flight: each starts again from its callback.
+    Result<Throughput> serve(ov::CompiledModel& compiled, double seconds) {
+        const std::size_t streams = compiled.get_property(ov::optimal_number_of_infer_requests);
+        std::vector<ov::InferRequest> requests;
+        for (std::size_t i = 0; i < streams; ++i) {
+            requests.push_back(compiled.create_infer_request());
+            bind(requests.back(), i % inputs_->count());
+            requests.back().infer();
+        }
+        std::mutex mutex;
+        std::condition_variable idle;
+        std::size_t running = streams;
+        std::size_t finished = 0;
+        std::size_t set = 0;
+        std::exception_ptr failure;
+        const auto start = Clock::now();
+        const auto deadline = start + std::chrono::duration<double>(seconds);
+        for (auto& request : requests) {
+            request.set_callback([&, current = &request](std::exception_ptr error) {
+                std::size_t next = 0;
+                {
+                    const std::lock_guard lock(mutex);
+                    if (error) failure = error;
+                    finished += error ? 0 : 1;
+                    if (error || Clock::now() >= deadline) {
+                        --running;
+                        idle.notify_one();
+                        return;
+                    }
+                    next = set++ % inputs_->count();
+                }
+                bind(*current, next);
+                current->start_async();
+            });
+        }
+        for (auto& request : requests)
+            request.start_async();
+        std::unique_lock lock(mutex);
+        idle.wait(lock, [&] { return running == 0; });
+        const double took = std::chrono::duration<double>(Clock::now() - start).count();
+        lock.unlock();
+        for (auto& request : requests) {
+            request.wait();
+            request.set_callback([](std::exception_ptr) {});
+        }
+        if (failure) std::rethrow_exception(failure);
+        return Throughput{finished, took, streams};
+    }
+
+    void bind(ov::InferRequest& request, std::size_t set) {
+        auto& tensors = inputs_->set(set);
+        for (std::size_t i = 0; i < order_.size(); ++i) {
+            HostTensor& tensor = tensors[order_[i]];
+            const auto& port = compiled_.input(i);
+            request.set_input_tensor(i, ov::Tensor(port.get_element_type(), port.get_shape(), tensor.bytes.data()));
+        }
+    }
+
+    ov::Core core_;
+    std::shared_ptr<ov::Model> model_;
+    std::shared_ptr<ov::Model> shaped_;
+    ov::CompiledModel compiled_;
+    ov::InferRequest request_;
+    std::vector<std::size_t> order_;
+    const InputSets* inputs_ = nullptr;
+    std::size_t next_set_ = 0;
+    unsigned touched_ = 0;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Subject>> make_openvino_peer(SubjectInfo info) {
+    const std::string file = info.file.string();
+    return guarded(file, [&]() -> Result<std::unique_ptr<Subject>> {
+        ov::Core core;
+        auto model = core.read_model(file);
+        info.libraries["openvino"] = ov::get_openvino_version().buildNumber;
+        return std::unique_ptr<Subject>(std::make_unique<OpenVinoPeer>(std::move(info), std::move(model)));
+    });
+}
+
+} // namespace lathe

@@ -1,0 +1,34 @@
+#include "bench/subject.hpp"
+
+#include <array>
+#include <utility>
+
+namespace lathe {
+
+namespace {
+
+constexpr std::array<std::pair<SubjectKind, const char*>, 5> names{{
+    {SubjectKind::engine, "engine"},
+    {SubjectKind::pytorch, "pytorch"},
+    {SubjectKind::torch_compile, "torch-compile"},
+    {SubjectKind::onnxruntime, "onnxruntime"},
+    {SubjectKind::openvino, "openvino"},
+}};
+
+} // namespace
+
+const char* to_string(SubjectKind kind) {
+    for (const auto& [value, name] : names) {
+        if (value == kind) return name;
+    }
+    return "unknown";
+}
+
+std::optional<SubjectKind> subject_kind_from_name(std::string_view name) {
+    for (const auto& [value, known] : names) {
+        if (name == known) return value;
+    }
+    return std::nullopt;
+}
+
+} // namespace lathe

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/inputs.hpp"
+#include "lathe/result.hpp"
+#include "support/json.hpp"
+#include "support/progress.hpp"
+
+namespace lathe {
+
+enum class SubjectKind { engine, pytorch, torch_compile, onnxruntime, openvino };
+
+/// "engine", "pytorch", "torch-compile", "onnxruntime", "openvino", as --against and the JSON call them.
+const char* to_string(SubjectKind kind);
+std::optional<SubjectKind> subject_kind_from_name(std::string_view name);
+
+/// Who is measured.
+struct SubjectInfo {
+    std::string name; ///< unique within a run
+    SubjectKind kind = SubjectKind::engine;
+    std::string precision;                       ///< "int8", "fp32", ... ; empty where the subject does not tell
+    std::filesystem::path file;                  ///< model or engine file; empty for a module rebuilt from its source
+    std::uintmax_t file_bytes = 0;               ///< 0 without a file
+    std::string hash;                            ///< of the file; empty without
+    std::optional<double> load_ms;               ///< from the file to ready for its first call, in a fresh process
+    std::optional<std::uint64_t> peak_rss_bytes; ///< of a fresh process that loads it and runs `peak_rss_batch`
+    std::int64_t peak_rss_batch = 0;
+    Json libraries = Json::object(); ///< name → version
+    std::vector<std::string> notes;  ///< how it was run, where that is a choice
+};
+
+/// How long one turn is.
+struct BurstPlan {
+    double milliseconds = 50;      ///< keep calling until the kept calls took this long
+    std::size_t max_calls = 20000; ///< of one burst
+};
+
+/// The calls of one turn, in nanoseconds. The first call is dropped when it is short against the burst: it wakes the
+/// threads and refills the caches that the subject before it used.
+struct Burst {
+    std::vector<double> call_ns;
+    std::vector<double> copy_in_ns;  ///< binding or copying inputs, a call; empty where it is part of the call
+    std::vector<double> copy_out_ns; ///< fetching outputs, a call; empty where it is part of the call
+};
+
+/// Requests served in a given time by as many streams as the subject does best with.
+struct Throughput {
+    std::size_t requests = 0;
+    double seconds = 0;
+    std::size_t streams = 1; ///< requests in flight at once
+    double qps() const { return seconds > 0 ? static_cast<double>(requests) / seconds : 0; }
+};
+
+/// Something that is timed. Order: prepare, then any number of burst and throughput, then prepare again for another
+/// batch size. Used by one thread at a time.
+class Subject {
+public:
+    explicit Subject(SubjectInfo info) : info_(std::move(info)) {}
+    virtual ~Subject() = default;
+    Subject(const Subject&) = delete;
+    Subject& operator=(const Subject&) = delete;
+
+    const SubjectInfo& info() const { return info_; }
+    SubjectInfo& info() { return info_; }
+
+    /// Make ready for these inputs (compile, allocate, one call that is not timed). `inputs` outlives the next prepare.
+    Result<void> prepare(const InputSets& inputs, Progress& progress) { return do_prepare(inputs, progress); }
+    /// One turn of calls, rotating through the input sets.
+    Result<Burst> burst(const BurstPlan& plan, Progress& progress) { return do_burst(plan, progress); }
+    /// As many requests as it can serve in `seconds`.
+    Result<Throughput> throughput(double seconds, Progress& progress) { return do_throughput(seconds, progress); }
+
+protected:
+    virtual Result<void> do_prepare(const InputSets& inputs, Progress& progress) = 0;
+    virtual Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) = 0;
+    virtual Result<Throughput> do_throughput(double seconds, Progress& progress) = 0;
+
+private:
+    SubjectInfo info_;
+};
+
+/// The burst loop of the subjects that run in this process.
+/// `call(set)` runs input set number `set` and returns its own timings.
+struct CallTime {
+    double call_ns = 0;
+    double copy_in_ns = 0;
+    double copy_out_ns = 0;
+};
+template <class Call>
+Result<Burst> run_burst(const BurstPlan& plan, std::size_t sets, std::size_t& next_set, Call&& call) {
+    Burst burst;
+    const double enough = plan.milliseconds * 1e6;
+    double kept = 0;
+    for (std::size_t i = 0; i < plan.max_calls && kept < enough; ++i) {
+        LATHE_TRY(const CallTime time, call(next_set));
+        next_set = (next_set + 1) % sets;
+        if (i == 0 && time.call_ns < enough) continue;
+        kept += time.call_ns;
+        burst.call_ns.push_back(time.call_ns);
+        burst.copy_in_ns.push_back(time.copy_in_ns);
+        burst.copy_out_ns.push_back(time.copy_out_ns);
+    }
+    return burst;
+}
+
+} // namespace lathe

@@ -1,0 +1,110 @@
+#include "bench/worker_subject.hpp"
+
+#include <chrono>
+#include <cstdlib>
+
+#include "bench/process.hpp"
+
+namespace lathe {
+
+namespace {
+
+using std::chrono::seconds;
+
+/// torch.compile takes minutes on a small machine; a hang must still end.
+constexpr seconds prepare_limit{1200};
+
+class WorkerSubject final : public Subject {
+public:
+    WorkerSubject(SubjectInfo info, std::unique_ptr<JsonProcess> process, std::filesystem::path scratch)
+        : Subject(std::move(info)), process_(std::move(process)), scratch_(std::move(scratch)) {}
+
+private:
+    Result<void> do_prepare(const InputSets& inputs, Progress& progress) override {
+        // One file for all workers of a batch size: the first that needs it writes it.
+        const auto file = scratch_ / ("inputs-" + std::to_string(inputs.batch()) + ".bin");
+        if (!std::filesystem::exists(file)) LATHE_CHECK(inputs.write(file));
+        LATHE_TRY(const Json answer, process_->ask({{"command", "prepare"},
+                                                    {"file", file.string()},
+                                                    {"inputs", inputs.describe()},
+                                                    {"sets", inputs.count()}},
+                                                   prepare_limit, progress));
+        // Later batch sizes come on top of the earlier ones' input sets, so only the first tells the framework's own.
+        if (!info().peak_rss_bytes) {
+            info().peak_rss_bytes = answer.value("peak_rss_bytes", std::uint64_t{0});
+            info().peak_rss_batch = inputs.batch();
+        }
+        return {};
+    }
+
+    Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) override {
+        LATHE_TRY(
+            const Json answer,
+            process_->ask({{"command", "burst"}, {"milliseconds", plan.milliseconds}, {"max_calls", plan.max_calls}},
+                          seconds(600), progress));
+        try {
+            Burst burst;
+            burst.call_ns = answer.at("call_ns").get<std::vector<double>>();
+            burst.copy_in_ns = answer.at("copy_in_ns").get<std::vector<double>>();
+            burst.copy_out_ns = answer.at("copy_out_ns").get<std::vector<double>>();
+            return burst;
+        } catch (const Json::exception& error) {
+            return Error{ErrorCode::internal, std::string("the worker's answer is not as expected: ") + error.what(),
+                         info().name, ""};
+        }
+    }
+
+    Result<Throughput> do_throughput(double duration, Progress& progress) override {
+        const seconds limit(600 + static_cast<std::int64_t>(2 * duration));
+        LATHE_TRY(const Json answer,
+                  process_->ask({{"command", "throughput"}, {"seconds", duration}}, limit, progress));
+        return Throughput{answer.value("requests", std::size_t{0}), answer.value("seconds", 0.0),
+                          answer.value("streams", std::size_t{1})};
+    }
+
+    std::unique_ptr<JsonProcess> process_;
+    std::filesystem::path scratch_;
+};
+
+} // namespace
+
+Result<PythonPlace> find_python() {
+    PythonPlace place{"python3", LATHE_PYTHON_PACKAGES};
+    if (const char* interpreter = std::getenv("LATHE_PYTHON"); interpreter != nullptr && *interpreter != '\0') {
+        place.interpreter = interpreter;
+    }
+    if (const char* folder = std::getenv("LATHE_PYTHON_DIR"); folder != nullptr && *folder != '\0') {
+        place.package_dir = folder;
+    }
+    if (!std::filesystem::exists(place.package_dir / "lathe_worker" / "worker.py")) {
+        return Error{ErrorCode::not_found, "Lathe's Python packages are not there", place.package_dir.string(),
+                     "set LATHE_PYTHON_DIR to the folder that holds lathe_worker"};
+    }
+    return place;
+}
+
+Result<std::unique_ptr<Subject>> make_worker_subject(SubjectInfo info, const Json& source, const PythonPlace& python,
+                                                     std::filesystem::path scratch, Progress& progress) {
+    auto process = JsonProcess::start({python.interpreter, "-m", "lathe_worker"},
+                                      {{"PYTHONPATH", python.package_dir.string()}, {"PYTHONDONTWRITEBYTECODE", "1"}});
+    if (!process) {
+        Error error = std::move(process).error();
+        error.hint = "install Python 3, or set LATHE_PYTHON to an interpreter that has the framework";
+        return error;
+    }
+    const Json request{
+        {"command", "load"}, {"kind", to_string(info.kind)}, {"model", info.file.string()}, {"source", source}};
+    LATHE_TRY(const Json answer, (*process)->ask(request, seconds(600), progress));
+    if (const auto found = answer.find("load_ms"); found != answer.end() && found->is_number()) {
+        info.load_ms = found->get<double>();
+    }
+    if (const auto found = answer.find("libraries"); found != answer.end()) info.libraries = *found;
+    if (const auto found = answer.find("notes"); found != answer.end() && found->is_array()) {
+        for (const auto& note : *found)
+            if (note.is_string()) info.notes.push_back(note.get<std::string>());
+    }
+    return std::unique_ptr<Subject>(
+        std::make_unique<WorkerSubject>(std::move(info), std::move(*process), std::move(scratch)));
+}
+
+} // namespace lathe
