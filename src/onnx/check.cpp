@@ -1,0 +1,118 @@
+#include <onnx/checker.h>
+#include <onnx/defs/schema.h>
+#include <onnx/shape_inference/implementation.h>
+
+#include "onnx/proto.hpp"
+
+namespace lathe {
+namespace {
+
+/// Whether `inferred` says something that `known` does not.
+void merge(const ValueInfo& inferred, ValueInfo& known) {
+    if (known.type == DataType::undefined) known.type = inferred.type;
+    if (known.opaque_type.empty()) known.opaque_type = inferred.opaque_type;
+    if (!inferred.dims) return;
+    if (!known.dims) {
+        known.dims = inferred.dims;
+        return;
+    }
+    if (known.dims->size() != inferred.dims->size()) return;
+    for (std::size_t i = 0; i < known.dims->size(); ++i) {
+        Dimension& dim = (*known.dims)[i];
+        if (!dim.size && dim.symbol.empty()) dim = (*inferred.dims)[i];
+    }
+}
+
+/// Bring what inference wrote into the proto back to the graph it was made from.
+Result<void> take_over(const onnx::GraphProto& proto, Graph& graph) {
+    for (const auto& each : proto.value_info()) {
+        LATHE_TRY(ValueInfo info, proto::import_value_info(each));
+        if (info.type == DataType::undefined && info.opaque_type.empty()) continue;
+        const auto [known, fresh] = graph.value_infos.try_emplace(info.name, info);
+        if (!fresh) merge(info, known->second);
+    }
+    for (int i = 0; i < proto.output_size() && i < static_cast<int>(graph.outputs.size()); ++i) {
+        LATHE_TRY(const ValueInfo info, proto::import_value_info(proto.output(i)));
+        merge(info, graph.outputs[static_cast<std::size_t>(i)]);
+    }
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        Node& node = *graph.nodes[i];
+        for (std::size_t k = 0; k < node.attributes.size(); ++k) {
+            const auto& attribute = proto.node(static_cast<int>(i)).attribute(static_cast<int>(k));
+            if (auto* box = std::get_if<GraphBox>(&node.attributes[k].value)) {
+                LATHE_CHECK(take_over(attribute.g(), **box));
+            } else if (auto* boxes = std::get_if<std::vector<GraphBox>>(&node.attributes[k].value)) {
+                for (std::size_t g = 0; g < boxes->size(); ++g) {
+                    LATHE_CHECK(take_over(attribute.graphs(static_cast<int>(g)), *(*boxes)[g]));
+                }
+            }
+        }
+    }
+    return {};
+}
+
+void forget_value_infos(Graph& graph) {
+    graph.value_infos.clear();
+    for (const auto& node : graph.nodes) {
+        for (Attribute& attribute : node->attributes) {
+            if (auto* box = std::get_if<GraphBox>(&attribute.value)) forget_value_infos(**box);
+            if (auto* boxes = std::get_if<std::vector<GraphBox>>(&attribute.value)) {
+                for (const GraphBox& each : *boxes)
+                    forget_value_infos(*each);
+            }
+        }
+    }
+}
+
+Result<void> run_inference(onnx::ModelProto& message, bool strict) {
+    return proto::guarded(ErrorCode::verification_failed, "shape inference", [&] {
+        onnx::checker::check_function_call_cycles(message); // inference would follow them without end
+        const onnx::ShapeInferenceOptions options(strict, strict ? 1 : 0, true);
+        onnx::shape_inference::InferShapes(message, onnx::OpSchemaRegistry::Instance(), options);
+    });
+}
+
+Error with_hint(Error error, const char* hint) {
+    if (error.hint.empty()) error.hint = hint;
+    return error;
+}
+
+} // namespace
+
+Result<void> check_onnx(const Model& model, const CheckOptions& options) {
+    proto::Exporter exporter;
+    exporter.data = proto::TensorData::large_emptied;
+    LATHE_TRY(const onnx::ModelProto message, exporter.model(model));
+    auto verdict = proto::guarded(ErrorCode::verification_failed, "ONNX checker",
+                                  [&] { onnx::checker::check_model(message, false, false, false); });
+    if (!verdict) return with_hint(std::move(verdict).error(), "the model breaks a rule of the ONNX standard");
+    if (!options.full) return {};
+    exporter.data = proto::TensorData::large_away;
+    LATHE_TRY(onnx::ModelProto inferred, exporter.model(model));
+    verdict = run_inference(inferred, true);
+    if (!verdict) return with_hint(std::move(verdict).error(), "types or shapes in the model contradict each other");
+    return {};
+}
+
+Result<void> infer_shapes(Model& model, const InferOptions& options) {
+    if (options.discard_existing) forget_value_infos(model.graph);
+    proto::Exporter exporter;
+    exporter.data = proto::TensorData::large_away;
+    LATHE_TRY(onnx::ModelProto message, exporter.model(model));
+    auto verdict = run_inference(message, options.strict);
+    if (!verdict) {
+        return with_hint(std::move(verdict).error(),
+                         "shapes in the model contradict each other; after changing it, discard its value infos");
+    }
+    return take_over(message.graph(), model.graph);
+}
+
+std::int64_t latest_opset() {
+    const auto& ranges = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().LastReleaseVersionMap();
+    const auto found = ranges.find(onnx::ONNX_DOMAIN);
+    return found == ranges.end() ? 0 : found->second;
+}
+
+std::int64_t latest_ir_version() { return onnx::IR_VERSION; }
+
+} // namespace lathe

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <limits>
+
+#include "onnx/proto.hpp"
+#include "support/log.hpp"
+
+namespace lathe {
+namespace {
+
+Result<void> verify_or_sort(Model& model) {
+    auto verdict = verify(model);
+    if (verdict) return {};
+    // Some exporters write nodes in any order; ONNX forbids it, but nothing is lost by sorting.
+    if (!model.graph.sort_topologically()) return verdict;
+    if (!verify(model)) return verdict;
+    log(LogLevel::warning, "the model's nodes were not in topological order; they were sorted");
+    return {};
+}
+
+Result<Model> parse(std::span<const std::byte> bytes, proto::TensorSource* source, const LoadOptions& options) {
+    if (bytes.empty()) return Error{ErrorCode::parse_error, "the file is empty", "", "export the model again"};
+    if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+        return Error{ErrorCode::parse_error, "the file is larger than the 2 GB that protobuf allows", "",
+                     "save the model with external data"};
+    }
+    onnx::ModelProto message;
+    if (!proto::parse(message, bytes)) {
+        return Error{ErrorCode::parse_error, "the file is not a valid ONNX model", "",
+                     "it is truncated, damaged or in another format"};
+    }
+    proto::Importer importer{source, options.max_depth};
+    LATHE_TRY(Model model, importer.model(message));
+    if (options.verify) LATHE_CHECK(verify_or_sort(model));
+    return model;
+}
+
+} // namespace
+
+Result<Model> parse_onnx(std::span<const std::byte> bytes, const std::filesystem::path& data_folder,
+                         const LoadOptions& options) {
+    Result<Model> model = Error{};
+    proto::ExternalFiles files(data_folder);
+    proto::TensorSource* source = data_folder.empty() ? nullptr : &files;
+    LATHE_CHECK(proto::guarded(ErrorCode::internal, "reading ONNX", [&] { model = parse(bytes, source, options); }));
+    return model;
+}
+
+Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& options) {
+    LATHE_TRY(const auto file, MappedFile::open(path));
+    std::filesystem::path folder = path.parent_path();
+    if (folder.empty()) folder = ".";
+    auto model = parse_onnx(file->bytes(), folder, options);
+    if (!model) return std::move(model).error().in(path.string());
+    return model;
+}
+
+} // namespace lathe

@@ -1,0 +1,51 @@
+#include <cmath>
+
+#include "graph/subgraphs.hpp"
+#include "onnx/onnx.hpp"
+#include "support/half.hpp"
+
+namespace lathe {
+namespace {
+
+template <class T, class ToFloat>
+void count(const Tensor& tensor, NonfiniteTensor& found, ToFloat to_float) {
+    for (const T value : tensor.values<T>()) {
+        const auto number = to_float(value);
+        if (std::isfinite(number)) continue;
+        ++(std::isnan(number) ? found.nans : found.infinities);
+    }
+}
+
+void inspect(const std::string& name, const Tensor& tensor, std::vector<NonfiniteTensor>& result) {
+    NonfiniteTensor found{name, 0, 0};
+    switch (tensor.type()) {
+        case DataType::float32: count<float>(tensor, found, [](float v) { return v; }); break;
+        case DataType::float64: count<double>(tensor, found, [](double v) { return v; }); break;
+        case DataType::float16: count<std::uint16_t>(tensor, found, float_from_half); break;
+        case DataType::bfloat16: count<std::uint16_t>(tensor, found, float_from_bfloat16); break;
+        default: return;
+    }
+    if (found.nans + found.infinities > 0) result.push_back(std::move(found));
+}
+
+void inspect(const Graph& graph, std::vector<NonfiniteTensor>& result) {
+    for (const auto& [name, tensor] : graph.initializers)
+        inspect(name, tensor, result);
+    for (const auto& node : graph.nodes) {
+        for (const Attribute& attribute : node->attributes) {
+            const auto* tensor = std::get_if<Tensor>(&attribute.value);
+            if (tensor != nullptr) inspect(node->output(0), *tensor, result);
+        }
+        for_each_subgraph(*node, [&](const Graph& inner) { inspect(inner, result); });
+    }
+}
+
+} // namespace
+
+std::vector<NonfiniteTensor> find_nonfinite(const Model& model) {
+    std::vector<NonfiniteTensor> result;
+    inspect(model.graph, result);
+    return result;
+}
+
+} // namespace lathe

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// ONNX files to graphs and back. Nothing of a model is lost: what the graph does not model is kept as opaque bytes
+/// and written again. What changes is form only: tensors are written as raw data, initializers and value infos sorted
+/// by name, and the domain "ai.onnx" written as "".
+
+struct LoadOptions {
+    /// Run `verify` on the graph. Nodes in the wrong order are sorted (with a warning in the log) before giving up.
+    bool verify = true;
+    /// Subgraphs nested deeper than this are refused.
+    int max_depth = 64;
+};
+
+/// Read a model. External data is mapped into memory, not copied; files outside the model's folder are refused.
+/// Errors: io, not_found (file or external data), parse_error (with the node or tensor), unsupported (too new).
+Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& options = {});
+
+/// The same from memory. `data_folder` is where external data lies; empty: models with external data are refused.
+Result<Model> parse_onnx(std::span<const std::byte> bytes, const std::filesystem::path& data_folder = {},
+                         const LoadOptions& options = {});
+
+/// The model as one ONNX file with its weights inside. Fails with out_of_range past protobuf's limit of 2 GB.
+Result<std::string> serialize_onnx(const Model& model);
+
+enum class ExternalData {
+    automatic, ///< only where the file would pass `SaveOptions::inline_limit`
+    always,
+    never,
+};
+
+struct SaveOptions {
+    ExternalData external_data = ExternalData::automatic;
+    std::size_t inline_limit = 1'900'000'000; ///< bytes; protobuf's own limit is 2^31 - 1
+    std::size_t external_minimum = 1024;      ///< smaller tensors stay inside the model file
+};
+
+/// Write a model. Weights outside go to "FILE.HASH.data" beside it, named after their content and written first: a
+/// crash at any moment leaves the old model with its old data, or the new with the new. Data files of earlier versions
+/// are not removed, since a copy of the old model may still use them; the log names them.
+Result<void> save_onnx(const Model& model, const std::filesystem::path& path, const SaveOptions& options = {});
+
+struct CheckOptions {
+    bool full = false; ///< also strict shape and type inference
+};
+
+/// ONNX's own checker. Large weights are not copied for it. Error: verification_failed with the checker's words.
+Result<void> check_onnx(const Model& model, const CheckOptions& options = {});
+
+struct InferOptions {
+    /// Forget the value infos first (they are stale after input shapes changed or nodes were rewritten).
+    bool discard_existing = false;
+    bool strict = false; ///< fail where a node's shapes contradict each other, rather than leave them unknown
+};
+
+/// ONNX shape inference with data propagation; fills `value_infos` of the graph and its subgraphs and the unknown
+/// dimensions of outputs. Symbolic dimensions stay symbolic. Error: verification_failed naming the contradiction.
+Result<void> infer_shapes(Model& model, const InferOptions& options = {});
+
+/// Convert to another version of the ai.onnx operator set with ONNX's converter, then check the result. The model is
+/// unchanged on failure. Errors: unsupported, naming the node that stands in the way and what to do.
+Result<void> convert_opset(Model& model, std::int64_t target);
+
+/// The newest ai.onnx opset and IR version this build knows.
+std::int64_t latest_opset();
+std::int64_t latest_ir_version();
+
+/// Make axis 0 of every input `batch` (a size, or a symbol). Reshape targets whose leading entry is the old batch
+/// size are made to follow it where that is provably right; value infos are inferred anew. The model is unchanged on
+/// failure. Errors: unsupported, naming the node that has the old batch size built in.
+Result<void> set_batch_size(Model& model, const Dimension& batch);
+
+/// Remove graph inputs that are also initializers (files before IR version 4 list all weights so), which makes them
+/// constants that passes may fold. Returns how many were removed. Raises the IR version to 4 if any.
+std::size_t drop_initializer_inputs(Model& model);
+
+/// A floating-point initializer that holds NaN or infinity.
+struct NonfiniteTensor {
+    std::string name;
+    std::size_t nans = 0;
+    std::size_t infinities = 0;
+};
+/// Initializers (subgraphs included) and Constant nodes' tensors with NaN or infinity.
+std::vector<NonfiniteTensor> find_nonfinite(const Model& model);
+
+} // namespace lathe
