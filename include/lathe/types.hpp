@@ -38,6 +38,8 @@ enum class DataType : std::int32_t {
     float8e8m0 = 24,
     uint2 = 25,
     int2 = 26,
+    float6e2m3 = 27,
+    float6e3m2 = 28,
 };
 
 /// "float32", "int8", ...; "type 99" for a number ONNX does not define.
