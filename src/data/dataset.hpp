@@ -32,6 +32,8 @@ public:
     virtual void rewind() = 0;
     /// Digest of the sample files and of the preprocessing: equal when the tensors would be equal.
     virtual Result<std::string> digest() const = 0;
+    /// Class names found beside the data (classes.csv); empty where there are none.
+    virtual std::vector<std::string> class_names() const { return {}; }
 };
 
 } // namespace lathe

@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "data/convert.hpp"
+#include "data/npy.hpp"
+#include "data/prefetch.hpp"
+#include "data/sources.hpp"
+#include "support/files.hpp"
+#include "support/hash.hpp"
+#include "support/thread_pool.hpp"
+
+namespace lathe::detail {
+
+namespace {
+
+/// Memory that samples read ahead may take.
+constexpr std::size_t prefetch_bytes = std::size_t{128} << 20;
+constexpr std::size_t prefetch_samples = 64;
+
+/// The model's values of one picture, in the input's type.
+Result<Prefetcher::Item> make_image_sample(const SampleFile& file, const Preprocess& preprocess, DataType type) {
+    LATHE_TRY(const Image image, read_image(file.path));
+    const std::size_t count = preprocess.output_count();
+    std::vector<std::byte> floats(count * sizeof(float));
+    const std::span<float> values(reinterpret_cast<float*>(floats.data()), count);
+    if (auto applied = preprocess.apply(image, values); !applied) {
+        return std::move(applied).error().in(file.path.string());
+    }
+    if (type == DataType::float32) return floats;
+    std::vector<std::byte> out(byte_size(type, count));
+    if (type == DataType::uint8) { // a model that normalises by itself: whole pixel values
+        for (std::size_t i = 0; i < count; ++i) {
+            out[i] = static_cast<std::byte>(std::clamp(std::nearbyint(values[i]), 0.0F, 255.0F));
+        }
+        return out;
+    }
+    LATHE_CHECK(convert_elements(DataType::float32, floats, type, out, file.path.string()));
+    return out;
+}
+
+/// A .npy file with the shape of one sample, with or without a leading 1.
+Result<Prefetcher::Item> make_array_sample(const SampleFile& file, const Shape& sample, DataType type) {
+    LATHE_TRY(const HostTensor tensor, read_npy(file.path));
+    Shape shape = tensor.shape;
+    if (shape.size() == sample.size() + 1 && shape[0] == 1) shape.erase(shape.begin());
+    if (shape != sample) {
+        return Error{ErrorCode::mismatch,
+                     "the array is " + to_string(tensor.shape) + " but the samples are " + to_string(sample),
+                     file.path.string(), "all samples need one shape, that of the model's input"};
+    }
+    std::vector<std::byte> out(byte_size(type, static_cast<std::size_t>(element_count(sample))));
+    LATHE_CHECK(convert_elements(tensor.type, tensor.bytes, type, out, file.path.string()));
+    return out;
+}
+
+class FileDataset final : public Dataset {
+public:
+    FileDataset(SampleFiles files, InputSpec input, Shape sample, std::string digest_prefix, std::size_t threads,
+                Prefetcher::Produce produce)
+        : files_(std::move(files)), input_(std::move(input)), sample_(std::move(sample)),
+          digest_prefix_(std::move(digest_prefix)),
+          sample_bytes_(byte_size(input_.type, static_cast<std::size_t>(element_count(sample_)))),
+          prefetcher_(files_.files.size(), threads,
+                      std::clamp(prefetch_bytes / std::max<std::size_t>(1, sample_bytes_), 2 * threads,
+                                 std::max(prefetch_samples, 2 * threads)),
+                      std::move(produce)) {}
+
+    std::size_t size() const override { return files_.files.size(); }
+    bool has_labels() const override { return files_.labelled; }
+    std::vector<std::string> class_names() const override { return files_.class_names; }
+    void rewind() override { prefetcher_.restart(); }
+
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        count = std::min(count, prefetcher_.remaining());
+        if (count == 0) return std::optional<Batch>{};
+        Batch batch;
+        batch.inputs.emplace_back(input_.name, input_.type, with_batch(count, sample_));
+        std::vector<std::byte>& out = batch.inputs[0].bytes;
+        for (std::size_t i = 0; i < count; ++i) {
+            const SampleFile& file = files_.files[size() - prefetcher_.remaining()];
+            LATHE_TRY(const Prefetcher::Item item, prefetcher_.next());
+            std::memcpy(out.data() + i * sample_bytes_, item.data(), sample_bytes_);
+            batch.names.push_back(file.name);
+            batch.labels.push_back(file.label);
+        }
+        return std::optional<Batch>(std::move(batch));
+    }
+
+    Result<std::string> digest() const override {
+        Hasher hasher;
+        hasher.update(digest_prefix_);
+        for (const SampleFile& file : files_.files) {
+            LATHE_TRY(const auto mapped, MappedFile::open(file.path));
+            hasher.update(file.name);
+            hasher.update(file.label);
+            hasher.update(static_cast<std::int64_t>(mapped->bytes().size()));
+            hasher.update(mapped->bytes());
+        }
+        return hasher.hex();
+    }
+
+private:
+    SampleFiles files_;
+    InputSpec input_;
+    Shape sample_;
+    std::string digest_prefix_;
+    std::size_t sample_bytes_;
+    Prefetcher prefetcher_;
+};
+
+/// Shape of the first array file without a sample axis: that of the whole folder.
+Result<Shape> array_sample_shape(const SampleFile& file, const InputSpec& input) {
+    LATHE_TRY(const auto mapped, MappedFile::open(file.path));
+    LATHE_TRY(const NpyView view, parse_npy(mapped->bytes(), file.path.string()));
+    Shape sample = view.shape;
+    if (sample.size() == input.shape.size() && !sample.empty() && sample[0] == 1) sample.erase(sample.begin());
+    if (!fits_input(input, sample)) {
+        return Error{ErrorCode::mismatch,
+                     "the array is " + to_string(view.shape) + " but input \"" + input.name + "\" is " +
+                         to_string(input.shape),
+                     file.path.string(), "each file holds one sample"};
+    }
+    return sample;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std::optional<Preprocess>& preprocess,
+                                                   const InputSpec& input, const DatasetOptions& options,
+                                                   const std::string& where) {
+    SampleFiles chosen;
+    chosen.labelled = files.labelled;
+    chosen.arrays = files.arrays;
+    chosen.class_names = std::move(files.class_names);
+    for (const std::size_t index : choose_samples(files.files.size(), options.samples, options.seed))
+        chosen.files.push_back(std::move(files.files[index]));
+
+    const std::size_t threads = options.threads != 0 ? options.threads : available_cores();
+    const std::string spec = to_string(input.type) + " ";
+    // The producer keeps its own list: it may outlive a move of the dataset's.
+    auto list = std::make_shared<const std::vector<SampleFile>>(chosen.files);
+    if (chosen.arrays) {
+        LATHE_TRY(Shape sample, array_sample_shape(chosen.files.front(), input));
+        auto produce = [list, sample, type = input.type](std::size_t i) {
+            return make_array_sample((*list)[i], sample, type);
+        };
+        const std::string prefix = spec + to_string(sample);
+        return std::unique_ptr<Dataset>(
+            std::make_unique<FileDataset>(std::move(chosen), input, sample, prefix, threads, std::move(produce)));
+    }
+    if (!preprocess) {
+        return Error{ErrorCode::invalid_argument, "the model does not say how images become its input", where,
+                     "pass --preprocess FILE.json, or export the model with lathe export"};
+    }
+    LATHE_CHECK(preprocess->validate("preprocess"));
+    if (!is_floating(input.type) && input.type != DataType::uint8) {
+        return Error{ErrorCode::mismatch,
+                     "input \"" + input.name + "\" takes " + to_string(input.type) + ", not images", where,
+                     "give the data as .npy or .npz"};
+    }
+    Shape sample = preprocess->output_shape();
+    if (!fits_input(input, Shape(sample.begin() + 1, sample.end()))) {
+        return Error{ErrorCode::mismatch,
+                     "preprocessing gives " + to_string(sample) + " but input \"" + input.name + "\" is " +
+                         to_string(input.shape),
+                     where, "change resize, crop or layout in --preprocess FILE.json"};
+    }
+    sample.erase(sample.begin());
+    auto produce = [list, preprocess = *preprocess, type = input.type](std::size_t i) {
+        return make_image_sample((*list)[i], preprocess, type);
+    };
+    const std::string prefix = spec + preprocess->to_json().dump();
+    return std::unique_ptr<Dataset>(
+        std::make_unique<FileDataset>(std::move(chosen), input, sample, prefix, threads, std::move(produce)));
+}
+
+} // namespace lathe::detail

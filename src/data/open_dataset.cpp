@@ -1,0 +1,68 @@
+#include "data/open_dataset.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "data/sources.hpp"
+
+namespace lathe {
+
+namespace detail {
+
+bool fits_input(const InputSpec& input, const Shape& sample) {
+    if (input.shape.size() != sample.size() + 1) return false;
+    for (std::size_t i = 0; i < sample.size(); ++i) {
+        if (input.shape[i + 1] >= 0 && input.shape[i + 1] != sample[i]) return false;
+    }
+    return true;
+}
+
+Shape with_batch(std::size_t count, const Shape& sample) {
+    Shape shape{static_cast<std::int64_t>(count)};
+    shape.insert(shape.end(), sample.begin(), sample.end());
+    return shape;
+}
+
+} // namespace detail
+
+std::vector<std::size_t> choose_samples(std::size_t total, std::size_t wanted, std::optional<std::uint64_t> seed) {
+    std::vector<std::size_t> all(total);
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    if (wanted == 0 || wanted >= total) return all;
+    std::vector<std::size_t> chosen;
+    chosen.reserve(wanted);
+    if (!seed) {
+        for (std::size_t i = 0; i < wanted; ++i) {
+            // i * total / wanted, without overflow.
+            chosen.push_back(i * (total / wanted) + i * (total % wanted) / wanted);
+        }
+        return chosen;
+    }
+    // Knuth's selection sampling. The generator is standardised bit for bit and no distribution object is used, so
+    // that one seed gives one choice with every compiler.
+    std::mt19937_64 generator(*seed);
+    for (std::size_t i = 0; i < total && chosen.size() < wanted; ++i) {
+        const double uniform = static_cast<double>(generator() >> 11) * 0x1.0p-53;
+        if (uniform * static_cast<double>(total - i) < static_cast<double>(wanted - chosen.size())) chosen.push_back(i);
+    }
+    return chosen;
+}
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
+                                              const std::optional<Preprocess>& preprocess,
+                                              const std::vector<InputSpec>& inputs, const DatasetOptions& options) {
+    if (inputs.empty()) return Error{ErrorCode::invalid_argument, "the model has no inputs", path.string(), ""};
+    if (path.extension() == ".npz") return detail::open_npz_dataset(path, preprocess, inputs, options);
+    if (inputs.size() > 1) {
+        return Error{ErrorCode::invalid_argument,
+                     "the model has " + std::to_string(inputs.size()) + " inputs, this data has one", path.string(),
+                     "give a .npz file with one array an input"};
+    }
+    if (path.extension() == ".npy") return detail::open_npy_dataset(path, preprocess, inputs[0], options);
+    LATHE_TRY(detail::SampleFiles files, detail::find_samples(path));
+    return detail::make_file_dataset(std::move(files), preprocess, inputs[0], options, path.string());
+}
+
+} // namespace lathe

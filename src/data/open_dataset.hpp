@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.hpp"
+#include "data/preprocess.hpp"
+#include "lathe/result.hpp"
+#include "lathe/types.hpp"
+
+namespace lathe {
+
+/// What a model expects at one input. Axis 0 is the sample; negative dimensions are free.
+struct InputSpec {
+    std::string name;
+    DataType type = DataType::float32;
+    Shape shape;
+};
+
+struct DatasetOptions {
+    std::size_t samples = 0;           ///< take this many of all (see `choose_samples`); 0 takes all
+    std::size_t threads = 0;           ///< decoding threads; 0 means available_cores()
+    std::optional<std::uint64_t> seed; ///< choose samples at random with this seed instead of evenly spread
+};
+
+/// Which samples `--samples wanted` takes of `total`, ascending. Without a seed sample i is number
+/// floor(i * total / wanted), so that data sorted by class gives all classes; with one, a random choice without
+/// repetition that depends on the seed alone. All if wanted is 0 or at least total.
+std::vector<std::size_t> choose_samples(std::size_t total, std::size_t wanted, std::optional<std::uint64_t> seed);
+
+/// Samples for a model from a file or folder, told apart by content:
+///  - a folder with labels.csv (header "file,class_index"): the listed images, labelled;
+///  - a folder whose subfolders hold images: one class a subfolder, indexed in order of name; where a classes.csv in
+///    the folder or its parent knows all subfolder names (wnid or name), its class_index counts instead;
+///  - a folder of images (.jpg, .jpeg, .png): unlabelled, in order of name;
+///  - one image; a .txt file with one image path a line, or a .csv file as labels.csv, paths relative to that file;
+///  - a .npy file: axis 0 is the sample (or one sample, if its rank is one less); a folder of .npy files: one sample
+///    each; a .npz file: one array a model input, by name, and optionally integer "labels".
+/// Images need `preprocess`, whose size must fit the input. Arrays need it only to turn uint8 pixels (NxHxWx3) into
+/// floats. Numbers are converted to the input's type where that keeps their meaning (any number to floating point,
+/// integers to integers that hold them).
+///
+/// Images are decoded by `threads` threads a bounded distance ahead of the consumer; order and content do not depend on
+/// the number of threads. A sample that cannot be read makes next() fail, naming the file, when its turn comes.
+/// Errors: not_found, parse_error (labels, arrays), mismatch (shape, type, names), invalid_argument (no preprocessing).
+Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
+                                              const std::optional<Preprocess>& preprocess,
+                                              const std::vector<InputSpec>& inputs, const DatasetOptions& options);
+
+/// A dataset over arrays in memory, one a model input by name (or one for the only input); axis 0 is the sample.
+/// `labels` is empty or has one entry a sample.
+Result<std::unique_ptr<Dataset>> dataset_of_arrays(std::vector<HostTensor> arrays, std::vector<std::int64_t> labels,
+                                                   const std::vector<InputSpec>& inputs, const DatasetOptions& options);
+
+} // namespace lathe

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <png.h>
+
+#include "data/decode.hpp"
+
+namespace lathe::detail {
+
+namespace {
+
+/// libpng leaves its C frames by longjmp; no object with a destructor lives in a frame that it leaves.
+struct Decoder {
+    png_structp png = nullptr;
+    png_infop info = nullptr;
+    std::span<const std::byte> rest;
+    bool cut_short = false;
+    std::array<char, 128> message{};
+
+    Decoder() = default;
+    Decoder(const Decoder&) = delete;
+    Decoder& operator=(const Decoder&) = delete;
+    ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+void fail(png_structp png, png_const_charp message) {
+    auto* decoder = static_cast<Decoder*>(png_get_error_ptr(png));
+    std::snprintf(decoder->message.data(), decoder->message.size(), "%s", message);
+    png_longjmp(png, 1);
+}
+
+void ignore_warning(png_structp /*png*/, png_const_charp /*message*/) {}
+
+void read_bytes(png_structp png, png_bytep out, png_size_t count) {
+    auto* decoder = static_cast<Decoder*>(png_get_io_ptr(png));
+    if (count > decoder->rest.size()) {
+        decoder->cut_short = true;
+        png_error(png, "the file is cut short");
+    }
+    std::memcpy(out, decoder->rest.data(), count);
+    decoder->rest = decoder->rest.subspan(count);
+}
+
+struct Header {
+    png_uint_32 width = 0;
+    png_uint_32 height = 0;
+    bool grey16 = false; ///< 16-bit grey without alpha is kept at 16 bits, because Pillow clips it
+};
+
+/// Reads the header and sets the conversions to 8-bit RGB (or big-endian 16-bit grey). False after an error.
+bool begin(Decoder& decoder, Header& header) {
+    if (setjmp(png_jmpbuf(decoder.png)) != 0) return false;
+    png_set_read_fn(decoder.png, &decoder, read_bytes);
+    // The pixel limit is checked afterwards; libpng's own side limit would give a less clear message.
+    png_set_user_limits(decoder.png, 0x7FFFFFFF, 0x7FFFFFFF);
+    png_read_info(decoder.png, decoder.info);
+    header.width = png_get_image_width(decoder.png, decoder.info);
+    header.height = png_get_image_height(decoder.png, decoder.info);
+    const int depth = png_get_bit_depth(decoder.png, decoder.info);
+    const int color = png_get_color_type(decoder.png, decoder.info);
+    header.grey16 = color == PNG_COLOR_TYPE_GRAY && depth == 16;
+    if (!header.grey16) {
+        if (depth == 16) png_set_strip_16(decoder.png);
+        if (color == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(decoder.png);
+        if (color == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(decoder.png);
+        if ((color & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(decoder.png);
+        png_set_strip_alpha(decoder.png);
+    }
+    png_set_interlace_handling(decoder.png);
+    png_read_update_info(decoder.png, decoder.info);
+    return true;
+}
+
+/// False after an error.
+bool read_rows(Decoder& decoder, png_bytepp rows) {
+    if (setjmp(png_jmpbuf(decoder.png)) != 0) return false;
+    png_read_image(decoder.png, rows);
+    png_read_end(decoder.png, nullptr);
+    return true;
+}
+
+} // namespace
+
+Result<Image> decode_png(std::span<const std::byte> bytes, std::string_view where) {
+    Decoder decoder;
+    decoder.rest = bytes;
+    decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, fail, ignore_warning);
+    if (decoder.png != nullptr) decoder.info = png_create_info_struct(decoder.png);
+    if (decoder.info == nullptr) {
+        return Error{ErrorCode::out_of_memory, "no memory to decode the image", std::string(where), ""};
+    }
+    const auto failure = [&] {
+        return damaged_image(decoder.cut_short ? "the file is cut short" : decoder.message.data(), where);
+    };
+    Header header;
+    if (!begin(decoder, header)) return failure();
+    LATHE_CHECK(check_dimensions(header.width, header.height, where));
+    // Deflate shrinks at most 1032-fold and a byte holds at most 8 pixels.
+    if (std::size_t{header.width} * header.height / 8256 > bytes.size())
+        return damaged_image("the file is cut short", where);
+
+    const std::size_t stride = png_get_rowbytes(decoder.png, decoder.info);
+    const std::size_t expected = std::size_t{header.width} * (header.grey16 ? 2 : 3);
+    if (stride != expected) return damaged_image("unexpected row size", where);
+    Image image(header.width, header.height);
+    std::vector<std::uint8_t> grey(header.grey16 ? stride * header.height : 0);
+    std::uint8_t* const base = header.grey16 ? grey.data() : image.pixels.data();
+    std::vector<png_bytep> rows(header.height);
+    for (std::size_t y = 0; y < header.height; ++y)
+        rows[y] = base + y * stride;
+    if (!read_rows(decoder, rows.data())) return failure();
+
+    for (std::size_t i = 0; i < grey.size() / 2; ++i) {
+        const std::uint8_t clipped = grey[2 * i] != 0 ? std::uint8_t{255} : grey[2 * i + 1];
+        std::fill_n(image.pixels.begin() + static_cast<std::ptrdiff_t>(3 * i), 3, clipped);
+    }
+    return image;
+}
+
+} // namespace lathe::detail
