@@ -64,8 +64,9 @@ public:
 
     bool fits(std::size_t more) const { return pending_ + more <= limit; }
 
-    void add(std::span<const float> block, float scale, std::uint32_t zeros, int low, int high) {
-        kernels::bin_block_float32(block.data(), block.size(), scale, Histogram::bins_per_side, indices_.data());
+    void add(std::span<const float> block, int exponent, std::uint32_t zeros, int low, int high) {
+        kernels::bin_block_float32(block.data(), block.size(), std::ldexp(1.0F, -exponent), std::ldexp(1.0F, exponent),
+                                   Histogram::bins_per_side, indices_.data());
         std::uint16_t* counters = counters_.get();
         std::size_t i = 0;
         for (; i + 8 <= block.size(); i += 8) {
@@ -142,7 +143,7 @@ void Histogram::observe_block(std::span<const float> block, HistogramScratch& sc
         widen(needed);
     }
     if (!scratch.fits(block.size())) scratch.flush(bins_);
-    scratch.add(block, std::ldexp(1.0F, -exponent_), scan.zeros, std::min(0, bin_of(low, exponent_)),
+    scratch.add(block, exponent_, scan.zeros, std::min(0, bin_of(low, exponent_)),
                 std::max(0, bin_of(high, exponent_)));
 }
 

@@ -33,11 +33,12 @@ BlockScan scan_block_float32(const float* values, std::size_t count) {
 }
 
 LATHE_MULTIVERSION
-void bin_block_float32(const float* values, std::size_t count, float scale, std::int32_t offset, std::uint16_t* out) {
+void bin_block_float32(const float* values, std::size_t count, float scale, float width, std::int32_t offset,
+                       std::uint16_t* out) {
     for (std::size_t i = 0; i < count; ++i) {
-        const float scaled = values[i] * scale;
-        const auto truncated = static_cast<std::int32_t>(scaled);
-        const std::int32_t floored = truncated - (static_cast<float>(truncated) > scaled ? 1 : 0);
+        const auto truncated = static_cast<std::int32_t>(values[i] * scale);
+        // Compared with the value, not with the product, which underflows where bins are wide and the value is small.
+        const std::int32_t floored = truncated - (static_cast<float>(truncated) * width > values[i] ? 1 : 0);
         out[i] = static_cast<std::uint16_t>(floored + offset);
     }
 }

@@ -21,8 +21,10 @@ constexpr std::int32_t order_key(std::int32_t bits) { return bits ^ ((bits >> 31
 
 BlockScan scan_block_float32(const float* values, std::size_t count);
 
-/// out[i] = floor(values[i] * scale) + offset. `scale` is a power of two and all results fit uint16.
-void bin_block_float32(const float* values, std::size_t count, float scale, std::int32_t offset, std::uint16_t* out);
+/// out[i] = floor(values[i] / width) + offset, exactly. `width` is a power of two, `scale` its inverse, and all results
+/// fit uint16.
+void bin_block_float32(const float* values, std::size_t count, float scale, float width, std::int32_t offset,
+                       std::uint16_t* out);
 
 /// Adds the four interleaved counters of each bin to counts[bin] and sets them to zero.
 void flush_counters_uint16x4(std::uint16_t* counters, std::size_t bins, std::uint64_t* counts);

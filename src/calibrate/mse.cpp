@@ -94,8 +94,11 @@ Range best_pair(const Histogram& histogram, const NumberFormat& format) {
         best = std::min(best, here, less);
     }
     // The ends that the integer zero point really gives, so that whoever reads the range finds the same zero point.
-    const UniformGrid grid = grid_of(range_of(best.low, best.high), format);
-    return {static_cast<float>(grid.lowest * grid.scale), static_cast<float>(grid.highest * grid.scale)};
+    // They may lie half a step outside of what was seen, which near the largest float cannot be written down.
+    const Range chosen = range_of(best.low, best.high);
+    const UniformGrid grid = grid_of(chosen, format);
+    const Range ends{static_cast<float>(grid.lowest * grid.scale), static_cast<float>(grid.highest * grid.scale)};
+    return std::isfinite(ends.low) && std::isfinite(ends.high) ? ends : chosen;
 }
 
 } // namespace
