@@ -1,0 +1,314 @@
+// What all charts share: colours, marks that tell series apart without colour, plugins, drawing, export.
+
+// Series colours keep at least 3:1 against the page and stay apart for the common kinds of colour blindness
+// (after Okabe and Ito's palette, darkened for white and lightened for black).
+const themes = {
+  light: {
+    paper: "#ffffff", text: "#1b2229", muted: "#57626e", grid: "#e3e8ed", shade: "rgba(179, 38, 30, 0.10)", limit: "#b3261e",
+    blue: "#0063a6", green: "#00805c", grey: "#59646f", orange: "#c24e00", amber: "#96690a", purple: "#9b4580", sky: "#3d8fc9", brown: "#7d5a4f",
+    steps: ["#8cc4ee", "#4f9dd6", "#1f74b4", "#0b5287", "#07355a", "#042038"],
+  },
+  dark: {
+    paper: "#12171c", text: "#e6ebf0", muted: "#a3afbb", grid: "#29323b", shade: "rgba(255, 157, 148, 0.14)", limit: "#ff9d94",
+    blue: "#5fb0f5", green: "#45c99e", grey: "#b4bfca", orange: "#ff9455", amber: "#e3b74b", purple: "#e392c2", sky: "#a9d6f5", brown: "#cfa798",
+    steps: ["#2c5f8d", "#3c7fba", "#5fa3dd", "#8cc3f0", "#b9dcf8", "#e0f0fd"],
+  },
+};
+const shapes = ["circle", "rectRot", "triangle", "rect", "crossRot", "star", "rectRounded", "cross"];
+const precisionColours = { fp32: "grey", bf16: "green", fp16: "purple", int8: "blue", uint8: "blue", fp8: "orange", int4: "amber" };
+const frameworkColours = { pytorch: "orange", "torch-compile": "amber", onnxruntime: "purple", openvino: "sky" };
+const spareColours = ["brown", "orange", "amber", "purple", "sky", "green", "blue", "grey"];
+
+function precisionColour(theme, precision) {
+  const key = String(precision || "").toLowerCase();
+  return theme[Object.hasOwn(precisionColours, key) ? precisionColours[key] : "brown"];
+}
+
+// Colour, mark and dash of every subject, the same in all charts.
+function assignStyles(subjects) {
+  const styles = new Map();
+  const used = new Set();
+  subjects.forEach((subject, index) => {
+    const engine = !subject.kind || subject.kind === "engine";
+    const table = engine ? precisionColours : frameworkColours;
+    const key = String(engine ? subject.precision : subject.kind).toLowerCase();
+    let colour = Object.hasOwn(table, key) ? table[key] : null;
+    if (!colour || used.has(colour)) colour = spareColours.find((name) => !used.has(name)) || spareColours[index % spareColours.length];
+    used.add(colour);
+    styles.set(subject.name, { colour, shape: shapes[index % shapes.length], dash: engine ? [] : [5, 4], engine });
+  });
+  return styles;
+}
+
+function seriesStyle(theme, style) {
+  const colour = theme[style.colour];
+  return {
+    borderColor: colour,
+    backgroundColor: colour,
+    pointStyle: style.shape,
+    borderDash: style.dash,
+    borderWidth: style.engine ? 2.5 : 1.75,
+    pointRadius: 4.5,
+    pointHoverRadius: 6,
+    pointBorderWidth: 2,
+  };
+}
+
+// 95 % intervals as whiskers: dataset.intervals[i] along the value axis, dataset.intervalsAcross[i] along the other.
+const intervalPlugin = {
+  id: "intervals",
+  afterDatasetsDraw(chart) {
+    const { ctx, chartArea } = chart;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(chartArea.left - 6, chartArea.top - 6, chartArea.width + 12, chartArea.height + 12);
+    ctx.clip();
+    chart.data.datasets.forEach((dataset, d) => {
+      if (!chart.isDatasetVisible(d)) return;
+      const meta = chart.getDatasetMeta(d);
+      const sideways = chart.options.indexAxis === "y";
+      meta.data.forEach((element, i) => {
+        const draw = (bounds, scale, horizontal) => {
+          if (!bounds) return;
+          const a = scale.getPixelForValue(bounds[0]);
+          const b = scale.getPixelForValue(bounds[1]);
+          if (!Number.isFinite(a) || !Number.isFinite(b)) return;
+          const cap = 4;
+          ctx.beginPath();
+          if (horizontal) {
+            ctx.moveTo(a, element.y); ctx.lineTo(b, element.y);
+            for (const x of [a, b]) { ctx.moveTo(x, element.y - cap); ctx.lineTo(x, element.y + cap); }
+          } else {
+            ctx.moveTo(element.x, a); ctx.lineTo(element.x, b);
+            for (const y of [a, b]) { ctx.moveTo(element.x - cap, y); ctx.lineTo(element.x + cap, y); }
+          }
+          ctx.stroke();
+        };
+        ctx.lineWidth = 1.25;
+        ctx.strokeStyle = dataset.intervalColour || dataset.borderColor;
+        draw(list(dataset.intervals)[i], sideways ? meta.xScale : meta.yScale, sideways);
+        draw(list(dataset.intervalsAcross)[i], sideways ? meta.yScale : meta.xScale, !sideways);
+      });
+    });
+    ctx.restore();
+  },
+};
+
+// Values written at the ends of bars and beside points: dataset.valueLabels[i].
+const labelPlugin = {
+  id: "valueLabels",
+  afterDatasetsDraw(chart) {
+    const { ctx, chartArea } = chart;
+    const theme = chart.options.latheTheme;
+    ctx.save();
+    ctx.font = `${chart.options.latheFontSize}px ${Chart.defaults.font.family}`;
+    ctx.textBaseline = "middle";
+    const taken = [];
+    chart.data.datasets.forEach((dataset, d) => {
+      if (!dataset.valueLabels || !chart.isDatasetVisible(d)) return;
+      const meta = chart.getDatasetMeta(d);
+      meta.data.forEach((element, i) => {
+        const text = dataset.valueLabels[i];
+        if (!text || !Number.isFinite(element.x) || dataset.data[i] === null) return;
+        const width = ctx.measureText(text).width;
+        if (dataset.labelsInside) {
+          // Only where the segment has room for it; the table behind the chart has every value.
+          if (width + 8 > Math.abs(element.x - element.base)) return;
+          ctx.textAlign = "center";
+          ctx.fillStyle = theme.paper;
+          ctx.fillText(text, (element.x + element.base) / 2, element.y);
+          return;
+        }
+        ctx.textAlign = "left";
+        ctx.fillStyle = theme.text;
+        const bounds = list(dataset.intervals)[i];
+        if (meta.type === "bar") {
+          const end = bounds ? Math.max(element.x, meta.xScale.getPixelForValue(bounds[1])) : element.x;
+          ctx.fillText(text, end + 7, element.y);
+          return;
+        }
+        // Points: right of the mark, or left of it at the chart's edge, moved down past labels that lie there already.
+        const left = element.x + 12 + width > chartArea.right + 4;
+        const x = left ? element.x - 12 - width : element.x + 12;
+        let y = element.y - 11;
+        while (taken.some((box) => x < box.x + box.width && box.x < x + width && Math.abs(y - box.y) < 15)) y += 15;
+        taken.push({ x, y, width });
+        ctx.fillText(text, x, y);
+      });
+    });
+    ctx.restore();
+  },
+};
+
+// Lines across the chart at values of its x axis, with what lies beyond a limit shaded: options.latheMarks.
+const markPlugin = {
+  id: "marks",
+  beforeDatasetsDraw(chart) {
+    const { ctx, chartArea, scales } = chart;
+    const theme = chart.options.latheTheme;
+    for (const mark of list(chart.options.latheMarks)) {
+      if (!mark.shade) continue;
+      const x = Math.min(Math.max(scales.x.getPixelForValue(mark.value), chartArea.left), chartArea.right);
+      ctx.fillStyle = theme.shade;
+      if (mark.shade === "left") ctx.fillRect(chartArea.left, chartArea.top, x - chartArea.left, chartArea.height);
+      else ctx.fillRect(x, chartArea.top, chartArea.right - x, chartArea.height);
+    }
+  },
+  afterDatasetsDraw(chart) {
+    const { ctx, chartArea, scales } = chart;
+    const theme = chart.options.latheTheme;
+    ctx.save();
+    for (const mark of list(chart.options.latheMarks)) {
+      const x = scales.x.getPixelForValue(mark.value);
+      if (!Number.isFinite(x) || x < chartArea.left - 1 || x > chartArea.right + 1) continue;
+      ctx.strokeStyle = mark.limit ? theme.limit : theme.muted;
+      ctx.lineWidth = 1.5;
+      ctx.setLineDash(mark.limit ? [5, 3] : [2, 3]);
+      ctx.beginPath();
+      ctx.moveTo(x, chartArea.top);
+      ctx.lineTo(x, chartArea.bottom);
+      ctx.stroke();
+      if (mark.text) {
+        ctx.font = `${chart.options.latheFontSize}px ${Chart.defaults.font.family}`;
+        ctx.fillStyle = mark.limit ? theme.limit : theme.muted;
+        const width = ctx.measureText(mark.text).width;
+        const right = mark.side === "right" ? x + 5 + width <= chartArea.right : x - 5 - width < chartArea.left;
+        ctx.textAlign = right ? "left" : "right";
+        ctx.textBaseline = "top";
+        ctx.fillText(mark.text, right ? x + 5 : x - 5, chartArea.top + 3);
+      }
+    }
+    ctx.restore();
+  },
+};
+
+const paperPlugin = {
+  id: "paper",
+  beforeDraw(chart) {
+    const { ctx } = chart;
+    ctx.save();
+    ctx.fillStyle = chart.options.latheTheme.paper;
+    ctx.fillRect(0, 0, chart.width, chart.height);
+    ctx.restore();
+  },
+};
+
+function axis(theme, title, extra = {}) {
+  const { ticks, grid, ...rest } = extra;
+  return {
+    title: { display: Boolean(title), text: title, color: theme.muted },
+    ticks: { color: theme.muted, ...ticks },
+    grid: { color: theme.grid, borderColor: theme.grid, tickColor: theme.grid, ...grid },
+    ...rest,
+  };
+}
+
+// Ticks of a logarithmic axis at 1, 2 and 5 times the powers of ten, as plain numbers.
+function logTicks(theme) {
+  return {
+    color: theme.muted,
+    autoSkip: false,
+    callback(value) {
+      const lead = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
+      return [1, 2, 5].some((step) => Math.abs(lead - step) < 1e-6) ? String(Number(value.toPrecision(3))) : null;
+    },
+  };
+}
+
+function legend(theme, shown) {
+  return { display: shown, position: "bottom", labels: { color: theme.text, usePointStyle: true, boxWidth: 9, padding: 14 } };
+}
+
+function tooltip(label) {
+  return { callbacks: { label }, usePointStyle: true, padding: 9 };
+}
+
+const drawn = []; // {spec, canvas, box, chart}
+const paperWidth = 640; // of a full-width chart on paper, in CSS pixels
+
+function configure(spec, theme, width, extra) {
+  const config = spec.build(theme, width);
+  config.options = {
+    animation: false,
+    maintainAspectRatio: false,
+    latheTheme: theme,
+    latheFontSize: 12,
+    ...config.options,
+    ...extra.options,
+  };
+  config.options.plugins = { ...config.options.plugins, ...extra.plugins };
+  config.plugins = [...list(config.plugins), intervalPlugin, labelPlugin, markPlugin, paperPlugin];
+  return config;
+}
+
+function screenTheme() {
+  return window.matchMedia("(prefers-color-scheme: dark)").matches ? themes.dark : themes.light;
+}
+
+function draw(entry, paper) {
+  if (entry.chart) entry.chart.destroy();
+  const { spec, canvas, box } = entry;
+  if (paper) {
+    const width = spec.small ? 310 : spec.half ? 560 : paperWidth;
+    const height = spec.height(width);
+    box.style.height = "auto";
+    canvas.width = width;
+    canvas.height = height;
+    canvas.style.width = width + "px";
+    canvas.style.height = height + "px";
+    entry.chart = new Chart(canvas, configure(spec, themes.light, width, { options: { responsive: false, devicePixelRatio: 3 } }));
+  } else {
+    const width = box.clientWidth;
+    box.style.height = spec.height(width) + "px";
+    canvas.removeAttribute("style");
+    entry.chart = new Chart(canvas, configure(spec, screenTheme(), width, { options: { responsive: true } }));
+  }
+  entry.width = box.clientWidth;
+}
+
+function drawAll(paper = false) {
+  for (const entry of drawn) draw(entry, paper);
+}
+
+// The chart as a PNG of its own: on white, with its title, 1920 pixels wide.
+function chartImage(spec) {
+  const width = 960;
+  const canvas = el("canvas", { width, height: spec.height(width) + 70 });
+  const config = configure(spec, themes.light, width, {
+    options: { responsive: false, devicePixelRatio: 2, layout: { padding: { top: 14, right: 22, bottom: 12, left: 14 } } },
+    plugins: {
+      title: { display: true, text: spec.title, color: themes.light.text, font: { size: 17, weight: "600" }, align: "start", padding: { bottom: spec.note ? 4 : 16 } },
+      subtitle: { display: Boolean(spec.note), text: spec.note, color: themes.light.muted, font: { size: 13 }, align: "start", padding: { bottom: 14 } },
+    },
+  });
+  const own = spec.build(themes.light, width).options.layout;
+  if (own && own.padding && own.padding.right) config.options.layout.padding.right = own.padding.right + 10;
+  const chart = new Chart(canvas, config);
+  const url = canvas.toDataURL("image/png");
+  chart.destroy();
+  return url;
+}
+
+function downloadImage(spec) {
+  const link = el("a", { href: chartImage(spec), download: "lathe-" + spec.id + ".png" });
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
+
+// spec: {id, title, note, summary, small, half, height(width), build(theme, width) -> Chart.js configuration, table}.
+function makeFigure(spec) {
+  const canvas = el("canvas", { role: "img", "aria-label": spec.title + ". " + (spec.summary || spec.note || ""), id: "chart-" + spec.id });
+  const box = el("div", { class: "canvas" }, canvas);
+  const button = el("button", { type: "button", class: "png", "aria-label": "Download “" + spec.title + "” as PNG" }, "PNG");
+  button.addEventListener("click", () => downloadImage(spec));
+  const figure = el(
+    "figure",
+    { class: spec.small ? "small" : null },
+    el("figcaption", {}, el("div", {}, el("h3", {}, spec.title), spec.note ? el("span", { class: "note" }, spec.note) : null), button),
+    box,
+    spec.table ? disclosure("Numbers", spec.table) : null,
+  );
+  drawn.push({ spec, canvas, box, chart: null, width: 0 });
+  return figure;
+}

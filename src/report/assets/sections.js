@@ -1,0 +1,307 @@
+// The page's sections, in order. A section whose results are missing is not made.
+
+const sections = [];
+
+function section(id, title, lead, ...content) {
+  const parts = content.flat().filter(Boolean);
+  if (parts.length === 0) return;
+  sections.push({ id, title, element: el("section", { id, "aria-labelledby": id + "-title" }, el("h2", { id: id + "-title" }, title), lead ? el("p", { class: "lead" }, lead) : null, parts) });
+}
+
+// Figures side by side where there is room; nothing for none.
+function grid(className, ...figures) {
+  const shown = figures.flat().filter(Boolean);
+  if (shown.length === 0) return null;
+  return el("div", { class: "grid " + (shown.length > 1 ? className : "") }, shown);
+}
+
+function below(element) {
+  return element ? el("div", { class: "below" }, element) : null;
+}
+
+function header() {
+  const model = results.model || {};
+  const input = list(model.inputs)[0];
+  const facts = [
+    model.file && model.file !== results.title ? model.file : null,
+    isNumber(model.parameters) ? format.large(model.parameters) + " parameters" : null,
+    isNumber(model.macs) ? format.large(model.macs) + " MACs" : null,
+    input && input.shape ? "input " + format.shape(input.shape) : null,
+    isNumber(model.opset) ? "opset " + model.opset : null,
+  ].filter(Boolean);
+  return el(
+    "header",
+    {},
+    el("p", { class: "brand" }, "Lathe report" + (results.time ? " · " + String(results.time).replace("T", " ").replace("Z", " UTC") : "")),
+    el("h1", {}, results.title),
+    facts.length ? el("p", { class: "facts" }, facts.map((fact) => el("span", {}, fact))) : null,
+  );
+}
+
+function tile(name, value, note) {
+  return value && value !== DASH ? el("div", {}, el("dt", {}, name), el("dd", {}, el("span", { class: "value" }, value), note ? el("span", { class: "note" }, note) : null)) : null;
+}
+
+function verdictTiles() {
+  const name = recommended;
+  const subject = timed.find((candidate) => candidate.name === name);
+  const baseline = timed.find((candidate) => candidate.kind === "engine" && candidate.precision === "fp32" && candidate.name !== name);
+  const row = latencyOf(name, firstBatch);
+  const baseRow = baseline ? latencyOf(baseline.name, firstBatch) : null;
+  const framework = timed.find((candidate) => candidate.kind === "pytorch") || timed.find((candidate) => candidate.kind !== "engine");
+  const ratio = (reference) => (reference && bench ? list(bench.ratios).find((entry) => entry.subject === name && entry.reference === reference.name && entry.batch === firstBatch) : null);
+  const accuracy = evaluated.find((candidate) => candidate.name === name);
+  const versus = accuracy ? accuracy.vs_reference : null;
+  const delta = versus && isNumber(versus.top1_delta) ? format.points(versus.top1_delta) + THIN + "pt" + (pair(versus.top1_delta_ci95) ? " ±" + ((versus.top1_delta_ci95[1] - versus.top1_delta_ci95[0]) * 50).toFixed(2) : "") + " against " + labelOf(versus.reference) : null;
+  const against = ratio(baseline) || ratio(framework);
+  const tiles = [
+    row ? tile("Latency at batch " + firstBatch, format.ms(row.median_ms), baseRow ? labelOf(baseline.name) + ": " + format.ms(baseRow.median_ms) : null) : null,
+    against ? tile("Speed-up over " + labelOf(against.reference), format.times(against.speedup), pair(against.ci95) ? "95 % interval " + format.range(against.ci95, format.timesPrecise) : null) : null,
+    ratio(framework) && ratio(framework) !== against ? tile("Speed-up over " + labelOf(framework.name), format.times(ratio(framework).speedup), pair(ratio(framework).ci95) ? "95 % interval " + format.range(ratio(framework).ci95, format.timesPrecise) : null) : null,
+    accuracy && isNumber(accuracy.top1) ? tile("Top-1 accuracy", format.percent(accuracy.top1), delta) : versus && isNumber(versus.agreement) ? tile("Agreement", format.percent(versus.agreement), "same class as " + labelOf(versus.reference)) : null,
+    subject ? tile("Size on disk", format.bytes(subject.file_bytes), baseline && isNumber(baseline.file_bytes) && subject.file_bytes > 0 ? labelOf(baseline.name) + ": " + format.bytes(baseline.file_bytes) : null) : null,
+  ].filter(Boolean);
+  return tiles.length > 1 ? el("dl", { class: "tiles" }, tiles) : null;
+}
+
+function verdictPanel() {
+  const verdict = results.verdict;
+  if (!verdict || !verdict.text) return null;
+  const chosen = Boolean(recommended);
+  const reasons = list(verdict.reasons);
+  const shown = reasons.slice(0, 4);
+  const items = (sentences) => el("ul", { class: "reasons" }, sentences.map((reason) => el("li", {}, reason)));
+  return el(
+    "div",
+    { class: chosen ? "verdict chosen" : "verdict", role: "region", "aria-label": "Verdict" },
+    el("p", { class: "kicker" }, chosen ? "Recommended engine: " + labelOf(recommended) : "Verdict: no recommendation"),
+    el("h2", {}, verdict.text),
+    chosen ? verdictTiles() : null,
+    shown.length ? items(shown) : null,
+    reasons.length > shown.length ? disclosure("All " + reasons.length + " reasons", items(reasons.slice(shown.length))) : null,
+  );
+}
+
+// Medians as a small matrix: one row a subject, one column a batch size, the best of each column bold.
+function latencyMatrix() {
+  if (!bench || list(bench.latency).length === 0) return null;
+  const names = subjectsIn(bench.latency);
+  const best = new Map(batches.map((batch) => [batch, Math.min(...names.map((name) => (latencyOf(name, batch) ? latencyOf(name, batch).median_ms : Infinity)))]));
+  return makeTable(
+    "Median latency by batch size",
+    [{ title: "Median latency" }, ...batches.map((batch) => ({ title: "Batch " + batch, number: true }))],
+    names.map((name) => ({
+      chosen: name === recommended,
+      cells: [labelOf(name), ...batches.map((batch) => {
+        const row = latencyOf(name, batch);
+        if (!row) return DASH;
+        const text = format.ms(row.median_ms);
+        return el("span", {}, row.median_ms === best.get(batch) ? el("span", { class: "best" }, text) : text, row.noisy ? el("span", { class: "tag" }, " noisy") : null);
+      })],
+    })),
+    { caption: "Fastest of each batch size in bold." },
+  );
+}
+
+function sizeTable() {
+  const rows = timed.filter((subject) => ["file_bytes", "peak_rss_bytes", "load_ms"].some((key) => isNumber(subject[key]) && subject[key] > 0));
+  if (rows.length === 0) return null;
+  return disclosure("Numbers", makeTable(
+    "Size, memory and loading",
+    [{ title: "Subject" }, { title: "File" }, { title: "Size", number: true }, { title: "Peak memory", number: true }, { title: "Load time", number: true }],
+    rows.map((subject) => ({ chosen: subject.name === recommended, cells: [subject.label || subject.name, subject.file || DASH, subject.file_bytes > 0 ? format.bytes(subject.file_bytes) : DASH, subject.peak_rss_bytes > 0 ? format.bytes(subject.peak_rss_bytes) : DASH, format.ms(subject.load_ms)] })),
+  ));
+}
+
+function accuracyTable() {
+  if (evaluated.length === 0) return null;
+  const versus = (subject) => subject.vs_reference || {};
+  const mcnemar = (subject) => versus(subject).mcnemar || {};
+  const withBounds = (value, bounds) => (isNumber(value) ? el("span", {}, format.percent(value), pair(bounds) ? el("span", { class: "note" }, " (" + format.range(bounds, (end) => (end * 100).toFixed(2)) + ")") : null) : DASH);
+  const columns = [
+    { title: "Samples", value: (s) => format.count(s.samples), present: (s) => isNumber(s.samples) },
+    { title: "Top-1 (95 % interval)", value: (s) => withBounds(s.top1, s.top1_ci95), present: (s) => isNumber(s.top1) },
+    { title: "Top-5 (95 % interval)", value: (s) => withBounds(s.top5, s.top5_ci95), present: (s) => isNumber(s.top5) },
+    { title: "Top-1 change, pt", value: (s) => (isNumber(versus(s).top1_delta) ? format.points(versus(s).top1_delta) + (pair(versus(s).top1_delta_ci95) ? " (" + format.range(versus(s).top1_delta_ci95, format.points) + ")" : "") : DASH), present: (s) => isNumber(versus(s).top1_delta) },
+    { title: "Agreement", value: (s) => withBounds(versus(s).agreement, versus(s).agreement_ci95), present: (s) => isNumber(versus(s).agreement) },
+    { title: "Mean KL", value: (s) => format.small(versus(s).mean_kl), present: (s) => isNumber(versus(s).mean_kl) },
+    { title: "SQNR", value: (s) => format.decibel(versus(s).sqnr_db), present: (s) => isNumber(versus(s).sqnr_db) },
+    { title: "Cosine", value: (s) => (isNumber(versus(s).cosine) ? versus(s).cosine.toFixed(5) : DASH), present: (s) => isNumber(versus(s).cosine) },
+    { title: "Max error", value: (s) => format.small(versus(s).max_abs_error, 3), present: (s) => isNumber(versus(s).max_abs_error) },
+    { title: "McNemar p", value: (s) => format.probability(mcnemar(s).p_value), present: (s) => isNumber(mcnemar(s).p_value) },
+  ].filter((column) => evaluated.some(column.present));
+  if (columns.length === 0) return null;
+  return makeTable(
+    "Accuracy",
+    [{ title: "Engine" }, ...columns.map((column) => ({ title: column.title, number: true }))],
+    evaluated.map((subject) => ({ chosen: subject.name === recommended, cells: [labelOf(subject.name) + (evaluated.some((other) => versus(other).reference === subject.name) ? " (reference)" : ""), ...columns.map((column) => column.value(subject))] })),
+  );
+}
+
+function significanceNotes() {
+  return evaluated
+    .filter((subject) => subject.vs_reference && subject.vs_reference.mcnemar && isNumber(subject.vs_reference.mcnemar.p_value))
+    .map((subject) => {
+      const { reference, mcnemar } = subject.vs_reference;
+      const counts = isNumber(mcnemar.only_reference_right) && isNumber(mcnemar.only_subject_right)
+        ? format.count(mcnemar.only_reference_right) + " samples only " + labelOf(reference) + " gets right, " + format.count(mcnemar.only_subject_right) + " only " + labelOf(subject.name) + ": "
+        : labelOf(subject.name) + ": ";
+      return el("li", {}, counts + (mcnemar.p_value < 0.05 ? "a significant difference" : "no significant difference") + " (McNemar’s test, p " + (mcnemar.p_value < 0.001 ? "" : "= ") + format.probability(mcnemar.p_value) + ").");
+    });
+}
+
+function worstSamples() {
+  return evaluated.filter((subject) => list(subject.worst).length > 0).map((subject) => disclosure(
+    "Samples on which " + labelOf(subject.name) + " differs most",
+    makeTable(
+      "Worst samples of " + labelOf(subject.name),
+      [{ title: "Sample" }, ...["KL", "Label", labelOf((subject.vs_reference || {}).reference || "reference"), labelOf(subject.name)].map((title) => ({ title, number: true }))],
+      list(subject.worst).filter((row) => row && typeof row === "object").map((row) => [String(row.sample ?? DASH), format.small(row.kl), ...["label", "reference_class", "subject_class"].map((key) => (isNumber(row[key]) || typeof row[key] === "string" ? String(row[key]) : DASH))]),
+    ),
+  ));
+}
+
+function calibrationTable(tensors) {
+  return disclosure("All " + tensors.length + " tensors", makeTable(
+    "Calibrated tensors",
+    [{ title: "Tensor" }, ...["Smallest", "Largest", "Low threshold", "High threshold", "Clipped", "SQNR"].map((title) => ({ title, number: true }))],
+    tensors.map((tensor) => [tensor.name, ...["min", "max", "low", "high"].map((key) => format.small(tensor[key], 4)), format.percent(tensor.clipped_fraction, 3), format.decibel(tensor.sqnr_db)]),
+    { tall: true },
+  ));
+}
+
+function decisionsTable() {
+  const quantization = results.quantization;
+  if (!quantization) return null;
+  const groups = new Map();
+  for (const decision of list(quantization.decisions)) {
+    const key = JSON.stringify([decision.quantized, decision.reason || ""]);
+    if (!groups.has(key)) groups.set(key, { quantized: decision.quantized, reason: decision.reason || "no reason recorded", edges: [] });
+    groups.get(key).edges.push(decision);
+  }
+  const sorted = [...groups.values()].sort((a, b) => Number(b.quantized) - Number(a.quantized) || b.edges.length - a.edges.length);
+  if (sorted.length === 0) return null;
+  return [
+    makeTable(
+      "Quantisation decisions by reason",
+      [{ title: "Reason" }, { title: "Decision" }, { title: "Edges", number: true }],
+      sorted.map((group) => [words(group.reason), group.quantized ? "quantised" : "left in high precision", format.count(group.edges.length)]),
+    ),
+    disclosure("Every decision", makeTable(
+      "Every quantisation decision",
+      [{ title: "Node" }, { title: "Tensor" }, { title: "Decision" }, { title: "Reason" }],
+      sorted.flatMap((group) => group.edges.map((edge) => [edge.node || DASH, edge.tensor || DASH, edge.quantized ? "quantised" : "not", edge.reason || DASH])),
+      { tall: true },
+    )),
+  ];
+}
+
+function simplifyTable() {
+  const simplify = results.simplify;
+  const passes = simplify ? list(simplify.passes).filter((pass) => pass.changes > 0) : [];
+  if (!simplify || (passes.length === 0 && !isNumber(simplify.before_nodes))) return null;
+  return [
+    isNumber(simplify.before_nodes) && isNumber(simplify.after_nodes)
+      ? el("p", {}, format.count(simplify.before_nodes) + " nodes became " + format.count(simplify.after_nodes) + ".")
+      : null,
+    passes.length
+      ? makeTable("Simplification passes", [{ title: "Pass" }, { title: "Changes", number: true }], passes.map((pass) => [pass.name, format.count(pass.changes)]))
+      : null,
+  ];
+}
+
+function stagesTable() {
+  const stages = list(results.stages);
+  if (stages.length === 0) return null;
+  const total = stages.reduce((sum, stage) => sum + stage.seconds, 0);
+  const longest = Math.max(...stages.map((stage) => stage.seconds), 1e-9);
+  return makeTable(
+    "Time of each stage",
+    [{ title: "Stage" }, { title: "Time", number: true }, { title: "", className: "bar-cell" }],
+    [...stages.map((stage) => {
+      const bar = el("span", { class: "bar", "aria-hidden": "true" });
+      bar.style.width = Math.max((stage.seconds / longest) * 100, 0.5) + "%";
+      return [words(stage.name), format.seconds(stage.seconds), bar];
+    }), [el("strong", {}, "Together"), el("strong", {}, format.seconds(total)), ""]],
+  );
+}
+
+function findingsList() {
+  const order = ["error", "warning", "info"];
+  const marks = { error: "✖ Error", warning: "▲ Warning", info: "ℹ Note" };
+  const severity = (note) => (order.includes(note.severity) ? note.severity : "info");
+  const notes = [...list(results.notes)].sort((a, b) => order.indexOf(severity(a)) - order.indexOf(severity(b)));
+  if (notes.length === 0) return null;
+  return el("ul", { class: "findings" }, notes.map((note) => el("li", {}, el("span", { class: "severity " + severity(note) }, marks[severity(note)]), el("div", {}, el("strong", {}, words(note.name)), note.detail ? el("div", {}, note.detail) : null))));
+}
+
+// Whatever the machine's description holds, in words.
+function machinePairs() {
+  const machine = results.machine || {};
+  const names = { cpu: "Processor", cores: "Cores used", flags: "Instructions", governor: "Frequency governor", memory_bytes: "Memory", os: "System", virtual_machine: "Virtual machine" };
+  return makePairs(Object.entries(machine).map(([key, value]) => {
+    const name = Object.hasOwn(names, key) ? names[key] : words(key);
+    if (value === null || value === "") return [name, null];
+    if (typeof value === "boolean") return [name, value ? "yes" : "no"];
+    if (isNumber(value)) return [name, /bytes$/.test(key) ? format.bytes(value) : String(value)];
+    if (Array.isArray(value)) return [name, value.map((item) => (typeof item === "object" ? JSON.stringify(item) : String(item))).join(", ")];
+    return [name, typeof value === "object" ? JSON.stringify(value) : String(value)];
+  }));
+}
+
+function provenancePairs() {
+  const provenance = results.provenance || {};
+  const model = results.model || {};
+  const data = evaluation && evaluation.data ? evaluation.data : {};
+  const own = results.report || {};
+  const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const versions = { ...(results.libraries || {}), ...(provenance.libraries || {}) };
+  const hashes = { ...(provenance.hashes || {}) };
+  if (model.hash && !Object.values(hashes).includes(model.hash)) hashes.model = model.hash;
+  if (data.digest && !Object.values(hashes).includes(data.digest)) hashes["evaluation data"] = data.digest;
+  for (const subject of timed) {
+    if (subject.hash) hashes[subject.file || subject.label || subject.name] = subject.hash;
+  }
+  const commands = [["Command", results.command]];
+  if (bench && bench.command && bench.command !== results.command) commands.push(["Benchmark", bench.command]);
+  if (evaluation && evaluation.command && evaluation.command !== results.command) commands.push(["Evaluation", evaluation.command]);
+  if (own.command) commands.push(["This report", own.command]);
+  return [
+    makePairs([
+      ...commands.map(([name, command]) => [name, mono(command)]),
+      ["Lathe", provenance.lathe_version || own.version],
+      ["Time", results.time],
+      ["Libraries", Object.entries(versions).map(([name, version]) => name + " " + text(version)).join(", ")],
+      ["Data", list(provenance.data).map(text).join(", ") || data.path],
+      ["Results read", list(own.inputs).join(", ")],
+    ]),
+    Object.keys(hashes).length ? disclosure("Hashes", makeTable("Hashes", [{ title: "Of" }, { title: "XXH3, 128 bits", mono: true }], Object.entries(hashes).map(([name, hash]) => [name, text(hash)]))) : null,
+  ];
+}
+
+function makeSections() {
+  const calibration = results.calibration || null;
+  const tensors = calibration ? list(calibration.tensors) : [];
+  const quantization = results.quantization || {};
+  const data = evaluation && evaluation.data ? evaluation.data : {};
+  const significance = significanceNotes();
+
+  section("latency", "Latency", null, latencyFigure(), below(latencyMatrix()));
+  section("throughput", "Throughput", null, throughputFigure());
+  section("speedup", "Speed-up", null, speedupFigure());
+  section("accuracy", "Accuracy", isNumber(data.samples) ? "Measured on " + format.count(data.samples) + " samples" + (data.path ? " of " + data.path : "") + "." : null,
+    tradeoffFigure(), below(accuracyTable()), significance.length ? el("ul", { class: "reasons" }, significance) : null, worstSamples());
+  section("size", "Size and memory", null, grid("two", sizeFigure(), memoryFigure()), sizeTable());
+  section("layers", "Layers", "Where the time goes inside an engine.", layersFigure(), below(precisionShareFigure()));
+  section("calibration", "Calibration",
+    calibration ? [calibration.method ? "Method " + calibration.method : null, isNumber(calibration.samples) ? format.count(calibration.samples) + " samples" : null, isNumber(calibration.seconds) ? format.seconds(calibration.seconds) : null].filter(Boolean).join(", ") + ". Histograms of the tensors that quantise worst; dashed lines are the thresholds, values in the shaded part are clipped." : null,
+    grid("three", tensors.filter((tensor) => tensor.histogram).map(histogramFigure)), tensors.length ? calibrationTable(tensors) : null);
+  section("quantization", "Quantisation",
+    [isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " nodes are quantised" : null, quantization.target ? "for target " + quantization.target : null].filter(Boolean).join(" ") || null,
+    decisionsTable());
+  section("simplification", "Simplification", null, simplifyTable());
+  section("findings", "Findings", null, findingsList());
+  section("stages", "Time of each stage", null, stagesTable());
+  section("machine", "Machine", null, machinePairs());
+  section("provenance", "Provenance", null, provenancePairs());
+}
