@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
 #include "support/json.hpp"
@@ -14,19 +15,13 @@
 
 namespace lathe {
 
-/// Type and shape of one model input at the batch size to be measured.
-struct InputSpec {
-    std::string name;
-    DataType type = DataType::undefined;
-    Shape shape; ///< fully known
-};
-
 /// Several complete sets of inputs. Together they exceed the last-level cache, so that a call does not find its input
 /// there from the call before; never zeros, which some kernels and CPUs take a shortcut for.
 class InputSets {
 public:
-    /// Reproducible random inputs: floats from N(0, 1), uint8 and int8 over their range, other integers 0..99
-    /// (a valid index into any vocabulary), booleans even. Strings are not supported.
+    /// `specs` are the model's inputs with fully known shapes. Reproducible random inputs: floats from N(0, 1), uint8
+    /// and int8 over their range, other integers 0..99 (a valid index into any vocabulary), booleans even. Strings are
+    /// not supported.
     static Result<InputSets> random(std::vector<InputSpec> specs, std::uint64_t seed, std::size_t cache_bytes);
     /// Inputs from a dataset, from its start, again from the start when it ends. Each batch's preparation is timed.
     /// Fails if the data's shapes or types are not those of the specs.
