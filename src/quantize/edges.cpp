@@ -1,0 +1,100 @@
+#include "quantize/edges.hpp"
+
+#include <algorithm>
+#include <regex>
+
+#include "graph/subgraphs.hpp"
+
+namespace lathe {
+
+EdgeIndex::EdgeIndex(const Graph& graph) : graph_(graph) {
+    for (const auto& [name, tensor] : graph.initializers)
+        constants_.insert(name);
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        const Node& each = *graph.nodes[i];
+        bool constant = !has_subgraph(each);
+        for (std::size_t j = 0; j < each.inputs.size(); ++j) {
+            if (each.inputs[j].empty()) continue;
+            readers_[each.inputs[j]].push_back({i, j});
+            constant = constant && constants_.contains(each.inputs[j]);
+        }
+        // Without inputs only Constant is constant: random generators are not.
+        if (each.inputs.empty()) constant = each.is("Constant");
+        for (const std::string& output : each.outputs) {
+            if (output.empty()) continue;
+            producers_[output] = i;
+            if (constant) constants_.insert(output);
+        }
+        for (const std::string& captured : captured_names(each))
+            outside_.insert(captured);
+    }
+    for (const ValueInfo& output : graph.outputs)
+        outside_.insert(output.name);
+}
+
+std::optional<std::size_t> EdgeIndex::producer(const std::string& value) const {
+    const auto found = producers_.find(value);
+    if (found == producers_.end()) return std::nullopt;
+    return found->second;
+}
+
+const std::vector<Edge>& EdgeIndex::readers(const std::string& value) const {
+    static const std::vector<Edge> none;
+    const auto found = readers_.find(value);
+    return found == readers_.end() ? none : found->second;
+}
+
+bool EdgeIndex::read_outside(const std::string& value) const { return outside_.contains(value); }
+
+std::optional<Edge> EdgeIndex::only_reader(const std::string& value) const {
+    const auto& all = readers(value);
+    if (all.size() != 1 || read_outside(value)) return std::nullopt;
+    return all.front();
+}
+
+bool EdgeIndex::is_float32(const std::string& value, bool known) const {
+    const auto info = graph_.info(value);
+    if (!info || info->type == DataType::undefined) return !known;
+    return info->type == DataType::float32;
+}
+
+Result<std::vector<bool>> match_excluded(const Graph& graph, const std::vector<std::string>& patterns) {
+    std::vector<bool> excluded(graph.nodes.size(), false);
+    for (const std::string& pattern : patterns) {
+        if (pattern.empty() || pattern.size() > 1000) {
+            return Error{ErrorCode::invalid_argument, "an --exclude pattern must have 1 to 1000 characters", "",
+                         "give a node's name, a regular expression for whole names, or an op type"};
+        }
+        // Names are taken literally first: exporters' names hold dots and slashes that mean something in expressions.
+        bool matched = false;
+        const auto mark = [&](auto matches) {
+            for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+                if (!matches(*graph.nodes[i])) continue;
+                excluded[i] = true;
+                matched = true;
+            }
+        };
+        mark([&](const Node& node) {
+            return node.name == pattern || node.op_type == pattern || node.label() == pattern;
+        });
+        if (matched) continue;
+        try {
+            const std::regex expression(pattern, std::regex::ECMAScript | std::regex::optimize);
+            mark([&](const Node& node) {
+                const std::string name = node.label();
+                return name.size() <= 1000 && std::regex_match(name, expression);
+            });
+        } catch (const std::regex_error& failure) {
+            return Error{ErrorCode::invalid_argument,
+                         "--exclude '" + pattern + "' is neither a node, an op type nor a regular expression",
+                         failure.what(), "see the nodes with: lathe inspect --layers MODEL"};
+        }
+        if (!matched) {
+            return Error{ErrorCode::not_found, "--exclude '" + pattern + "' matches no node", "",
+                         "see the nodes with: lathe inspect --layers MODEL"};
+        }
+    }
+    return excluded;
+}
+
+} // namespace lathe

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "calibrate/range.hpp"
+#include "graph/graph.hpp"
+#include "quantize/placement.hpp"
+
+namespace lathe {
+
+struct InsertOptions {
+    /// Weights use -64..64 instead of -127..127, so that u8 x s8 pairs fit 16-bit sums on CPUs without VNNI.
+    bool reduce_range = false;
+    /// What goes into the metadata `lathe.quantization` beside target and counts: method, ranges digest, ...
+    Json provenance = Json::object();
+};
+
+/// The scale and zero point of a range.
+struct QuantizationParameters {
+    float scale = 1.0F;
+    std::int64_t zero_point = 0;
+    bool operator==(const QuantizationParameters&) const = default;
+};
+
+/// symmetric: scale = max(-low, high) / 127, zero point 0. asymmetric: scale = (high - low) / 255,
+/// zero point = round(-low / scale), 0 and all of the range being representable. An empty range {0, 0} gives scale 1.
+/// A scale is never subnormal: runtimes flush those to zero and then divide by it.
+QuantizationParameters parameters_of(const Range& range, const NumberFormat& format);
+
+/// int8 weights by channel of `axis`: w ~ values * scale[channel].
+struct QuantizedTensorData {
+    Tensor values;             ///< int8, shape of the weight
+    std::vector<float> scales; ///< one a channel, or one in all without an axis
+};
+
+/// Symmetric, scale = absmax / limit with limit 127 (64 with reduce_range), round to nearest even; a channel of zeros
+/// gets scale 1. Failure: out_of_range naming the tensor for NaN or infinity. `weight` must be float32.
+Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range);
+
+/// A copy of the model with the plan carried out: pairs `T_q`, `T_dq` with `T_scale`, `T_zero_point`; int8 weights
+/// `W_q` with `W_scale` and one DequantizeLinear; biases untouched; initializers no longer read are removed. The
+/// ranges must hold every tensor of the plan's groups. Per-channel scales need opset 13.
+/// Errors: unsupported (opset), not_found (a range missing), out_of_range (a range or weight not finite).
+Result<Model> insert_quantization(const Model& model, const QuantizationPlan& plan,
+                                  const std::map<std::string, Range>& ranges, const InsertOptions& options = {});
+
+} // namespace lathe

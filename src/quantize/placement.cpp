@@ -1,0 +1,78 @@
+#include "quantize/placement.hpp"
+
+#include <array>
+#include <unordered_set>
+
+#include "quantize/edges.hpp"
+#include "quantize/planner.hpp"
+
+namespace lathe {
+
+Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfile& profile,
+                                           const PlacementOptions& options) {
+    for (const auto& node : model.graph.nodes) {
+        if (node->is("QuantizeLinear") || node->is("DequantizeLinear")) {
+            return Error{ErrorCode::invalid_argument, "the model is quantised already", node->label(),
+                         "give the float model; to judge this one: lathe quantize --lint FILE --target " +
+                             std::string(profile.name)};
+        }
+    }
+    LATHE_TRY(const std::vector<bool> excluded, match_excluded(model.graph, options.exclude));
+    return Planner(model.graph, profile, excluded).plan();
+}
+
+std::vector<std::string> quantizable_tensors(const Model& model, const TargetProfile& profile) {
+    auto plan = plan_quantization(model, profile);
+    if (!plan) return {};
+    std::unordered_set<std::string> wanted;
+    for (const ScaleGroup& group : plan->groups)
+        wanted.insert(group.ranges.begin(), group.ranges.end());
+    std::vector<std::string> ordered;
+    const auto take = [&](const std::string& name) {
+        if (wanted.erase(name) > 0) ordered.push_back(name);
+    };
+    for (const ValueInfo& input : model.graph.inputs)
+        take(input.name);
+    for (const auto& node : model.graph.nodes) {
+        for (const std::string& output : node->outputs)
+            take(output);
+    }
+    return ordered;
+}
+
+std::vector<std::string> quantizable_tensors(const Model& model) {
+    std::unordered_set<std::string> wanted;
+    for (const TargetProfile& profile : target_profiles()) {
+        for (std::string& name : quantizable_tensors(model, profile))
+            wanted.insert(std::move(name));
+    }
+    std::vector<std::string> ordered;
+    const auto take = [&](const std::string& name) {
+        if (wanted.erase(name) > 0) ordered.push_back(name);
+    };
+    for (const ValueInfo& input : model.graph.inputs)
+        take(input.name);
+    for (const auto& node : model.graph.nodes) {
+        for (const std::string& output : node->outputs)
+            take(output);
+    }
+    return ordered;
+}
+
+Json to_json(const std::vector<EdgeDecision>& decisions) {
+    constexpr std::array roles{"activation", "weight", "bias"};
+    Json array = Json::array();
+    for (const EdgeDecision& each : decisions) {
+        array.push_back({{"node", each.node},
+                         {"op_type", each.op_type},
+                         {"input", each.edge.input},
+                         {"tensor", each.tensor},
+                         {"role", roles.at(static_cast<std::size_t>(each.role))},
+                         {"quantized", each.quantized()},
+                         {"reason", to_string(each.reason)},
+                         {"detail", each.detail}});
+    }
+    return array;
+}
+
+} // namespace lathe

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "calibrate/range.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// Who will run the quantised model.
+enum class Target { openvino, onnxruntime, tensorrt, cuda };
+
+/// How the two inputs of an elementwise residual Add are treated when its output is wanted in int8.
+enum class ResidualRule {
+    skip_input,  ///< only the input that does not come straight from a convolution, which then adds it in float32
+    both_inputs, ///< both: the runtime fuses the Add only between quantised tensors
+};
+
+/// What a target's runtime needs of a Q/DQ graph. One constant a target; the figures behind each are in profiles.cpp.
+struct TargetProfile {
+    Target target = Target::openvino;
+    const char* name = "";
+    /// Activations: uint8 with a zero point where a CPU multiplies u8 x s8, int8 with zero point 0 on NVIDIA hardware.
+    NumberFormat activations;
+    ResidualRule residual = ResidualRule::both_inputs;
+    /// The runtime makes an int8 kernel only where the output is quantised too, and all its readers read that.
+    bool quantize_outputs = false;
+    /// A reshaping op needs the pair before and after it (same scale) to run on int8; otherwise one before is enough.
+    bool pair_after_pass_through = false;
+    /// AveragePool and GlobalAveragePool keep int8 between a pair on either side.
+    bool quantize_average_pool = true;
+    /// MatMul of two activations (attention) in int8.
+    bool quantize_activation_matmul = true;
+    /// A convolution with fewer input or output channels stays float; depthwise ones are judged by their output.
+    std::int64_t minimum_channels = 1;
+    /// The first convolution (at most 4 input channels) is exempt from minimum_channels.
+    bool quantize_stem = true;
+    /// MatMul and Gemm whose depth or width is less stay float. At least 2: one row or column is a dot product.
+    std::int64_t minimum_matmul_size = 2;
+    /// 8-bit weights overflow the 16-bit sums of u8 x s8 on CPUs without VNNI: 7 bits there (--reduce-range auto).
+    bool reduce_range_without_vnni = false;
+};
+
+/// All targets, in the order of `Target`.
+std::span<const TargetProfile> target_profiles();
+const TargetProfile& profile_of(Target target);
+const char* to_string(Target target);
+/// invalid_argument, with the names that exist, for any other text.
+Result<Target> target_from_name(std::string_view name);
+
+} // namespace lathe

@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "quantize/insert.hpp"
+
+namespace lathe {
+namespace {
+
+constexpr float least_scale = std::numeric_limits<float>::min(); // the smallest normal number
+
+float scale_from(float absmax, float limit) {
+    if (absmax == 0.0F) return 1.0F;
+    return std::max(absmax / limit, least_scale);
+}
+
+} // namespace
+
+QuantizationParameters parameters_of(const Range& range, const NumberFormat& format) {
+    if (range.low == 0.0F && range.high == 0.0F) return {};
+    if (format.symmetric) {
+        const auto half = static_cast<float>((format.levels - 1) / 2);
+        return {scale_from(std::max(-range.low, range.high), half), 0};
+    }
+    // In double: high - low may exceed the largest float.
+    const double width = static_cast<double>(range.high) - static_cast<double>(range.low);
+    const double scale = std::max(width / (format.levels - 1), static_cast<double>(least_scale));
+    const auto narrowed = static_cast<float>(std::min(scale, static_cast<double>(std::numeric_limits<float>::max())));
+    const double zero = std::nearbyint(-static_cast<double>(range.low) / static_cast<double>(narrowed));
+    return {narrowed, static_cast<std::int64_t>(std::clamp(zero, 0.0, static_cast<double>(format.levels - 1)))};
+}
+
+Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range) {
+    const std::span<const float> values = weight.values<float>();
+    for (const float value : values) {
+        if (std::isfinite(value)) continue;
+        return Error{ErrorCode::out_of_range, "the weights hold NaN or infinity", weight.name,
+                     "the model is damaged or diverged in training; lathe inspect names all such tensors. To leave "
+                     "this one alone: --exclude its node"};
+    }
+    // The weight seen as [outer, channels, inner].
+    std::size_t channels = 1;
+    std::size_t inner = values.size();
+    if (axis) {
+        const auto at = static_cast<std::size_t>(*axis);
+        channels = static_cast<std::size_t>(weight.shape().at(at));
+        inner = 1;
+        for (std::size_t i = at + 1; i < weight.shape().size(); ++i)
+            inner *= static_cast<std::size_t>(weight.shape()[i]);
+    }
+    std::vector<float> absmax(channels, 0.0F);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        float& most = absmax[(i / inner) % channels];
+        most = std::max(most, std::abs(values[i]));
+    }
+    const float limit = reduce_range ? 64.0F : 127.0F;
+    QuantizedTensorData result;
+    result.scales.resize(channels);
+    std::ranges::transform(absmax, result.scales.begin(), [&](float most) { return scale_from(most, limit); });
+    std::vector<std::int8_t> quantized(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const float steps = std::nearbyint(values[i] / result.scales[(i / inner) % channels]);
+        quantized[i] = static_cast<std::int8_t>(std::clamp(steps, -limit, limit));
+    }
+    result.values = Tensor::of<std::int8_t>(weight.name, DataType::int8, weight.shape(), quantized);
+    return result;
+}
+
+} // namespace lathe
