@@ -67,17 +67,19 @@ Result<void> validate_ranges(const RangesFile& ranges, const RangesKey& expected
         return mismatch("the ranges are for another model (made for " + key.model + ", this one is " + expected.model +
                         ")");
     }
-    if (!expected.data.empty() && expected.data != key.data) {
-        if (!expected.preprocess.empty() && !key.preprocess.empty() && expected.preprocess != key.preprocess) {
-            return mismatch("the ranges were calibrated with other preprocessing (" + key.preprocess + ", now " +
-                            expected.preprocess + ")");
-        }
-        return mismatch("the ranges were calibrated on other data (digest " + key.data + ", this data has " +
-                        expected.data + ")");
-    }
+    // The data's digest covers the next two as well, but cannot say which of them it was.
     if (expected.samples != 0 && expected.samples != key.samples) {
         return mismatch("the ranges were calibrated on " + std::to_string(key.samples) + " samples, not " +
                         std::to_string(expected.samples));
+    }
+    if (!expected.preprocess.empty() && expected.preprocess != key.preprocess) {
+        return mismatch("the ranges were calibrated with other preprocessing (" +
+                        (key.preprocess.empty() ? std::string("none") : key.preprocess) + ", now " +
+                        expected.preprocess + ")");
+    }
+    if (!expected.data.empty() && expected.data != key.data) {
+        return mismatch("the ranges were calibrated on other data (digest " + key.data + ", this data has " +
+                        expected.data + ")");
     }
     std::unordered_set<std::string_view> known;
     for (const TensorRange& tensor : ranges.tensors)

@@ -36,6 +36,7 @@ Json histogram_to_json(const Histogram& histogram) {
         if (empty != 0) counts.push_back(std::exchange(empty, 0));
         counts.push_back(count);
     }
+    if (empty != 0) counts.push_back(empty);
     return {{"exponent", parts.exponent},
             {"first", parts.first_bin},
             {"zeros", parts.zeros},
