@@ -1,0 +1,176 @@
+#include "quantize/quantize.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "onnx/onnx.hpp"
+#include "quantize/lint.hpp"
+
+namespace lathe::cli {
+namespace {
+
+struct Arguments {
+    std::string model;
+    std::string ranges;
+    std::string target = "openvino";
+    std::string output;
+    std::string method;
+    double percentile = EstimateOptions{}.percentile;
+    std::string reduce_range = "auto";
+    std::vector<std::string> exclude;
+    bool explain = false;
+    bool lint = false;
+};
+
+std::string describe(const EdgeDecision& decision, const Context& context) {
+    std::string line = decision.quantized() ? context.green("int8 ") : context.yellow("float");
+    line += "  " + decision.node + " (" + decision.op_type + ")  <- " + decision.tensor;
+    if (decision.role == EdgeRole::weight) line += " [weight]";
+    if (decision.role == EdgeRole::bias) line += " [bias]";
+    line += ": " + std::string(to_string(decision.reason)) + ", " + explain(decision.reason);
+    if (!decision.detail.empty()) line += " (" + decision.detail + ")";
+    return line;
+}
+
+void print_decisions(const QuantizationPlan& plan, const Context& context) {
+    for (const EdgeDecision& decision : plan.decisions)
+        context.print(describe(decision, context));
+}
+
+Result<void> lint(const Arguments& arguments, const Context& context) {
+    LATHE_TRY(const Target target, target_from_name(arguments.target));
+    LATHE_TRY(Model model, load_onnx(arguments.model));
+    if (Model inferred = model; infer_shapes(inferred)) model = std::move(inferred);
+    const std::vector<LintFinding> findings = lint_quantization(model, profile_of(target));
+    std::size_t errors = 0;
+    for (const LintFinding& finding : findings) {
+        const bool error = finding.severity == LintSeverity::error;
+        if (error) ++errors;
+        const std::string severity = error ? context.red("error") : context.yellow(to_string(finding.severity));
+        context.print(severity + "  " + finding.rule + "  " + finding.where + ": " + finding.why);
+        context.print("       cure: " + finding.cure);
+    }
+    context.print_json({{"kind", "lint"},
+                        {"version", 1},
+                        {"model", arguments.model},
+                        {"target", arguments.target},
+                        {"errors", errors},
+                        {"findings", to_json(findings)}});
+    if (errors > 0) {
+        return Error{ErrorCode::verification_failed,
+                     std::to_string(errors) + (errors == 1 ? " error" : " errors") + " for target " + arguments.target,
+                     arguments.model, "each finding above names its cure"};
+    }
+    context.print(findings.empty() ? context.green("nothing to object to for target " + arguments.target)
+                                   : "no errors, " + std::to_string(findings.size()) + " remarks");
+    return {};
+}
+
+/// --explain without --ranges: the decisions need no calibration.
+Result<void> explain_only(const Arguments& arguments, const Context& context) {
+    LATHE_TRY(const Target target, target_from_name(arguments.target));
+    LATHE_TRY(Model model, load_onnx(arguments.model));
+    if (Model inferred = model; infer_shapes(inferred)) model = std::move(inferred);
+    LATHE_TRY(const QuantizationPlan plan, plan_quantization(model, profile_of(target), {arguments.exclude}));
+    print_decisions(plan, context);
+    for (const std::string& remark : plan.remarks)
+        context.warn(remark);
+    context.print_json({{"kind", "quantize"},
+                        {"version", 1},
+                        {"target", arguments.target},
+                        {"quantized_nodes", plan.quantized_nodes},
+                        {"total_nodes", plan.heavy_nodes},
+                        {"remarks", plan.remarks},
+                        {"decisions", to_json(plan.decisions)}});
+    return {};
+}
+
+Result<QuantizeOptions> options_of(const Arguments& arguments) {
+    QuantizeOptions options;
+    LATHE_TRY(options.target, target_from_name(arguments.target));
+    options.placement.exclude = arguments.exclude;
+    options.estimate.percentile = arguments.percentile;
+    LATHE_CHECK(check(options.estimate));
+    if (!arguments.method.empty()) {
+        LATHE_TRY(options.method, method_from_name(arguments.method));
+    }
+    if (arguments.reduce_range == "on") options.reduce_range = ReduceRange::on;
+    if (arguments.reduce_range == "off") options.reduce_range = ReduceRange::off;
+    return options;
+}
+
+Result<void> quantize(const Arguments& arguments, const Context& context) {
+    if (arguments.lint) return lint(arguments, context);
+    if (arguments.ranges.empty() && arguments.output.empty() && arguments.explain) {
+        return explain_only(arguments, context);
+    }
+    if (arguments.ranges.empty() || arguments.output.empty()) {
+        return Error{ErrorCode::invalid_argument, "--ranges and --output are needed", "",
+                     "make the ranges with: lathe calibrate MODEL --data DIR --output FILE; --explain alone shows the "
+                     "decisions without them, --lint judges a quantised model"};
+    }
+    LATHE_TRY(const QuantizeOptions options, options_of(arguments));
+    LATHE_TRY(const Model model, load_onnx(arguments.model));
+    LATHE_TRY(const RangesFile ranges, load_ranges(arguments.ranges));
+    auto outcome = quantize_model(model, ranges, options);
+    if (!outcome) return std::move(outcome).error().in(arguments.model);
+    LATHE_CHECK(context.progress().check());
+    LATHE_CHECK(save_onnx(outcome->model, arguments.output));
+
+    if (arguments.explain) print_decisions(outcome->plan, context);
+    for (const std::string& remark : outcome->plan.remarks)
+        context.warn(remark);
+    if (outcome->converted_from != 0) {
+        context.print("Converted from opset " + std::to_string(outcome->converted_from) + " to " +
+                      std::to_string(outcome->model.opset()) + ", for scales by channel.");
+    }
+    if (outcome->reduced_range) {
+        context.print("Weights in 7 bits: 8 would overflow the 16-bit sums of a CPU without VNNI. With --reduce-range "
+                      "off all 8 are used, for another machine.");
+    }
+    context.print(context.bold(arguments.output) + ": " + std::to_string(outcome->plan.quantized_nodes) + " of " +
+                  std::to_string(outcome->plan.heavy_nodes) + " Conv, ConvTranspose, Gemm and MatMul in int8 for " +
+                  arguments.target + ", " + std::to_string(outcome->plan.tensors.size()) + " activations, ranges by " +
+                  to_string(outcome->method));
+    outcome->document["file"] = arguments.output;
+    context.print_json(outcome->document);
+    return {};
+}
+
+} // namespace
+
+void add_quantize(Commands& commands) {
+    auto arguments = std::make_shared<Arguments>();
+    Context& context = commands.context();
+    CLI::App& app = commands.add(
+        {"quantize",
+         "Write a model with explicit QuantizeLinear/DequantizeLinear for one target, or judge such a model.",
+         {"lathe quantize m.onnx --ranges m.ranges --target tensorrt --output m.int8.onnx",
+          "lathe quantize m.onnx --ranges m.ranges --exclude Softmax --exclude '/layer4/.*' --output m.int8.onnx",
+          "lathe quantize m.onnx --target openvino --explain", "lathe quantize --lint theirs.onnx --target tensorrt"}},
+        [arguments, &context] { return quantize(*arguments, context); });
+    app.add_option("model", arguments->model, "ONNX model: float, or quantised with --lint")->required();
+    app.add_option("--ranges", arguments->ranges, "Ranges file that lathe calibrate wrote for this model");
+    app.add_option("--target", arguments->target, "Who will run it")
+        ->check(CLI::IsMember({"openvino", "onnxruntime", "tensorrt", "cuda"}))
+        ->capture_default_str();
+    app.add_option("--output,-o", arguments->output, "Where to write the quantised model");
+    app.add_option(
+           "--exclude", arguments->exclude,
+           "Leave in float: a node's name, an op type, or a regular expression for whole node names; repeatable")
+        ->allow_extra_args(false);
+    app.add_option("--method", arguments->method, "Range estimator instead of the one in the ranges file")
+        ->check(CLI::IsMember({"minmax", "percentile", "entropy", "mse"}));
+    app.add_option("--percentile", arguments->percentile, "Of --method percentile")->capture_default_str();
+    app.add_option("--reduce-range", arguments->reduce_range,
+                   "7-bit weights; auto: where the target's CPU kernels would overflow here")
+        ->check(CLI::IsMember({"auto", "on", "off"}))
+        ->capture_default_str();
+    app.add_flag("--explain", arguments->explain, "Print every decision with its reason, an edge a line");
+    app.add_flag("--lint", arguments->lint, "Judge a quantised model for the target; exit code 5 on errors");
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibrate/ranges_file.hpp"
+#include "graph/graph.hpp"
+#include "quantize/placement.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+enum class ReduceRange { automatic, on, off };
+
+struct QuantizeOptions {
+    Target target = Target::openvino;
+    PlacementOptions placement;
+    /// Automatic: 7-bit weights if the target multiplies u8 x s8 on this CPU and it has no VNNI.
+    ReduceRange reduce_range = ReduceRange::automatic;
+    /// Instead of the method in the ranges file; its histograms serve any.
+    std::optional<Method> method;
+    EstimateOptions estimate; ///< with `method`
+};
+
+struct QuantizeOutcome {
+    Model model;
+    QuantizationPlan plan;
+    Method method = Method::mse;
+    bool reduced_range = false;
+    std::int64_t converted_from = 0; ///< the opset before lifting to 13; 0 where that was not needed
+    Json document;                   ///< {"kind": "quantize", "version": 1, target, counts, decisions, ...}
+};
+
+/// Does this CPU multiply u8 x s8 without overflow (VNNI or AMX)?
+bool has_vnni();
+
+/// The whole step: check that the ranges belong to the model, lift the opset where needed, infer shapes, plan, insert,
+/// and pass the result through the ONNX checker.
+/// Errors: mismatch (ranges of another model), out_of_range (NaN or infinity in a tensor to be quantised),
+/// invalid_argument (quantised already, malformed --exclude), not_found, unsupported, verification_failed.
+Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ranges, const QuantizeOptions& options);
+
+} // namespace lathe
