@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/activation_source.hpp"
 #include "graph/graph.hpp"
+#include "lathe/engine_types.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
 #include "support/json.hpp"
@@ -30,44 +32,12 @@ struct Support {
     std::string reason;
 };
 
-/// Numeric precision the backend is asked to compute in where the graph does not say (no Q/DQ, no Cast).
-enum class Precision { float32, bfloat16, float16, int8 };
-std::string to_string(Precision precision); ///< "fp32", "bf16", "fp16", "int8"
-std::optional<Precision> precision_from_name(std::string_view name);
-
-/// min..opt..max of one input's shape; equal for a static input.
-struct ShapeRange {
-    Shape min;
-    Shape opt;
-    Shape max;
-    bool is_static() const { return min == max; }
-    bool contains(const Shape& shape) const;
-    /// "1x3x224x224..8x3x224x224..32x3x224x224", or one shape if static.
-    std::string describe() const;
-};
-
 struct CompileOptions {
     Precision precision = Precision::float32;
     std::map<std::string, ShapeRange> shapes; ///< by input name; an input not named keeps the model's (static) shape
     std::size_t workspace_bytes = 0;          ///< 0: no limit. Ignored with a message by backends without one.
     std::size_t threads = 0;                  ///< 0: all available cores
-};
-
-/// One executed layer as the backend fused it.
-struct LayerInfo {
-    std::string name;               ///< the backend's own name
-    std::vector<std::string> nodes; ///< ONNX nodes fused into it, where the backend tells
-    std::string type;               ///< "Convolution", "Eltwise", "Reorder", ...
-    std::string precision;          ///< what it computes in: "int8", "fp32", "bf16", ...
-    std::string implementation;     ///< the kernel's name, as the backend tells it
-    double milliseconds = 0;        ///< mean time a run; 0 where not profiled
-};
-
-/// What an engine reads or writes.
-struct IoInfo {
-    std::string name;
-    DataType type = DataType::undefined;
-    ShapeRange range; ///< for outputs, dims that depend on the input are -1
+    bool profiling = false;                   ///< sessions can tell per-layer times; costs some speed
 };
 
 /// State for running one request at a time. Several sessions of one compiled model may run on several threads at once;
@@ -105,17 +75,26 @@ public:
     virtual Availability availability() const = 0;
     virtual Support supports(const Node& node, const Model& model) const = 0;
     virtual Result<std::unique_ptr<CompiledModel>> compile(const Model& model, const CompileOptions& options) const = 0;
-    /// `profiling` compiles so that sessions can tell per-layer times.
-    virtual Result<std::unique_ptr<CompiledModel>> compile_profiled(const Model& model,
-                                                                    const CompileOptions& options) const = 0;
-    /// Load what CompiledModel::save gave on a machine and version with the same `blob_key`.
-    virtual Result<std::unique_ptr<CompiledModel>> load(std::string_view blob, const CompileOptions& options) const = 0;
+    /// compile with `profiling`, so that sessions can tell per-layer times.
+    Result<std::unique_ptr<CompiledModel>> compile_profiled(const Model& model, CompileOptions options) const {
+        options.profiling = true;
+        return compile(model, options);
+    }
+    /// Load what CompiledModel::save gave on a machine and version with the same `blob_key`. `owner` keeps the bytes
+    /// alive; parts of them may be read only when first needed.
+    virtual Result<std::unique_ptr<CompiledModel>>
+    load(std::span<const std::byte> blob, std::shared_ptr<const void> owner, const CompileOptions& options) const = 0;
+    /// Runs the model in float32 and shows the named tensors (calibration). `threads` 0: all available cores.
+    virtual Result<std::unique_ptr<ActivationSource>> observe(const Model& model, std::vector<std::string> tensors,
+                                                              std::size_t threads) const = 0;
     /// Identifies what a blob depends on: library version and machine.
     virtual std::string blob_key() const = 0;
 };
 
 /// All backends this binary knows, available or not, in order of preference.
 const std::vector<std::unique_ptr<Backend>>& backends();
+/// The first backend that is available here; used where any will do (calibration). Fails if there is none.
+Result<const Backend*> default_backend();
 /// The backend for "--device NAME". A failure names the known devices, or the cause and cure if not available.
 Result<const Backend*> backend_for_device(std::string_view device);
 

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/engine_types.hpp"
+#include "lathe/export.hpp"
+#include "lathe/result.hpp"
+#include "lathe/types.hpp"
+
+namespace lathe {
+
+struct Model;
+
+struct BuildOptions {
+    std::string name;           ///< for reports; empty: the model's graph name
+    std::string device = "cpu"; ///< see `lathe doctor`
+    Precision precision = Precision::float32;
+    /// By input name. An input with sizes that are not fixed and that is not named here gets batches 1..8..32 on
+    /// axis 0; other open sizes are an error.
+    std::map<std::string, ShapeRange> shapes;
+    std::size_t workspace_bytes = 0; ///< 0: no limit. CPU backends have none and say so
+    std::size_t threads = 0;         ///< 0: all available cores
+    bool profiling = false;          ///< sessions can tell per-layer times; slower
+
+    // Kept in the engine file, to say later where it came from.
+    std::string command_line;
+    std::string source;                        ///< file the model was read from
+    std::map<std::string, std::string> hashes; ///< "source", "ranges", ...: digests of what went into it
+    std::string calibration_digest;            ///< of the calibration data, for int8
+};
+
+/// What an engine file says of itself.
+struct EngineInfo {
+    std::string name;
+    std::string device;
+    std::string backend;
+    Precision precision = Precision::float32;
+    std::vector<IoInfo> inputs;
+    std::vector<IoInfo> outputs;
+    std::string preprocess;          ///< JSON object; empty if the model has none
+    std::vector<std::string> labels; ///< class names; may be empty
+    std::string source;
+    std::map<std::string, std::string> hashes; ///< "model" always: digest of the graph
+    std::string calibration_digest;
+    std::string lathe_version;
+    std::string library_version; ///< of the backend's library
+    std::string command_line;
+    std::string time;     ///< UTC, ISO 8601
+    std::string machine;  ///< JSON object: the machine it was built on
+    std::string blob_key; ///< what the compiled form depends on
+    std::size_t threads = 0;
+    std::size_t graph_bytes = 0;
+    std::size_t blob_bytes = 0;
+    std::size_t file_bytes = 0;    ///< 0 if not saved or loaded
+    bool recompiled = false;       ///< the compiled form did not fit this machine
+    std::string recompiled_reason; ///< what differs
+};
+
+/// The info as one JSON object (text).
+LATHE_API std::string to_json_text(const EngineInfo& info);
+
+/// Runs an engine, one request at a time. Several sessions of one engine may run on several threads at once; one
+/// session is used by one thread at a time. A session outlives its engine.
+class LATHE_API Session {
+public:
+    Session(Session&&) noexcept;
+    Session& operator=(Session&&) noexcept;
+    ~Session();
+
+    const std::vector<IoInfo>& inputs() const;
+    const std::vector<IoInfo>& outputs() const;
+
+    /// `inputs`: one a model input, in the engine's order, or in any order if all have names. Memory is read in place.
+    /// Returns one view an output; valid until the next run or the session's end.
+    /// Errors: invalid_argument (count, name, type, bytes), out_of_range (a shape outside the engine's range: names
+    /// input, shape and range).
+    Result<std::vector<TensorView>> run(std::span<const TensorView> inputs);
+
+    /// Per-layer times of the last run; the engine must have been built or loaded with `profiling`.
+    Result<std::vector<LayerInfo>> profile();
+
+private:
+    friend class Engine;
+    struct Impl;
+    explicit Session(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+struct EngineLoadOptions {
+    std::size_t threads = 0; ///< 0: as built. Another number compiles anew
+    bool profiling = false;  ///< compiles anew from the graph, so that sessions can tell per-layer times
+};
+
+/// A model compiled for a device and a range of shapes, with all that is needed to use it: preprocessing, class names,
+/// provenance.
+class LATHE_API Engine {
+public:
+    Engine(Engine&&) noexcept;
+    Engine& operator=(Engine&&) noexcept;
+    ~Engine();
+
+    /// Compile. Errors: invalid_argument, unsupported (with the reason), out_of_range (model over 2 GB).
+    static Result<Engine> build(const Model& model, const BuildOptions& options);
+
+    /// Read an engine file. If its compiled form was made on another machine or by another version, the graph in it is
+    /// compiled anew, a message says so, and `info().recompiled` is true.
+    /// Errors: io, not_found, corrupt, mismatch (made by a newer Lathe), unsupported.
+    static Result<Engine> load(const std::filesystem::path& path, const EngineLoadOptions& options = {});
+
+    /// Write the engine file; it appears whole or not at all.
+    Result<void> save(const std::filesystem::path& path);
+
+    const EngineInfo& info() const;
+    Result<Session> make_session() const;
+    /// Executed layers with the precision each computes in (times 0).
+    Result<std::vector<LayerInfo>> layers() const;
+    /// The graph it was compiled from, as ONNX bytes.
+    std::span<const std::byte> onnx() const;
+
+private:
+    struct Impl;
+    explicit Engine(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+/// The file begins as an engine file does (it may still be damaged or of another version).
+LATHE_API bool is_engine_file(const std::filesystem::path& path);
+
+} // namespace lathe

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/export.hpp"
+#include "lathe/result.hpp"
+#include "lathe/types.hpp"
+
+namespace lathe {
+
+/// Numeric precision the backend is asked to compute in where the graph does not say (no Q/DQ, no Cast).
+enum class Precision { float32, bfloat16, float16, int8 };
+LATHE_API std::string to_string(Precision precision); ///< "fp32", "bf16", "fp16", "int8"
+LATHE_API std::optional<Precision> precision_from_name(std::string_view name);
+
+/// min..opt..max of one input's shape; equal for a static input.
+struct LATHE_API ShapeRange {
+    Shape min;
+    Shape opt;
+    Shape max;
+    bool is_static() const { return min == max; }
+    /// Same rank, and every dimension within min..max.
+    bool contains(const Shape& shape) const;
+    /// "1x3x224x224..8x3x224x224..32x3x224x224", or one shape if static.
+    std::string describe() const;
+};
+
+/// One executed layer as the backend fused it.
+struct LayerInfo {
+    std::string name;               ///< the backend's own name
+    std::vector<std::string> nodes; ///< ONNX nodes fused into it, where the backend tells
+    std::string type;               ///< "Convolution", "Eltwise", "Reorder", ...
+    std::string precision;          ///< what it computes in: "int8", "fp32", "bf16", ...
+    std::string implementation;     ///< the kernel's name, as the backend tells it
+    double milliseconds = 0;        ///< time of the last run; 0 where not profiled
+};
+
+/// What an engine reads or writes.
+struct IoInfo {
+    std::string name;
+    DataType type = DataType::undefined;
+    ShapeRange range; ///< for outputs, dims that depend on the input are -1
+};
+
+/// "NAME:SHAPE", "NAME:MIN..MAX" (opt is max) or "NAME:MIN..OPT..MAX", with shapes like 1x3x224x224.
+/// Errors: invalid_argument, saying what was expected.
+LATHE_API Result<std::pair<std::string, ShapeRange>> parse_shape_range(std::string_view text);
+
+} // namespace lathe

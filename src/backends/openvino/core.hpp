@@ -1,0 +1,54 @@
+#pragma once
+
+// OpenVINO's headers are included by the files of this folder only.
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <openvino/openvino.hpp>
+
+#include "backends/api/backend.hpp"
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe::openvino {
+
+/// The process's one ov::Core, made at the first call. Throws what OpenVINO throws.
+ov::Core& core();
+
+/// "2026.4.1-..." as the library tells it.
+std::string library_version();
+
+/// OpenVINO's element type, or `dynamic` for types it lacks (string, complex, ...).
+ov::element::Type element_type(DataType type);
+DataType data_type(const ov::element::Type& type);
+
+/// The last, telling line of an OpenVINO message (its traces name source files of OpenVINO itself).
+std::string brief(const std::string& message);
+
+/// Runs `body` (returning a Result) and turns anything thrown into an Error: `what` failed at `where`.
+template <class Body>
+auto guarded(const std::string& what, const std::string& where, Body&& body) -> decltype(body()) {
+    try {
+        return std::forward<Body>(body)();
+    } catch (const std::bad_alloc&) {
+        return Error{ErrorCode::out_of_memory, what + ": out of memory", where, "use a smaller batch or model"};
+    } catch (const std::exception& error) {
+        return Error{ErrorCode::unsupported, what + ": " + brief(error.what()), where, ""};
+    } catch (...) {
+        return Error{ErrorCode::internal, what + ": OpenVINO threw something unknown", where, ""};
+    }
+}
+
+/// OpenVINO's form of the model (through ONNX). The error says which operations are not known.
+Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model);
+
+/// Properties for compiling or importing: explicit precision (the CPU plugin would pick bf16 by itself where the
+/// processor has it), `streams` of `threads / streams` threads each.
+ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t threads, bool profiling);
+
+} // namespace lathe::openvino

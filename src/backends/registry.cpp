@@ -1,0 +1,38 @@
+#include <filesystem>
+
+#include "backends/api/absent_backend.hpp"
+#include "backends/api/backend.hpp"
+#include "backends/openvino/openvino_backend.hpp"
+
+namespace lathe {
+
+namespace {
+
+/// What this machine shows of an NVIDIA GPU, for the cause of an absent backend.
+std::string nvidia_state() {
+    std::error_code ignored;
+    if (std::filesystem::exists("/proc/driver/nvidia/version", ignored)) return "this machine has an NVIDIA driver";
+    return "this machine shows no NVIDIA driver either";
+}
+
+std::vector<std::unique_ptr<Backend>> make_backends() {
+    std::vector<std::unique_ptr<Backend>> list;
+    list.push_back(make_openvino_backend());
+    list.push_back(make_absent_backend(
+        {"cuda", "cuda", "this build of Lathe has no CUDA backend (" + nvidia_state() + ")",
+         "use --device cpu; for an NVIDIA GPU, write an explicit Q/DQ model with `lathe quantize --target cuda`"}));
+    list.push_back(make_absent_backend(
+        {"tensorrt", "tensorrt", "this build of Lathe has no TensorRT backend (" + nvidia_state() + ")",
+         "use --device cpu; for TensorRT, write an explicit Q/DQ model with `lathe quantize --target tensorrt` and "
+         "build it with trtexec on the GPU machine"}));
+    return list;
+}
+
+} // namespace
+
+const std::vector<std::unique_ptr<Backend>>& backends() {
+    static const std::vector<std::unique_ptr<Backend>> list = make_backends();
+    return list;
+}
+
+} // namespace lathe

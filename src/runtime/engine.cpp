@@ -1,0 +1,213 @@
+#include "runtime/engine.hpp"
+
+#include <chrono>
+#include <ctime>
+
+#include "onnx/onnx.hpp"
+#include "runtime/engine_file.hpp"
+#include "runtime/session.hpp"
+#include "support/files.hpp"
+#include "support/hash.hpp"
+#include "support/log.hpp"
+#include "support/machine.hpp"
+#include "support/thread_pool.hpp"
+
+namespace lathe {
+
+struct Engine::Impl {
+    EngineInfo info;
+    std::shared_ptr<const CompiledModel> compiled;
+    std::string own_graph;                    ///< if built here
+    std::shared_ptr<const MappedFile> file;   ///< if loaded
+    std::span<const std::byte> graph;         ///< views own_graph or file
+    std::span<const std::byte> usable_blob{}; ///< of the file, if it fits this machine
+};
+
+namespace {
+
+constexpr const char* graph_section = "graph.onnx";
+constexpr const char* blob_section = "compiled";
+
+std::string utc_now() {
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+/// Class names from the model's metadata. A list that is no list of strings is an error, not an empty one.
+Result<std::vector<std::string>> labels_of(const Model& model) {
+    const std::string* text = model.find_metadata("lathe.labels");
+    if (text == nullptr) return std::vector<std::string>{};
+    LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.labels"));
+    try {
+        return json.get<std::vector<std::string>>();
+    } catch (const Json::exception&) {
+        return Error{ErrorCode::parse_error, "class names are not a JSON list of strings", "metadata lathe.labels",
+                     "export the model again"};
+    }
+}
+
+Result<std::string> preprocess_of(const Model& model) {
+    const std::string* text = model.find_metadata("lathe.preprocess");
+    if (text == nullptr) return std::string();
+    LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.preprocess"));
+    return json.dump();
+}
+
+std::vector<std::string> pieces_of(const std::string& key) {
+    std::vector<std::string> pieces;
+    std::size_t start = 0;
+    while (start <= key.size()) {
+        const std::size_t end = std::min(key.find("; ", start), key.size());
+        pieces.push_back(key.substr(start, end - start));
+        start = end + 2;
+    }
+    return pieces;
+}
+
+/// "2 cores, here 4 cores": the pieces in which two keys differ.
+std::string difference(const std::string& then, const std::string& now) {
+    const auto old_pieces = pieces_of(then);
+    const auto new_pieces = pieces_of(now);
+    std::string text;
+    for (std::size_t i = 0; i < std::max(old_pieces.size(), new_pieces.size()); ++i) {
+        const std::string a = i < old_pieces.size() ? old_pieces[i] : "nothing";
+        const std::string b = i < new_pieces.size() ? new_pieces[i] : "nothing";
+        if (a != b) text += (text.empty() ? "" : "; ") + ("built for " + a) + ", here " + b;
+    }
+    return text;
+}
+
+CompileOptions compile_options(const EngineInfo& info, std::size_t threads, bool profiling) {
+    CompileOptions options;
+    options.precision = info.precision;
+    for (const auto& io : info.inputs)
+        options.shapes.emplace(io.name, io.range);
+    options.threads = threads;
+    options.profiling = profiling;
+    return options;
+}
+
+} // namespace
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
+    LATHE_TRY(const Backend* backend, backend_for_device(options.device));
+    CompileOptions compile;
+    compile.precision = options.precision;
+    compile.workspace_bytes = options.workspace_bytes;
+    compile.threads = options.threads;
+    compile.profiling = options.profiling;
+    LATHE_TRY(compile.shapes, complete_shapes(model, options.shapes));
+    auto impl = std::make_unique<Impl>();
+    EngineInfo& info = impl->info;
+    LATHE_TRY(info.preprocess, preprocess_of(model));
+    LATHE_TRY(info.labels, labels_of(model));
+    LATHE_TRY(impl->own_graph, serialize_onnx(model));
+    impl->graph = std::as_bytes(std::span(impl->own_graph));
+    LATHE_TRY(impl->compiled, backend->compile(model, compile));
+    info.name = options.name.empty() ? model.graph.name : options.name;
+    info.device = options.device;
+    info.backend = backend->name();
+    info.precision = options.precision;
+    info.inputs = impl->compiled->inputs();
+    info.outputs = impl->compiled->outputs();
+    info.source = options.source;
+    info.hashes = options.hashes;
+    info.hashes["model"] = hash_hex(impl->graph);
+    info.calibration_digest = options.calibration_digest;
+    info.lathe_version = LATHE_VERSION;
+    info.library_version = backend->availability().version;
+    info.command_line = options.command_line;
+    info.time = utc_now();
+    info.machine = to_json(this_machine()).dump();
+    info.blob_key = backend->blob_key();
+    info.threads = options.threads;
+    info.graph_bytes = impl->graph.size();
+    return Engine(std::move(impl));
+}
+
+Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadOptions& options) {
+    LATHE_TRY(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
+    LATHE_TRY(const EngineContents contents, parse_engine(file->bytes(), path.string()));
+    auto impl = std::make_unique<Impl>();
+    auto info = engine_info_from_json(contents.info);
+    if (!info) return std::move(info).error().in(path.string());
+    impl->info = std::move(info).value();
+    impl->file = file;
+    impl->info.file_bytes = file->bytes().size();
+    LATHE_TRY(impl->graph, contents.section(graph_section));
+    LATHE_TRY(const auto blob, contents.section(blob_section));
+    LATHE_TRY(const Backend* backend, backend_for_device(impl->info.device));
+    const std::size_t threads = options.threads > 0 ? options.threads : impl->info.threads;
+
+    std::string reason;
+    const std::string key = backend->blob_key();
+    if (options.profiling) {
+        reason = "to time its layers";
+    } else if (key != impl->info.blob_key) {
+        reason = difference(impl->info.blob_key, key);
+    } else if (threads != impl->info.threads) {
+        reason = "built for " + std::to_string(impl->info.threads) + " threads, here " + std::to_string(threads);
+    } else {
+        auto loaded = backend->load(blob, file, compile_options(impl->info, threads, false));
+        if (loaded) {
+            impl->compiled = std::move(loaded).value();
+            impl->usable_blob = blob;
+            return Engine(std::move(impl));
+        }
+        reason = loaded.error().describe();
+    }
+    // Profiling was asked for by the caller: no news to the user.
+    if (!options.profiling) {
+        log(LogLevel::warning, path.string() + " is compiled anew: " + reason + ". Build it here once to load fast.");
+    }
+    auto model = parse_onnx(impl->graph);
+    if (!model) return std::move(model).error().in(path.string());
+    auto compiled = backend->compile(*model, compile_options(impl->info, threads, options.profiling));
+    if (!compiled) return std::move(compiled).error().in(path.string());
+    impl->compiled = std::move(compiled).value();
+    impl->info.recompiled = !options.profiling;
+    impl->info.recompiled_reason = options.profiling ? "" : reason;
+    impl->info.blob_key = key;
+    impl->info.threads = threads;
+    return Engine(std::move(impl));
+}
+
+Result<void> Engine::save(const std::filesystem::path& path) {
+    std::string compiled;
+    std::span<const std::byte> blob = impl_->usable_blob;
+    if (blob.empty()) {
+        LATHE_TRY(compiled, impl_->compiled->save());
+        blob = std::as_bytes(std::span(compiled));
+    }
+    impl_->info.blob_bytes = blob.size();
+    EngineInfo stored = impl_->info;
+    stored.recompiled = false;
+    stored.recompiled_reason.clear();
+    LATHE_TRY(impl_->info.file_bytes,
+              write_engine(path, to_json(stored), {{graph_section, impl_->graph}, {blob_section, blob}}));
+    return {};
+}
+
+const EngineInfo& Engine::info() const { return impl_->info; }
+
+Result<Session> Engine::make_session() const {
+    auto impl = std::make_unique<Session::Impl>();
+    impl->compiled = impl_->compiled;
+    LATHE_TRY(impl->backend, impl_->compiled->make_session());
+    return Session(std::move(impl));
+}
+
+Result<std::vector<LayerInfo>> Engine::layers() const { return impl_->compiled->layers(); }
+
+std::span<const std::byte> Engine::onnx() const { return impl_->graph; }
+
+} // namespace lathe

@@ -1,0 +1,122 @@
+#include "runtime/engine.hpp"
+
+namespace lathe {
+
+namespace {
+
+Json io_json(const std::vector<IoInfo>& list) {
+    Json array = Json::array();
+    for (const auto& io : list) {
+        array.push_back({{"name", io.name},
+                         {"type", to_string(io.type)},
+                         {"shape", io.range.describe()},
+                         {"min", io.range.min},
+                         {"opt", io.range.opt},
+                         {"max", io.range.max}});
+    }
+    return array;
+}
+
+std::vector<IoInfo> io_from_json(const Json& array) {
+    std::vector<IoInfo> list;
+    for (const auto& entry : array) {
+        IoInfo io;
+        io.name = entry.at("name").get<std::string>();
+        io.type = data_type_from_name(entry.at("type").get<std::string>());
+        io.range = {entry.at("min").get<Shape>(), entry.at("opt").get<Shape>(), entry.at("max").get<Shape>()};
+        list.push_back(std::move(io));
+    }
+    return list;
+}
+
+/// Text that holds JSON, as JSON; null where it is empty or no JSON.
+Json embedded(const std::string& text) {
+    Json json = Json::parse(text, nullptr, false);
+    return json.is_discarded() ? Json() : json;
+}
+
+std::string embedded_text(const Json& json) { return json.is_null() ? "" : json.dump(); }
+
+} // namespace
+
+Json to_json(const EngineInfo& info) {
+    Json hashes = Json::object();
+    for (const auto& [name, digest] : info.hashes)
+        hashes[name] = digest;
+    return Json{{"name", info.name},
+                {"device", info.device},
+                {"backend", info.backend},
+                {"precision", to_string(info.precision)},
+                {"inputs", io_json(info.inputs)},
+                {"outputs", io_json(info.outputs)},
+                {"preprocess", embedded(info.preprocess)},
+                {"labels", info.labels},
+                {"source", info.source},
+                {"hashes", hashes},
+                {"calibration_digest", info.calibration_digest},
+                {"lathe_version", info.lathe_version},
+                {"library_version", info.library_version},
+                {"command_line", info.command_line},
+                {"time", info.time},
+                {"machine", embedded(info.machine)},
+                {"blob_key", info.blob_key},
+                {"threads", info.threads},
+                {"graph_bytes", info.graph_bytes},
+                {"blob_bytes", info.blob_bytes},
+                {"file_bytes", info.file_bytes},
+                {"recompiled", info.recompiled},
+                {"recompiled_reason", info.recompiled_reason}};
+}
+
+std::string to_json_text(const EngineInfo& info) {
+    return to_json(info).dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<EngineInfo> engine_info_from_json(const Json& json) {
+    EngineInfo info;
+    try {
+        info.name = json.at("name").get<std::string>();
+        info.device = json.at("device").get<std::string>();
+        info.backend = json.at("backend").get<std::string>();
+        const auto precision = precision_from_name(json.at("precision").get<std::string>());
+        if (!precision) return Error{ErrorCode::corrupt, "the engine has an unknown precision", "precision", ""};
+        info.precision = *precision;
+        info.inputs = io_from_json(json.at("inputs"));
+        info.outputs = io_from_json(json.at("outputs"));
+        info.preprocess = embedded_text(json.at("preprocess"));
+        info.labels = json.at("labels").get<std::vector<std::string>>();
+        info.source = json.at("source").get<std::string>();
+        for (const auto& [name, digest] : json.at("hashes").items())
+            info.hashes[name] = digest.get<std::string>();
+        info.calibration_digest = json.at("calibration_digest").get<std::string>();
+        info.lathe_version = json.at("lathe_version").get<std::string>();
+        info.library_version = json.at("library_version").get<std::string>();
+        info.command_line = json.at("command_line").get<std::string>();
+        info.time = json.at("time").get<std::string>();
+        info.machine = embedded_text(json.at("machine"));
+        info.blob_key = json.at("blob_key").get<std::string>();
+        info.threads = json.at("threads").get<std::size_t>();
+        info.graph_bytes = json.at("graph_bytes").get<std::size_t>();
+        info.blob_bytes = json.at("blob_bytes").get<std::size_t>();
+    } catch (const Json::exception& error) {
+        return Error{ErrorCode::corrupt, std::string("the engine's description is not as expected: ") + error.what(),
+                     "", "build the engine again"};
+    }
+    for (const auto* list : {&info.inputs, &info.outputs}) {
+        for (const auto& io : *list) {
+            if (io.range.min.size() != io.range.max.size() || io.range.opt.size() != io.range.max.size()) {
+                return Error{ErrorCode::corrupt, "the engine's description has contradicting shapes", io.name,
+                             "build the engine again"};
+            }
+        }
+    }
+    return info;
+}
+
+Json to_json(const LayerInfo& layer) {
+    return Json{{"name", layer.name},           {"type", layer.type},
+                {"precision", layer.precision}, {"implementation", layer.implementation},
+                {"ms", layer.milliseconds},     {"nodes", layer.nodes}};
+}
+
+} // namespace lathe

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/engine.hpp"
+
+namespace lathe {
+
+namespace {
+
+Error bad_shape(std::string_view text, const std::string& why) {
+    return {ErrorCode::invalid_argument, "shape \"" + std::string(text) + "\": " + why, "--shape",
+            "write NAME:1x3x224x224, or NAME:MIN..OPT..MAX such as input:1x3x224x224..8x3x224x224..32x3x224x224"};
+}
+
+Result<Shape> parse_shape(std::string_view text, std::string_view whole) {
+    Shape shape;
+    constexpr std::size_t most_dims = 16;
+    while (true) {
+        const std::size_t end = std::min(text.find('x'), text.size());
+        const std::string_view part = text.substr(0, end);
+        std::int64_t size = 0;
+        const auto [stop, code] = std::from_chars(part.data(), part.data() + part.size(), size);
+        if (code != std::errc{} || stop != part.data() + part.size() || part.empty()) {
+            return bad_shape(whole, "\"" + std::string(part) + "\" is not a size");
+        }
+        if (size < 1) return bad_shape(whole, "sizes must be 1 or more");
+        shape.push_back(size);
+        if (shape.size() > most_dims) return bad_shape(whole, "more than 16 dimensions");
+        if (end == text.size()) break;
+        text.remove_prefix(end + 1);
+    }
+    if (element_count(shape) < 0) return bad_shape(whole, "too large");
+    return shape;
+}
+
+Error open_size(const ValueInfo& input, std::size_t axis) {
+    const std::string& symbol = (*input.dims)[axis].symbol;
+    return {ErrorCode::invalid_argument,
+            "axis " + std::to_string(axis) + (symbol.empty() ? "" : " (\"" + symbol + "\")") +
+                " of the input has no fixed size",
+            input.name, "give its range with --shape " + input.name + ":MIN..OPT..MAX"};
+}
+
+} // namespace
+
+Result<std::pair<std::string, ShapeRange>> parse_shape_range(std::string_view text) {
+    const std::size_t colon = text.rfind(':'); // input names may hold colons themselves
+    if (colon == std::string_view::npos || colon == 0) return bad_shape(text, "no input name before a colon");
+    const std::string name(text.substr(0, colon));
+    std::string_view rest = text.substr(colon + 1);
+    std::vector<Shape> shapes;
+    while (true) {
+        const std::size_t end = std::min(rest.find(".."), rest.size());
+        LATHE_TRY(Shape shape, parse_shape(rest.substr(0, end), text));
+        shapes.push_back(std::move(shape));
+        if (end == rest.size()) break;
+        rest.remove_prefix(end + 2);
+    }
+    if (shapes.size() > 3) return bad_shape(text, "more than MIN..OPT..MAX");
+    ShapeRange range{shapes.front(), shapes.size() == 3 ? shapes[1] : shapes.back(), shapes.back()};
+    if (range.min.size() != range.max.size() || !range.contains(range.opt)) {
+        return bad_shape(text, "not MIN <= OPT <= MAX in every size");
+    }
+    return std::pair{name, std::move(range)};
+}
+
+Result<std::map<std::string, ShapeRange>> complete_shapes(const Model& model,
+                                                          const std::map<std::string, ShapeRange>& given) {
+    std::map<std::string, ShapeRange> shapes;
+    std::string names;
+    for (const auto& input : model.graph.inputs) {
+        if (model.graph.initializer(input.name) != nullptr) continue;
+        names += (names.empty() ? "" : ", ") + input.name;
+        const auto found = given.find(input.name);
+        if (found != given.end()) {
+            const ShapeRange& range = found->second;
+            if (input.dims && range.min.size() != input.dims->size()) {
+                return Error{ErrorCode::invalid_argument,
+                             "shape range " + range.describe() + " has " + std::to_string(range.min.size()) +
+                                 " dimensions, the input has " + std::to_string(input.dims->size()),
+                             input.name, "the model says " + to_string(input.shape().value_or(Shape{}))};
+            }
+            shapes.emplace(input.name, range);
+            continue;
+        }
+        if (!input.dims) {
+            return Error{ErrorCode::invalid_argument, "the model does not say how many dimensions the input has",
+                         input.name, "give its shape with --shape " + input.name + ":SHAPE"};
+        }
+        ShapeRange range;
+        for (std::size_t axis = 0; axis < input.dims->size(); ++axis) {
+            const auto& size = (*input.dims)[axis].size;
+            if (!size && axis > 0) return open_size(input, axis);
+            range.min.push_back(size.value_or(1));
+            range.opt.push_back(size.value_or(8));
+            range.max.push_back(size.value_or(32));
+        }
+        shapes.emplace(input.name, std::move(range));
+    }
+    for (const auto& [name, range] : given) {
+        if (shapes.contains(name)) continue;
+        return Error{ErrorCode::invalid_argument, "the model has no input named \"" + name + "\"", "--shape",
+                     "its inputs: " + names};
+    }
+    return shapes;
+}
+
+} // namespace lathe
