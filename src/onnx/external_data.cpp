@@ -26,7 +26,7 @@ bool is_inside(const std::filesystem::path& path, const std::filesystem::path& f
 Result<std::shared_ptr<const MappedFile>> ExternalFiles::open(const std::string& location) {
     if (const auto known = files_.find(location); known != files_.end()) return known->second;
     const std::filesystem::path relative(location);
-    const Error outside{ErrorCode::invalid_argument, "external data lies outside the model's folder", location,
+    const Error outside{ErrorCode::parse_error, "external data lies outside the model's folder", location,
                         "move the data file beside the model; a model may not read other files"};
     if (location.empty() || relative.is_absolute() || location.find('\0') != std::string::npos) return outside;
     for (const auto& part : relative) {

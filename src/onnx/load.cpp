@@ -11,8 +11,12 @@ Result<void> verify_or_sort(Model& model) {
     auto verdict = verify(model);
     if (verdict) return {};
     // Some exporters write nodes in any order; ONNX forbids it, but nothing is lost by sorting.
-    if (!model.graph.sort_topologically()) return verdict;
-    if (!verify(model)) return verdict;
+    const bool sorted = static_cast<bool>(model.graph.sort_topologically());
+    if (!sorted || !verify(model)) {
+        Error error = std::move(verdict).error();
+        error.code = ErrorCode::parse_error; // what is wrong is the file
+        return error;
+    }
     log(LogLevel::warning, "the model's nodes were not in topological order; they were sorted");
     return {};
 }

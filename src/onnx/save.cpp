@@ -3,6 +3,7 @@
 // length-delimited fields). The result is what protobuf itself would write, save for the order of fields.
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "onnx/proto.hpp"
