@@ -1,0 +1,157 @@
+#include "bench/engine_subject.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "support/thread_pool.hpp"
+
+namespace lathe {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Compiled copies cost memory and time to make; past this many the gain is small.
+constexpr std::size_t most_streams = 32;
+
+class EngineSubject final : public Subject {
+public:
+    EngineSubject(SubjectInfo info, Engine engine) : Subject(std::move(info)), engine_(std::move(engine)) {}
+
+private:
+    Result<void> do_prepare(const InputSets& inputs, Progress& progress) override {
+        LATHE_CHECK(progress.check());
+        inputs_ = &inputs;
+        next_set_ = 0;
+        views_.clear();
+        for (std::size_t i = 0; i < inputs.count(); ++i) {
+            std::vector<TensorView> views;
+            for (HostTensor& tensor : inputs.set(i))
+                views.push_back(tensor.view());
+            views_.push_back(std::move(views));
+        }
+        if (!session_) {
+            LATHE_TRY(Session session, engine_.make_session());
+            session_.emplace(std::move(session));
+        }
+        LATHE_TRY(const auto outputs, session_->run(views_[0]));
+        if (outputs.empty()) return Error{ErrorCode::internal, "the engine gave no outputs", info().file.string(), ""};
+        return {};
+    }
+
+    Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) override {
+        LATHE_CHECK(progress.check());
+        auto burst = run_burst(plan, inputs_->count(), next_set_, [&](std::size_t set) -> Result<CallTime> {
+            const auto start = Clock::now();
+            auto outputs = session_->run(views_[set]);
+            const auto done = Clock::now();
+            if (!outputs) return std::move(outputs).error();
+            touch(*outputs);
+            return CallTime{std::chrono::duration<double, std::nano>(done - start).count(), 0, 0};
+        });
+        if (!burst) return burst;
+        // Inputs are read and outputs written in place: there is no copy beside the call to report.
+        burst->copy_in_ns.clear();
+        burst->copy_out_ns.clear();
+        return burst;
+    }
+
+    /// One session with all cores, or a single-threaded engine a core: whichever serves more in a short trial.
+    Result<Throughput> do_throughput(double seconds, Progress& progress) override {
+        const std::size_t cores = std::min(available_cores(), most_streams);
+        if (cores < 2) return serve({&*session_}, seconds, progress);
+        if (streams_.empty()) {
+            EngineLoadOptions options;
+            options.threads = 1;
+            for (std::size_t i = 0; i < cores; ++i) {
+                LATHE_CHECK(progress.check());
+                LATHE_TRY(const Engine engine, Engine::load(info().file, options));
+                LATHE_TRY(Session session, engine.make_session());
+                streams_.push_back(std::move(session));
+            }
+        }
+        std::vector<Session*> many;
+        for (Session& session : streams_)
+            many.push_back(&session);
+        const double trial = std::min(1.0, seconds / 4);
+        LATHE_TRY(const Throughput alone, serve({&*session_}, trial, progress));
+        LATHE_TRY(const Throughput together, serve(many, trial, progress));
+        return alone.qps() >= together.qps() ? serve({&*session_}, seconds, progress) : serve(many, seconds, progress);
+    }
+
+    Result<Throughput> serve(const std::vector<Session*>& sessions, double seconds, Progress& progress) {
+        for (std::size_t i = 0; i < sessions.size(); ++i) {
+            LATHE_CHECK(progress.check());
+            LATHE_TRY(const auto warm, sessions[i]->run(views_[i % views_.size()]));
+            touch(warm);
+        }
+        std::atomic<std::size_t> requests{0};
+        std::mutex mutex;
+        std::optional<Error> failure;
+        const auto start = Clock::now();
+        const auto deadline = start + std::chrono::duration<double>(seconds);
+        const auto stream = [&](std::size_t number) {
+            for (std::size_t set = number; Clock::now() < deadline && !progress.cancelled(); set += sessions.size()) {
+                auto outputs = sessions[number]->run(views_[set % views_.size()]);
+                if (!outputs) {
+                    const std::lock_guard lock(mutex);
+                    failure = std::move(outputs).error();
+                    return;
+                }
+                requests.fetch_add(1, std::memory_order_relaxed);
+            }
+        };
+        {
+            std::vector<std::jthread> threads;
+            for (std::size_t i = 1; i < sessions.size(); ++i)
+                threads.emplace_back(stream, i);
+            stream(0);
+        }
+        const double took = std::chrono::duration<double>(Clock::now() - start).count();
+        LATHE_CHECK(progress.check());
+        if (failure) return std::move(*failure);
+        return Throughput{requests.load(), took, sessions.size()};
+    }
+
+    void touch(const std::vector<TensorView>& outputs) {
+        for (const TensorView& output : outputs)
+            if (!output.bytes.empty())
+                touched_ = static_cast<std::uint8_t>(touched_ ^ std::to_integer<std::uint8_t>(output.bytes.back()));
+    }
+
+    Engine engine_;
+    std::optional<Session> session_;
+    std::vector<Session> streams_;
+    const InputSets* inputs_ = nullptr;
+    std::vector<std::vector<TensorView>> views_;
+    std::size_t next_set_ = 0;
+    volatile std::uint8_t touched_ = 0;
+};
+
+} // namespace
+
+std::unique_ptr<Subject> make_engine_subject(SubjectInfo info, Engine engine) {
+    return std::make_unique<EngineSubject>(std::move(info), std::move(engine));
+}
+
+Result<std::vector<InputSpec>> engine_inputs(const EngineInfo& info, std::int64_t batch) {
+    std::vector<InputSpec> specs;
+    for (const IoInfo& input : info.inputs) {
+        Shape shape = input.range.opt;
+        if (!shape.empty()) shape[0] = batch;
+        if (!input.range.contains(shape)) {
+            return Error{ErrorCode::out_of_range,
+                         "batch size " + std::to_string(batch) + " is outside the engine's range " +
+                             input.range.describe(),
+                         input.name, "choose --batch-sizes within it, or build the engine with a wider --shape"};
+        }
+        specs.push_back({input.name, input.type, std::move(shape)});
+    }
+    return specs;
+}
+
+} // namespace lathe

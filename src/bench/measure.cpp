@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <cmath>
+
+#include "bench/bench.hpp"
+
+namespace lathe {
+
+namespace {
+
+double in_ms(double nanoseconds) { return nanoseconds * 1e-6; }
+
+Json ms_or_null(const std::optional<double>& nanoseconds) {
+    return nanoseconds ? Json(in_ms(*nanoseconds)) : Json(nullptr);
+}
+
+Json latency_json(const SubjectInfo& info, std::int64_t batch, const InterleavedLatency& latency,
+                  const std::vector<double>& preprocess_ms) {
+    const Summary& call = latency.call_ns;
+    Json json{{"subject", info.name},
+              {"batch", batch},
+              {"median_ms", in_ms(call.median)},
+              {"mean_ms", in_ms(call.mean)},
+              {"std_ms", in_ms(call.std)},
+              {"p90_ms", in_ms(call.p90)},
+              {"p95_ms", in_ms(call.p95)},
+              {"p99_ms", in_ms(call.p99)},
+              {"min_ms", in_ms(call.min)},
+              {"max_ms", in_ms(call.max)},
+              {"count", call.count},
+              {"ci95_ms", {in_ms(call.ci95.low), in_ms(call.ci95.high)}},
+              {"noisy", latency.noisy},
+              {"p99_reliable", call.p99_reliable},
+              {"copy_in_ms", ms_or_null(latency.copy_in_ns)},
+              {"copy_out_ms", ms_or_null(latency.copy_out_ns)}};
+    // The frameworks have loaders of their own; what was timed here is ours.
+    const bool ours = info.kind == SubjectKind::engine && !preprocess_ms.empty();
+    json["preprocess_ms"] = ours ? Json(summarize(preprocess_ms).median) : Json(nullptr);
+    json["rounds"] = latency.burst_medians_ns.size();
+    return json;
+}
+
+/// Every engine against every other subject of the same rounds; of two engines, the one named first is the reference.
+void add_ratios(Json& ratios, std::int64_t batch, const std::vector<Subject*>& subjects,
+                const std::vector<Result<InterleavedLatency>>& results) {
+    for (std::size_t i = 0; i < subjects.size(); ++i) {
+        if (!results[i] || subjects[i]->info().kind != SubjectKind::engine) continue;
+        for (std::size_t j = 0; j < subjects.size(); ++j) {
+            const bool earlier_engine = subjects[j]->info().kind == SubjectKind::engine;
+            if (j == i || !results[j] || (earlier_engine && j > i)) continue;
+            const RatioSummary ratio = summarize_ratio(results[i]->burst_medians_ns, results[j]->burst_medians_ns);
+            ratios.push_back({{"subject", subjects[i]->info().name},
+                              {"reference", subjects[j]->info().name},
+                              {"batch", batch},
+                              {"speedup", ratio.median},
+                              {"ci95", {ratio.ci95.low, ratio.ci95.high}},
+                              {"pairs", ratio.pairs},
+                              {"ci95_covered", ratio.ci95_covered}});
+        }
+    }
+}
+
+class Run {
+public:
+    Run(const std::vector<std::unique_ptr<Subject>>& subjects, const MeasureOptions& options, Progress& progress)
+        : subjects_(subjects), options_(options), progress_(progress) {}
+
+    Result<Json> all() {
+        for (const std::int64_t batch : options_.batch_sizes)
+            LATHE_CHECK(one_batch_size(batch));
+        progress_.end();
+        return Json{{"latency", std::move(latency_)},
+                    {"throughput", std::move(throughput_)},
+                    {"ratios", std::move(ratios_)},
+                    {"unavailable", std::move(unavailable_)}};
+    }
+
+private:
+    Result<void> one_batch_size(std::int64_t batch) {
+        const std::string title = "batch " + std::to_string(batch);
+        LATHE_TRY(auto specs, options_.inputs(batch));
+        LATHE_TRY(const InputSets inputs, make_inputs(std::move(specs)));
+        progress_.begin(title + ": prepare", subjects_.size());
+        std::vector<Subject*> ready;
+        for (const auto& subject : subjects_) {
+            LATHE_CHECK(progress_.check());
+            auto prepared = subject->prepare(inputs, progress_);
+            if (!prepared)
+                LATHE_CHECK(set_aside(*subject, batch, std::move(prepared).error()));
+            else
+                ready.push_back(subject.get());
+            progress_.advance();
+        }
+        progress_.begin(title + ": latency", 0);
+        InterleaveOptions interleaving = options_.interleave;
+        interleaving.time_limit_s = options_.time_limit_s;
+        LATHE_TRY(const auto results, interleave(ready, interleaving, progress_));
+        for (std::size_t i = 0; i < ready.size(); ++i) {
+            if (!results[i])
+                LATHE_CHECK(set_aside(*ready[i], batch, results[i].error()));
+            else
+                latency_.push_back(latency_json(ready[i]->info(), batch, *results[i], inputs.preprocess_ms()));
+        }
+        add_ratios(ratios_, batch, ready, results);
+        if (options_.duration_s > 0) LATHE_CHECK(serve(ready, results, batch));
+        return {};
+    }
+
+    Result<InputSets> make_inputs(std::vector<InputSpec> specs) {
+        const std::size_t cache = last_level_cache_bytes();
+        if (options_.data == nullptr) return InputSets::random(std::move(specs), options_.seed, cache);
+        options_.data->rewind();
+        return InputSets::from_data(std::move(specs), *options_.data, cache, progress_);
+    }
+
+    Result<void> serve(const std::vector<Subject*>& ready, const std::vector<Result<InterleavedLatency>>& results,
+                       std::int64_t batch) {
+        progress_.begin("batch " + std::to_string(batch) + ": throughput", ready.size());
+        for (std::size_t i = 0; i < ready.size(); ++i) {
+            LATHE_CHECK(progress_.check());
+            if (!results[i]) continue;
+            const auto served = ready[i]->throughput(options_.duration_s, progress_);
+            if (!served) {
+                LATHE_CHECK(set_aside(*ready[i], batch, served.error()));
+                continue;
+            }
+            throughput_.push_back({{"subject", ready[i]->info().name},
+                                   {"batch", batch},
+                                   {"qps", served->qps()},
+                                   {"samples_per_second", served->qps() * static_cast<double>(batch)},
+                                   {"duration_s", served->seconds},
+                                   {"requests", served->requests},
+                                   {"streams", served->streams}});
+            progress_.advance();
+        }
+        return {};
+    }
+
+    Result<void> set_aside(const Subject& subject, std::int64_t batch, Error error) {
+        if (error.code == ErrorCode::cancelled) return error;
+        unavailable_.push_back(to_json(Unavailable{subject.info().name, batch, error.message, error.hint}));
+        return {};
+    }
+
+    const std::vector<std::unique_ptr<Subject>>& subjects_;
+    const MeasureOptions& options_;
+    Progress& progress_;
+    Json latency_ = Json::array();
+    Json throughput_ = Json::array();
+    Json ratios_ = Json::array();
+    Json unavailable_ = Json::array();
+};
+
+} // namespace
+
+Result<Json> measure(const std::vector<std::unique_ptr<Subject>>& subjects, const MeasureOptions& options,
+                     Progress& progress) {
+    return Run(subjects, options, progress).all();
+}
+
+Json to_json(const SubjectInfo& info) {
+    Json json{{"name", info.name},          {"kind", to_string(info.kind)},  {"precision", info.precision},
+              {"file", info.file.string()}, {"file_bytes", info.file_bytes}, {"hash", info.hash}};
+    json["load_ms"] = info.load_ms ? Json(*info.load_ms) : Json(nullptr);
+    json["peak_rss_bytes"] = info.peak_rss_bytes ? Json(*info.peak_rss_bytes) : Json(nullptr);
+    json["peak_rss_batch"] = info.peak_rss_batch;
+    json["notes"] = info.notes;
+    return json;
+}
+
+Json to_json(const Unavailable& unavailable) {
+    Json json{{"subject", unavailable.subject}, {"reason", unavailable.reason}};
+    if (unavailable.batch > 0) json["batch"] = unavailable.batch;
+    if (!unavailable.cure.empty()) json["cure"] = unavailable.cure;
+    return json;
+}
+
+} // namespace lathe

@@ -1,0 +1,65 @@
+#include "bench/peer_model.hpp"
+
+#include <algorithm>
+
+#include "onnx/onnx.hpp"
+#include "support/files.hpp"
+#include "support/hash.hpp"
+
+namespace lathe {
+
+namespace {
+
+bool has_quantization(const Model& model) {
+    return std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [](const auto& node) {
+        return node->op_type == "QuantizeLinear" || node->op_type == "DequantizeLinear";
+    });
+}
+
+} // namespace
+
+Result<bool> is_quantized_model(const std::filesystem::path& file) {
+    if (file.extension() == ".xml") {
+        LATHE_TRY(const std::string text, read_text_file(file));
+        return text.find("type=\"FakeQuantize\"") != std::string::npos;
+    }
+    LATHE_TRY(const Model model, load_onnx(file));
+    return has_quantization(model);
+}
+
+Result<void> PeerModel::offer(const Engine& engine) {
+    const EngineInfo& info = engine.info();
+    const auto hash = info.hashes.find("source");
+    if (!info.source.empty()) origins_.push_back({info.source, hash == info.hashes.end() ? "" : hash->second});
+    if (info.precision == Precision::float32 && fp32_graph_.empty()) {
+        const auto bytes = engine.onnx();
+        fp32_graph_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    return {};
+}
+
+Result<void> PeerModel::choose(const std::filesystem::path& named, const std::filesystem::path& scratch) {
+    if (!named.empty()) return take(named);
+    for (const Origin& origin : origins_) {
+        if (!std::filesystem::is_regular_file(origin.file)) continue;
+        const auto hash = hash_file(origin.file);
+        if (!origin.hash.empty() && (!hash || *hash != origin.hash)) continue;
+        const auto quantized = is_quantized_model(origin.file);
+        if (quantized && !*quantized) return take(origin.file);
+    }
+    if (fp32_graph_.empty()) return {};
+    const auto file = scratch / "model.onnx";
+    LATHE_CHECK(write_file(file, std::string_view(fp32_graph_)));
+    return take(file);
+}
+
+Result<void> PeerModel::take(const std::filesystem::path& file) {
+    LATHE_TRY(const Model model, load_onnx(file));
+    file_ = file;
+    if (const std::string* text = model.find_metadata("lathe.source")) {
+        LATHE_TRY(source_, parse_json(*text, "metadata lathe.source"));
+    }
+    return {};
+}
+
+} // namespace lathe

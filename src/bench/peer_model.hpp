@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lathe/result.hpp"
+#include "runtime/engine.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// Whether an ONNX file holds QuantizeLinear (or an OpenVINO .xml FakeQuantize): an int8 model.
+Result<bool> is_quantized_model(const std::filesystem::path& file);
+
+/// The floating-point model that frameworks run beside our engines, found in this order: the one the user names; the
+/// file that an engine was built from, if it is still there, unchanged and not quantised; the graph in an FP32 engine.
+class PeerModel {
+public:
+    /// Takes note of where an engine came from.
+    Result<void> offer(const Engine& engine);
+    /// Decides. `named` may be empty; a graph taken from an engine is written into `scratch`.
+    Result<void> choose(const std::filesystem::path& named, const std::filesystem::path& scratch);
+
+    /// Empty if there is none.
+    const std::filesystem::path& file() const { return file_; }
+    /// Its metadata `lathe.source`, if it has any.
+    const std::optional<Json>& source() const { return source_; }
+
+private:
+    Result<void> take(const std::filesystem::path& file);
+
+    struct Origin {
+        std::filesystem::path file;
+        std::string hash;
+    };
+    std::vector<Origin> origins_;
+    std::string fp32_graph_; ///< ONNX bytes
+    std::filesystem::path file_;
+    std::optional<Json> source_;
+};
+
+} // namespace lathe

@@ -1,0 +1,298 @@
+#include "bench/run.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <set>
+#include <thread>
+
+#include "bench/bench.hpp"
+#include "bench/engine_subject.hpp"
+#include "bench/noise.hpp"
+#include "bench/openvino_peer.hpp"
+#include "bench/peer_model.hpp"
+#include "bench/probe.hpp"
+#include "bench/worker_subject.hpp"
+#include "data/open_dataset.hpp"
+#include "support/files.hpp"
+#include "support/hash.hpp"
+#include "support/machine.hpp"
+
+namespace lathe {
+
+namespace {
+
+constexpr std::int64_t default_batch_sizes[] = {1, 4, 8, 16, 32};
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+/// A folder of our own for files that workers read, removed at the end.
+class Scratch {
+public:
+    static Result<Scratch> create() {
+        std::error_code failed;
+        const auto base = std::filesystem::temp_directory_path(failed);
+        std::string pattern = (base / "lathe-bench-XXXXXX").string();
+        if (failed || ::mkdtemp(pattern.data()) == nullptr) {
+            return Error{ErrorCode::io, "cannot make a temporary folder", base.string(),
+                         "set TMPDIR to a folder that can be written"};
+        }
+        return Scratch(pattern);
+    }
+    ~Scratch() {
+        std::error_code ignored;
+        if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    }
+    Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+    Scratch& operator=(Scratch&&) = delete;
+    const std::filesystem::path& path() const { return path_; }
+
+private:
+    explicit Scratch(std::filesystem::path path) : path_(std::move(path)) {}
+    std::filesystem::path path_;
+};
+
+/// The name, or with a number behind it if it is taken.
+std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
+    std::string name = wanted;
+    for (int number = 2; !taken.insert(name).second; ++number)
+        name = wanted + "-" + std::to_string(number);
+    return name;
+}
+
+class Bench {
+public:
+    Bench(const BenchRequest& request, Progress& progress, Scratch scratch)
+        : request_(request), progress_(progress), scratch_(std::move(scratch)) {}
+
+    Result<Json> run() {
+        LATHE_CHECK(load_engines());
+        LATHE_CHECK(choose_batch_sizes());
+        LATHE_CHECK(start_peers());
+        LATHE_CHECK(probe());
+        return measure_all();
+    }
+
+private:
+    Result<void> load_engines() {
+        if (request_.engines.empty()) {
+            return Error{ErrorCode::invalid_argument, "no engine to measure", "", "name at least one engine file"};
+        }
+        progress_.begin("load", request_.engines.size() + request_.against.size());
+        for (const auto& file : request_.engines) {
+            LATHE_CHECK(progress_.check());
+            LATHE_TRY(Engine engine, Engine::load(file));
+            SubjectInfo info;
+            info.name = unique_name(file.stem().string(), taken_);
+            info.kind = SubjectKind::engine;
+            info.precision = to_string(engine.info().precision);
+            LATHE_CHECK(describe_file(info, file));
+            info.libraries[engine.info().backend] = engine.info().library_version;
+            if (engine.info().recompiled) {
+                info.notes.push_back("compiled anew on this machine: " + engine.info().recompiled_reason);
+            }
+            engines_.push_back(engine.info());
+            LATHE_CHECK(models_.offer(engine));
+            subjects_.push_back(make_engine_subject(std::move(info), std::move(engine)));
+            progress_.advance();
+        }
+        return {};
+    }
+
+    static Result<void> describe_file(SubjectInfo& info, const std::filesystem::path& file) {
+        info.file = file;
+        std::error_code failed;
+        info.file_bytes = std::filesystem::file_size(file, failed);
+        if (failed) return Error{ErrorCode::not_found, "no such file", file.string(), ""};
+        // OpenVINO's own format keeps its weights beside.
+        if (auto weights = file; weights.replace_extension(".bin") != file && file.extension() == ".xml") {
+            const auto bytes = std::filesystem::file_size(weights, failed);
+            if (!failed) info.file_bytes += bytes;
+        }
+        LATHE_TRY(info.hash, hash_file(file));
+        return {};
+    }
+
+    Result<void> choose_batch_sizes() {
+        batch_sizes_ = request_.batch_sizes;
+        if (!batch_sizes_.empty()) {
+            for (const std::int64_t batch : batch_sizes_)
+                if (auto specs = engine_inputs(engines_[0], batch); !specs) return std::move(specs).error();
+            return {};
+        }
+        for (const std::int64_t batch : default_batch_sizes)
+            if (engine_inputs(engines_[0], batch)) batch_sizes_.push_back(batch);
+        if (!batch_sizes_.empty()) return {};
+        const auto& inputs = engines_[0].inputs;
+        if (!inputs.empty() && !inputs[0].range.opt.empty()) batch_sizes_ = {inputs[0].range.opt[0]};
+        return {};
+    }
+
+    Result<void> start_peers() {
+        if (request_.against.empty()) return {};
+        LATHE_CHECK(models_.choose(request_.model, scratch_.path()));
+        for (const PeerRequest& peer : request_.against) {
+            LATHE_CHECK(progress_.check());
+            SubjectInfo info;
+            info.kind = peer.kind;
+            const std::string stem = peer.file.empty() ? "" : ":" + peer.file.stem().string();
+            info.name = unique_name(to_string(peer.kind) + stem, taken_);
+            const std::string name = info.name;
+            auto subject = start_peer(std::move(info), peer);
+            if (subject) {
+                subjects_.push_back(std::move(*subject));
+            } else {
+                if (subject.error().code == ErrorCode::cancelled) return std::move(subject).error();
+                Error& error = subject.error();
+                unavailable_.push_back(to_json(Unavailable{name, 0, error.message, error.hint}));
+            }
+            progress_.advance();
+        }
+        return {};
+    }
+
+    Result<std::unique_ptr<Subject>> start_peer(SubjectInfo info, const PeerRequest& peer) {
+        const bool from_source = peer.kind == SubjectKind::pytorch || peer.kind == SubjectKind::torch_compile;
+        if (from_source) {
+            info.precision = "fp32";
+            if (!models_.source()) {
+                return Error{ErrorCode::not_found,
+                             "the model does not say how to rebuild its PyTorch module (metadata lathe.source)",
+                             models_.file().string(),
+                             "make the ONNX file with `lathe export`, and give it with --model"};
+            }
+        } else {
+            const auto& file = peer.file.empty() ? models_.file() : peer.file;
+            if (file.empty()) {
+                return Error{ErrorCode::not_found, "no floating-point model for the peers was found", "",
+                             "give it with --model FILE.onnx"};
+            }
+            LATHE_CHECK(describe_file(info, file));
+            LATHE_TRY(const bool quantized, is_quantized_model(file));
+            info.precision = quantized ? "int8" : "fp32";
+        }
+        if (peer.kind == SubjectKind::openvino) return make_openvino_peer(std::move(info));
+        LATHE_TRY(const PythonPlace python, find_python());
+        return make_worker_subject(std::move(info), models_.source().value_or(nullptr), python, scratch_.path(),
+                                   progress_);
+    }
+
+    Result<void> probe() {
+        if (request_.probe_command.empty()) return {};
+        LATHE_TRY(const auto specs, engine_inputs(engines_[0], batch_sizes_.front()));
+        progress_.begin("memory and load time", subjects_.size());
+        for (const auto& subject : subjects_) {
+            progress_.advance();
+            const SubjectKind kind = subject->info().kind;
+            if (kind != SubjectKind::engine && kind != SubjectKind::openvino) continue;
+            const auto probed = probe_subject(subject->info(), request_.probe_command, specs, progress_);
+            if (probed) continue;
+            if (probed.error().code == ErrorCode::cancelled) return probed.error();
+            subject->info().notes.push_back("memory and load time were not measured: " + probed.error().message);
+        }
+        return {};
+    }
+
+    Result<std::unique_ptr<Dataset>> open_data() const {
+        if (request_.data.empty()) return std::unique_ptr<Dataset>();
+        std::optional<Preprocess> preprocess = request_.preprocess;
+        if (const std::string& own = engines_[0].preprocess; !preprocess && !own.empty()) {
+            LATHE_TRY(const Json json, parse_json(own, "the engine's preprocessing"));
+            LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+        }
+        std::vector<InputSpec> specs;
+        for (const IoInfo& input : engines_[0].inputs) {
+            Shape shape = input.range.opt;
+            if (!shape.empty()) shape[0] = -1;
+            specs.push_back({input.name, input.type, std::move(shape)});
+        }
+        DatasetOptions options;
+        options.samples = request_.samples;
+        return open_dataset(request_.data, preprocess, specs, options);
+    }
+
+    Result<Json> measure_all() {
+        LATHE_TRY(const std::unique_ptr<Dataset> data, open_data());
+        const Machine machine = this_machine();
+        const CpuTimes before_idle = cpu_times();
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        const CpuTimes before = cpu_times();
+
+        MeasureOptions options;
+        options.batch_sizes = batch_sizes_;
+        options.duration_s = request_.duration_s;
+        options.time_limit_s = request_.time_limit_s;
+        options.data = data.get();
+        options.inputs = [this](std::int64_t batch) { return engine_inputs(engines_[0], batch); };
+        LATHE_TRY(Json measured, measure(subjects_, options, progress_));
+
+        Json document{{"kind", "bench"},
+                      {"version", 1},
+                      {"machine", to_json(machine)},
+                      {"command", request_.command_line},
+                      {"time", utc_now()},
+                      {"libraries", Json::object()},
+                      {"inputs", request_.data.empty() ? Json("random") : Json(request_.data.string())},
+                      {"notes", noise_notes(machine, before_idle, before, cpu_times())},
+                      {"subjects", Json::array()}};
+        for (const auto& subject : subjects_) {
+            document["subjects"].push_back(to_json(subject->info()));
+            document["libraries"].update(subject->info().libraries);
+        }
+        for (auto& entry : measured["unavailable"])
+            unavailable_.push_back(std::move(entry));
+        for (const char* key : {"latency", "throughput", "ratios"})
+            document[key] = std::move(measured[key]);
+        document["unavailable"] = std::move(unavailable_);
+        return document;
+    }
+
+    const BenchRequest& request_;
+    Progress& progress_;
+    Scratch scratch_;
+    std::set<std::string> taken_;
+    std::vector<EngineInfo> engines_;
+    PeerModel models_;
+    std::vector<std::int64_t> batch_sizes_;
+    std::vector<std::unique_ptr<Subject>> subjects_;
+    Json unavailable_ = Json::array();
+};
+
+} // namespace
+
+Result<PeerRequest> parse_peer(const std::string& text) {
+    const auto equals = text.find('=');
+    const auto kind = subject_kind_from_name(text.substr(0, equals));
+    if (!kind || *kind == SubjectKind::engine) {
+        return Error{ErrorCode::invalid_argument, "nothing known to compare with is called '" + text + "'", "--against",
+                     "choose from pytorch, torch-compile, onnxruntime, openvino"};
+    }
+    PeerRequest peer{*kind, {}};
+    if (equals == std::string::npos) return peer;
+    peer.file = text.substr(equals + 1);
+    if (*kind == SubjectKind::pytorch || *kind == SubjectKind::torch_compile) {
+        return Error{ErrorCode::invalid_argument, "PyTorch takes no model file", text,
+                     "its module is rebuilt from what `lathe export` wrote into the ONNX file; see --model"};
+    }
+    if (!std::filesystem::is_regular_file(peer.file)) {
+        return Error{ErrorCode::not_found, "no such model file", peer.file.string(), ""};
+    }
+    return peer;
+}
+
+Result<Json> bench(const BenchRequest& request, Progress& progress) {
+    for (const std::int64_t batch : request.batch_sizes) {
+        if (batch < 1) return Error{ErrorCode::invalid_argument, "a batch size must be 1 or more", "--batch-sizes", ""};
+    }
+    LATHE_TRY(Scratch scratch, Scratch::create());
+    return Bench(request, progress, std::move(scratch)).run();
+}
+
+} // namespace lathe

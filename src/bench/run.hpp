@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/subject.hpp"
+#include "data/preprocess.hpp"
+#include "lathe/result.hpp"
+#include "support/json.hpp"
+#include "support/progress.hpp"
+
+namespace lathe {
+
+/// Something to compare the engines with.
+struct PeerRequest {
+    SubjectKind kind = SubjectKind::openvino;
+    std::filesystem::path file; ///< a model file of its own; empty: the model that the engines came from
+};
+
+/// "pytorch", "torch-compile", "onnxruntime", "openvino", the last two also "NAME=FILE".
+/// Errors: invalid_argument naming the known ones; not_found for the file.
+Result<PeerRequest> parse_peer(const std::string& text);
+
+struct BenchRequest {
+    std::vector<std::filesystem::path> engines; ///< at least one; ratios are those of engines
+    std::vector<PeerRequest> against;
+    std::filesystem::path model;           ///< ONNX for the peers; empty: found through the engines
+    std::vector<std::int64_t> batch_sizes; ///< empty: those of 1, 4, 8, 16, 32 that the first engine can run
+    double duration_s = 3;                 ///< of each throughput measurement; 0 leaves throughput out
+    double time_limit_s = 10;              ///< a subject and batch size, for latency
+    std::filesystem::path data;            ///< real inputs; empty: random ones
+    std::optional<Preprocess> preprocess;  ///< instead of the engine's own
+    std::size_t samples = 0;               ///< of the data; 0: all
+    /// Starts a process that answers `answer_probe` (load time and memory); empty: those are not measured.
+    std::vector<std::string> probe_command;
+    std::string command_line; ///< for the record
+};
+
+/// Measures engines and peers in one interleaved run and returns the bench document (kind "bench", version 1).
+/// Peers that cannot run here are listed in it with reason and cure.
+/// Errors: a bad engine or request; cancelled.
+Result<Json> bench(const BenchRequest& request, Progress& progress);
+
+} // namespace lathe

@@ -1,0 +1,217 @@
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "bench/probe.hpp"
+#include "bench/run.hpp"
+#include "cli/commands.hpp"
+#include "support/json.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+struct BenchOptions {
+    std::vector<std::string> engines;
+    std::vector<std::string> against;
+    std::string model;
+    std::vector<std::int64_t> batch_sizes;
+    double duration = 3;
+    double time_limit = 10;
+    std::string data;
+    std::string preprocess;
+    std::size_t samples = 0;
+    std::string output;
+    bool probe = false;
+};
+
+std::string number(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "%.*f", digits, value);
+    return text;
+}
+
+/// Four significant digits or so: 0.0123, 1.234, 12.34, 123.4.
+std::string milliseconds(const Json& value) {
+    if (!value.is_number()) return "-";
+    const double ms = value.get<double>();
+    return number(ms, ms >= 100 ? 1 : ms >= 10 ? 2 : ms >= 0.1 ? 3 : 4);
+}
+
+std::string mebibytes(const Json& value) {
+    return value.is_number() && value.get<double>() > 0 ? number(value.get<double>() / (1 << 20), 1) : "-";
+}
+
+std::string latency_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"batch", "subject", "median ms", "95 % of median", "mean", "std", "p90",
+                                                "p95", "p99", "min", "max", "calls", ""}};
+    for (const auto& entry : document["latency"]) {
+        const bool reliable = entry["p99_reliable"].get<bool>();
+        rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
+                        milliseconds(entry["median_ms"]),
+                        milliseconds(entry["ci95_ms"][0]) + ".." + milliseconds(entry["ci95_ms"][1]),
+                        milliseconds(entry["mean_ms"]), milliseconds(entry["std_ms"]), milliseconds(entry["p90_ms"]),
+                        milliseconds(entry["p95_ms"]), milliseconds(entry["p99_ms"]) + (reliable ? "" : "?"),
+                        milliseconds(entry["min_ms"]), milliseconds(entry["max_ms"]),
+                        std::to_string(entry["count"].get<std::size_t>()), entry["noisy"].get<bool>() ? "noisy" : ""});
+    }
+    return table(rows);
+}
+
+std::string copies_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"batch", "subject", "copy in ms", "copy out ms", "preprocessing ms"}};
+    for (const auto& entry : document["latency"]) {
+        if (entry["copy_in_ms"].is_null() && entry["preprocess_ms"].is_null()) continue;
+        rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
+                        milliseconds(entry["copy_in_ms"]), milliseconds(entry["copy_out_ms"]),
+                        milliseconds(entry["preprocess_ms"])});
+    }
+    return rows.size() > 1 ? table(rows) : "";
+}
+
+std::string throughput_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"batch", "subject", "requests/s", "samples/s", "streams"}};
+    for (const auto& entry : document["throughput"]) {
+        rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
+                        number(entry["qps"].get<double>(), 1), number(entry["samples_per_second"].get<double>(), 1),
+                        std::to_string(entry["streams"].get<std::size_t>())});
+    }
+    return rows.size() > 1 ? table(rows) : "";
+}
+
+std::string ratio_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"batch", "subject", "against", "times as fast", "95 %", "pairs"}};
+    for (const auto& entry : document["ratios"]) {
+        rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
+                        entry["reference"].get<std::string>(), number(entry["speedup"].get<double>(), 3),
+                        number(entry["ci95"][0].get<double>(), 3) + ".." + number(entry["ci95"][1].get<double>(), 3),
+                        std::to_string(entry["pairs"].get<std::size_t>())});
+    }
+    return rows.size() > 1 ? table(rows) : "";
+}
+
+std::string subject_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"subject", "kind", "precision", "file MiB", "load ms", "peak RSS MiB"}};
+    for (const auto& entry : document["subjects"]) {
+        rows.push_back({entry["name"].get<std::string>(), entry["kind"].get<std::string>(),
+                        entry["precision"].get<std::string>(), mebibytes(entry["file_bytes"]),
+                        entry["load_ms"].is_number() ? number(entry["load_ms"].get<double>(), 0) : "-",
+                        mebibytes(entry["peak_rss_bytes"])});
+    }
+    return table(rows);
+}
+
+void print_tables(const Context& context, const Json& document) {
+    const auto section = [&](const std::string& title, const std::string& text) {
+        if (text.empty()) return;
+        context.print(context.bold(title));
+        context.print(text + "\n");
+    };
+    section("Latency, one call", latency_table(document));
+    section("Speed-up, pair by pair", ratio_table(document));
+    section("Copies and preprocessing, apart from the call", copies_table(document));
+    section("Throughput", throughput_table(document));
+    section("Size, load time and memory of a fresh process", subject_table(document));
+}
+
+void print_remarks(const Context& context, const Json& document) {
+    bool few = false;
+    bool noisy = false;
+    for (const auto& entry : document["latency"]) {
+        few = few || !entry["p99_reliable"].get<bool>();
+        noisy = noisy || entry["noisy"].get<bool>();
+    }
+    for (const auto& entry : document["unavailable"]) {
+        const std::string batch =
+            entry.contains("batch") ? " at batch " + std::to_string(entry["batch"].get<std::int64_t>()) : "";
+        const std::string cure = entry.contains("cure") ? "; " + entry["cure"].get<std::string>() : "";
+        context.warn(entry["subject"].get<std::string>() + batch +
+                     " was not measured: " + entry["reason"].get<std::string>() + cure);
+    }
+    if (few) context.warn("p99 marked '?' comes from fewer than 662 calls; raise --time-limit for a reliable one");
+    if (noisy) {
+        context.warn("'noisy': the median's interval is wider than 1 % at the time limit; stop other work on this "
+                     "machine, or raise --time-limit");
+    }
+    for (const auto& note : document["notes"])
+        context.warn(note.get<std::string>());
+}
+
+/// The hidden mode that answers for load time and memory from a fresh process.
+Result<void> serve_probe() {
+    std::string line;
+    std::getline(std::cin, line);
+    LATHE_TRY(const Json request, parse_json(line, "standard input"));
+    std::cout << answer_probe(request).dump() << std::endl;
+    return {};
+}
+
+Result<void> run_bench(const BenchOptions& options, const Context& context) {
+    if (options.probe) return serve_probe();
+    BenchRequest request;
+    request.engines.assign(options.engines.begin(), options.engines.end());
+    for (const auto& text : options.against) {
+        LATHE_TRY(PeerRequest peer, parse_peer(text));
+        request.against.push_back(std::move(peer));
+    }
+    request.model = options.model;
+    request.batch_sizes = options.batch_sizes;
+    request.duration_s = options.duration;
+    request.time_limit_s = options.time_limit;
+    request.data = options.data;
+    if (!options.preprocess.empty()) {
+        LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
+    }
+    request.samples = options.samples;
+    request.probe_command = {"/proc/self/exe", "bench", "--probe"};
+    request.command_line = context.command_line();
+    LATHE_TRY(const Json document, bench(request, context.progress()));
+    if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
+    print_tables(context, document);
+    print_remarks(context, document);
+    if (!options.output.empty()) context.print("results: " + options.output);
+    context.print_json(document);
+    return {};
+}
+
+} // namespace
+
+void add_bench(Commands& commands) {
+    const auto options = std::make_shared<BenchOptions>();
+    Context& context = commands.context();
+    CLI::App& command = commands.add(
+        {"bench",
+         "Time engines and frameworks in one interleaved run: latency with intervals, throughput, memory",
+         {"lathe bench int8.engine fp32.engine --against pytorch,onnxruntime,openvino --model lite0.onnx",
+          "lathe bench int8.engine --against onnxruntime=ort_int8.onnx,openvino=nncf.xml --batch-sizes 1,8 --output "
+          "bench.json",
+          "lathe bench int8.engine --data photos/ --duration 0 --json"}},
+        [options, &context] { return run_bench(*options, context); });
+    command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE");
+    command
+        .add_option("--against", options->against,
+                    "Compare with pytorch, torch-compile, onnxruntime, openvino; the last two also NAME=MODELFILE")
+        ->delimiter(',');
+    command.add_option("--model", options->model,
+                       "ONNX model for the frameworks (default: the one the engines were built from)");
+    command
+        .add_option("--batch-sizes", options->batch_sizes,
+                    "Batch sizes (default 1,4,8,16,32 within the engine's range)")
+        ->delimiter(',')
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+    command.add_option("--duration", options->duration, "Seconds of each throughput measurement; 0 for none")
+        ->check(CLI::Range(0.0, 86400.0))
+        ->capture_default_str();
+    command.add_option("--time-limit", options->time_limit, "Seconds for the latency of each subject and batch size")
+        ->check(CLI::Range(0.1, 86400.0))
+        ->capture_default_str();
+    command.add_option("--data", options->data, "Real inputs: an image folder, .npy or .npz (default: random numbers)");
+    command.add_option("--samples", options->samples, "Use that many samples of the data");
+    command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
+    command.add_option("--output", options->output, "Write the results as JSON");
+    command.add_flag("--probe", options->probe)->group("");
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,161 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "evaluate/run.hpp"
+#include "support/json.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+struct EvalOptions {
+    std::vector<std::string> engines;
+    std::string reference;
+    std::string data;
+    std::size_t samples = 0;
+    std::size_t batch_size = 16;
+    std::string preprocess;
+    std::string output_name;
+    std::string output_kind = "auto";
+    std::size_t worst = 10;
+    std::string output;
+};
+
+std::string number(const Json& value, const char* format) {
+    if (!value.is_number()) return "-";
+    char text[64];
+    std::snprintf(text, sizeof(text), format, value.get<double>());
+    return text;
+}
+
+/// "68.24 % (66.9..69.5)"
+std::string share(const Json& object, const std::string& key) {
+    if (!object[key].is_number()) return "-";
+    const auto percent = [](const Json& value, const char* format) {
+        char text[32];
+        std::snprintf(text, sizeof(text), format, 100 * value.get<double>());
+        return std::string(text);
+    };
+    const Json& interval = object[key + "_ci95"];
+    return percent(object[key], "%.2f") + " % (" + percent(interval[0], "%.1f") + ".." + percent(interval[1], "%.1f") +
+           ")";
+}
+
+std::string points(const Json& value) {
+    if (!value.is_number()) return "-";
+    char text[32];
+    std::snprintf(text, sizeof(text), "%+.2f", 100 * value.get<double>());
+    return text;
+}
+
+void print_accuracy(const Context& context, const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"subject", "precision", "top-1 (95 %)", "top-5 (95 %)"}};
+    for (const auto& subject : document["subjects"]) {
+        rows.push_back({subject["name"].get<std::string>(), subject["precision"].get<std::string>(),
+                        share(subject, "top1"), share(subject, "top5")});
+    }
+    context.print(
+        context.bold("Accuracy on " + std::to_string(document["data"]["samples"].get<std::size_t>()) + " samples"));
+    context.print(table(rows) + "\n");
+}
+
+void print_fidelity(const Context& context, const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"subject", "reference", "agreement (95 %)", "mean KL", "SQNR dB",
+                                                "cosine", "max error", "top-1 points (95 %)", "McNemar p"}};
+    for (const auto& subject : document["subjects"]) {
+        if (!subject.contains("vs_reference")) continue;
+        const Json& versus = subject["vs_reference"];
+        const Json& delta = versus["top1_delta_ci95"];
+        const std::string interval =
+            delta.is_array() ? " (" + points(delta[0]) + ".." + points(delta[1]) + ")" : std::string();
+        rows.push_back({subject["name"].get<std::string>(), versus["reference"].get<std::string>(),
+                        share(versus, "agreement"), number(versus["mean_kl"], "%.5f"),
+                        versus["sqnr_db"].is_null() ? "equal" : number(versus["sqnr_db"], "%.1f"),
+                        number(versus["cosine"], "%.6f"), number(versus["max_abs_error"], "%.4g"),
+                        points(versus["top1_delta"]) + interval,
+                        versus["mcnemar"].is_object() ? number(versus["mcnemar"]["p_value"], "%.3g") : "-"});
+    }
+    if (rows.size() < 2) return;
+    context.print(context.bold("Against the reference"));
+    context.print(table(rows) + "\n");
+}
+
+void print_worst(const Context& context, const Json& document) {
+    for (const auto& subject : document["subjects"]) {
+        if (!subject.contains("worst") || subject["worst"].empty()) continue;
+        std::vector<std::vector<std::string>> rows{{"sample", "KL", "label", "reference says", "subject says"}};
+        for (const auto& sample : subject["worst"]) {
+            rows.push_back({sample["sample"].get<std::string>(), number(sample["kl"], "%.4f"), sample["label"].dump(),
+                            sample["reference_class"].dump(), sample["subject_class"].dump()});
+        }
+        context.print(context.bold("Samples on which " + subject["name"].get<std::string>() + " differs most"));
+        context.print(table(rows) + "\n");
+    }
+}
+
+Result<void> run_eval(const EvalOptions& options, const Context& context) {
+    EvalRequest request;
+    request.engines.assign(options.engines.begin(), options.engines.end());
+    request.reference = options.reference;
+    request.data = options.data;
+    request.samples = options.samples;
+    if (!options.preprocess.empty()) {
+        LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
+    }
+    request.output_name = options.output_name;
+    request.options.batch_size = options.batch_size;
+    request.options.worst = options.worst;
+    if (options.output_kind == "logits") request.options.output_kind = OutputKind::logits;
+    if (options.output_kind == "probabilities") request.options.output_kind = OutputKind::probabilities;
+    request.command_line = context.command_line();
+    LATHE_TRY(const Json document, evaluate_engines(request, context.progress()));
+    if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
+    print_accuracy(context, document);
+    print_fidelity(context, document);
+    print_worst(context, document);
+    for (const auto& subject : document["subjects"]) {
+        if (subject["nonfinite_samples"] != 0) {
+            context.warn(subject["name"].get<std::string>() + " gave NaN or infinity on " +
+                         subject["nonfinite_samples"].dump() + " samples; they count as wrong");
+        }
+    }
+    if (!options.output.empty()) context.print("results: " + options.output);
+    context.print_json(document);
+    return {};
+}
+
+} // namespace
+
+void add_eval(Commands& commands) {
+    const auto options = std::make_shared<EvalOptions>();
+    Context& context = commands.context();
+    CLI::App& command =
+        commands.add({"eval",
+                      "Accuracy of engines on labelled data, and how closely they follow a reference engine",
+                      {"lathe eval int8.engine bf16.engine --reference fp32.engine --data validation/",
+                       "lathe eval int8.engine --data validation/ --samples 1000 --json",
+                       "lathe eval int8.engine --reference fp32.engine --data unlabelled/ --output eval.json"}},
+                     [options, &context] { return run_eval(*options, context); });
+    command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
+    command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
+    command.add_option("--data", options->data, "Folder with labels.csv or class subfolders, images, .npy or .npz")
+        ->required();
+    command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
+    command.add_option("--batch-size", options->batch_size, "Samples decoded and run together")
+        ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
+        ->capture_default_str();
+    command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
+    command.add_option("--output-name", options->output_name, "Output to judge (default: the first)");
+    command
+        .add_option("--output-kind", options->output_kind,
+                    "Whether outputs are logits or probabilities; auto looks at the reference's first batch")
+        ->check(CLI::IsMember({"auto", "logits", "probabilities"}))
+        ->capture_default_str();
+    command.add_option("--worst", options->worst, "How many of the samples that differ most are listed")
+        ->capture_default_str();
+    command.add_option("--output", options->output, "Write the results as JSON");
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,131 @@
+#include "evaluate/engine_predictor.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "support/half.hpp"
+
+namespace lathe {
+
+namespace {
+
+/// Appends a tensor's values to `out` as float32; at most `count` of them.
+void append_floats(const TensorView& view, std::size_t count, std::vector<float>& out) {
+    const auto convert = [&](auto values, auto&& one) {
+        for (std::size_t i = 0; i < count; ++i)
+            out.push_back(one(values[i]));
+    };
+    switch (view.type) {
+        case DataType::float16: convert(view.as<const std::uint16_t>(), float_from_half); return;
+        case DataType::bfloat16: convert(view.as<const std::uint16_t>(), float_from_bfloat16); return;
+        case DataType::float64:
+            convert(view.as<const double>(), [](double value) { return static_cast<float>(value); });
+            return;
+        default: convert(view.as<const float>(), [](float value) { return value; }); return;
+    }
+}
+
+class EnginePredictor final : public Predictor {
+public:
+    EnginePredictor(Session session, std::string name, std::string precision, std::size_t output, std::int64_t least,
+                    std::int64_t most)
+        : session_(std::move(session)), name_(std::move(name)), precision_(std::move(precision)), output_(output),
+          least_(static_cast<std::size_t>(least)), most_(static_cast<std::size_t>(most)) {}
+
+    const std::string& name() const override { return name_; }
+    const std::string& precision() const override { return precision_; }
+
+    Result<HostTensor> predict(const Batch& batch) override {
+        std::vector<float> values;
+        Shape shape;
+        for (std::size_t start = 0; start < batch.size(); start += most_) {
+            const std::size_t count = std::min(most_, batch.size() - start);
+            LATHE_CHECK(predict_part(batch, start, count, values, shape));
+        }
+        shape[0] = static_cast<std::int64_t>(batch.size());
+        HostTensor output(session_.outputs()[output_].name, DataType::float32, shape);
+        if (output.bytes.size() != values.size() * sizeof(float)) {
+            return Error{ErrorCode::mismatch, "the output's first axis is not the batch: " + to_string(shape),
+                         output.name, "only outputs with one row of scores a sample can be evaluated"};
+        }
+        std::memcpy(output.bytes.data(), values.data(), output.bytes.size());
+        return output;
+    }
+
+private:
+    /// Samples start .. start + count, topped up with copies of the last where the profile's least batch is larger.
+    Result<void> predict_part(const Batch& batch, std::size_t start, std::size_t count, std::vector<float>& values,
+                              Shape& shape) {
+        const std::size_t size = std::max(count, least_);
+        std::vector<HostTensor> inputs;
+        std::vector<TensorView> views;
+        for (const HostTensor& whole : batch.inputs) {
+            const std::size_t row = whole.bytes.size() / batch.size();
+            Shape part = whole.shape;
+            part[0] = static_cast<std::int64_t>(size);
+            HostTensor tensor(whole.name, whole.type, part);
+            std::memcpy(tensor.bytes.data(), whole.bytes.data() + start * row, count * row);
+            for (std::size_t i = count; i < size; ++i)
+                std::memcpy(tensor.bytes.data() + i * row, whole.bytes.data() + (start + count - 1) * row, row);
+            inputs.push_back(std::move(tensor));
+        }
+        for (HostTensor& tensor : inputs)
+            views.push_back(tensor.view());
+        LATHE_TRY(const auto outputs, session_.run(views));
+        const TensorView& view = outputs.at(output_);
+        if (view.shape.empty() || view.shape[0] != static_cast<std::int64_t>(size)) {
+            return Error{ErrorCode::mismatch,
+                         "the output " + to_string(view.shape) + " has no row for each of " + std::to_string(size) +
+                             " samples",
+                         view.name, "only outputs with one row of scores a sample can be evaluated"};
+        }
+        const auto row = static_cast<std::size_t>(element_count(view.shape)) / size;
+        append_floats(view, row * count, values);
+        shape = view.shape;
+        return {};
+    }
+
+    Session session_;
+    std::string name_;
+    std::string precision_;
+    std::size_t output_;
+    std::size_t least_;
+    std::size_t most_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,
+                                                         const std::string& output) {
+    const EngineInfo& info = engine.info();
+    std::size_t index = 0;
+    if (!output.empty()) {
+        while (index < info.outputs.size() && info.outputs[index].name != output)
+            ++index;
+    }
+    if (index >= info.outputs.size()) {
+        std::string known;
+        for (const IoInfo& candidate : info.outputs)
+            known += (known.empty() ? "" : ", ") + candidate.name;
+        return Error{ErrorCode::not_found, "the engine has no output '" + output + "'", name, "it has " + known};
+    }
+    if (!is_floating(info.outputs[index].type)) {
+        return Error{ErrorCode::unsupported,
+                     "the output is " + to_string(info.outputs[index].type) + ", not scores in floating point",
+                     info.outputs[index].name, "choose another output with --output-name"};
+    }
+    std::int64_t least = 1;
+    std::int64_t most = std::int64_t{1} << 20;
+    for (const IoInfo& input : info.inputs) {
+        if (input.range.min.empty() || input.range.max.empty()) {
+            return Error{ErrorCode::unsupported, "an input without a batch axis", input.name, ""};
+        }
+        least = std::max(least, input.range.min[0]);
+        most = std::min(most, input.range.max[0]);
+    }
+    LATHE_TRY(Session session, engine.make_session());
+    return std::unique_ptr<Predictor>(std::make_unique<EnginePredictor>(
+        std::move(session), std::move(name), to_string(info.precision), index, least, std::max(least, most)));
+}
+
+} // namespace lathe

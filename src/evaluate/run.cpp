@@ -1,0 +1,105 @@
+#include "evaluate/run.hpp"
+
+#include <ctime>
+#include <set>
+
+#include "data/open_dataset.hpp"
+#include "evaluate/engine_predictor.hpp"
+#include "runtime/engine.hpp"
+#include "support/log.hpp"
+#include "support/machine.hpp"
+
+namespace lathe {
+
+namespace {
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
+    std::string name = wanted;
+    for (int number = 2; !taken.insert(name).second; ++number)
+        name = wanted + "-" + std::to_string(number);
+    return name;
+}
+
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+    std::error_code failed;
+    return std::filesystem::equivalent(a, b, failed) && !failed;
+}
+
+Result<std::unique_ptr<Dataset>> open_data(const EvalRequest& request, const EngineInfo& engine) {
+    std::optional<Preprocess> preprocess = request.preprocess;
+    if (!preprocess && !engine.preprocess.empty()) {
+        LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
+        LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+    }
+    std::vector<InputSpec> specs;
+    for (const IoInfo& input : engine.inputs) {
+        Shape shape = input.range.opt;
+        if (!shape.empty()) shape[0] = -1;
+        specs.push_back({input.name, input.type, std::move(shape)});
+    }
+    DatasetOptions options;
+    options.samples = request.samples;
+    return open_dataset(request.data, preprocess, specs, options);
+}
+
+} // namespace
+
+Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
+    std::set<std::string> taken;
+    std::vector<std::unique_ptr<Predictor>> owned;
+    std::vector<Predictor*> subjects;
+    std::optional<EngineInfo> first;
+    Json libraries = Json::object();
+    const auto open = [&](const std::filesystem::path& file) -> Result<Predictor*> {
+        LATHE_CHECK(progress.check());
+        LATHE_TRY(const Engine engine, Engine::load(file));
+        if (!first) first = engine.info();
+        libraries[engine.info().backend] = engine.info().library_version;
+        auto predictor = make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name);
+        if (!predictor) return std::move(predictor).error().in(file.string());
+        owned.push_back(std::move(*predictor));
+        return owned.back().get();
+    };
+    Predictor* reference = nullptr;
+    if (!request.reference.empty()) {
+        LATHE_TRY(reference, open(request.reference));
+    }
+    for (const auto& file : request.engines) {
+        // Named as an engine too, the reference need not run twice.
+        if (!request.reference.empty() && same_file(file, request.reference)) continue;
+        LATHE_TRY(Predictor* const subject, open(file));
+        subjects.push_back(subject);
+    }
+    if (!first) return Error{ErrorCode::invalid_argument, "no engine to evaluate", "", "name at least one engine file"};
+
+    LATHE_TRY(const std::unique_ptr<Dataset> data, open_data(request, *first));
+    if (!data->has_labels() && reference == nullptr) {
+        return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",
+                     request.data.string(), "add labels.csv or class subfolders, or give --reference fp32.engine"};
+    }
+    if (!data->has_labels())
+        log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");
+    LATHE_TRY(const Evaluation evaluation, evaluate(subjects, reference, *data, request.options, progress));
+    LATHE_TRY(const std::string digest, data->digest());
+    return Json{{"kind", "eval"},
+                {"version", 1},
+                {"machine", to_json(this_machine())},
+                {"command", request.command_line},
+                {"time", utc_now()},
+                {"libraries", std::move(libraries)},
+                {"data", {{"path", request.data.string()}, {"digest", digest}, {"samples", evaluation.samples}}},
+                {"classes", evaluation.classes},
+                {"output_kind", to_string(evaluation.output_kind)},
+                {"subjects", to_json(evaluation)}};
+}
+
+} // namespace lathe

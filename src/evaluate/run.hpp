@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/preprocess.hpp"
+#include "evaluate/evaluate.hpp"
+#include "lathe/result.hpp"
+#include "support/json.hpp"
+#include "support/progress.hpp"
+
+namespace lathe {
+
+struct EvalRequest {
+    std::vector<std::filesystem::path> engines;
+    std::filesystem::path reference; ///< an engine; empty: accuracy alone. May be one of `engines`
+    std::filesystem::path data;
+    std::size_t samples = 0;              ///< 0: all
+    std::optional<Preprocess> preprocess; ///< instead of the first engine's own
+    std::string output_name;              ///< of the output to judge; empty: the first
+    EvaluateOptions options;
+    std::string command_line; ///< for the record
+};
+
+/// Evaluates engines on labelled (or, against a reference, unlabelled) data and returns the eval document (kind
+/// "eval", version 1). Errors: bad engines or data; mismatch; cancelled.
+Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress);
+
+} // namespace lathe
