@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <set>
 
 #include "report/fields.hpp"
 #include "report/validate.hpp"
@@ -94,8 +93,11 @@ Json note(const std::string& severity, const std::string& name, const std::strin
     return Json{{"severity", severity}, {"name", name}, {"detail", detail}};
 }
 
-std::string list_of(const std::set<std::string>& names) {
-    return join(std::vector<std::string>(names.begin(), names.end()), ", ");
+/// The first few names and how many more there are.
+std::string list_of(const std::vector<std::string>& names) {
+    constexpr std::size_t most = 4;
+    if (names.size() <= most + 1) return join(names, ", ");
+    return join({names.begin(), names.begin() + most}, ", ") + " and " + std::to_string(names.size() - most) + " more";
 }
 
 /// What a reader should know of the measurements before trusting them.
@@ -107,14 +109,14 @@ Json collect_notes(const Json& document) {
     }
     const Json* bench = member(document, "bench");
     if (bench != nullptr) {
-        std::set<std::string> noisy;
-        std::set<std::string> short_tail;
+        std::vector<std::string> noisy;
+        std::vector<std::string> short_tail;
         for (const Json& row : items(*bench, "latency")) {
             const std::string label = subject_label(items(*bench, "subjects"), text(row, "subject"));
             const std::string place = label + " at batch " + decimals(number(row, "batch").value_or(0.0), 0);
-            if (flag(row, "noisy")) noisy.insert(place);
+            if (flag(row, "noisy")) noisy.push_back(place);
             const Json* reliable = member(row, "p99_reliable");
-            if (reliable != nullptr && reliable->is_boolean() && !reliable->get<bool>()) short_tail.insert(place);
+            if (reliable != nullptr && reliable->is_boolean() && !reliable->get<bool>()) short_tail.push_back(place);
         }
         if (!noisy.empty()) {
             notes.push_back(note("warning", "noisy_timing",
@@ -122,8 +124,8 @@ Json collect_notes(const Json& document) {
         }
         if (!short_tail.empty()) {
             notes.push_back(
-                note("info", "p99_few_samples",
-                     "The 99th percentile comes from fewer than 662 samples for: " + list_of(short_tail) + "."));
+                note("info", "few_runs_for_p99",
+                     "The 99th percentile comes from fewer than 662 runs for: " + list_of(short_tail) + "."));
         }
         for (const Json& subject : items(*bench, "unavailable")) {
             notes.push_back(note("info", "not_measured", text(subject, "subject") + ": " + text(subject, "reason")));

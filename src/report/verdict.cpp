@@ -326,7 +326,8 @@ std::string frameworks_headline(const Json& bench, std::optional<double> batch) 
 }
 
 std::string interval_text(const Ratio& ratio) {
-    return times(ratio.value) + " (95 % interval " + decimals(ratio.low, 2) + " to " + decimals(ratio.high, 2) + ")";
+    return decimals(ratio.value, 2) + "× (95 % interval " + decimals(ratio.low, 2) + " to " + decimals(ratio.high, 2) +
+           ")";
 }
 
 void add_speed_reasons(const Judgement& judgement, const Engine& engine, std::vector<std::string>& reasons) {

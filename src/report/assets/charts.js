@@ -224,7 +224,7 @@ function tooltip(label) {
 }
 
 const drawn = []; // {spec, canvas, box, chart}
-const paperWidth = 640; // of a full-width chart on paper, in CSS pixels
+const paperWidth = 820; // a full-width chart on paper is drawn so wide and scaled down to the page
 
 function configure(spec, theme, width, extra) {
   const config = spec.build(theme, width);
@@ -249,8 +249,8 @@ function draw(entry, paper) {
   if (entry.chart) entry.chart.destroy();
   const { spec, canvas, box } = entry;
   if (paper) {
-    const width = spec.small ? 310 : spec.half ? 560 : paperWidth;
-    const height = spec.height(width);
+    const width = spec.small ? 300 : spec.half ? 450 : paperWidth;
+    const height = spec.small ? spec.height(width) : Math.min(spec.height(width), 460);
     box.style.height = "auto";
     canvas.width = width;
     canvas.height = height;
@@ -277,7 +277,7 @@ function chartImage(spec) {
   const config = configure(spec, themes.light, width, {
     options: { responsive: false, devicePixelRatio: 2, layout: { padding: { top: 14, right: 22, bottom: 12, left: 14 } } },
     plugins: {
-      title: { display: true, text: spec.title, color: themes.light.text, font: { size: 17, weight: "600" }, align: "start", padding: { bottom: spec.note ? 4 : 16 } },
+      title: { display: true, text: spec.fullTitle || spec.title, color: themes.light.text, font: { size: 17, weight: "600" }, align: "start", padding: { bottom: spec.note ? 4 : 16 } },
       subtitle: { display: Boolean(spec.note), text: spec.note, color: themes.light.muted, font: { size: 13 }, align: "start", padding: { bottom: 14 } },
     },
   });
@@ -298,14 +298,14 @@ function downloadImage(spec) {
 
 // spec: {id, title, note, summary, small, half, height(width), build(theme, width) -> Chart.js configuration, table}.
 function makeFigure(spec) {
-  const canvas = el("canvas", { role: "img", "aria-label": spec.title + ". " + (spec.summary || spec.note || ""), id: "chart-" + spec.id });
+  const canvas = el("canvas", { role: "img", "aria-label": (spec.fullTitle || spec.title) + ". " + (spec.summary || spec.note || ""), id: "chart-" + spec.id });
   const box = el("div", { class: "canvas" }, canvas);
   const button = el("button", { type: "button", class: "png", "aria-label": "Download “" + spec.title + "” as PNG" }, "PNG");
   button.addEventListener("click", () => downloadImage(spec));
   const figure = el(
     "figure",
     { class: spec.small ? "small" : null },
-    el("figcaption", {}, el("div", {}, el("h3", {}, spec.title), spec.note ? el("span", { class: "note" }, spec.note) : null), button),
+    el("figcaption", {}, el("div", {}, el("h3", { title: spec.fullTitle }, spec.title), spec.note ? el("span", { class: "note" }, spec.note) : null), button),
     box,
     spec.table ? disclosure("Numbers", spec.table) : null,
   );

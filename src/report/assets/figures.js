@@ -73,6 +73,7 @@ function lineFigure(options) {
   const names = subjectsIn(rows);
   const sizes = [...new Set(rows.map((row) => row.batch))].sort((a, b) => a - b);
   const at = (name, batch) => rows.find((row) => row.subject === name && row.batch === batch);
+  const ends = rows.flatMap((row) => (bounds && bounds(row)) || [value(row)]).filter((end) => end > 0);
   return makeFigure({
     id, title, note, table, summary,
     height: (width) => (width < 480 ? 380 : 400),
@@ -85,6 +86,7 @@ function lineFigure(options) {
           data: sizes.map((batch) => (at(name, batch) ? value(at(name, batch)) : null)),
           intervals: bounds ? sizes.map((batch) => (at(name, batch) ? bounds(at(name, batch)) : null)) : null,
           spanGaps: true,
+          order: name === recommended ? -1 : 0, // on top where lines lie on each other
           ...seriesStyle(theme, styleOf(name)),
         })),
       },
@@ -93,7 +95,7 @@ function lineFigure(options) {
         scales: {
           x: axis(theme, "Batch size", { offset: true }),
           y: logarithmic
-            ? axis(theme, unit, { type: "logarithmic", ticks: logTicks(theme) })
+            ? axis(theme, unit, { type: "logarithmic", min: Math.min(...ends) * 0.75, max: Math.max(...ends) * 1.3, ticks: logTicks(theme) })
             : axis(theme, unit, { beginAtZero: true, ticks: { callback: (tick) => format.count(tick) } }),
         },
         plugins: {
@@ -264,7 +266,7 @@ function tradeoffFigure() {
         layout: { padding: { right: 16 } },
         scales: {
           x: axis(theme, "Median latency, ms", { beginAtZero: true, grace: "8%" }),
-          y: axis(theme, "Top-1, %", { min: Math.max(lowest - margin, 0), max: Math.min(highest + margin, 100), ticks: { callback: (tick) => tick.toFixed(1) } }),
+          y: axis(theme, "Top-1, %", { min: Math.max(lowest - margin, 0), max: Math.min(highest + margin, 100), ticks: { includeBounds: false, callback: (tick) => tick.toFixed(1) } }),
         },
         plugins: {
           legend: { display: false },
@@ -301,19 +303,19 @@ function layersFigure() {
     build: (theme, width) => ({
       type: "bar",
       data: {
-        labels: shown.map((layer) => shorten(layer.name, width < 480 ? 18 : 40)),
+        labels: shown.map((layer) => shorten(layer.name, width < 480 ? 19 : 40)),
         datasets: precisions.map((precision) => ({
           label: precisionName(precision),
           data: shown.map((layer) => (String(layer.precision || "") === precision ? layer.ms : null)),
           backgroundColor: precisionColour(theme, precision),
-          valueLabels: shown.map((layer) => (String(layer.precision || "") === precision ? format.ms(layer.ms) + " " + precisionName(precision) : null)),
+          valueLabels: shown.map((layer) => (String(layer.precision || "") === precision ? format.ms(layer.ms) + (precisions.length > 1 ? " " + precisionName(precision) : "") : null)),
           maxBarThickness: 15,
           pointStyle: "rect",
         })),
       },
       options: {
         indexAxis: "y",
-        layout: { padding: { right: 92 } },
+        layout: { padding: { right: precisions.length > 1 ? 92 : 58 } },
         scales: {
           x: axis(theme, "ms", { stacked: true, beginAtZero: true }),
           y: axis(theme, "", { stacked: true, ticks: { color: theme.text, autoSkip: false, font: { size: 11 } }, grid: { display: false } }),
@@ -408,7 +410,8 @@ function histogramFigure(tensor, index) {
   return makeFigure({
     id: "histogram-" + (index + 1),
     small: true,
-    title: shorten(String(tensor.name), 44),
+    title: shorten(tensor.name, 28),
+    fullTitle: tensor.name,
     note: facts.join(", "),
     summary: "Histogram of values from " + format.small(tensor.min, 3) + " to " + format.small(tensor.max, 3) + ", quantised between " + format.small(tensor.low, 3) + " and " + format.small(tensor.high, 3) + (facts.length ? ", " + facts.join(", ") : ""),
     height: () => 190,
@@ -419,7 +422,7 @@ function histogramFigure(tensor, index) {
         latheMarks: marks,
         latheFontSize: 11,
         scales: {
-          x: axis(theme, "", { type: "linear", min: edges[0], max: edges[edges.length - 1], ticks: { maxTicksLimit: 6, maxRotation: 0, includeBounds: false } }),
+          x: axis(theme, "", { type: "linear", min: edges[0], max: edges[edges.length - 1], ticks: { maxTicksLimit: 6, maxRotation: 0, includeBounds: false, callback: (tick) => signed(String(Number(tick.toPrecision(6)))) } }),
           y: axis(theme, "", {
             type: "logarithmic", min: 0.7, max: most * 1.6,
             ticks: {

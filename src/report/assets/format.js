@@ -89,10 +89,10 @@ const format = {
   },
   times(value) {
     if (!isNumber(value)) return DASH;
-    return value.toFixed(value < 1.995 ? 2 : value < 9.95 ? 1 : 0) + "×";
+    return format.timesPrecise(value) + "×";
   },
   timesPrecise(value) {
-    return isNumber(value) ? value.toFixed(2) : DASH;
+    return isNumber(value) ? value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0) : DASH;
   },
   small(value, digits = 2) {
     if (!isNumber(value)) return DASH;
@@ -120,9 +120,15 @@ function words(name) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-// The middle of a long name left out: its ends tell more.
+// Numbers and their units kept on one line.
+function glue(text) {
+  return String(text).replace(/(\d) (pt|ms|µs|%)/g, "$1\u00a0$2");
+}
+
+// A long name without its middle, or in little room without its start: layers differ at their ends.
 function shorten(name, length) {
   if (name.length <= length) return name;
+  if (length < 32) return "…" + name.slice(name.length - length + 1);
   const tail = Math.ceil((length - 1) * 0.6);
   return name.slice(0, length - 1 - tail) + "…" + name.slice(name.length - tail);
 }

@@ -5,7 +5,7 @@ const sections = [];
 function section(id, title, lead, ...content) {
   const parts = content.flat().filter(Boolean);
   if (parts.length === 0) return;
-  sections.push({ id, title, element: el("section", { id, "aria-labelledby": id + "-title" }, el("h2", { id: id + "-title" }, title), lead ? el("p", { class: "lead" }, lead) : null, parts) });
+  sections.push({ id, title, element: el("section", { id, "aria-labelledby": id + "-title" }, el("div", { class: "start" }, el("h2", { id: id + "-title" }, title), lead ? el("p", { class: "lead" }, lead) : null, parts[0]), parts.slice(1)) });
 }
 
 // Figures side by side where there is room; nothing for none.
@@ -70,12 +70,12 @@ function verdictPanel() {
   const chosen = Boolean(recommended);
   const reasons = list(verdict.reasons);
   const shown = reasons.slice(0, 4);
-  const items = (sentences) => el("ul", { class: "reasons" }, sentences.map((reason) => el("li", {}, reason)));
+  const items = (sentences) => el("ul", { class: "reasons" }, sentences.map((reason) => el("li", {}, glue(reason))));
   return el(
     "div",
     { class: chosen ? "verdict chosen" : "verdict", role: "region", "aria-label": "Verdict" },
     el("p", { class: "kicker" }, chosen ? "Recommended engine: " + labelOf(recommended) : "Verdict: no recommendation"),
-    el("h2", {}, verdict.text),
+    el("h2", {}, glue(verdict.text)),
     chosen ? verdictTiles() : null,
     shown.length ? items(shown) : null,
     reasons.length > shown.length ? disclosure("All " + reasons.length + " reasons", items(reasons.slice(shown.length))) : null,
@@ -117,13 +117,15 @@ function accuracyTable() {
   if (evaluated.length === 0) return null;
   const versus = (subject) => subject.vs_reference || {};
   const mcnemar = (subject) => versus(subject).mcnemar || {};
-  const withBounds = (value, bounds) => (isNumber(value) ? el("span", {}, format.percent(value), pair(bounds) ? el("span", { class: "note" }, " (" + format.range(bounds, (end) => (end * 100).toFixed(2)) + ")") : null) : DASH);
+  const withBounds = (text, bounds, show) => (pair(bounds) ? el("span", {}, text, el("span", { class: "sub" }, format.range(bounds, show))) : text);
+  const share = (value, bounds) => withBounds(format.percent(value), bounds, (end) => (end * 100).toFixed(2));
+  const isReference = (subject) => evaluated.some((other) => versus(other).reference === subject.name);
   const columns = [
-    { title: "Samples", value: (s) => format.count(s.samples), present: (s) => isNumber(s.samples) },
-    { title: "Top-1 (95 % interval)", value: (s) => withBounds(s.top1, s.top1_ci95), present: (s) => isNumber(s.top1) },
-    { title: "Top-5 (95 % interval)", value: (s) => withBounds(s.top5, s.top5_ci95), present: (s) => isNumber(s.top5) },
-    { title: "Top-1 change, pt", value: (s) => (isNumber(versus(s).top1_delta) ? format.points(versus(s).top1_delta) + (pair(versus(s).top1_delta_ci95) ? " (" + format.range(versus(s).top1_delta_ci95, format.points) + ")" : "") : DASH), present: (s) => isNumber(versus(s).top1_delta) },
-    { title: "Agreement", value: (s) => withBounds(versus(s).agreement, versus(s).agreement_ci95), present: (s) => isNumber(versus(s).agreement) },
+    { title: "Samples", value: (s) => format.count(s.samples), present: (s) => isNumber(s.samples) && s.samples !== (evaluation.data || {}).samples },
+    { title: "Top-1", value: (s) => share(s.top1, s.top1_ci95), present: (s) => isNumber(s.top1) },
+    { title: "Top-5", value: (s) => share(s.top5, s.top5_ci95), present: (s) => isNumber(s.top5) },
+    { title: "Top-1 change, pt", value: (s) => withBounds(format.points(versus(s).top1_delta), versus(s).top1_delta_ci95, format.points), present: (s) => isNumber(versus(s).top1_delta) },
+    { title: "Agreement", value: (s) => share(versus(s).agreement, versus(s).agreement_ci95), present: (s) => isNumber(versus(s).agreement) },
     { title: "Mean KL", value: (s) => format.small(versus(s).mean_kl), present: (s) => isNumber(versus(s).mean_kl) },
     { title: "SQNR", value: (s) => format.decibel(versus(s).sqnr_db), present: (s) => isNumber(versus(s).sqnr_db) },
     { title: "Cosine", value: (s) => (isNumber(versus(s).cosine) ? versus(s).cosine.toFixed(5) : DASH), present: (s) => isNumber(versus(s).cosine) },
@@ -134,7 +136,8 @@ function accuracyTable() {
   return makeTable(
     "Accuracy",
     [{ title: "Engine" }, ...columns.map((column) => ({ title: column.title, number: true }))],
-    evaluated.map((subject) => ({ chosen: subject.name === recommended, cells: [labelOf(subject.name) + (evaluated.some((other) => versus(other).reference === subject.name) ? " (reference)" : ""), ...columns.map((column) => column.value(subject))] })),
+    evaluated.map((subject) => ({ chosen: subject.name === recommended, cells: [el("span", {}, labelOf(subject.name), isReference(subject) ? el("span", { class: "sub" }, "reference") : null), ...columns.map((column) => column.value(subject))] })),
+    { caption: "Small figures are 95 % intervals; changes are against the reference." },
   );
 }
 
@@ -275,7 +278,7 @@ function provenancePairs() {
       ["Data", list(provenance.data).map(text).join(", ") || data.path],
       ["Results read", list(own.inputs).join(", ")],
     ]),
-    Object.keys(hashes).length ? disclosure("Hashes", makeTable("Hashes", [{ title: "Of" }, { title: "XXH3, 128 bits", mono: true }], Object.entries(hashes).map(([name, hash]) => [name, text(hash)]))) : null,
+    Object.keys(hashes).length ? below(makeTable("Hashes", [{ title: "Hash of" }, { title: "XXH3, 128 bits", mono: true }], Object.entries(hashes).map(([name, hash]) => [name, text(hash)]))) : null,
   ];
 }
 
@@ -301,7 +304,7 @@ function makeSections() {
     decisionsTable());
   section("simplification", "Simplification", null, simplifyTable());
   section("findings", "Findings", null, findingsList());
-  section("stages", "Time of each stage", null, stagesTable());
+  section("stages", "Stages", null, stagesTable());
   section("machine", "Machine", null, machinePairs());
   section("provenance", "Provenance", null, provenancePairs());
 }

@@ -15,11 +15,11 @@ function makeTable(label, columns, rows, options = {}) {
   const table = el(
     "table",
     {},
-    options.caption ? el("caption", {}, options.caption) : null,
     el("thead", {}, head),
     el("tbody", {}, body),
   );
-  return el("div", { class: options.tall ? "scroll tall" : "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
+  const region = el("div", { class: options.tall ? "scroll tall" : "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
+  return options.caption ? el("div", {}, el("p", { class: "caption" }, options.caption), region) : region;
 }
 
 function disclosure(title, content) {

@@ -1,0 +1,273 @@
+// Opens real pages in headless Chromium, with a probe script put in at their head, and looks at what it saw.
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "report/html.hpp"
+#include "report/images.hpp"
+#include "report/process.hpp"
+#include "report/sample.hpp"
+#include "support/files.hpp"
+#include "support_lib/command.hpp"
+
+namespace lathe::report {
+namespace {
+
+using testing::IsEmpty;
+using testing::Not;
+using testing::UnorderedElementsAre;
+
+/// Records every console message and error from the start; once the page has settled it writes what it sees as JSON
+/// into the root element's data-probe.
+constexpr const char* probe = R"js(<script>
+(() => {
+  const messages = [];
+  for (const level of ["log", "info", "warn", "error", "debug"]) {
+    console[level] = (...parts) => messages.push(level + ": " + parts.join(" "));
+  }
+  addEventListener("error", (event) => messages.push("error event: " + event.message));
+  addEventListener("unhandledrejection", (event) => messages.push("rejection: " + event.reason));
+  addEventListener("securitypolicyviolation", (event) => messages.push("blocked: " + event.blockedURI));
+  addEventListener("load", () => setTimeout(() => {
+    const canvases = [...document.querySelectorAll("canvas")].map((canvas) => {
+      const { width, height } = canvas;
+      const data = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+      const paper = [data[0], data[1], data[2]];
+      let marked = 0;
+      for (let i = 0; i < data.length; i += 4) {
+        if (Math.abs(data[i] - paper[0]) + Math.abs(data[i + 1] - paper[1]) + Math.abs(data[i + 2] - paper[2]) > 60) marked += 1;
+      }
+      const box = canvas.getBoundingClientRect();
+      return { id: canvas.id, paper, marked, label: canvas.getAttribute("aria-label") || "", role: canvas.getAttribute("role"), right: box.right, height: box.height };
+    });
+    const root = document.documentElement;
+    root.dataset.probe = JSON.stringify({
+      messages, canvases, width: innerWidth, scroll: root.scrollWidth,
+      background: getComputedStyle(document.body).backgroundColor,
+      heading: document.querySelector("h1") ? document.querySelector("h1").textContent : "",
+      sections: [...document.querySelectorAll("section")].map((section) => section.id),
+      emptySections: [...document.querySelectorAll("section, figure, table tbody")].filter((part) => part.textContent.trim() === "").length,
+      undefinedText: (document.getElementById("page").textContent.match(/undefined|NaN|Infinity|\[object/g) || []).length,
+      images: document.images.length,
+      alerted: window.alerted || 0,
+    });
+  }, 300));
+})();
+</script>)js";
+
+class Browser : public testing::Test {
+protected:
+    void SetUp() override {
+        const auto found = find_chromium();
+        if (!found) GTEST_SKIP() << "SKIPPED: " << found.error().describe();
+        chromium_ = *found;
+    }
+
+    /// What the probe saw in a page shown in a window `width` wide.
+    Json look(std::string html, int width, const std::vector<std::string>& flags = {}) {
+        html.insert(html.find("<meta charset"), probe);
+        // A frame, because Chromium's window does not get narrower than 500 pixels. The frame's document has its
+        // origin.
+        std::string source;
+        for (const char c : html)
+            source += c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+        const std::string frame =
+            "<!doctype html><meta charset=\"utf-8\"><iframe style=\"border:0;height:900px;width:" +
+            std::to_string(width) + "px\" srcdoc=\"" + source +
+            "\"></iframe><script>setInterval(() => { const probe = document.querySelector('iframe').contentDocument"
+            ".documentElement.dataset.probe; if (probe) document.documentElement.dataset.result = probe; }, "
+            "100);</script>";
+        const auto page = folder_ / "page.html";
+        EXPECT_TRUE(write_file(page, std::string_view(frame)));
+        auto arguments = chromium_arguments(chromium_, folder_ / "profile");
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        arguments.insert(arguments.end(), {"--enable-logging=stderr", "--v=0", "--window-size=1400,1000",
+                                           "--virtual-time-budget=6000", "--dump-dom", "file://" + page.string()});
+        const auto ran = run_process(arguments, std::chrono::seconds(90), no_progress());
+        if (!ran) {
+            ADD_FAILURE() << ran.error().describe();
+            return {};
+        }
+        EXPECT_EQ(ran->errors.find("CONSOLE"), std::string::npos) << ran->errors;
+        const std::string open = "data-result=\"";
+        const std::size_t start = ran->output.find(open);
+        if (start == std::string::npos) {
+            ADD_FAILURE() << "the probe reported nothing: " << ran->errors;
+            return {};
+        }
+        std::string text = ran->output.substr(start + open.size());
+        text.resize(text.find('"'));
+        for (const auto& [entity, character] :
+             {std::pair{"&quot;", "\""}, {"&lt;", "<"}, {"&gt;", ">"}, {"&nbsp;", "\xC2\xA0"}, {"&amp;", "&"}}) {
+            const std::string name = entity;
+            for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
+                text.replace(at, name.size(), character);
+        }
+        auto json = parse_json(text, "probe");
+        EXPECT_TRUE(json) << text.substr(0, 300);
+        return json ? *json : Json();
+    }
+
+    static std::string page_of(const Json& json) {
+        const auto document = test::document_of(json);
+        EXPECT_TRUE(document) << document.error().describe();
+        return document ? render_html(*document) : "";
+    }
+
+    static void expect_good(const Json& seen) {
+        ASSERT_TRUE(seen.contains("messages"));
+        EXPECT_THAT(seen["messages"], IsEmpty()) << seen["messages"];
+        EXPECT_LE(seen["scroll"], seen["width"]) << "the page scrolls sideways";
+        EXPECT_EQ(seen["emptySections"], 0);
+        EXPECT_EQ(seen["undefinedText"], 0);
+        for (const Json& canvas : seen["canvases"]) {
+            EXPECT_GT(canvas["marked"], 400) << canvas["id"] << " is blank";
+            EXPECT_LE(canvas["right"], seen["width"]) << canvas["id"];
+            EXPECT_EQ(canvas["role"], "img");
+            EXPECT_GT(canvas["label"].get<std::string>().size(), 30U) << canvas["id"];
+        }
+    }
+
+    static std::set<std::string> charts(const Json& seen) {
+        std::set<std::string> ids;
+        for (const Json& canvas : seen["canvases"])
+            ids.insert(canvas["id"]);
+        return ids;
+    }
+
+    test::TemporaryFolder folder_;
+    std::filesystem::path chromium_;
+};
+
+TEST_F(Browser, WholeReportOnADesktop) {
+    const Json seen = look(page_of(test::sample()), 1280);
+    expect_good(seen);
+    EXPECT_EQ(seen["heading"], "ResNet-50 (sample)");
+    EXPECT_THAT(charts(seen),
+                UnorderedElementsAre("chart-latency", "chart-throughput", "chart-speedup", "chart-size", "chart-memory",
+                                     "chart-accuracy-speed", "chart-layers", "chart-precision-share",
+                                     "chart-histogram-1", "chart-histogram-2", "chart-histogram-3", "chart-histogram-4",
+                                     "chart-histogram-5", "chart-histogram-6"));
+    EXPECT_EQ(seen["sections"].size(), 13U);
+    EXPECT_EQ(seen["background"], "rgb(255, 255, 255)");
+}
+
+TEST_F(Browser, WholeReportOnAPhone) {
+    const Json seen = look(page_of(test::sample()), 390);
+    EXPECT_EQ(seen["width"], 390);
+    expect_good(seen);
+    EXPECT_EQ(seen["canvases"].size(), 14U);
+}
+
+TEST_F(Browser, DarkRecoloursPageAndCharts) {
+    const Json seen = look(page_of(test::sample()), 1280, {"--force-dark-mode"});
+    expect_good(seen);
+    EXPECT_EQ(seen["background"], "rgb(18, 23, 28)");
+    for (const Json& canvas : seen["canvases"])
+        EXPECT_EQ(canvas["paper"], Json({18, 23, 28})) << canvas["id"];
+}
+
+TEST_F(Browser, ProbeSeesBlankChartsAndMessages) {
+    std::string html = page_of(test::sample());
+    const std::string call = "page.replaceChildren(";
+    html.replace(html.find(call), call.size(), "drawn.length = 0; console.warn('seen'); page.replaceChildren(");
+    const Json seen = look(html, 1280);
+    EXPECT_EQ(seen["messages"], Json({"warn: seen"}));
+    ASSERT_THAT(seen["canvases"], Not(IsEmpty()));
+    for (const Json& canvas : seen["canvases"])
+        EXPECT_EQ(canvas["marked"], 0);
+}
+
+TEST_F(Browser, AnyPartAloneHasNoEmptyBoxes) {
+    const Json whole = test::sample();
+    const std::vector<std::pair<std::string, std::set<std::string>>> parts{
+        {"bench", {"chart-latency", "chart-throughput", "chart-speedup", "chart-size", "chart-memory"}},
+        {"eval", {}},
+        {"layers", {"chart-layers", "chart-precision-share"}},
+        {"calibration",
+         {"chart-histogram-1", "chart-histogram-2", "chart-histogram-3", "chart-histogram-4", "chart-histogram-5",
+          "chart-histogram-6"}}};
+    for (const auto& [part, expected] : parts) {
+        SCOPED_TRACE(part);
+        const Json seen = look(page_of(whole[part]), 390);
+        expect_good(seen);
+        EXPECT_EQ(charts(seen), expected);
+    }
+}
+
+TEST_F(Browser, HostileAndBareValuesStayTextAndQuiet) {
+    const std::string hostile =
+        "</script><script>window.alerted=1</script><img src=x onerror='window.alerted=2'>" + std::string(300, 'w');
+    Json json = test::sample();
+    json["model"]["name"] = hostile;
+    json["provenance"]["command"] = hostile;
+    json["quantization"]["decisions"][0]["reason"] = hostile;
+    json["layers"]["subjects"][1]["layers"][0]["name"] = hostile;
+    json["calibration"]["tensors"][0]["name"] = hostile;
+    json["stages"] = {{{"name", hostile}, {"seconds", 0.0}}};
+    for (Json& subject : json["bench"]["subjects"])
+        if (subject["name"] == "openvino") subject["file"] = hostile;
+    // Only what is required, null for the rest, one batch size.
+    Json rows = Json::array();
+    for (const Json& row : json["bench"]["latency"])
+        if (row["batch"] == 1)
+            rows.push_back(
+                {{"subject", row["subject"]}, {"batch", 1}, {"median_ms", row["median_ms"]}, {"ci95_ms", nullptr}});
+    json["bench"]["latency"] = rows;
+    json["bench"]["throughput"] = Json::array({{{"subject", "int8"}, {"batch", 1}, {"samples_per_second", 160}}});
+    json["bench"]["ratios"] =
+        Json::array({{{"subject", "int8"}, {"reference", "pytorch"}, {"batch", 1}, {"speedup", 6.4}}});
+    for (Json& tensor : json["calibration"]["tensors"])
+        for (const char* key : {"min", "max", "low", "high", "clipped_fraction", "sqnr_db"})
+            tensor[key] = nullptr;
+    const Json seen = look(page_of(json), 390);
+    expect_good(seen);
+    EXPECT_EQ(seen["alerted"], 0);
+    EXPECT_EQ(seen["images"], 0);
+    EXPECT_EQ(seen["heading"], hostile);
+}
+
+TEST_F(Browser, ImagesOfEveryChart) {
+    const auto files = write_images(page_of(test::sample()), folder_ / "charts");
+    ASSERT_TRUE(files) << files.error().describe();
+    ASSERT_EQ(files->size(), 14U);
+    EXPECT_EQ(files->front().filename(), "latency.png");
+    for (const auto& file : *files) {
+        const auto bytes = read_text_file(file);
+        ASSERT_TRUE(bytes);
+        ASSERT_GT(bytes->size(), 8000U) << file << " is blank";
+        EXPECT_EQ(bytes->substr(0, 8), "\x89PNG\r\n\x1A\n");
+        // Width, big-endian at byte 16 of the first chunk.
+        EXPECT_EQ(bytes->substr(16, 4), std::string("\x00\x00\x07\x80", 4)) << file << " is not 1920 wide";
+    }
+}
+
+TEST_F(Browser, PrintsWithoutCutCharts) {
+    const auto page = folder_ / "report.html";
+    const auto pdf = folder_ / "report.pdf";
+    ASSERT_TRUE(write_file(page, std::string_view(page_of(test::sample()))));
+    auto arguments = chromium_arguments(chromium_, folder_ / "profile");
+    arguments.insert(arguments.end(),
+                     {"--enable-logging=stderr", "--v=0", "--force-dark-mode", "--virtual-time-budget=6000",
+                      "--print-to-pdf=" + pdf.string(), "file://" + page.string()});
+    const auto ran = run_process(arguments, std::chrono::seconds(90), no_progress());
+    ASSERT_TRUE(ran) << ran.error().describe();
+    EXPECT_EQ(ran->errors.find("CONSOLE"), std::string::npos) << ran->errors;
+    const auto bytes = read_text_file(pdf);
+    ASSERT_TRUE(bytes);
+    EXPECT_EQ(bytes->substr(0, 5), "%PDF-");
+    // Every chart is one image; a chart split over two pages would be placed twice.
+    std::size_t pages = 0;
+    for (std::size_t at = bytes->find("/Type /Page\n"); at != std::string::npos;
+         at = bytes->find("/Type /Page\n", at + 1))
+        ++pages;
+    EXPECT_GE(pages, 4U);
+    EXPECT_LE(pages, 12U);
+}
+
+} // namespace
+} // namespace lathe::report
