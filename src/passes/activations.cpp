@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cmath>
+
+#include "passes/passes.hpp"
+#include "passes/rewrite.hpp"
+
+namespace lathe::passes {
+namespace {
+
+/// min(max(x, low), high); infinite where there is no bound.
+struct Bounds {
+    float low = -INFINITY;
+    float high = INFINITY;
+};
+
+/// A bound given as a constant of one element; `otherwise` if omitted; nothing if it is not constant.
+std::optional<float> bound(const Site& site, const Node& node, const char* attribute, std::size_t index,
+                           float otherwise) {
+    if (site.context.opset < 11) return node.float_or(attribute, otherwise);
+    if (node.input(index).empty()) return otherwise;
+    const Tensor* tensor = site.graph.constant(node.input(index));
+    return tensor == nullptr ? std::nullopt : uniform_value(*tensor);
+}
+
+/// Relu and Clip as bounds. Clip with its bounds the wrong way round is left alone.
+std::optional<Bounds> bounds_of(const Site& site, const Node& node) {
+    if (node.is("Relu")) return Bounds{0, INFINITY};
+    if (!node.is("Clip")) return std::nullopt;
+    const auto low = bound(site, node, "min", 1, -INFINITY);
+    const auto high = bound(site, node, "max", 2, INFINITY);
+    if (!low || !high || !(*low <= *high)) return std::nullopt;
+    return Bounds{*low, *high};
+}
+
+Bounds then(const Bounds& first, const Bounds& second) {
+    return {std::clamp(first.low, second.low, second.high), std::clamp(first.high, second.low, second.high)};
+}
+
+/// The type of what the site computes, if it is one that Relu and Clip are merged for.
+DataType floating_type(const Site& site, const std::string& value) {
+    const DataType type = type_of(site.graph, value);
+    return type == DataType::float32 || type == DataType::float16 || type == DataType::bfloat16 ? type
+                                                                                                : DataType::undefined;
+}
+
+/// The root becomes the shortest operator that keeps `x` within `bounds`.
+bool become_clip(const Site& site, const std::string& x, const Bounds& bounds) {
+    const DataType type = floating_type(site, x);
+    if (type == DataType::undefined) return false;
+    if (bounds.low == 0 && bounds.high == INFINITY) {
+        become(site.root, make_node("Relu", {x}), site.root);
+        return true;
+    }
+    if (site.context.opset < 6) return false;
+    Node clip = make_node("Clip", {x});
+    if (site.context.opset < 11) {
+        if (type != DataType::float32) return false;
+        if (bounds.low != -INFINITY) clip.set("min", bounds.low);
+        if (bounds.high != INFINITY) clip.set("max", bounds.high);
+    } else {
+        const std::string low = bounds.low == -INFINITY ? "" : add_scalar(site.graph, "clip_min", type, bounds.low);
+        const std::string high = bounds.high == INFINITY ? "" : add_scalar(site.graph, "clip_max", type, bounds.high);
+        if (!low.empty() || !high.empty()) clip.inputs.push_back(low);
+        if (!high.empty()) clip.inputs.push_back(high);
+    }
+    become(site.root, std::move(clip), site.root);
+    return true;
+}
+
+bool merge_two(const Site& site) {
+    const Node& inner = site.match.node("inner");
+    const auto first = bounds_of(site, inner);
+    const auto second = bounds_of(site, site.root);
+    return first && second && become_clip(site, inner.input(0), then(*first, *second));
+}
+
+bool relu_from_clip(const Site& site) {
+    const auto bounds = bounds_of(site, site.root);
+    return bounds && bounds->low == 0 && bounds->high == INFINITY && become_clip(site, site.root.input(0), *bounds);
+}
+
+bool has_two_inputs(const Node& node) { return node.inputs.size() == 2; }
+
+/// Whether Min or Max with this constant is a bound on every element and nothing else.
+std::optional<float> plain_bound(const Site& site, const std::string& x, const std::string& capture) {
+    const Tensor& constant = site.match.constant(capture);
+    const auto value = uniform_value(constant);
+    if (!value || std::isnan(*value) || site.context.opset < 8) return std::nullopt;
+    return keeps_shape(site.graph, x, constant) ? value : std::nullopt;
+}
+
+bool clip_from_min_of_max(const Site& site) {
+    const std::string& x = site.match.value("x");
+    const auto low = plain_bound(site, x, "low");
+    const auto high = plain_bound(site, x, "high");
+    return low && high && *low <= *high && become_clip(site, x, {*low, *high});
+}
+
+bool relu_from_max(const Site& site) {
+    const std::string& x = site.match.value("x");
+    return plain_bound(site, x, "low") == 0.0F && become_clip(site, x, {0, INFINITY});
+}
+
+bool is_sixth(float value) { return std::abs(value * 6 - 1) < 1e-6F; }
+
+bool hard_sigmoid(const Site& site) {
+    const Node& clip = site.match.node("clip");
+    const auto bounds = bounds_of(site, clip);
+    const std::string& x = site.match.value("x");
+    if (!bounds || bounds->low != 0 || bounds->high != 6 || floating_type(site, x) == DataType::undefined) return false;
+    const bool plain = keeps_shape(site.graph, x, site.match.constant("three")) &&
+                       keeps_shape(site.graph, x, site.match.constant("six"));
+    if (!plain || site.context.opset < 7) return false;
+    Node node = make_node("HardSigmoid", {x});
+    node.set("alpha", 1.0F / 6.0F);
+    node.set("beta", 0.5F);
+    become(site.root, std::move(node), site.root);
+    return true;
+}
+
+bool hard_swish(const Site& site) {
+    if (site.context.opset < 14) return false;
+    become(site.root, make_node("HardSwish", {site.match.value("x")}), site.root);
+    return true;
+}
+
+bool is_hard_sigmoid(const Node& node) {
+    return is_sixth(node.float_or("alpha", 0.2F)) && node.float_or("beta", 0.5F) == 0.5F;
+}
+
+auto equals(float number) {
+    return [number](const Tensor& tensor) { return uniform_value(tensor) == number; };
+}
+
+} // namespace
+
+//  Relu|Clip(a, b)              Max(low)                           Max(0)
+//  |                 ==> Clip   |           ==> Clip(low, high)    |       ==> Relu
+//  Relu|Clip(c, d)              Min(high)                          y
+//  |                            |
+//  y                            y
+//
+// Clip(0, infinity) is Relu; Clip(x + 3, 0, 6) / 6 is HardSigmoid; x * HardSigmoid(x) is HardSwish. A merged operator
+// is one that every backend fuses into the layer before it.
+Result<bool> merge_activations(Graph& graph, PassContext& context) {
+    const auto any = [] { return Pattern::any("x"); };
+    const auto minimum = [](Pattern inner) {
+        return Pattern::op("Min", {std::move(inner), Pattern::constant("high")}).any_order().where(has_two_inputs);
+    };
+    const auto maximum = [](Pattern inner) {
+        return Pattern::op("Max", {std::move(inner), Pattern::constant("low")}).any_order().where(has_two_inputs);
+    };
+    const auto six_wide = [&] {
+        return Pattern::op("Clip", {Pattern::op("Add", {any(), Pattern::constant("three", equals(3))}).any_order()},
+                           "clip");
+    };
+    static const std::vector<Rule> rules{
+        {Pattern::op("Relu|Clip", {Pattern::op("Relu|Clip", {any()}, "inner")}), merge_two},
+        {Pattern::op("Clip", {any()}), relu_from_clip},
+        {minimum(maximum(any())), clip_from_min_of_max},
+        {maximum(minimum(any())), clip_from_min_of_max},
+        {maximum(any()), relu_from_max},
+        {Pattern::op("Div", {six_wide(), Pattern::constant("six", equals(6))}), hard_sigmoid},
+        {Pattern::op("Mul", {any(), Pattern::op("HardSigmoid", {any()}).where(is_hard_sigmoid)}).any_order(),
+         hard_swish},
+    };
+    return rewrite(graph, context, rules);
+}
+
+} // namespace lathe::passes

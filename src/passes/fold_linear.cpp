@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <cmath>
+
+#include "passes/passes.hpp"
+#include "passes/rewrite.hpp"
+
+namespace lathe::passes {
+namespace {
+
+/// Per output channel: y * scale + shift.
+struct Affine {
+    std::vector<double> scale;
+    std::vector<double> shift;
+};
+
+/// The weights of a Conv, ConvTranspose or Gemm in one form.
+struct Linear {
+    const Tensor* weight = nullptr;
+    const Tensor* bias = nullptr; ///< nullptr: none
+    std::size_t channels = 0;     ///< of the output
+    double bias_factor = 1;       ///< Gemm's beta
+};
+
+constexpr const char* linear_types = "Conv|ConvTranspose|Gemm";
+
+/// Output channel of the weight's element `i`.
+std::size_t channel_of(const Node& node, const Linear& linear, std::size_t i) {
+    const Shape& shape = linear.weight->shape();
+    if (node.is("Conv")) return i / (linear.weight->count() / linear.channels);
+    const auto columns = static_cast<std::size_t>(shape[1]);
+    if (node.is("Gemm")) return node.int_or("transB", 0) != 0 ? i / columns : i % columns;
+    // ConvTranspose: [input channels, output channels of a group, kernel...]; the input channel tells the group.
+    const std::size_t kernel = linear.weight->count() / static_cast<std::size_t>(shape[0]) / columns;
+    const std::size_t input_channel = i / kernel / columns;
+    const auto groups = static_cast<std::size_t>(node.int_or("group", 1));
+    const std::size_t group = input_channel / (static_cast<std::size_t>(shape[0]) / groups);
+    return group * columns + i / kernel % columns;
+}
+
+std::optional<Linear> linear_of(const Graph& graph, const Node& node) {
+    Linear linear;
+    linear.weight = graph.constant(node.input(1));
+    if (linear.weight == nullptr || linear.weight->count() == 0) return std::nullopt;
+    const Shape& shape = linear.weight->shape();
+    const std::int64_t groups = node.int_or("group", 1);
+    if (node.is("Gemm")) {
+        if (shape.size() != 2) return std::nullopt;
+        linear.channels = static_cast<std::size_t>(node.int_or("transB", 0) != 0 ? shape[0] : shape[1]);
+        linear.bias_factor = node.float_or("beta", 1);
+    } else if (shape.size() < 3 || groups < 1 || shape[0] % groups != 0) {
+        return std::nullopt;
+    } else {
+        linear.channels = static_cast<std::size_t>(node.is("Conv") ? shape[0] : shape[1] * groups);
+    }
+    if (!node.input(2).empty()) {
+        linear.bias = graph.constant(node.input(2));
+        // Gemm's C may be a matrix; only one value a column can take a scale by column.
+        if (linear.bias == nullptr || linear.bias->type() != linear.weight->type()) return std::nullopt;
+        const std::size_t count = linear.bias->count();
+        const bool is_row =
+            !linear.bias->shape().empty() && linear.bias->shape().back() == static_cast<std::int64_t>(count);
+        if (count != 1 && (count != linear.channels || !is_row)) return std::nullopt;
+    }
+    return linear;
+}
+
+/// Turns the site's root into `producer` with `affine` applied to its output; false if a number would not be finite.
+bool fold_into(const Site& site, const Node& producer, const Linear& linear, const Affine& affine) {
+    std::vector<float> weight = linear.weight->to_floats();
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+        weight[i] = static_cast<float>(weight[i] * affine.scale[channel_of(producer, linear, i)]);
+    }
+    const auto old_bias = linear.bias == nullptr ? std::vector<float>{0} : linear.bias->to_floats();
+    std::vector<float> bias(linear.channels);
+    for (std::size_t c = 0; c < bias.size(); ++c) {
+        const double old = linear.bias_factor * old_bias[old_bias.size() == 1 ? 0 : c];
+        bias[c] = static_cast<float>(old * affine.scale[c] + affine.shift[c]);
+    }
+    const DataType type = linear.weight->type();
+    const auto new_weight = finite_tensor(type, linear.weight->shape(), weight);
+    const auto new_bias = finite_tensor(type, {static_cast<std::int64_t>(linear.channels)}, bias);
+    if (!new_weight || !new_bias) return false;
+    Node folded = producer;
+    const bool scaled = std::any_of(affine.scale.begin(), affine.scale.end(), [](double s) { return s != 1; });
+    if (scaled) folded.inputs[1] = add_constant(site.graph, producer.input(1), *new_weight);
+    folded.inputs.resize(3);
+    folded.inputs[2] = add_constant(
+        site.graph, producer.input(2).empty() ? producer.input(1) + ".bias" : producer.input(2), *new_bias);
+    if (folded.is("Gemm")) folded.erase_attribute("beta");
+    become(site.root, std::move(folded), producer);
+    return true;
+}
+
+std::optional<std::vector<float>> channel_values(const Tensor& tensor, std::size_t channels) {
+    auto values = tensor.to_floats();
+    return values.size() == channels && tensor.shape().size() == 1 ? std::optional(std::move(values)) : std::nullopt;
+}
+
+bool fold_norm(const Site& site) {
+    const Node& norm = site.root;
+    const Node& producer = site.match.node("linear");
+    const bool one_output =
+        std::all_of(norm.outputs.begin() + 1, norm.outputs.end(), [](const std::string& name) { return name.empty(); });
+    // Before opset 7 is_test decides; before 9 spatial may ask for statistics per element.
+    if (!one_output || site.context.opset < 7 || norm.int_or("training_mode", 0) != 0 ||
+        norm.int_or("spatial", 1) != 1) {
+        return false;
+    }
+    const auto linear = linear_of(site.graph, producer);
+    if (!linear) return false;
+    const auto scale = channel_values(site.match.constant("scale"), linear->channels);
+    const auto shift = channel_values(site.match.constant("shift"), linear->channels);
+    const auto mean = channel_values(site.match.constant("mean"), linear->channels);
+    const auto variance = channel_values(site.match.constant("variance"), linear->channels);
+    if (!scale || !shift || !mean || !variance) return false;
+    const double epsilon = norm.float_or("epsilon", 1e-5F);
+    Affine affine;
+    for (std::size_t c = 0; c < linear->channels; ++c) {
+        affine.scale.push_back((*scale)[c] / std::sqrt((*variance)[c] + epsilon));
+        affine.shift.push_back((*shift)[c] - (*mean)[c] * affine.scale[c]);
+    }
+    return fold_into(site, producer, *linear, affine);
+}
+
+/// The constant's value for each channel of a tensor [N, C, ...] of this rank; nothing if it differs elsewhere or would
+/// broadcast the tensor to a larger one.
+std::optional<std::vector<float>> per_channel(const Tensor& constant, std::size_t rank, std::size_t channels) {
+    const Shape& shape = constant.shape();
+    if (shape.size() > rank) return std::nullopt;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        const bool is_channel = i + rank - shape.size() == 1;
+        if (shape[i] != 1 && !(is_channel && shape[i] == static_cast<std::int64_t>(channels))) return std::nullopt;
+    }
+    auto values = constant.to_floats();
+    if (values.size() == 1) values.resize(channels, values[0]);
+    return values.size() == channels ? std::optional(std::move(values)) : std::nullopt;
+}
+
+bool fold_arithmetic(const Site& site) {
+    const Node& op = site.root;
+    const Node& producer = site.match.node("linear");
+    const auto linear = linear_of(site.graph, producer);
+    if (!linear || site.context.opset < 7 || site.match.constant("c").type() != linear->weight->type()) return false;
+    const auto values = per_channel(site.match.constant("c"), linear->weight->shape().size(), linear->channels);
+    if (!values) return false;
+    const bool constant_first = op.input(0) == site.match.value("c");
+    Affine affine;
+    for (const double value : *values) {
+        double scale = 1;
+        double shift = 0;
+        if (op.is("Mul")) scale = value;
+        if (op.is("Add")) shift = value;
+        if (op.is("Sub")) shift = constant_first ? value : -value;
+        if (op.is("Sub") && constant_first) scale = -1;
+        if (op.is("Div")) scale = 1 / value;
+        affine.scale.push_back(scale);
+        affine.shift.push_back(shift);
+    }
+    return fold_into(site, producer, *linear, affine);
+}
+
+} // namespace
+
+//  Conv(W, b)                        Conv(W * s, (b - mean) * s + shift)
+//  |                           ==>   |
+//  BatchNormalization                y
+//  |
+//  y                    s = scale / sqrt(variance + epsilon), per output channel
+//
+// Likewise behind ConvTranspose and Gemm. The weights stay as they are where somebody else reads them, where they come
+// out of a DequantizeLinear, or where a result would not be finite.
+Result<bool> fold_batch_norm(Graph& graph, PassContext& context) {
+    static const std::vector<Rule> rules{
+        {Pattern::op("BatchNormalization",
+                     {Pattern::op(linear_types, {Pattern::any(), Pattern::constant("weight")}, "linear").used_once(),
+                      Pattern::constant("scale"), Pattern::constant("shift"), Pattern::constant("mean"),
+                      Pattern::constant("variance")}),
+         fold_norm}};
+    return rewrite(graph, context, rules);
+}
+
+//  Conv(W, b)               Conv(W * c, b * c)
+//  |               ==>      |
+//  Mul(c)                   y
+//  |
+//  y
+//
+// c is one number, or one per channel. Likewise Add, Sub (either way round) and Div, behind ConvTranspose and Gemm.
+Result<bool> fold_affine(Graph& graph, PassContext& context) {
+    const auto linear = [] {
+        return Pattern::op(linear_types, {Pattern::any(), Pattern::constant("weight")}, "linear").used_once();
+    };
+    static const std::vector<Rule> rules{
+        {Pattern::op("Mul|Add", {linear(), Pattern::constant("c")}).any_order(), fold_arithmetic},
+        {Pattern::op("Sub|Div", {linear(), Pattern::constant("c")}), fold_arithmetic},
+        {Pattern::op("Sub", {Pattern::constant("c"), linear()}), fold_arithmetic},
+    };
+    return rewrite(graph, context, rules);
+}
+
+namespace {
+
+bool make_gemm(const Site& site) {
+    const Node& product = site.match.node("product");
+    const Tensor& weight = site.match.constant("weight");
+    const Tensor& bias = site.match.constant("bias");
+    const auto info = site.graph.info(product.input(0));
+    if (!info || !info->dims || info->dims->size() != 2 || weight.shape().size() != 2) return false;
+    // Before opset 7 Gemm broadcasts by attribute; integer Gemm is not what backends are fast at.
+    if (site.context.opset < 7 || !is_floating(weight.type()) || bias.type() != weight.type()) return false;
+    const Shape& shape = bias.shape();
+    const bool is_row =
+        shape == Shape{weight.shape()[1]} || shape == Shape{1, weight.shape()[1]} || shape.empty() || shape == Shape{1};
+    if (!is_row) return false;
+    Node gemm = make_node("Gemm", {product.input(0), product.input(1), site.match.value("bias")});
+    become(site.root, std::move(gemm), product);
+    return true;
+}
+
+} // namespace
+
+//  a: [M, K]   B: [K, N]
+//    \         /
+//     MatMul               Gemm(a, B, c)
+//     |            ==>     |
+//     Add(c: [N])          y
+//     |
+//     y
+//
+// Only two-dimensional, with B and c constant: one operator that every backend fuses, and into which a
+// BatchNormalization or scale behind it folds.
+Result<bool> matmul_to_gemm(Graph& graph, PassContext& context) {
+    static const std::vector<Rule> rules{
+        {Pattern::op("Add",
+                     {Pattern::op("MatMul", {Pattern::any(), Pattern::constant("weight")}, "product").used_once(),
+                      Pattern::constant("bias")})
+             .any_order(),
+         make_gemm}};
+    return rewrite(graph, context, rules);
+}
+
+} // namespace lathe::passes

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// What a pass may know beyond the graph, and where it counts.
+struct PassContext {
+    std::int64_t opset = 0; ///< of ai.onnx
+    /// A folded constant larger than this is kept only if it is no larger than the constants it replaces.
+    std::size_t fold_limit_bytes = std::size_t{1} << 20;
+    std::size_t rewrites = 0; ///< the pass adds one for each rewrite
+};
+
+/// One kind of rewrite. Every pass keeps the graph's function, its inputs and outputs (names and types), and all
+/// QuantizeLinear and DequantizeLinear nodes. `apply` handles one graph and tells whether it changed it; the driver
+/// calls it for subgraphs too, removes dead nodes and verifies after it, and repeats until nothing changes.
+struct Pass {
+    std::string name;
+    std::string summary;
+    Result<bool> (*apply)(Graph& graph, PassContext& context) = nullptr;
+};
+
+} // namespace lathe

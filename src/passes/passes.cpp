@@ -1,0 +1,38 @@
+#include "passes/passes.hpp"
+
+#include <algorithm>
+
+namespace lathe {
+
+const std::vector<Pass>& all_passes() {
+    // All are repeated until nothing changes; the order only decides how soon that is.
+    static const std::vector<Pass> list{
+        // First, so that every later pass has one kind of constant to look for.
+        {"constant-nodes", "Constant nodes become initializers", passes::constant_nodes},
+        {"fold-shapes", "Shape, Size and parts of shapes that are known become constants", passes::fold_shapes},
+        // After fold-shapes: the arithmetic on shapes is constant only then.
+        {"fold-constants", "nodes whose inputs are all constant are evaluated", passes::fold_constants},
+        {"remove-no-ops", "nodes that return their input are bypassed", passes::remove_no_ops},
+        {"merge-duplicates", "equal nodes and equal initializers become one", passes::merge_duplicates},
+        {"merge-transposes", "consecutive Transposes become one", passes::merge_transposes},
+        {"merge-reshapes", "consecutive Reshapes become one", passes::merge_reshapes},
+        {"merge-activations", "Relu, Clip, Min and Max in a row become one", passes::merge_activations},
+        // Before the folds into convolutions, whose patterns do not look through a Pad.
+        {"merge-pads", "Pad goes into the Conv or pooling that reads it", passes::merge_pads},
+        // Before matmul-to-gemm would be too early: a Gemm made there may have a BatchNormalization behind it.
+        {"matmul-to-gemm", "MatMul and Add of a constant become one Gemm", passes::matmul_to_gemm},
+        {"fold-batch-norm", "BatchNormalization goes into the weights before it", passes::fold_batch_norm},
+        // After fold-batch-norm: a scale folded into the BatchNormalization's producer first would round twice.
+        {"fold-affine", "Mul, Add, Sub and Div by constants go into the weights before them", passes::fold_affine},
+        {"remove-dead-code", "nodes and initializers that nothing reads are removed", passes::remove_dead_code},
+    };
+    return list;
+}
+
+const Pass* find_pass(std::string_view name) {
+    const auto& list = all_passes();
+    const auto found = std::find_if(list.begin(), list.end(), [&](const Pass& pass) { return pass.name == name; });
+    return found == list.end() ? nullptr : &*found;
+}
+
+} // namespace lathe

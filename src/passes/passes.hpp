@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "passes/pass.hpp"
+
+namespace lathe {
+
+/// All passes, in the order they are run.
+const std::vector<Pass>& all_passes();
+
+/// The pass of this name, or nullptr.
+const Pass* find_pass(std::string_view name);
+
+namespace passes {
+
+Result<bool> constant_nodes(Graph& graph, PassContext& context);
+Result<bool> fold_constants(Graph& graph, PassContext& context);
+Result<bool> fold_shapes(Graph& graph, PassContext& context);
+Result<bool> remove_dead_code(Graph& graph, PassContext& context);
+Result<bool> remove_no_ops(Graph& graph, PassContext& context);
+Result<bool> merge_duplicates(Graph& graph, PassContext& context);
+Result<bool> merge_transposes(Graph& graph, PassContext& context);
+Result<bool> merge_reshapes(Graph& graph, PassContext& context);
+Result<bool> merge_activations(Graph& graph, PassContext& context);
+Result<bool> merge_pads(Graph& graph, PassContext& context);
+Result<bool> fold_batch_norm(Graph& graph, PassContext& context);
+Result<bool> fold_affine(Graph& graph, PassContext& context);
+Result<bool> matmul_to_gemm(Graph& graph, PassContext& context);
+
+} // namespace passes
+} // namespace lathe

@@ -1,0 +1,263 @@
+#include "passes/rewrite.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "graph/subgraphs.hpp"
+#include "support/half.hpp"
+
+namespace lathe {
+namespace {
+
+/// Values whose readers or producers changed in this sweep. Constants are left out: nothing about them changes, and
+/// they are shared by many.
+class Touched {
+public:
+    explicit Touched(const Graph& graph) : graph_(graph) {}
+
+    void add(const Match& match) {
+        nodes_.insert(match.matched.begin(), match.matched.end());
+        for (const std::string& name : names_of(match))
+            add(name);
+    }
+
+    void add(const std::string& name) {
+        if (!name.empty() && graph_.initializer(name) == nullptr) values_.insert(name);
+    }
+
+    static std::vector<std::string> names_of(const Match& match) {
+        std::vector<std::string> names;
+        for (const Node* node : match.matched) {
+            names.insert(names.end(), node->inputs.begin(), node->inputs.end());
+            names.insert(names.end(), node->outputs.begin(), node->outputs.end());
+        }
+        return names;
+    }
+
+    bool concerns(const Match& match) const {
+        return std::any_of(match.matched.begin(), match.matched.end(), [&](const Node* node) {
+            const auto is_touched = [&](const std::string& name) { return values_.contains(name); };
+            return nodes_.contains(node) || std::any_of(node->inputs.begin(), node->inputs.end(), is_touched) ||
+                   std::any_of(node->outputs.begin(), node->outputs.end(), is_touched);
+        });
+    }
+
+private:
+    const Graph& graph_;
+    std::unordered_set<const Node*> nodes_;
+    std::unordered_set<std::string> values_;
+};
+
+std::size_t sweep(Graph& graph, PassContext& context, std::span<const Rule> rules) {
+    const Uses uses(graph);
+    Touched touched(graph);
+    std::size_t changes = 0;
+    std::vector<Node*> nodes;
+    nodes.reserve(graph.nodes.size());
+    for (const auto& node : graph.nodes)
+        nodes.push_back(node.get());
+    for (Node* node : nodes) {
+        for (const Rule& rule : rules) {
+            const auto match = rule.pattern.match(*node, graph, uses);
+            if (!match || touched.concerns(*match)) continue;
+            const auto names_before = Touched::names_of(*match);
+            if (!rule.apply({graph, uses, context, *node, *match})) continue;
+            for (const std::string& name : names_before)
+                touched.add(name);
+            touched.add(*match); // what the root reads now, too
+            ++changes;
+            break;
+        }
+    }
+    return changes;
+}
+
+} // namespace
+
+Result<bool> rewrite(Graph& graph, PassContext& context, std::span<const Rule> rules) {
+    // Rules only ever shorten or canonicalise; the bound turns a mistake in one into an error instead of a hang.
+    const std::size_t bound = 100 + 4 * graph.nodes.size();
+    for (std::size_t i = 0; i < bound; ++i) {
+        const std::size_t changes = sweep(graph, context, rules);
+        context.rewrites += changes;
+        if (changes == 0) return i > 0;
+        remove_dead(graph);
+    }
+    return Error{ErrorCode::internal, "rewriting did not come to an end", graph.name, "please report this"};
+}
+
+bool bypass(const Site& site, const std::string& to) {
+    const std::string value = site.root.output(0);
+    if (value.empty() || value == to) return false;
+    if (!site.graph.is_output(value)) {
+        site.graph.replace_uses(value, to);
+        return true;
+    }
+    Node* producer = site.uses.producer(to);
+    if (producer == nullptr || site.graph.is_output(to)) return false;
+    const auto place = std::find(producer->outputs.begin(), producer->outputs.end(), to);
+    if (place == producer->outputs.end()) return false;
+    site.root.outputs[0] = site.graph.unique_name(value);
+    *place = value;
+    site.graph.replace_uses(to, value);
+    site.graph.value_infos.erase(to);
+    return true;
+}
+
+void become(Node& root, Node replacement, const Node& origin) {
+    replacement.outputs = root.outputs;
+    replacement.name = origin.name;
+    replacement.doc = origin.doc;
+    replacement.metadata = origin.metadata;
+    root = std::move(replacement);
+}
+
+Node make_node(std::string op_type, std::vector<std::string> inputs) {
+    Node node;
+    node.op_type = std::move(op_type);
+    node.inputs = std::move(inputs);
+    return node;
+}
+
+std::string add_constant(Graph& graph, const std::string& stem, const Tensor& tensor) {
+    std::string name = graph.unique_name(stem);
+    graph.initializers.emplace(name, tensor.renamed(name));
+    return name;
+}
+
+std::string add_scalar(Graph& graph, const std::string& stem, DataType type, float value) {
+    std::vector<std::byte> bytes(byte_size(type, 1));
+    const auto store = [&](auto number) { std::memcpy(bytes.data(), &number, sizeof(number)); };
+    switch (type) {
+        case DataType::float64: store(static_cast<double>(value)); break;
+        case DataType::float16: store(half_from_float(value)); break;
+        case DataType::bfloat16: store(bfloat16_from_float(value)); break;
+        default: store(value); break;
+    }
+    return add_constant(graph, stem, Tensor("", type, {}, bytes));
+}
+
+std::size_t remove_dead(Graph& graph) {
+    std::unordered_map<std::string, std::size_t> reads;
+    for (const ValueInfo& output : graph.outputs)
+        ++reads[output.name];
+    const auto each_read = [](const Node& node, auto visit) {
+        for (const std::string& name : node.inputs)
+            visit(name);
+        if (has_subgraph(node)) {
+            for (const std::string& name : captured_names(node))
+                visit(name);
+        }
+    };
+    for (const auto& node : graph.nodes)
+        each_read(*node, [&](const std::string& name) { ++reads[name]; });
+    const auto is_dead = [&](const Node& node) {
+        return !node.outputs.empty() && std::all_of(node.outputs.begin(), node.outputs.end(),
+                                                    [&](const auto& name) { return name.empty() || reads[name] == 0; });
+    };
+    // Backwards, so that what only dead nodes read is seen to be dead in the same pass.
+    std::size_t removed = 0;
+    for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+        if (!is_dead(*graph.nodes[i])) continue;
+        each_read(*graph.nodes[i], [&](const std::string& name) { --reads[name]; });
+        graph.nodes[i].reset();
+        ++removed;
+    }
+    std::erase(graph.nodes, nullptr);
+    removed += std::erase_if(graph.initializers, [&](const auto& entry) {
+        return reads[entry.first] == 0 && graph.find_input(entry.first) == nullptr;
+    });
+    if (removed != 0) {
+        const auto defined = defined_names(graph);
+        std::erase_if(graph.value_infos, [&](const auto& entry) { return !defined.contains(entry.first); });
+    }
+    return removed;
+}
+
+std::optional<float> uniform_value(const Tensor& tensor) {
+    const auto values = tensor.to_floats();
+    if (values.empty()) return std::nullopt;
+    const bool uniform = std::all_of(values.begin(), values.end(), [&](float v) { return v == values[0]; });
+    return uniform ? std::optional(values[0]) : std::nullopt;
+}
+
+std::optional<Tensor> finite_tensor(DataType type, Shape shape, const std::vector<float>& values) {
+    std::vector<std::uint16_t> narrow;
+    for (const float value : values) {
+        if (!std::isfinite(value)) return std::nullopt;
+        if (type == DataType::float16) narrow.push_back(half_from_float(value));
+        if (type == DataType::bfloat16) narrow.push_back(bfloat16_from_float(value));
+    }
+    if (type == DataType::float32) return Tensor::of_floats("", std::move(shape), values);
+    if (type != DataType::float16 && type != DataType::bfloat16) return std::nullopt;
+    const auto tensor = Tensor::of<std::uint16_t>("", type, std::move(shape), narrow);
+    const auto rounded = tensor.to_floats();
+    const bool finite = std::all_of(rounded.begin(), rounded.end(), [](float v) { return std::isfinite(v); });
+    return finite ? std::optional(tensor) : std::nullopt;
+}
+
+bool keeps_shape(const Graph& graph, const std::string& value, const Tensor& constant) {
+    const auto info = graph.info(value);
+    const auto shape = info ? info->shape() : std::nullopt;
+    if (!shape) return constant.shape().empty();
+    if (constant.shape().size() > shape->size()) return false;
+    const std::size_t offset = shape->size() - constant.shape().size();
+    for (std::size_t i = 0; i < constant.shape().size(); ++i) {
+        if (constant.shape()[i] != 1 && constant.shape()[i] != (*shape)[offset + i]) return false;
+    }
+    return true;
+}
+
+bool same_shape(const Graph& graph, const std::string& a, const std::string& b) {
+    const auto x = graph.info(a);
+    const auto y = graph.info(b);
+    if (!x || !y || !x->dims || !y->dims || x->dims->size() != y->dims->size()) return false;
+    return std::equal(x->dims->begin(), x->dims->end(), y->dims->begin(), [](const Dimension& p, const Dimension& q) {
+        if (p.size && q.size) return *p.size == *q.size;
+        return !p.size && !q.size && !p.symbol.empty() && p.symbol == q.symbol;
+    });
+}
+
+DataType type_of(const Graph& graph, const std::string& value) {
+    const auto info = graph.info(value);
+    return info ? info->type : DataType::undefined;
+}
+
+std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,
+                                                           std::string_view attribute, std::size_t index) {
+    if (!node.input(index).empty()) {
+        const Tensor* tensor = graph.constant(node.input(index));
+        if (tensor == nullptr) return std::nullopt;
+        return tensor->to_int64s();
+    }
+    if (node.attribute(attribute) == nullptr) return std::nullopt;
+    return node.ints_or(attribute, {});
+}
+
+std::optional<std::vector<std::int64_t>> constant_pads(const Graph& graph, const Node& pad, std::size_t rank,
+                                                       std::int64_t opset) {
+    const auto given = opset < 11 ? std::optional(pad.ints_or("pads", {})) : constant_integers(graph, pad, "", 1);
+    if (!given) return std::nullopt;
+    std::vector<std::int64_t> axes;
+    if (!pad.input(3).empty()) {
+        const Tensor* tensor = graph.constant(pad.input(3));
+        if (tensor == nullptr) return std::nullopt;
+        axes = tensor->to_int64s();
+    } else {
+        for (std::size_t i = 0; i < rank; ++i)
+            axes.push_back(static_cast<std::int64_t>(i));
+    }
+    if (given->size() != 2 * axes.size()) return std::nullopt;
+    std::vector<std::int64_t> pads(2 * rank, 0);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+        const std::int64_t axis = axes[i] < 0 ? axes[i] + static_cast<std::int64_t>(rank) : axes[i];
+        if (axis < 0 || axis >= static_cast<std::int64_t>(rank)) return std::nullopt;
+        pads[static_cast<std::size_t>(axis)] = (*given)[i];
+        pads[static_cast<std::size_t>(axis) + rank] = (*given)[i + axes.size()];
+    }
+    return pads;
+}
+
+} // namespace lathe

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/pattern.hpp"
+#include "passes/pass.hpp"
+
+namespace lathe {
+
+/// Where a pattern matched: what a rewrite's callback works on. `uses` is the state before the sweep; the driver of
+/// the sweep skips matches that an earlier rewrite of it touched, so that it holds for what the match contains.
+struct Site {
+    Graph& graph;
+    const Uses& uses;
+    const PassContext& context;
+    Node& root;
+    const Match& match;
+};
+
+/// Conditions in the pattern, building in the callback. The callback changes `root` in place or bypasses it, never
+/// removes a node (dead ones go after the sweep), reads no value that the match did not read, and returns false,
+/// having changed nothing, where the rewrite does not apply after all.
+struct Rule {
+    Pattern pattern;
+    std::function<bool(const Site&)> apply;
+};
+
+/// Apply the first rule that fits at each node, sweep after sweep until nothing changes.
+Result<bool> rewrite(Graph& graph, PassContext& context, std::span<const Rule> rules);
+
+/// Make readers of the root's first output read `to`, which has the same content. Where the output is a graph output,
+/// the producer of `to` takes its name instead; false, with nothing changed, where that cannot be.
+bool bypass(const Site& site, const std::string& to);
+
+/// Turn `root` into `replacement`, keeping its output names. The node's name, doc and metadata come from `origin`.
+void become(Node& root, Node replacement, const Node& origin);
+
+/// A node of this type and inputs, not yet in a graph.
+Node make_node(std::string op_type, std::vector<std::string> inputs);
+
+/// Add an initializer under a new name that begins with `stem`; its name.
+std::string add_constant(Graph& graph, const std::string& stem, const Tensor& tensor);
+/// A scalar of a floating-point type.
+std::string add_scalar(Graph& graph, const std::string& stem, DataType type, float value);
+
+/// Remove nodes and initializers that nothing reads, and what is known of values that no longer exist. How many nodes
+/// and initializers went. Nodes without outputs stay.
+std::size_t remove_dead(Graph& graph);
+
+/// The one value that all elements of a floating-point or integer tensor have.
+std::optional<float> uniform_value(const Tensor& tensor);
+/// A tensor of a floating-point type from floats; nothing if one is not finite in that type.
+std::optional<Tensor> finite_tensor(DataType type, Shape shape, const std::vector<float>& values);
+/// Whether broadcasting `constant` against `value` surely leaves the shape of `value` as it is.
+bool keeps_shape(const Graph& graph, const std::string& value, const Tensor& constant);
+/// Whether two values surely have the same shape: sizes or symbols equal.
+bool same_shape(const Graph& graph, const std::string& a, const std::string& b);
+/// The element type if known, else undefined.
+DataType type_of(const Graph& graph, const std::string& value);
+/// Integers given as a constant input at `index`, or as an attribute where the input is omitted. Nothing if neither
+/// is given or the input is no constant.
+std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,
+                                                           std::string_view attribute, std::size_t index);
+/// Padding of a Pad node in the form [begins..., ends...] over all axes of a tensor of this rank. Nothing if it is not
+/// constant.
+std::optional<std::vector<std::int64_t>> constant_pads(const Graph& graph, const Node& pad, std::size_t rank,
+                                                       std::int64_t opset);
+
+} // namespace lathe

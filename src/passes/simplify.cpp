@@ -1,0 +1,265 @@
+#include "passes/simplify.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "graph/subgraphs.hpp"
+#include "passes/passes.hpp"
+#include "passes/rewrite.hpp"
+#include "passes/verification.hpp"
+
+namespace lathe {
+namespace {
+
+std::size_t count_nodes(const Graph& graph) {
+    std::size_t count = graph.nodes.size();
+    for (const auto& node : graph.nodes) {
+        for_each_subgraph(*node, [&](const Graph& inner) { count += count_nodes(inner); });
+    }
+    return count;
+}
+
+void rename_value(Graph& graph, const std::string& from, const std::string& to) {
+    for (auto* values : {&graph.inputs, &graph.outputs}) {
+        for (ValueInfo& value : *values) {
+            if (value.name == from) value.name = to;
+        }
+    }
+    for (const auto& node : graph.nodes)
+        std::replace(node->outputs.begin(), node->outputs.end(), from, to);
+    if (auto entry = graph.initializers.extract(from)) {
+        entry.key() = to;
+        entry.mapped().name = to;
+        graph.initializers.insert(std::move(entry));
+    }
+    graph.value_infos.erase(from);
+}
+
+/// Old exporters reuse names of the outer graph inside bodies. With all names different, a rewrite may make a body
+/// read another outer value without meeting a namesake.
+void make_names_differ(Graph& graph, const std::unordered_set<std::string>& outer) {
+    auto visible = defined_names(graph);
+    visible.insert(outer.begin(), outer.end());
+    for (const auto& node : graph.nodes) {
+        for_each_subgraph(*node, [&](Graph& inner) {
+            inner.share_names(graph);
+            for (const std::string& name : defined_names(inner)) {
+                if (!visible.contains(name)) continue;
+                const std::string fresh = inner.unique_name(name);
+                // replace_uses first: it follows nested bodies by the name that is still defined here.
+                inner.replace_uses(name, fresh);
+                rename_value(inner, name, fresh);
+            }
+            make_names_differ(inner, visible);
+        });
+    }
+}
+
+/// The pass on every body first, then on the graph: what a body no longer captures may be dead outside.
+Result<bool> apply_everywhere(const Pass& pass, Graph& graph, PassContext& context) {
+    bool changed = false;
+    Result<void> inner_result;
+    for (const auto& node : graph.nodes) {
+        for_each_subgraph(*node, [&](Graph& inner) {
+            if (!inner_result) return;
+            inner.share_names(graph);
+            auto applied = apply_everywhere(pass, inner, context);
+            if (!applied) {
+                inner_result = std::move(applied).error().in("node " + node->label());
+            } else {
+                changed = *applied || changed;
+            }
+        });
+    }
+    if (!inner_result) return std::move(inner_result).error();
+    LATHE_TRY(const bool applied, pass.apply(graph, context));
+    return applied || changed;
+}
+
+/// The model after one application of a pass; for finding the pass that broke it.
+struct Step {
+    std::string pass;
+    Model model;
+};
+
+class Simplifier {
+public:
+    Simplifier(const Model& original, const SimplifyOptions& options, const Runner& run,
+               const ShapeInference& infer_shapes)
+        : original_(original), options_(options), run_(run), infer_shapes_(infer_shapes),
+          progress_(options.progress == nullptr ? no_progress() : *options.progress) {}
+
+    Result<std::pair<Model, SimplifyReport>> run() {
+        LATHE_CHECK(choose_passes());
+        LATHE_CHECK(verify(original_));
+        Model model = original_;
+        make_names_differ(model.graph, {});
+        report_.before_nodes = count_nodes(model.graph);
+        report_.before_initializers = model.graph.initializers.size();
+        progress_.begin("simplify", 0);
+        LATHE_CHECK(to_fixed_point(model));
+        progress_.end();
+        // Shape inference may have filled in dimensions; a model's interface is not ours to change.
+        model.graph.outputs = original_.graph.outputs;
+        report_.after_nodes = count_nodes(model.graph);
+        report_.after_initializers = model.graph.initializers.size();
+        if (!steps_.empty()) LATHE_CHECK(verify_function(model));
+        return std::pair{std::move(model), std::move(report_)};
+    }
+
+private:
+    Result<void> choose_passes() {
+        const std::span<const Pass> all = options_.passes.empty() ? std::span(all_passes()) : options_.passes;
+        for (const std::string& name : options_.disabled) {
+            if (std::none_of(all.begin(), all.end(), [&](const Pass& pass) { return pass.name == name; })) {
+                return Error{ErrorCode::invalid_argument, "there is no pass called " + name, "",
+                             "`lathe simplify --list-passes` names them"};
+            }
+        }
+        for (const Pass& pass : all) {
+            const auto& off = options_.disabled;
+            if (std::find(off.begin(), off.end(), pass.name) != off.end()) continue;
+            passes_.push_back(&pass);
+            report_.passes.push_back({pass.name, 0});
+        }
+        return {};
+    }
+
+    Result<void> infer(Model& model) {
+        if (!infer_shapes_) return {};
+        if (auto inferred = infer_shapes_(model); !inferred) {
+            // Without known shapes fewer rewrites fire; none becomes wrong.
+            model.graph.value_infos.clear();
+            const std::string warning =
+                "shape inference failed, so fewer rewrites apply: " + inferred.error().describe();
+            if (std::find(report_.warnings.begin(), report_.warnings.end(), warning) == report_.warnings.end()) {
+                report_.warnings.push_back(warning);
+            }
+        }
+        return {};
+    }
+
+    Result<void> to_fixed_point(Model& model) {
+        for (report_.rounds = 1; report_.rounds <= options_.max_rounds; ++report_.rounds) {
+            LATHE_CHECK(infer(model));
+            bool changed = false;
+            for (std::size_t i = 0; i < passes_.size(); ++i) {
+                LATHE_CHECK(progress_.check());
+                LATHE_TRY(const bool applied, apply(*passes_[i], report_.passes[i], model));
+                changed = changed || applied;
+                progress_.advance();
+            }
+            if (!changed) return {};
+        }
+        report_.warnings.push_back("still changing after " + std::to_string(options_.max_rounds) + " rounds");
+        return {};
+    }
+
+    Result<bool> apply(const Pass& pass, PassCount& count, Model& model) {
+        PassContext context{model.opset(), options_.fold_limit_bytes, 0};
+        auto applied = apply_everywhere(pass, model.graph, context);
+        if (!applied) return std::move(applied).error().in("pass " + pass.name);
+        if (!*applied) return false;
+        remove_dead(model.graph);
+        count.changes += context.rewrites;
+        if (auto sound = verify(model); !sound) {
+            Error error = std::move(sound).error().in("pass " + pass.name);
+            error.code = ErrorCode::internal;
+            error.hint = "please report this; --disable " + pass.name + " avoids it";
+            return error;
+        }
+        steps_.push_back({pass.name, model});
+        if (options_.dump) LATHE_CHECK(options_.dump(steps_.size(), pass.name, model));
+        return true;
+    }
+
+    Result<void> verify_function(const Model& model) {
+        if (!run_) {
+            return Error{ErrorCode::invalid_argument, "nothing to verify the simplified model with", "",
+                         "use a build with a CPU backend"};
+        }
+        const std::size_t sets = std::max<std::size_t>(1, options_.samples);
+        progress_.begin("verify", sets);
+        for (std::size_t set = 0; set < sets; ++set) {
+            LATHE_CHECK(progress_.check());
+            LATHE_TRY(const auto inputs, random_inputs(original_, options_.seed, set));
+            auto expected = run_(original_, inputs);
+            if (!expected) return std::move(expected).error().in("running the original model to verify against");
+            LATHE_TRY(const auto found, difference(model, inputs, *expected));
+            if (found.nothing_finite) {
+                warn_once("output " + found.output + " has no finite number on random inputs, so it was not verified");
+            }
+            report_.max_error = std::max(report_.max_error, found.relative);
+            if (found.relative > options_.tolerance) return blame(inputs, *expected, found);
+            ++report_.samples;
+            progress_.advance();
+        }
+        progress_.end();
+        return {};
+    }
+
+    void warn_once(std::string warning) {
+        auto& all = report_.warnings;
+        if (std::find(all.begin(), all.end(), warning) == all.end()) all.push_back(std::move(warning));
+    }
+
+    /// Outputs of `model` against the expected ones. A model that does not run differs infinitely.
+    Result<Difference> difference(const Model& model, std::span<const HostTensor> inputs,
+                                  std::span<const HostTensor> expected) const {
+        auto actual = run_(model, inputs);
+        if (actual) return compare_outputs(expected, *actual);
+        if (actual.error().code == ErrorCode::cancelled) return std::move(actual).error();
+        return Difference{1e300, "", "it does not run: " + actual.error().describe(), false};
+    }
+
+    /// Bisects over the recorded steps for the first whose result differs.
+    Error blame(std::span<const HostTensor> inputs, std::span<const HostTensor> expected,
+                const Difference& last) const {
+        std::size_t good = 0; // steps_[good - 1] is known to be right; 0 is the original
+        std::size_t bad = steps_.size();
+        Difference found = last;
+        while (bad - good > 1) {
+            const std::size_t middle = good + (bad - good) / 2;
+            auto compared = difference(steps_[middle - 1].model, inputs, expected);
+            if (!compared) return std::move(compared).error();
+            if (compared->relative > options_.tolerance) {
+                bad = middle;
+                found = *compared;
+            } else {
+                good = middle;
+            }
+        }
+        const std::string& pass = steps_[bad - 1].pass;
+        std::string what = found.problem;
+        if (what.empty()) {
+            char number[32];
+            std::snprintf(number, sizeof(number), "%.3g", found.relative);
+            what = "relative difference " + std::string(number);
+        }
+        return {ErrorCode::verification_failed, "the simplified model does not compute what the original does",
+                "pass " + pass + (found.output.empty() ? "" : ", output " + found.output) + ": " + what,
+                "nothing was written; --disable " + pass + " leaves that pass out, and please report this"};
+    }
+
+    const Model& original_;
+    const SimplifyOptions& options_;
+    const Runner& run_;
+    const ShapeInference& infer_shapes_;
+    Progress& progress_;
+    std::vector<const Pass*> passes_;
+    std::vector<Step> steps_;
+    SimplifyReport report_;
+};
+
+} // namespace
+
+Result<SimplifyReport> simplify(Model& model, const SimplifyOptions& options, const Runner& run,
+                                const ShapeInference& infer_shapes) {
+    LATHE_TRY(auto done, Simplifier(model, options, run, infer_shapes).run());
+    model = std::move(done.first);
+    return std::move(done.second);
+}
+
+} // namespace lathe

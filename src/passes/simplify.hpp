@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+#include "passes/pass.hpp"
+#include "support/progress.hpp"
+
+namespace lathe {
+
+/// Runs a model in float32 on inputs in the order of its graph inputs (those with a default left out) and returns its
+/// outputs in the order of its graph outputs.
+using Runner = std::function<Result<std::vector<HostTensor>>(const Model&, std::span<const HostTensor>)>;
+/// Fills `value_infos` anew; called between rounds, since folds make more shapes known.
+using ShapeInference = std::function<Result<void>(Model&)>;
+
+struct SimplifyOptions {
+    std::vector<std::string> disabled;                   ///< names of passes not to run
+    std::size_t fold_limit_bytes = std::size_t{1} << 20; ///< see PassContext
+    std::size_t max_rounds = 16;                         ///< of all passes; reached only by a mistake
+    std::size_t samples = 3;                             ///< sets of random inputs to verify on, at least 1
+    std::uint64_t seed = 1;                              ///< of the random inputs
+    /// Largest difference allowed, relative to the largest magnitude of the output (on the original). float16 outputs
+    /// are allowed 16 times as much.
+    double tolerance = 1e-3;
+    /// Called after each pass that changed something, with a running number from 1.
+    std::function<Result<void>(std::size_t step, std::string_view pass, const Model&)> dump;
+    std::span<const Pass> passes; ///< empty: all_passes()
+    Progress* progress = nullptr; ///< nullptr: silent
+};
+
+struct PassCount {
+    std::string name;
+    std::size_t changes = 0; ///< rewrites in all rounds
+};
+
+struct SimplifyReport {
+    std::size_t before_nodes = 0; ///< subgraphs included
+    std::size_t after_nodes = 0;
+    std::size_t before_initializers = 0;
+    std::size_t after_initializers = 0;
+    std::size_t rounds = 0;
+    std::vector<PassCount> passes; ///< in the order run; 0 changes included
+    std::size_t samples = 0;       ///< sets of inputs compared; 0 if nothing changed
+    double max_error = 0;          ///< worst difference found, relative as in `tolerance`
+    std::vector<std::string> warnings;
+};
+
+/// Run the passes to a fixed point and check that the result computes what the original does, on random inputs. On
+/// failure the model is as it was. Errors: verification_failed naming the pass that changed a result (found by
+/// bisection over the models after each pass), invalid_argument for an unknown pass name or a missing runner, and
+/// what the runner returns.
+Result<SimplifyReport> simplify(Model& model, const SimplifyOptions& options, const Runner& run,
+                                const ShapeInference& infer_shapes);
+
+} // namespace lathe
