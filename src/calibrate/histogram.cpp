@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <memory>
 
 #if defined(__SSE__)
@@ -65,20 +66,24 @@ public:
     bool fits(std::size_t more) const { return pending_ + more <= limit; }
 
     void add(std::span<const float> block, int exponent, std::uint32_t zeros, int low, int high) {
-        kernels::bin_block_float32(block.data(), block.size(), std::ldexp(1.0F, -exponent), std::ldexp(1.0F, exponent),
-                                   Histogram::bins_per_side, indices_.data());
+        const std::size_t written =
+            kernels::bin_block_float32(block.data(), block.size(), std::ldexp(1.0F, -exponent),
+                                       std::ldexp(1.0F, exponent), Histogram::bins_per_side, indices_.data());
         std::uint16_t* counters = counters_.get();
         std::size_t i = 0;
-        for (; i + 8 <= block.size(); i += 8) {
-            for (std::size_t lane = 0; lane < 8; ++lane) {
-                ++counters[4 * std::size_t{indices_[i + lane]} + (lane & 3U)];
-            }
+        for (; i + 4 <= written; i += 4) {
+            std::uint64_t four = 0; // one load for four indices
+            std::memcpy(&four, indices_.data() + i, sizeof(four));
+            ++counters[4 * (four & 0xFFFFU)];
+            ++counters[4 * ((four >> 16) & 0xFFFFU) + 1];
+            ++counters[4 * ((four >> 32) & 0xFFFFU) + 2];
+            ++counters[4 * (four >> 48) + 3];
         }
-        for (; i < block.size(); ++i)
+        for (; i < written; ++i)
             ++counters[4 * std::size_t{indices_[i]} + (i & 3U)];
         // One block's tail adds one more to the low lanes: count whole groups of four.
         pending_ += (block.size() + 3) / 4 * 4;
-        zeros_ += zeros;
+        zeros_ += written - (block.size() - zeros); // those that the kernel did not leave out
         low_ = std::min(low_, low);
         high_ = std::max(high_, high);
     }
@@ -97,7 +102,7 @@ public:
 
 private:
     std::unique_ptr<std::uint16_t[]> counters_;
-    std::array<std::uint16_t, block_size> indices_{};
+    std::array<std::uint16_t, block_size + kernels::bin_block_slack> indices_; // written before it is read
     std::size_t pending_ = 0;
     std::uint64_t zeros_ = 0;
     int low_ = 0; // bins touched since the last flush; bin 0 always among them, for the zeros

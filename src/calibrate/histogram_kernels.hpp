@@ -21,10 +21,16 @@ constexpr std::int32_t order_key(std::int32_t bits) { return bits ^ ((bits >> 31
 
 BlockScan scan_block_float32(const float* values, std::size_t count);
 
-/// out[i] = floor(values[i] / width) + offset, exactly. `width` is a power of two, `scale` its inverse, and all results
-/// fit uint16.
-void bin_block_float32(const float* values, std::size_t count, float scale, float width, std::int32_t offset,
-                       std::uint16_t* out);
+/// Room that bin_block_float32 needs in `out` beyond the number of values.
+constexpr std::size_t bin_block_slack = 16;
+
+/// Writes floor(value / width) + offset, exactly, for each value in order; zeros may be left out. Returns how many it
+/// wrote. `width` is a power of two, `scale` its inverse, and all results fit uint16.
+std::size_t bin_block_float32(const float* values, std::size_t count, float scale, float width, std::int32_t offset,
+                              std::uint16_t* out);
+/// The form that runs where there is no faster one. It leaves nothing out.
+std::size_t bin_block_float32_portable(const float* values, std::size_t count, float scale, float width,
+                                       std::int32_t offset, std::uint16_t* out);
 
 /// Adds the four interleaved counters of each bin to counts[bin] and sets them to zero.
 void flush_counters_uint16x4(std::uint16_t* counters, std::size_t bins, std::uint64_t* counts);

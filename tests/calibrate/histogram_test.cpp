@@ -11,6 +11,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "calibrate/histogram_kernels.hpp"
 #include "samples.hpp"
 
 namespace lathe {
@@ -137,6 +138,27 @@ TEST(Histogram, CountsBeyondSixteenBits) {
     const Histogram histogram = histogram_of(values);
     EXPECT_EQ(histogram.bin(histogram.end_bin() - 1), 1'000'002U);
     EXPECT_EQ(histogram.bin(histogram.first_bin()), 1U);
+}
+
+TEST(HistogramKernels, AllFormsAgree) {
+    for (const auto& samples : all_samples()) {
+        std::vector<float> values = samples.values;
+        std::erase_if(values, [](float x) { return !std::isfinite(x); });
+        const Histogram histogram = histogram_of(values);
+        if (histogram.absmax() == 0.0F) continue;
+        const float scale = std::ldexp(1.0F, -histogram.exponent());
+        const float width = std::ldexp(1.0F, histogram.exponent());
+        for (std::size_t size = std::min<std::size_t>(values.size(), 300); size > 0; size -= 1 + size / 8) {
+            const auto found = [&](auto kernel) {
+                std::vector<std::uint16_t> indices(size + kernels::bin_block_slack);
+                indices.resize(kernel(values.data(), size, scale, width, 4096, indices.data()));
+                std::erase(indices, 4096); // bin 0: of zeros, which may be left out; small values are checked elsewhere
+                return indices;
+            };
+            EXPECT_EQ(found(kernels::bin_block_float32), found(kernels::bin_block_float32_portable))
+                << samples.name << ", " << size;
+        }
+    }
 }
 
 TEST(Histogram, MeanAndDeviation) {
