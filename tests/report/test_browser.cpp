@@ -246,7 +246,7 @@ TEST_F(Browser, ImagesOfEveryChart) {
     }
 }
 
-TEST_F(Browser, PrintsWithoutCutCharts) {
+TEST_F(Browser, PrintsOnAFewPages) {
     const auto page = folder_ / "report.html";
     const auto pdf = folder_ / "report.pdf";
     ASSERT_TRUE(write_file(page, std::string_view(page_of(test::sample()))));
@@ -260,7 +260,7 @@ TEST_F(Browser, PrintsWithoutCutCharts) {
     const auto bytes = read_text_file(pdf);
     ASSERT_TRUE(bytes);
     EXPECT_EQ(bytes->substr(0, 5), "%PDF-");
-    // Every chart is one image; a chart split over two pages would be placed twice.
+    // Fewer would mean that charts are missing, more that each stands on a page of its own.
     std::size_t pages = 0;
     for (std::size_t at = bytes->find("/Type /Page\n"); at != std::string::npos;
          at = bytes->find("/Type /Page\n", at + 1))

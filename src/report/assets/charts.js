@@ -277,7 +277,7 @@ function chartImage(spec) {
   const config = configure(spec, themes.light, width, {
     options: { responsive: false, devicePixelRatio: 2, layout: { padding: { top: 14, right: 22, bottom: 12, left: 14 } } },
     plugins: {
-      title: { display: true, text: spec.fullTitle || spec.title, color: themes.light.text, font: { size: 17, weight: "600" }, align: "start", padding: { bottom: spec.note ? 4 : 16 } },
+      title: { display: true, text: shorten((spec.fullTitle || spec.title) + (results.model ? ", " + results.title : ""), 100), color: themes.light.text, font: { size: 17, weight: "600" }, align: "start", padding: { bottom: spec.note ? 4 : 16 } },
       subtitle: { display: Boolean(spec.note), text: spec.note, color: themes.light.muted, font: { size: 13 }, align: "start", padding: { bottom: 14 } },
     },
   });
