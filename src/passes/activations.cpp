@@ -96,6 +96,16 @@ bool clip_from_min_of_max(const Site& site) {
     return low && high && *low <= *high && become_clip(site, x, {*low, *high});
 }
 
+bool clip_from_bound_of_clip(const Site& site) {
+    const Node& inner = site.match.node("inner");
+    const bool is_upper = site.match.constants.contains("high");
+    const auto first = bounds_of(site, inner);
+    const auto value = plain_bound(site, inner.output(0), is_upper ? "high" : "low");
+    if (!first || !value) return false;
+    const Bounds second = is_upper ? Bounds{-INFINITY, *value} : Bounds{*value, INFINITY};
+    return become_clip(site, inner.input(0), then(*first, second));
+}
+
 bool relu_from_max(const Site& site) {
     const std::string& x = site.match.value("x");
     return plain_bound(site, x, "low") == 0.0F && become_clip(site, x, {0, INFINITY});
@@ -150,15 +160,18 @@ Result<bool> merge_activations(Graph& graph, PassContext& context) {
     const auto maximum = [](Pattern inner) {
         return Pattern::op("Max", {std::move(inner), Pattern::constant("low")}).any_order().where(has_two_inputs);
     };
+    const auto bounded = [] { return Pattern::op("Relu|Clip", {Pattern::any("x")}, "inner"); };
     const auto six_wide = [&] {
         return Pattern::op("Clip", {Pattern::op("Add", {any(), Pattern::constant("three", equals(3))}).any_order()},
                            "clip");
     };
     static const std::vector<Rule> rules{
-        {Pattern::op("Relu|Clip", {Pattern::op("Relu|Clip", {any()}, "inner")}), merge_two},
+        {Pattern::op("Relu|Clip", {bounded()}), merge_two},
         {Pattern::op("Clip", {any()}), relu_from_clip},
         {minimum(maximum(any())), clip_from_min_of_max},
         {maximum(minimum(any())), clip_from_min_of_max},
+        {minimum(bounded()), clip_from_bound_of_clip},
+        {maximum(bounded()), clip_from_bound_of_clip},
         {maximum(any()), relu_from_max},
         {Pattern::op("Div", {six_wide(), Pattern::constant("six", equals(6))}), hard_sigmoid},
         {Pattern::op("Mul", {any(), Pattern::op("HardSigmoid", {any()}).where(is_hard_sigmoid)}).any_order(),

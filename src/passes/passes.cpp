@@ -1,6 +1,9 @@
 #include "passes/passes.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "graph/subgraphs.hpp"
 
 namespace lathe {
 
@@ -33,6 +36,26 @@ const Pass* find_pass(std::string_view name) {
     const auto& list = all_passes();
     const auto found = std::find_if(list.begin(), list.end(), [&](const Pass& pass) { return pass.name == name; });
     return found == list.end() ? nullptr : &*found;
+}
+
+Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context) {
+    bool changed = false;
+    Result<void> inner_result;
+    for (const auto& node : graph.nodes) {
+        for_each_subgraph(*node, [&](Graph& inner) {
+            if (!inner_result) return;
+            inner.share_names(graph);
+            auto applied = apply_pass(pass, inner, context);
+            if (!applied) {
+                inner_result = std::move(applied).error().in("node " + node->label());
+            } else {
+                changed = *applied || changed;
+            }
+        });
+    }
+    if (!inner_result) return std::move(inner_result).error();
+    LATHE_TRY(const bool applied, pass.apply(graph, context));
+    return applied || changed;
 }
 
 } // namespace lathe

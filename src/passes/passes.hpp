@@ -13,6 +13,10 @@ const std::vector<Pass>& all_passes();
 /// The pass of this name, or nullptr.
 const Pass* find_pass(std::string_view name);
 
+/// Apply one pass to the bodies of all subgraphs, innermost first, then to the graph: what a body no longer captures
+/// may be dead outside. Whether anything changed.
+Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context);
+
 namespace passes {
 
 Result<bool> constant_nodes(Graph& graph, PassContext& context);

@@ -57,27 +57,6 @@ void make_names_differ(Graph& graph, const std::unordered_set<std::string>& oute
     }
 }
 
-/// The pass on every body first, then on the graph: what a body no longer captures may be dead outside.
-Result<bool> apply_everywhere(const Pass& pass, Graph& graph, PassContext& context) {
-    bool changed = false;
-    Result<void> inner_result;
-    for (const auto& node : graph.nodes) {
-        for_each_subgraph(*node, [&](Graph& inner) {
-            if (!inner_result) return;
-            inner.share_names(graph);
-            auto applied = apply_everywhere(pass, inner, context);
-            if (!applied) {
-                inner_result = std::move(applied).error().in("node " + node->label());
-            } else {
-                changed = *applied || changed;
-            }
-        });
-    }
-    if (!inner_result) return std::move(inner_result).error();
-    LATHE_TRY(const bool applied, pass.apply(graph, context));
-    return applied || changed;
-}
-
 /// The model after one application of a pass; for finding the pass that broke it.
 struct Step {
     std::string pass;
@@ -159,7 +138,7 @@ private:
 
     Result<bool> apply(const Pass& pass, PassCount& count, Model& model) {
         PassContext context{model.opset(), options_.fold_limit_bytes, 0};
-        auto applied = apply_everywhere(pass, model.graph, context);
+        auto applied = apply_pass(pass, model.graph, context);
         if (!applied) return std::move(applied).error().in("pass " + pass.name);
         if (!*applied) return false;
         remove_dead(model.graph);

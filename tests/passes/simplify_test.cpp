@@ -1,0 +1,268 @@
+#include "passes/simplify.hpp"
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graph/text.hpp"
+#include "passes/evaluate.hpp"
+#include "passes/passes.hpp"
+#include "passes/verification.hpp"
+
+namespace lathe {
+namespace {
+
+/// Runs a model of operators the reference evaluator knows.
+Result<std::vector<HostTensor>> run_reference(const Model& model, std::span<const HostTensor> inputs) {
+    std::map<std::string, Tensor> values = model.graph.initializers;
+    for (const HostTensor& input : inputs) {
+        values.insert_or_assign(input.name, Tensor(input.name, input.type, input.shape, input.bytes));
+    }
+    for (const auto& node : model.graph.nodes) {
+        std::vector<const Tensor*> arguments;
+        for (const std::string& name : node->inputs)
+            arguments.push_back(name.empty() ? nullptr : &values.at(name));
+        LATHE_TRY(const auto results, evaluate(*node, arguments, {model.opset()}));
+        for (std::size_t i = 0; i < results.size(); ++i)
+            values.insert_or_assign(node->outputs[i], results[i]);
+    }
+    std::vector<HostTensor> outputs;
+    for (const ValueInfo& output : model.graph.outputs) {
+        const Tensor& value = values.at(output.name);
+        HostTensor host(output.name, value.type(), value.shape());
+        host.bytes.assign(value.bytes().begin(), value.bytes().end());
+        outputs.push_back(std::move(host));
+    }
+    return outputs;
+}
+
+Model parsed(const std::string& text) {
+    auto model = parse_graph_text(text);
+    EXPECT_TRUE(model) << model.error().describe();
+    return model ? std::move(*model) : Model{};
+}
+
+const char* const chain = R"(opset 18
+input %x: float32[N, 3]
+const %a: float32[] = {2.0}
+%k = Sqrt(%a)
+%i = Identity(%x)
+%m = Mul(%i, %k)
+%r = Relu(%m)
+%s = Relu(%r)
+%y = Identity(%s)
+value %m: float32[N, 3]
+value %r: float32[N, 3]
+output %y: float32[N, 3]
+)";
+
+TEST(Simplify, RunsToAFixedPointAndVerifies) {
+    Model model = parsed(chain);
+    std::vector<std::string> dumped;
+    SimplifyOptions options;
+    options.dump = [&](std::size_t step, std::string_view pass, const Model&) -> Result<void> {
+        EXPECT_EQ(step, dumped.size() + 1);
+        dumped.emplace_back(pass);
+        return {};
+    };
+    const auto report = simplify(model, options, run_reference, {});
+    ASSERT_TRUE(report) << report.error().describe();
+    EXPECT_EQ(report->before_nodes, 6U);
+    EXPECT_EQ(report->after_nodes, 2U);
+    EXPECT_EQ(report->samples, 3U);
+    EXPECT_LE(report->max_error, 1e-6);
+    EXPECT_FALSE(dumped.empty());
+    EXPECT_EQ(report->passes.size(), all_passes().size());
+    std::string types;
+    for (const auto& node : model.graph.nodes)
+        types += node->op_type;
+    EXPECT_EQ(types, "MulRelu");
+    EXPECT_EQ(model.graph.outputs[0].name, "y");
+    Model again = model;
+    const auto second = simplify(again, {}, run_reference, {});
+    ASSERT_TRUE(second);
+    EXPECT_EQ(second->samples, 0U) << "nothing changed, so nothing to verify";
+    EXPECT_EQ(print(again), print(model));
+}
+
+TEST(Simplify, DisabledPassesDoNotRun) {
+    Model model = parsed(chain);
+    SimplifyOptions options;
+    options.disabled = {"remove-no-ops", "merge-activations"};
+    const auto report = simplify(model, options, run_reference, {});
+    ASSERT_TRUE(report) << report.error().describe();
+    EXPECT_EQ(report->after_nodes, 5U); // Sqrt is folded
+    options.disabled = {"no-such-pass"};
+    const auto unknown = simplify(model, options, run_reference, {});
+    ASSERT_FALSE(unknown);
+    EXPECT_EQ(unknown.error().code, ErrorCode::invalid_argument);
+}
+
+Result<bool> break_relu(Graph& graph, PassContext& context) {
+    for (const auto& node : graph.nodes) {
+        if (!node->is("Relu")) continue;
+        node->op_type = "Neg";
+        ++context.rewrites;
+        return true;
+    }
+    return false;
+}
+
+Result<bool> break_structure(Graph& graph, PassContext&) {
+    const bool first = graph.nodes.back()->inputs[0] != "nowhere";
+    graph.nodes.back()->inputs[0] = "nowhere";
+    return first;
+}
+
+TEST(Simplify, NamesThePassThatBreaksTheModel) {
+    const Pass passes[] = {
+        {"no-ops", "", passes::remove_no_ops}, {"broken", "", break_relu}, {"constants", "", passes::fold_constants}};
+    Model model = parsed(chain);
+    SimplifyOptions options;
+    options.passes = passes;
+    const auto report = simplify(model, options, run_reference, {});
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, ErrorCode::verification_failed);
+    EXPECT_NE(report.error().where.find("pass broken"), std::string::npos) << report.error().describe();
+    EXPECT_EQ(print(model), print(parsed(chain))) << "the model is as it was";
+}
+
+TEST(Simplify, AnUnsoundGraphIsCaughtAtThePass) {
+    const Pass passes[] = {{"unsound", "", break_structure}};
+    Model model = parsed(chain);
+    SimplifyOptions options;
+    options.passes = passes;
+    const auto report = simplify(model, options, run_reference, {});
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, ErrorCode::internal);
+    EXPECT_NE(report.error().where.find("pass unsound"), std::string::npos) << report.error().describe();
+}
+
+TEST(Simplify, RefusesWithoutARunner) {
+    Model model = parsed(chain);
+    const auto report = simplify(model, {}, {}, {});
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, ErrorCode::invalid_argument);
+}
+
+TEST(Simplify, CancelsBetweenPasses) {
+    struct Stop : Progress {
+        bool cancelled() const override { return true; }
+    } stop;
+    Model model = parsed(chain);
+    SimplifyOptions options;
+    options.progress = &stop;
+    const auto report = simplify(model, options, run_reference, {});
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, ErrorCode::cancelled);
+}
+
+TEST(Simplify, FailedShapeInferenceIsAWarning) {
+    Model model = parsed(chain);
+    const auto report = simplify(model, {}, run_reference, [](Model&) -> Result<void> {
+        return Error{ErrorCode::verification_failed, "shapes contradict", "node m", ""};
+    });
+    ASSERT_TRUE(report) << report.error().describe();
+    ASSERT_EQ(report->warnings.size(), 1U);
+    EXPECT_NE(report->warnings[0].find("shapes contradict"), std::string::npos);
+}
+
+TEST(Simplify, NamesReusedInBodiesAreToldApart) {
+    Model model = parsed(R"(opset 18
+input %b: bool[]
+input %x: float32[1]
+%a = Relu(%x)
+%i = Identity(%a)
+%y = If(%b) {then_branch = graph {
+    %a = Neg(%x)
+    %t = Add(%a, %i)
+    output %t: float32[1]
+}, else_branch = graph {
+    %e = Neg(%i)
+    output %e: float32[1]
+}}
+output %y: float32[1]
+)");
+    // No reference for If: the runner only tells that the function did not change.
+    const Runner nothing = [](const Model&, std::span<const HostTensor>) -> Result<std::vector<HostTensor>> {
+        return std::vector<HostTensor>{};
+    };
+    const auto report = simplify(model, {}, nothing, {});
+    ASSERT_TRUE(report) << report.error().describe();
+    const std::string text = print(model);
+    EXPECT_NE(text.find("%a_1 = Neg(%x)"), std::string::npos) << text;
+    EXPECT_NE(text.find("%t = Add(%a_1, %a)"), std::string::npos) << text;
+}
+
+TEST(Verification, InputsAreSeededAndPlausible) {
+    const Model model = parsed(R"(opset 18
+input %ids: int64[batch, tokens]
+input %image: uint8[batch, 3, H, W]
+input %mask: int64[batch, tokens]
+input %scale: float32[?]
+input %w: float32[1]
+const %w: float32[1] = {1.0}
+const %table: float32[5, 1] = {1.0, 2.0, 3.0, 4.0, 5.0}
+%c = Cast(%ids) {to = 6}
+%y = Gather(%table, %c)
+output %y: float32[batch, tokens, 1]
+)");
+    const auto inputs = random_inputs(model, 1, 0);
+    ASSERT_TRUE(inputs) << inputs.error().describe();
+    ASSERT_EQ(inputs->size(), 4U) << "an input with a default is left to it";
+    EXPECT_EQ((*inputs)[0].shape, (Shape{2, 16}));
+    EXPECT_EQ((*inputs)[1].shape, (Shape{2, 3, 64, 64}));
+    bool beyond_two = false;
+    for (const std::int64_t id : (*inputs)[0].as<std::int64_t>()) {
+        EXPECT_TRUE(id >= 0 && id < 5) << id;
+        beyond_two = beyond_two || id >= 2;
+    }
+    EXPECT_TRUE(beyond_two);
+    for (const std::int64_t bit : (*inputs)[2].as<std::int64_t>())
+        EXPECT_TRUE(bit == 0 || bit == 1);
+    const auto same = random_inputs(model, 1, 0);
+    const auto other_set = random_inputs(model, 1, 1);
+    const auto other_seed = random_inputs(model, 2, 0);
+    EXPECT_EQ((*inputs)[3].bytes, (*same)[3].bytes);
+    EXPECT_NE((*inputs)[3].bytes, (*other_set)[3].bytes);
+    EXPECT_NE((*inputs)[3].bytes, (*other_seed)[3].bytes);
+}
+
+HostTensor floats(std::vector<float> values) {
+    HostTensor tensor("y", DataType::float32, {static_cast<std::int64_t>(values.size())});
+    std::copy(values.begin(), values.end(), tensor.as<float>().begin());
+    return tensor;
+}
+
+TEST(Verification, ComparesRelativeToTheOutput) {
+    const struct {
+        std::vector<float> expected;
+        std::vector<float> actual;
+        double relative;
+    } cases[] = {
+        {{100, 1}, {100, 2}, 0.01},
+        {{0, 0}, {0, 0}, 0},
+        {{NAN, 1}, {NAN, 1}, 0},
+        {{NAN, 1}, {1, 1}, INFINITY},
+        {{INFINITY}, {-INFINITY}, INFINITY},
+        {{1, 2}, {1}, INFINITY},
+    };
+    for (const auto& each : cases) {
+        const HostTensor expected = floats(each.expected);
+        const HostTensor actual = floats(each.actual);
+        const auto found = compare_outputs(std::span(&expected, 1), std::span(&actual, 1));
+        if (std::isinf(each.relative)) {
+            EXPECT_TRUE(std::isinf(found.relative));
+            EXPECT_FALSE(found.problem.empty());
+        } else {
+            EXPECT_NEAR(found.relative, each.relative, 1e-9);
+        }
+    }
+    const HostTensor nan = floats({NAN});
+    EXPECT_TRUE(compare_outputs(std::span(&nan, 1), std::span(&nan, 1)).nothing_finite);
+}
+
+} // namespace
+} // namespace lathe
