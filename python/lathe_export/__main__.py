@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,7 @@ def main() -> int:
     except ExportError as error:
         return report(error)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may arrive twice: from the terminal and from lathe
         return report(ExportError("cancelled", "interrupted", "", "nothing was written"))
     except MemoryError:
         return report(ExportError("out_of_memory", "out of memory", "", "export on a machine with more memory"))

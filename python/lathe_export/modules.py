@@ -5,6 +5,7 @@ Used by the exporter and, through rebuild.py, by the benchmark's framework worke
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -62,9 +63,7 @@ def find_kind(model: str) -> tuple[str, str]:
         timm = None
     if timm is not None and timm.is_model(model.split(".")[0]):
         return "timm", model
-    known = torchvision.models.list_models() + (timm.list_models() if timm is not None else [])
-    import difflib
-
+    known = sorted({*torchvision.models.list_models(), *(timm.list_models() if timm is not None else [])})
     near = difflib.get_close_matches(model, known, n=3, cutoff=0.6)
     hint = "did you mean " + ", ".join(near) + "?" if near else "give a torchvision or timm name, efficientnet-lite0..4, or FILE.py:function"
     raise ExportError("not_found", f'no model named "{model}"', "", hint)

@@ -51,7 +51,9 @@ def of_torchvision(name: str, weights: Path | None) -> tuple[dict[str, Any] | No
     if interpolation not in ("bilinear", "bicubic"):
         return None, f"torchvision resizes with {interpolation}, which Lathe does not do"
     crop_size = [crop[0], crop[-1]]
-    remark = f"torchvision's transforms of {entry}" if known else f"torchvision's transforms of {entry} (assumed: the weights file is not one of torchvision's)"
+    remark = f"torchvision's transforms of {entry}"
+    if weights is not None and not known:
+        remark += " (assumed: the weights file is not one of torchvision's; --preprocess FILE.json says otherwise)"
     resize_to = {"short_side": resize[0]} if len(resize) == 1 else [resize[0], resize[1]]
     return _settings(resize_to, crop_size, interpolation, 1 / 255, list(transform.mean), list(transform.std)), remark
 

@@ -1,0 +1,265 @@
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "cli/commands.hpp"
+
+extern char** environ;
+
+namespace lathe::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+    std::string model;
+    std::string output;
+    std::string weights;
+    bool random_weights = false;
+    std::int64_t seed = 0;
+    std::string input_size;
+    int opset = 18;
+    std::optional<std::int64_t> batch_size;
+    bool dynamic_batch = false;
+    std::vector<std::string> dynamic;
+    std::string exporter = "torchscript";
+    std::string labels;
+    std::string preprocess;
+    double tolerance = 1e-4;
+    bool external_data = false;
+};
+
+/// The descriptor on which the Python side writes its failure as JSON.
+constexpr int error_descriptor = 3;
+
+/// An environment variable, unless empty.
+std::optional<std::string> variable(const char* name) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') return {};
+    return std::string(value);
+}
+
+/// The folder that holds the package lathe_export: named by the user, installed, or in the source tree.
+Result<fs::path> find_package_folder() {
+    std::error_code ignored;
+    if (const auto named = variable("LATHE_PYTHON_DIR")) {
+        if (fs::is_directory(fs::path(*named) / "lathe_export", ignored)) return fs::path(*named);
+        return Error{ErrorCode::not_found, "LATHE_PYTHON_DIR does not hold the package lathe_export", *named,
+                     "set it to Lathe's folder python/, or unset it"};
+    }
+    const fs::path executable = fs::read_symlink("/proc/self/exe", ignored);
+    const std::array<fs::path, 2> places{executable.parent_path().parent_path() / "share/lathe/python",
+                                         fs::path(LATHE_PYTHON_SOURCE_DIR)};
+    for (const fs::path& place : places) {
+        if (fs::is_directory(place / "lathe_export", ignored)) return place;
+    }
+    return Error{ErrorCode::not_found, "Lathe's Python package lathe_export was not found", places[0].string(),
+                 "install Lathe again, or set LATHE_PYTHON_DIR to the source's folder python/"};
+}
+
+std::vector<std::string> make_arguments(const ExportOptions& options, const Context& context,
+                                        const std::string& python) {
+    std::vector<std::string> arguments{python, "-m", "lathe_export"};
+    const auto add = [&](const std::string& name, const std::string& value) {
+        if (!value.empty()) arguments.push_back(name + "=" + value);
+    };
+    const auto add_flag = [&](const std::string& name, bool set) {
+        if (set) arguments.push_back(name);
+    };
+    std::array<char, 32> tolerance{};
+    std::snprintf(tolerance.data(), tolerance.size(), "%.17g", options.tolerance);
+    add("--output", options.output);
+    add("--weights", options.weights);
+    add_flag("--random-weights", options.random_weights);
+    add("--seed", std::to_string(options.seed));
+    add("--input-size", options.input_size);
+    add("--opset", std::to_string(options.opset));
+    if (options.batch_size) add("--batch-size", std::to_string(*options.batch_size));
+    add_flag("--dynamic-batch", options.dynamic_batch);
+    for (const std::string& text : options.dynamic)
+        add("--dynamic", text);
+    add("--exporter", options.exporter);
+    add("--labels", options.labels);
+    add("--preprocess", options.preprocess);
+    add("--tolerance", tolerance.data());
+    add_flag("--external-data", options.external_data);
+    add_flag("--json", context.json);
+    add_flag("--quiet", context.quiet);
+    arguments.emplace_back("--");
+    arguments.push_back(options.model);
+    return arguments;
+}
+
+/// This process's environment, with the package's folder on Python's path. Python's own habit of looking in the
+/// current folder first is off: a file named torch.py there would be run in torch's place.
+std::vector<std::string> make_environment(const fs::path& package_folder) {
+    std::vector<std::string> environment;
+    std::string path = package_folder.string();
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text(*entry);
+        if (text.starts_with("PYTHONPATH=")) {
+            if (text.size() > 11) path += ":" + std::string(text.substr(11));
+        } else if (!text.starts_with("LATHE_ERROR_FD=") && !text.starts_with("PYTHONSAFEPATH=")) {
+            environment.emplace_back(text);
+        }
+    }
+    environment.push_back("PYTHONPATH=" + path);
+    environment.emplace_back("PYTHONSAFEPATH=1");
+    environment.push_back("LATHE_ERROR_FD=" + std::to_string(error_descriptor));
+    return environment;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+    std::vector<char*> result;
+    result.reserve(texts.size() + 1);
+    for (std::string& text : texts)
+        result.push_back(text.data());
+    result.push_back(nullptr);
+    return result;
+}
+
+/// Waits for the child; after Ctrl-C lets it clean up. A terminal sends the signal to both; a signal to this process
+/// alone is passed on once.
+int wait_for(pid_t child, const Progress& progress) {
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> interrupted;
+    bool passed_on = false;
+    for (;;) {
+        int status = 0;
+        const pid_t ended = ::waitpid(child, &status, WNOHANG);
+        if (ended == child) return status;
+        if (ended < 0 && errno != EINTR) return -1;
+        if (!interrupted && progress.cancelled()) interrupted = Clock::now();
+        if (interrupted && !passed_on && Clock::now() - *interrupted > std::chrono::milliseconds(500)) {
+            ::kill(child, SIGINT);
+            passed_on = true;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
+ErrorCode code_from_name(const std::string& name) {
+    for (const ErrorCode code :
+         {ErrorCode::invalid_argument, ErrorCode::not_found, ErrorCode::parse_error, ErrorCode::unsupported,
+          ErrorCode::corrupt, ErrorCode::mismatch, ErrorCode::out_of_range, ErrorCode::io, ErrorCode::out_of_memory,
+          ErrorCode::verification_failed, ErrorCode::cancelled}) {
+        if (name == to_string(code)) return code;
+    }
+    return ErrorCode::internal;
+}
+
+/// What the Python side said went wrong; or, where it could not say, how it ended.
+Error failure_of(const std::string& report, int status, const std::string& python) {
+    const auto json = parse_json(report, "lathe_export");
+    if (json && json->is_object()) {
+        const auto text = [&](const char* key) {
+            return json->contains(key) && (*json)[key].is_string() ? (*json)[key].get<std::string>() : std::string();
+        };
+        return {code_from_name(text("code")), text("message"), text("where"), text("hint")};
+    }
+    if (WIFSIGNALED(status)) {
+        const int signal = WTERMSIG(status);
+        if (signal == SIGINT || signal == SIGTERM) {
+            return {ErrorCode::cancelled, "interrupted", "", "nothing was written"};
+        }
+        return {signal == SIGKILL ? ErrorCode::out_of_memory : ErrorCode::internal,
+                "Python was ended by signal " + std::to_string(signal), python,
+                signal == SIGKILL ? "was the machine out of memory?" : ""};
+    }
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return {code == 2 ? ErrorCode::invalid_argument : ErrorCode::internal,
+            "the Python side of the export failed with exit code " + std::to_string(code), python,
+            "its message is above"};
+}
+
+/// Runs the command to its end. Its standard output and error are ours; its failure comes through a pipe.
+Result<void> run_python(std::vector<std::string> arguments, std::vector<std::string> environment,
+                        const Progress& progress) {
+    std::array<int, 2> pipe{};
+    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
+        return Error{ErrorCode::io, std::string("cannot make a pipe: ") + std::strerror(errno), "", ""};
+    }
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, pipe[1], error_descriptor);
+    const std::string python = arguments[0];
+    pid_t child = 0;
+    const int spawned = ::posix_spawnp(&child, python.c_str(), &actions, nullptr, pointers(arguments).data(),
+                                       pointers(environment).data());
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(pipe[1]);
+    if (spawned != 0) {
+        ::close(pipe[0]);
+        return Error{ErrorCode::unsupported, std::string("cannot start Python: ") + std::strerror(spawned), python,
+                     "export needs Python with PyTorch: set LATHE_PYTHON to such an interpreter "
+                     "(pip install -r requirements/python.txt)"};
+    }
+    const int status = wait_for(child, progress);
+    // The report is far smaller than a pipe's buffer, so that it can be read after the end.
+    std::string report;
+    std::array<char, 4096> buffer{};
+    for (ssize_t n = 0; (n = ::read(pipe[0], buffer.data(), buffer.size())) > 0;)
+        report.append(buffer.data(), static_cast<std::size_t>(n));
+    ::close(pipe[0]);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+    return failure_of(report, status, python);
+}
+
+} // namespace
+
+void add_export(Commands& commands) {
+    auto options = std::make_shared<ExportOptions>();
+    Context& context = commands.context();
+    const CommandSpec spec{
+        "export",
+        "PyTorch to ONNX: checked against PyTorch, with preprocessing and labels in its metadata",
+        {"lathe export efficientnet-lite0 --dynamic-batch --output lite0.onnx",
+         "lathe export resnet50 --weights resnet50.pth --labels classes.csv --output resnet50.onnx",
+         "lathe export timm/mobilenetv3_small_050 --random-weights --output speed-only.onnx",
+         "lathe export net.py:make_net --weights net.pth --dynamic input:0=batch --output net.onnx"}};
+    CLI::App& command = commands.add(spec, [options, &context]() -> Result<void> {
+        LATHE_TRY(const fs::path folder, find_package_folder());
+        const std::string python = variable("LATHE_PYTHON").value_or("python3");
+        return run_python(make_arguments(*options, context, python), make_environment(folder), context.progress());
+    });
+    command
+        .add_option("model", options->model,
+                    "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, or FILE.py:FUNCTION, which "
+                    "returns a module or (module, example inputs)")
+        ->required();
+    command.add_option("--output", options->output, "ONNX file to write")->required();
+    command.add_option("--weights", options->weights,
+                       "state_dict or checkpoint; the number of classes is read from it");
+    command.add_flag("--random-weights", options->random_weights, "Seeded random weights: good for speed alone");
+    command.add_option("--seed", options->seed, "Seed of the random weights")->capture_default_str();
+    command.add_option("--input-size", options->input_size, "HEIGHTxWIDTH (default: what the model was trained with)");
+    command.add_option("--opset", options->opset, "ONNX opset")->capture_default_str();
+    command.add_option("--batch-size", options->batch_size, "Fixed batch size (default 1)");
+    command.add_flag("--dynamic-batch", options->dynamic_batch, "Leave the batch size free");
+    command.add_option("--dynamic", options->dynamic, "NAME:AXIS=SYMBOL: leave an input's axis free; may be repeated");
+    command
+        .add_option("--exporter", options->exporter, "torchscript gives the leaner graph; dynamo is PyTorch's newer")
+        ->check(CLI::IsMember({"torchscript", "dynamo"}))
+        ->capture_default_str();
+    command.add_option("--labels", options->labels, "Class names: classes.csv, .json, or text with one name a line");
+    command.add_option("--preprocess", options->preprocess, "JSON that overrides the model's own preprocessing");
+    command.add_option("--tolerance", options->tolerance, "Largest relative error against PyTorch")
+        ->capture_default_str();
+    command.add_flag("--external-data", options->external_data,
+                     "Weights in a second file (done without asking above 2 GB)");
+}
+
+} // namespace lathe::cli
