@@ -1,8 +1,10 @@
 #include "backends/openvino/batch_independence.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -57,10 +59,22 @@ public:
             batched_.insert(input.name);
         }
         for (const auto& node : graph_.nodes) {
+            if (!node->is("Constant")) continue;
+            const Attribute* value = node->attribute("value");
+            const Tensor* tensor = value == nullptr ? nullptr : std::get_if<Tensor>(&value->value);
+            if (tensor != nullptr) constants_[node->output(0)] = tensor;
+        }
+        for (const auto& node : graph_.nodes) {
+            if (const auto sizes = sizes_from(*node)) {
+                sizes_[node->output(0)] = *sizes;
+                continue;
+            }
             const bool reads_sample = std::any_of(node->inputs.begin(), node->inputs.end(),
                                                   [&](const std::string& name) { return batched_.contains(name); });
             if (has_subgraph(*node)) return {false, node->label() + " holds a subgraph"};
-            if (!reads_sample) {
+            const bool reads_sizes = std::any_of(node->inputs.begin(), node->inputs.end(),
+                                                 [&](const std::string& name) { return sizes_.contains(name); });
+            if (!reads_sample && !reads_sizes) {
                 if (is_random(*node)) return {false, node->label() + " is random"};
                 continue; // constant for every sample
             }
@@ -84,6 +98,13 @@ private:
     }
     static bool is_random(const Node& node) { return node.op_type.starts_with("Random") || node.is("Multinomial"); }
 
+    /// An initializer, or the value of a Constant node.
+    const Tensor* constant(const std::string& name) const {
+        if (const Tensor* tensor = graph_.constant(name)) return tensor;
+        const auto found = constants_.find(name);
+        return found == constants_.end() ? nullptr : found->second;
+    }
+
     bool batched(const std::string& name) const { return batched_.contains(name); }
 
     std::optional<std::size_t> rank(const std::string& name) const {
@@ -106,6 +127,75 @@ private:
         return true;
     }
 
+    /// Sizes computed from the shape of a batched value ("flatten" as exporters write it: Shape, Gather, Concat,
+    /// Reshape). An entry is a number, the batch size, or not known.
+    using Sizes = std::vector<std::int64_t>;
+    static constexpr std::int64_t batch_entry = std::numeric_limits<std::int64_t>::min();
+    static constexpr std::int64_t unknown_entry = batch_entry + 1;
+
+    std::optional<Sizes> known_sizes(const std::string& name) const {
+        if (const auto found = sizes_.find(name); found != sizes_.end()) return found->second;
+        const Tensor* tensor = constant(name);
+        const bool integer = tensor != nullptr && tensor->type() == DataType::int64 && tensor->shape().size() <= 1;
+        return integer ? std::optional<Sizes>(tensor->to_int64s()) : std::nullopt;
+    }
+
+    /// The sizes this node computes, if it is part of such a chain.
+    std::optional<Sizes> sizes_from(const Node& node) const {
+        if (!node.domain.empty() || node.outputs.size() != 1) return std::nullopt;
+        if (node.op_type == "Shape" && batched(node.input(0))) {
+            const auto info = graph_.info(node.input(0));
+            if (!info || !info->dims || node.attribute("start") != nullptr || node.attribute("end") != nullptr) {
+                return std::nullopt;
+            }
+            Sizes sizes;
+            for (const auto& dim : *info->dims)
+                sizes.push_back(sizes.empty() ? batch_entry : dim.size.value_or(unknown_entry));
+            return sizes;
+        }
+        const bool reads_sizes = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                             [&](const std::string& name) { return sizes_.contains(name); });
+        if (!reads_sizes) return std::nullopt;
+        if (node.op_type == "Cast" || node.op_type == "Identity" || node.op_type == "Unsqueeze" ||
+            node.op_type == "Squeeze") {
+            return known_sizes(node.input(0));
+        }
+        if (node.op_type == "Concat") {
+            Sizes all;
+            for (const auto& name : node.inputs) {
+                const auto part = known_sizes(name);
+                if (!part) return std::nullopt;
+                all.insert(all.end(), part->begin(), part->end());
+            }
+            return all;
+        }
+        if (node.op_type != "Gather" && node.op_type != "Slice") return std::nullopt;
+        const auto from = known_sizes(node.input(0));
+        const Tensor* first = constant(node.input(1));
+        if (!from || first == nullptr) return std::nullopt;
+        Sizes picked;
+        const auto count = static_cast<std::int64_t>(from->size());
+        if (node.op_type == "Gather") {
+            for (std::int64_t index : first->to_int64s()) {
+                if (index < 0) index += count;
+                if (index < 0 || index >= count) return std::nullopt;
+                picked.push_back((*from)[static_cast<std::size_t>(index)]);
+            }
+            return picked;
+        }
+        const Tensor* last = constant(node.input(2));
+        const auto steps = ints(node, "steps", 4);
+        if (last == nullptr || first->count() != 1 || last->count() != 1 || (steps && *steps != Sizes{1})) {
+            return std::nullopt;
+        }
+        std::int64_t begin = first->to_int64s().at(0);
+        std::int64_t end = last->to_int64s().at(0);
+        begin = std::clamp<std::int64_t>(begin < 0 ? begin + count : begin, 0, count);
+        end = std::clamp<std::int64_t>(end < 0 ? end + count : end, begin, count);
+        picked.assign(from->begin() + begin, from->begin() + end);
+        return picked;
+    }
+
     /// Only the first input is batched.
     bool first_only(const Node& node) const { return batched(node.input(0)) && rest_constant(node, 1); }
 
@@ -120,7 +210,7 @@ private:
     std::optional<std::vector<std::int64_t>> ints(const Node& node, const char* attribute, std::size_t index) const {
         if (node.attribute(attribute) != nullptr) return node.ints_or(attribute, {});
         if (node.input(index).empty()) return std::nullopt;
-        const Tensor* tensor = graph_.constant(node.input(index));
+        const Tensor* tensor = constant(node.input(index));
         if (tensor == nullptr) return std::nullopt;
         return tensor->to_int64s();
     }
@@ -158,6 +248,9 @@ private:
 
     bool reshape(const Node& node) const {
         if (!first_only(node) || node.int_or("allowzero", 0) != 0) return false;
+        if (const auto sizes = sizes_.find(node.input(1)); sizes != sizes_.end()) {
+            return !sizes->second.empty() && sizes->second.front() == batch_entry;
+        }
         const auto target = ints(node, "shape", 1);
         if (!target || target->empty()) return false;
         if (target->front() == 0) return true;
@@ -193,7 +286,7 @@ private:
 
     bool leading_is(const Node& node, std::size_t index, double value) const {
         if (node.input(index).empty()) return true;
-        const Tensor* tensor = graph_.constant(node.input(index));
+        const Tensor* tensor = constant(node.input(index));
         if (tensor == nullptr) return false;
         const std::vector<float> values = tensor->to_floats();
         return values.empty() || static_cast<double>(values.front()) == value;
@@ -203,7 +296,7 @@ private:
         if (!first_only(node)) return false;
         const auto scale_rank = rank(node.input(1));
         if (!scale_rank) return false;
-        const auto scale = graph_.constant(node.input(1));
+        const auto scale = constant(node.input(1));
         if (scale != nullptr && scale->count() == 1) return true;
         return node.int_or("block_size", 0) == 0 && not_axis_zero(node.int_or("axis", 1), node.input(0));
     }
@@ -211,6 +304,11 @@ private:
     bool keeps_samples_apart(const Node& node) const {
         if (!node.domain.empty()) return false;
         const std::string& op = node.op_type;
+        const bool takes_sizes = op == "Reshape" || op == "Expand";
+        if (!takes_sizes && std::any_of(node.inputs.begin(), node.inputs.end(),
+                                        [&](const std::string& name) { return sizes_.contains(name); })) {
+            return false; // computes with the batch size
+        }
         if (elementwise.contains(op)) return node.inputs.size() == 1 || broadcast_keeps_batch(node);
         if (node.is("BatchNormalization") && (node.int_or("training_mode", 0) != 0 || node.outputs.size() > 1)) {
             return false;
@@ -223,6 +321,13 @@ private:
             const auto bias_rank = node.input(2).empty() ? std::optional<std::size_t>{0} : rank(node.input(2));
             const bool bias_broadcasts = bias_rank && (*bias_rank < 2 || size_at(node.input(2), 0) == std::int64_t{1});
             return first_only(node) && node.int_or("transA", 0) == 0 && bias_broadcasts;
+        }
+        if (op == "Expand") {
+            // A constant (a class token) repeated for each sample.
+            const auto sizes = sizes_.find(node.input(1));
+            const auto value_rank = rank(node.input(0));
+            return !batched(node.input(0)) && sizes != sizes_.end() && value_rank &&
+                   *value_rank <= sizes->second.size() && sizes->second.front() == batch_entry;
         }
         if (op == "Flatten") return first_only(node) && node.int_or("axis", 1) == 1;
         if (op == "Reshape") return reshape(node);
@@ -279,6 +384,8 @@ private:
     const Model& model_;
     const Graph& graph_;
     std::unordered_set<std::string> batched_;
+    std::unordered_map<std::string, const Tensor*> constants_;
+    std::unordered_map<std::string, Sizes> sizes_;
 };
 
 } // namespace

@@ -163,23 +163,6 @@ Result<ov::CompiledModel> compile_part(Job& job, const PartSpec& spec) {
     return compiled;
 }
 
-/// Parts for running in one piece: exact forms of min, opt and max, and a dynamic one where other shapes are allowed.
-std::vector<PartSpec> whole_parts(const State& state) {
-    std::vector<PartSpec> parts;
-    bool dynamic = false;
-    for (Shape ShapeRange::*which : {&ShapeRange::opt, &ShapeRange::min, &ShapeRange::max}) {
-        PartSpec spec;
-        for (const auto& io : state.inputs) {
-            spec.shapes.push_back(io.range.*which);
-            dynamic = dynamic || !io.range.is_static();
-        }
-        if (std::find(parts.begin(), parts.end(), spec) == parts.end()) parts.push_back(std::move(spec));
-    }
-    // A dynamic form costs 2 to 25 % (measured, most for a batch of one): it serves only what no static form does.
-    if (dynamic) parts.push_back({});
-    return parts;
-}
-
 /// The common range of axis 0, if nothing else varies and every output has axis 0.
 std::optional<ShapeRange> batch_range(const State& state) {
     if (state.inputs.empty()) return std::nullopt;
@@ -197,6 +180,34 @@ std::optional<ShapeRange> batch_range(const State& state) {
         if (io.range.min.empty()) return std::nullopt;
     }
     return ShapeRange{{first.min[0]}, {first.opt[0]}, {first.max[0]}};
+}
+
+/// Parts for running in one piece: exact forms of min, opt, max and common batches, and a dynamic one where other
+/// shapes are allowed.
+std::vector<PartSpec> whole_parts(const State& state) {
+    std::vector<PartSpec> parts;
+    bool dynamic = false;
+    std::vector<std::int64_t> common;
+    if (const auto batches = batch_range(state)) {
+        for (const std::int64_t batch : {4, 16}) {
+            if (batch >= batches->min[0] && batch <= batches->max[0]) common.push_back(batch);
+        }
+    }
+    for (Shape ShapeRange::*which : {&ShapeRange::opt, &ShapeRange::min, &ShapeRange::max}) {
+        PartSpec spec;
+        for (const auto& io : state.inputs) {
+            spec.shapes.push_back(io.range.*which);
+            dynamic = dynamic || !io.range.is_static();
+        }
+        if (std::find(parts.begin(), parts.end(), spec) == parts.end()) parts.push_back(std::move(spec));
+    }
+    for (const std::int64_t batch : common) {
+        PartSpec spec{with_batch(parts.front().shapes, batch), 1};
+        if (std::find(parts.begin(), parts.end(), spec) == parts.end()) parts.push_back(std::move(spec));
+    }
+    // A dynamic form costs 2 to 25 % (measured, most for a batch of one): it serves only what no static form does.
+    if (dynamic) parts.push_back({});
+    return parts;
 }
 
 /// Fails (throws or false) if the model cannot be cut: a static batch size is built into a Reshape, say.
