@@ -128,12 +128,14 @@ Json collect_notes(const Json& document) {
                      "The 99th percentile comes from fewer than 662 runs for: " + list_of(short_tail) + "."));
         }
         for (const Json& subject : items(*bench, "unavailable")) {
-            notes.push_back(note("info", "not_measured", text(subject, "subject") + ": " + text(subject, "reason")));
+            const auto batch = number(subject, "batch");
+            const std::string place = batch ? " at batch " + decimals(*batch, 0) : "";
+            const std::string cure = text(subject, "cure").empty() ? "" : ". " + text(subject, "cure");
+            notes.push_back(
+                note("info", "not_measured", text(subject, "subject") + place + ": " + text(subject, "reason") + cure));
         }
-        if (const Json* machine = member(*bench, "machine"); machine != nullptr && flag(*machine, "virtual_machine")) {
-            notes.push_back(note("info", "virtual_machine",
-                                 "The benchmark ran in a virtual machine; other guests can disturb its timings. Ratios "
-                                 "are taken pair by pair in one run, which cancels most of that."));
+        for (const Json& remark : items(*bench, "notes")) {
+            if (remark.is_string()) notes.push_back(note("info", "benchmark", remark.get<std::string>()));
         }
     }
     if (const Json* eval = member(document, "eval"); eval != nullptr && bench != nullptr) {
