@@ -1,0 +1,273 @@
+#include "data/checks.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "data/convert.hpp"
+#include "support/hash.hpp"
+
+namespace lathe {
+
+namespace {
+
+constexpr std::size_t names_shown = 3;
+constexpr std::size_t most_digests = 1'000'000;
+/// Photographs have a mean of 90 to 140 and a standard deviation of 50 to 80, of 255. These bounds leave room for
+/// scans, night and snow; values read in a wrong unit miss them by far.
+constexpr double least_pixel_mean = 10;
+constexpr double most_pixel_mean = 245;
+constexpr double least_pixel_std = 4;
+
+std::string figure(double value) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.4g", value);
+    return text.data();
+}
+
+/// Where the channels of a tensor are: sample n, channel c, element i lies at n * sample + c * channel + i * step.
+struct ChannelPlan {
+    std::size_t channels = 1;
+    std::size_t count = 0;
+    std::size_t channel = 0;
+    std::size_t step = 1;
+    std::size_t sample = 0;
+    bool image = false;
+};
+
+bool is_channel_count(std::int64_t dim) { return dim == 1 || dim == 3 || dim == 4; }
+
+ChannelPlan plan_channels(const Shape& shape) {
+    ChannelPlan plan;
+    plan.sample = 1;
+    for (std::size_t a = 1; a < shape.size(); ++a)
+        plan.sample *= static_cast<std::size_t>(shape[a]);
+    plan.count = plan.sample;
+    if (shape.size() != 4 || plan.sample == 0) return plan;
+    if (is_channel_count(shape[1])) {
+        plan.channels = static_cast<std::size_t>(shape[1]);
+        plan.count = plan.sample / plan.channels;
+        plan.channel = plan.count;
+        plan.image = true;
+    } else if (is_channel_count(shape[3])) {
+        plan.channels = static_cast<std::size_t>(shape[3]);
+        plan.count = plan.sample / plan.channels;
+        plan.channel = 1;
+        plan.step = plan.channels;
+        plan.image = true;
+    }
+    return plan;
+}
+
+/// The tensor as floats: its own bytes if it is float32, else converted into `buffer`. Empty if it has no numbers.
+std::span<const float> as_floats(const HostTensor& tensor, std::vector<float>& buffer) {
+    if (tensor.type == DataType::float32) return tensor.as<float>();
+    const std::int64_t count = element_count(tensor.shape);
+    buffer.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    const auto converted = convert_elements(tensor.type, tensor.bytes, DataType::float32,
+                                            std::as_writable_bytes(std::span(buffer)), tensor.name);
+    if (!converted) buffer.clear();
+    return buffer;
+}
+
+/// What a range of values looks like to someone who has seen many wrong ones.
+std::string guess_encoding(double min, double max, double mean) {
+    if (min >= -0.01 && max > 16 && max <= 255.5) return "pixels of 0..255 that were not scaled";
+    if (min >= -0.001 && max <= 1.001) return "pixels of 0..1 that were not normalised by mean and std";
+    if (min >= -1.01 && max <= 1.01 && std::fabs(mean) < 0.5) return "pixels scaled to -1..1";
+    if (min >= -2.7 && max <= 2.7) return "pixels normalised with ImageNet's mean and std";
+    return "no common encoding of pixels";
+}
+
+} // namespace
+
+const char* to_string(DataFinding::Severity severity) {
+    switch (severity) {
+        case DataFinding::Severity::information: return "information";
+        case DataFinding::Severity::warning: return "warning";
+        case DataFinding::Severity::error: return "error";
+    }
+    return "error";
+}
+
+Json to_json(const std::vector<DataFinding>& findings) {
+    Json json = Json::array();
+    for (const DataFinding& finding : findings) {
+        json.push_back({{"name", finding.name}, {"severity", to_string(finding.severity)}, {"detail", finding.detail}});
+    }
+    return json;
+}
+
+void DataChecks::Names::add(const std::string& name) {
+    if (count++ < names_shown) first.push_back(name);
+}
+
+std::string DataChecks::Names::describe() const {
+    std::string text;
+    for (const std::string& name : first)
+        text += (text.empty() ? "" : ", ") + name;
+    return count > first.size() ? text + ", …" : text;
+}
+
+DataChecks::DataChecks(DataExpectations expectations) : expectations_(std::move(expectations)) {}
+
+void DataChecks::observe(const Batch& batch) {
+    samples_ += batch.size();
+    for (const HostTensor& tensor : batch.inputs)
+        observe_values(tensor, batch.names);
+    observe_duplicates(batch);
+    for (const std::int64_t label : batch.labels) {
+        if (label < 0) continue;
+        ++labelled_;
+        if (labels_.size() < 2) labels_.insert(label);
+    }
+}
+
+void DataChecks::observe_values(const HostTensor& tensor, const std::vector<std::string>& names) {
+    const ChannelPlan plan = plan_channels(tensor.shape);
+    if (!is_floating(tensor.type) && !plan.image) return; // token ids and masks have no value range to judge
+    std::vector<float> buffer;
+    const std::span<const float> values = as_floats(tensor, buffer);
+    if (plan.sample == 0 || values.size() < names.size() * plan.sample) return;
+    // The range is judged for one image input; a second one may hold anything.
+    const bool judged = plan.image && (channels_.empty() || channels_.size() == plan.channels);
+    if (judged && channels_.empty()) channels_.resize(plan.channels);
+    has_images_ = has_images_ || plan.image;
+    for (std::size_t n = 0; n < names.size(); ++n) {
+        bool finite = true;
+        bool constant = plan.image;
+        for (std::size_t c = 0; c < plan.channels; ++c) {
+            const float* value = values.data() + n * plan.sample + c * plan.channel;
+            float min = *value;
+            float max = *value;
+            double sum = 0;
+            double squares = 0;
+            bool channel_finite = true;
+            for (std::size_t i = 0; i < plan.count; ++i) {
+                const float x = value[i * plan.step];
+                channel_finite = channel_finite && std::isfinite(x);
+                min = std::min(min, x);
+                max = std::max(max, x);
+                sum += x;
+                squares += static_cast<double>(x) * x;
+            }
+            finite = finite && channel_finite;
+            constant = constant && channel_finite && min == max;
+            if (!judged || !channel_finite) continue;
+            Channel& channel = channels_[c];
+            channel.min = channel.count > 0 ? std::min(channel.min, min) : min;
+            channel.max = channel.count > 0 ? std::max(channel.max, max) : max;
+            channel.count += static_cast<double>(plan.count);
+            channel.sum += sum;
+            channel.squares += squares;
+        }
+        if (!finite) nonfinite_.add(names[n]);
+        if (constant) constant_.add(names[n]);
+    }
+}
+
+void DataChecks::observe_duplicates(const Batch& batch) {
+    for (std::size_t n = 0; n < batch.size(); ++n) {
+        Hasher hasher;
+        for (const HostTensor& tensor : batch.inputs) {
+            const std::size_t bytes = tensor.bytes.size() / batch.size();
+            hasher.update(std::span(tensor.bytes).subspan(n * bytes, bytes));
+        }
+        std::string digest = hasher.hex();
+        const auto found = seen_.find(digest);
+        if (found != seen_.end())
+            duplicates_.add(batch.names[n] + " = " + found->second);
+        else if (seen_.size() < most_digests)
+            seen_.emplace(std::move(digest), batch.names[n]);
+    }
+}
+
+std::optional<DataFinding> DataChecks::check_range() const {
+    double min = 0;
+    double max = 0;
+    double mean = 0;
+    double lowest_std = 0;
+    bool any = false;
+    for (std::size_t c = 0; c < channels_.size(); ++c) {
+        const Channel& channel = channels_[c];
+        if (channel.count == 0) return {};
+        const double channel_mean = channel.sum / channel.count;
+        const double deviation =
+            std::sqrt(std::max(0.0, channel.squares / channel.count - channel_mean * channel_mean));
+        min = any ? std::min<double>(min, channel.min) : channel.min;
+        max = any ? std::max<double>(max, channel.max) : channel.max;
+        lowest_std = any ? std::min(lowest_std, deviation) : deviation;
+        mean += channel_mean / static_cast<double>(channels_.size());
+        any = true;
+    }
+    if (!any || constant_.count == samples_) return {}; // constant images are a finding of their own
+    const std::string seen = "values of " + figure(min) + ".." + figure(max) + ", mean " + figure(mean) +
+                             ", look like " + guess_encoding(min, max, mean);
+    if (!expectations_.preprocess || channels_.size() != 3) {
+        const bool raw = min >= -0.01 && max > 16 && max <= 255.5;
+        const bool unit = min >= -0.001 && max <= 1.001;
+        if (!raw && !unit) return {};
+        return DataFinding{"wrong_value_range", DataFinding::Severity::information,
+                           seen + "; the model does not say what it expects"};
+    }
+    const Preprocess& expected = *expectations_.preprocess;
+    for (std::size_t c = 0; c < 3; ++c) {
+        const Channel& channel = channels_[c];
+        const auto value_of = [&](double pixel) {
+            return (pixel * expected.scale - expected.mean[c]) / expected.std[c];
+        };
+        const auto pixel_of = [&](double value) {
+            return (value * expected.std[c] + expected.mean[c]) / expected.scale;
+        };
+        const double low = std::min(value_of(0), value_of(255));
+        const double high = std::max(value_of(0), value_of(255));
+        const double slack = 0.02 * (high - low);
+        const double channel_mean = channel.sum / channel.count;
+        const double variance = std::max(0.0, channel.squares / channel.count - channel_mean * channel_mean);
+        const double pixel_mean = pixel_of(channel_mean);
+        const double pixel_std = std::fabs(std::sqrt(variance) * expected.std[c] / expected.scale);
+        if (channel.min >= low - slack && channel.max <= high + slack && pixel_mean >= least_pixel_mean &&
+            pixel_mean <= most_pixel_mean && pixel_std >= least_pixel_std) {
+            continue;
+        }
+        return DataFinding{"wrong_value_range", DataFinding::Severity::warning,
+                           seen + "; the model expects " + figure(low) + ".." + figure(high) + " in channel " +
+                               std::to_string(c) + " (check scale, mean and std)"};
+    }
+    return {};
+}
+
+std::vector<DataFinding> DataChecks::findings() const {
+    using Severity = DataFinding::Severity;
+    std::vector<DataFinding> found;
+    const auto share = [&](std::size_t count) { return std::to_string(count) + " of " + std::to_string(samples_); };
+    if (nonfinite_.count > 0) {
+        found.push_back({"nonfinite_values", Severity::error,
+                         share(nonfinite_.count) + " samples hold NaN or infinite values: " + nonfinite_.describe()});
+    }
+    if (auto range = check_range()) found.push_back(*std::move(range));
+    if (constant_.count > 0) {
+        found.push_back({"constant_images", Severity::warning,
+                         share(constant_.count) + " images have one value a channel: " + constant_.describe()});
+    }
+    if (duplicates_.count > 0) {
+        found.push_back({"duplicates", Severity::warning,
+                         share(duplicates_.count) + " samples repeat an earlier one: " + duplicates_.describe()});
+    }
+    if (samples_ < expectations_.enough_samples) {
+        found.push_back(
+            {"too_few_samples", Severity::warning,
+             std::to_string(samples_) + " samples; give at least " + std::to_string(expectations_.enough_samples)});
+    }
+    if (labelled_ > 1 && labels_.size() == 1) {
+        found.push_back({"single_label", Severity::warning,
+                         "all " + std::to_string(labelled_) + " labelled samples are of class " +
+                             std::to_string(*labels_.begin())});
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const DataFinding& a, const DataFinding& b) { return a.severity > b.severity; });
+    return found;
+}
+
+} // namespace lathe
