@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "data/npy.hpp"
+#include "data/open_dataset.hpp"
+#include "data/preprocess.hpp"
+#include "runtime/engine.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+struct Options {
+    std::filesystem::path engine;
+    std::vector<std::filesystem::path> inputs;
+    std::filesystem::path output;
+    std::filesystem::path preprocess;
+    std::size_t top_k = 5;
+    std::size_t batch_size = 0;
+    std::size_t samples = 0;
+};
+
+/// Outputs of all samples, one after another along axis 0.
+class Collector {
+public:
+    Result<void> add(const std::vector<TensorView>& outputs) {
+        if (all_.empty()) {
+            for (const auto& view : outputs) {
+                HostTensor tensor;
+                tensor.name = view.name;
+                tensor.type = view.type;
+                tensor.shape = view.shape;
+                if (view.shape.empty()) return no_samples(view);
+                tensor.shape[0] = 0;
+                all_.push_back(std::move(tensor));
+            }
+        }
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            const TensorView& view = outputs[i];
+            if (!std::equal(view.shape.begin() + 1, view.shape.end(), all_[i].shape.begin() + 1, all_[i].shape.end())) {
+                return Error{ErrorCode::unsupported, "output changes its shape from batch to batch", view.name,
+                             "run the samples in one batch (--batch-size)"};
+            }
+            all_[i].shape[0] += view.shape[0];
+            all_[i].bytes.insert(all_[i].bytes.end(), view.bytes.begin(), view.bytes.end());
+        }
+        return {};
+    }
+    std::vector<HostTensor>& tensors() { return all_; }
+
+private:
+    static Error no_samples(const TensorView& view) {
+        return {ErrorCode::unsupported, "output is a scalar and cannot be collected over samples", view.name, ""};
+    }
+    std::vector<HostTensor> all_;
+};
+
+struct Scored {
+    std::size_t index;
+    float score;
+};
+
+/// A row of non-negative numbers that add up to one.
+bool is_distribution(std::span<const float> row) {
+    double sum = 0;
+    for (const float value : row) {
+        if (!(value >= 0.0F && value <= 1.0F)) return false;
+        sum += static_cast<double>(value);
+    }
+    return std::abs(sum - 1.0) < 1e-3;
+}
+
+std::vector<float> softmax(std::span<const float> row) {
+    std::vector<float> values(row.begin(), row.end());
+    const float top = *std::max_element(values.begin(), values.end());
+    double sum = 0;
+    for (float& value : values) {
+        value = std::exp(value - top);
+        sum += static_cast<double>(value);
+    }
+    for (float& value : values)
+        value = static_cast<float>(static_cast<double>(value) / sum);
+    return values;
+}
+
+std::vector<Scored> best(std::span<const float> row, std::size_t count) {
+    std::vector<std::size_t> order(row.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    count = std::min(count, order.size());
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                      [&](std::size_t a, std::size_t b) { return row[a] > row[b] || (row[a] == row[b] && a < b); });
+    std::vector<Scored> list;
+    for (std::size_t i = 0; i < count; ++i)
+        list.push_back({order[i], row[order[i]]});
+    return list;
+}
+
+/// Scores over classes: one float row a sample.
+bool is_classification(const TensorView& view) {
+    return view.type == DataType::float32 && view.shape.size() == 2 && view.shape[1] > 1;
+}
+
+std::string class_name(const std::vector<std::string>& labels, std::size_t index) {
+    return index < labels.size() ? labels[index] : "class " + std::to_string(index);
+}
+
+class Runner {
+public:
+    Runner(const Options& options, const Context& context) : options_(options), context_(context) {}
+
+    Result<void> run() {
+        LATHE_TRY(const Engine engine, Engine::load(options_.engine));
+        LATHE_TRY(Session session, engine.make_session());
+        info_ = &engine.info();
+        LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_to_use());
+        std::vector<InputSpec> specs;
+        for (const auto& input : info_->inputs) {
+            Shape shape = input.range.opt;
+            for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+                if (axis == 0 || input.range.min[axis] != input.range.max[axis]) shape[axis] = -1;
+            }
+            specs.push_back({input.name, input.type, std::move(shape)});
+        }
+        DatasetOptions data_options;
+        data_options.samples = options_.samples;
+        for (const auto& path : options_.inputs) {
+            LATHE_TRY(const std::unique_ptr<Dataset> dataset, open_dataset(path, preprocess, specs, data_options));
+            LATHE_CHECK(run_dataset(*dataset, session));
+        }
+        return finish();
+    }
+
+private:
+    Result<std::optional<Preprocess>> preprocess_to_use() const {
+        if (!options_.preprocess.empty()) {
+            LATHE_TRY(Preprocess preprocess, Preprocess::from_file(options_.preprocess));
+            return std::optional<Preprocess>(std::move(preprocess));
+        }
+        if (info_->preprocess.empty()) return std::optional<Preprocess>();
+        LATHE_TRY(const Json json, parse_json(info_->preprocess, options_.engine.string()));
+        LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, options_.engine.string()));
+        return std::optional<Preprocess>(std::move(preprocess));
+    }
+
+    /// The batch size asked for, or the profile's favourite.
+    std::size_t batch_size() const {
+        if (options_.batch_size > 0) return options_.batch_size;
+        const bool has_axis = !info_->inputs.empty() && !info_->inputs[0].range.opt.empty();
+        return has_axis ? static_cast<std::size_t>(std::max<std::int64_t>(1, info_->inputs[0].range.opt[0])) : 1;
+    }
+
+    Result<void> run_dataset(Dataset& dataset, Session& session) {
+        const std::size_t batch_limit = std::min(batch_size(), std::max<std::size_t>(1, dataset.size()));
+        if (dataset.size() > batch_limit) context_.progress().begin("running", dataset.size());
+        while (true) {
+            LATHE_CHECK(context_.progress().check());
+            LATHE_TRY(std::optional<Batch> batch, dataset.next(batch_limit));
+            if (!batch) break;
+            std::vector<TensorView> views;
+            for (auto& input : batch->inputs)
+                views.push_back(input.view());
+            LATHE_TRY(const std::vector<TensorView> outputs, session.run(views));
+            if (!options_.output.empty()) LATHE_CHECK(collector_.add(outputs));
+            show(*batch, outputs);
+            context_.progress().advance(batch->size());
+        }
+        context_.progress().end();
+        return {};
+    }
+
+    void show(const Batch& batch, const std::vector<TensorView>& outputs) {
+        const auto scores = std::find_if(outputs.begin(), outputs.end(), is_classification);
+        const bool classified = scores != outputs.end() && scores->shape[0] == static_cast<std::int64_t>(batch.size());
+        for (std::size_t sample = 0; sample < batch.size(); ++sample) {
+            ++count_;
+            if (classified) {
+                show_classes(batch.names[sample], *scores, sample);
+            } else {
+                samples_.push_back({{"sample", batch.names[sample]}});
+            }
+        }
+        if (classified || !options_.output.empty()) return;
+        for (const auto& view : outputs) {
+            context_.print(batch.names.front() + ": output " + view.name + " " + to_string(view.type) + " " +
+                           to_string(view.shape) + " (write it with --output FILE.npz)");
+        }
+    }
+
+    void show_classes(const std::string& name, const TensorView& scores, std::size_t sample) {
+        const auto classes = static_cast<std::size_t>(scores.shape[1]);
+        const std::span<const float> row = scores.as<const float>().subspan(sample * classes, classes);
+        const bool probabilities = is_distribution(row);
+        const std::vector<float> chances = probabilities ? std::vector<float>(row.begin(), row.end()) : softmax(row);
+        if (!probabilities && !told_softmax_) {
+            context_.print("output " + scores.name + " holds logits; probabilities are their softmax");
+            told_softmax_ = true;
+        }
+        Json list = Json::array();
+        context_.print(context_.bold(name));
+        for (const auto& [index, chance] : best(chances, options_.top_k)) {
+            const std::string label = class_name(info_->labels, index);
+            char percent[32];
+            std::snprintf(percent, sizeof percent, "%6.2f %%", static_cast<double>(chance) * 100.0);
+            context_.print("  " + std::string(percent) + "  " + label);
+            list.push_back({{"class", index}, {"name", label}, {"probability", chance}, {"score", row[index]}});
+        }
+        samples_.push_back({{"sample", name}, {"softmax_applied", !probabilities}, {"top", std::move(list)}});
+    }
+
+    Result<void> finish() {
+        if (!options_.output.empty() && count_ > 0) {
+            std::vector<TensorView> views;
+            for (auto& tensor : collector_.tensors())
+                views.push_back(tensor.view());
+            LATHE_CHECK(write_npz(options_.output, views));
+            context_.print(options_.output.string() + ": outputs of " + std::to_string(count_) + " samples");
+        }
+        context_.print_json(Json{{"kind", "run"},
+                                 {"version", 1},
+                                 {"engine", options_.engine.string()},
+                                 {"precision", to_string(info_->precision)},
+                                 {"samples", samples_},
+                                 {"output", options_.output.string()}});
+        return {};
+    }
+
+    const Options& options_;
+    const Context& context_;
+    const EngineInfo* info_ = nullptr;
+    Collector collector_;
+    Json samples_ = Json::array();
+    std::size_t count_ = 0;
+    bool told_softmax_ = false;
+};
+
+} // namespace
+
+void add_run(Commands& commands) {
+    auto options = std::make_shared<Options>();
+    Context& context = commands.context();
+    CLI::App& command =
+        commands.add({"run",
+                      "Run an engine on images or arrays: the likeliest classes, or the outputs as .npz.",
+                      {"lathe run lite0.engine photo.jpg", "lathe run lite0.engine photos/ --top-k 3 --json",
+                       "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16"}},
+                     [options, &context] {
+                         Runner runner(*options, context);
+                         return runner.run();
+                     });
+    command.add_option("engine", options->engine, "Engine file (see `lathe build`)")->required();
+    command.add_option("inputs", options->inputs, "Images, a folder of them, or .npy/.npz arrays")->required();
+    command.add_option("-o,--output", options->output, "Write the raw outputs to this .npz file");
+    command.add_option("--top-k", options->top_k, "Classes to show a sample")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--batch-size", options->batch_size,
+                       "Samples a request; must be within the engine's range. Default: its favourite");
+    command.add_option("--samples", options->samples, "Run only this many samples, evenly spread; 0 for all");
+    command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the engine's own");
+}
+
+} // namespace lathe::cli
