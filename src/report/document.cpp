@@ -107,6 +107,13 @@ Json collect_notes(const Json& document) {
         for (const Json& finding : items(*calibration, "findings"))
             notes.push_back(finding);
     }
+    for (const auto& [part, key] : {std::pair{"simplify", "warnings"}, std::pair{"quantization", "remarks"}}) {
+        const Json* holder = member(document, part);
+        if (holder == nullptr) continue;
+        for (const Json& remark : items(*holder, key)) {
+            if (remark.is_string()) notes.push_back(note("info", part, remark.get<std::string>()));
+        }
+    }
     const Json* bench = member(document, "bench");
     if (bench != nullptr) {
         std::vector<std::string> noisy;
@@ -177,7 +184,8 @@ Result<Json> make_document(std::vector<Input> inputs, const DocumentOptions& opt
     // The optimize result first: the other files replace its parts.
     std::vector<std::pair<std::string, Input*>> ordered;
     for (Input& input : inputs) {
-        LATHE_TRY(const std::string kind, validate_result(input.json, input.name));
+        LATHE_TRY(std::string kind, validate_result(input.json, input.name));
+        if (kind == "quantize") kind = "quantization"; // as the optimize result calls it
         ordered.insert(kind == "optimize" ? ordered.begin() : ordered.end(), {kind, &input});
     }
     for (auto& [kind, input] : ordered) {

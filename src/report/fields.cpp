@@ -29,7 +29,7 @@ std::string product_name(std::string_view kind) {
 
 std::string short_label(const Json& subject, bool with_precision) {
     const std::string product = product_name(text(subject, "kind"));
-    const std::string precision = upper(text(subject, "precision"));
+    std::string precision = upper(text(subject, "precision"));
     if (product.empty()) return precision;
     return with_precision && !precision.empty() ? product + " " + precision : product;
 }

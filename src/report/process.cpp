@@ -69,6 +69,7 @@ Result<ProcessOutput> run_process(const std::vector<std::string>& argv, std::chr
                      argv.empty() ? "" : argv[0], ""};
     }
     std::vector<char*> pointers;
+    pointers.reserve(argv.size() + 1);
     for (const std::string& argument : argv)
         pointers.push_back(const_cast<char*>(argument.c_str()));
     pointers.push_back(nullptr);

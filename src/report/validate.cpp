@@ -48,7 +48,7 @@ bool has_type(const Json& value, Type type) {
 
 Error wrong(const std::string& where, const std::string& what) {
     return Error{ErrorCode::parse_error, what, where,
-                 "is the file whole, and written by lathe optimize, bench, eval, inspect or calibrate?"};
+                 "is the file whole, and written by lathe with --json or --output?"};
 }
 
 Result<void> check_fields(const Json& object, std::initializer_list<Field> fields, const std::string& where) {
@@ -246,13 +246,24 @@ Result<void> check_calibration(const Json& calibration, const std::string& where
 
 Result<void> check_quantization(const Json& quantization, const std::string& where) {
     LATHE_CHECK(check_fields(quantization,
-                             {{"target", Type::text}, {"quantized_nodes", Type::number}, {"total_nodes", Type::number}},
+                             {{"target", Type::text},
+                              {"quantized_nodes", Type::number},
+                              {"total_nodes", Type::number},
+                              {"remarks", Type::texts}},
                              where));
     return check_each(quantization, "decisions", where,
                       fields({{"node", Type::text},
                               {"tensor", Type::text},
                               {"quantized", Type::boolean, true},
-                              {"reason", Type::text}}));
+                              {"reason", Type::text},
+                              {"explanation", Type::text},
+                              {"detail", Type::text}}));
+}
+
+Result<void> check_simplify(const Json& simplify, const std::string& where) {
+    LATHE_CHECK(check_fields(
+        simplify, {{"before_nodes", Type::number}, {"after_nodes", Type::number}, {"warnings", Type::texts}}, where));
+    return check_each(simplify, "passes", where, fields({{"name", Type::text, true}, {"changes", Type::number}}));
 }
 
 Result<void> check_optimize(const Json& optimize, const std::string& where) {
@@ -278,21 +289,16 @@ Result<void> check_optimize(const Json& optimize, const std::string& where) {
                                  {{"recommended", Type::text}, {"text", Type::text}, {"reasons", Type::texts}},
                                  where + " verdict"));
     }
-    if (const Json* simplify = member(optimize, "simplify"); simplify != nullptr && simplify->is_object()) {
-        LATHE_CHECK(check_fields(*simplify, {{"before_nodes", Type::number}, {"after_nodes", Type::number}},
-                                 where + " simplify"));
-        LATHE_CHECK(check_each(*simplify, "passes", where + " simplify",
-                               fields({{"name", Type::text, true}, {"changes", Type::number}})));
-    }
     LATHE_CHECK(
         check_each(optimize, "stages", where, fields({{"name", Type::text, true}, {"seconds", Type::number, true}})));
 
     using Check = Result<void> (*)(const Json&, const std::string&);
-    const std::array<std::pair<std::string_view, Check>, 5> parts{{{"bench", check_bench},
+    const std::array<std::pair<std::string_view, Check>, 6> parts{{{"bench", check_bench},
                                                                    {"eval", check_eval},
                                                                    {"layers", check_layers},
                                                                    {"calibration", check_calibration},
-                                                                   {"quantization", check_quantization}}};
+                                                                   {"quantization", check_quantization},
+                                                                   {"simplify", check_simplify}}};
     for (const auto& [key, check] : parts) {
         const Json* part = member(optimize, key);
         if (part != nullptr && !part->is_null()) LATHE_CHECK(check(*part, where + " " + std::string(key)));
@@ -303,18 +309,21 @@ Result<void> check_optimize(const Json& optimize, const std::string& where) {
 } // namespace
 
 Result<std::string> validate_result(const Json& json, const std::string& name) {
-    const std::string kinds = "the report takes results of lathe optimize, bench, eval, inspect --layers and calibrate";
+    const std::string kinds =
+        "the report takes results of lathe optimize, bench, eval, calibrate, quantize and simplify, and layer profiles";
     const std::string kind = text(json, "kind");
     if (kind.empty()) {
         return Error{ErrorCode::parse_error, "not a result of Lathe: there is no \"kind\"", name, kinds};
     }
     const auto version = number(json, "version");
     using Check = Result<void> (*)(const Json&, const std::string&);
-    const std::array<std::pair<std::string_view, Check>, 5> known{{{"optimize", check_optimize},
+    const std::array<std::pair<std::string_view, Check>, 7> known{{{"optimize", check_optimize},
                                                                    {"bench", check_bench},
                                                                    {"eval", check_eval},
                                                                    {"layers", check_layers},
-                                                                   {"calibration", check_calibration}}};
+                                                                   {"calibration", check_calibration},
+                                                                   {"quantize", check_quantization},
+                                                                   {"simplify", check_simplify}}};
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.first == kind; });
     if (found == known.end()) {
         return Error{ErrorCode::unsupported, "results of kind \"" + kind + "\" cannot be reported", name, kinds};

@@ -29,7 +29,7 @@ std::string milliseconds(double value) {
 std::string percent(double share) { return decimals(share * 100.0, 2) + " %"; }
 
 std::string points(double value) {
-    const std::string digits = decimals(std::fabs(value), 2);
+    std::string digits = decimals(std::fabs(value), 2);
     if (digits == "0.00") return digits;
     return (value < 0.0 ? "−" : "+") + digits;
 }

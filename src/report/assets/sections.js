@@ -178,8 +178,9 @@ function decisionsTable() {
   if (!quantization) return null;
   const groups = new Map();
   for (const decision of list(quantization.decisions)) {
-    const key = JSON.stringify([decision.quantized, decision.reason || ""]);
-    if (!groups.has(key)) groups.set(key, { quantized: decision.quantized, reason: decision.reason || "no reason recorded", edges: [] });
+    const reason = decision.explanation || decision.reason || "no reason recorded";
+    const key = JSON.stringify([decision.quantized, reason]);
+    if (!groups.has(key)) groups.set(key, { quantized: decision.quantized, reason, edges: [] });
     groups.get(key).edges.push(decision);
   }
   const sorted = [...groups.values()].sort((a, b) => Number(b.quantized) - Number(a.quantized) || b.edges.length - a.edges.length);
@@ -193,7 +194,7 @@ function decisionsTable() {
     disclosure("Every decision", makeTable(
       "Every quantisation decision",
       [{ title: "Node" }, { title: "Tensor" }, { title: "Decision" }, { title: "Reason" }],
-      sorted.flatMap((group) => group.edges.map((edge) => [edge.node || DASH, edge.tensor || DASH, edge.quantized ? "quantised" : "not", edge.reason || DASH])),
+      sorted.flatMap((group) => group.edges.map((edge) => [edge.node || DASH, edge.tensor || DASH, edge.quantized ? "quantised" : "not", group.reason + (edge.detail ? " (" + edge.detail + ")" : "")])),
       { tall: true },
     )),
   ];
@@ -300,7 +301,7 @@ function makeSections() {
     calibration ? [calibration.method ? "Method " + calibration.method : null, isNumber(calibration.samples) ? format.count(calibration.samples) + " samples" : null, isNumber(calibration.seconds) ? format.seconds(calibration.seconds) : null].filter(Boolean).join(", ") + ". Histograms of the tensors that quantise worst; dashed lines are the thresholds, values in the shaded part are clipped." : null,
     grid("three", tensors.filter((tensor) => tensor.histogram).map(histogramFigure)), tensors.length ? calibrationTable(tensors) : null);
   section("quantization", "Quantisation",
-    [isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " nodes are quantised" : null, quantization.target ? "for target " + quantization.target : null].filter(Boolean).join(" ") || null,
+    [isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " convolutions and matrix products are quantised" : null, quantization.target ? "for target " + quantization.target : null].filter(Boolean).join(" ") || null,
     decisionsTable());
   section("simplification", "Simplification", null, simplifyTable());
   section("findings", "Findings", null, findingsList());
