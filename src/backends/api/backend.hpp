@@ -32,12 +32,20 @@ struct Support {
     std::string reason;
 };
 
+/// How requests with several samples are run, where a model's samples do not mix.
+enum class BatchPlan {
+    measured, ///< the faster of the two, timed while compiling
+    whole,    ///< in one piece
+    pieces,   ///< cut into pieces that run side by side; models whose samples mix still run whole
+};
+
 struct CompileOptions {
     Precision precision = Precision::float32;
     std::map<std::string, ShapeRange> shapes; ///< by input name; an input not named keeps the model's (static) shape
     std::size_t workspace_bytes = 0;          ///< 0: no limit. Ignored with a message by backends without one.
     std::size_t threads = 0;                  ///< 0: all available cores
-    bool profiling = false;                   ///< sessions can tell per-layer times; costs some speed
+    BatchPlan batch_plan = BatchPlan::measured;
+    bool profiling = false; ///< sessions can tell per-layer times; costs some speed
 };
 
 /// State for running one request at a time. Several sessions of one compiled model may run on several threads at once;

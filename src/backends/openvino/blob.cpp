@@ -1,21 +1,28 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <sstream>
 #include <streambuf>
+
+#include <zstd.h>
 
 #include "backends/openvino/compiled.hpp"
 #include "support/json.hpp"
 #include "support/thread_pool.hpp"
 
-// The blob: "LOV1", header length (u32), JSON header, then OpenVINO's exports, each at a multiple of 64 bytes.
+// The blob: "LOV2", header length (u32), JSON header, then OpenVINO's exports, each at a multiple of 64 bytes. The
+// first is stored as it is and read in place; the others are zstd frames with the first as their prefix, since all
+// hold the same weights (EfficientNet-Lite0 in fp32, seven parts: 131 MB plain).
 
 namespace lathe::openvino {
 
 namespace {
 
-constexpr std::string_view magic = "LOV1";
+constexpr std::string_view magic = "LOV2";
 constexpr std::size_t alignment = 64;
+constexpr std::size_t largest_part = std::size_t{1} << 34;
 
 std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
 
@@ -70,13 +77,58 @@ private:
     }
 };
 
+template <auto Free>
+struct Release {
+    template <class T>
+    void operator()(T* pointer) const {
+        Free(pointer);
+    }
+};
+
+/// zstd's window must reach from the end of the export back over the whole reference.
+int window_log(std::size_t reference, std::size_t size) {
+    const auto bounds = ZSTD_cParam_getBounds(ZSTD_c_windowLog);
+    return std::clamp(static_cast<int>(std::bit_width(reference + size)), bounds.lowerBound, bounds.upperBound);
+}
+
+Result<std::string> pack(const std::string& bytes, const std::string& reference) {
+    const std::unique_ptr<ZSTD_CCtx, Release<ZSTD_freeCCtx>> context(ZSTD_createCCtx());
+    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_enableLongDistanceMatching, 1);
+    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_windowLog, window_log(reference.size(), bytes.size()));
+    ZSTD_CCtx_refPrefix(context.get(), reference.data(), reference.size());
+    std::string packed(ZSTD_compressBound(bytes.size()), '\0');
+    const std::size_t size = ZSTD_compress2(context.get(), packed.data(), packed.size(), bytes.data(), bytes.size());
+    if (ZSTD_isError(size) != 0) {
+        return Error{ErrorCode::internal, std::string("cannot compress the compiled form: ") + ZSTD_getErrorName(size),
+                     "", ""};
+    }
+    packed.resize(size);
+    return packed;
+}
+
+/// The export of a packed part; empty for one that is stored as it is.
+Result<std::string> unpack(const StoredPart& stored) {
+    if (stored.reference.empty()) return std::string();
+    const std::unique_ptr<ZSTD_DCtx, Release<ZSTD_freeDCtx>> context(ZSTD_createDCtx());
+    ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, window_log(stored.reference.size(), stored.size));
+    ZSTD_DCtx_refPrefix(context.get(), stored.reference.data(), stored.reference.size());
+    std::string bytes(stored.size, '\0');
+    const std::size_t size =
+        ZSTD_decompressDCtx(context.get(), bytes.data(), bytes.size(), stored.bytes.data(), stored.bytes.size());
+    if (ZSTD_isError(size) != 0 || size != stored.size) return damaged("a part cannot be unpacked");
+    return bytes;
+}
+
 } // namespace
 
 Result<ov::CompiledModel> Part::get() const {
     const std::lock_guard lock(mutex_);
     if (compiled_) return *compiled_;
+    LATHE_TRY(const std::string unpacked, unpack(*stored_));
+    const auto bytes = stored_->reference.empty() ? stored_->bytes : std::as_bytes(std::span(unpacked));
     return guarded("cannot load the compiled form", "openvino", [&]() -> Result<ov::CompiledModel> {
-        ViewBuffer buffer(blob_);
+        ViewBuffer buffer(bytes);
         std::istream stream(&buffer);
         compiled_ = core().import_model(stream, "CPU", properties_);
         return *compiled_;
@@ -84,7 +136,10 @@ Result<ov::CompiledModel> Part::get() const {
 }
 
 Result<std::string> Part::export_bytes() const {
-    if (!blob_.empty()) return std::string(reinterpret_cast<const char*>(blob_.data()), blob_.size());
+    if (stored_) {
+        if (!stored_->reference.empty()) return unpack(*stored_);
+        return std::string(reinterpret_cast<const char*>(stored_->bytes.data()), stored_->bytes.size());
+    }
     return guarded("cannot save the compiled form", "openvino", [&]() -> Result<std::string> {
         std::ostringstream stream;
         LATHE_TRY(ov::CompiledModel compiled, get());
@@ -102,10 +157,15 @@ Result<std::string> save_blob(const State& state) {
     std::size_t offset = 0; // from the end of the header, rounded up
     for (const auto& part : state.parts) {
         LATHE_TRY(std::string bytes, part->export_bytes());
+        const std::size_t size = bytes.size();
+        if (!exports.empty()) {
+            LATHE_TRY(bytes, pack(bytes, exports.front()));
+        }
         header["parts"].push_back({{"shapes", part->spec().shapes},
                                    {"streams", part->spec().streams},
                                    {"offset", offset},
-                                   {"size", bytes.size()}});
+                                   {"stored", bytes.size()},
+                                   {"size", size}});
         offset = aligned(offset + bytes.size());
         exports.push_back(std::move(bytes));
     }
@@ -135,6 +195,7 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
     if (base > blob.size()) return damaged("it is truncated");
     auto state = std::make_shared<State>();
     state->blob_owner = std::move(owner);
+    std::span<const std::byte> reference;
     try {
         read_io(header.at("inputs"), state->inputs, state->input_ports);
         read_io(header.at("outputs"), state->outputs, state->output_ports);
@@ -142,7 +203,7 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
         for (const auto& entry : header.at("parts")) {
             PartSpec spec{entry.at("shapes").get<std::vector<Shape>>(), entry.at("streams").get<std::size_t>()};
             const auto offset = entry.at("offset").get<std::size_t>();
-            const auto size = entry.at("size").get<std::size_t>();
+            const auto size = entry.at("stored").get<std::size_t>();
             const std::size_t room = blob.size() - base;
             if (offset > room || size > room - offset) return damaged("a part lies outside of it");
             const bool shapes_fit = spec.shapes.empty() || spec.shapes.size() == state->inputs.size();
@@ -150,10 +211,17 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
             for (std::size_t i = 0; i < spec.shapes.size(); ++i) {
                 if (spec.shapes[i].size() != state->inputs[i].range.min.size()) return damaged("shapes disagree");
             }
+            StoredPart stored{blob.subspan(base + offset, size), {}, entry.at("size").get<std::size_t>()};
+            if (state->parts.empty()) {
+                reference = stored.bytes;
+            } else {
+                stored.reference = reference;
+                const auto frame = ZSTD_getFrameContentSize(stored.bytes.data(), stored.bytes.size());
+                if (frame != stored.size || stored.size > largest_part) return damaged("a part's size is wrong");
+            }
             const std::size_t threads = options.threads > 0 ? options.threads : available_cores();
             state->parts.push_back(std::make_unique<Part>(
-                spec, blob.subspan(base + offset, size),
-                properties(options.precision, spec.streams, std::max(threads, spec.streams), false)));
+                spec, stored, properties(options.precision, spec.streams, std::max(threads, spec.streams), false)));
         }
     } catch (const Json::exception& error) {
         return damaged(std::string("its header is not as expected (") + error.what() + ")");

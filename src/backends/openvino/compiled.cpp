@@ -281,7 +281,9 @@ Result<std::vector<double>> time_sessions(std::vector<std::unique_ptr<BackendSes
 /// The parts of a split plan if that is at least as fast as running whole, else none.
 Result<std::vector<PartSpec>> choose_split(Job& job, const Model& model) {
     const auto batches = batch_range(*job.state);
-    if (!batches || batches->max[0] < 2 || job.options.profiling) return std::vector<PartSpec>{};
+    const BatchPlan wish = job.options.batch_plan;
+    if (!batches || batches->max[0] < 2 || job.options.profiling || wish == BatchPlan::whole)
+        return std::vector<PartSpec>{};
     const BatchIndependence independence = batch_independence(model);
     if (!independence.independent) {
         log(LogLevel::debug, "batches run whole: " + independence.reason);
@@ -316,7 +318,7 @@ Result<std::vector<PartSpec>> choose_split(Job& job, const Model& model) {
             ", pieces of " + std::to_string(ladders[i - 1].front()) + " " + std::to_string(least[i] * 1e3) + " ms";
     }
     log(LogLevel::debug, report);
-    if (least[best] > least[0]) return std::vector<PartSpec>{};
+    if (least[best] > least[0] && wish == BatchPlan::measured) return std::vector<PartSpec>{};
     return split_parts(shapes, ladders[best - 1], job.threads, batches->min[0], batches->max[0]);
 }
 

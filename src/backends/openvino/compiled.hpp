@@ -12,13 +12,21 @@
 
 namespace lathe::openvino {
 
+/// Where a part's export lies in the blob. The parts of a model hold the same weights, so all but the first are kept
+/// as zstd frames that refer to the first.
+struct StoredPart {
+    std::span<const std::byte> bytes;
+    std::span<const std::byte> reference; ///< the first part's export; empty where `bytes` is the export itself
+    std::size_t size = 0;                 ///< of the export
+};
+
 /// A compiled form, or the bytes of one that is imported at first use (a process that runs only one batch size does
 /// not pay for the others).
 class Part {
 public:
     Part(PartSpec spec, ov::CompiledModel compiled) : spec_(std::move(spec)), compiled_(std::move(compiled)) {}
-    Part(PartSpec spec, std::span<const std::byte> blob, ov::AnyMap properties)
-        : spec_(std::move(spec)), blob_(blob), properties_(std::move(properties)) {}
+    Part(PartSpec spec, StoredPart stored, ov::AnyMap properties)
+        : spec_(std::move(spec)), stored_(stored), properties_(std::move(properties)) {}
 
     const PartSpec& spec() const { return spec_; }
     /// Safe from several threads.
@@ -28,7 +36,7 @@ public:
 
 private:
     PartSpec spec_;
-    std::span<const std::byte> blob_;
+    std::optional<StoredPart> stored_;
     ov::AnyMap properties_;
     mutable std::mutex mutex_;
     mutable std::optional<ov::CompiledModel> compiled_;

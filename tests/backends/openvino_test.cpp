@@ -1,0 +1,236 @@
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/api/backend.hpp"
+#include "backends/models.hpp"
+#include "support/machine.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+const Backend& cpu() {
+    auto backend = backend_for_device("cpu");
+    if (!backend) throw std::runtime_error(backend.error().describe());
+    return **backend;
+}
+
+CompileOptions batches(std::int64_t min, std::int64_t opt, std::int64_t max) {
+    CompileOptions options;
+    options.shapes["input"] = {{min, 3, 8, 8}, {opt, 3, 8, 8}, {max, 3, 8, 8}};
+    return options;
+}
+
+void expect_close(const TensorView& scores, const std::vector<float>& expected) {
+    ASSERT_EQ(scores.as<float>().size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(scores.as<float>()[i], expected[i], 1e-4F) << i;
+}
+
+void run_and_compare(BackendSession& session, const Model& model, std::int64_t batch, std::uint32_t seed) {
+    HostTensor input = small_input(batch, seed);
+    ASSERT_TRUE(session.set_input(0, input.view()));
+    const auto ran = session.run();
+    ASSERT_TRUE(ran) << ran.error().describe();
+    const auto output = session.output(0);
+    ASSERT_TRUE(output);
+    EXPECT_EQ(output->shape, (Shape{batch, 5}));
+    expect_close(*output, small_network_reference(model, input.as<float>(), static_cast<std::size_t>(batch)));
+}
+
+class BatchPlanTest : public testing::TestWithParam<BatchPlan> {};
+
+INSTANTIATE_TEST_SUITE_P(All, BatchPlanTest, testing::Values(BatchPlan::measured, BatchPlan::whole, BatchPlan::pieces));
+
+TEST_P(BatchPlanTest, EveryBatchOfTheRangeGivesTheReferenceResult) {
+    const Model model = small_network();
+    CompileOptions options = batches(1, 8, 17);
+    options.batch_plan = GetParam();
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    auto session = (*compiled)->make_session();
+    ASSERT_TRUE(session);
+    for (std::int64_t batch = 17; batch >= 1; --batch)
+        run_and_compare(**session, model, batch, static_cast<std::uint32_t>(batch));
+}
+
+TEST_P(BatchPlanTest, SavedAndLoadedGivesTheSame) {
+    const Model model = small_network();
+    CompileOptions options = batches(1, 8, 16);
+    options.batch_plan = GetParam();
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled);
+    const auto blob = (*compiled)->save();
+    ASSERT_TRUE(blob);
+    const auto loaded = cpu().load(std::as_bytes(std::span(*blob)), nullptr, batches(1, 8, 16));
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    auto session = (*loaded)->make_session();
+    for (const std::int64_t batch : {1, 2, 5, 8, 16})
+        run_and_compare(**session, model, batch, 3);
+    const auto again = (*loaded)->save();
+    ASSERT_TRUE(again);
+    EXPECT_EQ((*loaded)->inputs()[0].range.describe(), "1x3x8x8..8x3x8x8..16x3x8x8");
+}
+
+TEST_P(BatchPlanTest, ManySessionsOnManyThreads) {
+    const Model model = small_network();
+    CompileOptions options = batches(1, 4, 8);
+    options.batch_plan = GetParam();
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled);
+    std::vector<std::thread> threads;
+    for (std::uint32_t t = 0; t < 8; ++t) {
+        threads.emplace_back([&, t] {
+            auto session = (*compiled)->make_session();
+            ASSERT_TRUE(session);
+            for (std::uint32_t i = 0; i < 20; ++i)
+                run_and_compare(**session, model, 1 + (i + t) % 8, t * 100 + i);
+        });
+    }
+    for (auto& thread : threads)
+        thread.join();
+}
+
+TEST(OpenVino, RefusesWhatDoesNotFit) {
+    const auto compiled = cpu().compile(small_network(), batches(2, 4, 8));
+    ASSERT_TRUE(compiled);
+    auto session = (*compiled)->make_session();
+    ASSERT_TRUE(session);
+    HostTensor small = small_input(1);
+    auto refused = (*session)->set_input(0, small.view());
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::out_of_range);
+    EXPECT_THAT(refused.error().describe(), HasSubstr("1x3x8x8"));
+    EXPECT_THAT(refused.error().describe(), HasSubstr("2x3x8x8..4x3x8x8..8x3x8x8"));
+    EXPECT_THAT(refused.error().describe(), HasSubstr("input"));
+    HostTensor integers("input", DataType::int32, {2, 3, 8, 8});
+    EXPECT_EQ((*session)->set_input(0, integers.view()).error().code, ErrorCode::invalid_argument);
+    HostTensor fine = small_input(2);
+    TensorView cut = fine.view();
+    cut.bytes = cut.bytes.first(100);
+    EXPECT_EQ((*session)->set_input(0, cut).error().code, ErrorCode::invalid_argument);
+    EXPECT_FALSE((*session)->run()) << "input never set";
+    EXPECT_FALSE((*session)->output(0));
+}
+
+TEST(OpenVino, MixedSamplesRunWholeAndRight) {
+    // The mean over the batch must see all samples: cut in pieces the result would be wrong.
+    Model model =
+        model_from_text("opset 18\ninput %x: float32[N, 4]\nconst %a: int64[1] = {0}\n"
+                        "%m = ReduceMean(%x, %a) {keepdims = 1}\n%y = Sub(%x, %m)\noutput %y: float32[N, 4]\n");
+    CompileOptions options;
+    options.shapes["x"] = {{1, 4}, {8, 4}, {16, 4}};
+    options.batch_plan = BatchPlan::pieces;
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    auto session = (*compiled)->make_session();
+    for (const std::int64_t batch : {16, 7, 8, 1}) {
+        HostTensor x("x", DataType::float32, {batch, 4});
+        for (std::size_t i = 0; i < x.as<float>().size(); ++i)
+            x.as<float>()[i] = static_cast<float>(i / 4);
+        ASSERT_TRUE((*session)->set_input(0, x.view()));
+        ASSERT_TRUE((*session)->run());
+        const auto y = (*session)->output(0);
+        EXPECT_NEAR(y->as<float>()[0], -static_cast<float>(batch - 1) / 2.0F, 1e-5F) << batch;
+    }
+}
+
+TEST(OpenVino, LayersNameTheirOnnxNodesAndPrecision) {
+    auto compiled = cpu().compile_profiled(small_network(), batches(2, 2, 2));
+    ASSERT_TRUE(compiled);
+    const auto layers = (*compiled)->layers();
+    ASSERT_TRUE(layers);
+    const auto conv = std::find_if(layers->begin(), layers->end(),
+                                   [](const LayerInfo& layer) { return layer.type == "Convolution"; });
+    ASSERT_NE(conv, layers->end());
+    EXPECT_EQ(conv->precision, "fp32");
+    EXPECT_FALSE(conv->nodes.empty());
+    auto session = (*compiled)->make_session();
+    HostTensor input = small_input(2);
+    ASSERT_TRUE((*session)->set_input(0, input.view()));
+    EXPECT_FALSE((*session)->profile()) << "nothing ran yet";
+    ASSERT_TRUE((*session)->run());
+    const auto profile = (*session)->profile();
+    ASSERT_TRUE(profile);
+    double total = 0;
+    for (const auto& layer : *profile)
+        total += layer.milliseconds;
+    EXPECT_GT(total, 0.0);
+}
+
+TEST(OpenVino, PrecisionIsNeverSilentlyAnother) {
+    CompileOptions options = batches(1, 1, 1);
+    options.precision = Precision::int8;
+    const auto unquantized = cpu().compile(small_network(), options);
+    ASSERT_FALSE(unquantized);
+    EXPECT_THAT(unquantized.error().describe(), HasSubstr("lathe quantize"));
+    const Machine machine = this_machine();
+    options.precision = Precision::float16;
+    const auto half = cpu().compile(small_network(), options);
+    const bool has_half = machine.has_flag("avx512_fp16") || machine.has_flag("amx_fp16");
+    EXPECT_EQ(half.has_value(), has_half) << (half ? "" : half.error().describe());
+    if (!half) {
+        EXPECT_THAT(half.error().describe(), HasSubstr("avx512_fp16"));
+    }
+}
+
+TEST(OpenVino, OperationsItLacksAreNamed) {
+    Model model = model_from_text("opset 18\ninput %x: float32[2]\n%y = Relu(%x)\noutput %y: float32[2]\n");
+    EXPECT_TRUE(cpu().supports(*model.graph.nodes[0], model).supported);
+    model.graph.nodes[0]->op_type = "NoSuchOperation";
+    const Support support = cpu().supports(*model.graph.nodes[0], model);
+    EXPECT_FALSE(support.supported);
+    EXPECT_THAT(support.reason, HasSubstr("NoSuchOperation"));
+    const auto compiled = cpu().compile(model, {});
+    ASSERT_FALSE(compiled);
+    EXPECT_THAT(compiled.error().describe(), HasSubstr("NoSuchOperation"));
+}
+
+TEST(OpenVino, DamagedBlobsAreErrors) {
+    const auto compiled = cpu().compile(small_network(), batches(1, 1, 1));
+    const auto blob = (*compiled)->save();
+    ASSERT_TRUE(blob);
+    for (const std::size_t length : {std::size_t{0}, std::size_t{3}, std::size_t{8}, std::size_t{100}}) {
+        const auto cut = std::as_bytes(std::span(*blob)).first(length);
+        EXPECT_FALSE(cpu().load(cut, nullptr, batches(1, 1, 1))) << length;
+    }
+}
+
+TEST(Backends, AbsentOnesSayWhyAndWhatToDo) {
+    for (const char* device : {"cuda", "tensorrt"}) {
+        const auto backend = backend_for_device(device);
+        ASSERT_FALSE(backend);
+        EXPECT_EQ(backend.error().code, ErrorCode::unsupported);
+        EXPECT_FALSE(backend.error().hint.empty());
+    }
+    const auto unknown = backend_for_device("abacus");
+    ASSERT_FALSE(unknown);
+    EXPECT_THAT(unknown.error().describe(), HasSubstr("cpu, cuda, tensorrt"));
+}
+
+TEST(ActivationSource, ShowsInputsAndInnerTensors) {
+    const Model model = small_network();
+    auto source = cpu().observe(model, {"input", "relu", "scores", "conv"}, 0);
+    ASSERT_TRUE(source) << source.error().describe();
+    for (const std::int64_t batch : {4, 1, 3, 4}) {
+        HostTensor input = small_input(batch, static_cast<std::uint32_t>(batch));
+        TensorView view = input.view();
+        const auto seen = (*source)->run({&view, 1});
+        ASSERT_TRUE(seen) << seen.error().describe();
+        ASSERT_EQ(seen->size(), 4U);
+        EXPECT_EQ((*seen)[0].bytes.data(), input.bytes.data());
+        EXPECT_EQ((*seen)[1].shape, (Shape{batch, 4, 8, 8}));
+        for (std::size_t i = 0; i < (*seen)[1].as<float>().size(); ++i)
+            ASSERT_EQ((*seen)[1].as<float>()[i], std::max(0.0F, (*seen)[3].as<float>()[i]));
+        expect_close((*seen)[2], small_network_reference(model, input.as<float>(), static_cast<std::size_t>(batch)));
+    }
+    const auto missing = cpu().observe(model, {"nothing"}, 0);
+    ASSERT_FALSE(missing);
+    EXPECT_EQ(missing.error().code, ErrorCode::not_found);
+}
+
+} // namespace
+} // namespace lathe::test

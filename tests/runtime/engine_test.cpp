@@ -1,0 +1,314 @@
+#include <csignal>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/models.hpp"
+#include "runtime/engine.hpp"
+#include "runtime/engine_file.hpp"
+#include "support/files.hpp"
+#include "support/log.hpp"
+#include "support_lib/command.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+Model labelled_network() {
+    Model model = small_network();
+    model.set_metadata("lathe.labels", R"(["ant","bee","cat","dog","eel"])");
+    model.set_metadata("lathe.preprocess", R"({"resize":[8,8],"scale":0.5})");
+    return model;
+}
+
+Engine built(std::int64_t max = 8) {
+    BuildOptions options;
+    options.command_line = "lathe build test";
+    options.shapes["input"] = {{1, 3, 8, 8}, {4, 3, 8, 8}, {max, 3, 8, 8}};
+    auto engine = Engine::build(labelled_network(), options);
+    if (!engine) throw std::runtime_error(engine.error().describe());
+    return std::move(*engine);
+}
+
+void expect_right(Session& session, std::int64_t batch) {
+    HostTensor input = small_input(batch);
+    const TensorView view = input.view();
+    const auto outputs = session.run({&view, 1});
+    ASSERT_TRUE(outputs) << outputs.error().describe();
+    const auto expected = small_network_reference(small_network(), input.as<float>(), static_cast<std::size_t>(batch));
+    ASSERT_EQ((*outputs)[0].as<float>().size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR((*outputs)[0].as<float>()[i], expected[i], 1e-4F);
+}
+
+std::string read_all(const std::filesystem::path& path) { return read_text_file(path).value(); }
+
+/// Messages logged while it lives.
+class LogCapture {
+public:
+    LogCapture() {
+        set_log_sink([this](LogLevel, std::string_view text) { messages += std::string(text) + "\n"; });
+    }
+    ~LogCapture() { set_log_sink({}); }
+    std::string messages;
+};
+
+TEST(Engine, RoundTripKeepsEverything) {
+    const TemporaryFolder folder;
+    Engine engine = built();
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    EXPECT_TRUE(is_engine_file(folder / "m.engine"));
+    const LogCapture log;
+    auto loaded = Engine::load(folder / "m.engine");
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    EXPECT_EQ(log.messages, "") << "loading on the same machine is silent";
+    const EngineInfo& info = loaded->info();
+    EXPECT_FALSE(info.recompiled);
+    EXPECT_EQ(info.labels, (std::vector<std::string>{"ant", "bee", "cat", "dog", "eel"}));
+    EXPECT_THAT(info.preprocess, HasSubstr("\"resize\":[8,8]"));
+    EXPECT_EQ(info.command_line, "lathe build test");
+    EXPECT_EQ(info.inputs.at(0).range.describe(), "1x3x8x8..4x3x8x8..8x3x8x8");
+    EXPECT_EQ(info.hashes, engine.info().hashes);
+    EXPECT_EQ(info.file_bytes, std::filesystem::file_size(folder / "m.engine"));
+    EXPECT_GT(info.blob_bytes, 0U);
+    auto session = loaded->make_session();
+    ASSERT_TRUE(session);
+    for (const std::int64_t batch : {1, 3, 8})
+        expect_right(*session, batch);
+    ASSERT_TRUE(loaded->save(folder / "again.engine"));
+    EXPECT_TRUE(Engine::load(folder / "again.engine"));
+}
+
+TEST(Engine, SessionOutlivesItsEngine) {
+    auto engine = std::make_unique<Engine>(built());
+    auto session = engine->make_session();
+    engine.reset();
+    expect_right(*session, 5);
+}
+
+TEST(Engine, ManyThreads) {
+    const Engine engine = built();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 6; ++t) {
+        threads.emplace_back([&engine, t] {
+            auto session = engine.make_session();
+            ASSERT_TRUE(session);
+            for (int i = 0; i < 15; ++i)
+                expect_right(*session, 1 + (i + t) % 8);
+        });
+    }
+    for (auto& thread : threads)
+        thread.join();
+}
+
+TEST(Engine, WrongInputsAreNamed) {
+    const Engine engine = built();
+    auto session = engine.make_session();
+    HostTensor large = small_input(9);
+    TensorView view = large.view();
+    const auto outside = session->run({&view, 1});
+    ASSERT_FALSE(outside);
+    EXPECT_EQ(outside.error().code, ErrorCode::out_of_range);
+    EXPECT_THAT(outside.error().describe(), HasSubstr("9x3x8x8"));
+    EXPECT_THAT(outside.error().describe(), HasSubstr("1x3x8x8..4x3x8x8..8x3x8x8"));
+    EXPECT_THAT(outside.error().describe(), HasSubstr("input"));
+    EXPECT_EQ(session->run({}).error().code, ErrorCode::invalid_argument);
+    HostTensor named = small_input(2);
+    named.name = "picture";
+    view = named.view();
+    const auto unknown = session->run({&view, 1});
+    ASSERT_FALSE(unknown);
+    EXPECT_THAT(unknown.error().describe(), HasSubstr("picture"));
+    expect_right(*session, 2); // an error leaves the session usable
+}
+
+TEST(Engine, AnotherMachinesBlobIsCompiledAnew) {
+    const TemporaryFolder folder;
+    Engine engine = built();
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    const auto file = MappedFile::open(folder / "m.engine");
+    const auto contents = parse_engine((*file)->bytes(), "test");
+    ASSERT_TRUE(contents);
+    Json info = contents->info;
+    std::string key = info["blob_key"].get<std::string>();
+    key.replace(key.find("openvino "), 9, "openvino 1999.");
+    info["blob_key"] = key;
+    ASSERT_TRUE(write_engine(folder / "other.engine", info, contents->sections));
+    const LogCapture log;
+    auto loaded = Engine::load(folder / "other.engine");
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    EXPECT_TRUE(loaded->info().recompiled);
+    EXPECT_THAT(log.messages, HasSubstr("built for openvino 1999."));
+    auto session = loaded->make_session();
+    expect_right(*session, 4);
+}
+
+TEST(Engine, AnyFlippedByteIsAnError) {
+    const TemporaryFolder folder;
+    Engine engine = built();
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    const std::string good = read_all(folder / "m.engine");
+    const auto contents = parse_engine(std::as_bytes(std::span(good)), "good");
+    ASSERT_TRUE(contents);
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < 200; ++i)
+        places.push_back(i); // all of the fixed part and some of the header
+    for (const auto& section : contents->sections) {
+        const auto begin = static_cast<std::size_t>(reinterpret_cast<const char*>(section.bytes.data()) - good.data());
+        for (std::size_t i = 0; i < 20; ++i)
+            places.push_back(begin + section.bytes.size() * i / 20);
+        places.push_back(begin + section.bytes.size() - 1);
+    }
+    for (const std::size_t place : places) {
+        std::string bad = good;
+        bad[place] = static_cast<char>(bad[place] ^ 0x20);
+        const auto parsed = parse_engine(std::as_bytes(std::span(bad)), "bad");
+        ASSERT_FALSE(parsed) << "byte " << place;
+    }
+    // Through the front door as well, with the file named.
+    std::string bad = good;
+    bad[good.size() - 1] = static_cast<char>(bad[good.size() - 1] ^ 1);
+    ASSERT_TRUE(write_file(folder / "bad.engine", bad));
+    const auto loaded = Engine::load(folder / "bad.engine");
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(loaded.error().describe(), HasSubstr("bad.engine"));
+}
+
+TEST(Engine, TruncatedAnywhereIsAnError) {
+    const TemporaryFolder folder;
+    Engine engine = built();
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    const std::string good = read_all(folder / "m.engine");
+    for (std::size_t i = 0; i < 100; ++i) {
+        const std::string cut = good.substr(0, good.size() * i / 100);
+        ASSERT_FALSE(parse_engine(std::as_bytes(std::span(cut)), "cut")) << cut.size();
+    }
+    const std::string longer = good + "x";
+    ASSERT_FALSE(parse_engine(std::as_bytes(std::span(longer)), "longer"));
+}
+
+TEST(Engine, OtherFilesAndVersionsAreToldApart) {
+    const TemporaryFolder folder;
+    ASSERT_TRUE(write_file(folder / "text", std::string_view("hello")));
+    EXPECT_EQ(Engine::load(folder / "text").error().code, ErrorCode::parse_error);
+    EXPECT_FALSE(is_engine_file(folder / "text"));
+    EXPECT_EQ(Engine::load(folder / "absent").error().code, ErrorCode::not_found);
+    EXPECT_FALSE(Engine::load(folder.path()));
+    Engine engine = built();
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    std::string future = read_all(folder / "m.engine");
+    future[8] = 9;
+    ASSERT_TRUE(write_file(folder / "future.engine", future));
+    const auto loaded = Engine::load(folder / "future.engine");
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, ErrorCode::mismatch);
+    EXPECT_THAT(loaded.error().describe(), HasSubstr("format 9"));
+}
+
+TEST(Engine, HostileHeadersAreErrors) {
+    const TemporaryFolder folder;
+    const std::string blob = "blob";
+    const std::vector<EngineSection> sections{{"graph.onnx", std::as_bytes(std::span(blob))},
+                                              {"compiled", std::as_bytes(std::span(blob))}};
+    const Json infos[] = {Json(), Json(5), Json::array(), Json{{"name", 7}}, Json{{"name", "x"}, {"inputs", "no"}}};
+    for (const auto& info : infos) {
+        ASSERT_TRUE(write_engine(folder / "h.engine", info, sections));
+        const auto loaded = Engine::load(folder / "h.engine");
+        ASSERT_FALSE(loaded);
+        EXPECT_EQ(loaded.error().code, ErrorCode::corrupt) << loaded.error().describe();
+    }
+    // A whole description over sections that are nonsense: neither blob nor graph can be read.
+    Engine engine = built();
+    ASSERT_TRUE(write_engine(folder / "n.engine", to_json(engine.info()), sections));
+    EXPECT_FALSE(Engine::load(folder / "n.engine"));
+}
+
+TEST(Engine, FullDiskLeavesTheOldFile) {
+    const TemporaryFolder folder;
+    Engine engine = built();
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    const std::string before = read_all(folder / "m.engine");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        // A limit on file size stands in for a full disk: the write fails midway.
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{8192, 8192};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        const auto contents = parse_engine(std::as_bytes(std::span(before)), "before");
+        const auto written = write_engine(folder / "m.engine", contents->info, contents->sections);
+        ::_exit(!written && written.error().code == ErrorCode::io ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(read_all(folder / "m.engine"), before);
+}
+
+TEST(Engine, KilledWhileSavingLeavesOldOrNew) {
+    const TemporaryFolder folder;
+    Engine engine = built();
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    const std::string before = read_all(folder / "m.engine");
+    for (int delay_us : {0, 200, 500, 1000, 2000, 5000, 10000}) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const auto contents = parse_engine(std::as_bytes(std::span(before)), "before");
+            const std::string large(std::size_t{8} << 20, 'x');
+            std::vector<EngineSection> sections = contents->sections;
+            sections.push_back({"padding", std::as_bytes(std::span(large))});
+            while (true)
+                (void)write_engine(folder / "m.engine", contents->info, sections);
+        }
+        ::usleep(static_cast<useconds_t>(delay_us));
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+        const std::string after = read_all(folder / "m.engine");
+        ASSERT_TRUE(parse_engine(std::as_bytes(std::span(after)), "after")) << delay_us;
+    }
+    ASSERT_TRUE(engine.save(folder / "m.engine"));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "leftovers are removed";
+}
+
+TEST(Shapes, ParsesRanges) {
+    const auto full = parse_shape_range("input:1x3x224x224..8x3x224x224..32x3x224x224");
+    ASSERT_TRUE(full);
+    EXPECT_EQ(full->first, "input");
+    EXPECT_EQ(full->second.describe(), "1x3x224x224..8x3x224x224..32x3x224x224");
+    EXPECT_EQ(parse_shape_range("a:b:0:2x4")->first, "a:b:0");
+    EXPECT_TRUE(parse_shape_range("x:7")->second.is_static());
+    EXPECT_EQ(parse_shape_range("x:1x4..8x4")->second.opt, (Shape{8, 4}));
+    for (const char* bad :
+         {"", "x", ":1x2", "x:", "x:1x", "x:0x2", "x:-1x2", "x:1xa", "x:2..1", "x:1x2..3", "x:1..2..3..4", "x:1..5..3",
+          "x:99999999999999999999", "x:4000000000x4000000000x4000000000"}) {
+        const auto refused = parse_shape_range(bad);
+        ASSERT_FALSE(refused) << bad;
+        EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+        EXPECT_THAT(refused.error().hint, HasSubstr("MIN..OPT..MAX"));
+    }
+}
+
+TEST(Shapes, OpenBatchGetsADefaultAndOtherOpenSizesAreNamed) {
+    const auto shapes = complete_shapes(small_network(), {});
+    ASSERT_TRUE(shapes);
+    EXPECT_EQ(shapes->at("input").describe(), "1x3x8x8..8x3x8x8..32x3x8x8");
+    Model model = small_network();
+    model.graph.inputs[0].dims->at(2) = Dimension::named("height");
+    const auto open = complete_shapes(model, {});
+    ASSERT_FALSE(open);
+    EXPECT_THAT(open.error().describe(), HasSubstr("height"));
+    EXPECT_THAT(open.error().describe(), HasSubstr("--shape"));
+    const auto unknown = complete_shapes(small_network(), {{"nope", {{1}, {1}, {1}}}});
+    ASSERT_FALSE(unknown);
+    EXPECT_THAT(unknown.error().describe(), HasSubstr("nope"));
+    EXPECT_FALSE(complete_shapes(small_network(), {{"input", {{1}, {1}, {1}}}}));
+}
+
+} // namespace
+} // namespace lathe::test
