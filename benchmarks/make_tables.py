@@ -1,0 +1,167 @@
+"""Writes the README's tables from benchmarks/results/*.json, between `<!-- table:NAME -->` and `<!-- /table -->`.
+
+    python3 benchmarks/make_tables.py            # rewrite README.md
+    python3 benchmarks/make_tables.py --check    # fail if it is not up to date
+
+No third-party package. Order and rounding depend on the JSON alone, so that the check can compare text.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /table -->)", re.DOTALL)
+
+
+def load(folder, ending):
+    """All documents of a kind, in the order of their file names."""
+    files = sorted(Path(folder).glob(f"*.{ending}.json"))
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def milliseconds(value):
+    """Three significant digits."""
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def markdown(heading, rows):
+    """A Markdown table, or nothing for no rows."""
+    if not rows:
+        return ""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def machine_line(document):
+    """What the figures were taken on."""
+    machine = document.get("machine", {})
+    libraries = ", ".join(f"{name} {version}" for name, version in sorted(document.get("libraries", {}).items()))
+    virtual = ", virtual machine" if machine.get("virtual_machine") else ""
+    return f"{machine.get('cpu', 'unknown processor')}, {machine.get('cores', '?')} cores{virtual}; {libraries}"
+
+
+def latency_table(folder):
+    """Median ms a batch size, and how many times as fast the int8 engine is, pair by pair."""
+    text = ""
+    for document in load(folder, "bench"):
+        batches = sorted({entry["batch"] for entry in document["latency"]})
+        times = {(entry["subject"], entry["batch"]): entry for entry in document["latency"]}
+        ratios = {
+            (entry["reference"], entry["batch"]): entry["speedup"]
+            for entry in document["ratios"]
+            if entry["subject"] == "int8"
+        }
+        rows = []
+        for subject in document["subjects"]:
+            name = subject["name"]
+            cells = []
+            for batch in batches:
+                entry = times.get((name, batch))
+                ratio = ratios.get((name, batch))
+                noisy = "~" if entry and entry["noisy"] else ""
+                cell = f"{noisy}{milliseconds(entry['median_ms'])}" if entry else "–"
+                cells.append(cell + (f" ({ratio:.2f}×)" if ratio and entry else ""))
+            title = f"**Lathe {name}**" if subject["kind"] == "engine" else name
+            rows.append([title, subject["precision"], *cells])
+        heading = [document.get("network", "network"), "precision", *(f"batch {batch}" for batch in batches)]
+        text += markdown(heading, rows) + "\n" if rows else ""
+        text += (
+            "Median ms a call; in brackets, how many times as fast Lathe int8 is, pair by pair in one interleaved run; "
+            f"~ marks what did not settle within 1 %. {machine_line(document)}.\n\n"
+            if rows
+            else ""
+        )
+    return text.rstrip("\n") + "\n" if text else ""
+
+
+def percent(value, interval=None):
+    """68.24 % (66.9–69.5)"""
+    if value is None:
+        return "–"
+    span = f" ({100 * interval[0]:.1f}–{100 * interval[1]:.1f})" if interval else ""
+    return f"{100 * value:.2f} %{span}"
+
+
+def accuracy_table(folder):
+    """Accuracy with intervals and closeness to FP32."""
+    text = ""
+    for document in load(folder, "eval"):
+        rows = []
+        for subject in document["subjects"]:
+            versus = subject.get("vs_reference")
+            name = subject["name"]
+            title = f"**Lathe {name}**" if name in {"int8", "fp32", "bf16"} else name
+            row = [title, percent(subject["top1"], subject.get("top1_ci95"))]
+            if versus:
+                sqnr = versus["sqnr_db"]
+                row += [percent(versus["agreement"]), f"{versus['mean_kl']:.4f}", "∞" if sqnr is None else f"{sqnr:.1f}"]
+            else:
+                row += ["reference", "", ""]
+            rows.append(row)
+        heading = [
+            f"{document.get('network', 'network')}, {document['data']['samples']} images",
+            "top-1 (95 %)",
+            "agreement with FP32",
+            "mean KL",
+            "SQNR dB",
+        ]
+        text += markdown(heading, rows) + "\n" if rows else ""
+    return text.rstrip("\n") + "\n" if text else ""
+
+
+def calibration_table(folder):
+    """How long each tool took to quantise."""
+    rows = []
+    for document in load(folder, "quantize"):
+        for tool in document["tools"]:
+            memory = tool.get("peak_rss_bytes")
+            name = "**Lathe**" if tool["tool"] == "lathe" else f"{tool['tool']} {tool['version']}"
+            rows.append(
+                [
+                    document["network"],
+                    name,
+                    tool["variant"],
+                    str(tool["samples"]),
+                    f"{tool['seconds']:.1f}",
+                    f"{memory / 2**30:.1f}" if memory else "–",
+                ]
+            )
+    return markdown(["network", "tool", "method", "images", "seconds", "peak GiB"], rows)
+
+
+TABLES = {"latency": latency_table, "accuracy": accuracy_table, "calibration": calibration_table}
+
+
+def rewrite(text, folder):
+    """The text with every known table's body made anew. A table without results keeps an empty body."""
+
+    def body(match):
+        name = match["name"]
+        if name not in TABLES:
+            raise SystemExit(f"README.md asks for an unknown table '{name}'; known: {', '.join(TABLES)}")
+        return match[1] + TABLES[name](folder) + match[4]
+
+    return MARK.sub(body, text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--readme", default=str(ROOT / "README.md"))
+    parser.add_argument("--results", default=str(ROOT / "benchmarks" / "results"))
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    readme = Path(options.readme)
+    old = readme.read_text(encoding="utf-8")
+    new = rewrite(old, options.results)
+    if options.check:
+        if new != old:
+            sys.exit("README.md is not what benchmarks/results gives; run python3 benchmarks/make_tables.py")
+    elif new != old:
+        readme.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Lathe's engines beside the peers' quantised models: same images, same machine, one interleaved run a network.
+
+    LATHE_PYTHON=venv/bin/python python3 benchmarks/run_peers.py --network lite0 --lathe build/bin/lathe \
+        --shared ../shared/data --peers-python peers-venv/bin/python --work /tmp/peers
+
+Writes benchmarks/results/NETWORK.{bench,eval,quantize}.json, from which benchmarks/make_tables.py makes the README's
+tables. What is there already in --work is used again; delete it to start afresh. The machine should do nothing else.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+NETWORKS = {
+    "lite0": {
+        "title": "EfficientNet-Lite0",
+        "export": ["efficientnet-lite0", "--dynamic-batch"],
+        "calibration": "imagenet/calibration",
+        "validation": "imagenet/validation",
+    },
+    "resnet50": {
+        "title": "ResNet-50, Tiny-ImageNet",
+        "export": ["resnet50", "--weights", "{shared}/models/resnet50_tiny_imagenet.pth", "--dynamic-batch",
+                   "--preprocess", "{here}/peers/resnet50_tiny.preprocess.json"],
+        "calibration": "tiny-imagenet/calibration",
+        "validation": "tiny-imagenet/validation",
+    },
+    "mobilenet_v1": {
+        "title": "MobileNetV1 0.75",
+        "model": "{shared}/models/mobilenet_v1_0.75_224.onnx",
+        "preprocess": "{here}/peers/mobilenet_v1.preprocess.json",
+        "calibration": "imagenet/calibration",
+        "validation": "imagenet/validation",
+    },
+}
+
+
+def run(command, **kwargs):
+    """Runs a command line, shown first; stops at a failure."""
+    command = [str(part) for part in command]
+    print("+", " ".join(command), file=sys.stderr, flush=True)
+    start = time.perf_counter()
+    subprocess.run(command, check=True, **kwargs)
+    return time.perf_counter() - start
+
+
+def make(target, command):
+    """Runs the command unless its target is there; returns the target."""
+    if not target.exists():
+        run(command)
+    return target
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", choices=NETWORKS, required=True)
+    parser.add_argument("--lathe", required=True)
+    parser.add_argument("--shared", required=True, help="folder of models and images")
+    parser.add_argument("--peers-python", required=True, help="Python with requirements/peers.txt")
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--results", default=str(HERE / "results"))
+    parser.add_argument("--batch-sizes", default="1,8,16")
+    parser.add_argument("--duration", default="3")
+    parser.add_argument("--time-limit", default="10")
+    parser.add_argument("--against", default="pytorch,torch-compile,onnxruntime,openvino")
+    options = parser.parse_args()
+    python = os.environ.get("LATHE_PYTHON", sys.executable)
+    network = NETWORKS[options.network]
+    fill = {"shared": options.shared, "here": HERE}
+    work = Path(options.work) / options.network
+    work.mkdir(parents=True, exist_ok=True)
+    calibration = Path(options.shared) / network["calibration"]
+    validation = Path(options.shared) / network["validation"]
+    lathe = str(Path(options.lathe).resolve())
+    rules = ["--preprocess", network["preprocess"].format(**fill)] if "preprocess" in network else []
+
+    if "model" in network:
+        model = Path(network["model"].format(**fill))
+    else:
+        export = [part.format(**fill) for part in network["export"]]
+        model = make(work / "model.onnx", [lathe, "export", *export, "--output", work / "model.onnx"])
+    simple = make(work / "simple.onnx", [lathe, "simplify", model, "--output", work / "simple.onnx"])
+    quantize_log = []
+    ranges, quantized = work / "model.ranges", work / "int8.onnx"
+    if not quantized.exists():
+        seconds = run([lathe, "calibrate", simple, "--data", calibration, "--samples", "300", *rules, "--force",
+                       "--output", ranges])
+        seconds += run([lathe, "quantize", simple, "--ranges", ranges, "--target", "openvino", "--output", quantized])
+        log = [{"tool": "lathe", "variant": "mse", "file": quantized.name, "samples": 300, "seconds": seconds}]
+        (work / "lathe.json").write_text(json.dumps(log), encoding="utf-8")
+    make(work / "ort.json", [python, HERE / "peers/quantize_ort.py", model, "--data", calibration, *rules,
+                             "--output", work])
+    make(work / "nncf.json", [options.peers_python, HERE / "peers/quantize_nncf.py", model, "--data", calibration,
+                              *rules, "--output", work])
+    for name in ("lathe", "ort", "nncf"):
+        quantize_log += json.loads((work / f"{name}.json").read_text(encoding="utf-8"))
+
+    engines = {"fp32": simple, "int8": quantized}
+    engines |= {Path(entry["file"]).stem: work / entry["file"] for entry in quantize_log
+                if entry["tool"] != "lathe" and entry["file"].endswith(".onnx")}
+    for name, source in engines.items():
+        precision = "fp32" if name == "fp32" else "int8"
+        make(work / f"{name}.engine", [lathe, "build", source, "--precision", precision, *rules,
+                                       "--output", work / f"{name}.engine"])
+
+    results = Path(options.results)
+    results.mkdir(parents=True, exist_ok=True)
+    against = [options.against, f"onnxruntime={work / 'ort-minmax-u8s8.onnx'}", f"openvino={work / 'nncf.xml'}",
+               f"openvino={work / 'ort-minmax-u8s8.onnx'}", f"openvino={quantized}"]
+    run([lathe, "bench", work / "int8.engine", work / "fp32.engine", "--against", ",".join(against),
+         "--model", model, "--batch-sizes", options.batch_sizes, "--duration", options.duration,
+         "--time-limit", options.time_limit, "--output", results / f"{options.network}.bench.json"])
+    others = [work / f"{name}.engine" for name in engines if name != "fp32"]
+    run([lathe, "eval", *others, "--reference", work / "fp32.engine", "--data", validation, *rules,
+         "--output", results / f"{options.network}.eval.json"])
+    document = {"kind": "quantize-times", "version": 1, "network": network["title"], "tools": quantize_log}
+    (results / f"{options.network}.quantize.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    for name in ("bench", "eval"):
+        strip_paths(results / f"{options.network}.{name}.json", network["title"])
+
+
+def strip_paths(file, title):
+    """Names the network, and keeps file names only: whose folders they lay in is nobody's business."""
+    document = json.loads(file.read_text(encoding="utf-8"))
+    document["network"] = title
+    document["command"] = " ".join(shorten(part) for part in document["command"].split(" "))
+    for subject in document["subjects"]:
+        if subject.get("file"):
+            subject["file"] = Path(subject["file"]).name
+    if "data" in document:
+        path = Path(document["data"]["path"])
+        document["data"]["path"] = f"{path.parent.name}/{path.name}"
+    for entry in document.get("unavailable", []):
+        entry["reason"] = " ".join(shorten(part) for part in entry["reason"].split(" "))
+    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def shorten(text):
+    """a=/x/y/z,b=/p/q as a=z,b=q."""
+    return ",".join("=".join(Path(part).name if "/" in part else part for part in item.split("="))
+                    for item in text.split(","))
+
+
+if __name__ == "__main__":
+    main()
