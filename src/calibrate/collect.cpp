@@ -139,8 +139,14 @@ const char* to_string(FindingSeverity severity) {
     return "error";
 }
 
-std::vector<ActivationFinding> check_activations(const std::vector<TensorStatistics>& tensors) {
-    std::vector<ActivationFinding> findings;
+FindingSeverity severity_from_name(std::string_view name) {
+    if (name == to_string(FindingSeverity::information)) return FindingSeverity::information;
+    if (name == to_string(FindingSeverity::error)) return FindingSeverity::error;
+    return FindingSeverity::warning;
+}
+
+std::vector<CalibrationFinding> check_activations(const std::vector<TensorStatistics>& tensors) {
+    std::vector<CalibrationFinding> findings;
     for (const auto& [name, histogram] : tensors) {
         const auto add = [&, &tensor = name](const char* finding, std::string detail, FindingSeverity severity) {
             findings.push_back({finding, tensor, std::move(detail), severity});

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calibrate/activation_source.hpp"
@@ -40,16 +41,19 @@ Result<ActivationStatistics> collect(ActivationSource& source, Dataset& dataset,
 
 enum class FindingSeverity { information, warning, error };
 const char* to_string(FindingSeverity severity);
+/// warning for a name that is none.
+FindingSeverity severity_from_name(std::string_view name);
 
-/// Something about the activations that a person should know.
-struct ActivationFinding {
-    std::string name; ///< "dead_activation", "constant_activation", "exploding_activation", "nonfinite_activation"
-    std::string tensor;
+/// Something about the activations or the data that a person should know.
+struct CalibrationFinding {
+    std::string name; ///< "dead_activation", "constant_activation", "exploding_activation", "nonfinite_activation", or
+                      ///< one of the data's (data/checks.hpp)
+    std::string tensor; ///< empty where it is about the data
     std::string detail;
     FindingSeverity severity = FindingSeverity::warning;
 };
 
 /// Always zero, always one value, |x| over 10,000, NaN or infinity. In the order of the tensors.
-std::vector<ActivationFinding> check_activations(const std::vector<TensorStatistics>& tensors);
+std::vector<CalibrationFinding> check_activations(const std::vector<TensorStatistics>& tensors);
 
 } // namespace lathe

@@ -37,6 +37,7 @@ struct RangesFile {
     Method method = Method::mse;
     EstimateOptions options;
     std::vector<TensorRange> tensors;
+    std::vector<CalibrationFinding> findings; ///< kept, so that reusing the file repeats its warnings
 
     const TensorRange* find(std::string_view tensor) const;
     /// By the file's method and options. {0, 0} for a tensor of zeros.

@@ -192,6 +192,13 @@ Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ra
     head["samples_seen"] = ranges.samples_seen;
     head["method"] = to_string(ranges.method);
     head["percentile"] = ranges.options.percentile;
+    head["findings"] = Json::array();
+    for (const CalibrationFinding& finding : ranges.findings) {
+        head["findings"].push_back({{"name", finding.name},
+                                    {"tensor", finding.tensor},
+                                    {"detail", finding.detail},
+                                    {"severity", to_string(finding.severity)}});
+    }
     std::string body;
     for (const auto& [key, value] : head.items())
         body += dumped(Json(key)) + ":" + dumped(value) + ",\n";
@@ -254,6 +261,14 @@ Result<RangesFile> parse_ranges(std::string_view text, std::string_view where) {
     auto method = method_from_name(method_name);
     if (!method) return std::move(method).error().in(std::string(where));
     ranges.method = *method;
+
+    for (const Json& item : reader.array("findings")) {
+        Reader finding(item, "finding");
+        ranges.findings.push_back({finding.text("name"), finding.text("tensor"), finding.text("detail"),
+                                   severity_from_name(finding.text("severity"))});
+        LATHE_CHECK(finding.result(where));
+    }
+    LATHE_CHECK(reader.result(where));
 
     std::unordered_set<std::string> names;
     for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -35,15 +35,14 @@ Json thinned(const Histogram& histogram) {
 
 } // namespace
 
-Json to_json(const ActivationFinding& finding) {
+Json to_json(const CalibrationFinding& finding) {
     return {{"name", finding.name},
             {"tensor", finding.tensor},
-            {"detail", finding.tensor + ": " + finding.detail},
+            {"detail", (finding.tensor.empty() ? "" : finding.tensor + ": ") + finding.detail},
             {"severity", to_string(finding.severity)}};
 }
 
-Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format,
-                         const std::vector<ActivationFinding>& findings, double seconds) {
+Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format, double seconds) {
     struct Row {
         const TensorRange* tensor;
         Range range;
@@ -71,7 +70,7 @@ Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format,
                            {"histogram", thinned(histogram)}});
     }
     Json found = Json::array();
-    for (const ActivationFinding& finding : findings)
+    for (const CalibrationFinding& finding : ranges.findings)
         found.push_back(to_json(finding));
     return {{"kind", "calibration"},
             {"version", 1},

@@ -5,12 +5,12 @@
 
 namespace lathe {
 
-/// The calibration as the report reads it ("kind": "calibration"): a tensor's extremes, range, clipped fraction, signal
-/// to quantisation noise (null when there is no noise) and a histogram thinned to at most 256 bins (edges are one more
-/// than counts; exact zeros are in the bin that holds zero). Worst signal to noise first.
-Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format,
-                         const std::vector<ActivationFinding>& findings, double seconds);
+/// The calibration as the report reads it ("kind": "calibration", `seconds` being what it took): a tensor's extremes,
+/// range, clipped fraction, signal to quantisation noise (null when there is no noise) and a histogram thinned to at
+/// most 256 bins (edges are one more than counts; exact zeros are in the bin that holds zero). Worst signal to noise
+/// first.
+Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format, double seconds);
 
-Json to_json(const ActivationFinding& finding);
+Json to_json(const CalibrationFinding& finding);
 
 } // namespace lathe

@@ -11,6 +11,7 @@
 #include "calibrate/quantization_error.hpp"
 #include "calibrate/report.hpp"
 #include "cli/commands.hpp"
+#include "data/checks.hpp"
 #include "data/open_dataset.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/placement.hpp"
@@ -20,7 +21,6 @@ namespace lathe::cli {
 
 namespace {
 
-constexpr std::size_t too_few_samples = 32;
 constexpr std::size_t rows_shown = 15;
 
 std::string number(double value, const char* format = "%.4g") {
@@ -88,6 +88,42 @@ Result<std::size_t> batch_size_of(const std::vector<InputSpec>& inputs, std::siz
     return std::max<std::size_t>(1, std::max(fixed, asked));
 }
 
+/// A dataset whose batches the data checks see as they go by.
+class CheckedDataset final : public Dataset {
+public:
+    CheckedDataset(Dataset& dataset, const Model& model) : dataset_(dataset), checks_(expectations(model)) {}
+    std::size_t size() const override { return dataset_.size(); }
+    bool has_labels() const override { return dataset_.has_labels(); }
+    std::vector<std::string> class_names() const override { return dataset_.class_names(); }
+    void rewind() override { dataset_.rewind(); }
+    Result<std::string> digest() const override { return dataset_.digest(); }
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        auto batch = dataset_.next(count);
+        if (batch && *batch) checks_.observe(**batch);
+        return batch;
+    }
+    const DataChecks& checks() const { return checks_; }
+
+private:
+    /// What the model was trained with, as its metadata say, whatever --preprocess says.
+    static DataExpectations expectations(const Model& model) {
+        DataExpectations expected;
+        auto trained_with = preprocess_of(model, std::nullopt);
+        if (trained_with) expected.preprocess = *trained_with;
+        return expected;
+    }
+
+    Dataset& dataset_;
+    DataChecks checks_;
+};
+
+std::vector<CalibrationFinding> findings_about(const DataChecks& checks) {
+    std::vector<CalibrationFinding> findings;
+    for (const DataFinding& found : checks.findings())
+        findings.push_back({found.name, "", found.detail, severity_from_name(to_string(found.severity))});
+    return findings;
+}
+
 struct CacheAnswer {
     std::optional<RangesFile> ranges;
 };
@@ -123,10 +159,6 @@ Result<CalibrateOutcome> reuse(RangesFile ranges, const CalibrateRequest& reques
         reestimate(ranges, request.method, request.options, request.threads);
         LATHE_CHECK(save_ranges(request.output, ranges));
     }
-    std::vector<TensorStatistics> statistics;
-    for (const TensorRange& tensor : ranges.tensors)
-        statistics.push_back({tensor.name, tensor.histogram});
-    outcome.findings = check_activations(statistics);
     outcome.ranges = std::move(ranges);
     return outcome;
 }
@@ -158,7 +190,7 @@ std::string worst_table(const RangesFile& ranges, const NumberFormat& format) {
 }
 
 void print_outcome(const CalibrateOutcome& outcome, const CalibrateRequest& request, const Context& context) {
-    for (const ActivationFinding& finding : outcome.findings) {
+    for (const CalibrationFinding& finding : outcome.ranges.findings) {
         const std::string text =
             finding.name + (finding.tensor.empty() ? "" : " (" + finding.tensor + ")") + ": " + finding.detail;
         if (finding.severity == FindingSeverity::information) {
@@ -223,21 +255,18 @@ Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequ
     }
     LATHE_TRY(const std::unique_ptr<ActivationSource> source,
               openvino::make_activation_source(model, tensors, request.threads));
-    LATHE_TRY(ActivationStatistics statistics, collect(*source, *dataset, options, context.progress()));
+    CheckedDataset checked(*dataset, model);
+    LATHE_TRY(ActivationStatistics statistics, collect(*source, checked, options, context.progress()));
 
     CalibrateOutcome outcome;
     outcome.inference_seconds = statistics.inference_seconds;
-    outcome.findings = check_activations(statistics.tensors);
-    if (statistics.samples < too_few_samples) {
-        outcome.findings.insert(
-            outcome.findings.begin(),
-            {"too_few_samples", "",
-             plural(statistics.samples, "sample") + " may not show the largest activations; 100 to 500 usually do",
-             FindingSeverity::warning});
-    }
+    std::vector<CalibrationFinding> findings = findings_about(checked.checks());
+    for (CalibrationFinding& finding : check_activations(statistics.tensors))
+        findings.push_back(std::move(finding));
     log(LogLevel::debug, "histograms took " + number(statistics.histogram_seconds, "%.2f") + " s");
     outcome.ranges =
         make_ranges(std::move(statistics), std::move(key), request.method, request.options, request.threads);
+    outcome.ranges.findings = std::move(findings);
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     LATHE_CHECK(save_ranges(request.output, outcome.ranges));
     return outcome;
@@ -252,32 +281,32 @@ void add_calibrate(Commands& commands) {
     };
     auto options = std::make_shared<Options>();
     Context& context = commands.context();
-    CLI::App& command = commands.add(
-        {"calibrate",
-         "Run a model on sample data and record the range of every tensor that quantisation may need",
-         {"lathe calibrate m.onnx --data photos/ --output m.ranges",
-          "lathe calibrate m.onnx --data photos/ --samples 300 --method entropy --output m.ranges",
-          "lathe calibrate m.onnx --data inputs.npz --method percentile --percentile 99.9 --force"}},
-        [options, &context]() -> Result<void> {
-            CalibrateRequest& request = options->request;
-            LATHE_TRY(request.method, method_from_name(options->method));
-            if (!options->preprocess.empty()) {
-                LATHE_TRY(Preprocess preprocess, Preprocess::from_file(options->preprocess));
-                request.preprocess = std::move(preprocess);
-            }
-            if (request.output.empty()) {
-                request.output = std::filesystem::path(options->model).replace_extension(".ranges");
-            }
-            LATHE_TRY(const Model model, load_onnx(options->model));
-            LATHE_TRY(const CalibrateOutcome outcome, calibrate_model(model, request, context));
-            print_outcome(outcome, request, context);
-            Json json = calibration_to_json(outcome.ranges, NumberFormat::uint8(), outcome.findings, outcome.seconds);
-            json["file"] = request.output.string();
-            json["reused"] = outcome.reused;
-            json["inference_seconds"] = outcome.inference_seconds;
-            context.print_json(json);
-            return {};
-        });
+    CLI::App& command =
+        commands.add({"calibrate",
+                      "Run a model on sample data and record the range of every tensor that quantisation may need",
+                      {"lathe calibrate m.onnx --data photos/ --output m.ranges",
+                       "lathe calibrate m.onnx --data photos/ --samples 300 --method entropy --output m.ranges",
+                       "lathe calibrate m.onnx --data inputs.npz --method percentile --percentile 99.9 --force"}},
+                     [options, &context]() -> Result<void> {
+                         CalibrateRequest& request = options->request;
+                         LATHE_TRY(request.method, method_from_name(options->method));
+                         if (!options->preprocess.empty()) {
+                             LATHE_TRY(Preprocess preprocess, Preprocess::from_file(options->preprocess));
+                             request.preprocess = std::move(preprocess);
+                         }
+                         if (request.output.empty()) {
+                             request.output = std::filesystem::path(options->model).replace_extension(".ranges");
+                         }
+                         LATHE_TRY(const Model model, load_onnx(options->model));
+                         LATHE_TRY(const CalibrateOutcome outcome, calibrate_model(model, request, context));
+                         print_outcome(outcome, request, context);
+                         Json json = calibration_to_json(outcome.ranges, NumberFormat::uint8(), outcome.seconds);
+                         json["file"] = request.output.string();
+                         json["reused"] = outcome.reused;
+                         json["inference_seconds"] = outcome.inference_seconds;
+                         context.print_json(json);
+                         return {};
+                     });
     std::string methods;
     for (const Estimator& estimator : estimators())
         methods += (methods.empty() ? "" : "; ") + std::string(estimator.name) + ": " + estimator.summary;

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
-#include <vector>
 
 #include "calibrate/ranges_file.hpp"
 #include "cli/context.hpp"
@@ -25,8 +24,7 @@ struct CalibrateRequest {
 };
 
 struct CalibrateOutcome {
-    RangesFile ranges;
-    std::vector<ActivationFinding> findings;
+    RangesFile ranges;              ///< with the findings about data and activations
     bool reused = false;            ///< no model was run
     double seconds = 0.0;           ///< of collecting and estimating; 0 where reused
     double inference_seconds = 0.0; ///< of it, running the model

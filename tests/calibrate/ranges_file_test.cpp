@@ -21,7 +21,11 @@ RangesFile sample_ranges(Method method = Method::entropy) {
     statistics.samples = 290;
     for (const auto& samples : test::all_samples())
         statistics.tensors.push_back({"tensor \"" + samples.name + "\"", test::histogram_of(samples.values)});
-    return make_ranges(std::move(statistics), {"model-key", "data-digest", R"({"scale":1})", 300}, method, {});
+    RangesFile ranges =
+        make_ranges(std::move(statistics), {"model-key", "data-digest", R"({"scale":1})", 300}, method, {});
+    ranges.findings = {{"dead_activation", "t", "always zero", FindingSeverity::warning},
+                       {"duplicates", "", "two are the same", FindingSeverity::information}};
+    return ranges;
 }
 
 std::string saved_text(const RangesFile& ranges) {
@@ -58,6 +62,9 @@ TEST(RangesFile, ComesBackAsItWasWritten) {
         EXPECT_EQ(again->tensors[i].uint8, ranges.tensors[i].uint8);
         EXPECT_EQ(again->tensors[i].int8, ranges.tensors[i].int8);
     }
+    ASSERT_EQ(again->findings.size(), 2U);
+    EXPECT_EQ(again->findings[0].tensor, "t");
+    EXPECT_EQ(again->findings[1].severity, FindingSeverity::information);
     EXPECT_EQ(saved_text(*again), saved_text(ranges));
 }
 
@@ -141,6 +148,8 @@ TEST(RangesFile, HostileContentIsAnError) {
         {"samples negative", "\"samples\":1", "\"samples\":-5"},
         {"samples missing", "\"samples_seen\":1", "\"samples_son\":1"},
         {"model of another kind", "\"model\":\"m\"", "\"model\":{}"},
+        {"findings of another kind", "\"findings\":[", "\"findings\":[7,"},
+        {"no findings", "\"findings\":[", "\"foundlings\":["},
         {"other version", "\"version\":1", "\"version\":2"},
         {"other kind", "\"kind\":\"ranges\"", "\"kind\":\"bench\""},
     };
@@ -277,12 +286,13 @@ TEST(ValidateRanges, ForAModel) {
 
 TEST(Report, ThinsHistogramsWithoutLosingACount) {
     const RangesFile ranges = sample_ranges(Method::mse);
-    const Json json = calibration_to_json(ranges, NumberFormat::uint8(),
-                                          {{"dead_activation", "t", "always zero", FindingSeverity::warning}}, 1.5);
+    const Json json = calibration_to_json(ranges, NumberFormat::uint8(), 1.5);
     EXPECT_EQ(json["kind"], "calibration");
     EXPECT_EQ(json["method"], "mse");
     EXPECT_EQ(json["samples"], 290);
     EXPECT_EQ(json["findings"][0]["severity"], "warning");
+    EXPECT_EQ(json["findings"][0]["detail"], "t: always zero");
+    EXPECT_EQ(json["findings"][1]["detail"], "two are the same");
     ASSERT_EQ(json["tensors"].size(), ranges.tensors.size());
     double previous = -1e9;
     for (const Json& tensor : json["tensors"]) {

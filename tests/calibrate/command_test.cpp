@@ -1,0 +1,212 @@
+// `lathe calibrate` as a user runs it, on a model of a few lines and arrays made here.
+
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "calibrate/ranges_file.hpp"
+#include "graph/text.hpp"
+#include "onnx/onnx.hpp"
+#include "support/files.hpp"
+#include "support_lib/command.hpp"
+
+namespace lathe {
+namespace {
+
+using test::CommandResult;
+
+constexpr const char* model_text = R"(opset 18
+input %x: float32[N, 4, 6, 6]
+const %w: float32[4, 4, 1, 1] = {1, 2, 3, 4, -1, -2, -3, -4, 0.5, 0.25, 0, 1, 3, -3, 3, -3}
+%y = Conv(%x, %w)
+%z = Relu(%y)
+%p = GlobalAveragePool(%z)
+output %p: float32[N, 4, 1, 1]
+)";
+
+class CalibrateCommand : public ::testing::Test {
+protected:
+    void SetUp() override {
+        write_model("m.onnx", model_text);
+        write_data("d.npy", 40, 1);
+    }
+
+    std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+    void write_model(const std::string& name, const std::string& text) {
+        auto model = parse_graph_text(text);
+        ASSERT_TRUE(model) << model.error().describe();
+        model->ir_version = 9;
+        ASSERT_TRUE(save_onnx(*model, path(name)));
+    }
+
+    void write_data(const std::string& name, std::size_t samples, std::uint32_t seed) {
+        std::string header =
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(samples) + ", 4, 6, 6), }";
+        header += std::string(64 - (10 + header.size() + 1) % 64, ' ') + "\n";
+        std::string file("\x93NUMPY\x01\x00", 8);
+        file += static_cast<char>(header.size() & 0xFF);
+        file += static_cast<char>(header.size() >> 8);
+        file += header;
+        std::mt19937 random(seed);
+        std::normal_distribution<float> normal;
+        for (std::size_t i = 0; i < samples * 4 * 6 * 6; ++i) {
+            const float value = normal(random);
+            file.append(reinterpret_cast<const char*>(&value), sizeof(value));
+        }
+        ASSERT_TRUE(write_file(path(name), file));
+    }
+
+    CommandResult calibrate(const std::string& options, const std::string& model = "m.onnx",
+                            const std::string& data = "d.npy") const {
+        return test::run_command(std::string(LATHE_BINARY) + " calibrate " + path(model) + " --data " + path(data) +
+                                 " " + options);
+    }
+    std::string to(const std::string& name) const { return " --output " + path(name); }
+
+    std::string read(const std::string& name) const {
+        auto text = read_text_file(path(name));
+        EXPECT_TRUE(text);
+        return text ? *text : "";
+    }
+
+    void expect_refusal(const CommandResult& result, int code, const std::string& words) const {
+        EXPECT_EQ(result.exit_code, code) << result.errors;
+        EXPECT_NE(result.errors.find(words), std::string::npos) << result.errors;
+    }
+
+private:
+    test::TemporaryFolder folder_;
+};
+
+TEST_F(CalibrateCommand, WritesWhatTheLibraryReads) {
+    const CommandResult result = calibrate(to("m.ranges"));
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const auto ranges = load_ranges(path("m.ranges"));
+    ASSERT_TRUE(ranges) << ranges.error().describe();
+    EXPECT_EQ(ranges->method, Method::mse);
+    EXPECT_EQ(ranges->samples_seen, 40U);
+    const TensorRange* input = ranges->find("x");
+    ASSERT_NE(input, nullptr);
+    EXPECT_EQ(input->histogram.count(), 40U * 4 * 6 * 6);
+    const auto model = load_onnx(path("m.onnx"));
+    ASSERT_TRUE(model);
+    EXPECT_TRUE(validate_ranges(*ranges, *model));
+}
+
+TEST_F(CalibrateCommand, NamesTheFileAfterTheModel) {
+    ASSERT_EQ(calibrate("").exit_code, 0);
+    EXPECT_TRUE(load_ranges(path("m.ranges")));
+}
+
+TEST_F(CalibrateCommand, BatchSizeAndThreadsChangeNothing) {
+    ASSERT_EQ(calibrate(to("a.ranges")).exit_code, 0);
+    for (const char* options : {"--batch-size 7", "--batch-size 40", "--threads 1", "--threads 2 --batch-size 3"}) {
+        ASSERT_EQ(calibrate(options + to("b.ranges") + " --force").exit_code, 0);
+        EXPECT_EQ(read("b.ranges"), read("a.ranges")) << options;
+    }
+}
+
+TEST_F(CalibrateCommand, ReusesAValidFile) {
+    ASSERT_EQ(calibrate(to("m.ranges")).exit_code, 0);
+    const std::string first = read("m.ranges");
+    const CommandResult again = calibrate(to("m.ranges"));
+    EXPECT_EQ(again.exit_code, 0);
+    EXPECT_NE(again.output.find("Reusing"), std::string::npos) << again.output;
+    EXPECT_EQ(read("m.ranges"), first);
+
+    const CommandResult other = calibrate("--method percentile --percentile 99" + to("m.ranges"));
+    EXPECT_EQ(other.exit_code, 0);
+    EXPECT_NE(other.output.find("percentile instead of mse"), std::string::npos) << other.output;
+    ASSERT_EQ(calibrate("--method percentile --percentile 99" + to("anew.ranges")).exit_code, 0);
+    EXPECT_EQ(read("m.ranges"), read("anew.ranges"));
+}
+
+TEST_F(CalibrateCommand, RefusesAFileThatDoesNotBelong) {
+    ASSERT_EQ(calibrate(to("m.ranges")).exit_code, 0);
+    const std::string before = read("m.ranges");
+    write_data("e.npy", 40, 2);
+    std::string changed = model_text;
+    write_model("n.onnx", changed.replace(changed.find("0.25"), 4, "0.75"));
+
+    expect_refusal(calibrate(to("m.ranges"), "m.onnx", "e.npy"), 3, "other data");
+    expect_refusal(calibrate(to("m.ranges"), "n.onnx"), 3, "another model");
+    expect_refusal(calibrate("--samples 33" + to("m.ranges")), 3, "samples");
+    expect_refusal(calibrate(to("m.ranges"), "n.onnx"), 3, "--force");
+    EXPECT_EQ(read("m.ranges"), before);
+
+    EXPECT_EQ(calibrate("--force" + to("m.ranges"), "n.onnx").exit_code, 0);
+    EXPECT_NE(read("m.ranges"), before);
+}
+
+TEST_F(CalibrateCommand, RefusesADamagedFile) {
+    ASSERT_EQ(calibrate(to("m.ranges")).exit_code, 0);
+    const std::string good = read("m.ranges");
+    ASSERT_TRUE(write_file(path("m.ranges"), std::string_view(good).substr(0, good.size() / 2)));
+    expect_refusal(calibrate(to("m.ranges")), 3, "truncated or damaged");
+    ASSERT_TRUE(write_file(path("m.ranges"), std::string_view("my notes")));
+    expect_refusal(calibrate(to("m.ranges")), 3, "not a ranges file");
+    EXPECT_EQ(read("m.ranges"), "my notes");
+}
+
+TEST_F(CalibrateCommand, RefusesBadInput) {
+    std::string text = model_text;
+    auto model = parse_graph_text(text);
+    ASSERT_TRUE(model);
+    std::vector<float> weights(16, 1.0F);
+    weights[3] = std::numeric_limits<float>::quiet_NaN();
+    model->graph.initializers["w"] = Tensor::of_floats("w", {4, 4, 1, 1}, weights);
+    model->ir_version = 9;
+    ASSERT_TRUE(save_onnx(*model, path("nan.onnx")));
+    expect_refusal(calibrate(to("m.ranges"), "nan.onnx"), 2, "w");
+    expect_refusal(calibrate(to("m.ranges"), "nan.onnx"), 2, "NaN");
+
+    expect_refusal(calibrate("--method magic" + to("m.ranges")), 2, "minmax, percentile, entropy, mse");
+    expect_refusal(calibrate("--percentile 101" + to("m.ranges")), 2, "percentile");
+    expect_refusal(calibrate(to("m.ranges"), "m.onnx", "absent.npy"), 3, "absent.npy");
+    expect_refusal(calibrate(to("m.ranges"), "absent.onnx"), 3, "absent.onnx");
+    EXPECT_NE(calibrate(" --output /nonexistent/m.ranges").exit_code, 0);
+    write_model("relu.onnx",
+                "opset 18\ninput %x: float32[N, 4, 6, 6]\n%y = Relu(%x)\noutput %y: float32[N, 4, 6, 6]\n");
+    expect_refusal(calibrate(to("m.ranges"), "relu.onnx"), 2, "nothing in this model to calibrate");
+    EXPECT_FALSE(std::filesystem::exists(path("m.ranges")));
+}
+
+TEST_F(CalibrateCommand, AFixedBatchIsRunWhole) {
+    std::string text = model_text;
+    for (std::size_t at = text.find("[N,"); at != std::string::npos; at = text.find("[N,"))
+        text.replace(at, 3, "[16,");
+    write_model("fixed.onnx", text);
+    const CommandResult result = calibrate(to("m.ranges"), "fixed.onnx");
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const auto ranges = load_ranges(path("m.ranges"));
+    ASSERT_TRUE(ranges);
+    EXPECT_EQ(ranges->samples_seen, 32U);
+    expect_refusal(calibrate("--batch-size 5 --force" + to("m.ranges"), "fixed.onnx"), 2, "fixed at 16");
+}
+
+TEST_F(CalibrateCommand, JsonIsTheReportsCalibration) {
+    const CommandResult result = calibrate("--json --method entropy" + to("m.ranges"));
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const auto json = parse_json(result.output, "output");
+    ASSERT_TRUE(json) << result.output;
+    EXPECT_EQ((*json)["kind"], "calibration");
+    EXPECT_EQ((*json)["method"], "entropy");
+    EXPECT_EQ((*json)["samples"], 40);
+    EXPECT_FALSE((*json)["reused"].get<bool>());
+    EXPECT_GT((*json)["tensors"].size(), 0U);
+}
+
+TEST_F(CalibrateCommand, WarnsOfTooFewSamples) {
+    write_data("few.npy", 4, 3);
+    const CommandResult result = calibrate(to("m.ranges"), "m.onnx", "few.npy");
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_NE(result.errors.find("too_few_samples"), std::string::npos) << result.errors;
+    // Reusing the file says it again.
+    EXPECT_NE(calibrate(to("m.ranges"), "m.onnx", "few.npy").errors.find("too_few_samples"), std::string::npos);
+}
+
+} // namespace
+} // namespace lathe
