@@ -15,6 +15,7 @@
 #include "data/open_dataset.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/placement.hpp"
+#include "support/files.hpp"
 #include "support/log.hpp"
 
 namespace lathe::cli {
@@ -238,6 +239,8 @@ Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequ
     LATHE_TRY(CacheAnswer cached, look_into_cache(request, key, tensors));
     if (cached.ranges) return reuse(std::move(*cached.ranges), request, context);
 
+    // A folder that cannot be written to is told now, not after minutes of work. The probe leaves nothing behind.
+    if (auto writable = AtomicFile::create(request.output); !writable) return std::move(writable).error();
     const auto start = std::chrono::steady_clock::now();
     CollectOptions options;
     options.batch_size = batch_size;

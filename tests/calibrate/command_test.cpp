@@ -1,12 +1,13 @@
 // `lathe calibrate` as a user runs it, on a model of a few lines and arrays made here.
 
-#include <cstring>
-#include <fstream>
+#include <filesystem>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "calibrate/ranges_file.hpp"
+#include "data/npy.hpp"
 #include "graph/text.hpp"
 #include "onnx/onnx.hpp"
 #include "support/files.hpp"
@@ -43,20 +44,12 @@ protected:
     }
 
     void write_data(const std::string& name, std::size_t samples, std::uint32_t seed) {
-        std::string header =
-            "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(samples) + ", 4, 6, 6), }";
-        header += std::string(64 - (10 + header.size() + 1) % 64, ' ') + "\n";
-        std::string file("\x93NUMPY\x01\x00", 8);
-        file += static_cast<char>(header.size() & 0xFF);
-        file += static_cast<char>(header.size() >> 8);
-        file += header;
+        HostTensor values(name, DataType::float32, {static_cast<std::int64_t>(samples), 4, 6, 6});
         std::mt19937 random(seed);
         std::normal_distribution<float> normal;
-        for (std::size_t i = 0; i < samples * 4 * 6 * 6; ++i) {
-            const float value = normal(random);
-            file.append(reinterpret_cast<const char*>(&value), sizeof(value));
-        }
-        ASSERT_TRUE(write_file(path(name), file));
+        for (float& value : values.as<float>())
+            value = normal(random);
+        ASSERT_TRUE(write_npy(path(name), values.view()));
     }
 
     CommandResult calibrate(const std::string& options, const std::string& model = "m.onnx",
