@@ -1,6 +1,7 @@
 #include "report/document.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -141,6 +142,13 @@ Json collect_notes(const Json& document) {
             notes.push_back(
                 note("info", "not_measured", text(subject, "subject") + place + ": " + text(subject, "reason") + cure));
         }
+        for (const Json& subject : items(*bench, "subjects")) {
+            for (const Json& remark : items(subject, "notes")) {
+                if (!remark.is_string()) continue;
+                const std::string label = subject_label(items(*bench, "subjects"), text(subject, "name"));
+                notes.push_back(note("info", "benchmark", label + ": " + remark.get<std::string>()));
+            }
+        }
         for (const Json& remark : items(*bench, "notes")) {
             if (remark.is_string()) notes.push_back(note("info", "benchmark", remark.get<std::string>()));
         }
@@ -167,6 +175,15 @@ void gather(Json& document, const char* key, std::initializer_list<const char*> 
             return;
         }
     }
+}
+
+/// "bench" as a heading has it.
+std::string words_of(const std::string& kind) {
+    if (kind == "bench") return "Benchmark";
+    if (kind == "eval") return "Evaluation";
+    std::string word = kind;
+    word[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(word[0])));
+    return word;
 }
 
 void drop_nulls(Json& object) {
@@ -238,6 +255,7 @@ Result<Json> make_document(std::vector<Input> inputs, const DocumentOptions& opt
         title = text(document["model"], "name");
         if (title.empty()) title = std::filesystem::path(text(document["model"], "file")).stem().string();
     }
+    if (title.empty() && given.size() == 1) title = words_of(given.begin()->first) + " results";
     document["title"] = title.empty() ? "Results" : title;
     Json files = Json::array();
     for (const Input& input : inputs)

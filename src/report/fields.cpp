@@ -31,7 +31,9 @@ std::string short_label(const Json& subject, bool with_precision) {
     const std::string product = product_name(text(subject, "kind"));
     std::string precision = upper(text(subject, "precision"));
     if (product.empty()) return precision;
-    return with_precision && !precision.empty() ? product + " " + precision : product;
+    // A framework's usual precision goes without saying.
+    const bool say = with_precision ? !precision.empty() : !precision.empty() && precision != "FP32";
+    return say ? product + " " + precision : product;
 }
 
 bool unique_label(const Json& subjects, const std::string& label, bool with_precision) {

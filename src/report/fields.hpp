@@ -26,8 +26,8 @@ const Json& items(const Json& object, std::string_view key);
 /// The first item of `array` whose `key` is `value`, or null.
 const Json* find_item(const Json& array, std::string_view key, std::string_view value);
 
-/// How a person calls a subject: "INT8" for the only INT8 engine, "PyTorch eager" for kind pytorch, and so on; its own
-/// name where that would be ambiguous. `subjects` is the list it stands in.
+/// How a person calls a subject: "INT8" for the only INT8 engine, "PyTorch eager" for kind pytorch in FP32, "OpenVINO
+/// INT8", and so on; its own name where that would be ambiguous. `subjects` is the list it stands in.
 std::string subject_label(const Json& subjects, std::string_view name);
 
 } // namespace lathe::report

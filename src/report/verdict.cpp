@@ -326,8 +326,7 @@ std::string frameworks_headline(const Json& bench, std::optional<double> batch) 
 }
 
 std::string interval_text(const Ratio& ratio) {
-    return decimals(ratio.value, 2) + "× (95 % interval " + decimals(ratio.low, 2) + " to " + decimals(ratio.high, 2) +
-           ")";
+    return factor(ratio.value) + "× (95 % interval " + factor(ratio.low) + " to " + factor(ratio.high) + ")";
 }
 
 void add_speed_reasons(const Judgement& judgement, const Engine& engine, std::vector<std::string>& reasons) {

@@ -20,6 +20,8 @@ std::string times(double factor) {
     return decimals(factor, places) + "×";
 }
 
+std::string factor(double value) { return decimals(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0); }
+
 std::string milliseconds(double value) {
     const int places = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
     if (value > 0.0 && value < 0.1) return decimals(value * 1000.0, value < 0.00995 ? 2 : 1) + " µs";

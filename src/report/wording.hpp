@@ -11,7 +11,9 @@ namespace lathe::report {
 
 /// Fixed decimals; -1: as few as show the value ("1", "0.5").
 std::string decimals(double value, int places);
-/// A factor: "1.85×" below 2, "9.1×" below 10, "23×" above.
+/// Three significant digits: "1.85", "23.1", "104".
+std::string factor(double value);
+/// A factor for a headline: "1.85×" below 2, "9.1×" below 10, "23×" above.
 std::string times(double factor);
 /// Three significant digits and the unit: "1.72 ms", "452 ms".
 std::string milliseconds(double value);

@@ -322,12 +322,14 @@ TEST(Labels, AreWhatPeopleSayAndStayApart) {
     const Json subjects = Json::parse(R"([
         {"name": "a", "kind": "engine", "precision": "int8"}, {"name": "b", "kind": "engine", "precision": "fp32"},
         {"name": "b2", "kind": "engine", "precision": "fp32"}, {"name": "ort", "kind": "onnxruntime", "precision": "fp32"},
-        {"name": "ort8", "kind": "onnxruntime", "precision": "int8"}, {"name": "c", "kind": "torch-compile"}])");
+        {"name": "ort8", "kind": "onnxruntime", "precision": "int8"},
+        {"name": "ov", "kind": "openvino", "precision": "int8"}, {"name": "c", "kind": "torch-compile"}])");
     EXPECT_EQ(subject_label(subjects, "a"), "INT8");
     EXPECT_EQ(subject_label(subjects, "b"), "b");
     EXPECT_EQ(subject_label(subjects, "b2"), "b2");
-    EXPECT_EQ(subject_label(subjects, "ort"), "ONNX Runtime FP32");
+    EXPECT_EQ(subject_label(subjects, "ort"), "ONNX Runtime");
     EXPECT_EQ(subject_label(subjects, "ort8"), "ONNX Runtime INT8");
+    EXPECT_EQ(subject_label(subjects, "ov"), "OpenVINO INT8");
     EXPECT_EQ(subject_label(subjects, "c"), "torch.compile");
     EXPECT_EQ(subject_label(subjects, "missing"), "missing");
 }
@@ -336,6 +338,7 @@ TEST(Wording, DigitsAreSensible) {
     EXPECT_EQ(times(1.854), "1.85×");
     EXPECT_EQ(times(9.04), "9.0×");
     EXPECT_EQ(times(23.4), "23×");
+    EXPECT_EQ(factor(53.412), "53.4");
     EXPECT_EQ(milliseconds(1.7234), "1.72 ms");
     EXPECT_EQ(milliseconds(452.3), "452 ms");
     EXPECT_EQ(milliseconds(0.0123), "12.3 µs");
