@@ -1,0 +1,193 @@
+#include "cli/simplify.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "cli/commands.hpp"
+#include "graph/text.hpp"
+#include "onnx/onnx.hpp"
+#include "passes/passes.hpp"
+#include "support/files.hpp"
+
+namespace lathe::cli {
+namespace {
+
+Result<void> set_inputs(const CompiledModel& compiled, BackendSession& session, std::span<HostTensor> inputs) {
+    for (std::size_t i = 0; i < compiled.inputs().size(); ++i) {
+        const std::string& name = compiled.inputs()[i].name;
+        const auto input =
+            std::find_if(inputs.begin(), inputs.end(), [&](const HostTensor& tensor) { return tensor.name == name; });
+        if (input == inputs.end()) {
+            return Error{ErrorCode::internal, "the backend asks for an input the model does not have", "input " + name,
+                         "please report this"};
+        }
+        LATHE_CHECK(session.set_input(i, input->view()));
+    }
+    return {};
+}
+
+Result<std::vector<HostTensor>> outputs_of(const Model& model, const CompiledModel& compiled, BackendSession& session) {
+    std::vector<HostTensor> outputs;
+    for (const ValueInfo& wanted : model.graph.outputs) {
+        const auto& all = compiled.outputs();
+        const auto found =
+            std::find_if(all.begin(), all.end(), [&](const IoInfo& io) { return io.name == wanted.name; });
+        if (found == all.end()) {
+            return Error{ErrorCode::internal, "the backend does not give an output of the model",
+                         "output " + wanted.name, "please report this"};
+        }
+        LATHE_TRY(const TensorView view, session.output(static_cast<std::size_t>(found - all.begin())));
+        HostTensor output(wanted.name, view.type, view.shape);
+        output.bytes.assign(view.bytes.begin(), view.bytes.end());
+        outputs.push_back(std::move(output));
+    }
+    return outputs;
+}
+
+std::string scientific(double value) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.2g", value);
+    return text;
+}
+
+void print_report(const SimplifyReport& report, const std::filesystem::path& output, const Context& context) {
+    std::vector<std::vector<std::string>> rows{{"pass", "changes"}};
+    for (const PassCount& pass : report.passes)
+        rows.push_back({pass.name, std::to_string(pass.changes)});
+    context.print(table(rows));
+    context.print("nodes        " + std::to_string(report.before_nodes) + " -> " + std::to_string(report.after_nodes));
+    context.print("initializers " + std::to_string(report.before_initializers) + " -> " +
+                  std::to_string(report.after_initializers));
+    context.print(report.samples == 0 ? std::string("nothing changed, so nothing had to be verified")
+                                      : "verified on " + std::to_string(report.samples) +
+                                            " random inputs, largest relative error " + scientific(report.max_error));
+    context.print("written to " + output.string());
+}
+
+void list_passes(const Context& context) {
+    std::vector<std::vector<std::string>> rows{{"pass", "what it does"}};
+    Json names = Json::array();
+    for (const Pass& pass : all_passes()) {
+        rows.push_back({pass.name, pass.summary});
+        names.push_back({{"name", pass.name}, {"summary", pass.summary}});
+    }
+    context.print(table(rows));
+    context.print_json({{"kind", "passes"}, {"version", 1}, {"passes", names}});
+}
+
+/// One text file a step: "03-fold-batch-norm.txt".
+std::function<Result<void>(std::size_t, std::string_view, const Model&)> dump_to(const std::filesystem::path& folder) {
+    return [folder](std::size_t step, std::string_view pass, const Model& model) -> Result<void> {
+        const std::string number = std::to_string(step);
+        const std::string name = std::string(number.size() < 2 ? "0" : "") + number + "-" + std::string(pass) + ".txt";
+        return write_file(folder / name, print(model, {.value_infos = true}));
+    };
+}
+
+Result<void> make_folder(const std::filesystem::path& folder) {
+    std::error_code failure;
+    std::filesystem::create_directories(folder, failure);
+    if (failure) {
+        return Error{ErrorCode::io, "cannot make the folder: " + failure.message(), folder.string(),
+                     "name a folder that can be written"};
+    }
+    return {};
+}
+
+} // namespace
+
+Runner runner_on(const Backend& backend) {
+    return [&backend](const Model& model, std::span<const HostTensor> inputs) -> Result<std::vector<HostTensor>> {
+        CompileOptions options;
+        options.precision = Precision::float32;
+        for (const HostTensor& input : inputs)
+            options.shapes[input.name] = {input.shape, input.shape, input.shape};
+        LATHE_TRY(const auto compiled, backend.compile(model, options));
+        LATHE_TRY(const auto session, compiled->make_session());
+        std::vector<HostTensor> own(inputs.begin(), inputs.end());
+        LATHE_CHECK(set_inputs(*compiled, *session, own));
+        LATHE_CHECK(session->run());
+        return outputs_of(model, *compiled, *session);
+    };
+}
+
+Result<SimplifyReport> simplify_model(Model& model, const SimplifyOptions& options) {
+    LATHE_TRY(const Backend* backend, backend_for_device("cpu"));
+    return simplify(model, options, runner_on(*backend),
+                    [](Model& each) { return infer_shapes(each, {.discard_existing = true}); });
+}
+
+Json to_json(const SimplifyReport& report) {
+    Json passes = Json::array();
+    for (const PassCount& pass : report.passes)
+        passes.push_back({{"name", pass.name}, {"changes", pass.changes}});
+    return {{"kind", "simplify"},
+            {"version", 1},
+            {"before_nodes", report.before_nodes},
+            {"after_nodes", report.after_nodes},
+            {"before_initializers", report.before_initializers},
+            {"after_initializers", report.after_initializers},
+            {"rounds", report.rounds},
+            {"passes", passes},
+            {"verified_samples", report.samples},
+            {"max_relative_error", report.max_error},
+            {"warnings", report.warnings}};
+}
+
+void add_simplify(Commands& commands) {
+    struct Options {
+        std::string model;
+        std::string output;
+        std::string dump;
+        bool list = false;
+        SimplifyOptions simplify;
+    };
+    auto options = std::make_shared<Options>();
+    Context& context = commands.context();
+    CLI::App& command = commands.add(
+        {"simplify",
+         "Fold constants, BatchNormalization and shape arithmetic, remove what does nothing; verified before writing",
+         {"lathe simplify m.onnx --output simple.onnx",
+          "lathe simplify m.onnx --output simple.onnx --disable fold-affine --dump steps/",
+          "lathe simplify --list-passes"}},
+        [options, &context]() -> Result<void> {
+            if (options->list) {
+                list_passes(context);
+                return {};
+            }
+            if (options->model.empty() || options->output.empty()) {
+                return Error{ErrorCode::invalid_argument, "a model and --output are needed", "lathe simplify",
+                             "lathe simplify m.onnx --output simple.onnx"};
+            }
+            SimplifyOptions& simplify = options->simplify;
+            simplify.progress = &context.progress();
+            if (!options->dump.empty()) {
+                LATHE_CHECK(make_folder(options->dump));
+                simplify.dump = dump_to(options->dump);
+            }
+            LATHE_TRY(Model model, load_onnx(options->model));
+            auto report = simplify_model(model, simplify);
+            if (!report) return std::move(report).error().in(options->model);
+            for (const std::string& warning : report->warnings)
+                context.warn(warning);
+            LATHE_CHECK(save_onnx(model, options->output));
+            print_report(*report, options->output, context);
+            Json json = to_json(*report);
+            json["input"] = options->model;
+            json["output"] = options->output;
+            context.print_json(json);
+            return {};
+        });
+    command.add_option("model", options->model, "ONNX model");
+    command.add_option("-o,--output", options->output, "Simplified ONNX model");
+    command.add_option("--disable", options->simplify.disabled, "Pass to leave out; may be given several times");
+    command.add_flag("--list-passes", options->list, "Name all passes, in the order they run");
+    command.add_option("--dump", options->dump, "Folder for the graph as text after each pass that changed it");
+    command.add_option("--seed", options->simplify.seed, "Seed of the random inputs used to verify")
+        ->capture_default_str();
+}
+
+} // namespace lathe::cli
