@@ -6,12 +6,12 @@ const themes = {
   light: {
     paper: "#ffffff", text: "#1b2229", muted: "#57626e", grid: "#e3e8ed", shade: "rgba(179, 38, 30, 0.10)", limit: "#b3261e",
     blue: "#0063a6", green: "#00805c", grey: "#59646f", orange: "#c24e00", amber: "#96690a", purple: "#9b4580", sky: "#3d8fc9", brown: "#7d5a4f",
-    steps: ["#8cc4ee", "#4f9dd6", "#1f74b4", "#0b5287", "#07355a", "#042038"],
+    steps: ["#4a98d3", "#2a7dbf", "#14639d", "#0a4a77", "#063454", "#031f36"],
   },
   dark: {
     paper: "#12171c", text: "#e6ebf0", muted: "#a3afbb", grid: "#29323b", shade: "rgba(255, 157, 148, 0.14)", limit: "#ff9d94",
     blue: "#5fb0f5", green: "#45c99e", grey: "#b4bfca", orange: "#ff9455", amber: "#e3b74b", purple: "#e392c2", sky: "#a9d6f5", brown: "#cfa798",
-    steps: ["#2c5f8d", "#3c7fba", "#5fa3dd", "#8cc3f0", "#b9dcf8", "#e0f0fd"],
+    steps: ["#3a73a6", "#4f90c8", "#70aede", "#97c8f0", "#bfdff8", "#e2f1fd"],
   },
 };
 const shapes = ["circle", "rectRot", "triangle", "rect", "crossRot", "star", "rectRounded", "cross"];
@@ -82,10 +82,16 @@ const intervalPlugin = {
             ctx.moveTo(element.x, a); ctx.lineTo(element.x, b);
             for (const y of [a, b]) { ctx.moveTo(element.x - cap, y); ctx.lineTo(element.x + cap, y); }
           }
+          if (dataset.intervalColour) {
+            // On a bar: with a light edge, or the half inside a dark bar would be lost.
+            ctx.lineWidth = 3.5;
+            ctx.strokeStyle = chart.options.latheTheme.paper;
+            ctx.stroke();
+          }
+          ctx.lineWidth = 1.25;
+          ctx.strokeStyle = dataset.intervalColour || dataset.borderColor;
           ctx.stroke();
         };
-        ctx.lineWidth = 1.25;
-        ctx.strokeStyle = dataset.intervalColour || dataset.borderColor;
         draw(list(dataset.intervals)[i], sideways ? meta.xScale : meta.yScale, sideways);
         draw(list(dataset.intervalsAcross)[i], sideways ? meta.yScale : meta.xScale, !sideways);
       });

@@ -186,7 +186,7 @@ function speedupFigure() {
   return makeFigure({
     id: "speedup", table,
     title: "Speed-up of " + labelOf(subject),
-    note: "Times as fast as each other, from paired runs, with 95 % intervals. The dotted line is equal speed.",
+    note: "How many times as fast as each of these, from paired runs, with 95 % intervals. The dotted line is equal speed.",
     summary: rows.map((row) => format.times(row.speedup) + " " + labelOf(row.reference) + " at batch " + row.batch).join(", "),
     height: () => barHeight(references.length * (sizes.length + 0.6), 19, sizes.length > 1 ? 110 : 70),
     build: (theme, width) => ({
