@@ -18,7 +18,7 @@ constexpr std::size_t most_digests = 1'000'000;
 /// scans, night and snow; values read in a wrong unit miss them by far.
 constexpr double least_pixel_mean = 10;
 constexpr double most_pixel_mean = 245;
-constexpr double least_pixel_std = 4;
+constexpr double least_pixel_std = 20;
 
 std::string figure(double value) {
     std::array<char, 32> text{};
