@@ -80,7 +80,10 @@ const format = {
     return value >= 1000 ? grouped(value) : significant(value, 3);
   },
   percent(share, places = 2) {
-    return isNumber(share) ? signed((share * 100).toFixed(places)) + THIN + "%" : DASH;
+    if (!isNumber(share)) return DASH;
+    const least = 10 ** -places;
+    if (share > 0 && share * 100 < least / 2) return "<" + THIN + least.toFixed(places) + THIN + "%";
+    return signed((share * 100).toFixed(places)) + THIN + "%";
   },
   points(share) {
     if (!isNumber(share)) return DASH;
