@@ -1,0 +1,101 @@
+"""python/lathe_worker: the protocol with a framework of known timing in place of a real one."""
+
+import io
+import json
+import sys
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+from lathe_worker import subjects, worker  # noqa: E402
+
+
+class Known:
+    """Calls that say they took 1 ms, the first of them 3 ms."""
+
+    libraries = {"known": "1.0"}
+    notes = []
+
+    def __init__(self):
+        self.calls = 0
+        self.failing = False
+
+    def prepare(self, tensors):
+        self.tensors = tensors
+
+    def call(self, arrays):
+        del arrays
+        if self.failing:
+            raise ValueError("two\nlines")
+        self.calls += 1
+        return subjects.Timing(3_000_000 if self.calls == 1 else 1_000_000, 10, 20)
+
+    def stream_choices(self):
+        return [1, 2]
+
+    def streams(self, count):
+        return [self.call] * count
+
+
+class Protocol(unittest.TestCase):
+    def setUp(self):
+        self.known = Known()
+        patches = [
+            mock.patch.object(worker, "make_subject", lambda *_: self.known),
+            mock.patch.object(worker, "read_sets", lambda path, tensors, count: [[None]] * count),
+        ]
+        for patch in patches:
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def ask(self, *requests):
+        replies = io.StringIO()
+        worker.serve_requests([json.dumps(request) + "\n" for request in requests], replies)
+        return [json.loads(line) for line in replies.getvalue().splitlines()]
+
+    LOAD = {"command": "load", "kind": "known", "model": "", "source": None}
+    PREPARE = {"command": "prepare", "file": "f", "sets": 3, "inputs": [{"name": "x", "type": "float32", "shape": [1]}]}
+
+    def test_a_session(self):
+        load, prepare, burst = self.ask(
+            self.LOAD, self.PREPARE, {"command": "burst", "milliseconds": 5, "max_calls": 100}
+        )
+        self.assertEqual(load["libraries"], {"known": "1.0"})
+        self.assertGreater(prepare["peak_rss_bytes"], 1 << 20)
+        # The call in prepare was the 3 ms one; of the burst the first is dropped, then five of 1 ms fill it.
+        self.assertEqual(burst["call_ns"], [1_000_000] * 5)
+        self.assertEqual(burst["copy_in_ns"], [10] * 5)
+
+    def test_max_calls_bounds_a_burst(self):
+        *_, burst = self.ask(self.LOAD, self.PREPARE, {"command": "burst", "milliseconds": 1e6, "max_calls": 7})
+        self.assertEqual(len(burst["call_ns"]), 6)
+
+    def test_throughput_counts_all_streams(self):
+        *_, served = self.ask(self.LOAD, self.PREPARE, {"command": "throughput", "seconds": 0.05})
+        self.assertIn(served["streams"], [1, 2])
+        self.assertGreaterEqual(served["seconds"], 0.05)
+        self.assertGreater(served["requests"], 0)
+
+    def test_failures_are_replies_and_the_worker_lives_on(self):
+        self.known.failing = True
+        _, failed, again = self.ask(self.LOAD, self.PREPARE, self.LOAD)
+        self.assertEqual(failed["error"]["message"], "ValueError: two lines")
+        self.assertIn("libraries", again)
+
+    def test_an_unknown_framework(self):
+        with self.assertRaises(subjects.Unavailable):
+            subjects.make_subject("nobody", None, None)
+
+
+class Matching(unittest.TestCase):
+    def test_by_name_then_by_place(self):
+        self.assertEqual(subjects.match_inputs(["b", "a"], ["a", "b"]), [1, 0])
+        self.assertEqual(subjects.match_inputs(["p", "q"], ["a", "b"]), [0, 1])
+        with self.assertRaises(subjects.Unavailable):
+            subjects.match_inputs(["a"], ["a", "b"])
+
+
+if __name__ == "__main__":
+    unittest.main()
