@@ -1,0 +1,310 @@
+// ONNX's backend tests on the CPU backend: whatever it claims gives the recorded outputs. What it does not do is listed
+// in cpu_unsupported.txt with the reason; a listed case that passes, or one not listed that fails, fails the test.
+// `test_conformance_cpu --update-list` writes the list anew.
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "backends/api/backend.hpp"
+#include "conformance/cases.hpp"
+#include "conformance/isolated.hpp"
+#include "onnx/onnx.hpp"
+#include "onnx/proto.hpp"
+#include "support/json.hpp"
+#ifdef LATHE_HAS_PASSES
+#include "passes/simplify.hpp"
+#endif
+
+namespace lathe {
+namespace {
+
+using test::Case;
+
+constexpr const char* list_path = LATHE_SOURCE_DIR "/tests/conformance/cpu_unsupported.txt";
+
+struct Tolerance {
+    double relative = 1e-3;
+    double absolute = 1e-7;
+};
+
+Tolerance tolerance_of(const Case& each) {
+    Tolerance tolerance;
+    const auto json = read_json_file(each.folder / "data.json");
+    if (!json) return tolerance;
+    tolerance.relative = json->value("rtol", tolerance.relative);
+    tolerance.absolute = json->value("atol", tolerance.absolute);
+    return tolerance;
+}
+
+/// A recorded tensor; empty if the file does not exist.
+Result<std::optional<Tensor>> read_tensor(const std::filesystem::path& path, const ValueInfo& info) {
+    if (!std::filesystem::exists(path)) return std::optional<Tensor>();
+    if (info.type == DataType::undefined) {
+        return Error{ErrorCode::unsupported, "value " + info.name + " is no tensor (sequence, optional or map)", "",
+                     ""};
+    }
+    LATHE_TRY(const std::string bytes, read_text_file(path));
+    onnx::TensorProto proto;
+    if (!proto::parse(proto, bytes)) return Error{ErrorCode::parse_error, "cannot be parsed", path.string(), ""};
+    proto::Importer importer;
+    LATHE_TRY(Tensor tensor, importer.tensor(proto));
+    return std::optional<Tensor>(std::move(tensor));
+}
+
+/// As numpy.testing.assert_allclose compares: |a - b| <= absolute + relative * |b|, equal infinities, NaN with NaN.
+std::string difference(const Tensor& expected, const TensorView& got, Tolerance tolerance) {
+    if (got.type != expected.type()) return "has type " + to_string(got.type) + ", not " + to_string(expected.type());
+    if (got.shape != expected.shape())
+        return "has shape " + to_string(got.shape) + ", not " + to_string(expected.shape());
+    if (got.bytes.size() != expected.bytes().size()) return "has another number of bytes";
+    if (!is_floating(expected.type())) {
+        return std::equal(got.bytes.begin(), got.bytes.end(), expected.bytes().begin()) ? "" : "differs";
+    }
+    if (expected.type() == DataType::bfloat16) tolerance.relative = std::max(tolerance.relative, 0.015625); // two ulps
+    const Tensor actual(got.name, got.type, got.shape, got.bytes);
+    const std::vector<float> a = actual.to_floats();
+    const std::vector<float> b = expected.to_floats();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+        if (a[i] == b[i]) continue;
+        const double distance = std::abs(double{a[i]} - double{b[i]});
+        if (!(distance <= tolerance.absolute + tolerance.relative * std::abs(double{b[i]}))) {
+            std::ostringstream text;
+            text << "differs at " << i << ": " << a[i] << ", not " << b[i];
+            return text.str();
+        }
+    }
+    return "";
+}
+
+/// Whether the backend says that it can do every node.
+Result<void> claimed(const Backend& backend, Model model) {
+    (void)infer_shapes(model).has_value(); // a node alone is judged by the types of what it reads
+    for (const auto& node : model.graph.nodes) {
+        const Support support = backend.supports(*node, model);
+        if (!support.supported) return Error{ErrorCode::unsupported, "not claimed: " + support.reason, "", ""};
+    }
+    return {};
+}
+
+struct DataSet {
+    std::vector<std::pair<std::string, Tensor>> inputs;
+    std::vector<Tensor> outputs;
+};
+
+Result<DataSet> read_data(const std::filesystem::path& folder, const Model& model) {
+    DataSet data;
+    for (std::size_t i = 0; i < model.graph.inputs.size(); ++i) {
+        LATHE_TRY(auto tensor, read_tensor(folder / ("input_" + std::to_string(i) + ".pb"), model.graph.inputs[i]));
+        if (tensor) data.inputs.emplace_back(model.graph.inputs[i].name, std::move(*tensor));
+    }
+    for (std::size_t i = 0; i < model.graph.outputs.size(); ++i) {
+        LATHE_TRY(auto tensor, read_tensor(folder / ("output_" + std::to_string(i) + ".pb"), model.graph.outputs[i]));
+        if (!tensor) return Error{ErrorCode::not_found, "output " + std::to_string(i) + " was not recorded", "", ""};
+        data.outputs.push_back(std::move(*tensor));
+    }
+    return data;
+}
+
+/// The model's outputs on one data set.
+Result<std::vector<HostTensor>> outputs_of(const Backend& backend, const Model& model, const DataSet& data) {
+    CompileOptions options;
+    options.threads = 1;
+    for (const auto& [name, tensor] : data.inputs) {
+        const ValueInfo* input = model.graph.find_input(name);
+        const auto declared = input != nullptr ? input->shape() : std::nullopt;
+        // A static shape is the model's own; only open ones are given.
+        if (declared && element_count(*declared) >= 0) continue;
+        options.shapes[name] = {tensor.shape(), tensor.shape(), tensor.shape()};
+    }
+    LATHE_TRY(const auto compiled, backend.compile(model, options));
+    LATHE_TRY(const auto session, compiled->make_session());
+    const auto& inputs = compiled->inputs();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const auto given = std::find_if(data.inputs.begin(), data.inputs.end(),
+                                        [&](const auto& pair) { return pair.first == inputs[i].name; });
+        if (given == data.inputs.end()) {
+            return Error{ErrorCode::mismatch, "no recorded input is called " + inputs[i].name, "", ""};
+        }
+        const Tensor& tensor = given->second;
+        const std::span<std::byte> bytes(const_cast<std::byte*>(tensor.bytes().data()), tensor.bytes().size());
+        LATHE_CHECK(session->set_input(i, TensorView{inputs[i].name, tensor.type(), tensor.shape(), bytes}));
+    }
+    LATHE_CHECK(session->run());
+    std::vector<HostTensor> outputs;
+    for (std::size_t i = 0; i < compiled->outputs().size(); ++i) {
+        LATHE_TRY(const TensorView view, session->output(i));
+        HostTensor output(view.name, view.type, view.shape);
+        output.bytes.assign(view.bytes.begin(), view.bytes.end());
+        outputs.push_back(std::move(output));
+    }
+    return outputs;
+}
+
+Result<void> run_once(const Backend& backend, const Model& model, const DataSet& data, Tolerance tolerance) {
+    LATHE_TRY(std::vector<HostTensor> outputs, outputs_of(backend, model, data));
+    if (outputs.size() != data.outputs.size()) {
+        return Error{ErrorCode::mismatch, "it has " + std::to_string(outputs.size()) + " outputs", "", ""};
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const std::string text = difference(data.outputs[i], outputs[i].view(), tolerance);
+        if (text.empty()) continue;
+        return Error{ErrorCode::mismatch, "wrong result in OpenVINO: output " + std::to_string(i) + " " + text, "", ""};
+    }
+    return {};
+}
+
+bool is_random(const Graph& graph) {
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+        const std::string& type = node->op_type;
+        return type.starts_with("Random") || type == "Bernoulli" || type == "Multinomial";
+    });
+}
+
+/// All data sets of a case; `change` may rewrite the model before, given its data.
+using Change = std::function<Result<void>(Model&, const Backend&, const DataSet&)>;
+Result<void> run_case(const Case& each, const Change& change = {}) {
+    LATHE_TRY(Model model, load_onnx(each.model()));
+    drop_initializer_inputs(model);
+    LATHE_TRY(const Backend* backend, backend_for_device("cpu"));
+    std::vector<DataSet> sets;
+    for (int set = 0;; ++set) {
+        const auto folder = each.folder / ("test_data_set_" + std::to_string(set));
+        if (!std::filesystem::exists(folder)) break;
+        LATHE_TRY(DataSet data, read_data(folder, model));
+        sets.push_back(std::move(data));
+    }
+    if (sets.empty()) return Error{ErrorCode::not_found, "no inputs and outputs are recorded for it", "", ""};
+    if (is_random(model.graph)) return Error{ErrorCode::unsupported, "its outputs are random", "", ""};
+    if (change) LATHE_CHECK(change(model, *backend, sets.front()));
+    for (const DataSet& data : sets) {
+        auto outcome = run_once(*backend, model, data, tolerance_of(each));
+        if (outcome) continue;
+        if (!change) LATHE_CHECK(claimed(*backend, model)); // a refusal is a better reason than the failure
+        return outcome;
+    }
+    return {};
+}
+
+/// One line; of a long report from OpenVINO what matters.
+std::string tidy(const std::string& text) {
+    std::string line;
+    for (const char c : text) {
+        const bool blank = c == '\n' || c == '\t' || c == '\r' || c == ' ';
+        if (blank && (line.empty() || line.back() == ' ')) continue;
+        line += blank ? ' ' : c;
+    }
+    for (const char* start : {"No conversion rule found for operations:", "Failed operations detailed log:"}) {
+        const auto at = line.find(start);
+        if (at != std::string::npos) line = "not claimed: " + line.substr(at);
+    }
+    return line.size() > 160 ? line.substr(0, 157) + "..." : line;
+}
+
+std::vector<std::string> run_all(const std::vector<Case>& cases, const Change& change = {}) {
+    return test::run_isolated(
+        cases.size(),
+        [&](std::size_t i) -> std::string {
+            const auto outcome = run_case(cases[i], change);
+            return outcome ? "" : tidy(outcome.error().message);
+        },
+        std::chrono::seconds(20), 2);
+}
+
+std::map<std::string, std::string> read_list() {
+    std::map<std::string, std::string> list;
+    std::ifstream file(list_path);
+    for (std::string line; std::getline(file, line);) {
+        const auto tab = line.find('\t');
+        if (line.empty() || line.front() == '#' || tab == std::string::npos) continue;
+        list[line.substr(0, tab)] = line.substr(tab + 1);
+    }
+    return list;
+}
+
+TEST(CpuConformance, ClaimedModelsGiveTheRecordedOutputs) {
+    const auto cases = test::all_cases();
+    if (cases.empty()) GTEST_SKIP() << test::no_cases;
+    const auto list = read_list();
+    ASSERT_FALSE(list.empty()) << list_path;
+    const auto verdicts = run_all(cases);
+    std::size_t passed = 0;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        const bool listed = list.contains(cases[i].name);
+        passed += verdicts[i].empty() ? 1 : 0;
+        if (verdicts[i].empty() && listed) {
+            ADD_FAILURE() << cases[i].name << " passes but is listed; run this binary with --update-list";
+        } else if (!verdicts[i].empty() && !listed) {
+            ADD_FAILURE() << cases[i].name << ": " << verdicts[i];
+        }
+    }
+    std::cout << passed << " of " << cases.size() << " models give the recorded outputs, " << list.size()
+              << " are listed with a reason\n";
+    EXPECT_GT(passed, 1000U);
+}
+
+#ifdef LATHE_HAS_PASSES
+TEST(CpuConformance, SimplifiedModelsAreValidAndGiveTheRecordedOutputs) {
+    auto cases = test::all_cases();
+    if (cases.empty()) GTEST_SKIP() << test::no_cases;
+    const auto list = read_list();
+    std::erase_if(cases, [&](const Case& each) { return list.contains(each.name); });
+    const auto simplified = [](Model& model, const Backend& backend, const DataSet& data) -> Result<void> {
+        const bool was_valid = static_cast<bool>(check_onnx(model));
+        SimplifyOptions options;
+        options.samples = 1;
+        // Recorded inputs instead of random ones: they are in the range that each operator accepts.
+        const Runner run = [&](const Model& candidate, std::span<const HostTensor>) {
+            return outputs_of(backend, candidate, data);
+        };
+        LATHE_CHECK(simplify(model, options, run, [](Model& m) { return infer_shapes(m, {true, false}); }));
+        if (was_valid) LATHE_CHECK(check_onnx(model));
+        return {};
+    };
+    const auto verdicts = run_all(cases, simplified);
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        if (!verdicts[i].empty()) ADD_FAILURE() << cases[i].name << ": " << verdicts[i];
+    }
+    EXPECT_GT(cases.size(), 1000U);
+}
+#endif
+
+int update_list() {
+    const auto cases = test::all_cases();
+    if (cases.empty()) {
+        std::cerr << test::no_cases << '\n';
+        return 1;
+    }
+    const auto verdicts = run_all(cases);
+    std::ostringstream text;
+    text << "# ONNX backend tests that the CPU backend does not do, with the reason: NAME<TAB>REASON.\n"
+         << "# Written by test_conformance_cpu --update-list; a case listed here that passes fails the test.\n";
+    std::size_t listed = 0;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        if (verdicts[i].empty()) continue;
+        text << cases[i].name << '\t' << verdicts[i] << '\n';
+        ++listed;
+    }
+    if (const auto written = write_file(list_path, text.str()); !written) {
+        std::cerr << written.error().describe() << '\n';
+        return 1;
+    }
+    std::cout << cases.size() - listed << " pass, " << listed << " listed in " << list_path << '\n';
+    return 0;
+}
+
+} // namespace
+} // namespace lathe
+
+int main(int argc, char** argv) {
+    testing::InitGoogleTest(&argc, argv);
+    if (argc > 1 && std::strcmp(argv[1], "--update-list") == 0) return lathe::update_list();
+    return RUN_ALL_TESTS();
+}
