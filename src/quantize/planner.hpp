@@ -71,6 +71,7 @@ private:
     std::unordered_set<std::string> moved_;               // no pair here: the one before the reshaping op serves
     std::unordered_set<std::string> range_of_concat_;     // concat outputs whose range stands for their inputs'
     std::unordered_set<std::string> range_from_others_;   // tensors whose own range does not count
+    std::unordered_set<std::string> residual_terms_;      // convolutions' outputs that go straight into a residual sum
     std::unordered_map<std::string, std::string> shared_; // union-find over tensors
     std::unordered_map<std::string, bool> can_be_int8_;
     std::map<std::pair<std::string, std::int64_t>, std::vector<Edge>> weights_; // axis -1: none

@@ -53,7 +53,9 @@ void Planner::build_tensors(QuantizationPlan& plan) {
     for (const std::string& name : members) {
         const auto group = group_of_leader.find(scale_leader(name));
         const bool counts = !range_from_others_.contains(name) || range_of_concat_.contains(name);
-        if (group != group_of_leader.end() && counts) plan.groups[group->second].ranges.push_back(name);
+        if (group == group_of_leader.end() || !counts) continue;
+        plan.groups[group->second].ranges.push_back(name);
+        if (residual_terms_.contains(name)) plan.groups[group->second].whole_range = true;
     }
     for (const auto& [key, readers] : weights_) {
         const std::optional<std::int64_t> axis = key.second >= 0 ? std::optional(key.second) : std::nullopt;

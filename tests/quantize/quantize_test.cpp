@@ -1,0 +1,114 @@
+#include "quantize/quantize.hpp"
+
+#include <array>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "calibrate/model_key.hpp"
+#include "graphs.hpp"
+
+namespace lathe {
+namespace {
+
+using test::graph;
+using ::testing::HasSubstr;
+
+const char* const text = "opset 18\nir 8\ninput %x: float32[1, 2]\n"
+                         "const %w: float32[2, 2] = {1.0, 2.0, 3.0, 4.0}\n"
+                         "%y = MatMul(%x, %w) {name = \"n\"}\n"
+                         "output %y: float32[1, 2]\n";
+
+RangesFile ranges_of(const Model& model, const std::string& tensor, std::vector<float> values) {
+    ActivationStatistics statistics;
+    statistics.samples = 1;
+    statistics.tensors.emplace_back();
+    statistics.tensors.back().name = tensor;
+    statistics.tensors.back().histogram.observe(values);
+    RangesKey key;
+    key.model = calibration_key(model);
+    return make_ranges(std::move(statistics), key, Method::minmax, {}, 1);
+}
+
+TEST(QuantizeModel, EndToEnd) {
+    const Model model = graph(text);
+    const auto outcome = quantize_model(model, ranges_of(model, "x", {-1.0F, 1.55F}), {});
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_EQ(outcome->document.at("quantized_nodes"), 1);
+    EXPECT_EQ(outcome->document.at("method"), "minmax");
+    EXPECT_FLOAT_EQ(outcome->model.graph.initializer("x_scale")->to_floats().at(0), 0.01F);
+    const auto metadata = parse_json(*outcome->model.find_metadata("lathe.quantization"), "metadata");
+    ASSERT_TRUE(metadata);
+    EXPECT_EQ(metadata->at("ranges_digest").get<std::string>().size(), 32U);
+}
+
+TEST(QuantizeModel, MethodOverride) {
+    const Model model = graph(text);
+    std::vector<float> values(100000, 1.0F);
+    values.push_back(100.0F);
+    QuantizeOptions options;
+    options.method = Method::percentile;
+    options.estimate.percentile = 99.9;
+    const auto outcome = quantize_model(model, ranges_of(model, "x", values), options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_LT(outcome->model.graph.initializer("x_scale")->to_floats().at(0), 1.1F / 255.0F);
+}
+
+TEST(QuantizeModel, LiftsTheOpset) {
+    Model model = graph(text);
+    model.opsets[""] = 11;
+    model.ir_version = 6;
+    const auto outcome = quantize_model(model, ranges_of(model, "x", {1.0F}), {});
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_EQ(outcome->converted_from, 11);
+    EXPECT_GE(outcome->model.opset(), 13);
+}
+
+TEST(QuantizeModel, ReducedRange) {
+    const Model model = graph(text);
+    QuantizeOptions options;
+    options.reduce_range = ReduceRange::on;
+    const auto outcome = quantize_model(model, ranges_of(model, "x", {1.0F}), options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    for (const std::int64_t value : outcome->model.graph.initializer("w_q")->to_int64s())
+        EXPECT_LE(value, 64);
+}
+
+TEST(QuantizeModel, HostileRanges) {
+    const Model model = graph(text);
+    // Of another model.
+    Model other = graph(text);
+    other.graph.initializers.at("w") = Tensor::of_floats("w", {2, 2}, std::array{9.0F, 2.0F, 3.0F, 4.0F});
+    auto refused = quantize_model(model, ranges_of(other, "x", {1.0F}), {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::mismatch);
+    // The tensor that is needed is missing.
+    refused = quantize_model(model, ranges_of(model, "y", {1.0F}), {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::not_found);
+    EXPECT_THAT(refused.error().describe(), HasSubstr("x"));
+    // NaN or infinity was seen in it.
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        refused = quantize_model(model, ranges_of(model, "x", {1.0F, bad}), {});
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().code, ErrorCode::out_of_range);
+    }
+    // Nothing but zeros: a scale all the same.
+    const auto zeros = quantize_model(model, ranges_of(model, "x", {0.0F, -0.0F}), {});
+    ASSERT_TRUE(zeros) << zeros.error().describe();
+    EXPECT_EQ(zeros->model.graph.initializer("x_scale")->to_floats().at(0), 1.0F);
+}
+
+TEST(QuantizeModel, WeightsThatAreNotNumbers) {
+    Model model = graph(text);
+    const std::array broken{1.0F, std::numeric_limits<float>::quiet_NaN(), 3.0F, 4.0F};
+    model.graph.initializers.at("w") = Tensor::of_floats("w", {2, 2}, broken);
+    const auto refused = quantize_model(model, ranges_of(model, "x", {1.0F}), {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::out_of_range);
+    EXPECT_EQ(refused.error().where, "w");
+}
+
+} // namespace
+} // namespace lathe
