@@ -90,8 +90,10 @@ public:
 
     void flush(std::vector<std::uint64_t>& bins) {
         if (pending_ == 0) return;
-        const auto first = static_cast<std::size_t>(low_ + Histogram::bins_per_side);
-        const auto used = static_cast<std::size_t>(high_ - low_ + 1);
+        const int lowest = low_ + Histogram::bins_per_side;
+        const int touched = high_ - low_ + 1;
+        const auto first = static_cast<std::size_t>(lowest);
+        const auto used = static_cast<std::size_t>(touched);
         kernels::flush_counters_uint16x4(counters_.get() + 4 * first, used, bins.data() + first);
         bins[static_cast<std::size_t>(Histogram::bins_per_side)] -= zeros_;
         pending_ = 0;
@@ -213,7 +215,7 @@ int Histogram::end_bin() const { return bins_.empty() || max_ <= 0.0F ? 0 : bin_
 
 std::uint64_t Histogram::bin(int index) const {
     if (bins_.empty() || index < -bins_per_side || index >= bins_per_side) return 0;
-    return bins_[static_cast<std::size_t>(index + bins_per_side)];
+    return bins_[slot(index)];
 }
 
 double Histogram::mean() const {

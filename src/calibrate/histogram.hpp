@@ -76,7 +76,11 @@ private:
     void widen(int exponent);
     static int exponent_for(float absmax);
 
-    std::uint64_t& at(int index) { return bins_[static_cast<std::size_t>(index + bins_per_side)]; }
+    static std::size_t slot(int index) {
+        const int place = index + bins_per_side;
+        return static_cast<std::size_t>(place);
+    }
+    std::uint64_t& at(int index) { return bins_[slot(index)]; }
 
     std::vector<std::uint64_t> bins_; // empty until the first non-zero value; then 2 * bins_per_side
     int exponent_ = minimum_exponent;
