@@ -58,13 +58,14 @@ Result<void> run_report(const Context& context, const ReportOptions& options) {
 
 void add_report(Commands& commands) {
     auto options = std::make_shared<ReportOptions>();
-    CLI::App& command = commands.add(
-        {"report",
-         "Turn results (JSON of optimize, bench, eval, calibrate, quantize, simplify) into one self-contained HTML file",
-         {"lathe report out/results.json --output report.html",
-          "lathe report bench.json eval.json --output report.html --png charts/",
-          "lathe report out/results.json --max-drop 0.5"}},
-        [&context = commands.context(), options] { return run_report(context, *options); });
+    CLI::App& command =
+        commands.add({"report",
+                      "Turn results (JSON of optimize, bench, eval, calibrate, quantize, simplify) into one "
+                      "self-contained HTML file",
+                      {"lathe report out/results.json --output report.html",
+                       "lathe report bench.json eval.json --output report.html --png charts/",
+                       "lathe report out/results.json --max-drop 0.5"}},
+                     [&context = commands.context(), options] { return run_report(context, *options); });
     command.add_option("results", options->inputs, "JSON files; any subset of the kinds, one of each")->required();
     command.add_option("-o,--output", options->output, "HTML file to write")->capture_default_str();
     command.add_option("--png", options->images, "Also write every chart as PNG into this folder (needs Chromium)");
