@@ -15,7 +15,7 @@ namespace {
 using test::graph;
 using ::testing::HasSubstr;
 
-const char* const text = "opset 18\nir 8\ninput %x: float32[1, 2]\n"
+const char* const text = "opset 18\nir 8\nname \"m\"\ninput %x: float32[1, 2]\n"
                          "const %w: float32[2, 2] = {1.0, 2.0, 3.0, 4.0}\n"
                          "%y = MatMul(%x, %w) {name = \"n\"}\n"
                          "output %y: float32[1, 2]\n";
