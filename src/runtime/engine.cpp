@@ -76,7 +76,9 @@ std::string difference(const std::string& then, const std::string& now) {
     for (std::size_t i = 0; i < std::max(old_pieces.size(), new_pieces.size()); ++i) {
         const std::string a = i < old_pieces.size() ? old_pieces[i] : "nothing";
         const std::string b = i < new_pieces.size() ? new_pieces[i] : "nothing";
-        if (a != b) text += (text.empty() ? "" : "; ") + ("built for " + a) + ", here " + b;
+        if (a == b) continue;
+        if (!text.empty()) text += "; ";
+        text.append("built for ").append(a).append(", here ").append(b);
     }
     return text;
 }

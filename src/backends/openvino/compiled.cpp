@@ -108,7 +108,8 @@ Result<void> describe_io(const Model& model, Job& job) {
         state.inputs.push_back({input.name, input.type, std::move(range)});
         state.input_ports.push_back(port);
     }
-    for (const auto& [name, range] : job.options.shapes) {
+    for (const auto& given : job.options.shapes) {
+        const std::string& name = given.first;
         const bool known =
             std::any_of(state.inputs.begin(), state.inputs.end(), [&](const IoInfo& io) { return io.name == name; });
         if (known) continue;
@@ -212,7 +213,7 @@ std::vector<PartSpec> whole_parts(const State& state) {
 
 /// Fails (throws or false) if the model cannot be cut: a static batch size is built into a Reshape, say.
 bool outputs_follow_batch(const ov::CompiledModel& compiled, std::int64_t batch) {
-    const auto outputs = compiled.outputs();
+    const auto& outputs = compiled.outputs();
     return std::all_of(outputs.begin(), outputs.end(), [&](const auto& port) {
         const auto& shape = port.get_partial_shape();
         return shape.is_static() && shape.size() > 0 && shape[0].get_length() == batch;
