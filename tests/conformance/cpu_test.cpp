@@ -213,9 +213,11 @@ std::vector<std::string> run_all(const std::vector<Case>& cases, const Change& c
         cases.size(),
         [&](std::size_t i) -> std::string {
             const auto outcome = run_case(cases[i], change);
-            return outcome ? "" : tidy(outcome.error().message);
+            if (outcome) return "";
+            // The list holds reasons; a failed rewrite also needs to say which pass.
+            return tidy(change ? outcome.error().describe() : outcome.error().message);
         },
-        std::chrono::seconds(20), 2);
+        std::chrono::seconds(60), 2);
 }
 
 std::map<std::string, std::string> read_list() {
