@@ -39,7 +39,7 @@ Result<Prefetcher::Item> Prefetcher::next() {
     std::unique_lock lock(mutex_);
     auto& slot = slots_[consumed_ % slots_.size()];
     ready_.wait(lock, [&] { return slot.has_value(); });
-    Result<Item> item = *std::move(slot);
+    Result<Item> item = std::move(slot.value());
     slot.reset();
     ++consumed_;
     lock.unlock();

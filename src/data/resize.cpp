@@ -56,6 +56,7 @@ Weights make_weights(std::size_t input, std::size_t output, std::size_t begin, s
     for (std::size_t i = 0; i < size; ++i) {
         const double center = (static_cast<double>(begin + i) + 0.5) * scale;
         const auto first = static_cast<std::int64_t>(std::max(0.0, std::trunc(center - support + 0.5)));
+        // Pillow rounds halves away from zero in this very way. NOLINTNEXTLINE(bugprone-incorrect-roundings)
         const auto last = std::min(static_cast<std::int64_t>(center + support + 0.5), static_cast<std::int64_t>(input));
         const auto count = static_cast<std::size_t>(last - first);
         double sum = 0;
