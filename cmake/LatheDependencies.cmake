@@ -4,6 +4,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 
 # ONNX's own package file looks for a Protobuf package file that Debian does not ship, so the target is made here.
 find_package(Protobuf REQUIRED)
