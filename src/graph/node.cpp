@@ -54,12 +54,14 @@ float Node::float_or(std::string_view attribute_name, float otherwise) const {
 
 std::string Node::string_or(std::string_view attribute_name, std::string otherwise) const {
     const auto* value = value_of<std::string>(attribute(attribute_name));
-    return value == nullptr ? std::move(otherwise) : *value;
+    if (value != nullptr) otherwise = *value;
+    return otherwise;
 }
 
 std::vector<std::int64_t> Node::ints_or(std::string_view attribute_name, std::vector<std::int64_t> otherwise) const {
     const auto* value = value_of<std::vector<std::int64_t>>(attribute(attribute_name));
-    return value == nullptr ? std::move(otherwise) : *value;
+    if (value != nullptr) otherwise = *value;
+    return otherwise;
 }
 
 void Node::set(std::string attribute_name, AttributeValue value) {

@@ -19,7 +19,7 @@ Pattern Pattern::constant(std::string capture, TensorCondition condition) {
     return pattern;
 }
 
-Pattern Pattern::op(std::string types, std::vector<Pattern> inputs, std::string capture) {
+Pattern Pattern::op(const std::string& types, std::vector<Pattern> inputs, std::string capture) {
     Pattern pattern;
     pattern.kind_ = Kind::op;
     pattern.capture_ = std::move(capture);

@@ -39,7 +39,7 @@ public:
     static Pattern constant(std::string capture, TensorCondition condition = {});
     /// An ONNX standard-domain node of one of the types ("Min|Max"). `inputs` match its first inputs; more inputs may
     /// follow. The capture names the node.
-    static Pattern op(std::string types, std::vector<Pattern> inputs = {}, std::string capture = "");
+    static Pattern op(const std::string& types, std::vector<Pattern> inputs = {}, std::string capture = "");
 
     /// Only nodes for which the condition holds.
     Pattern where(NodeCondition condition) &&;

@@ -75,8 +75,8 @@ bool slices_nothing(const Site& site) {
 
 bool has_one_input(const Site& site) { return site.root.inputs.size() == 1; }
 
-Rule no_op(std::string types, Condition condition) {
-    return {Pattern::op(std::move(types), {Pattern::any("x")}),
+Rule no_op(const std::string& types, Condition condition) {
+    return {Pattern::op(types, {Pattern::any("x")}),
             [condition](const Site& site) { return condition(site) && bypass(site, site.match.value("x")); }};
 }
 
