@@ -93,9 +93,13 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
         for (const std::string& name : group.ranges) {
             const TensorRange* tensor = ranges.find(name);
             if (tensor == nullptr) continue;
-            values[name] = options.method
-                               ? estimate(tensor->histogram, *options.method, profile.activations, options.estimate)
-                               : ranges.range(*tensor, profile.activations);
+            if (group.whole_range) {
+                values[name] = estimate(tensor->histogram, Method::minmax, profile.activations);
+            } else if (options.method) {
+                values[name] = estimate(tensor->histogram, *options.method, profile.activations, options.estimate);
+            } else {
+                values[name] = ranges.range(*tensor, profile.activations);
+            }
         }
     }
     InsertOptions insert;
