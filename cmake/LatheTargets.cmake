@@ -12,11 +12,6 @@ if(LATHE_SANITIZE)
   target_link_options(lathe_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
-if(LATHE_FUZZ)
-  target_compile_options(lathe_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
-  target_link_options(lathe_flags INTERFACE -fsanitize=address,undefined)
-endif()
-
 # lathe_library(NAME SOURCES … PUBLIC targets… PRIVATE targets…): static library lathe_NAME.
 function(lathe_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})

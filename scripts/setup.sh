@@ -68,10 +68,12 @@ build_lathe() {
     if [ "$1" = --target ]; then targets+=(--target "$2"); shift 2; else options+=("$1"); shift; fi
   done
   local launcher=()
+  # Compilations are found again from another clone of the same sources.
+  export CCACHE_BASEDIR=$LATHE_ROOT CCACHE_NOHASHDIR=1
   command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   cmake -G Ninja -S "$LATHE_ROOT" -B "$folder" -DLATHE_ONNX_ROOT="$LATHE_ONNX_ROOT" -DOpenVINO_DIR="$OpenVINO_DIR" \
     "${launcher[@]}" "${options[@]}"
-  cmake --build "$folder" "${targets[@]}"
+  cmake --build "$folder" --parallel "$(nproc)" "${targets[@]}"
 }
 
 install_debian_packages

@@ -11,15 +11,26 @@ quick=false
 [ "${1:-}" = --quick ] && quick=true
 build=${LATHE_BUILD:-build}
 
+# ONNX's backend test cases: the wheel carries the code that generates them.
+cases=$LATHE_CACHE/onnx-cases-$(basename "$LATHE_ONNX_ROOT")
+if [ ! -e "$cases/.complete" ]; then
+  say "Writing ONNX's backend test cases"
+  rm -rf "$cases"
+  "$LATHE_PYTHON" tests/conformance/write_cases.py "$cases"
+  touch "$cases/.complete"
+fi
+
 say "Building"
-options=(-DLATHE_PYTHON="$LATHE_PYTHON")
-$quick || options+=(-DLATHE_CHECKS=ON)
-build_lathe "$build" "${options[@]}"
-if ! $quick; then
+options=(-DLATHE_PYTHON="$LATHE_PYTHON" -DLATHE_ONNX_TEST_DATA="$cases")
+if $quick; then
+  build_lathe "$build" "${options[@]}" -DLATHE_CHECKS=OFF
+else
+  build_lathe "$build" "${options[@]}" -DLATHE_CHECKS=ON
   say "Building the unit tests with AddressSanitizer and UBSan"
-  build_lathe "$build-sanitize" -DLATHE_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo -DLATHE_PYTHON="$LATHE_PYTHON"
+  build_lathe "$build-sanitize" -DLATHE_SANITIZE=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1 -g1" -DLATHE_PYTHON="$LATHE_PYTHON"
   say "Building the fuzz targets"
-  CC=clang-14 CXX=clang++-14 build_lathe "$build-fuzz" -DLATHE_FUZZ=ON -DLATHE_TESTS=OFF -DLATHE_WERROR=OFF
+  CC=clang-14 CXX=clang++-14 build_lathe "$build-fuzz" -DLATHE_FUZZ=ON -DLATHE_TESTS=OFF -DLATHE_WERROR=OFF \
+    -DCMAKE_CXX_FLAGS_RELEASE="-O1" --target fuzz_onnx_reader --target fuzz_engine_reader
 fi
 
 say "Testing"
