@@ -167,8 +167,9 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
         }
         reason = loaded.error().describe();
     }
-    // Profiling was asked for by the caller: no news to the user.
-    if (!options.profiling) {
+    // What the caller asked for (profiling, another number of threads) is no news to the user.
+    const bool asked_for = options.profiling || (options.threads > 0 && options.threads != impl->info.threads);
+    if (!asked_for || key != impl->info.blob_key) {
         log(LogLevel::warning, path.string() + " is compiled anew: " + reason + ". Build it here once to load fast.");
     }
     auto model = parse_onnx(impl->graph);
