@@ -211,6 +211,85 @@ TEST(Backends, AbsentOnesSayWhyAndWhatToDo) {
     EXPECT_THAT(unknown.error().describe(), HasSubstr("cpu, cuda, tensorrt"));
 }
 
+/// small_network with an input that nothing reads, between the two that matter.
+Model network_with_unread_input() {
+    Model model = small_network();
+    ValueInfo mask;
+    mask.name = "mask";
+    mask.type = DataType::int64;
+    mask.dims = {Dimension::named("N"), Dimension::of(7)};
+    model.graph.inputs.insert(model.graph.inputs.begin(), mask);
+    return model;
+}
+
+TEST_P(BatchPlanTest, InputsThatNothingReadStayInputs) {
+    const Model model = network_with_unread_input();
+    CompileOptions options = batches(1, 8, 17);
+    options.shapes["mask"] = {{1, 7}, {8, 7}, {17, 7}};
+    options.batch_plan = GetParam();
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    const auto blob = (*compiled)->save();
+    ASSERT_TRUE(blob);
+    const auto loaded = cpu().load(std::as_bytes(std::span(*blob)), nullptr, options);
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    for (const CompiledModel* each : {compiled->get(), loaded->get()}) {
+        ASSERT_EQ(each->inputs().size(), 2U);
+        EXPECT_EQ(each->inputs()[0].name, "mask");
+        auto session = each->make_session();
+        ASSERT_TRUE(session);
+        for (const std::int64_t batch : {1, 5, 17}) {
+            HostTensor mask("mask", DataType::int64, {batch, 7});
+            HostTensor input = small_input(batch, 3);
+            ASSERT_TRUE((*session)->set_input(1, input.view()));
+            if (batch == 1) {
+                EXPECT_FALSE((*session)->run()) << "it is an input all the same";
+            }
+            ASSERT_TRUE((*session)->set_input(0, mask.view()));
+            HostTensor wrong("mask", DataType::int64, {batch, 8});
+            EXPECT_FALSE((*session)->set_input(0, wrong.view()));
+            const auto ran = (*session)->run();
+            ASSERT_TRUE(ran) << ran.error().describe();
+            const auto output = (*session)->output(0);
+            ASSERT_TRUE(output);
+            expect_close(*output, small_network_reference(model, input.as<float>(), static_cast<std::size_t>(batch)));
+        }
+    }
+}
+
+TEST(OpenVino, ConstantsWithoutElementsKeepTheirShape) {
+    // OpenVINO's own reader takes %empty for a scalar and refuses the Concat.
+    const Model model = model_from_text("opset 18\n"
+                                        "input %x: float32[2, 4, 8]\n"
+                                        "const %empty: float32[2, 4, 0] = {}\n"
+                                        "%y = Concat(%empty, %x) {axis = 2}\n"
+                                        "output %y: float32[2, 4, 8]\n");
+    const auto compiled = cpu().compile(model, {});
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    const auto session = (*compiled)->make_session();
+    ASSERT_TRUE(session);
+    HostTensor x("x", DataType::float32, {2, 4, 8});
+    x.as<float>()[9] = 3.0F;
+    ASSERT_TRUE((*session)->set_input(0, x.view()));
+    ASSERT_TRUE((*session)->run());
+    const auto y = (*session)->output(0);
+    ASSERT_TRUE(y);
+    EXPECT_EQ(y->shape, x.shape);
+    EXPECT_EQ(y->as<float>()[9], 3.0F);
+}
+
+TEST(ActivationSource, InputsThatNothingReadAreAccepted) {
+    const Model model = network_with_unread_input();
+    auto source = cpu().observe(model, {"input", "relu"}, 1);
+    ASSERT_TRUE(source) << source.error().describe();
+    HostTensor mask("mask", DataType::int64, {2, 7});
+    HostTensor input = small_input(2, 1);
+    const std::vector<TensorView> given{mask.view(), input.view()};
+    const auto views = (*source)->run(given);
+    ASSERT_TRUE(views) << views.error().describe();
+    EXPECT_EQ((*views)[1].shape, (Shape{2, 4, 8, 8}));
+}
+
 TEST(ActivationSource, ShowsInputsAndInnerTensors) {
     const Model model = small_network();
     auto source = cpu().observe(model, {"input", "relu", "scores", "conv"}, 0);

@@ -42,6 +42,7 @@ public:
                        [&]() -> Result<std::vector<TensorView>> {
                            ov::InferRequest& request = request_for(shapes);
                            for (std::size_t i = 0; i < inputs.size(); ++i) {
+                               if (ports_[i] == unread) continue;
                                const ov::Shape shape(inputs[i].shape.begin(), inputs[i].shape.end());
                                request.set_input_tensor(
                                    ports_[i], ov::Tensor(element_type(inputs[i].type), shape, inputs[i].bytes.data()));
@@ -75,8 +76,10 @@ private:
         if (requests_.size() >= kept) requests_.erase(requests_.begin());
         const std::shared_ptr<ov::Model> model = model_->clone();
         std::map<std::size_t, ov::PartialShape> partial;
-        for (std::size_t i = 0; i < shapes.size(); ++i)
+        for (std::size_t i = 0; i < shapes.size(); ++i) {
+            if (ports_[i] == unread) continue;
             partial[ports_[i]] = ov::PartialShape(std::vector<ov::Dimension>(shapes[i].begin(), shapes[i].end()));
+        }
         model->reshape(partial);
         ov::CompiledModel compiled =
             core().compile_model(model, "CPU", properties(Precision::float32, 1, threads_, false));
@@ -155,16 +158,10 @@ Result<std::unique_ptr<ActivationSource>> make_activation_source(const Model& mo
     LATHE_TRY(std::shared_ptr<ov::Model> converted, to_openvino(watched));
     return guarded(
         "OpenVINO cannot show these tensors", model.graph.name, [&]() -> Result<std::unique_ptr<ActivationSource>> {
-            std::vector<std::size_t> ports;
-            for (const auto& input : inputs) {
-                const auto found = converted->inputs();
-                const auto at = std::find_if(found.begin(), found.end(),
-                                             [&](const auto& port) { return port.get_names().contains(input.name); });
-                if (at == found.end()) {
-                    return Error{ErrorCode::unsupported, "OpenVINO dropped this input of the model", input.name, ""};
-                }
-                ports.push_back(static_cast<std::size_t>(at - found.begin()));
-            }
+            std::vector<std::string> names;
+            for (const auto& input : inputs)
+                names.push_back(input.name);
+            LATHE_TRY(std::vector<std::size_t> ports, input_ports_of(converted->inputs(), names));
             const auto outputs = converted->outputs();
             for (std::size_t t = 0; t < tensors.size(); ++t) {
                 if (observed[t].is_input) continue;

@@ -38,7 +38,7 @@ Json io_json(const std::vector<IoInfo>& list, const std::vector<std::size_t>& po
                          {"min", list[i].range.min},
                          {"opt", list[i].range.opt},
                          {"max", list[i].range.max},
-                         {"port", ports[i]}});
+                         {"port", ports[i] == unread ? Json() : Json(ports[i])}});
     }
     return array;
 }
@@ -50,7 +50,8 @@ void read_io(const Json& array, std::vector<IoInfo>& list, std::vector<std::size
         io.type = data_type_from_name(entry.at("type").get<std::string>());
         io.range = {entry.at("min").get<Shape>(), entry.at("opt").get<Shape>(), entry.at("max").get<Shape>()};
         list.push_back(std::move(io));
-        ports.push_back(entry.at("port").get<std::size_t>());
+        const Json& port = entry.at("port");
+        ports.push_back(port.is_null() ? unread : port.get<std::size_t>());
     }
 }
 
@@ -227,6 +228,8 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
         return damaged(std::string("its header is not as expected (") + error.what() + ")");
     }
     if (state->parts.empty()) return damaged("it holds no compiled form");
+    if (std::ranges::find(state->output_ports, unread) != state->output_ports.end())
+        return damaged("an output is missing");
     // The first form is imported now, so that a blob OpenVINO refuses is noticed here and not in the first request.
     LATHE_CHECK(state->parts.front()->get());
     return std::unique_ptr<CompiledModel>(std::make_unique<OpenVinoModel>(std::move(state)));

@@ -53,7 +53,7 @@ Result<std::size_t> port_of(const std::vector<ov::Output<ov::Node>>& ports, cons
         if (ports[i].get_names().contains(name)) return i;
     }
     if (index < ports.size() && ports[index].get_names().empty()) return index;
-    return Error{ErrorCode::unsupported, "OpenVINO dropped this input or output of the model", name,
+    return Error{ErrorCode::unsupported, "OpenVINO dropped this output of the model", name,
                  "simplify the model first: lathe simplify"};
 }
 
@@ -97,6 +97,7 @@ Result<ShapeRange> range_of(const ValueInfo& input, const CompileOptions& option
 Result<void> describe_io(const Model& model, Job& job) {
     State& state = *job.state;
     const auto inputs = job.model->inputs();
+    std::vector<std::string> names;
     for (const auto& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr) continue;
         if (element_type(input.type) == ov::element::dynamic) {
@@ -104,24 +105,25 @@ Result<void> describe_io(const Model& model, Job& job) {
                          ""};
         }
         LATHE_TRY(ShapeRange range, range_of(input, job.options));
-        LATHE_TRY(const std::size_t port, port_of(inputs, input.name, state.inputs.size()));
         state.inputs.push_back({input.name, input.type, std::move(range)});
-        state.input_ports.push_back(port);
+        names.push_back(input.name);
     }
+    LATHE_TRY(state.input_ports, input_ports_of(inputs, names));
     for (const auto& given : job.options.shapes) {
         const std::string& name = given.first;
         const bool known =
             std::any_of(state.inputs.begin(), state.inputs.end(), [&](const IoInfo& io) { return io.name == name; });
         if (known) continue;
-        std::string names;
+        std::string list;
         for (const auto& io : state.inputs)
-            names += (names.empty() ? "" : ", ") + io.name;
+            list += (list.empty() ? "" : ", ") + io.name;
         return Error{ErrorCode::invalid_argument, "the model has no input named \"" + name + "\"", "--shape",
-                     "its inputs: " + names};
+                     "its inputs: " + list};
     }
     std::map<std::size_t, ov::PartialShape> shapes;
-    for (std::size_t i = 0; i < state.inputs.size(); ++i)
-        shapes[state.input_ports[i]] = partial_shape(state.inputs[i].range);
+    for (std::size_t i = 0; i < state.inputs.size(); ++i) {
+        if (state.input_ports[i] != unread) shapes[state.input_ports[i]] = partial_shape(state.inputs[i].range);
+    }
     job.model->reshape(shapes);
     const auto outputs = job.model->outputs();
     for (const auto& output : model.graph.outputs) {
@@ -153,6 +155,7 @@ Result<ov::CompiledModel> compile_part(Job& job, const PartSpec& spec) {
     if (!spec.is_dynamic()) {
         std::map<std::size_t, ov::PartialShape> shapes;
         for (std::size_t i = 0; i < spec.shapes.size(); ++i) {
+            if (job.state->input_ports[i] == unread) continue;
             shapes[job.state->input_ports[i]] =
                 ov::PartialShape(std::vector<ov::Dimension>(spec.shapes[i].begin(), spec.shapes[i].end()));
         }

@@ -46,7 +46,7 @@ private:
 struct State {
     std::vector<IoInfo> inputs;
     std::vector<IoInfo> outputs;
-    std::vector<std::size_t> input_ports; ///< OpenVINO's index of each input
+    std::vector<std::size_t> input_ports; ///< OpenVINO's index of each input, or `unread`
     std::vector<std::size_t> output_ports;
     PlanKind kind = PlanKind::whole;
     std::vector<std::unique_ptr<Part>> parts;

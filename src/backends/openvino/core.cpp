@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 
 namespace lathe::openvino {
@@ -33,6 +34,52 @@ const std::array<TypePair, 15>& type_pairs() {
         {DataType::float8e5m2, ov::element::f8e5m2},
     }};
     return pairs;
+}
+
+/// OpenVINO reads a constant without elements as a scalar, whatever its rank (2026.4), and then refuses what reads it.
+bool misread(const Tensor& tensor) {
+    return tensor.shape().size() > 1 && element_count(tensor.shape()) == 0 &&
+           element_type(tensor.type()) != ov::element::dynamic;
+}
+
+bool has_misread_constant(const Graph& graph) {
+    if (std::ranges::any_of(graph.initializers, [](const auto& entry) { return misread(entry.second); })) return true;
+    bool found = false;
+    for (const auto& node : graph.nodes)
+        for_each_subgraph(*node, [&](const Graph& body) { found = found || has_misread_constant(body); });
+    return found;
+}
+
+/// Makes such constants the result of a ConstantOfShape, which OpenVINO gets right.
+void compute_misread_constants(Graph& graph) {
+    std::vector<Tensor> moved;
+    std::erase_if(graph.initializers, [&](const auto& entry) {
+        if (!misread(entry.second) || graph.find_input(entry.first) != nullptr) return false;
+        moved.push_back(entry.second);
+        return true;
+    });
+    for (const Tensor& tensor : moved) {
+        const Shape& shape = tensor.shape();
+        const std::string sizes = graph.unique_name(tensor.name + "_shape");
+        graph.initializers.emplace(
+            sizes, Tensor::of_int64s(sizes, {static_cast<std::int64_t>(shape.size())}, std::span(shape)));
+        const std::vector<std::byte> zero(byte_size(tensor.type(), 1));
+        Node node;
+        node.op_type = "ConstantOfShape";
+        node.inputs = {sizes};
+        node.outputs = {tensor.name};
+        node.set("value", Tensor("", tensor.type(), {1}, zero));
+        graph.insert(0, std::move(node));
+    }
+    for (const auto& node : graph.nodes)
+        for_each_subgraph(*node, [](Graph& body) { compute_misread_constants(body); });
+}
+
+Result<std::string> serialize(const Model& model) {
+    if (model.opset() < 9 || !has_misread_constant(model.graph)) return serialize_onnx(model);
+    Model changed = model;
+    compute_misread_constants(changed.graph);
+    return serialize_onnx(changed);
 }
 
 } // namespace
@@ -79,9 +126,26 @@ std::string brief(const std::string& message) {
 }
 
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model) {
-    LATHE_TRY(const std::string bytes, serialize_onnx(model));
+    LATHE_TRY(const std::string bytes, serialize(model));
     return guarded("OpenVINO cannot read the model", model.graph.name,
                    [&]() -> Result<std::shared_ptr<ov::Model>> { return core().read_model(bytes, ov::Tensor()); });
+}
+
+Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov::Node>>& ports,
+                                                const std::vector<std::string>& names) {
+    std::vector<std::size_t> found;
+    std::vector<bool> claimed(ports.size(), false);
+    for (const auto& name : names) {
+        const auto at = std::ranges::find_if(ports, [&](const auto& port) { return port.get_names().contains(name); });
+        found.push_back(at == ports.end() ? unread : static_cast<std::size_t>(at - ports.begin()));
+        if (at != ports.end()) claimed[found.back()] = true;
+    }
+    for (std::size_t port = 0; port < ports.size(); ++port) {
+        if (claimed[port]) continue;
+        return Error{ErrorCode::unsupported, "OpenVINO asks for an input that the model does not have",
+                     "OpenVINO's input " + std::to_string(port), "simplify the model first: lathe simplify"};
+    }
+    return found;
 }
 
 ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t threads, bool profiling) {

@@ -4,10 +4,12 @@
 
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <openvino/openvino.hpp>
 
@@ -46,6 +48,14 @@ auto guarded(const std::string& what, const std::string& where, Body&& body) -> 
 
 /// OpenVINO's form of the model (through ONNX). The error says which operations are not known.
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model);
+
+/// In place of a port: OpenVINO has no parameter for this input, since no output depends on it. Such an input belongs
+/// to the model all the same: it is described and checked, and its values go nowhere.
+inline constexpr std::size_t unread = std::numeric_limits<std::size_t>::max();
+
+/// OpenVINO's index of each input, or `unread`. Fails if OpenVINO asks for something that is none of the names.
+Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov::Node>>& ports,
+                                                const std::vector<std::string>& names);
 
 /// Properties for compiling or importing: explicit precision (the CPU plugin would pick bf16 by itself where the
 /// processor has it), `streams` of `threads / streams` threads each.

@@ -163,6 +163,7 @@ private:
     }
 
     void bind_input(Bound& bound, std::size_t input, const Shape& shape, const std::byte* data) {
+        if (state_->input_ports[input] == unread) return;
         if (bound.inputs[input] == data && bound.shapes[input] == shape) return;
         const ov::element::Type type = element_type(state_->inputs[input].type);
         bound.request.set_input_tensor(state_->input_ports[input],
