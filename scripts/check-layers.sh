@@ -19,7 +19,7 @@ allowed() {
     bench) echo support graph onnx data runtime bench ;;
     evaluate) echo support data runtime bench evaluate ;;
     report) echo support report ;;
-    api | cli) echo support graph onnx passes data calibrate quantize backends/api backends/openvino runtime bench evaluate report "$1" ;;
+    api | cli) echo support graph onnx passes data calibrate quantize backends/api backends/openvino runtime bench evaluate report api "$1" ;;
     *) return 1 ;;
   esac
 }

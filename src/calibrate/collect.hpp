@@ -8,6 +8,7 @@
 #include "calibrate/activation_source.hpp"
 #include "calibrate/histogram.hpp"
 #include "data/dataset.hpp"
+#include "lathe/calibrate.hpp"
 #include "lathe/result.hpp"
 #include "support/progress.hpp"
 
@@ -39,19 +40,8 @@ struct ActivationStatistics {
 Result<ActivationStatistics> collect(ActivationSource& source, Dataset& dataset, const CollectOptions& options,
                                      Progress& progress = no_progress());
 
-enum class FindingSeverity { information, warning, error };
-const char* to_string(FindingSeverity severity);
 /// warning for a name that is none.
 FindingSeverity severity_from_name(std::string_view name);
-
-/// Something about the activations or the data that a person should know.
-struct CalibrationFinding {
-    std::string name; ///< "dead_activation", "constant_activation", "exploding_activation", "nonfinite_activation", or
-                      ///< one of the data's (data/checks.hpp)
-    std::string tensor; ///< empty where it is about the data
-    std::string detail;
-    FindingSeverity severity = FindingSeverity::warning;
-};
 
 /// Always zero, always one value, |x| over 10,000, NaN or infinity. In the order of the tensors.
 std::vector<CalibrationFinding> check_activations(const std::vector<TensorStatistics>& tensors);

@@ -8,11 +8,10 @@
 #include "calibrate/estimators.hpp"
 #include "calibrate/histogram.hpp"
 #include "calibrate/range.hpp"
+#include "lathe/calibrate.hpp"
 #include "lathe/result.hpp"
 
 namespace lathe {
-
-enum class Method { minmax, percentile, entropy, mse };
 
 /// A range estimator as the command line lists it.
 struct Estimator {
@@ -25,9 +24,6 @@ struct Estimator {
 /// All of them, in the order of `Method`.
 std::span<const Estimator> estimators();
 
-const char* to_string(Method method);
-/// invalid_argument, with the names that exist, for any other text.
-Result<Method> method_from_name(std::string_view name);
 /// invalid_argument unless 0 < percentile <= 100.
 Result<void> check(const EstimateOptions& options);
 

@@ -1,37 +1,11 @@
 #pragma once
 
-#include <cstddef>
-#include <filesystem>
-#include <optional>
-
-#include "calibrate/ranges_file.hpp"
+#include "api/calibrate.hpp"
 #include "cli/context.hpp"
-#include "data/preprocess.hpp"
-#include "graph/graph.hpp"
 
 namespace lathe::cli {
 
-struct CalibrateRequest {
-    std::filesystem::path data;
-    std::optional<Preprocess> preprocess; ///< absent: the model's metadata, if it has any
-    std::size_t samples = 300;            ///< 0 takes all
-    std::size_t batch_size = 0;           ///< 0: the model's own, 1 where that is free
-    std::size_t threads = 0;              ///< 0: all cores
-    Method method = Method::mse;
-    EstimateOptions options;
-    std::filesystem::path output; ///< the ranges file, read as a cache first
-    bool force = false;           ///< calibrate whatever is in `output`
-};
-
-struct CalibrateOutcome {
-    RangesFile ranges;              ///< with the findings about data and activations
-    bool reused = false;            ///< no model was run
-    double seconds = 0.0;           ///< of collecting and estimating; 0 where reused
-    double inference_seconds = 0.0; ///< of it, running the model
-};
-
-/// What `lathe calibrate` does with a loaded (best: simplified) model: reuse `output` if it is valid for this model,
-/// data, preprocessing and number of samples, refuse it with the reason if not, else calibrate and write it.
+/// lathe::calibrate_model with the context's progress; says what was reused.
 Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequest& request, const Context& context);
 
 } // namespace lathe::cli

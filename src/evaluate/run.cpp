@@ -3,7 +3,6 @@
 #include <ctime>
 #include <set>
 
-#include "data/open_dataset.hpp"
 #include "evaluate/engine_predictor.hpp"
 #include "runtime/engine.hpp"
 #include "support/log.hpp"
@@ -34,24 +33,26 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
     return std::filesystem::equivalent(a, b, failed) && !failed;
 }
 
-Result<std::unique_ptr<Dataset>> open_data(const EvalRequest& request, const EngineInfo& engine) {
-    std::optional<Preprocess> preprocess = request.preprocess;
-    if (!preprocess && !engine.preprocess.empty()) {
-        LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
-        LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
-    }
+} // namespace
+
+std::vector<InputSpec> input_specs(const EngineInfo& engine) {
     std::vector<InputSpec> specs;
     for (const IoInfo& input : engine.inputs) {
         Shape shape = input.range.opt;
         if (!shape.empty()) shape[0] = -1;
         specs.push_back({input.name, input.type, std::move(shape)});
     }
-    DatasetOptions options;
-    options.samples = request.samples;
-    return open_dataset(request.data, preprocess, specs, options);
+    return specs;
 }
 
-} // namespace
+Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
+                                              const EngineInfo& engine, const DatasetOptions& options) {
+    if (!preprocess && !engine.preprocess.empty()) {
+        LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
+        LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+    }
+    return open_dataset(path, preprocess, input_specs(engine), options);
+}
 
 Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     std::set<std::string> taken;
@@ -81,7 +82,9 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     }
     if (!first) return Error{ErrorCode::invalid_argument, "no engine to evaluate", "", "name at least one engine file"};
 
-    LATHE_TRY(const std::unique_ptr<Dataset> data, open_data(request, *first));
+    DatasetOptions options;
+    options.samples = request.samples;
+    LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, *first, options));
     if (!data->has_labels() && reference == nullptr) {
         return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",
                      request.data.string(), "add labels.csv or class subfolders, or give --reference fp32.engine"};

@@ -1,17 +1,27 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "data/open_dataset.hpp"
 #include "data/preprocess.hpp"
 #include "evaluate/evaluate.hpp"
+#include "lathe/engine.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
 #include "support/progress.hpp"
 
 namespace lathe {
+
+/// What the engine expects of data, input by input; the batch is free.
+std::vector<InputSpec> input_specs(const EngineInfo& engine);
+
+/// Samples for an engine, with its own preprocessing unless another is given.
+Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
+                                              const EngineInfo& engine, const DatasetOptions& options);
 
 struct EvalRequest {
     std::vector<std::filesystem::path> engines;

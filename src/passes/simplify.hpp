@@ -10,6 +10,7 @@
 
 #include "graph/graph.hpp"
 #include "lathe/result.hpp"
+#include "lathe/simplify.hpp"
 #include "passes/pass.hpp"
 #include "support/progress.hpp"
 
@@ -34,23 +35,6 @@ struct SimplifyOptions {
     std::function<Result<void>(std::size_t step, std::string_view pass, const Model&)> dump;
     std::span<const Pass> passes; ///< empty: all_passes()
     Progress* progress = nullptr; ///< nullptr: silent
-};
-
-struct PassCount {
-    std::string name;
-    std::size_t changes = 0; ///< rewrites in all rounds
-};
-
-struct SimplifyReport {
-    std::size_t before_nodes = 0; ///< subgraphs included
-    std::size_t after_nodes = 0;
-    std::size_t before_initializers = 0;
-    std::size_t after_initializers = 0;
-    std::size_t rounds = 0;
-    std::vector<PassCount> passes; ///< in the order run; 0 changes included
-    std::size_t samples = 0;       ///< sets of inputs compared; 0 if nothing changed
-    double max_error = 0;          ///< worst difference found, relative as in `tolerance`
-    std::vector<std::string> warnings;
 };
 
 /// Run the passes to a fixed point and check that the result computes what the original does, on random inputs. On

@@ -6,12 +6,10 @@
 #include <string_view>
 
 #include "calibrate/range.hpp"
+#include "lathe/quantize.hpp"
 #include "lathe/result.hpp"
 
 namespace lathe {
-
-/// Who will run the quantised model.
-enum class Target { openvino, onnxruntime, tensorrt, cuda };
 
 /// How the two inputs of an elementwise residual Add are treated when its output is wanted in int8.
 enum class ResidualRule {
@@ -47,8 +45,5 @@ struct TargetProfile {
 /// All targets, in the order of `Target`.
 std::span<const TargetProfile> target_profiles();
 const TargetProfile& profile_of(Target target);
-const char* to_string(Target target);
-/// invalid_argument, with the names that exist, for any other text.
-Result<Target> target_from_name(std::string_view name);
 
 } // namespace lathe

@@ -1,31 +1,8 @@
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <string_view>
-
-#include "lathe/result.hpp"
+#include "lathe/progress.hpp"
 
 namespace lathe {
-
-/// Long work reports here and asks here whether to stop. The base class is silent and never stops;
-/// the command line supplies one that draws a bar on a terminal and stops at Ctrl-C.
-class Progress {
-public:
-    virtual ~Progress() = default;
-
-    /// A stage begins; `total` steps are expected, 0 if not known.
-    virtual void begin(std::string_view /*stage*/, std::size_t /*total*/) {}
-    virtual void advance(std::size_t /*steps*/ = 1) {}
-    virtual void end() {}
-    virtual bool cancelled() const { return false; }
-
-    /// An ErrorCode::cancelled failure once the user asked to stop; loops call it between steps.
-    Result<void> check() const {
-        if (cancelled()) return Error{ErrorCode::cancelled, "interrupted", "", "nothing was written"};
-        return {};
-    }
-};
 
 /// The silent one, for callers that were given none.
 Progress& no_progress();

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/data.hpp"
+#include "lathe/export.hpp"
+#include "lathe/model.hpp"
+#include "lathe/progress.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// How a tensor's range is found from the histogram of its values.
+enum class Method { minmax, percentile, entropy, mse };
+LATHE_API const char* to_string(Method method);
+/// invalid_argument, with the names that exist, for any other text.
+LATHE_API Result<Method> method_from_name(std::string_view name);
+
+enum class FindingSeverity { information, warning, error };
+LATHE_API const char* to_string(FindingSeverity severity);
+
+/// Something about the activations or the data that a person should know.
+struct CalibrationFinding {
+    std::string name; ///< "dead_activation", "constant_activation", "exploding_activation", "nonfinite_activation",
+                      ///< or of the data: "wrong_value_range", "duplicates", "constant_images", "too_few_samples", ...
+    std::string tensor; ///< empty where it is about the data
+    std::string detail;
+    FindingSeverity severity = FindingSeverity::warning;
+};
+
+struct CalibrationOptions {
+    std::size_t samples = 300; ///< spread evenly over the data; 0: all
+    Method method = Method::mse;
+    double percentile = 99.99;    ///< of Method::percentile; in (0, 100]
+    std::size_t batch_size = 0;   ///< samples a run; does not change the result. 0: the model's own, 1 where open
+    std::size_t threads = 0;      ///< does not change the result. 0: all cores
+    std::string preprocess = {};  ///< JSON text instead of the model's own; for data given as a path
+    Progress* progress = nullptr; ///< nullptr: silent
+};
+
+/// What a tensor was seen to hold, and the range that the method chose.
+struct CalibratedTensor {
+    std::string name;
+    float min = 0; ///< of all values seen
+    float max = 0;
+    float low = 0; ///< values outside low..high are clipped, judged for 0..255
+    float high = 0;
+    double clipped_fraction = 0; ///< of the values
+    double sqnr_db = 0;          ///< signal to quantisation noise; infinite where there is no noise
+};
+
+/// The ranges of every tensor of one model that quantisation may need. Holds histograms: quantising by another method
+/// needs no second run of the model.
+class LATHE_API Calibration {
+public:
+    Calibration(Calibration&&) noexcept;
+    Calibration& operator=(Calibration&&) noexcept;
+    ~Calibration();
+
+    /// Run the model, best a simplified one, on the data. Memory does not grow with the number of samples.
+    /// Errors: invalid_argument (nothing to calibrate, bad options, NaN in the weights), out_of_range (fewer samples
+    /// than a fixed batch), what the data gives (not_found, parse_error, mismatch), cancelled.
+    static Result<Calibration> run(const Model& model, Data data, const CalibrationOptions& options = {});
+
+    /// Read what `save` or `lathe calibrate` wrote. Errors: not_found, io, parse_error, unsupported, corrupt.
+    static Result<Calibration> load(const std::filesystem::path& path);
+    /// Write a ranges file, whole or not at all.
+    Result<void> save(const std::filesystem::path& path) const;
+
+    Method method() const;
+    std::size_t samples() const; ///< that were seen
+    std::vector<CalibratedTensor> tensors() const;
+    const std::vector<CalibrationFinding>& findings() const;
+
+    /// For Lathe itself.
+    struct Impl;
+    const Impl& impl() const { return *impl_; }
+
+private:
+    explicit Calibration(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+} // namespace lathe

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "lathe/data.hpp"
+#include "lathe/engine.hpp"
+#include "lathe/export.hpp"
+#include "lathe/progress.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+struct EngineEvaluationOptions {
+    std::size_t samples = 0; ///< spread evenly over the data; 0: all
+    std::size_t batch_size = 16;
+    std::string preprocess = {};  ///< JSON text instead of the (reference) engine's own; for data given as a path
+    std::string output_name = {}; ///< the output with the scores; empty: the first
+    Progress* progress = nullptr; ///< nullptr: silent
+};
+
+/// A value with its 95 % interval.
+struct Measured {
+    double value = 0;
+    double low = 0;
+    double high = 0;
+};
+
+/// How often a classifier was right.
+struct EngineScores {
+    std::string name;
+    std::string precision; ///< "fp32", "int8", ...
+    std::size_t samples = 0;
+    std::size_t nonfinite = 0;    ///< samples with NaN or infinity in the output; they count as wrong
+    std::optional<Measured> top1; ///< shares 0..1 of the labelled samples (Wilson's interval); absent without labels
+    std::optional<Measured> top5;
+};
+
+/// How closely a subject follows a reference on the same samples.
+struct EngineComparison {
+    EngineScores reference;
+    EngineScores subject;
+    Measured agreement; ///< share of samples with the same most likely class
+    double mean_kl = 0; ///< KL(reference || subject) in nats, mean over the samples
+    double sqnr_db = 0; ///< 20 log10(|r| / |r - s|); infinite where the outputs are equal
+    double cosine = 0;  ///< mean over the samples
+    double max_abs_error = 0;
+    std::optional<Measured> top1_delta; ///< subject minus reference; absent without labels
+    std::optional<double> p_value;      ///< McNemar's exact test that both are right equally often
+};
+
+/// Accuracy of one engine. Errors: invalid_argument (data without labels), what the data gives, mismatch, out_of_range
+/// (a label that the output has no class for), cancelled.
+LATHE_API Result<EngineScores> evaluate_engine(const Engine& engine, Data data,
+                                               const EngineEvaluationOptions& options = {});
+
+/// Runs both engines on the same samples, labelled or not. Errors: as evaluate_engine; mismatch where the outputs'
+/// shapes differ.
+LATHE_API Result<EngineComparison> compare_engines(const Engine& reference, const Engine& subject, Data data,
+                                                   const EngineEvaluationOptions& options = {});
+
+} // namespace lathe

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/calibrate.hpp"
+#include "lathe/export.hpp"
+#include "lathe/model.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// Who will run the quantised model. Engines of the device "cpu" want `openvino`.
+enum class Target { openvino, onnxruntime, tensorrt, cuda };
+LATHE_API const char* to_string(Target target);
+/// invalid_argument, with the names that exist, for any other text.
+LATHE_API Result<Target> target_from_name(std::string_view name);
+
+struct QuantizeRequest {
+    Target target = Target::openvino;
+    /// Left in float: a node's name, an op type, or a regular expression for whole node names. One that matches nothing
+    /// is an error.
+    std::vector<std::string> exclude = {};
+    std::optional<Method> method = {};     ///< instead of the calibration's
+    double percentile = 99.99;             ///< with Method::percentile in `method`
+    std::optional<bool> reduce_range = {}; ///< 7-bit weights; absent: where this CPU and the target need it
+};
+
+/// What was decided for one input of one node, and why.
+struct QuantizeDecision {
+    std::string node;
+    std::string op_type;
+    std::string tensor;
+    bool quantized = false;
+    std::string reason;      ///< stable name: "heavy_input", "too_few_channels", ...
+    std::string explanation; ///< one sentence
+    std::string detail;      ///< numbers or names behind the reason; may be empty
+};
+
+struct QuantizePlan {
+    std::vector<QuantizeDecision> decisions; ///< in graph order
+    std::size_t quantized_nodes = 0;         ///< Conv, ConvTranspose, Gemm, MatMul in int8
+    std::size_t heavy_nodes = 0;             ///< all of them
+    std::vector<std::string> remarks;        ///< what would make the result better
+};
+
+struct QuantizedModel {
+    ModelPtr model; ///< with explicit QuantizeLinear and DequantizeLinear; build it with Precision::int8
+    QuantizePlan plan;
+    Method method = Method::mse;
+    bool reduced_range = false; ///< weights in 7 bits
+};
+
+/// Where int8 would begin and end, and why; needs no calibration.
+/// Errors: invalid_argument (quantised already, malformed `exclude`), not_found (`exclude` matches nothing).
+LATHE_API Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequest& request);
+
+/// Write the quantisation into a copy of the model, checked by ONNX's checker.
+/// Errors: as explain_quantization; mismatch (calibrated on another model), out_of_range (NaN or infinity in a tensor
+/// to be quantised), unsupported, verification_failed.
+LATHE_API Result<QuantizedModel> quantize(const Model& model, const Calibration& calibration,
+                                          const QuantizeRequest& request = {});
+
+} // namespace lathe

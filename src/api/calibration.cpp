@@ -1,0 +1,55 @@
+#include "lathe/calibrate.hpp"
+
+#include "api/calibrate.hpp"
+#include "api/model_data.hpp"
+#include "calibrate/quantization_error.hpp"
+
+namespace lathe {
+
+Calibration::Calibration(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Calibration::Calibration(Calibration&&) noexcept = default;
+Calibration& Calibration::operator=(Calibration&&) noexcept = default;
+Calibration::~Calibration() = default;
+
+Result<Calibration> Calibration::run(const Model& model, Data data, const CalibrationOptions& options) {
+    CalibrateRequest request;
+    request.data = data.path;
+    LATHE_TRY(request.preprocess, preprocess_from_text(options.preprocess));
+    request.samples = options.samples;
+    request.batch_size = options.batch_size;
+    request.threads = options.threads;
+    request.method = options.method;
+    request.options.percentile = options.percentile;
+    Progress& progress = options.progress != nullptr ? *options.progress : no_progress();
+    LATHE_TRY(CalibrateOutcome outcome, data.arrays.empty()
+                                            ? calibrate_model(model, request, progress)
+                                            : calibrate_arrays(model, std::move(data.arrays), request, progress));
+    return Calibration(std::make_unique<Impl>(Impl{std::move(outcome.ranges)}));
+}
+
+Result<Calibration> Calibration::load(const std::filesystem::path& path) {
+    LATHE_TRY(RangesFile ranges, load_ranges(path));
+    return Calibration(std::make_unique<Impl>(Impl{std::move(ranges)}));
+}
+
+Result<void> Calibration::save(const std::filesystem::path& path) const { return save_ranges(path, impl_->ranges); }
+
+Method Calibration::method() const { return impl_->ranges.method; }
+
+std::size_t Calibration::samples() const { return impl_->ranges.samples_seen; }
+
+std::vector<CalibratedTensor> Calibration::tensors() const {
+    std::vector<CalibratedTensor> tensors;
+    for (const TensorRange& tensor : impl_->ranges.tensors) {
+        const NumberFormat format = NumberFormat::uint8();
+        const Range range = impl_->ranges.range(tensor, format);
+        const RangeQuality quality = judge(tensor.histogram, range, format);
+        tensors.push_back({tensor.name, tensor.histogram.min(), tensor.histogram.max(), range.low, range.high,
+                           quality.clipped_fraction, quality.sqnr_db});
+    }
+    return tensors;
+}
+
+const std::vector<CalibrationFinding>& Calibration::findings() const { return impl_->ranges.findings; }
+
+} // namespace lathe

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "data/open_dataset.hpp"
+#include "data/preprocess.hpp"
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// What the model expects of data, input by input.
+std::vector<InputSpec> input_specs(const Model& model);
+
+/// The preprocessing in the model's metadata, if there is any. Errors: parse_error, invalid_argument.
+Result<std::optional<Preprocess>> preprocess_of(const Model& model);
+
+/// JSON text as a caller gives it; nothing for an empty text.
+Result<std::optional<Preprocess>> preprocess_from_text(std::string_view text);
+
+} // namespace lathe

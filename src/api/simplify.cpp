@@ -1,0 +1,76 @@
+#include "api/simplify.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "onnx/onnx.hpp"
+
+namespace lathe {
+namespace {
+
+Result<void> set_inputs(const CompiledModel& compiled, BackendSession& session, std::span<HostTensor> inputs) {
+    for (std::size_t i = 0; i < compiled.inputs().size(); ++i) {
+        const std::string& name = compiled.inputs()[i].name;
+        const auto input =
+            std::find_if(inputs.begin(), inputs.end(), [&](const HostTensor& tensor) { return tensor.name == name; });
+        if (input == inputs.end()) {
+            return Error{ErrorCode::internal, "the backend asks for an input the model does not have", "input " + name,
+                         "please report this"};
+        }
+        LATHE_CHECK(session.set_input(i, input->view()));
+    }
+    return {};
+}
+
+Result<std::vector<HostTensor>> outputs_of(const Model& model, const CompiledModel& compiled, BackendSession& session) {
+    std::vector<HostTensor> outputs;
+    for (const ValueInfo& wanted : model.graph.outputs) {
+        const auto& all = compiled.outputs();
+        const auto found =
+            std::find_if(all.begin(), all.end(), [&](const IoInfo& io) { return io.name == wanted.name; });
+        if (found == all.end()) {
+            return Error{ErrorCode::internal, "the backend does not give an output of the model",
+                         "output " + wanted.name, "please report this"};
+        }
+        LATHE_TRY(const TensorView view, session.output(static_cast<std::size_t>(found - all.begin())));
+        HostTensor output(wanted.name, view.type, view.shape);
+        output.bytes.assign(view.bytes.begin(), view.bytes.end());
+        outputs.push_back(std::move(output));
+    }
+    return outputs;
+}
+
+} // namespace
+
+Runner runner_on(const Backend& backend) {
+    return [&backend](const Model& model, std::span<const HostTensor> inputs) -> Result<std::vector<HostTensor>> {
+        CompileOptions options;
+        options.precision = Precision::float32;
+        for (const HostTensor& input : inputs)
+            options.shapes[input.name] = {input.shape, input.shape, input.shape};
+        LATHE_TRY(const auto compiled, backend.compile(model, options));
+        LATHE_TRY(const auto session, compiled->make_session());
+        std::vector<HostTensor> own(inputs.begin(), inputs.end());
+        LATHE_CHECK(set_inputs(*compiled, *session, own));
+        LATHE_CHECK(session->run());
+        return outputs_of(model, *compiled, *session);
+    };
+}
+
+Result<SimplifyReport> simplify_model(Model& model, const SimplifyOptions& options) {
+    LATHE_TRY(const Backend* backend, backend_for_device("cpu"));
+    return simplify(model, options, runner_on(*backend),
+                    [](Model& each) { return infer_shapes(each, {.discard_existing = true}); });
+}
+
+Result<SimplifyReport> simplify(Model& model, const SimplifyRequest& request) {
+    SimplifyOptions options;
+    options.disabled = request.disabled;
+    options.samples = request.samples;
+    options.seed = request.seed;
+    options.tolerance = request.tolerance;
+    options.progress = request.progress;
+    return simplify_model(model, options);
+}
+
+} // namespace lathe

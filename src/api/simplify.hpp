@@ -1,0 +1,14 @@
+#pragma once
+
+#include "backends/api/backend.hpp"
+#include "passes/simplify.hpp"
+
+namespace lathe {
+
+/// Runs models on the backend in float32 with the shapes of the given inputs. The backend must outlive it.
+Runner runner_on(const Backend& backend);
+
+/// Simplify with ONNX's shape inference, verified on the CPU backend. The model is unchanged on failure.
+Result<SimplifyReport> simplify_model(Model& model, const SimplifyOptions& options);
+
+} // namespace lathe
