@@ -20,15 +20,15 @@ Result<std::optional<Preprocess>> preprocess_of(const Model& model) {
     const std::string* stored = model.find_metadata("lathe.preprocess");
     if (stored == nullptr) return std::optional<Preprocess>{};
     LATHE_TRY(const Json json, parse_json(*stored, "metadata lathe.preprocess"));
-    LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, "metadata lathe.preprocess"));
-    return std::optional<Preprocess>(std::move(preprocess));
+    LATHE_TRY(const Preprocess preprocess, Preprocess::from_json(json, "metadata lathe.preprocess"));
+    return std::optional<Preprocess>(preprocess);
 }
 
 Result<std::optional<Preprocess>> preprocess_from_text(std::string_view text) {
     if (text.empty()) return std::optional<Preprocess>{};
     LATHE_TRY(const Json json, parse_json(text, "preprocessing"));
-    LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, "preprocessing"));
-    return std::optional<Preprocess>(std::move(preprocess));
+    LATHE_TRY(const Preprocess preprocess, Preprocess::from_json(json, "preprocessing"));
+    return std::optional<Preprocess>(preprocess);
 }
 
 std::string preprocess_json(const Model& model) {

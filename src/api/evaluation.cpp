@@ -14,8 +14,8 @@ Result<std::unique_ptr<Dataset>> open(Data data, const EngineInfo& engine, const
     if (!data.arrays.empty()) {
         return dataset_of_arrays(std::move(data.arrays), std::move(data.labels), input_specs(engine), opening);
     }
-    LATHE_TRY(auto preprocess, preprocess_from_text(options.preprocess));
-    return open_dataset(data.path, std::move(preprocess), engine, opening);
+    LATHE_TRY(const auto preprocess, preprocess_from_text(options.preprocess));
+    return open_dataset(data.path, preprocess, engine, opening);
 }
 
 Measured share(std::size_t successes, std::size_t trials) {

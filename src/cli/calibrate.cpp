@@ -100,8 +100,7 @@ void add_calibrate(Commands& commands) {
                          CalibrateRequest& request = options->request;
                          LATHE_TRY(request.method, method_from_name(options->method));
                          if (!options->preprocess.empty()) {
-                             LATHE_TRY(Preprocess preprocess, Preprocess::from_file(options->preprocess));
-                             request.preprocess = std::move(preprocess);
+                             LATHE_TRY(request.preprocess, Preprocess::from_file(options->preprocess));
                          }
                          if (request.output.empty()) {
                              request.output = std::filesystem::path(options->model).replace_extension(".ranges");
