@@ -32,6 +32,7 @@ std::string describe(const EdgeDecision& decision, const Context& context) {
     if (decision.role == EdgeRole::bias) line += " [bias]";
     line += ": " + std::string(to_string(decision.reason)) + ", " + explain(decision.reason);
     if (!decision.detail.empty()) line += " (" + decision.detail + ")";
+    if (decision.whole_range) line += "; its whole range is kept, whatever the method: a term of a residual sum";
     return line;
 }
 

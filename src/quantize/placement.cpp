@@ -70,6 +70,8 @@ Json to_json(const std::vector<EdgeDecision>& decisions) {
                          {"role", roles.at(static_cast<std::size_t>(each.role))},
                          {"quantized", each.quantized()},
                          {"reason", to_string(each.reason)},
+                         {"explanation", explain(each.reason)},
+                         {"whole_range", each.whole_range},
                          {"detail", each.detail}});
     }
     return array;

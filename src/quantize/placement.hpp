@@ -31,6 +31,8 @@ struct EdgeDecision {
     EdgeRole role = EdgeRole::activation;
     Reason reason = Reason::op_stays_float;
     std::string detail; ///< numbers or names behind the reason; may be empty
+    /// Its tensor's range is all that was seen, whatever the estimator says (ScaleGroup::whole_range).
+    bool whole_range = false;
 
     bool quantized() const { return is_quantized(reason); }
 };
@@ -84,7 +86,8 @@ Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfi
 std::vector<std::string> quantizable_tensors(const Model& model, const TargetProfile& profile);
 std::vector<std::string> quantizable_tensors(const Model& model);
 
-/// [{"node","op_type","input","tensor","role","quantized","reason","detail"}, ...], as the report has it.
+/// [{"node","op_type","input","tensor","role","quantized","reason","explanation","whole_range","detail"}, ...], as the
+/// report has it.
 Json to_json(const std::vector<EdgeDecision>& decisions);
 
 } // namespace lathe

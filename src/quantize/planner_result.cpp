@@ -81,6 +81,10 @@ Planner::Verdict Planner::default_verdict(const Edge& edge) const {
 }
 
 void Planner::build_decisions(QuantizationPlan& plan) {
+    std::set<std::string> whole_ranges;
+    for (const QuantizedTensor& tensor : plan.tensors) {
+        if (plan.groups[tensor.group].whole_range) whole_ranges.insert(tensor.name);
+    }
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
         const Node& node = index_.node(i);
         const bool heavy = is_heavy(node);
@@ -101,7 +105,8 @@ void Planner::build_decisions(QuantizationPlan& plan) {
                 role = EdgeRole::weight;
             }
             // A moved tensor's float readers cannot exist; a float reader of a paired one reads the original.
-            plan.decisions.push_back({edge, node.label(), node.op_type, tensor, role, verdict.reason, verdict.detail});
+            plan.decisions.push_back({edge, node.label(), node.op_type, tensor, role, verdict.reason, verdict.detail,
+                                      is_quantized(verdict.reason) && whole_ranges.contains(tensor)});
         }
         for (const Node* inner : heavy_inside(node)) {
             ++plan.heavy_nodes;
@@ -111,7 +116,8 @@ void Planner::build_decisions(QuantizationPlan& plan) {
                                       inner->input(0),
                                       EdgeRole::activation,
                                       Reason::inside_subgraph,
-                                      "in " + node.label()});
+                                      "in " + node.label(),
+                                      false});
         }
     }
 }

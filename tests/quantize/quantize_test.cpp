@@ -55,6 +55,54 @@ TEST(QuantizeModel, MethodOverride) {
     EXPECT_LT(outcome->model.graph.initializer("x_scale")->to_floats().at(0), 1.1F / 255.0F);
 }
 
+// A clipped term would be missing from the residual stream for good, so these keep all that was seen; what a Conv
+// reads is clipped as the method says.
+TEST(QuantizeModel, TermsOfAResidualSumKeepTheirWholeRange) {
+    std::string text = "opset 18\nir 8\nname \"m\"\ninput %x: float32[1, 16, 4, 4]\n";
+    for (const char* name : {"a", "b", "c"})
+        text += test::weight(name, "16, 16, 1, 1", 256);
+    const Model model = graph(text + "%p = Conv(%x, %a) {name = \"first\"}\n"
+                                     "%q = Relu(%p) {name = \"relu1\"}\n"
+                                     "%r = Conv(%q, %b) {name = \"second\"}\n"
+                                     "%s = Add(%r, %q) {name = \"add\"}\n"
+                                     "%t = Relu(%s) {name = \"relu2\"}\n"
+                                     "%y = Conv(%t, %c) {name = \"third\"}\n"
+                                     "output %y: float32[1, 16, 4, 4]\n");
+    std::vector<float> values(100000, 1.0F);
+    values.push_back(100.0F);
+    ActivationStatistics statistics;
+    statistics.samples = 1;
+    for (const char* name : {"x", "q", "r", "t"}) {
+        statistics.tensors.emplace_back();
+        statistics.tensors.back().name = name;
+        statistics.tensors.back().histogram.observe(values);
+    }
+    RangesKey key;
+    key.model = calibration_key(model);
+    EstimateOptions estimate;
+    estimate.percentile = 99.9;
+    const RangesFile ranges = make_ranges(std::move(statistics), key, Method::percentile, estimate, 1);
+    // Both where the method is the file's and where it is given.
+    for (const bool given : {false, true}) {
+        QuantizeOptions options;
+        if (given) options.method = Method::percentile;
+        options.estimate = estimate;
+        const auto outcome = quantize_model(model, ranges, options);
+        ASSERT_TRUE(outcome) << outcome.error().describe();
+        const auto& constants = outcome->model.graph;
+        EXPECT_GT(constants.initializer("r_scale")->to_floats().at(0), 99.0F / 255.0F);
+        for (const char* clipped : {"x_scale", "q_scale", "t_scale"})
+            EXPECT_LT(constants.initializer(clipped)->to_floats().at(0), 2.0F / 255.0F) << clipped;
+        std::size_t whole = 0;
+        for (const Json& decision : outcome->document["decisions"]) {
+            EXPECT_FALSE(decision["explanation"].get<std::string>().empty());
+            EXPECT_EQ(decision["whole_range"], decision["tensor"] == "r") << decision.dump();
+            if (decision["whole_range"]) ++whole;
+        }
+        EXPECT_EQ(whole, 1U);
+    }
+}
+
 TEST(QuantizeModel, LiftsTheOpset) {
     Model model = graph(text);
     model.opsets[""] = 11;
