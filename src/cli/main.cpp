@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstdio>
+
 #include "cli/commands.hpp"
 
 int main(int argc, char** argv) {
@@ -20,6 +23,12 @@ int main(int argc, char** argv) {
     add_eval(commands);
     add_report(commands);
     add_doctor(commands);
+    // CLI11 would only say that a command is required.
+    const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+    if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(app.get_subcommands({}), named)) {
+        std::fprintf(stderr, "lathe: there is no command \"%s\": lathe --help names them\n", argv[1]);
+        return 2;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -269,6 +269,7 @@ private:
         BenchRequest request;
         request.engines = engines_;
         for (const auto& text : options_.against) {
+            if (text.empty()) continue; // --against '' compares with nothing
             LATHE_TRY(PeerRequest peer, parse_peer(text));
             request.against.push_back(std::move(peer));
         }
@@ -385,6 +386,10 @@ Result<void> optimize(const Options& options, const Context& context) {
         return Error{ErrorCode::invalid_argument, "fp32 must be among the precisions", "--precisions",
                      "every other one is judged against it"};
     }
+    for (const auto& text : options.against) {
+        // Told now, not after minutes of work.
+        if (auto peer = parse_peer(text); !text.empty() && !peer) return std::move(peer).error();
+    }
     return Optimizer(options, context).run();
 }
 
@@ -419,7 +424,7 @@ void add_optimize(Commands& commands) {
         ->allow_extra_args(false);
     command
         .add_option("--against", options->against,
-                    "Frameworks to compare with: pytorch, torch-compile, onnxruntime, openvino")
+                    "Frameworks to compare with: pytorch, torch-compile, onnxruntime, openvino; '' for none")
         ->delimiter(',')
         ->capture_default_str();
     command.add_option("--batch-sizes", options->batch_sizes, "Batch sizes to measure")

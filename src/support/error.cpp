@@ -28,6 +28,7 @@ std::string Error::describe() const {
 }
 
 Error Error::in(std::string place) && {
+    if (where == place) return std::move(*this);
     where = where.empty() ? std::move(place) : std::move(place) + ", " + where;
     return std::move(*this);
 }

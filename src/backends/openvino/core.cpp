@@ -127,8 +127,16 @@ std::string brief(const std::string& message) {
 
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model) {
     LATHE_TRY(const std::string bytes, serialize(model));
-    return guarded("OpenVINO cannot read the model", model.graph.name,
-                   [&]() -> Result<std::shared_ptr<ov::Model>> { return core().read_model(bytes, ov::Tensor()); });
+    auto read = guarded("OpenVINO cannot read the model", model.graph.name,
+                        [&]() -> Result<std::shared_ptr<ov::Model>> { return core().read_model(bytes, ov::Tensor()); });
+    if (read) return read;
+    // OpenVINO does not always say which operator it was.
+    for (const auto& node : model.graph.nodes) {
+        if (node->domain.empty() || read.error().message.find(node->op_type) != std::string::npos) continue;
+        read.error().message += "; perhaps for " + node->domain + "::" + node->op_type + ", no operator of ONNX";
+        return std::move(read).error().in(node->label());
+    }
+    return read;
 }
 
 Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov::Node>>& ports,
