@@ -1,0 +1,171 @@
+// Every command does its work on a tiny model, as its --json and its files show.
+#include "cli/workspace.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+TEST(Cli, HelpVersionAndWrongUsage) {
+    const Workspace work;
+    EXPECT_THAT(work.good("--version").output, HasSubstr("lathe "));
+    const std::string help = work.good("--help").output;
+    for (const char* command : {"optimize", "export", "inspect", "simplify", "calibrate", "quantize", "build", "run",
+                                "bench", "eval", "report", "doctor"}) {
+        EXPECT_THAT(help, HasSubstr(command));
+        EXPECT_THAT(work.good(std::string(command) + " --help").output, HasSubstr("lathe " + std::string(command)));
+    }
+    struct Case {
+        std::string arguments;
+        std::string names;
+    };
+    for (const Case& each :
+         {Case{"simplify m.onnx --frobnicate", "--frobnicate"}, Case{"frobnicate", "frobnicate"},
+          Case{"", "subcommand"}, Case{"build m.onnx", "--output"}, Case{"quantize m.onnx --target abacus", "abacus"},
+          Case{"build m.onnx -o e --precision int3", "int3"},
+          Case{"simplify m.onnx -o s.onnx --disable nothing", "nothing"},
+          Case{"calibrate m.onnx --data arrays.npy --method guess", "guess"}}) {
+        const CommandResult result = work.lathe(each.arguments);
+        EXPECT_EQ(result.exit_code, 2) << each.arguments << "\n" << result.errors;
+        EXPECT_THAT(result.errors, HasSubstr(each.names)) << each.arguments;
+    }
+}
+
+TEST(Cli, Simplify) {
+    const Workspace work;
+    const Json passes = work.good_json("simplify --list-passes");
+    EXPECT_GT(passes["passes"].size(), 10U);
+    const Json all = work.good_json("simplify m.onnx -o s.onnx --dump steps");
+    EXPECT_LT(all["after_nodes"], all["before_nodes"]);
+    EXPECT_GT(all["verified_samples"], 0);
+    const auto model = load_onnx(work.path("s.onnx"));
+    ASSERT_TRUE(model);
+    EXPECT_EQ(model->graph.nodes.size(), all["after_nodes"]);
+    EXPECT_TRUE(std::ranges::none_of(model->graph.nodes, [](const auto& n) { return n->is("BatchNormalization"); }));
+    std::size_t dumped = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(work.path("steps"))) {
+        EXPECT_THAT(work.read("steps/" + entry.path().filename().string()), HasSubstr("opset 18"));
+        ++dumped;
+    }
+    EXPECT_GT(dumped, 0U);
+
+    std::string disable;
+    for (const Json& pass : passes["passes"])
+        disable += " --disable " + pass["name"].get<std::string>();
+    const Json none = work.good_json("simplify m.onnx -o n.onnx" + disable);
+    EXPECT_EQ(none["after_nodes"], none["before_nodes"]);
+}
+
+TEST(Cli, CalibrateAndQuantize) {
+    const Workspace work;
+    work.make_simple();
+    for (const char* method : {"minmax", "percentile", "entropy", "mse"}) {
+        const std::string output = std::string(method) + ".ranges";
+        const Json json = work.good_json("calibrate s.onnx --data arrays.npy --samples 20 --method " +
+                                         std::string(method) + " -o " + output);
+        EXPECT_EQ(json["method"], method);
+        EXPECT_EQ(json["samples"], 20);
+        EXPECT_FALSE(json["reused"]);
+        EXPECT_GT(json["tensors"].size(), 1U);
+    }
+    EXPECT_TRUE(work.good_json("calibrate s.onnx --data arrays.npy --samples 20 -o mse.ranges")["reused"]);
+    EXPECT_FALSE(work.good_json("calibrate s.onnx --data arrays.npy --samples 20 -o mse.ranges --force")["reused"]);
+    const CommandResult other = work.lathe("calibrate s.onnx --data photos -o mse.ranges");
+    EXPECT_EQ(other.exit_code, 3);
+    EXPECT_THAT(other.errors, HasSubstr("mse.ranges"));
+    EXPECT_THAT(other.errors, HasSubstr("--force"));
+
+    for (const char* target : {"openvino", "onnxruntime", "tensorrt", "cuda"}) {
+        const std::string output = std::string(target) + ".onnx";
+        const Json json = work.good_json("quantize s.onnx --ranges mse.ranges --explain --target " +
+                                         std::string(target) + " -o " + output);
+        EXPECT_GT(json["quantized_nodes"], 0) << target;
+        EXPECT_GT(json["decisions"].size(), 3U);
+        const auto model = load_onnx(work.path(output));
+        ASSERT_TRUE(model) << target;
+        EXPECT_TRUE(std::ranges::any_of(model->graph.nodes, [](const auto& n) { return n->is("DequantizeLinear"); }));
+        const Json judged = work.good_json("quantize --lint " + output + " --target " + target);
+        EXPECT_EQ(judged["errors"], 0) << judged.dump(2);
+    }
+    EXPECT_THAT(work.good("quantize s.onnx --explain").output, HasSubstr("second"));
+    const Json without = work.good_json("quantize s.onnx --ranges mse.ranges --exclude second -o x.onnx");
+    bool seen = false;
+    for (const Json& decision : without["decisions"]) {
+        if (decision["node"] != "second" || decision["role"] == "bias") continue;
+        EXPECT_EQ(decision["reason"], "excluded_by_user");
+        seen = true;
+    }
+    EXPECT_TRUE(seen);
+}
+
+TEST(Cli, BuildInspectRun) {
+    const Workspace work;
+    const Json built = work.good_json("build m.onnx -o m.engine --shape input:1x3x8x8..2x3x8x8..4x3x8x8");
+    EXPECT_EQ(built["precision"], "fp32");
+    work.make_int8_engine();
+
+    const Json model = work.good_json("inspect m.onnx --layers");
+    EXPECT_EQ(model["inputs"][0]["name"], "input");
+    EXPECT_GT(model["parameters"], 1000);
+    const Json engine = work.good_json("inspect m.engine --layers");
+    EXPECT_EQ(engine["kind"], "engine");
+    EXPECT_GT(engine["layers"].size(), 1U);
+    const Json int8 = work.good_json("inspect q.engine --layers");
+    EXPECT_EQ(int8["precision"], "int8");
+    EXPECT_TRUE(std::ranges::any_of(int8["layers"], [](const Json& l) { return l["precision"] == "int8"; }));
+
+    EXPECT_THAT(work.good("run m.engine photos/rgb.png").output,
+                testing::AnyOf(HasSubstr("ant"), HasSubstr("bee"), HasSubstr("cat")));
+    const Json top = work.good_json("run m.engine photos --top-k 2");
+    ASSERT_EQ(top["samples"].size(), 10U);
+    EXPECT_EQ(top["samples"][0]["top"].size(), 2U);
+    (void)work.good("run m.engine arrays.npy -o out.npz --batch-size 3");
+    const auto outputs = read_npz(work.path("out.npz"));
+    ASSERT_TRUE(outputs);
+    EXPECT_EQ((*outputs)[0].shape, (Shape{24, 5}));
+    (void)work.good("run q.engine arrays.npy -o int8.npz --batch-size 8");
+    auto rounded = read_npz(work.path("int8.npz"));
+    ASSERT_TRUE(rounded);
+    HostTensor exact = (*outputs)[0];
+    float largest = 0;
+    for (const float value : exact.as<float>())
+        largest = std::max(largest, std::abs(value));
+    for (std::size_t i = 0; i < exact.as<float>().size(); ++i)
+        EXPECT_NEAR((*rounded)[0].as<float>()[i], exact.as<float>()[i], 0.1F * largest);
+
+    const CommandResult outside = work.lathe("run m.engine arrays.npy --batch-size 5");
+    EXPECT_EQ(outside.exit_code, 3);
+    EXPECT_THAT(outside.errors, HasSubstr("1x3x8x8..2x3x8x8..4x3x8x8"));
+}
+
+TEST(Cli, EvalBenchReportDoctor) {
+    const Workspace work;
+    work.make_engine();
+    work.make_int8_engine();
+    const Json eval = work.good_json("eval q.engine --reference m.engine --data photos --output eval.json");
+    EXPECT_EQ(eval["kind"], "eval");
+    EXPECT_EQ(work.json("eval.json")["subjects"], eval["subjects"]);
+    const auto judged =
+        std::ranges::find_if(eval["subjects"], [](const Json& subject) { return subject["precision"] == "int8"; });
+    ASSERT_NE(judged, eval["subjects"].end()) << eval.dump(2);
+    EXPECT_EQ((*judged)["samples"], 10);
+    EXPECT_GE((*judged)["vs_reference"]["agreement"], 0.0);
+
+    const Json bench = work.good_json("bench q.engine m.engine --batch-sizes 1,4 --duration 0.2 --time-limit 0.2 "
+                                      "--output bench.json");
+    EXPECT_EQ(bench["latency"].size(), 4U);
+    EXPECT_EQ(bench["throughput"].size(), 4U);
+    for (const Json& row : bench["latency"])
+        EXPECT_GT(row["median_ms"], 0.0);
+
+    (void)work.good("report bench.json eval.json -o report.html");
+    const std::string page = work.read("report.html");
+    EXPECT_THAT(page, HasSubstr("</html>"));
+    EXPECT_EQ(page.find("src=\"http"), std::string::npos);
+    EXPECT_THAT(work.good("doctor").output, HasSubstr("openvino"));
+    EXPECT_TRUE(work.good_json("doctor").is_object());
+}
+
+} // namespace
+} // namespace lathe::test

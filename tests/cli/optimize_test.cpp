@@ -1,0 +1,81 @@
+// `lathe optimize` end to end: the whole job, again without work, and after an interruption.
+#include "cli/workspace.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string job = "optimize m.onnx --calibrate arrays.npy --evaluate photos --precisions fp32,int8 --output out "
+                        "--against '' --batch-sizes 1 --duration 0.1 --time-limit 0.2 ";
+
+TEST(Optimize, WholeJobThenReused) {
+    const Workspace work;
+    const Json first = work.good_json(job);
+    EXPECT_EQ(first["kind"], "optimize");
+    EXPECT_EQ(first["bench"]["latency"].size(), 2U);
+    EXPECT_EQ(first["eval"]["subjects"].size(), 2U);
+    EXPECT_GT(first["quantization"]["quantized_nodes"], 0);
+    for (const char* name : {"m.fp32.engine", "m.int8.engine", "m.simplified.onnx", "m.int8.onnx", "m.ranges",
+                             "report.json", "report.html", "bench.json", "eval.json"})
+        EXPECT_TRUE(std::filesystem::exists(work.path("out/" + std::string(name)))) << name;
+    const std::string engine = work.read("out/m.int8.engine");
+
+    const CommandResult again = work.good(job);
+    EXPECT_THAT(again.output, HasSubstr("reused"));
+    const Json report = work.json("out/report.json");
+    for (const Json& stage : report["stages"])
+        EXPECT_TRUE(stage["reused"]) << stage.dump();
+    EXPECT_EQ(work.read("out/m.int8.engine"), engine);
+    EXPECT_EQ(report["verdict"]["recommended"], first["verdict"]["recommended"]);
+
+    // Other data: what depends on it is done anew, and no more.
+    work.save_array("other.npy", {9, 3, 8, 8});
+    std::string changed = job;
+    changed.replace(changed.find("arrays.npy"), 10, "other.npy");
+    const Json other = work.good_json(changed);
+    for (const Json& stage : other["stages"]) {
+        const std::string name = stage["name"];
+        if (name == "simplify" || name == "build fp32" || name == "calibrate") {
+            EXPECT_EQ(stage["reused"], name != "calibrate") << stage.dump();
+        }
+    }
+}
+
+TEST(Optimize, InterruptedGoesOn) {
+    const Workspace work;
+    bool interrupted = false;
+    for (const char* seconds : {"0.3", "0.7", "1.2"}) {
+        const CommandResult result = work.lathe(job, std::string("timeout --preserve-status -s INT -k 20 ") + seconds);
+        EXPECT_TRUE(result.exit_code == 130 || result.exit_code == 0) << result.exit_code << result.errors;
+        if (result.exit_code == 130) {
+            interrupted = true;
+            EXPECT_THAT(result.errors, HasSubstr("interrupted"));
+        }
+        // Whatever is there is whole.
+        for (const auto& entry : std::filesystem::directory_iterator(work.path("out"))) {
+            const std::string name = "out/" + entry.path().filename().string();
+            if (name.ends_with(".json")) (void)work.json(name);
+            if (name.ends_with(".engine") || name.ends_with(".onnx")) (void)work.good("inspect " + name);
+        }
+    }
+    EXPECT_TRUE(interrupted) << "the job was done before any interruption";
+    EXPECT_EQ(work.good_json(job)["eval"]["subjects"].size(), 2U);
+}
+
+TEST(Optimize, SaysWhatIsMissing) {
+    const Workspace work;
+    const CommandResult no_data = work.lathe("optimize m.onnx --output out");
+    EXPECT_EQ(no_data.exit_code, 2);
+    EXPECT_THAT(no_data.errors, HasSubstr("--calibrate"));
+    const CommandResult no_reference = work.lathe("optimize m.onnx --precisions bf16 --output out");
+    EXPECT_EQ(no_reference.exit_code, 2);
+    EXPECT_THAT(no_reference.errors, HasSubstr("fp32"));
+    const CommandResult no_peer = work.lathe("optimize m.onnx --precisions fp32 --against abacus --output out");
+    EXPECT_EQ(no_peer.exit_code, 2);
+    EXPECT_THAT(no_peer.errors, HasSubstr("abacus"));
+    EXPECT_FALSE(std::filesystem::exists(work.path("out/m.simplified.onnx"))) << "told before any work";
+}
+
+} // namespace
+} // namespace lathe::test
