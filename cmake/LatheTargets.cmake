@@ -3,12 +3,15 @@
 add_library(lathe_flags INTERFACE)
 target_compile_features(lathe_flags INTERFACE cxx_std_20)
 # GCC 12 warns falsely of overlap in std::string operator+ (GCC bug 105651).
-target_compile_options(lathe_flags INTERFACE -Wall -Wextra -Wconversion -Wno-psabi -Wno-restrict)
+target_compile_options(lathe_flags INTERFACE -Wall -Wextra -Wconversion -Wno-psabi
+                       $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(LATHE_WERROR)
   target_compile_options(lathe_flags INTERFACE -Werror)
 endif()
 if(LATHE_SANITIZE)
-  target_compile_options(lathe_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # vptr checks need type information that third-party libraries were built without.
+  target_compile_options(lathe_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=vptr
+                                               -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(lathe_flags INTERFACE -fsanitize=address,undefined)
 endif()
 

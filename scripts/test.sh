@@ -26,11 +26,9 @@ if $quick; then
   build_lathe "$build" "${options[@]}" -DLATHE_CHECKS=OFF
 else
   build_lathe "$build" "${options[@]}" -DLATHE_CHECKS=ON
-  say "Building the unit tests with AddressSanitizer and UBSan"
-  build_lathe "$build-sanitize" -DLATHE_SANITIZE=ON -DLATHE_WERROR=OFF -DCMAKE_CXX_FLAGS_RELEASE="-O1 -g1" -DLATHE_PYTHON="$LATHE_PYTHON"
-  say "Building the fuzz targets"
-  CC=clang-14 CXX=clang++-14 build_lathe "$build-fuzz" -DLATHE_FUZZ=ON -DLATHE_TESTS=OFF -DLATHE_WERROR=OFF \
-    -DCMAKE_CXX_FLAGS_RELEASE="-O1" --target fuzz_onnx_reader --target fuzz_engine_reader
+  say "Building the unit tests and fuzz targets with AddressSanitizer and UBSan"
+  CC=clang-14 CXX=clang++-14 build_lathe "$build-sanitize" -DLATHE_SANITIZE=ON -DLATHE_FUZZ=ON -DLATHE_WERROR=OFF \
+    -DCMAKE_CXX_FLAGS_RELEASE="-O1 -g1" -DLATHE_PYTHON="$LATHE_PYTHON"
 fi
 
 say "Testing"
