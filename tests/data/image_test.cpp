@@ -107,7 +107,8 @@ TEST(DecodeImage, RefusesHugeDimensionsBeforeTakingMemory) {
 
     auto jpeg = file_bytes(golden("420.jpg"));
     const std::array<std::byte, 2> frame{std::byte{0xFF}, std::byte{0xC0}};
-    const auto at = static_cast<std::size_t>(std::ranges::search(jpeg, frame).begin() - jpeg.begin());
+    const auto at =
+        static_cast<std::size_t>(std::search(jpeg.begin(), jpeg.end(), frame.begin(), frame.end()) - jpeg.begin());
     jpeg[at + 5] = jpeg[at + 7] = std::byte{0x30}; // 12,288 pixels a side: allowed, but not in 1 KB
     const auto lie = decode_image(jpeg, "lie.jpg");
     ASSERT_FALSE(lie);
