@@ -254,7 +254,7 @@ TEST(Mse, IsNoWorseThanTheOthers) {
     for (const auto& [name, histogram] : all_histograms()) {
         if (histogram.absmax() == 0.0F) continue;
         for (const NumberFormat& format : {NumberFormat::int8(), NumberFormat::uint8()}) {
-            const auto sqnr = [&](Method method) {
+            const auto sqnr = [&, &histogram = histogram](Method method) {
                 return judge(histogram, estimate(histogram, method, format), format).sqnr_db;
             };
             for (const Method other : {Method::minmax, Method::percentile, Method::entropy}) {
