@@ -69,6 +69,7 @@ def main():
     parser.add_argument("--duration", default="3")
     parser.add_argument("--time-limit", default="10")
     parser.add_argument("--against", default="pytorch,torch-compile,onnxruntime,openvino")
+    parser.add_argument("--ort-variants", default="minmax-u8s8,minmax-s8s8,percentile-s8s8,entropy-s8s8")
     options = parser.parse_args()
     python = os.environ.get("LATHE_PYTHON", sys.executable)
     network = NETWORKS[options.network]
@@ -95,7 +96,7 @@ def main():
         log = [{"tool": "lathe", "variant": "mse", "file": quantized.name, "samples": 300, "seconds": seconds}]
         (work / "lathe.json").write_text(json.dumps(log), encoding="utf-8")
     make(work / "ort.json", [python, HERE / "peers/quantize_ort.py", model, "--data", calibration, *rules,
-                             "--output", work])
+                             "--variants", options.ort_variants, "--output", work])
     make(work / "nncf.json", [options.peers_python, HERE / "peers/quantize_nncf.py", model, "--data", calibration,
                               *rules, "--output", work])
     for name in ("lathe", "ort", "nncf"):
