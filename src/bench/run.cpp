@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <set>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "bench/probe.hpp"
 #include "bench/worker_subject.hpp"
 #include "data/open_dataset.hpp"
+#include "support/clock.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/machine.hpp"
@@ -23,15 +23,6 @@ namespace lathe {
 namespace {
 
 constexpr std::int64_t default_batch_sizes[] = {1, 4, 8, 16, 32};
-
-std::string utc_now() {
-    const std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    ::gmtime_r(&now, &parts);
-    char text[32];
-    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return text;
-}
 
 /// A folder of our own for files that workers read, removed at the end.
 class Scratch {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,6 +21,7 @@
 #include "report/html.hpp"
 #include "report/verdict.hpp"
 #include "runtime/engine.hpp"
+#include "support/clock.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
@@ -53,15 +53,6 @@ struct Options {
     double time_limit_s = 4;
     bool force = false;
 };
-
-std::string utc_now() {
-    const std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    ::gmtime_r(&now, &parts);
-    char text[32];
-    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return text;
-}
 
 /// Digest of texts, in order.
 std::string key_of(std::initializer_list<std::string> parts) {

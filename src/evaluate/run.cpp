@@ -1,25 +1,16 @@
 #include "evaluate/run.hpp"
 
-#include <ctime>
 #include <set>
 
 #include "evaluate/engine_predictor.hpp"
 #include "runtime/engine.hpp"
+#include "support/clock.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
 
 namespace lathe {
 
 namespace {
-
-std::string utc_now() {
-    const std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    ::gmtime_r(&now, &parts);
-    char text[32];
-    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return text;
-}
 
 std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
     std::string name = wanted;

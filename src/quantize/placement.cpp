@@ -21,12 +21,10 @@ Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfi
     return Planner(model.graph, profile, excluded).plan();
 }
 
-std::vector<std::string> quantizable_tensors(const Model& model, const TargetProfile& profile) {
-    auto plan = plan_quantization(model, profile);
-    if (!plan) return {};
-    std::unordered_set<std::string> wanted;
-    for (const ScaleGroup& group : plan->groups)
-        wanted.insert(group.ranges.begin(), group.ranges.end());
+namespace {
+
+/// The wanted graph inputs and node outputs, each once.
+std::vector<std::string> in_graph_order(const Model& model, std::unordered_set<std::string> wanted) {
     std::vector<std::string> ordered;
     const auto take = [&](const std::string& name) {
         if (wanted.erase(name) > 0) ordered.push_back(name);
@@ -40,23 +38,24 @@ std::vector<std::string> quantizable_tensors(const Model& model, const TargetPro
     return ordered;
 }
 
+} // namespace
+
+std::vector<std::string> quantizable_tensors(const Model& model, const TargetProfile& profile) {
+    auto plan = plan_quantization(model, profile);
+    if (!plan) return {};
+    std::unordered_set<std::string> wanted;
+    for (const ScaleGroup& group : plan->groups)
+        wanted.insert(group.ranges.begin(), group.ranges.end());
+    return in_graph_order(model, std::move(wanted));
+}
+
 std::vector<std::string> quantizable_tensors(const Model& model) {
     std::unordered_set<std::string> wanted;
     for (const TargetProfile& profile : target_profiles()) {
         for (std::string& name : quantizable_tensors(model, profile))
             wanted.insert(std::move(name));
     }
-    std::vector<std::string> ordered;
-    const auto take = [&](const std::string& name) {
-        if (wanted.erase(name) > 0) ordered.push_back(name);
-    };
-    for (const ValueInfo& input : model.graph.inputs)
-        take(input.name);
-    for (const auto& node : model.graph.nodes) {
-        for (const std::string& output : node->outputs)
-            take(output);
-    }
-    return ordered;
+    return in_graph_order(model, std::move(wanted));
 }
 
 Json to_json(const std::vector<EdgeDecision>& decisions) {

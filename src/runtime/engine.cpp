@@ -1,11 +1,11 @@
 #include "runtime/engine.hpp"
 
 #include <chrono>
-#include <ctime>
 
 #include "onnx/onnx.hpp"
 #include "runtime/engine_file.hpp"
 #include "runtime/session.hpp"
+#include "support/clock.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
@@ -27,15 +27,6 @@ namespace {
 
 constexpr const char* graph_section = "graph.onnx";
 constexpr const char* blob_section = "compiled";
-
-std::string utc_now() {
-    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-    std::tm parts{};
-    ::gmtime_r(&now, &parts);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return text;
-}
 
 /// Class names from the model's metadata. A list that is no list of strings is an error, not an empty one.
 Result<std::vector<std::string>> labels_of(const Model& model) {

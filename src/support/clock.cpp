@@ -1,0 +1,16 @@
+#include "support/clock.hpp"
+
+#include <ctime>
+
+namespace lathe {
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+} // namespace lathe
