@@ -4,8 +4,10 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string_view>
 #include <unistd.h>
 
@@ -18,8 +20,17 @@ namespace {
 std::atomic<bool> interrupted{false};
 
 extern "C" void handle_interrupt(int /*signal*/) {
-    // A second Ctrl-C ends the process at once; files are still whole, since they are renamed into place.
-    if (interrupted.exchange(true)) std::_Exit(130);
+    // A second Ctrl-C ends the process at once; files are still whole, since they are renamed into place. Wrappers such
+    // as timeout(1) deliver one interruption twice (to the process and to its group): that counts once.
+    static std::atomic<std::int64_t> first_ms{0};
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    const std::int64_t now_ms = std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+    if (!interrupted.exchange(true)) {
+        first_ms = now_ms;
+    } else if (now_ms - first_ms > 300) {
+        std::_Exit(130);
+    }
 }
 
 bool use_colour() {
