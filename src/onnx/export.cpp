@@ -200,8 +200,10 @@ Result<void> Exporter::graph(const Graph& graph, onnx::GraphProto& proto, bool m
 Result<onnx::ModelProto> Exporter::model(const Model& model) const {
     onnx::ModelProto proto;
     if (!model.opaque.empty()) LATHE_CHECK(restore(proto, model.opaque, "model"));
-    // Before IR version 4 every initializer had to be an input too.
     std::int64_t ir_version = model.ir_version > 0 ? model.ir_version : 8;
+    // Before IR version 3 a model named no operator sets: version 1 of ONNX's own was meant.
+    if (ir_version < 3 && model.opsets != decltype(model.opsets){{"", 1}}) ir_version = 3;
+    // Before IR version 4 every initializer had to be an input too.
     for (const auto& [name, tensor] : model.graph.initializers) {
         if (ir_version < 4 && model.graph.find_input(name) == nullptr) ir_version = 4;
     }

@@ -3,11 +3,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 #include "onnx/onnx.hpp"
 #include "onnx/summary.hpp"
+
+namespace {
+
+[[noreturn]] void fail(const char* what, const std::string& error) {
+    std::fprintf(stderr, "%s: %s\n", what, error.c_str());
+    std::abort();
+}
+
+} // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto bytes = std::as_bytes(std::span(data, size));
@@ -15,11 +26,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!model) return 0;
 
     const auto written = lathe::serialize_onnx(*model);
-    if (!written) std::abort(); // whatever is accepted can be written
+    if (!written)
+        fail("what was read cannot be written", written.error().message); // whatever is accepted can be written
     const auto again = lathe::parse_onnx(std::as_bytes(std::span(*written)));
-    if (!again) std::abort();
+    if (!again) fail("what was written cannot be read", again.error().message);
     const auto twice = lathe::serialize_onnx(*again);
-    if (!twice || *twice != *written) std::abort(); // writing has a fixed point
+    if (!twice || *twice != *written) fail("writing has no fixed point", twice ? "" : twice.error().message);
 
     (void)lathe::check_onnx(*model).has_value();
     (void)lathe::infer_shapes(*model).has_value();

@@ -237,5 +237,20 @@ TEST(Lossless, IrVersionRisesOnlyWhereNeeded) {
     EXPECT_TRUE(check_onnx(*model));
 }
 
+TEST(Lossless, OperatorSetsOfAModelOlderThanTheyAreStay) {
+    auto proto = test::proto_from(R"(<ir_version: 8, opset_import: ["" : 13]> agraph (float[2] x) => (float[2] y) {
+        y = Relu(x)
+    })");
+    proto.set_ir_version(2);
+    const auto read = test::parse(proto);
+    ASSERT_TRUE(read) << read.error().describe();
+    const auto written = serialize_onnx(*read);
+    ASSERT_TRUE(written) << written.error().describe();
+    const auto again = parse_onnx(std::as_bytes(std::span(*written)));
+    ASSERT_TRUE(again) << again.error().describe();
+    EXPECT_EQ(again->opsets, read->opsets);
+    EXPECT_EQ(again->ir_version, 3);
+}
+
 } // namespace
 } // namespace lathe
