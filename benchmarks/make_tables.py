@@ -43,6 +43,15 @@ def machine_line(document):
     return f"{machine.get('cpu', 'unknown processor')}, {machine.get('cores', '?')} cores{virtual}; {libraries}"
 
 
+def peer_settings(document):
+    """How each peer was run, peers with the same settings together."""
+    names = {}
+    for subject in document["subjects"]:
+        for note in subject.get("notes", []):
+            names.setdefault(note, []).append(subject["name"])
+    return "".join(f"{', '.join(those)}: {note}. " for note, those in names.items())
+
+
 def latency_table(folder):
     """Median ms a batch size, and how many times as fast the int8 engine is, pair by pair."""
     text = ""
@@ -70,7 +79,7 @@ def latency_table(folder):
         text += markdown(heading, rows) + "\n" if rows else ""
         text += (
             "Median ms a call; in brackets, how many times as fast Lathe int8 is, pair by pair in one interleaved run; "
-            f"~ marks what did not settle within 1 %. {machine_line(document)}.\n\n"
+            f"~ marks what did not settle within 1 %. {peer_settings(document)}{machine_line(document)}.\n\n"
             if rows
             else ""
         )
