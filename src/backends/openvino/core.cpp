@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <openvino/op/constant.hpp>
+
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 
@@ -75,10 +77,56 @@ void compute_misread_constants(Graph& graph) {
         for_each_subgraph(*node, [](Graph& body) { compute_misread_constants(body); });
 }
 
-Result<std::string> serialize(const Model& model) {
-    if (model.opset() < 9 || !has_misread_constant(model.graph)) return serialize_onnx(model);
-    Model changed = model;
-    compute_misread_constants(changed.graph);
+/// For a model too large for protobuf: makes its large weights inputs, and returns them. Nothing is copied.
+std::vector<Tensor> take_large_weights(Graph& graph, const WeightLimits& limits) {
+    std::size_t total = 0;
+    for (const auto& [name, tensor] : graph.initializers)
+        total += tensor.bytes().size();
+    std::vector<Tensor> taken;
+    if (total <= limits.most_serialized) return taken;
+    std::erase_if(graph.initializers, [&](const auto& entry) {
+        const Tensor& tensor = entry.second;
+        if (tensor.bytes().size() < limits.least_taken || element_type(tensor.type()) == ov::element::dynamic)
+            return false;
+        if (graph.find_input(entry.first) != nullptr) return false;
+        taken.push_back(tensor.renamed(entry.first));
+        return true;
+    });
+    for (const Tensor& tensor : taken) {
+        ValueInfo input;
+        input.name = tensor.name;
+        input.type = tensor.type();
+        input.dims.emplace();
+        for (const std::int64_t size : tensor.shape())
+            input.dims->push_back(Dimension::of(size));
+        graph.inputs.push_back(std::move(input));
+    }
+    return taken;
+}
+
+/// Puts the weights where the inputs stand that `take_large_weights` made. They stay in the memory of `taken`.
+void give_large_weights(ov::Model& model, const std::vector<Tensor>& taken) {
+    for (const Tensor& tensor : taken) {
+        for (const auto& parameter : model.get_parameters()) {
+            if (!parameter->output(0).get_names().contains(tensor.name)) continue;
+            const auto owner = std::make_shared<Tensor>(tensor);
+            const auto constant = std::make_shared<ov::op::v0::Constant>(
+                element_type(tensor.type()), ov::Shape(tensor.shape().begin(), tensor.shape().end()),
+                owner->bytes().data(), owner);
+            constant->set_friendly_name(tensor.name);
+            ov::replace_node(parameter, constant);
+            model.remove_parameter(parameter);
+            break;
+        }
+    }
+    if (!taken.empty()) model.validate_nodes_and_infer_types();
+}
+
+/// The model as ONNX for OpenVINO to read, without the weights in `taken`.
+Result<std::string> serialize(const Model& model, const WeightLimits& limits, std::vector<Tensor>& taken) {
+    Model changed = model; // shares the tensors
+    if (model.opset() >= 9 && has_misread_constant(model.graph)) compute_misread_constants(changed.graph);
+    taken = take_large_weights(changed.graph, limits);
     return serialize_onnx(changed);
 }
 
@@ -125,10 +173,15 @@ std::string brief(const std::string& message) {
     return text;
 }
 
-Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model) {
-    LATHE_TRY(const std::string bytes, serialize(model));
-    auto read = guarded("OpenVINO cannot read the model", model.graph.name,
-                        [&]() -> Result<std::shared_ptr<ov::Model>> { return core().read_model(bytes, ov::Tensor()); });
+Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits) {
+    std::vector<Tensor> taken;
+    LATHE_TRY(const std::string bytes, serialize(model, limits, taken));
+    auto read =
+        guarded("OpenVINO cannot read the model", model.graph.name, [&]() -> Result<std::shared_ptr<ov::Model>> {
+            auto result = core().read_model(bytes, ov::Tensor());
+            give_large_weights(*result, taken);
+            return result;
+        });
     if (read) return read;
     // OpenVINO does not always say which operator it was.
     for (const auto& node : model.graph.nodes) {

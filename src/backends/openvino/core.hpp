@@ -46,8 +46,15 @@ auto guarded(const std::string& what, const std::string& where, Body&& body) -> 
     }
 }
 
+/// An ONNX file cannot exceed protobuf's 2 GB. Models with more weights than `most_serialized` bytes are read without
+/// those of at least `least_taken` bytes, which OpenVINO then uses where they lie in memory.
+struct WeightLimits {
+    std::size_t most_serialized = std::size_t{3} << 29;
+    std::size_t least_taken = std::size_t{1} << 20;
+};
+
 /// OpenVINO's form of the model (through ONNX). The error says which operations are not known.
-Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model);
+Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits = {});
 
 /// In place of a port: OpenVINO has no parameter for this input, since no output depends on it. Such an input belongs
 /// to the model all the same: it is described and checked, and its values go nowhere.
