@@ -13,8 +13,9 @@ allowed() {
     data) echo support data ;;
     calibrate) echo support graph data calibrate ;;
     quantize) echo support graph onnx calibrate quantize ;;
-    backends/api | backends) echo support graph calibrate backends/api backends/openvino ;;
-    backends/openvino) echo support graph onnx calibrate backends/api backends/openvino ;;
+    backends/api) echo support graph calibrate backends/api ;;
+    backends) (cd src && echo support graph calibrate backends/*) ;;
+    backends/*) echo support graph onnx passes calibrate backends/api "$1" ;;
     runtime) echo support graph onnx backends/api runtime ;;
     bench) echo support graph onnx data runtime bench ;;
     evaluate) echo support data runtime bench evaluate ;;
