@@ -26,8 +26,9 @@ LATHE_API const char* to_string(FindingSeverity severity);
 
 /// Something about the activations or the data that a person should know.
 struct CalibrationFinding {
-    std::string name; ///< "dead_activation", "constant_activation", "exploding_activation", "nonfinite_activation",
-                      ///< or of the data: "wrong_value_range", "duplicates", "constant_images", "too_few_samples", ...
+    std::string name;   ///< "dead_activation", "constant_activation", "exploding_activation", "nonfinite_activation",
+                        ///< "collapsed_range", or of the data: "wrong_value_range", "duplicates", "constant_images",
+                        ///< "too_few_samples", ...
     std::string tensor; ///< empty where it is about the data
     std::string detail;
     FindingSeverity severity = FindingSeverity::warning;
@@ -37,6 +38,7 @@ struct CalibrationOptions {
     std::size_t samples = 300; ///< spread evenly over the data; 0: all
     Method method = Method::mse;
     double percentile = 99.99;    ///< of Method::percentile; in (0, 100]
+    bool guard = true;            ///< mse's range for a tensor whose own clips the signal away, and a finding about it
     std::size_t batch_size = 0;   ///< samples a run; does not change the result. 0: the model's own, 1 where open
     std::size_t threads = 0;      ///< does not change the result. 0: all cores
     std::string preprocess = {};  ///< JSON text instead of the model's own; for data given as a path
@@ -52,6 +54,7 @@ struct CalibratedTensor {
     float high = 0;
     double clipped_fraction = 0; ///< of the values
     double sqnr_db = 0;          ///< signal to quantisation noise; infinite where there is no noise
+    bool fallback = false;       ///< the range is mse's, since the method's threw the signal away
 };
 
 /// The ranges of every tensor of one model that quantisation may need. Holds histograms: quantising by another method
@@ -63,7 +66,7 @@ public:
     ~Calibration();
 
     /// Run the model, best a simplified one, on the data. Memory does not grow with the number of samples.
-    /// Errors: invalid_argument (nothing to calibrate, bad options, NaN in the weights), out_of_range (fewer samples
+    /// Errors: invalid_argument (nothing to calibrate, bad options), out_of_range (NaN in the weights, fewer samples
     /// than a fixed batch), what the data gives (not_found, parse_error, mismatch), cancelled.
     static Result<Calibration> run(const Model& model, Data data, const CalibrationOptions& options = {});
 

@@ -8,6 +8,7 @@
 
 #include "api/model_data.hpp"
 #include "backends/openvino/activation_source.hpp"
+#include "calibrate/guard.hpp"
 #include "calibrate/model_key.hpp"
 #include "data/checks.hpp"
 #include "data/open_dataset.hpp"
@@ -31,7 +32,7 @@ Result<void> refuse_nonfinite_weights(const Model& model) {
     std::string message = "a weight holds " + std::to_string(first.nans) + " NaN and " +
                           std::to_string(first.infinities) + " infinite values";
     if (broken.size() > 1) message += ", and so do " + plural(broken.size() - 1, "other tensor");
-    return Error{ErrorCode::invalid_argument, message, first.name, "export the model from a sound checkpoint"};
+    return Error{ErrorCode::out_of_range, message, first.name, "export the model from a sound checkpoint"};
 }
 
 /// Every quantised Conv would otherwise carry an unfolded BatchNormalization behind it.
@@ -120,13 +121,18 @@ Result<std::optional<RangesFile>> look_into_cache(const CalibrateRequest& reques
 Result<CalibrateOutcome> reuse(RangesFile ranges, const CalibrateRequest& request) {
     CalibrateOutcome outcome;
     outcome.reused = true;
-    const bool same = ranges.method == request.method &&
+    const bool same_guard = !can_clip_the_signal(request.method) || ranges.options.guard == request.options.guard;
+    const bool same = ranges.method == request.method && same_guard &&
                       (request.method != Method::percentile || ranges.options.percentile == request.options.percentile);
     if (same) {
         outcome.reuse = "Reusing " + request.output.string() + ": same model, data, preprocessing and samples.";
     } else {
-        outcome.reuse = "Reusing the histograms of " + request.output.string() + ", with " + to_string(request.method) +
-                        " instead of " + to_string(ranges.method) + ".";
+        const auto named = [](Method method, const EstimateOptions& options) {
+            return std::string(to_string(method)) + (options.guard ? "" : " without the guard");
+        };
+        outcome.reuse = "Reusing the histograms of " + request.output.string() + ", with " +
+                        named(request.method, request.options) + " instead of " + named(ranges.method, ranges.options) +
+                        ".";
         reestimate(ranges, request.method, request.options, request.threads);
         LATHE_CHECK(save_ranges(request.output, ranges));
     }
@@ -203,7 +209,7 @@ Result<CalibrateOutcome> calibrate_on(const Task& task, Dataset& dataset, const 
     log(LogLevel::debug, std::string("histograms took ") + seconds + " s");
     outcome.ranges =
         make_ranges(std::move(statistics), std::move(key), request.method, request.options, request.threads);
-    outcome.ranges.findings = std::move(findings);
+    outcome.ranges.findings.insert(outcome.ranges.findings.begin(), findings.begin(), findings.end());
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!request.output.empty()) LATHE_CHECK(save_ranges(request.output, outcome.ranges));
     return outcome;

@@ -2,7 +2,7 @@
 
 #include "api/calibrate.hpp"
 #include "api/model_data.hpp"
-#include "calibrate/quantization_error.hpp"
+#include "calibrate/report.hpp"
 
 namespace lathe {
 
@@ -20,6 +20,7 @@ Result<Calibration> Calibration::run(const Model& model, Data data, const Calibr
     request.threads = options.threads;
     request.method = options.method;
     request.options.percentile = options.percentile;
+    request.options.guard = options.guard;
     Progress& progress = options.progress != nullptr ? *options.progress : no_progress();
     LATHE_TRY(CalibrateOutcome outcome, data.arrays.empty()
                                             ? calibrate_model(model, request, progress)
@@ -40,12 +41,9 @@ std::size_t Calibration::samples() const { return impl_->ranges.samples_seen; }
 
 std::vector<CalibratedTensor> Calibration::tensors() const {
     std::vector<CalibratedTensor> tensors;
-    for (const TensorRange& tensor : impl_->ranges.tensors) {
-        const NumberFormat format = NumberFormat::uint8();
-        const Range range = impl_->ranges.range(tensor, format);
-        const RangeQuality quality = judge(tensor.histogram, range, format);
-        tensors.push_back({tensor.name, tensor.histogram.min(), tensor.histogram.max(), range.low, range.high,
-                           quality.clipped_fraction, quality.sqnr_db});
+    for (const auto& [tensor, range, quality] : judge_all(impl_->ranges, NumberFormat::uint8())) {
+        tensors.push_back({tensor->name, tensor->histogram.min(), tensor->histogram.max(), range.low, range.high,
+                           quality.clipped_fraction, quality.sqnr_db, tensor->fallback});
     }
     return tensors;
 }

@@ -7,6 +7,7 @@ namespace lathe {
 
 struct EstimateOptions {
     double percentile = 99.99; ///< of Method::percentile only; in (0, 100]
+    bool guard = true;         ///< of guarded_range only: mse in place of a range that throws the signal away
 };
 
 // One function an estimator, each in its own file. All give a Range that holds zero, never reaches beyond what was

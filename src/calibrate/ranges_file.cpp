@@ -1,8 +1,10 @@
 #include "calibrate/ranges_file.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
+#include "calibrate/guard.hpp"
 #include "calibrate/model_key.hpp"
 #include "support/thread_pool.hpp"
 
@@ -35,18 +37,26 @@ const TensorRange* RangesFile::find(std::string_view tensor) const {
 Range RangesFile::range(const TensorRange& tensor, const NumberFormat& format) const {
     if (format == NumberFormat::uint8()) return tensor.uint8;
     if (format == NumberFormat::int8()) return tensor.int8;
-    return estimate(tensor.histogram, method, format, options);
+    return guarded_range(tensor.histogram, method, format, options);
 }
 
 void reestimate(RangesFile& ranges, Method method, const EstimateOptions& options, std::size_t threads) {
     ranges.method = method;
     ranges.options = options;
+    std::vector<std::optional<Collapse>> collapses(ranges.tensors.size());
     ThreadPool pool(threads);
     pool.for_each(ranges.tensors.size(), [&](std::size_t i) {
         TensorRange& tensor = ranges.tensors[i];
-        tensor.uint8 = estimate(tensor.histogram, method, NumberFormat::uint8(), options);
-        tensor.int8 = estimate(tensor.histogram, method, NumberFormat::int8(), options);
+        std::optional<Collapse> signed_collapse;
+        tensor.uint8 = guarded_range(tensor.histogram, method, NumberFormat::uint8(), options, &collapses[i]);
+        tensor.int8 = guarded_range(tensor.histogram, method, NumberFormat::int8(), options, &signed_collapse);
+        if (!collapses[i]) collapses[i] = std::move(signed_collapse);
+        tensor.fallback = options.guard && collapses[i].has_value();
     });
+    std::erase_if(ranges.findings, [](const CalibrationFinding& finding) { return finding.name == collapsed_range; });
+    for (std::size_t i = 0; i < collapses.size(); ++i) {
+        if (collapses[i]) ranges.findings.push_back(finding_of(*collapses[i], ranges.tensors[i], method, options));
+    }
 }
 
 RangesFile make_ranges(ActivationStatistics statistics, RangesKey key, Method method, const EstimateOptions& options,
@@ -55,7 +65,7 @@ RangesFile make_ranges(ActivationStatistics statistics, RangesKey key, Method me
     ranges.key = std::move(key);
     ranges.samples_seen = statistics.samples;
     for (TensorStatistics& tensor : statistics.tensors)
-        ranges.tensors.push_back({std::move(tensor.name), std::move(tensor.histogram), {}, {}});
+        ranges.tensors.push_back({std::move(tensor.name), std::move(tensor.histogram), {}, {}, false});
     reestimate(ranges, method, options, threads);
     return ranges;
 }

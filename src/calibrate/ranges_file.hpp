@@ -27,6 +27,8 @@ struct TensorRange {
     Histogram histogram;
     Range uint8; ///< for NumberFormat::uint8()
     Range int8;  ///< for NumberFormat::int8()
+    /// The guard put mse's range in place of the method's, for one of the formats or both.
+    bool fallback = false;
 };
 
 /// A calibration as stored (`m.ranges`). It keeps the histograms: another method, percentile or number format needs no
@@ -40,14 +42,15 @@ struct RangesFile {
     std::vector<CalibrationFinding> findings; ///< kept, so that reusing the file repeats its warnings
 
     const TensorRange* find(std::string_view tensor) const;
-    /// By the file's method and options. {0, 0} for a tensor of zeros.
+    /// By the file's method and options, guarded if they say so. {0, 0} for a tensor of zeros.
     Range range(const TensorRange& tensor, const NumberFormat& format) const;
 };
 
-/// The method's ranges for every tensor, on `threads` threads (0: all cores).
+/// The method's ranges for every tensor, on `threads` threads (0: all cores), with the guard's findings.
 RangesFile make_ranges(ActivationStatistics statistics, RangesKey key, Method method, const EstimateOptions& options,
                        std::size_t threads = 0);
-/// The same histograms under another method or option.
+/// The same histograms under another method or option. The guard's findings become those of the new ranges, the others
+/// stay.
 void reestimate(RangesFile& ranges, Method method, const EstimateOptions& options, std::size_t threads = 0);
 
 /// Written whole or not at all. JSON, one tensor a line.

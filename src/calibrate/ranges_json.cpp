@@ -2,6 +2,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "calibrate/guard.hpp"
 #include "calibrate/ranges_file.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
@@ -71,6 +72,12 @@ public:
         const auto value = member->get<std::int64_t>();
         if (value < -limit || value > limit) return fail(name), 0;
         return static_cast<int>(value);
+    }
+    bool has(const char* name) const { return find(name) != nullptr; }
+    bool boolean(const char* name) {
+        const Json* member = find(name);
+        if (member == nullptr || !member->is_boolean()) return fail(name), false;
+        return member->get<bool>();
     }
     double number(const char* name) {
         const Json* member = find(name);
@@ -172,6 +179,7 @@ Result<TensorRange> tensor_from_json(const Json& json, std::size_t index, std::s
     tensor.name = reader.text("name");
     tensor.uint8 = reader.range("uint8");
     tensor.int8 = reader.range("int8");
+    tensor.fallback = reader.has("fallback") && reader.text("fallback") == to_string(Method::mse);
     const Json& stored = reader.object("histogram");
     LATHE_CHECK(reader.result(where));
     Result<void> status;
@@ -192,6 +200,7 @@ Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ra
     head["samples_seen"] = ranges.samples_seen;
     head["method"] = to_string(ranges.method);
     head["percentile"] = ranges.options.percentile;
+    head["guard"] = ranges.options.guard;
     head["findings"] = Json::array();
     for (const CalibrationFinding& finding : ranges.findings) {
         head["findings"].push_back({{"name", finding.name},
@@ -208,10 +217,11 @@ Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ra
         const auto pair = [](const Range& range) {
             return Json::array({static_cast<double>(range.low), static_cast<double>(range.high)});
         };
-        const Json line = {{"name", tensor.name},
-                           {"uint8", pair(tensor.uint8)},
-                           {"int8", pair(tensor.int8)},
-                           {"histogram", histogram_to_json(tensor.histogram)}};
+        Json line = {{"name", tensor.name},
+                     {"uint8", pair(tensor.uint8)},
+                     {"int8", pair(tensor.int8)},
+                     {"histogram", histogram_to_json(tensor.histogram)}};
+        if (tensor.fallback) line["fallback"] = to_string(Method::mse);
         body += dumped(line) + (i + 1 < ranges.tensors.size() ? ",\n" : "\n");
     }
     body += "]}\n";
@@ -254,6 +264,8 @@ Result<RangesFile> parse_ranges(std::string_view text, std::string_view where) {
     ranges.key.samples = reader.count("samples");
     ranges.samples_seen = reader.count("samples_seen");
     ranges.options.percentile = reader.number("percentile");
+    const bool has_guard = reader.has("guard");
+    if (has_guard) ranges.options.guard = reader.boolean("guard");
     const std::string method_name = reader.text("method");
     const Json& tensors = reader.array("tensors");
     if (!check(ranges.options)) reader.fail("percentile");
@@ -261,6 +273,8 @@ Result<RangesFile> parse_ranges(std::string_view text, std::string_view where) {
     auto method = method_from_name(method_name);
     if (!method) return std::move(method).error().in(std::string(where));
     ranges.method = *method;
+    // A file of before there was a guard has ranges as its method found them.
+    if (!has_guard) ranges.options.guard = !can_clip_the_signal(ranges.method);
 
     for (const Json& item : reader.array("findings")) {
         Reader finding(item, "finding");

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/quantization_error.hpp"
-
 namespace lathe {
 
 namespace {
@@ -35,6 +33,15 @@ Json thinned(const Histogram& histogram) {
 
 } // namespace
 
+std::vector<JudgedTensor> judge_all(const RangesFile& ranges, const NumberFormat& format) {
+    std::vector<JudgedTensor> judged;
+    for (const TensorRange& tensor : ranges.tensors) {
+        const Range range = ranges.range(tensor, format);
+        judged.push_back({&tensor, range, judge(tensor.histogram, range, format)});
+    }
+    return judged;
+}
+
 Json to_json(const CalibrationFinding& finding) {
     return {{"name", finding.name},
             {"tensor", finding.tensor},
@@ -43,21 +50,13 @@ Json to_json(const CalibrationFinding& finding) {
 }
 
 Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format, double seconds) {
-    struct Row {
-        const TensorRange* tensor;
-        Range range;
-        RangeQuality quality;
-    };
-    std::vector<Row> rows;
-    for (const TensorRange& tensor : ranges.tensors) {
-        const Range range = ranges.range(tensor, format);
-        rows.push_back({&tensor, range, judge(tensor.histogram, range, format)});
-    }
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const Row& a, const Row& b) { return a.quality.sqnr_db < b.quality.sqnr_db; });
+    std::vector<JudgedTensor> rows = judge_all(ranges, format);
+    std::stable_sort(rows.begin(), rows.end(), [](const JudgedTensor& a, const JudgedTensor& b) {
+        return a.quality.sqnr_db < b.quality.sqnr_db;
+    });
 
     Json tensors = Json::array();
-    for (const Row& row : rows) {
+    for (const JudgedTensor& row : rows) {
         const Histogram& histogram = row.tensor->histogram;
         const double sqnr = row.quality.sqnr_db;
         tensors.push_back({{"name", row.tensor->name},
@@ -67,6 +66,7 @@ Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format, d
                            {"high", static_cast<double>(row.range.high)},
                            {"clipped_fraction", row.quality.clipped_fraction},
                            {"sqnr_db", std::isfinite(sqnr) ? Json(sqnr) : Json(nullptr)},
+                           {"fallback", row.tensor->fallback},
                            {"histogram", thinned(histogram)}});
     }
     Json found = Json::array();
@@ -75,6 +75,7 @@ Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format, d
     return {{"kind", "calibration"},
             {"version", 1},
             {"method", to_string(ranges.method)},
+            {"guard", ranges.options.guard},
             {"samples", ranges.samples_seen},
             {"data_digest", ranges.key.data},
             {"seconds", seconds},

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "calibrate/quantization_error.hpp"
 #include "calibrate/report.hpp"
 #include "cli/commands.hpp"
 #include "onnx/onnx.hpp"
@@ -25,19 +24,18 @@ std::string plural(std::size_t count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+/// "entropy (mse for 1 tensor)".
+std::string methods_of(const RangesFile& ranges) {
+    const auto replaced =
+        std::count_if(ranges.tensors.begin(), ranges.tensors.end(), [](const auto& tensor) { return tensor.fallback; });
+    const std::string method = to_string(ranges.method);
+    return replaced == 0 ? method : method + " (mse for " + plural(static_cast<std::size_t>(replaced), "tensor") + ")";
+}
+
 /// The tensors that lose most, worst first.
 std::string worst_table(const RangesFile& ranges, const NumberFormat& format) {
-    struct Row {
-        const TensorRange* tensor;
-        Range range;
-        RangeQuality quality;
-    };
-    std::vector<Row> rows;
-    for (const TensorRange& tensor : ranges.tensors) {
-        const Range range = ranges.range(tensor, format);
-        rows.push_back({&tensor, range, judge(tensor.histogram, range, format)});
-    }
-    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    std::vector<JudgedTensor> rows = judge_all(ranges, format);
+    std::stable_sort(rows.begin(), rows.end(), [](const JudgedTensor& a, const JudgedTensor& b) {
         return a.quality.clipped_fraction > b.quality.clipped_fraction;
     });
     std::vector<std::vector<std::string>> cells{{"tensor", "min", "max", "low", "high", "clipped %", "SQNR dB"}};
@@ -68,7 +66,7 @@ void print_outcome(const CalibrateOutcome& outcome, const CalibrateRequest& requ
     }
     if (outcome.reused) return;
     context.print(context.bold(request.output.string()) + ": ranges of " + plural(ranges.tensors.size(), "tensor") +
-                  " by " + to_string(ranges.method) + " from " + plural(ranges.samples_seen, "sample") + " in " +
+                  " by " + methods_of(ranges) + " from " + plural(ranges.samples_seen, "sample") + " in " +
                   number(outcome.seconds, "%.1f") + " s (" + number(outcome.inference_seconds, "%.1f") +
                   " s of it running the model)");
 }
@@ -126,6 +124,9 @@ void add_calibrate(Commands& commands) {
     command.add_option("--method", options->method, methods)->capture_default_str();
     command.add_option("--percentile", options->request.options.percentile, "For --method percentile")
         ->capture_default_str();
+    command.add_flag("!--no-guard", options->request.options.guard,
+                     "Keep what entropy or percentile choose for a tensor even where that clips the signal away "
+                     "(without it such a tensor gets mse's range)");
     command.add_option("--batch-size", options->request.batch_size, "Samples a run; does not change the result");
     command.add_option("--threads", options->request.threads, "Threads; does not change the result (default: all)");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "calibrate/guard.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/insert.hpp"
 #include "support/hash.hpp"
@@ -88,6 +89,9 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     LATHE_CHECK(refuse_nonfinite(outcome.plan, ranges));
 
     outcome.method = options.method.value_or(ranges.method);
+    EstimateOptions estimation = options.estimate;
+    estimation.guard = ranges.options.guard;
+    std::vector<CalibrationFinding> collapsed = options.method ? std::vector<CalibrationFinding>{} : ranges.findings;
     std::map<std::string, Range> values;
     for (const ScaleGroup& group : outcome.plan.groups) {
         for (const std::string& name : group.ranges) {
@@ -95,11 +99,21 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
             if (tensor == nullptr) continue;
             if (group.whole_range) {
                 values[name] = estimate(tensor->histogram, Method::minmax, profile.activations);
-            } else if (options.method) {
-                values[name] = estimate(tensor->histogram, *options.method, profile.activations, options.estimate);
-            } else {
-                values[name] = ranges.range(*tensor, profile.activations);
+                continue;
             }
+            if (!options.method) {
+                values[name] = ranges.range(*tensor, profile.activations);
+                continue;
+            }
+            std::optional<Collapse> collapse;
+            values[name] =
+                guarded_range(tensor->histogram, *options.method, profile.activations, estimation, &collapse);
+            if (collapse) collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
+        }
+    }
+    for (const CalibrationFinding& finding : collapsed) {
+        if (finding.name == collapsed_range && values.contains(finding.tensor)) {
+            outcome.plan.remarks.push_back(finding.tensor + ": " + finding.detail);
         }
     }
     InsertOptions insert;

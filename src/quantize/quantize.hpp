@@ -20,7 +20,7 @@ struct QuantizeOptions {
     ReduceRange reduce_range = ReduceRange::automatic;
     /// Instead of the method in the ranges file; its histograms serve any.
     std::optional<Method> method;
-    EstimateOptions estimate; ///< with `method`
+    EstimateOptions estimate; ///< with `method`; its guard is the ranges file's
 };
 
 struct QuantizeOutcome {

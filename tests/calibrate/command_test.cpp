@@ -1,5 +1,7 @@
 // `lathe calibrate` as a user runs it, on a model of a few lines and arrays made here.
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <random>
@@ -153,8 +155,8 @@ TEST_F(CalibrateCommand, RefusesBadInput) {
     model->graph.initializers["w"] = Tensor::of_floats("w", {4, 4, 1, 1}, weights);
     model->ir_version = 9;
     ASSERT_TRUE(save_onnx(*model, path("nan.onnx")));
-    expect_refusal(calibrate(to("m.ranges"), "nan.onnx"), 2, "w");
-    expect_refusal(calibrate(to("m.ranges"), "nan.onnx"), 2, "NaN");
+    expect_refusal(calibrate(to("m.ranges"), "nan.onnx"), 3, "w");
+    expect_refusal(calibrate(to("m.ranges"), "nan.onnx"), 3, "NaN");
 
     expect_refusal(calibrate("--method magic" + to("m.ranges")), 2, "minmax, percentile, entropy, mse");
     expect_refusal(calibrate("--percentile 101" + to("m.ranges")), 2, "percentile");
@@ -190,6 +192,53 @@ TEST_F(CalibrateCommand, JsonIsTheReportsCalibration) {
     EXPECT_EQ((*json)["samples"], 40);
     EXPECT_FALSE((*json)["reused"].get<bool>());
     EXPECT_GT((*json)["tensors"].size(), 0U);
+}
+
+TEST_F(CalibrateCommand, ARangeThatThrowsTheSignalAwayIsToldAndReplaced) {
+    // Channels that always hold one value, as dead ones do, among others: entropy keeps the least of them only.
+    HostTensor values("d", DataType::float32, {40, 4, 6, 6});
+    std::mt19937 random(6);
+    std::exponential_distribution<float> others(0.7F);
+    constexpr std::array spikes{0.33F, 0.693F, 3.05F};
+    std::size_t i = 0;
+    for (float& value : values.as<float>()) {
+        const float other = std::min(6.0F, others(random));
+        const std::size_t kind = i++ % 20;
+        value = kind < 9 ? spikes.at(kind / 3) : other;
+    }
+    ASSERT_TRUE(write_npy(path("spiked.npy"), values.view()));
+    const auto high_of_input = [&] {
+        const auto ranges = load_ranges(path("m.ranges"));
+        EXPECT_TRUE(ranges);
+        return ranges ? ranges->find("x")->uint8.high : 0.0F;
+    };
+
+    const CommandResult guarded = calibrate("--method entropy" + to("m.ranges"), "m.onnx", "spiked.npy");
+    ASSERT_EQ(guarded.exit_code, 0) << guarded.errors;
+    EXPECT_NE(guarded.errors.find("collapsed_range (x): entropy clips"), std::string::npos) << guarded.errors;
+    EXPECT_NE(guarded.errors.find("--method mse"), std::string::npos) << guarded.errors;
+    EXPECT_NE(guarded.output.find("entropy (mse for 1 tensor)"), std::string::npos) << guarded.output;
+    EXPECT_GT(high_of_input(), 5.9F);
+
+    const CommandResult textbook = calibrate("--method entropy --no-guard" + to("m.ranges"), "m.onnx", "spiked.npy");
+    ASSERT_EQ(textbook.exit_code, 0) << textbook.errors;
+    EXPECT_NE(textbook.errors.find("may ruin the network"), std::string::npos) << textbook.errors;
+    EXPECT_NE(textbook.output.find("without the guard"), std::string::npos) << textbook.output;
+    EXPECT_LT(high_of_input(), 3.0F);
+
+    const CommandResult json = calibrate("--json --method entropy" + to("m.ranges"), "m.onnx", "spiked.npy");
+    const auto document = parse_json(json.output, "output");
+    ASSERT_TRUE(document) << json.output;
+    EXPECT_TRUE((*document)["guard"].get<bool>());
+    const auto& findings = (*document)["findings"];
+    EXPECT_TRUE(std::any_of(findings.begin(), findings.end(), [](const Json& finding) {
+        return finding["name"] == "collapsed_range" && finding["tensor"] == "x" && finding["severity"] == "warning";
+    })) << findings.dump();
+    for (const Json& tensor : (*document)["tensors"])
+        EXPECT_EQ(tensor["fallback"].get<bool>(), tensor["name"] == "x") << tensor["name"];
+
+    EXPECT_EQ(calibrate("--method mse" + to("m.ranges"), "m.onnx", "spiked.npy").errors.find("collapsed_range"),
+              std::string::npos);
 }
 
 TEST_F(CalibrateCommand, WarnsOfTooFewSamples) {

@@ -44,6 +44,17 @@ std::string resealed(std::string text) {
     return text.replace(at, digest.size(), digest);
 }
 
+TEST(RangesFile, OfBeforeThereWasAGuardHasItsMethodsRanges) {
+    for (const Method method : {Method::minmax, Method::percentile, Method::entropy, Method::mse}) {
+        std::string text = saved_text(sample_ranges(method));
+        const std::string member = "\"guard\":true,\n";
+        ASSERT_NE(text.find(member), std::string::npos);
+        const auto ranges = parse_ranges(resealed(text.erase(text.find(member), member.size())), "m.ranges");
+        ASSERT_TRUE(ranges) << ranges.error().describe();
+        EXPECT_EQ(ranges->options.guard, method == Method::minmax || method == Method::mse) << to_string(method);
+    }
+}
+
 TEST(RangesFile, ComesBackAsItWasWritten) {
     const RangesFile ranges = sample_ranges();
     const auto again = parse_ranges(saved_text(ranges), "m.ranges");
