@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <mutex>
+#include <optional>
 
 #include "support/thread_pool.hpp"
 
@@ -18,64 +20,118 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A part of one tensor of the current batch.
-struct Task {
-    std::size_t tensor;
-    std::span<const float> values;
+/// The histograms of what one lane runs. Lanes share nothing, so that none waits for another.
+class Lane {
+public:
+    Lane(std::size_t tensors, std::size_t threads) : histograms_(tensors), shown_(tensors), pool_(threads) {}
+
+    /// Runs the batch and counts what it shows.
+    Result<void> run(ActivationSource& source, std::size_t lane, std::span<const TensorView> inputs) {
+        std::fill(shown_.begin(), shown_.end(), 0);
+        const auto start = Clock::now();
+        LATHE_CHECK(source.run(lane, inputs, [this](std::size_t tensor, std::span<const float> values) {
+            const auto shown = Clock::now();
+            observe(tensor, values);
+            histogram_seconds_ += seconds_since(shown);
+        }));
+        run_seconds_ += seconds_since(start);
+        const auto missed = std::find_if(shown_.begin(), shown_.end(), [](int times) { return times != 1; });
+        if (missed == shown_.end()) return {};
+        return Error{ErrorCode::internal, "the activation source showed a tensor " + std::to_string(*missed) + " times",
+                     source.tensors()[static_cast<std::size_t>(missed - shown_.begin())], ""};
+    }
+
+    std::vector<Histogram>& histograms() { return histograms_; }
+    double histogram_seconds() const { return histogram_seconds_; }
+    double inference_seconds() const { return run_seconds_ - histogram_seconds_; }
+
+private:
+    void observe(std::size_t tensor, std::span<const float> values) {
+        ++shown_[tensor];
+        if (pool_.size() == 1 || values.size() <= chunk_size) {
+            histograms_[tensor].observe(values);
+            return;
+        }
+        std::mutex lock;
+        const std::size_t chunks = (values.size() + chunk_size - 1) / chunk_size;
+        pool_.for_each(chunks, [&](std::size_t i) {
+            Histogram part;
+            part.observe(values.subspan(i * chunk_size, std::min(chunk_size, values.size() - i * chunk_size)));
+            const std::lock_guard guard(lock);
+            histograms_[tensor].merge(part);
+        });
+    }
+
+    std::vector<Histogram> histograms_;
+    std::vector<int> shown_;
+    ThreadPool pool_; ///< of threads that the source leaves to the lane
+    double run_seconds_ = 0.0;
+    double histogram_seconds_ = 0.0;
 };
 
-/// Updates the histograms of one batch on all threads.
-class Updater {
+/// Deals out the batches of the dataset to the lanes, one lane at a time.
+class Batches {
 public:
-    Updater(std::vector<TensorStatistics>& tensors, std::size_t threads)
-        : tensors_(tensors), locks_(tensors.size()), pool_(threads) {}
+    Batches(Dataset& dataset, Progress& progress, std::size_t wanted, std::size_t batch_size)
+        : dataset_(dataset), progress_(progress), wanted_(wanted), batch_size_(batch_size) {}
 
-    void update(const std::vector<TensorView>& views) {
-        std::vector<Task> tasks;
-        for (std::size_t i = 0; i < views.size(); ++i) {
-            const std::span<const float> values = views[i].as<const float>();
-            for (std::size_t begin = 0; begin < values.size(); begin += chunk_size) {
-                tasks.push_back({i, values.subspan(begin, std::min(chunk_size, values.size() - begin))});
-            }
+    /// Nothing at the end, and after a failure of any lane.
+    std::optional<Batch> next() {
+        const std::lock_guard lock(mutex_);
+        if (failure_ || dealt_ >= wanted_) return std::nullopt;
+        auto batch = take();
+        if (!batch) {
+            failure_ = std::move(batch).error();
+            return std::nullopt;
         }
-        // Longest first, so that no thread ends with a large one.
-        std::stable_sort(tasks.begin(), tasks.end(),
-                         [](const Task& a, const Task& b) { return a.values.size() > b.values.size(); });
-        pool_.for_each(tasks.size(), [&](std::size_t i) { run(tasks[i], views); });
+        if (!*batch || (*batch)->size() == 0) {
+            dealt_ = wanted_;
+            return std::nullopt;
+        }
+        dealt_ += (*batch)->size();
+        return std::move(*batch);
+    }
+
+    void done(const Batch& batch, Result<void> outcome) {
+        const std::lock_guard lock(mutex_);
+        if (!outcome) {
+            if (!failure_) failure_ = std::move(outcome).error().in(batch.names.front());
+            return;
+        }
+        seen_ += batch.size();
+        progress_.advance(batch.size());
+    }
+
+    /// Of samples, once all lanes are done.
+    Result<std::size_t> seen() const {
+        if (failure_) return *failure_;
+        return seen_;
     }
 
 private:
-    void run(const Task& task, const std::vector<TensorView>& views) {
-        Histogram& whole = tensors_[task.tensor].histogram;
-        if (task.values.size_bytes() == views[task.tensor].bytes.size()) {
-            whole.observe(task.values);
-            return;
-        }
-        Histogram part;
-        part.observe(task.values);
-        const std::lock_guard lock(locks_[task.tensor]);
-        whole.merge(part);
+    Result<std::optional<Batch>> take() {
+        LATHE_CHECK(progress_.check());
+        return dataset_.next(std::min(batch_size_, wanted_ - dealt_));
     }
 
-    std::vector<TensorStatistics>& tensors_;
-    std::vector<std::mutex> locks_;
-    ThreadPool pool_;
+    Dataset& dataset_;
+    Progress& progress_;
+    std::mutex mutex_;
+    std::size_t wanted_;
+    std::size_t batch_size_;
+    std::size_t dealt_ = 0;
+    std::size_t seen_ = 0;
+    std::optional<Error> failure_;
 };
 
-Result<void> check_views(const std::vector<TensorView>& views, const std::vector<std::string>& names) {
-    if (views.size() != names.size()) {
-        return Error{ErrorCode::internal,
-                     "the activation source showed " + std::to_string(views.size()) + " tensors and announced " +
-                         std::to_string(names.size()),
-                     "", ""};
+void run_lane(ActivationSource& source, std::size_t index, Lane& lane, Batches& batches) {
+    while (std::optional<Batch> batch = batches.next()) {
+        std::vector<TensorView> inputs;
+        inputs.reserve(batch->inputs.size());
+        for (HostTensor& input : batch->inputs)
+            inputs.push_back(input.view());
+        batches.done(*batch, lane.run(source, index, inputs));
     }
-    for (std::size_t i = 0; i < views.size(); ++i) {
-        if (views[i].type != DataType::float32) {
-            return Error{ErrorCode::internal, "an activation was shown as " + to_string(views[i].type), names[i],
-                         "only float32 tensors can be calibrated"};
-        }
-    }
-    return {};
 }
 
 std::string number(float value) {
@@ -94,37 +150,35 @@ Result<ActivationStatistics> collect(ActivationSource& source, Dataset& dataset,
     const auto start = Clock::now();
     const std::size_t wanted =
         options.samples == 0 ? dataset.size() : std::min<std::size_t>(options.samples, dataset.size());
-    ActivationStatistics statistics;
-    for (const std::string& name : source.tensors())
-        statistics.tensors.push_back({name, {}});
-    Updater updater(statistics.tensors, options.threads);
+    const std::size_t threads = options.threads > 0 ? options.threads : available_cores();
+    const std::size_t runs = (wanted + options.batch_size - 1) / options.batch_size;
+    // A lane on each core, if there are batches for them all, keeps every core busy from the first layer to the last
+    // and counts a tensor while it is still in the core's cache.
+    const std::size_t lane_count = source.set_lanes(std::clamp<std::size_t>(runs, 1, threads));
+    std::vector<std::unique_ptr<Lane>> lanes;
+    for (std::size_t i = 0; i < lane_count; ++i)
+        lanes.push_back(
+            std::make_unique<Lane>(source.tensors().size(), std::max<std::size_t>(1, threads / lane_count)));
 
     dataset.rewind();
     progress.begin("calibrate", wanted);
-    while (statistics.samples < wanted) {
-        LATHE_CHECK(progress.check());
-        LATHE_TRY(std::optional<Batch> batch, dataset.next(std::min(options.batch_size, wanted - statistics.samples)));
-        if (!batch || batch->size() == 0) break;
-        std::vector<TensorView> inputs;
-        inputs.reserve(batch->inputs.size());
-        for (HostTensor& input : batch->inputs)
-            inputs.push_back(input.view());
-
-        const auto run_start = Clock::now();
-        auto views = source.run(inputs);
-        if (!views) return std::move(views).error().in(batch->names.front());
-        statistics.inference_seconds += seconds_since(run_start);
-
-        LATHE_CHECK(check_views(*views, source.tensors()));
-        const auto update_start = Clock::now();
-        updater.update(*views);
-        statistics.histogram_seconds += seconds_since(update_start);
-        statistics.samples += batch->size();
-        progress.advance(batch->size());
-    }
+    Batches batches(dataset, progress, wanted, options.batch_size);
+    ThreadPool(lane_count).for_each(lane_count, [&](std::size_t i) { run_lane(source, i, *lanes[i], batches); });
+    ActivationStatistics statistics;
+    LATHE_TRY(statistics.samples, batches.seen());
     progress.end();
     if (statistics.samples == 0) {
         return Error{ErrorCode::not_found, "the dataset holds no samples", "", "point --data at images or arrays"};
+    }
+    for (std::size_t t = 0; t < source.tensors().size(); ++t) {
+        Histogram histogram = std::move(lanes.front()->histograms()[t]);
+        for (std::size_t i = 1; i < lane_count; ++i)
+            histogram.merge(lanes[i]->histograms()[t]);
+        statistics.tensors.push_back({source.tensors()[t], std::move(histogram)});
+    }
+    for (const auto& lane : lanes) {
+        statistics.inference_seconds += lane->inference_seconds() / static_cast<double>(lane_count);
+        statistics.histogram_seconds += lane->histogram_seconds() / static_cast<double>(lane_count);
     }
     statistics.seconds = seconds_since(start);
     return statistics;

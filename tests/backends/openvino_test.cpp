@@ -206,7 +206,7 @@ TEST(Backends, AbsentOnesSayWhyAndWhatToDo) {
         EXPECT_EQ(backend.error().code, ErrorCode::unsupported);
         EXPECT_FALSE(backend.error().hint.empty());
     }
-    const auto unknown = backend_for_device("abacus");
+    const auto unknown = backend_for_device("no-such-device");
     ASSERT_FALSE(unknown);
     EXPECT_THAT(unknown.error().describe(), HasSubstr("cpu, cuda, tensorrt"));
 }
@@ -278,6 +278,13 @@ TEST(OpenVino, ConstantsWithoutElementsKeepTheirShape) {
     EXPECT_EQ(y->as<float>()[9], 3.0F);
 }
 
+/// Keeps what is shown, a tensor an entry.
+ActivationSource::Observer keep_in(std::vector<std::vector<float>>& seen) {
+    return [&seen](std::size_t tensor, std::span<const float> values) {
+        seen.at(tensor).assign(values.begin(), values.end());
+    };
+}
+
 TEST(ActivationSource, InputsThatNothingReadAreAccepted) {
     const Model model = network_with_unread_input();
     auto source = cpu().observe(model, {"input", "relu"}, 1);
@@ -285,30 +292,85 @@ TEST(ActivationSource, InputsThatNothingReadAreAccepted) {
     HostTensor mask("mask", DataType::int64, {2, 7});
     HostTensor input = small_input(2, 1);
     const std::vector<TensorView> given{mask.view(), input.view()};
-    const auto views = (*source)->run(given);
-    ASSERT_TRUE(views) << views.error().describe();
-    EXPECT_EQ((*views)[1].shape, (Shape{2, 4, 8, 8}));
+    std::vector<std::vector<float>> seen(2);
+    const auto ran = (*source)->run(0, given, keep_in(seen));
+    ASSERT_TRUE(ran) << ran.error().describe();
+    EXPECT_EQ(seen[1].size(), 2U * 4 * 8 * 8);
 }
 
 TEST(ActivationSource, ShowsInputsAndInnerTensors) {
     const Model model = small_network();
     auto source = cpu().observe(model, {"input", "relu", "scores", "conv"}, 0);
     ASSERT_TRUE(source) << source.error().describe();
-    for (const std::int64_t batch : {4, 1, 3, 4}) {
-        HostTensor input = small_input(batch, static_cast<std::uint32_t>(batch));
-        TensorView view = input.view();
-        const auto seen = (*source)->run({&view, 1});
-        ASSERT_TRUE(seen) << seen.error().describe();
-        ASSERT_EQ(seen->size(), 4U);
-        EXPECT_EQ((*seen)[0].bytes.data(), input.bytes.data());
-        EXPECT_EQ((*seen)[1].shape, (Shape{batch, 4, 8, 8}));
-        for (std::size_t i = 0; i < (*seen)[1].as<float>().size(); ++i)
-            ASSERT_EQ((*seen)[1].as<float>()[i], std::max(0.0F, (*seen)[3].as<float>()[i]));
-        expect_close((*seen)[2], small_network_reference(model, input.as<float>(), static_cast<std::size_t>(batch)));
+    for (const std::size_t lanes : {1, 2}) {
+        const std::size_t granted = (*source)->set_lanes(lanes);
+        ASSERT_GE(granted, 1U);
+        ASSERT_LE(granted, lanes);
+        for (const std::int64_t batch : {4, 1, 3, 4}) {
+            for (std::size_t lane = 0; lane < granted; ++lane) {
+                HostTensor input = small_input(batch, static_cast<std::uint32_t>(batch));
+                TensorView view = input.view();
+                std::vector<std::vector<float>> seen(4);
+                const auto ran = (*source)->run(lane, {&view, 1}, keep_in(seen));
+                ASSERT_TRUE(ran) << ran.error().describe();
+                EXPECT_TRUE(std::ranges::equal(seen[0], input.as<float>()));
+                ASSERT_EQ(seen[1].size(), static_cast<std::size_t>(batch) * 4 * 8 * 8);
+                ASSERT_EQ(seen[3].size(), seen[1].size());
+                for (std::size_t i = 0; i < seen[1].size(); ++i)
+                    ASSERT_EQ(seen[1][i], std::max(0.0F, seen[3][i]));
+                const Shape shape{batch, static_cast<std::int64_t>(seen[2].size()) / batch};
+                const TensorView scores{"scores", DataType::float32, shape, std::as_writable_bytes(std::span(seen[2]))};
+                const auto samples = static_cast<std::size_t>(batch);
+                expect_close(scores, small_network_reference(model, input.as<float>(), samples));
+            }
+        }
     }
+    const auto whole_numbers = cpu().observe(network_with_unread_input(), {"mask"}, 1);
+    ASSERT_TRUE(whole_numbers);
+    HostTensor mask("mask", DataType::int64, {2, 7});
+    HostTensor input = small_input(2, 1);
+    const std::vector<TensorView> given{mask.view(), input.view()};
+    std::vector<std::vector<float>> seen(1);
+    const auto refused = (*whole_numbers)->run(0, given, keep_in(seen));
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("not float32"), std::string::npos) << refused.error().message;
     const auto missing = cpu().observe(model, {"nothing"}, 0);
     ASSERT_FALSE(missing);
     EXPECT_EQ(missing.error().code, ErrorCode::not_found);
+}
+
+TEST(ActivationSource, LanesRunSideBySide) {
+    const Model model = small_network();
+    auto source = cpu().observe(model, {"relu", "scores"}, 2);
+    ASSERT_TRUE(source) << source.error().describe();
+    constexpr std::size_t inputs = 40;
+    const auto seen_by = [&](std::size_t lane, std::size_t i) {
+        HostTensor input = small_input(1 + static_cast<std::int64_t>(i % 3), static_cast<std::uint32_t>(i));
+        TensorView view = input.view();
+        std::vector<std::vector<float>> seen(2);
+        const auto ran = (*source)->run(lane, {&view, 1}, keep_in(seen));
+        EXPECT_TRUE(ran) << ran.error().describe();
+        return seen;
+    };
+    std::vector<std::vector<std::vector<float>>> alone(inputs);
+    for (std::size_t i = 0; i < inputs; ++i)
+        alone[i] = seen_by(0, i);
+    ASSERT_EQ((*source)->set_lanes(2), 2U);
+    std::vector<std::vector<std::vector<float>>> beside(inputs);
+    const auto every_other = [&](std::size_t lane) {
+        for (std::size_t i = lane; i < inputs; i += 2)
+            beside[i] = seen_by(lane, i);
+    };
+    std::thread other(every_other, 1);
+    every_other(0);
+    other.join();
+    for (std::size_t i = 0; i < inputs; ++i) {
+        for (std::size_t t = 0; t < 2; ++t) {
+            ASSERT_EQ(beside[i][t].size(), alone[i][t].size());
+            for (std::size_t k = 0; k < alone[i][t].size(); ++k)
+                ASSERT_NEAR(beside[i][t][k], alone[i][t][k], 1e-4F) << "input " << i << ", tensor " << t;
+        }
+    }
 }
 
 } // namespace

@@ -1,6 +1,8 @@
 #include "calibrate/collect.hpp"
 
+#include <array>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -46,6 +48,8 @@ public:
         return std::optional<Batch>(std::move(batch));
     }
 
+    float first_value(std::size_t sample) const { return samples_[sample][0]; }
+
     std::optional<std::size_t> fail_at;
     std::size_t largest_batch = 0;
 
@@ -55,45 +59,46 @@ private:
     std::vector<std::vector<float>> samples_;
 };
 
-/// Shows the input, its ReLU, and three million copies of it a sample (more than one task a tensor).
+/// Shows the input, its ReLU, and many copies of it (more than one task a tensor).
 class CopySource final : public ActivationSource {
 public:
-    explicit CopySource(std::size_t copies) : copies_(copies) {}
+    explicit CopySource(std::size_t copies, std::size_t most_lanes = 1) : copies_(copies), most_lanes_(most_lanes) {}
     const std::vector<std::string>& tensors() const override { return names_; }
-    Result<std::vector<TensorView>> run(std::span<const TensorView> inputs) override {
-        const std::span<float> x = inputs[0].as<float>();
-        relu_.assign(x.begin(), x.end());
-        for (float& value : relu_)
-            value = std::max(value, 0.0F);
-        large_.clear();
-        for (std::size_t i = 0; i < copies_; ++i)
-            large_.insert(large_.end(), x.begin(), x.end());
-        const auto view = [](const char* name, std::vector<float>& values) {
-            return TensorView{name,
-                              DataType::float32,
-                              {static_cast<std::int64_t>(values.size())},
-                              std::as_writable_bytes(std::span(values))};
-        };
-        std::vector<TensorView> views{inputs[0], view("relu", relu_), view("large", large_)};
-        views[0].name = "x";
-        if (wrong_type) views[1].type = DataType::int32;
-        if (one_short) views.pop_back();
-        return views;
+    std::size_t set_lanes(std::size_t most) override {
+        lanes = std::min(most, most_lanes_);
+        return lanes;
     }
-    bool wrong_type = false;
+    Result<void> run(std::size_t lane, std::span<const TensorView> inputs, const Observer& observer) override {
+        if (lane >= lanes) return Error{ErrorCode::internal, "there is no such lane", "", ""};
+        const std::span<const float> x = inputs[0].as<const float>();
+        if (fail_at && std::abs(x[0]) == *fail_at) return Error{ErrorCode::unsupported, "too much", "", ""};
+        std::vector<float> relu(x.begin(), x.end());
+        for (float& value : relu)
+            value = std::max(value, 0.0F);
+        std::vector<float> large;
+        for (std::size_t i = 0; i < copies_; ++i)
+            large.insert(large.end(), x.begin(), x.end());
+        observer(2, large);
+        observer(0, x);
+        if (!one_short) observer(1, relu);
+        if (one_twice) observer(0, x);
+        return {};
+    }
+    std::optional<float> fail_at;
     bool one_short = false;
+    bool one_twice = false;
+    std::size_t lanes = 1;
 
 private:
     std::vector<std::string> names_{"x", "relu", "large"};
     std::size_t copies_;
-    std::vector<float> relu_;
-    std::vector<float> large_;
+    std::size_t most_lanes_;
 };
 
 Result<ActivationStatistics> collected(std::size_t samples, std::size_t batch_size, std::size_t threads,
-                                       std::uint32_t seed, std::size_t copies = 40) {
+                                       std::uint32_t seed, std::size_t most_lanes = 1) {
     RandomDataset dataset(20, 12'000, seed);
-    CopySource source(copies);
+    CopySource source(40, most_lanes);
     CollectOptions options;
     options.samples = samples;
     options.batch_size = batch_size;
@@ -101,7 +106,7 @@ Result<ActivationStatistics> collected(std::size_t samples, std::size_t batch_si
     return collect(source, dataset, options);
 }
 
-TEST(Collect, DoesNotDependOnBatchSizeOrThreads) {
+TEST(Collect, DoesNotDependOnBatchSizeThreadsOrLanes) {
     const auto seed = static_cast<std::uint32_t>(std::random_device()());
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto expected = collected(20, 1, 1, seed);
@@ -111,11 +116,15 @@ TEST(Collect, DoesNotDependOnBatchSizeOrThreads) {
     EXPECT_EQ(expected->tensors[2].histogram.count(), 20U * 12'000U * 40U);
     for (const std::size_t batch_size : {2, 3, 7, 20, 64}) {
         for (const std::size_t threads : {1, 2, 5}) {
-            const auto found = collected(20, batch_size, threads, seed);
-            ASSERT_TRUE(found);
-            for (std::size_t t = 0; t < 3; ++t) {
-                EXPECT_TRUE(found->tensors[t].histogram == expected->tensors[t].histogram)
-                    << found->tensors[t].name << ", batch size " << batch_size << ", " << threads << " threads";
+            for (const std::size_t most_lanes : {1, 2, 3}) {
+                const auto found = collected(20, batch_size, threads, seed, most_lanes);
+                ASSERT_TRUE(found);
+                EXPECT_EQ(found->samples, 20U);
+                for (std::size_t t = 0; t < 3; ++t) {
+                    EXPECT_TRUE(found->tensors[t].histogram == expected->tensors[t].histogram)
+                        << found->tensors[t].name << ", batch size " << batch_size << ", " << threads << " threads, "
+                        << most_lanes << " lanes";
+                }
             }
         }
     }
@@ -148,25 +157,43 @@ TEST(Collect, Failures) {
     const std::vector<Case> cases{
         {"sample", ErrorCode::parse_error, "photo.jpg",
          [](RandomDataset& d, CopySource&, CollectOptions&) { d.fail_at = 3; }},
-        {"type", ErrorCode::internal, "int32",
-         [](RandomDataset&, CopySource& s, CollectOptions&) { s.wrong_type = true; }},
-        {"count", ErrorCode::internal, "announced",
+        {"run", ErrorCode::unsupported, "too much",
+         [](RandomDataset& d, CopySource& s, CollectOptions&) { s.fail_at = std::abs(d.first_value(6)); }},
+        {"unseen", ErrorCode::internal, "0 times",
          [](RandomDataset&, CopySource& s, CollectOptions&) { s.one_short = true; }},
+        {"twice", ErrorCode::internal, "2 times",
+         [](RandomDataset&, CopySource& s, CollectOptions&) { s.one_twice = true; }},
         {"batch", ErrorCode::invalid_argument, "batch size",
          [](RandomDataset&, CopySource&, CollectOptions& o) { o.batch_size = 0; }},
         {"empty", ErrorCode::not_found, "no samples",
          [](RandomDataset& d, CopySource&, CollectOptions&) { d = RandomDataset(0, 1, 1); }},
     };
     for (const Case& c : cases) {
-        SCOPED_TRACE(c.name);
-        RandomDataset dataset(10, 10, 1);
-        CopySource source(1);
+        for (const std::size_t lanes : {1, 3}) {
+            SCOPED_TRACE(c.name);
+            RandomDataset dataset(10, 10, 1);
+            CopySource source(1, lanes);
+            CollectOptions options;
+            options.threads = 4;
+            c.prepare(dataset, source, options);
+            const auto result = collect(source, dataset, options);
+            ASSERT_FALSE(result);
+            EXPECT_EQ(result.error().code, c.code);
+            EXPECT_NE(result.error().describe().find(c.text), std::string::npos) << result.error().describe();
+        }
+    }
+}
+
+TEST(Collect, HasNoMoreLanesThanBatchesOrThreads) {
+    for (const auto& [batch_size, threads, lanes] :
+         std::vector<std::array<std::size_t, 3>>{{4, 8, 5}, {4, 2, 2}, {20, 8, 1}, {64, 8, 1}, {1, 1, 1}}) {
+        RandomDataset dataset(20, 10, 1);
+        CopySource source(1, 100);
         CollectOptions options;
-        c.prepare(dataset, source, options);
-        const auto result = collect(source, dataset, options);
-        ASSERT_FALSE(result);
-        EXPECT_EQ(result.error().code, c.code);
-        EXPECT_NE(result.error().describe().find(c.text), std::string::npos) << result.error().describe();
+        options.batch_size = batch_size;
+        options.threads = threads;
+        ASSERT_TRUE(collect(source, dataset, options));
+        EXPECT_EQ(source.lanes, lanes) << "batch size " << batch_size << ", " << threads << " threads";
     }
 }
 
