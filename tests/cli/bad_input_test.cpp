@@ -83,7 +83,7 @@ std::vector<BadInput> bad_inputs() {
          {"text.onnx"}},
         {"MissingExternalData", save_external, "simplify external.onnx -o s.onnx", 3, {"external.onnx", ".data"}},
         {"UnsupportedOperator", save_custom, "build custom.onnx -o e", 4, {"Foo"}},
-        {"NotANumberWeights", save_not_a_number, "calibrate nan.onnx --data arrays.npy -o r", 2, {"w2", "NaN"}},
+        {"NotANumberWeights", save_not_a_number, "calibrate nan.onnx --data arrays.npy -o r", 3, {"w2", "NaN"}},
         {"WrongShapeOfData",
          [](const Workspace& w) {
              w.save_array("wide.npy", {4, 3, 9, 9});
