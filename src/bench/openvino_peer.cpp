@@ -169,7 +169,7 @@ private:
         const auto start = Clock::now();
         const auto deadline = start + std::chrono::duration<double>(seconds);
         for (auto& request : requests) {
-            request.set_callback([&, current = &request](std::exception_ptr error) {
+            request.set_callback([&, current = &request](const std::exception_ptr& error) {
                 std::size_t next = 0;
                 {
                     const std::lock_guard lock(mutex);
@@ -194,7 +194,7 @@ private:
         lock.unlock();
         for (auto& request : requests) {
             request.wait();
-            request.set_callback([](std::exception_ptr) {});
+            request.set_callback([](const std::exception_ptr&) {});
         }
         if (failure) std::rethrow_exception(failure);
         return Throughput{finished, took, streams};

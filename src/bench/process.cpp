@@ -13,8 +13,6 @@
 #include <thread>
 #include <unistd.h>
 
-extern char** environ;
-
 namespace lathe {
 
 namespace {
@@ -34,12 +32,13 @@ std::vector<std::string> merged_environment(const std::vector<std::pair<std::str
     std::vector<std::string> variables;
     for (char** variable = environ; *variable != nullptr; ++variable) {
         const std::string text = *variable;
-        const bool replaced = std::any_of(extra.begin(), extra.end(),
-                                          [&](const auto& pair) { return text.starts_with(pair.first + "="); });
+        const bool replaced = std::any_of(extra.begin(), extra.end(), [&](const auto& pair) {
+            return text.starts_with(pair.first) && text[pair.first.size()] == '=';
+        });
         if (!replaced) variables.push_back(text);
     }
     for (const auto& [name, value] : extra)
-        variables.push_back(name + "=" + value);
+        variables.push_back(std::string(name).append("=").append(value));
     return variables;
 }
 

@@ -50,7 +50,7 @@ Range guarded_range(const Histogram& histogram, Method method, const NumberForma
     if (!can_clip_the_signal(method)) return range;
     std::optional<Collapse> found = find_collapse(histogram, range, format);
     const Range kept = found && options.guard ? found->better : range;
-    if (collapse != nullptr) *collapse = std::move(found);
+    if (collapse != nullptr) *collapse = found;
     return kept;
 }
 
