@@ -50,7 +50,7 @@ void reestimate(RangesFile& ranges, Method method, const EstimateOptions& option
         std::optional<Collapse> signed_collapse;
         tensor.uint8 = guarded_range(tensor.histogram, method, NumberFormat::uint8(), options, &collapses[i]);
         tensor.int8 = guarded_range(tensor.histogram, method, NumberFormat::int8(), options, &signed_collapse);
-        if (!collapses[i]) collapses[i] = std::move(signed_collapse);
+        if (!collapses[i]) collapses[i] = signed_collapse;
         tensor.fallback = options.guard && collapses[i].has_value();
     });
     std::erase_if(ranges.findings, [](const CalibrationFinding& finding) { return finding.name == collapsed_range; });

@@ -364,9 +364,6 @@ private:
 };
 
 Result<void> optimize(const Options& options, const Context& context) {
-    std::error_code failed;
-    fs::create_directories(options.output, failed);
-    if (failed) return Error{ErrorCode::io, "cannot make the output folder: " + failed.message(), options.output, ""};
     const bool quantizes =
         std::find(options.precisions.begin(), options.precisions.end(), "int8") != options.precisions.end();
     if (quantizes && options.calibrate.empty()) {
@@ -381,6 +378,13 @@ Result<void> optimize(const Options& options, const Context& context) {
         // Told now, not after minutes of work.
         if (auto peer = parse_peer(text); !text.empty() && !peer) return std::move(peer).error();
     }
+    std::error_code failed;
+    for (const std::string& path : {options.model, options.calibrate, options.evaluate}) {
+        if (path.empty() || fs::exists(path, failed)) continue;
+        return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
+    }
+    fs::create_directories(options.output, failed);
+    if (failed) return Error{ErrorCode::io, "cannot make the output folder: " + failed.message(), options.output, ""};
     return Optimizer(options, context).run();
 }
 

@@ -24,7 +24,13 @@ Result<Json> parse_json(std::string_view text, std::string_view where) {
         }
         return json;
     } catch (const Json::exception& error) {
-        return Error{ErrorCode::parse_error, std::string("not valid JSON: ") + error.what(), std::string(where), ""};
+        // "[json.exception.parse_error.101] parse error at line 1, ...": the tag is for programmers.
+        const std::string_view text_of_error = error.what();
+        const auto tag = text_of_error.find("] ");
+        return Error{ErrorCode::parse_error,
+                     "not valid JSON: " +
+                         std::string(text_of_error.substr(tag == std::string_view::npos ? 0 : tag + 2)),
+                     std::string(where), ""};
     }
 }
 
