@@ -127,8 +127,12 @@ void print_remarks(const Context& context, const Json& document) {
         const std::string batch =
             entry.contains("batch") ? " at batch " + std::to_string(entry["batch"].get<std::int64_t>()) : "";
         const std::string cure = entry.contains("cure") ? "; " + entry["cure"].get<std::string>() : "";
-        context.warn(entry["subject"].get<std::string>() + batch +
-                     " was not measured: " + entry["reason"].get<std::string>() + cure);
+        context.warn(entry["subject"]
+                         .get<std::string>()
+                         .append(batch)
+                         .append(" was not measured: ")
+                         .append(entry["reason"].get<std::string>())
+                         .append(cure));
     }
     if (few) context.warn("p99 marked '?' comes from fewer than 662 calls; raise --time-limit for a reliable one");
     if (noisy) {
