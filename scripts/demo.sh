@@ -34,7 +34,7 @@ fi
 say "Optimizing"
 "$lathe" optimize "$out/lite0.onnx" --calibrate "$calibrate" --evaluate "$evaluate" --output "$out"
 say "Classifying one photo with the saved INT8 engine"
-photo=$(find "$evaluate" -name '*.jpg' | sort | head -n 1)
-"$lathe" run "$out/lite0.int8.engine" "$photo" --top-k 3
+mapfile -t photos < <(find "$evaluate" -iname '*.jp*g' | sort)
+"$lathe" run "$out/lite0.int8.engine" "${photos[0]}" --top-k 3
 echo
 echo "Report: $out/report.html"
