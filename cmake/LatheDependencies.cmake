@@ -22,3 +22,5 @@ target_compile_definitions(onnx_cpp INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
 target_link_libraries(onnx_cpp INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
 
 find_package(OpenVINO REQUIRED COMPONENTS Runtime)
+
+include(LatheCuda)

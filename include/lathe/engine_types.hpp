@@ -14,8 +14,9 @@
 namespace lathe {
 
 /// Numeric precision the backend is asked to compute in where the graph does not say (no Q/DQ, no Cast).
-enum class Precision { float32, bfloat16, float16, int8 };
-LATHE_API std::string to_string(Precision precision); ///< "fp32", "bf16", "fp16", "int8"
+/// tensor_float32: float32 values, products of the matrix units' 19-bit form (GPU).
+enum class Precision { float32, bfloat16, float16, int8, tensor_float32 };
+LATHE_API std::string to_string(Precision precision); ///< "fp32", "bf16", "fp16", "int8", "tf32"
 LATHE_API std::optional<Precision> precision_from_name(std::string_view name);
 
 /// min..opt..max of one input's shape; equal for a static input.

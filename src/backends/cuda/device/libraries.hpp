@@ -10,8 +10,14 @@ namespace lathe::cuda {
 struct Library {
     bool found = false;
     std::string version, path, cause, cure;
+    void* handle = nullptr; ///< of dlopen; never closed
+
+    /// The address of a function, or nullptr (library or function missing).
+    void* symbol(const char* name) const;
 };
-/// LATHE_CUDNN or LATHE_CUBLASLT (a file), the loader's path, $CUDA_HOME/lib64, /usr/local/cuda/lib64. Loaded once.
+/// Looked for in: LATHE_CUDNN, LATHE_CUBLASLT or LATHE_NVML (a file); the folders in LATHE_CUDA_LIBRARIES (separated by
+/// colons; each as it is, its lib/, and as a Python site-packages folder its nvidia/*/lib); the loader's own search
+/// (LD_LIBRARY_PATH); $CUDA_HOME/lib64, /usr/local/cuda/lib64. Loaded once; thread-safe.
 const Library& cudnn_library();
 const Library& cublaslt_library();
 const Library& nvml_library();
