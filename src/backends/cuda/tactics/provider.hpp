@@ -58,7 +58,8 @@ public:
 /// All providers usable on this device. `reference` takes every op that the lowering makes.
 const std::vector<std::unique_ptr<Provider>>& providers();
 std::unique_ptr<Provider> make_reference_provider();
-std::unique_ptr<Provider> make_own_provider();
+std::unique_ptr<Provider> make_own_provider();  ///< "lathe": kernels/*.cu
+std::unique_ptr<Provider> make_sm90_provider(); ///< "lathe90": kernels/sm90/implicit_gemm_*.cu, own_sm90.cpp
 std::unique_ptr<Provider> make_cublaslt_provider();
 std::unique_ptr<Provider> make_cudnn_provider();
 std::unique_ptr<Provider> make_cutlass_provider();
