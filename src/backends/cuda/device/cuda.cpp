@@ -14,19 +14,17 @@ namespace {
 /// Errors after which nothing works any more in this process.
 bool is_sticky(cudaError_t code) {
     switch (code) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorHardwareStackError:
-    case cudaErrorAssert:
-        return true;
-    default:
-        return false;
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+        case cudaErrorLaunchTimeout:
+        case cudaErrorECCUncorrectable:
+        case cudaErrorMisalignedAddress:
+        case cudaErrorInvalidAddressSpace:
+        case cudaErrorInvalidPc:
+        case cudaErrorIllegalInstruction:
+        case cudaErrorHardwareStackError:
+        case cudaErrorAssert: return true;
+        default: return false;
     }
 }
 
@@ -47,28 +45,26 @@ std::string driver_version() {
 } // namespace
 
 Error cuda_error(cudaError_t code, const std::string& what) {
-    const std::string text =
-        what + ": " + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ")";
+    const std::string text = what + ": " + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ")";
     switch (code) {
-    case cudaErrorMemoryAllocation: {
-        cudaGetLastError(); // not sticky: forget it
-        std::string state;
-        std::size_t free = 0, total = 0;
-        if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
-            state = std::to_string(free >> 20) + " MiB of " + std::to_string(total >> 20) + " MiB are free; ";
+        case cudaErrorMemoryAllocation: {
+            cudaGetLastError(); // not sticky: forget it
+            std::string state;
+            std::size_t free = 0, total = 0;
+            if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+                state = std::to_string(free >> 20) + " MiB of " + std::to_string(total >> 20) + " MiB are free; ";
+            }
+            return {ErrorCode::out_of_memory, text, "GPU",
+                    state + "use a smaller batch, end other programs on the GPU, or set a smaller --workspace"};
         }
-        return {ErrorCode::out_of_memory, text, "GPU",
-                state + "use a smaller batch, end other programs on the GPU, or set a smaller --workspace"};
-    }
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver:
-    case cudaErrorInitializationError:
-    case cudaErrorSystemDriverMismatch:
-    case cudaErrorStubLibrary:
-    case cudaErrorNotSupported:
-        return {ErrorCode::unsupported, text, "GPU", "check `nvidia-smi` and `lathe doctor`"};
-    default:
-        break;
+        case cudaErrorNoDevice:
+        case cudaErrorInsufficientDriver:
+        case cudaErrorInitializationError:
+        case cudaErrorSystemDriverMismatch:
+        case cudaErrorStubLibrary:
+        case cudaErrorNotSupported:
+            return {ErrorCode::unsupported, text, "GPU", "check `nvidia-smi` and `lathe doctor`"};
+        default: break;
     }
     if (is_sticky(code)) {
         return {ErrorCode::internal, text, "GPU",

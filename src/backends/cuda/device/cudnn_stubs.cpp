@@ -22,8 +22,8 @@ LATHE_FORWARD(cudnnCreate, (cudnnHandle_t * handle), (handle))
 LATHE_FORWARD(cudnnDestroy, (cudnnHandle_t handle), (handle))
 LATHE_FORWARD(cudnnSetStream, (cudnnHandle_t handle, cudaStream_t stream), (handle, stream))
 LATHE_FORWARD(cudnnGetStream, (cudnnHandle_t handle, cudaStream_t* stream), (handle, stream))
-LATHE_FORWARD(cudnnBackendCreateDescriptor,
-              (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor), (type, descriptor))
+LATHE_FORWARD(cudnnBackendCreateDescriptor, (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor),
+              (type, descriptor))
 LATHE_FORWARD(cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor), (descriptor))
 LATHE_FORWARD(cudnnBackendFinalize, (cudnnBackendDescriptor_t descriptor), (descriptor))
 LATHE_FORWARD(cudnnBackendSetAttribute,

@@ -97,8 +97,8 @@ Library find_library(const char* what, const char* variable, const std::vector<s
     library.found = library.handle != nullptr;
     if (!library.found) {
         library.cause = std::string(what) + " (" + names.front() + ") was not found: " + tried;
-        library.cure = std::string("install it, or name its folder in LATHE_CUDA_LIBRARIES (or the file in ") +
-                       variable + ")";
+        library.cure =
+            std::string("install it, or name its folder in LATHE_CUDA_LIBRARIES (or the file in ") + variable + ")";
     }
     return library;
 }

@@ -25,8 +25,8 @@ Function* function(const char* name) {
 }
 
 constexpr std::pair<unsigned long long, const char*> reasons[] = {
-    {0x2, "application clocks"}, {0x4, "power cap"},           {0x8, "hardware slowdown"},       {0x10, "sync boost"},
-    {0x20, "thermal"},           {0x40, "hardware thermal"},   {0x80, "hardware power brake"},
+    {0x2, "application clocks"}, {0x4, "power cap"},         {0x8, "hardware slowdown"},     {0x10, "sync boost"},
+    {0x20, "thermal"},           {0x40, "hardware thermal"}, {0x80, "hardware power brake"},
 };
 
 } // namespace
