@@ -107,15 +107,15 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
         const std::string key = "scale|" + (scales ? scales->key() : std::string("1")) + "|" +
                                 bits_of(static_cast<float>(factor)) + "|" + std::to_string(request.padded);
         LATHE_TRY(e.scale, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
-                      std::vector<float> values(channels, 1.0F);
-                      if (scales) {
-                          LATHE_TRY(values, lowering.floats(*scales));
-                          if (values.size() == 1) values.assign(channels, values[0]);
-                      }
-                      for (float& value : values)
-                          value = static_cast<float>(static_cast<double>(value) * factor);
-                      return values;
-                  }));
+            std::vector<float> values(channels, 1.0F);
+            if (scales) {
+                LATHE_TRY(values, lowering.floats(*scales));
+                if (values.size() == 1) values.assign(channels, values[0]);
+            }
+            for (float& value : values)
+                value = static_cast<float>(static_cast<double>(value) * factor);
+            return values;
+        }));
     }
 
     const auto own = lowering.constant(request.bias);
@@ -127,21 +127,21 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
             key += "+" + term.key();
         key += "|" + bits_of(static_cast<float>(inside)) + "|" + std::to_string(request.padded);
         LATHE_TRY(e.bias, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
-                      std::vector<double> sum(channels, 0.0);
-                      const auto add = [&](const Constant& term, double times) -> Result<void> {
-                          LATHE_TRY(const auto values, lowering.floats(term));
-                          for (std::size_t i = 0; i < channels; ++i)
-                              sum[i] += static_cast<double>(values[values.size() == 1 ? 0 : i]) * times;
-                          return {};
-                      };
-                      if (own) LATHE_CHECK(add(*own, static_cast<double>(request.bias_factor)));
-                      for (const Constant& term : tail.bias_terms)
-                          LATHE_CHECK(add(term, 1.0));
-                      std::vector<float> values(channels);
-                      for (std::size_t i = 0; i < channels; ++i)
-                          values[i] = static_cast<float>(sum[i] * inside);
-                      return values;
-                  }));
+            std::vector<double> sum(channels, 0.0);
+            const auto add = [&](const Constant& term, double times) -> Result<void> {
+                LATHE_TRY(const auto values, lowering.floats(term));
+                for (std::size_t i = 0; i < channels; ++i)
+                    sum[i] += static_cast<double>(values[values.size() == 1 ? 0 : i]) * times;
+                return {};
+            };
+            if (own) LATHE_CHECK(add(*own, static_cast<double>(request.bias_factor)));
+            for (const Constant& term : tail.bias_terms)
+                LATHE_CHECK(add(term, 1.0));
+            std::vector<float> values(channels);
+            for (std::size_t i = 0; i < channels; ++i)
+                values[i] = static_cast<float>(sum[i] * inside);
+            return values;
+        }));
     }
 
     if (!tail.residual.empty()) {

@@ -17,13 +17,13 @@ double read(const std::byte* bytes, ElementType type) {
         return example;
     };
     switch (type) {
-    case ElementType::f32: return static_cast<double>(as(0.0F));
-    case ElementType::f16: return static_cast<double>(float_from_half(as(std::uint16_t{})));
-    case ElementType::bf16: return static_cast<double>(float_from_bfloat16(as(std::uint16_t{})));
-    case ElementType::s8: return as(std::int8_t{});
-    case ElementType::boolean: return as(std::uint8_t{}) != 0 ? 1 : 0;
-    case ElementType::s32: return as(std::int32_t{});
-    case ElementType::s64: return static_cast<double>(as(std::int64_t{}));
+        case ElementType::f32: return static_cast<double>(as(0.0F));
+        case ElementType::f16: return static_cast<double>(float_from_half(as(std::uint16_t{})));
+        case ElementType::bf16: return static_cast<double>(float_from_bfloat16(as(std::uint16_t{})));
+        case ElementType::s8: return as(std::int8_t{});
+        case ElementType::boolean: return as(std::uint8_t{}) != 0 ? 1 : 0;
+        case ElementType::s32: return as(std::int32_t{});
+        case ElementType::s64: return static_cast<double>(as(std::int64_t{}));
     }
     return 0;
 }
@@ -31,13 +31,13 @@ double read(const std::byte* bytes, ElementType type) {
 void write(std::byte* bytes, ElementType type, double value) {
     const auto put = [&](auto number) { std::memcpy(bytes, &number, sizeof number); };
     switch (type) {
-    case ElementType::f32: put(static_cast<float>(value)); break;
-    case ElementType::f16: put(half_from_float(static_cast<float>(value))); break;
-    case ElementType::bf16: put(bfloat16_from_float(static_cast<float>(value))); break;
-    case ElementType::s8: put(static_cast<std::int8_t>(rounded(value, ElementType::s8, true))); break;
-    case ElementType::boolean: put(static_cast<std::uint8_t>(value != 0 ? 1 : 0)); break;
-    case ElementType::s32: put(static_cast<std::int32_t>(value)); break;
-    case ElementType::s64: put(static_cast<std::int64_t>(value)); break;
+        case ElementType::f32: put(static_cast<float>(value)); break;
+        case ElementType::f16: put(half_from_float(static_cast<float>(value))); break;
+        case ElementType::bf16: put(bfloat16_from_float(static_cast<float>(value))); break;
+        case ElementType::s8: put(static_cast<std::int8_t>(rounded(value, ElementType::s8, true))); break;
+        case ElementType::boolean: put(static_cast<std::uint8_t>(value != 0 ? 1 : 0)); break;
+        case ElementType::s32: put(static_cast<std::int32_t>(value)); break;
+        case ElementType::s64: put(static_cast<std::int64_t>(value)); break;
     }
 }
 
@@ -51,13 +51,13 @@ Numbers numbers_of(std::span<const std::byte> bytes, ElementType type) {
 
 DataType data_type(ElementType type) {
     switch (type) {
-    case ElementType::f32: return DataType::float32;
-    case ElementType::f16: return DataType::float16;
-    case ElementType::bf16: return DataType::bfloat16;
-    case ElementType::s8: return DataType::int8;
-    case ElementType::s32: return DataType::int32;
-    case ElementType::s64: return DataType::int64;
-    case ElementType::boolean: return DataType::boolean;
+        case ElementType::f32: return DataType::float32;
+        case ElementType::f16: return DataType::float16;
+        case ElementType::bf16: return DataType::bfloat16;
+        case ElementType::s8: return DataType::int8;
+        case ElementType::s32: return DataType::int32;
+        case ElementType::s64: return DataType::int64;
+        case ElementType::boolean: return DataType::boolean;
     }
     return DataType::undefined;
 }
@@ -66,15 +66,16 @@ DataType data_type(ElementType type) {
 
 double rounded(double value, ElementType type, bool round) {
     switch (type) {
-    case ElementType::f32: return round ? static_cast<double>(static_cast<float>(value)) : value;
-    case ElementType::f16:
-        return round ? static_cast<double>(float_from_half(half_from_float(static_cast<float>(value)))) : value;
-    case ElementType::bf16:
-        return round ? static_cast<double>(float_from_bfloat16(bfloat16_from_float(static_cast<float>(value)))) : value;
-    case ElementType::s8: return std::clamp(round ? std::nearbyint(value) : value, -128.0, 127.0);
-    case ElementType::boolean: return value != 0 ? 1 : 0;
-    case ElementType::s32:
-    case ElementType::s64: return std::trunc(value);
+        case ElementType::f32: return round ? static_cast<double>(static_cast<float>(value)) : value;
+        case ElementType::f16:
+            return round ? static_cast<double>(float_from_half(half_from_float(static_cast<float>(value)))) : value;
+        case ElementType::bf16:
+            return round ? static_cast<double>(float_from_bfloat16(bfloat16_from_float(static_cast<float>(value))))
+                         : value;
+        case ElementType::s8: return std::clamp(round ? std::nearbyint(value) : value, -128.0, 127.0);
+        case ElementType::boolean: return value != 0 ? 1 : 0;
+        case ElementType::s32:
+        case ElementType::s64: return std::trunc(value);
     }
     return value;
 }

@@ -10,17 +10,17 @@ namespace lathe::cuda {
 double activated(Activation act, double x, double low, double high, double alpha) {
     const auto hard = [&](double a, double b) { return std::clamp(a * x + b, 0.0, 1.0); };
     switch (act) {
-    case Activation::none: return x;
-    case Activation::relu: return std::max(x, 0.0);
-    case Activation::clip: return std::min(std::max(x, low), high);
-    case Activation::leaky_relu: return x < 0 ? alpha * x : x;
-    case Activation::gelu_erf: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
-    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
-    case Activation::silu: return x / (1 + std::exp(-x));
-    case Activation::hard_sigmoid: return hard(alpha, high);
-    case Activation::hard_swish: return x * hard(1.0 / 6, 0.5);
-    case Activation::tanh: return std::tanh(x);
+        case Activation::none: return x;
+        case Activation::relu: return std::max(x, 0.0);
+        case Activation::clip: return std::min(std::max(x, low), high);
+        case Activation::leaky_relu: return x < 0 ? alpha * x : x;
+        case Activation::gelu_erf: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+        case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+        case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+        case Activation::silu: return x / (1 + std::exp(-x));
+        case Activation::hard_sigmoid: return hard(alpha, high);
+        case Activation::hard_swish: return x * hard(1.0 / 6, 0.5);
+        case Activation::tanh: return std::tanh(x);
     }
     return x;
 }
@@ -220,8 +220,7 @@ public:
             for (std::size_t at = 0; at < k; ++at)
                 acc[i] += row[at] * column[at];
         }
-        state_.store(op_.outputs[0],
-                     finish(state_, d.epilogue, std::move(acc), [n](std::size_t i) { return i % n; }));
+        state_.store(op_.outputs[0], finish(state_, d.epilogue, std::move(acc), [n](std::size_t i) { return i % n; }));
         return {};
     }
 
@@ -230,7 +229,8 @@ public:
         const Shape batch = outer(out_value().dims);
         std::vector<std::size_t> left(static_cast<std::size_t>(d.batch));
         std::vector<std::size_t> right(left.size());
-        walk(batch, strides_for(outer(in_value(0).dims), batch), 0, [&](std::size_t i, std::size_t at) { left[i] = at; });
+        walk(batch, strides_for(outer(in_value(0).dims), batch), 0,
+             [&](std::size_t i, std::size_t at) { left[i] = at; });
         walk(batch, strides_for(outer(in_value(1).dims), batch), 0,
              [&](std::size_t i, std::size_t at) { right[i] = at; });
         const Numbers a = state_.real(op_.inputs[0]);
@@ -246,8 +246,8 @@ public:
             const double* pa = a.data() + left[at] * m * k;
             const double* pb = b.data() + right[at] * k * n;
             for (std::size_t l = 0; l < k; ++l) {
-                out[i] += pa[d.transpose_a ? l * m + row : row * k + l] *
-                          pb[d.transpose_b ? column * k + l : l * n + column];
+                out[i] +=
+                    pa[d.transpose_a ? l * m + row : row * k + l] * pb[d.transpose_b ? column * k + l : l * n + column];
             }
             out[i] *= static_cast<double>(d.alpha);
         }
@@ -285,10 +285,9 @@ public:
                             sum += q[at(b, i, q_len, 0, h) + l] * k[at(b, j, kv_len, 1, h) + l];
                         sum *= static_cast<double>(d.scale);
                         if (d.masked) {
-                            const auto offset = static_cast<std::int64_t>(b) * steps[0] +
-                                                static_cast<std::int64_t>(h) * steps[1] +
-                                                static_cast<std::int64_t>(i) * steps[2] +
-                                                static_cast<std::int64_t>(j) * steps[3];
+                            const auto offset =
+                                static_cast<std::int64_t>(b) * steps[0] + static_cast<std::int64_t>(h) * steps[1] +
+                                static_cast<std::int64_t>(i) * steps[2] + static_cast<std::int64_t>(j) * steps[3];
                             sum += mask[static_cast<std::size_t>(offset)];
                         }
                         scores[j] = sum;
@@ -398,7 +397,8 @@ public:
             double variance = 0;
             for (std::size_t i = 0; i < columns; ++i)
                 variance += (at[i] - mean) * (at[i] - mean);
-            const double factor = 1 / std::sqrt(variance / static_cast<double>(columns) + static_cast<double>(d.epsilon));
+            const double factor =
+                1 / std::sqrt(variance / static_cast<double>(columns) + static_cast<double>(d.epsilon));
             for (std::size_t i = 0; i < columns; ++i) {
                 at[i] = (at[i] - mean) * factor;
                 if (!gamma.empty()) at[i] *= gamma[i];
@@ -419,19 +419,19 @@ public:
         Numbers out(static_cast<std::size_t>(d.outer) * inner);
         for (std::size_t i = 0; i < out.size(); ++i) {
             const double* at = x.data() + i / inner * reduced * inner + i % inner;
-            double found = d.kind == ReduceKind::prod ? 1
+            double found = d.kind == ReduceKind::prod  ? 1
                            : d.kind == ReduceKind::max ? -std::numeric_limits<double>::infinity()
                            : d.kind == ReduceKind::min ? std::numeric_limits<double>::infinity()
                                                        : 0;
             for (std::size_t r = 0; r < reduced; ++r) {
                 const double value = at[r * inner];
                 switch (d.kind) {
-                case ReduceKind::sum:
-                case ReduceKind::mean: found += value; break;
-                case ReduceKind::max: found = std::max(found, value); break;
-                case ReduceKind::min: found = std::min(found, value); break;
-                case ReduceKind::prod: found *= value; break;
-                case ReduceKind::l2: found += value * value; break;
+                    case ReduceKind::sum:
+                    case ReduceKind::mean: found += value; break;
+                    case ReduceKind::max: found = std::max(found, value); break;
+                    case ReduceKind::min: found = std::min(found, value); break;
+                    case ReduceKind::prod: found *= value; break;
+                    case ReduceKind::l2: found += value * value; break;
                 }
             }
             if (d.kind == ReduceKind::mean) found /= static_cast<double>(reduced);
@@ -463,7 +463,8 @@ public:
                 if (row < 0) row += rows;
                 // What is out of bounds has no defined result; kernels clamp rather than read beyond.
                 row = std::clamp<std::int64_t>(row, 0, rows - 1);
-                out[i] += table[(o * static_cast<std::size_t>(rows) + static_cast<std::size_t>(row)) * inner + i % inner];
+                out[i] +=
+                    table[(o * static_cast<std::size_t>(rows) + static_cast<std::size_t>(row)) * inner + i % inner];
             }
         }
         state_.store_real(op_.outputs[0], std::move(out));
@@ -528,10 +529,10 @@ public:
                     row.emplace_back(index, weight);
                 };
                 if (d.mode == ResizeMode::nearest) {
-                    const double nearest = d.nearest == "floor"              ? std::floor(at)
-                                           : d.nearest == "ceil"             ? std::ceil(at)
+                    const double nearest = d.nearest == "floor"               ? std::floor(at)
+                                           : d.nearest == "ceil"              ? std::ceil(at)
                                            : d.nearest == "round_prefer_ceil" ? std::floor(at + 0.5)
-                                                                             : std::ceil(at - 0.5);
+                                                                              : std::ceil(at - 0.5);
                     add(nearest, 1);
                 } else if (d.mode == ResizeMode::linear) {
                     const double low = std::floor(std::clamp(at, 0.0, static_cast<double>(from - 1)));
@@ -543,8 +544,8 @@ public:
                     const double low = std::floor(at);
                     for (int tap = -1; tap <= 2; ++tap) {
                         const double t = std::abs(at - (low + tap));
-                        const double weight = t <= 1 ? ((a + 2) * t - (a + 3)) * t * t + 1
-                                                     : ((a * t - 5 * a) * t + 8 * a) * t - 4 * a;
+                        const double weight =
+                            t <= 1 ? ((a + 2) * t - (a + 3)) * t * t + 1 : ((a * t - 5 * a) * t + 8 * a) * t - 4 * a;
                         add(low + tap, weight);
                     }
                 }
@@ -610,39 +611,39 @@ private:
 
 double point(const PointInstruction& i, double a, double b, double c) {
     switch (i.op) {
-    case PointOp::input:
-    case PointOp::constant: return static_cast<double>(i.x);
-    case PointOp::add: return a + b;
-    case PointOp::sub: return a - b;
-    case PointOp::mul: return a * b;
-    case PointOp::div: return a / b;
-    case PointOp::min: return std::min(a, b);
-    case PointOp::max: return std::max(a, b);
-    case PointOp::pow: return std::pow(a, b);
-    case PointOp::neg: return -a;
-    case PointOp::abs: return std::abs(a);
-    case PointOp::exp: return std::exp(a);
-    case PointOp::log: return std::log(a);
-    case PointOp::sqrt: return std::sqrt(a);
-    case PointOp::reciprocal: return 1 / a;
-    case PointOp::erf: return std::erf(a);
-    case PointOp::tanh: return std::tanh(a);
-    case PointOp::sigmoid: return 1 / (1 + std::exp(-a));
-    case PointOp::relu: return std::max(a, 0.0);
-    case PointOp::clip: return std::min(std::max(a, static_cast<double>(i.x)), static_cast<double>(i.y));
-    case PointOp::floor: return std::floor(a);
-    case PointOp::ceil: return std::ceil(a);
-    case PointOp::round: return std::nearbyint(a);
-    case PointOp::sin: return std::sin(a);
-    case PointOp::cos: return std::cos(a);
-    case PointOp::equal: return a == b ? 1 : 0;
-    case PointOp::less: return a < b ? 1 : 0;
-    case PointOp::greater: return a > b ? 1 : 0;
-    case PointOp::logical_not: return a == 0 ? 1 : 0;
-    case PointOp::logical_and: return a != 0 && b != 0 ? 1 : 0;
-    case PointOp::logical_or: return a != 0 || b != 0 ? 1 : 0;
-    case PointOp::select: return a != 0 ? b : c;
-    case PointOp::cast: return a;
+        case PointOp::input:
+        case PointOp::constant: return static_cast<double>(i.x);
+        case PointOp::add: return a + b;
+        case PointOp::sub: return a - b;
+        case PointOp::mul: return a * b;
+        case PointOp::div: return a / b;
+        case PointOp::min: return std::min(a, b);
+        case PointOp::max: return std::max(a, b);
+        case PointOp::pow: return std::pow(a, b);
+        case PointOp::neg: return -a;
+        case PointOp::abs: return std::abs(a);
+        case PointOp::exp: return std::exp(a);
+        case PointOp::log: return std::log(a);
+        case PointOp::sqrt: return std::sqrt(a);
+        case PointOp::reciprocal: return 1 / a;
+        case PointOp::erf: return std::erf(a);
+        case PointOp::tanh: return std::tanh(a);
+        case PointOp::sigmoid: return 1 / (1 + std::exp(-a));
+        case PointOp::relu: return std::max(a, 0.0);
+        case PointOp::clip: return std::min(std::max(a, static_cast<double>(i.x)), static_cast<double>(i.y));
+        case PointOp::floor: return std::floor(a);
+        case PointOp::ceil: return std::ceil(a);
+        case PointOp::round: return std::nearbyint(a);
+        case PointOp::sin: return std::sin(a);
+        case PointOp::cos: return std::cos(a);
+        case PointOp::equal: return a == b ? 1 : 0;
+        case PointOp::less: return a < b ? 1 : 0;
+        case PointOp::greater: return a > b ? 1 : 0;
+        case PointOp::logical_not: return a == 0 ? 1 : 0;
+        case PointOp::logical_and: return a != 0 && b != 0 ? 1 : 0;
+        case PointOp::logical_or: return a != 0 || b != 0 ? 1 : 0;
+        case PointOp::select: return a != 0 ? b : c;
+        case PointOp::cast: return a;
     }
     return 0;
 }

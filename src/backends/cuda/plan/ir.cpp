@@ -78,26 +78,26 @@ std::string operands(const FusedOp& op, const Plan& plan) {
 
 std::size_t bytes_of(ElementType type) {
     switch (type) {
-    case ElementType::f32:
-    case ElementType::s32: return 4;
-    case ElementType::f16:
-    case ElementType::bf16: return 2;
-    case ElementType::s8:
-    case ElementType::boolean: return 1;
-    case ElementType::s64: return 8;
+        case ElementType::f32:
+        case ElementType::s32: return 4;
+        case ElementType::f16:
+        case ElementType::bf16: return 2;
+        case ElementType::s8:
+        case ElementType::boolean: return 1;
+        case ElementType::s64: return 8;
     }
     return 0;
 }
 
 const char* to_string(ElementType type) {
     switch (type) {
-    case ElementType::f32: return "fp32";
-    case ElementType::f16: return "fp16";
-    case ElementType::bf16: return "bf16";
-    case ElementType::s8: return "int8";
-    case ElementType::s32: return "int32";
-    case ElementType::s64: return "int64";
-    case ElementType::boolean: return "bool";
+        case ElementType::f32: return "fp32";
+        case ElementType::f16: return "fp16";
+        case ElementType::bf16: return "bf16";
+        case ElementType::s8: return "int8";
+        case ElementType::s32: return "int32";
+        case ElementType::s64: return "int64";
+        case ElementType::boolean: return "bool";
     }
     return "unknown";
 }
@@ -110,101 +110,100 @@ std::size_t Value::byte_size() const {
 }
 
 const char* kind_of(const FusedOp& op) {
-    return std::visit(
-        Overloaded{[](const Conv&) { return "conv"; }, [](const Depthwise&) { return "depthwise"; },
-                   [](const Gemm&) { return "gemm"; }, [](const BatchedGemm&) { return "batched_gemm"; },
-                   [](const Attention&) { return "attention"; }, [](const Pool&) { return "pool"; },
-                   [](const GlobalPool&) { return "global_pool"; }, [](const Softmax&) { return "softmax"; },
-                   [](const LayerNorm&) { return "layer_norm"; }, [](const Reduce&) { return "reduce"; },
-                   [](const Gather&) { return "gather"; }, [](const Concat&) { return "concat"; },
-                   [](const Slice&) { return "slice"; }, [](const Transpose&) { return "transpose"; },
-                   [](const Resize&) { return "resize"; }, [](const Reformat&) { return "reformat"; },
-                   [](const Pointwise&) { return "pointwise"; }},
-        op.detail);
+    return std::visit(Overloaded{[](const Conv&) { return "conv"; }, [](const Depthwise&) { return "depthwise"; },
+                                 [](const Gemm&) { return "gemm"; }, [](const BatchedGemm&) { return "batched_gemm"; },
+                                 [](const Attention&) { return "attention"; }, [](const Pool&) { return "pool"; },
+                                 [](const GlobalPool&) { return "global_pool"; },
+                                 [](const Softmax&) { return "softmax"; },
+                                 [](const LayerNorm&) { return "layer_norm"; }, [](const Reduce&) { return "reduce"; },
+                                 [](const Gather&) { return "gather"; }, [](const Concat&) { return "concat"; },
+                                 [](const Slice&) { return "slice"; }, [](const Transpose&) { return "transpose"; },
+                                 [](const Resize&) { return "resize"; }, [](const Reformat&) { return "reformat"; },
+                                 [](const Pointwise&) { return "pointwise"; }},
+                      op.detail);
 }
 
 std::string signature(const FusedOp& op, const Plan& plan) {
     const Value& out = plan.values[op.outputs[0]];
-    const std::string head =
-        std::string(kind_of(op)) + " " + (op.tf32 ? "tf32" : to_string(op.compute));
+    const std::string head = std::string(kind_of(op)) + " " + (op.tf32 ? "tf32" : to_string(op.compute));
     const auto in = [&](std::size_t i) -> const Value& { return plan.values[op.inputs[i]]; };
     return head +
            std::visit(
-               Overloaded{
-                   [&](const Conv& d) {
-                       std::string text = " " + image(in(0)) + " k" + number(out.dims[1]) + window(d.window);
-                       if (d.groups != 1) text += " g" + number(d.groups);
-                       if (d.reads_nchw) text += " nchw";
-                       if (in(0).layout == Layout::nhwc) text += " ics" + number(in(0).channel_stride);
-                       text += epilogue(d.epilogue, plan);
-                       if (d.pooled) text += " pooled" + window(d.pool);
-                       return text + stored(out);
-                   },
-                   [&](const Depthwise& d) {
-                       return " " + image(in(0)) + window(d.window) + epilogue(d.epilogue, plan) + stored(out);
-                   },
-                   [&](const Gemm& d) {
-                       return " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
-                              epilogue(d.epilogue, plan) + stored(out);
-                   },
-                   [&](const BatchedGemm& d) {
-                       return " b" + number(d.batch) + " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
-                              (d.transpose_a ? " ta" : "") + (d.transpose_b ? " tb" : "") + operands(op, plan);
-                   },
-                   [&](const Attention& d) {
-                       return " b" + number(d.batch) + " heads" + number(d.heads) + " q" + number(d.q_len) + " kv" +
-                              number(d.kv_len) + " d" + number(d.depth) + (d.packed ? " packed" : "") +
-                              (d.masked ? " mask:" + sizes(in(op.inputs.size() - 1).dims) : "") + stored(out);
-                   },
-                   [&](const Pool& d) {
-                       return " " + image(in(0)) + window(d.window) + (d.average ? " average" : " max") +
-                              (d.count_pad ? " count_pad" : "") + operands(op, plan);
-                   },
-                   [&](const GlobalPool& d) { return (d.average ? " average" : " max") + operands(op, plan); },
-                   [&](const Softmax& d) {
-                       return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.log ? " log" : "") +
-                              operands(op, plan);
-                   },
-                   [&](const LayerNorm& d) {
-                       return " rows" + number(d.rows) + " columns" + number(d.columns) +
-                              (d.residual ? " +res" : "") + (d.quantized_output ? " +quantised" : "") +
-                              (d.sum_output ? " +sum" : "") + operands(op, plan);
-                   },
-                   [&](const Reduce& d) {
-                       return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) + " r" +
-                              number(d.reduced) + " i" + number(d.inner) + operands(op, plan);
-                   },
-                   [&](const Gather& d) {
-                       std::string text = " axis" + number(d.axis);
-                       for (const WeightId id : d.tables)
-                           text += " table:" + sizes(plan.weights->weights[id].dims);
-                       return text + operands(op, plan);
-                   },
-                   [&](const Concat& d) { return " axis" + number(d.axis) + operands(op, plan); },
-                   [&](const Slice& d) {
-                       std::string text;
-                       for (std::size_t i = 0; i < d.starts.size(); ++i)
-                           text += " " + number(d.starts[i]) + ":" + number(d.steps[i]);
-                       return text + operands(op, plan);
-                   },
-                   [&](const Transpose& d) { return " order" + sizes(d.order) + operands(op, plan); },
-                   [&](const Resize& d) {
-                       std::string text = " mode" + number(static_cast<std::int64_t>(d.mode)) + " " + d.coordinates +
-                                          " " + d.nearest;
-                       for (const float scale : d.scales)
-                           text += " " + number(static_cast<double>(scale));
-                       return text + operands(op, plan);
-                   },
-                   [&](const Reformat&) { return operands(op, plan); },
-                   [&](const Pointwise& d) {
-                       std::string text = " code";
-                       for (const PointInstruction& i : d.code) {
-                           text += " " + number(std::int64_t{static_cast<std::uint8_t>(i.op)}) + "." +
-                                   number(std::int64_t{i.a}) + "." + number(std::int64_t{i.b}) + "." +
-                                   number(std::int64_t{i.c});
-                       }
-                       return text + operands(op, plan);
-                   }},
+               Overloaded{[&](const Conv& d) {
+                              std::string text = " " + image(in(0)) + " k" + number(out.dims[1]) + window(d.window);
+                              if (d.groups != 1) text += " g" + number(d.groups);
+                              if (d.reads_nchw) text += " nchw";
+                              if (in(0).layout == Layout::nhwc) text += " ics" + number(in(0).channel_stride);
+                              text += epilogue(d.epilogue, plan);
+                              if (d.pooled) text += " pooled" + window(d.pool);
+                              return text + stored(out);
+                          },
+                          [&](const Depthwise& d) {
+                              return " " + image(in(0)) + window(d.window) + epilogue(d.epilogue, plan) + stored(out);
+                          },
+                          [&](const Gemm& d) {
+                              return " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
+                                     epilogue(d.epilogue, plan) + stored(out);
+                          },
+                          [&](const BatchedGemm& d) {
+                              return " b" + number(d.batch) + " m" + number(d.m) + " n" + number(d.n) + " k" +
+                                     number(d.k) + (d.transpose_a ? " ta" : "") + (d.transpose_b ? " tb" : "") +
+                                     operands(op, plan);
+                          },
+                          [&](const Attention& d) {
+                              return " b" + number(d.batch) + " heads" + number(d.heads) + " q" + number(d.q_len) +
+                                     " kv" + number(d.kv_len) + " d" + number(d.depth) + (d.packed ? " packed" : "") +
+                                     (d.masked ? " mask:" + sizes(in(op.inputs.size() - 1).dims) : "") + stored(out);
+                          },
+                          [&](const Pool& d) {
+                              return " " + image(in(0)) + window(d.window) + (d.average ? " average" : " max") +
+                                     (d.count_pad ? " count_pad" : "") + operands(op, plan);
+                          },
+                          [&](const GlobalPool& d) { return (d.average ? " average" : " max") + operands(op, plan); },
+                          [&](const Softmax& d) {
+                              return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.log ? " log" : "") +
+                                     operands(op, plan);
+                          },
+                          [&](const LayerNorm& d) {
+                              return " rows" + number(d.rows) + " columns" + number(d.columns) +
+                                     (d.residual ? " +res" : "") + (d.quantized_output ? " +quantised" : "") +
+                                     (d.sum_output ? " +sum" : "") + operands(op, plan);
+                          },
+                          [&](const Reduce& d) {
+                              return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) +
+                                     " r" + number(d.reduced) + " i" + number(d.inner) + operands(op, plan);
+                          },
+                          [&](const Gather& d) {
+                              std::string text = " axis" + number(d.axis);
+                              for (const WeightId id : d.tables)
+                                  text += " table:" + sizes(plan.weights->weights[id].dims);
+                              return text + operands(op, plan);
+                          },
+                          [&](const Concat& d) { return " axis" + number(d.axis) + operands(op, plan); },
+                          [&](const Slice& d) {
+                              std::string text;
+                              for (std::size_t i = 0; i < d.starts.size(); ++i)
+                                  text += " " + number(d.starts[i]) + ":" + number(d.steps[i]);
+                              return text + operands(op, plan);
+                          },
+                          [&](const Transpose& d) { return " order" + sizes(d.order) + operands(op, plan); },
+                          [&](const Resize& d) {
+                              std::string text = " mode" + number(static_cast<std::int64_t>(d.mode)) + " " +
+                                                 d.coordinates + " " + d.nearest;
+                              for (const float scale : d.scales)
+                                  text += " " + number(static_cast<double>(scale));
+                              return text + operands(op, plan);
+                          },
+                          [&](const Reformat&) { return operands(op, plan); },
+                          [&](const Pointwise& d) {
+                              std::string text = " code";
+                              for (const PointInstruction& i : d.code) {
+                                  text += " " + number(std::int64_t{static_cast<std::uint8_t>(i.op)}) + "." +
+                                          number(std::int64_t{i.a}) + "." + number(std::int64_t{i.b}) + "." +
+                                          number(std::int64_t{i.c});
+                              }
+                              return text + operands(op, plan);
+                          }},
                op.detail);
 }
 

@@ -11,14 +11,14 @@ namespace {
 
 std::optional<ElementType> element_type(DataType type, ElementType base) {
     switch (type) {
-    case DataType::float32: return base;
-    case DataType::float16: return ElementType::f16;
-    case DataType::bfloat16: return ElementType::bf16;
-    case DataType::int8: return ElementType::s8;
-    case DataType::int32: return ElementType::s32;
-    case DataType::int64: return ElementType::s64;
-    case DataType::boolean: return ElementType::boolean;
-    default: return std::nullopt;
+        case DataType::float32: return base;
+        case DataType::float16: return ElementType::f16;
+        case DataType::bfloat16: return ElementType::bf16;
+        case DataType::int8: return ElementType::s8;
+        case DataType::int32: return ElementType::s32;
+        case DataType::int64: return ElementType::s64;
+        case DataType::boolean: return ElementType::boolean;
+        default: return std::nullopt;
     }
 }
 
@@ -98,8 +98,8 @@ std::optional<Constant> Lowering::constant(const std::string& value) const {
     for (std::size_t i = inputs_; i < model_.graph.inputs.size(); ++i) {
         if (model_.graph.inputs[i].name != value) continue;
         const auto found = prepared_.large.find(value);
-        return Constant{value, type_of(value), dims(value),
-                        found == prepared_.large.end() ? nullptr : &found->second, true};
+        return Constant{value, type_of(value), dims(value), found == prepared_.large.end() ? nullptr : &found->second,
+                        true};
     }
     return std::nullopt;
 }
@@ -421,7 +421,7 @@ Support lowering_support(const Node& node, const Model&) {
     if (!node.domain.empty()) return {false, "operators of the domain " + node.domain + " have no GPU form"};
     if (has_subgraph(node)) return {false, "control flow cannot run on the GPU"};
     // Folded away once shapes are known, where they do not depend on data.
-    static const std::unordered_set<std::string_view> folded{"Shape", "Size",  "Constant", "ConstantOfShape",
+    static const std::unordered_set<std::string_view> folded{"Shape", "Size",   "Constant", "ConstantOfShape",
                                                              "Range", "Expand", "Tile"};
     if (lowering_table().contains(node.op_type) || folded.contains(node.op_type)) return {};
     return {false, "there is no GPU form of " + node.op_type};

@@ -37,9 +37,9 @@ struct Filter {
 /// What is fused behind a convolution or matrix product.
 struct Tail {
     std::vector<Node*> nodes;
-    std::string end;                   ///< the value the op gives
-    std::vector<Constant> bias_terms;  ///< constants along the channels
-    std::string residual;              ///< "" if none
+    std::string end;                  ///< the value the op gives
+    std::vector<Constant> bias_terms; ///< constants along the channels
+    std::string residual;             ///< "" if none
     Activation act = Activation::none;
     float low = 0, high = 0, alpha = 0;
     std::optional<float> output_scale; ///< `end` is then int8
@@ -180,8 +180,8 @@ struct Finished {
 struct EpilogueRequest {
     const Node* node = nullptr;
     std::string bias;
-    float bias_factor = 1;   ///< beta of a Gemm
-    float factor = 1;        ///< alpha of a Gemm, times the input's scale for int8
+    float bias_factor = 1;                 ///< beta of a Gemm
+    float factor = 1;                      ///< alpha of a Gemm, times the input's scale for int8
     std::optional<Constant> filter_scales; ///< int8 weights
     std::int64_t channels = 0, padded = 0;
     Layout layout = Layout::nhwc;

@@ -1,7 +1,7 @@
 #include "backends/cuda/plan/memory.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <functional>
 
 namespace lathe::cuda {
 namespace {
@@ -62,6 +62,24 @@ std::size_t lowest_gap(const std::vector<std::pair<std::size_t, std::size_t>>& b
     return offset;
 }
 
+/// Gives each block, in the order they come, the lowest offset that is free all its life.
+void place(const std::vector<Interval>& intervals, MemoryPlan& result) {
+    result.peak = 0;
+    std::vector<std::pair<std::size_t, std::size_t>> beside;
+    for (std::size_t i = 0; i < intervals.size(); ++i) {
+        beside.clear();
+        for (std::size_t j = 0; j < i; ++j) {
+            if (!intervals[i].meets(intervals[j])) continue;
+            const std::size_t begin = result.offsets[intervals[j].value];
+            beside.emplace_back(begin, begin + intervals[j].size);
+        }
+        std::sort(beside.begin(), beside.end());
+        const std::size_t offset = lowest_gap(beside, intervals[i].size);
+        result.offsets[intervals[i].value] = offset;
+        result.peak = std::max(result.peak, offset + intervals[i].size);
+    }
+}
+
 } // namespace
 
 MemoryPlan plan_memory(const Plan& plan, std::size_t alignment, std::size_t overlap) {
@@ -76,22 +94,25 @@ MemoryPlan plan_memory(const Plan& plan, std::size_t alignment, std::size_t over
     }
     result.lower_bound = *std::max_element(live.begin(), live.end());
 
-    // Largest first: small blocks fill the gaps that large ones leave. Among equals the longest-lived first.
-    std::stable_sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
-        return a.size != b.size ? a.size > b.size : a.last - a.first > b.last - b.first;
-    });
-    std::vector<std::pair<std::size_t, std::size_t>> beside;
-    for (std::size_t i = 0; i < intervals.size(); ++i) {
-        beside.clear();
-        for (std::size_t j = 0; j < i; ++j) {
-            if (!intervals[i].meets(intervals[j])) continue;
-            const std::size_t begin = result.offsets[intervals[j].value];
-            beside.emplace_back(begin, begin + intervals[j].size);
-        }
-        std::sort(beside.begin(), beside.end());
-        const std::size_t offset = lowest_gap(beside, intervals[i].size);
-        result.offsets[intervals[i].value] = offset;
-        result.peak = std::max(result.peak, offset + intervals[i].size);
+    // Largest first: small blocks fill the gaps that large ones leave. In order of time, or by size and lifetime
+    // together, is better now and then; the best of the three is kept.
+    const auto length = [](const Interval& interval) { return interval.last - interval.first + 1; };
+    const auto largest = [&](const Interval& a, const Interval& b) {
+        return a.size != b.size ? a.size > b.size : length(a) > length(b);
+    };
+    const auto earliest = [&](const Interval& a, const Interval& b) {
+        return a.first != b.first ? a.first < b.first : a.size > b.size;
+    };
+    const auto heaviest = [&](const Interval& a, const Interval& b) { return a.size * length(a) > b.size * length(b); };
+    std::stable_sort(intervals.begin(), intervals.end(), largest);
+    place(intervals, result);
+    for (const auto& order : {std::function<bool(const Interval&, const Interval&)>(earliest),
+                              std::function<bool(const Interval&, const Interval&)>(heaviest)}) {
+        if (result.peak == result.lower_bound) break;
+        MemoryPlan other = result;
+        std::stable_sort(intervals.begin(), intervals.end(), order);
+        place(intervals, other);
+        if (other.peak < result.peak) result = std::move(other);
     }
     for (ValueId id = 0; id < plan.values.size(); ++id) {
         if (plan.values[id].alias_of != none) result.offsets[id] = result.offsets[plan.values[id].alias_of];

@@ -8,49 +8,48 @@ namespace lathe::cuda {
 
 const char* to_string(Activation act) {
     switch (act) {
-    case Activation::none: return "none";
-    case Activation::relu: return "relu";
-    case Activation::clip: return "clip";
-    case Activation::leaky_relu: return "leaky_relu";
-    case Activation::gelu_erf: return "gelu_erf";
-    case Activation::gelu_tanh: return "gelu_tanh";
-    case Activation::sigmoid: return "sigmoid";
-    case Activation::silu: return "silu";
-    case Activation::hard_sigmoid: return "hard_sigmoid";
-    case Activation::hard_swish: return "hard_swish";
-    case Activation::tanh: return "tanh";
+        case Activation::none: return "none";
+        case Activation::relu: return "relu";
+        case Activation::clip: return "clip";
+        case Activation::leaky_relu: return "leaky_relu";
+        case Activation::gelu_erf: return "gelu_erf";
+        case Activation::gelu_tanh: return "gelu_tanh";
+        case Activation::sigmoid: return "sigmoid";
+        case Activation::silu: return "silu";
+        case Activation::hard_sigmoid: return "hard_sigmoid";
+        case Activation::hard_swish: return "hard_swish";
+        case Activation::tanh: return "tanh";
     }
     return "unknown";
 }
 
 const char* to_string(PointOp op) {
-    static constexpr std::array names{
-        "input",  "constant", "add",  "sub",   "mul",   "div",  "min",        "max",   "pow",     "neg",
-        "abs",    "exp",      "log",  "sqrt",  "recip", "erf",  "tanh",       "sigm",  "relu",    "clip",
-        "floor",  "ceil",     "round", "sin",  "cos",   "equal", "less",      "greater", "not",   "and",
-        "or",     "select",   "cast"};
+    static constexpr std::array names{"input",   "constant", "add",   "sub",  "mul",    "div",   "min", "max",   "pow",
+                                      "neg",     "abs",      "exp",   "log",  "sqrt",   "recip", "erf", "tanh",  "sigm",
+                                      "relu",    "clip",     "floor", "ceil", "round",  "sin",   "cos", "equal", "less",
+                                      "greater", "not",      "and",   "or",   "select", "cast"};
     static_assert(names.size() == static_cast<std::size_t>(PointOp::cast) + 1);
     return names[static_cast<std::size_t>(op)];
 }
 
 int arity(PointOp op) {
     switch (op) {
-    case PointOp::input:
-    case PointOp::constant: return 0;
-    case PointOp::add:
-    case PointOp::sub:
-    case PointOp::mul:
-    case PointOp::div:
-    case PointOp::min:
-    case PointOp::max:
-    case PointOp::pow:
-    case PointOp::equal:
-    case PointOp::less:
-    case PointOp::greater:
-    case PointOp::logical_and:
-    case PointOp::logical_or: return 2;
-    case PointOp::select: return 3;
-    default: return 1;
+        case PointOp::input:
+        case PointOp::constant: return 0;
+        case PointOp::add:
+        case PointOp::sub:
+        case PointOp::mul:
+        case PointOp::div:
+        case PointOp::min:
+        case PointOp::max:
+        case PointOp::pow:
+        case PointOp::equal:
+        case PointOp::less:
+        case PointOp::greater:
+        case PointOp::logical_and:
+        case PointOp::logical_or: return 2;
+        case PointOp::select: return 3;
+        default: return 1;
     }
 }
 
@@ -222,8 +221,8 @@ private:
                     std::string text = " {";
                     for (std::size_t i = 0; i < d.code.size(); ++i) {
                         const PointInstruction& c = d.code[i];
-                        text += (i == 0 ? "" : "; ") + std::string("r") + std::to_string(i % 12) + "=" +
-                                to_string(c.op);
+                        text +=
+                            (i == 0 ? "" : "; ") + std::string("r") + std::to_string(i % 12) + "=" + to_string(c.op);
                         if (c.op == PointOp::input) text += "#" + std::to_string(c.a);
                         if (c.op == PointOp::input && c.x != 1) text += "*" + number(static_cast<double>(c.x));
                         if (c.op == PointOp::constant) text += " " + number(static_cast<double>(c.x));

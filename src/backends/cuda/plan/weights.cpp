@@ -33,29 +33,29 @@ Result<std::vector<std::byte>> converted(const std::vector<float>& values, Eleme
     for (std::size_t i = 0; i < values.size(); ++i) {
         const float v = values[i];
         switch (type) {
-        case ElementType::f32: std::memcpy(&bytes[i * 4], &v, 4); break;
-        case ElementType::f16:
-        case ElementType::bf16: {
-            const std::uint16_t half = type == ElementType::f16 ? half_from_float(v) : bfloat16_from_float(v);
-            if (type == ElementType::f16 && std::isfinite(v) && (half & 0x7C00U) == 0x7C00U) {
-                return Error{ErrorCode::unsupported, "a weight of " + std::to_string(v) + " does not fit FP16", name,
-                             "build in bf16 or fp32"};
+            case ElementType::f32: std::memcpy(&bytes[i * 4], &v, 4); break;
+            case ElementType::f16:
+            case ElementType::bf16: {
+                const std::uint16_t half = type == ElementType::f16 ? half_from_float(v) : bfloat16_from_float(v);
+                if (type == ElementType::f16 && std::isfinite(v) && (half & 0x7C00U) == 0x7C00U) {
+                    return Error{ErrorCode::unsupported, "a weight of " + std::to_string(v) + " does not fit FP16",
+                                 name, "build in bf16 or fp32"};
+                }
+                std::memcpy(&bytes[i * 2], &half, 2);
+                break;
             }
-            std::memcpy(&bytes[i * 2], &half, 2);
-            break;
-        }
-        case ElementType::s8:
-        case ElementType::boolean: bytes[i] = static_cast<std::byte>(static_cast<std::int8_t>(v)); break;
-        case ElementType::s32: {
-            const auto n = static_cast<std::int32_t>(v);
-            std::memcpy(&bytes[i * 4], &n, 4);
-            break;
-        }
-        case ElementType::s64: {
-            const auto n = static_cast<std::int64_t>(v);
-            std::memcpy(&bytes[i * 8], &n, 8);
-            break;
-        }
+            case ElementType::s8:
+            case ElementType::boolean: bytes[i] = static_cast<std::byte>(static_cast<std::int8_t>(v)); break;
+            case ElementType::s32: {
+                const auto n = static_cast<std::int32_t>(v);
+                std::memcpy(&bytes[i * 4], &n, 4);
+                break;
+            }
+            case ElementType::s64: {
+                const auto n = static_cast<std::int64_t>(v);
+                std::memcpy(&bytes[i * 8], &n, 8);
+                break;
+            }
         }
     }
     return bytes;

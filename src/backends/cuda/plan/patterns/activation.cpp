@@ -94,8 +94,8 @@ std::optional<ActivationMatch> half_of_product(const Lowering& lowering, const s
         Node* half = lowering.only_reader(product.output(0));
         if (half == nullptr) return std::nullopt;
         const bool multiplied = half->is("Mul") && near(lowering.scalar(other(*half, product.output(0))), 0.5);
-        const bool divided = half->is("Div") && half->input(0) == product.output(0) &&
-                             near(lowering.scalar(half->input(1)), 2);
+        const bool divided =
+            half->is("Div") && half->input(0) == product.output(0) && near(lowering.scalar(half->input(1)), 2);
         if (!multiplied && !divided) return std::nullopt;
         match.nodes.push_back(half);
         match.end = half->output(0);
@@ -112,8 +112,8 @@ std::optional<ActivationMatch> half_of_product(const Lowering& lowering, const s
         return match;
     }
     // x * (0.5 * t)
-    if (near(lowering.scalar(other(*reader, t)), 0.5) && product.is("Mul") &&
-        other(product, x) == reader->output(0) && lowering.only_reader(reader->output(0)) == &product) {
+    if (near(lowering.scalar(other(*reader, t)), 0.5) && product.is("Mul") && other(product, x) == reader->output(0) &&
+        lowering.only_reader(reader->output(0)) == &product) {
         match.nodes.push_back(reader);
         match.nodes.push_back(&product);
         match.end = product.output(0);
@@ -124,7 +124,8 @@ std::optional<ActivationMatch> half_of_product(const Lowering& lowering, const s
 
 /// Erf(x / sqrt 2) + 1, then half_of_product.
 std::optional<ActivationMatch> gelu_erf(const Lowering& lowering, const std::string& x, Node& scaled, Node& product) {
-    const bool divided = scaled.is("Div") && scaled.input(0) == x && near(lowering.scalar(scaled.input(1)), std::sqrt(2.0));
+    const bool divided =
+        scaled.is("Div") && scaled.input(0) == x && near(lowering.scalar(scaled.input(1)), std::sqrt(2.0));
     const bool multiplied = scaled.is("Mul") && near(lowering.scalar(other(scaled, x)), std::sqrt(0.5));
     if (!divided && !multiplied) return std::nullopt;
     Node* erf = lowering.only_reader(scaled.output(0));
@@ -151,7 +152,8 @@ std::optional<ActivationMatch> gelu_tanh(const Lowering& lowering, const std::st
         return std::nullopt;
     }
     Node* scaled = lowering.only_reader(sum.output(0));
-    if (scaled == nullptr || !scaled->is("Mul") || !near(lowering.scalar(other(*scaled, sum.output(0))), 0.7978845608)) {
+    if (scaled == nullptr || !scaled->is("Mul") ||
+        !near(lowering.scalar(other(*scaled, sum.output(0))), 0.7978845608)) {
         return std::nullopt;
     }
     Node* tanh = lowering.only_reader(scaled->output(0));

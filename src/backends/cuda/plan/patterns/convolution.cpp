@@ -32,8 +32,7 @@ Result<WeightId> pack_filters(Lowering& lowering, const Filter& filter, ElementT
     const std::int64_t c = shape[1];
     const std::int64_t r = shape.size() == 4 ? shape[2] : 1;
     const std::int64_t s = shape.back();
-    const std::string key =
-        filter_key(filter, raw) + "|krsc|" + to_string(type) + "|c" + std::to_string(padded);
+    const std::string key = filter_key(filter, raw) + "|krsc|" + to_string(type) + "|c" + std::to_string(padded);
     return lowering.store(key, type, {k, r, s, padded}, [&]() -> Result<std::vector<std::byte>> {
         LATHE_TRY(const auto values, filter_floats(lowering, filter, raw));
         std::vector<float> packed(static_cast<std::size_t>(k * r * s * padded), 0.0F);
@@ -183,8 +182,8 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     }
     std::vector<ValueId> inputs{in};
     if (finished.residual != none) inputs.push_back(finished.residual);
-    const ValueId out = lowering.make(tail.end, finished.type, lowering.dims(tail.end), Layout::nhwc,
-                                      tail.output_scale.value_or(1.0F));
+    const ValueId out =
+        lowering.make(tail.end, finished.type, lowering.dims(tail.end), Layout::nhwc, tail.output_scale.value_or(1.0F));
     FusedOp& op = lowering.add(node, tail.nodes, std::move(detail), std::move(inputs), {out}, compute);
     op.macs = macs;
     op.tf32 = lowering.tf32() && compute == ElementType::f32;

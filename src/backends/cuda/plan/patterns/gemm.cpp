@@ -30,7 +30,8 @@ Result<WeightId> pack_gemm(Lowering& lowering, const Product& product, ElementTy
     const bool raw = type == ElementType::s8;
     std::string key;
     for (const Filter& filter : product.filters)
-        key += (key.empty() ? "" : "+") + filter.values.key() + (filter.scales && !raw ? "*" + filter.scales->key() : "");
+        key +=
+            (key.empty() ? "" : "+") + filter.values.key() + (filter.scales && !raw ? "*" + filter.scales->key() : "");
     key += std::string("|nk|") + (product.transposed ? "" : "t|") + to_string(type);
     const std::int64_t k = product.k;
     return lowering.store(key, type, {product.n, k}, [&]() -> Result<std::vector<std::byte>> {
@@ -125,8 +126,8 @@ Result<void> gemm(Lowering& lowering, Node& node) {
     product.bias = node.input(2);
     if (!product.bias.empty()) {
         const auto bias = lowering.constant(product.bias);
-        const bool vector = bias && (bias->count() == 1 || (bias->shape.back() == product.n &&
-                                                            bias->count() == product.n));
+        const bool vector =
+            bias && (bias->count() == 1 || (bias->shape.back() == product.n && bias->count() == product.n));
         if (!vector) return Lowering::cannot(node, "its third input is no constant along the columns");
     }
     return emit_product(lowering, node, product);

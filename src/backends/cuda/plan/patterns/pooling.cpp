@@ -25,8 +25,8 @@ Result8 result_of(const Lowering& lowering, const Node& node, const Value& in, b
         return made;
     }
     Node* reader = lowering.only_reader(node.output(0));
-    const auto scale = reader != nullptr && reader->is("QuantizeLinear") ? lowering.symmetric_scale(*reader)
-                                                                         : std::nullopt;
+    const auto scale =
+        reader != nullptr && reader->is("QuantizeLinear") ? lowering.symmetric_scale(*reader) : std::nullopt;
     made.type = scale ? ElementType::s8 : lowering.base();
     made.scale = scale.value_or(1.0F);
     made.rescale = in.scale / made.scale;
@@ -60,8 +60,8 @@ Result<void> pool(Lowering& lowering, Node& node) {
     detail.count_pad = node.int_or("count_include_pad", 0) != 0;
     const Result8 result = result_of(lowering, node, source, detail.average);
     detail.rescale = result.rescale;
-    const ValueId out = lowering.make(result.end, result.type, lowering.dims(node.output(0)), Layout::nhwc,
-                                      result.scale);
+    const ValueId out =
+        lowering.make(result.end, result.type, lowering.dims(node.output(0)), Layout::nhwc, result.scale);
     lowering.add(node, result.nodes, detail, {in}, {out}, source.type);
     return {};
 }
@@ -73,8 +73,8 @@ Result<void> global_pool(Lowering& lowering, Node& node) {
     detail.average = node.is("GlobalAveragePool");
     const Result8 result = result_of(lowering, node, source, detail.average);
     detail.rescale = result.rescale;
-    const ValueId out = lowering.make(result.end, result.type, lowering.dims(node.output(0)), Layout::nhwc,
-                                      result.scale);
+    const ValueId out =
+        lowering.make(result.end, result.type, lowering.dims(node.output(0)), Layout::nhwc, result.scale);
     lowering.add(node, result.nodes, detail, {in}, {out}, source.type);
     return {};
 }

@@ -1,0 +1,190 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/cuda/plan/networks.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// Plans without the digests of constants, which tell nothing to a reader.
+std::string text_of(const cuda::Plan& plan) {
+    const std::string text = print(plan);
+    std::string shown;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '#' && i + 8 < text.size() && std::isxdigit(static_cast<unsigned char>(text[i + 1])) != 0 &&
+            std::isxdigit(static_cast<unsigned char>(text[i + 8])) != 0) {
+            i += 8;
+        } else {
+            shown += text[i];
+        }
+    }
+    return shown;
+}
+
+// clang-format off
+constexpr const char* residual_plan = R"(
+input %0:fp32[2,3,32,32]
+%1:fp16[2,16,8,8]nhwc16 = conv.fp16(%0) kernel=7,7 stride=2,2 pads=3,3,3,3 weight="w_stem|krsc|fp16|c4":fp16[16,7,7,4] reads_nchw bias="bias|b_stem*3f800000|3f800000|16":fp32[16] relu pooled: kernel=3,3 stride=2,2 pads=1,1,1,1
+%2:fp16[2,16,8,8]nhwc16 = conv.fp16(%1) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_a|krsc|fp16|c16":fp16[16,1,1,16] bias="bias|b_a*3f800000|3f800000|16":fp32[16] relu
+%3:fp16[2,16,4,4]nhwc16 = conv.fp16(%2) kernel=3,3 stride=2,2 pads=1,1,1,1 weight="w_b|krsc|fp16|c16":fp16[16,3,3,16] bias="bias|b_b*3f800000|3f800000|16":fp32[16] relu
+%4:fp16[2,32,4,4]nhwc32 = conv.fp16(%3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_c|krsc|fp16|c16":fp16[32,1,1,16] bias="bias|b_c*3f800000|3f800000|32":fp32[32]
+%5:fp16[2,32,4,4]nhwc32 = conv.fp16(%1, %4) kernel=1,1 stride=2,2 pads=0,0,0,0 weight="w_d|krsc|fp16|c16":fp16[32,1,1,16] bias="bias|b_d*3f800000|3f800000|32":fp32[32] residual=%4 relu
+%6:fp16[2,24,4,4]nhwc24 = conv.fp16(%5) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_e|krsc|fp16|c32":fp16[24,3,3,32] bias="bias|b_e*3f800000|3f800000|32":fp32[32] relu
+%7:fp16[2,32,4,4]nhwc32 = conv.fp16(%6, %5) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_f|krsc|fp16|c24":fp16[32,1,1,24] bias="bias|b_f*3f800000|3f800000|32":fp32[32] residual=%5 relu
+%8:fp16[2,32,1,1]nhwc32 = global_pool.fp16(%7) average
+%9:fp16[2,32,1,1] = alias %8
+%10:fp16[2,32] = alias %9
+%11:fp32[2,10] = gemm.fp16(%10) m=2 n=10 k=32 weight="w_fc|nk|fp16":fp16[10,32] bias="bias|b_fc*3f800000|3f800000|16":fp32[16]
+output %11
+)";
+constexpr const char* quantised_plan = R"(
+input %0:fp32[2,3,32,32]
+%1:int8[2,16,8,8]nhwc16*0.03125 = conv.fp16(%0) kernel=7,7 stride=2,2 pads=3,3,3,3 weight="w_stem|krsc|fp16|c4":fp16[16,7,7,4] reads_nchw scale="scale|1|42000000|16":fp32[16] bias="bias|b_stem*3f800000|42000000|16":fp32[16] relu pooled: kernel=3,3 stride=2,2 pads=1,1,1,1
+%2:int8[2,16,8,8]nhwc16*0.03125 = conv.int8(%1) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="q_a|krsc|int8|c16":int8[16,1,1,16] scale="scale|s_a|3f800000|16":fp32[16] bias="bias|b_a*3f800000|42000000|16":fp32[16] relu
+%3:int8[2,16,4,4]nhwc16*0.03125 = depthwise.int8(%2) kernel=3,3 stride=2,2 pads=1,1,1,1 weight="q_b|rsc|int8|c16":int8[3,3,16] scale="scale|s_a|3f800000|16":fp32[16] bias="bias|b_b*3f800000|42000000|16":fp32[16] relu
+%4:int8[2,32,4,4]nhwc32*0.03125 = conv.int8(%3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="q_c|krsc|int8|c16":int8[32,1,1,16] scale="scale|s_c|3f800000|32":fp32[32] bias="bias|b_c*3f800000|42000000|32":fp32[32]
+%5:int8[2,32,4,4]nhwc32*0.03125 = conv.int8(%1, %4) kernel=1,1 stride=2,2 pads=0,0,0,0 weight="q_d|krsc|int8|c16":int8[32,1,1,16] scale="scale|s_c|3f800000|32":fp32[32] bias="bias|b_d*3f800000|42000000|32":fp32[32] residual=%4 relu
+%6:int8[2,32,1,1]nhwc32*0.03125 = global_pool.int8(%5) average
+%7:int8[2,32,1,1]*0.03125 = alias %6
+%8:int8[2,32]*0.03125 = alias %7
+%9:fp32[2,10] = gemm.int8(%8) m=2 n=10 k=32 weight="q_fc|nk|int8":int8[10,32] scale="scale|s_fc|3d000000|16":fp32[16] bias="bias|b_fc*3f800000|3f800000|16":fp32[16]
+output %9
+)";
+constexpr const char* depthwise_plan = R"(
+input %0:fp32[1,3,24,24]
+%1:fp16[1,20,12,12]nhwc24 = conv.fp16(%0) kernel=3,3 stride=2,2 pads=0,0,1,1 weight="w_stem|krsc|fp16|c4":fp16[20,3,3,4] reads_nchw bias="bias|b_stem*3f800000|3f800000|32":fp32[32] clip(0,6)
+%2:fp16[1,20,12,12]nhwc24 = depthwise.fp16(%1) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_a|rsc|fp16|c24":fp16[3,3,24] bias="bias|b_a*3f800000|3f800000|32":fp32[32] clip(0,6)
+%3:fp16[1,12,12,12]nhwc16 = conv.fp16(%2) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_b|krsc|fp16|c24":fp16[12,1,1,24] bias="bias|b_b*3f800000|3f800000|16":fp32[16]
+%4:fp16[1,36,12,12]nhwc40 = conv.fp16(%3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_c|krsc|fp16|c16":fp16[36,1,1,16] bias="bias|b_c*3f800000|3f800000|48":fp32[48] silu
+%5:fp16[1,36,12,12]nhwc40 = depthwise.fp16(%4) kernel=5,5 stride=1,1 pads=2,2,2,2 weight="w_d|rsc|fp16|c40":fp16[5,5,40] bias="bias|b_d*3f800000|3f800000|48":fp32[48] hard_swish
+%6:fp16[1,12,12,12]nhwc16 = conv.fp16(%5, %3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_e|krsc|fp16|c40":fp16[12,1,1,40] bias="bias|b_e*3f800000|3f800000|16":fp32[16] residual=%3
+%7:fp16[1,12,6,6]nhwc16 = pool.fp16(%6) kernel=3,3 stride=2,2 pads=1,1,1,1 average
+%8:fp16[1,12,1,1]nhwc16 = global_pool.fp16(%7) average
+%9:fp16[1,12,1,1] = reformat.fp16(%8)
+%10:fp16[1,12] = alias %9
+%11:fp32[1,7] = gemm.fp16(%10) m=1 n=7 k=12 weight="w_fc|nk|t|fp16":fp16[7,12] bias="bias|b_fc*3f800000|3f800000|16":fp32[16]
+output %11
+)";
+// clang-format on
+
+TEST(CudaLowering, ResidualNetworkInFp16) {
+    const auto plan = plan_of(network(residual_network()), Precision::float16, {{2, 3, 32, 32}});
+    EXPECT_EQ("\n" + text_of(plan), residual_plan);
+}
+
+TEST(CudaLowering, QuantisedNetworkInInt8) {
+    const auto plan = plan_of(network(quantised_network()), Precision::int8, {{2, 3, 32, 32}});
+    EXPECT_EQ("\n" + text_of(plan), quantised_plan);
+}
+
+TEST(CudaLowering, DepthwiseNetworkInFp16) {
+    const auto plan = plan_of(network(depthwise_network()), Precision::float16, {{1, 3, 24, 24}});
+    EXPECT_EQ("\n" + text_of(plan), depthwise_plan);
+}
+
+TEST(CudaLowering, EveryUnsupportedNodeIsNamedAtOnce) {
+    const Model model = network("opset 18\ninput %x: float32[4, 4]\n"
+                                "%a = Hardmax(%x)\n%b = Det(%x)\n%c = Relu(%b)\n"
+                                "output %a: float32[4, 4]\noutput %c: float32[]\n");
+    auto prepared = cuda::prepare(model, Precision::float16);
+    ASSERT_TRUE(prepared);
+    const auto plan = cuda::lower(*prepared, {{4, 4}});
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, ErrorCode::unsupported);
+    EXPECT_THAT(plan.error().describe(), HasSubstr("Hardmax"));
+    EXPECT_THAT(plan.error().describe(), HasSubstr("Det"));
+    EXPECT_THAT(plan.error().describe(), Not(HasSubstr("Relu"))); // only lost with what it reads
+}
+
+TEST(CudaLowering, ShapesThatTheModelForbidsAreOutOfRange) {
+    const Model model = network(residual_network());
+    auto prepared = cuda::prepare(model, Precision::float16);
+    ASSERT_TRUE(prepared);
+    for (const Shape& shape : {Shape{1, 3, 33, 32}, Shape{1, 3, 32}, Shape{0, 3, 32, 32}, Shape{1, 4, 32, 32}}) {
+        const auto plan = cuda::lower(*prepared, {shape});
+        ASSERT_FALSE(plan) << to_string(shape);
+        EXPECT_EQ(plan.error().code, ErrorCode::out_of_range);
+    }
+    EXPECT_EQ(cuda::lower(*prepared, {}).error().code, ErrorCode::invalid_argument);
+}
+
+TEST(CudaLowering, WeightsAreSharedByAllShapes) {
+    auto prepared = cuda::prepare(network(quantised_network()), Precision::int8);
+    ASSERT_TRUE(prepared);
+    ASSERT_TRUE(cuda::lower(*prepared, {{1, 3, 32, 32}}));
+    const std::size_t count = prepared->weights->weights.size();
+    for (const std::int64_t batch : {2, 8, 31})
+        ASSERT_TRUE(cuda::lower(*prepared, {{batch, 3, 32, 32}}));
+    EXPECT_EQ(prepared->weights->weights.size(), count);
+}
+
+TEST(CudaLowering, SavedAndLoadedGivesTheSamePlans) {
+    // One weight over 64 KiB, so that it is not in the saved model.
+    const Model model = network("opset 18\ninput %x: float32[N, 130]\ninput %w_a: float32[130, 200]\n"
+                                "input %b_a: float32[200]\n%h = MatMul(%x, %w_a)\n%s = Add(%h, %b_a)\n"
+                                "%y = Relu(%s)\noutput %y: float32[N, 200]\n");
+    auto prepared = cuda::prepare(model, Precision::float16);
+    ASSERT_TRUE(prepared);
+    EXPECT_EQ(prepared->large.size(), 1);
+    ASSERT_TRUE(cuda::lower(*prepared, {{4, 130}}));
+    const auto saved = cuda::serialize(*prepared);
+    ASSERT_TRUE(saved) << saved.error().describe();
+    auto loaded = cuda::deserialize(std::as_bytes(std::span(*saved)), nullptr);
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    for (const std::int64_t batch : {1, 4, 9}) {
+        const auto before = cuda::lower(*prepared, {{batch, 130}});
+        const auto after = cuda::lower(*loaded, {{batch, 130}});
+        ASSERT_TRUE(before);
+        ASSERT_TRUE(after) << after.error().describe();
+        EXPECT_EQ(print(*before), print(*after));
+        auto inputs = random_inputs(model, {{batch, 130}});
+        EXPECT_EQ(interpreted(*before, inputs, true)[0].bytes, interpreted(*after, inputs, true)[0].bytes);
+    }
+    EXPECT_EQ(*cuda::serialize(*loaded), *saved);
+}
+
+TEST(CudaLowering, DamagedSavedModelsAreRefused) {
+    auto prepared = cuda::prepare(network(quantised_network()), Precision::int8);
+    ASSERT_TRUE(prepared);
+    ASSERT_TRUE(cuda::lower(*prepared, {{1, 3, 32, 32}}));
+    const std::string saved = *cuda::serialize(*prepared);
+    for (std::size_t size = 0; size + 256 < saved.size(); size += 97)
+        EXPECT_FALSE(cuda::deserialize(std::as_bytes(std::span(saved).first(size)), nullptr)) << size;
+    std::string other = saved;
+    other[8] = 9;
+    EXPECT_EQ(cuda::deserialize(std::as_bytes(std::span(other)), nullptr).error().code, ErrorCode::mismatch);
+}
+
+TEST(CudaLowering, WeightsTooLargeForFp16AreRefusedWithTheCure) {
+    Model model = network("opset 18\ninput %x: float32[N, 2]\ninput %w_a: float32[2, 2]\n%y = MatMul(%x, %w_a)\n"
+                          "output %y: float32[N, 2]\n");
+    model.graph.initializers.at("w_a") = Tensor::of_floats("w_a", {2, 2}, std::vector<float>{1.0F, 1e6F, 1.0F, 1.0F});
+    auto prepared = cuda::prepare(model, Precision::float16);
+    ASSERT_TRUE(prepared);
+    const auto plan = cuda::lower(*prepared, {{1, 2}});
+    ASSERT_FALSE(plan);
+    EXPECT_THAT(plan.error().describe(), HasSubstr("bf16"));
+    EXPECT_TRUE(cuda::prepare(model, Precision::bfloat16));
+}
+
+TEST(CudaVerify, BrokenPlansAreFound) {
+    const auto good = plan_of(network(residual_network()), Precision::float16, {{1, 3, 32, 32}});
+    ASSERT_TRUE(verify(good));
+    auto plan = good;
+    std::swap(plan.ops[1], plan.ops[2]);
+    EXPECT_FALSE(verify(plan));
+    plan = good;
+    plan.ops[0].outputs[0] = 1000;
+    EXPECT_FALSE(verify(plan));
+    plan = good;
+    plan.values[plan.outputs[0]].dims[0] = 3;
+    EXPECT_FALSE(verify(plan));
+}
+
+} // namespace
+} // namespace lathe::test
