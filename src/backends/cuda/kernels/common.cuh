@@ -109,24 +109,24 @@ __device__ __forceinline__ std::int8_t from_float<std::int8_t>(float v) {
 /// Stored number i of an array of run-time type.
 __device__ __forceinline__ float load_any(const void* data, std::int32_t type, std::int64_t i) {
     switch (type) {
-    case type_f32: return static_cast<const float*>(data)[i];
-    case type_f16: return __half2float(static_cast<const __half*>(data)[i]);
-    case type_bf16: return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
-    case type_s8: return static_cast<float>(static_cast<const std::int8_t*>(data)[i]);
-    case type_s32: return static_cast<float>(static_cast<const std::int32_t*>(data)[i]);
-    case type_s64: return static_cast<float>(static_cast<const std::int64_t*>(data)[i]);
-    default: return static_cast<const std::uint8_t*>(data)[i] != 0 ? 1.0F : 0.0F;
+        case type_f32: return static_cast<const float*>(data)[i];
+        case type_f16: return __half2float(static_cast<const __half*>(data)[i]);
+        case type_bf16: return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+        case type_s8: return static_cast<float>(static_cast<const std::int8_t*>(data)[i]);
+        case type_s32: return static_cast<float>(static_cast<const std::int32_t*>(data)[i]);
+        case type_s64: return static_cast<float>(static_cast<const std::int64_t*>(data)[i]);
+        default: return static_cast<const std::uint8_t*>(data)[i] != 0 ? 1.0F : 0.0F;
     }
 }
 __device__ __forceinline__ void store_any(void* data, std::int32_t type, std::int64_t i, float v) {
     switch (type) {
-    case type_f32: static_cast<float*>(data)[i] = v; break;
-    case type_f16: static_cast<__half*>(data)[i] = __float2half_rn(v); break;
-    case type_bf16: static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(v); break;
-    case type_s8: static_cast<std::int8_t*>(data)[i] = saturate_s8(v); break;
-    case type_s32: static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(v); break;
-    case type_s64: static_cast<std::int64_t*>(data)[i] = static_cast<std::int64_t>(v); break;
-    default: static_cast<std::uint8_t*>(data)[i] = v != 0 ? 1 : 0; break;
+        case type_f32: static_cast<float*>(data)[i] = v; break;
+        case type_f16: static_cast<__half*>(data)[i] = __float2half_rn(v); break;
+        case type_bf16: static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(v); break;
+        case type_s8: static_cast<std::int8_t*>(data)[i] = saturate_s8(v); break;
+        case type_s32: static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(v); break;
+        case type_s64: static_cast<std::int64_t*>(data)[i] = static_cast<std::int64_t>(v); break;
+        default: static_cast<std::uint8_t*>(data)[i] = v != 0 ? 1 : 0; break;
     }
 }
 
@@ -146,15 +146,15 @@ enum Act : std::int32_t {
 };
 static __device__ __noinline__ float activate_rare(float v, std::int32_t act, float high, float alpha) {
     switch (act) {
-    case act_leaky_relu: return v >= 0 ? v : v * alpha;
-    case act_gelu_erf: return 0.5F * v * (1.0F + erff(v * 0.70710678118654752F));
-    case act_gelu_tanh: return 0.5F * v * (1.0F + tanhf(0.79788456080286536F * (v + 0.044715F * v * v * v)));
-    case act_sigmoid: return 1.0F / (1.0F + __expf(-v));
-    case act_silu: return v / (1.0F + __expf(-v));
-    case act_hard_sigmoid: return fminf(fmaxf(alpha * v + high, 0.0F), 1.0F);
-    case act_hard_swish: return v * fminf(fmaxf(v * (1.0F / 6.0F) + 0.5F, 0.0F), 1.0F);
-    case act_tanh: return tanhf(v);
-    default: return v;
+        case act_leaky_relu: return v >= 0 ? v : v * alpha;
+        case act_gelu_erf: return 0.5F * v * (1.0F + erff(v * 0.70710678118654752F));
+        case act_gelu_tanh: return 0.5F * v * (1.0F + tanhf(0.79788456080286536F * (v + 0.044715F * v * v * v)));
+        case act_sigmoid: return 1.0F / (1.0F + __expf(-v));
+        case act_silu: return v / (1.0F + __expf(-v));
+        case act_hard_sigmoid: return fminf(fmaxf(alpha * v + high, 0.0F), 1.0F);
+        case act_hard_swish: return v * fminf(fmaxf(v * (1.0F / 6.0F) + 0.5F, 0.0F), 1.0F);
+        case act_tanh: return tanhf(v);
+        default: return v;
     }
 }
 __device__ __forceinline__ float activate(float v, const EpilogueParams& e) {
@@ -177,25 +177,29 @@ template <class T>
 __device__ __forceinline__ void unpack(const uint4& raw, float* out) {
     const T* values = reinterpret_cast<const T*>(&raw);
 #pragma unroll
-    for (int i = 0; i < Vec16<T>::count; ++i) out[i] = to_float(values[i]);
+    for (int i = 0; i < Vec16<T>::count; ++i)
+        out[i] = to_float(values[i]);
 }
 template <class T>
 __device__ __forceinline__ uint4 pack(const float* in) {
     uint4 raw;
     T* values = reinterpret_cast<T*>(&raw);
 #pragma unroll
-    for (int i = 0; i < Vec16<T>::count; ++i) values[i] = from_float<T>(in[i]);
+    for (int i = 0; i < Vec16<T>::count; ++i)
+        values[i] = from_float<T>(in[i]);
     return raw;
 }
 
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
-    for (int offset = 16; offset > 0; offset >>= 1) v += __shfl_xor_sync(0xffffffffU, v, offset);
+    for (int offset = 16; offset > 0; offset >>= 1)
+        v += __shfl_xor_sync(0xffffffffU, v, offset);
     return v;
 }
 __device__ __forceinline__ float warp_max(float v) {
 #pragma unroll
-    for (int offset = 16; offset > 0; offset >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, offset));
+    for (int offset = 16; offset > 0; offset >>= 1)
+        v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, offset));
     return v;
 }
 

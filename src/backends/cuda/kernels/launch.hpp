@@ -48,15 +48,15 @@ bool sm90_takes(int tile, int split, const ImplicitGemmParams& params);
 cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* maps);
 cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmParams& params, const void* maps,
                                       cudaStream_t stream, bool programmatic);
-/// `split` > 1 needs a device of compute capability 9.0 or later (a cluster's CTAs add up through distributed shared
-/// memory, in fixed order); `workspace` is not used. c and k are those of the weight's packing ([k][r][s][c], c * element
-/// size a multiple of 16).
-cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmParams& params, void* workspace,
+/// `tile`: index in mma_tiles. `split` > 1 (at most 8, a divisor of the tile's rows) needs compute capability 9.0 or
+/// later: the CTAs of a cluster add up through distributed shared memory, in fixed order. c and k are those of the
+/// weight's packing ([k][r][s][c]); c and c_stride times the element size are multiples of 16.
+cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmParams& params, int output_type,
                                      cudaStream_t stream, bool programmatic);
 
 inline constexpr int max_rank = 8;
-/// A tensor as the general kernels see it: dims in ONNX order, strides in elements, so that a layout, a transposition, a
-/// slice or a broadcast (stride 0) is only other strides. real = scale * stored for s8, else scale is 1.
+/// A tensor as the general kernels see it: dims in ONNX order, strides in elements, so that a layout, a transposition,
+/// a slice or a broadcast (stride 0) is only other strides. real = scale * stored for s8, else scale is 1.
 struct TensorDesc {
     void* data = nullptr;
     std::int32_t type = type_f32;
@@ -226,8 +226,8 @@ cudaError_t launch_pointwise_general(const PointwiseParams& params, cudaStream_t
 
 // ---- fast kernels; each says what it needs ----
 
-/// 3 or fewer channels of f32 NCHW in, nhwc f16, bf16, f32 or s8 out; f16 products. Kernel 7x7 or 3x3, stride 2, k <= 64
-/// a multiple of 16. `pooled`: a 3x3 max pool of stride 2 and pad 1 behind the activation.
+/// 3 or fewer channels of f32 NCHW in, nhwc f16, bf16, f32 or s8 out; f16 products. Kernel 7x7 or 3x3, stride 2, k <=
+/// 64 a multiple of 16. `pooled`: a 3x3 max pool of stride 2 and pad 1 behind the activation.
 struct StemParams {
     const float* input;
     const void* weight; ///< [k][r][s][weight_c] f16
@@ -307,12 +307,17 @@ struct TransposeParams {
 };
 cudaError_t launch_transpose(const TransposeParams& params, cudaStream_t stream, bool programmatic);
 
+/// y = epilogue(y) over [rows][channels] of f32, f16 or bf16, for products that a library left bare.
+struct EpilogueInPlaceParams {
+    void* data;
+    std::int32_t type, channels;
+    std::int64_t rows;
+    EpilogueParams epilogue;
+};
+cudaError_t launch_epilogue_in_place(const EpilogueInPlaceParams& params, cudaStream_t stream, bool programmatic);
+
 /// Embedding rows of f16, f32 or bf16 tables, 16 bytes a thread; inner * element size a multiple of 16, outer 1.
 bool gather_takes(const GatherParams& params);
 cudaError_t launch_gather(const GatherParams& params, cudaStream_t stream, bool programmatic);
-
-/// f16, depth 64 (or 32), kv_len <= 512: K and V of a head in shared memory, mma.
-bool attention_takes(const AttentionParams& params);
-cudaError_t launch_attention(const AttentionParams& params, cudaStream_t stream, bool programmatic);
 
 } // namespace lathe::cuda::kernels

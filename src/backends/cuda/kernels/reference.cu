@@ -1,5 +1,5 @@
-// One thread (or warp) an output element, any layout and type, no shared memory: the yardstick of every other kernel and
-// what runs where nothing faster takes an op. Sums of f32 are in double, of f16 and bf16 in f32, of s8 in s32.
+// One thread (or warp) an output element, any layout and type, no shared memory: the yardstick of every other kernel
+// and what runs where nothing faster takes an op. Sums of f32 are in double, of f16 and bf16 in f32, of s8 in s32.
 
 #include "backends/cuda/kernels/common.cuh"
 
@@ -14,7 +14,8 @@ __host__ __device__ inline std::int64_t walked(const TensorDesc& y, int dim) {
 }
 std::int64_t walked_count(const TensorDesc& y) {
     std::int64_t count = 1;
-    for (int d = 0; d < y.rank; ++d) count *= walked(y, d);
+    for (int d = 0; d < y.rank; ++d)
+        count *= walked(y, d);
     return count;
 }
 /// Index `i` of the walk as one index a dimension.
@@ -33,7 +34,8 @@ __device__ __forceinline__ void decompose(std::int64_t i, const TensorDesc& y, b
 }
 __device__ __forceinline__ std::int64_t offset_of(const TensorDesc& t, const std::int64_t* index) {
     std::int64_t offset = 0;
-    for (int d = 0; d < t.rank; ++d) offset += index[d] * t.strides[d];
+    for (int d = 0; d < t.rank; ++d)
+        offset += index[d] * t.strides[d];
     return offset;
 }
 
@@ -83,9 +85,8 @@ __device__ float conv_at(const ConvGeneralParams& p, std::int64_t n, std::int64_
             if (v < 0 || v >= p.x.dims[3]) continue;
             const X* from = x + h * p.x.strides[2] + v * p.x.strides[3] + first * p.x.strides[1];
             const std::int64_t tap = r * p.window.kernel_w + s;
-            const W* with = p.depthwise != 0
-                                ? w + tap * p.weight_c + k
-                                : w + (k * p.window.kernel_h * p.window.kernel_w + tap) * p.weight_c;
+            const W* with = p.depthwise != 0 ? w + tap * p.weight_c + k
+                                             : w + (k * p.window.kernel_h * p.window.kernel_w + tap) * p.weight_c;
             for (std::int64_t c = 0; c < group_channels; ++c)
                 sum += static_cast<S>(product(from[c * p.x.strides[1]], with[c]));
         }
@@ -138,7 +139,8 @@ __global__ void gemm_general(const __grid_constant__ GemmParams p) {
     const W* w = static_cast<const W*>(p.weight) + column * p.k;
     using S = std::conditional_t<sizeof(X) == sizeof(W), typename Sum<X>::type, float>;
     S sum = 0;
-    for (std::int64_t k = 0; k < p.k; ++k) sum += static_cast<S>(product(x[k], w[k]));
+    for (std::int64_t k = 0; k < p.k; ++k)
+        sum += static_cast<S>(product(x[k], w[k]));
     const float residual =
         p.epilogue.residual != nullptr
             ? load_any(p.epilogue.residual, p.epilogue.residual_is_s8 != 0 ? type_s8 : p.output_type, i)
@@ -182,7 +184,8 @@ __global__ void attention_general(const __grid_constant__ AttentionParams p) {
     const std::int64_t mask_at = batch * p.mask_batch_stride + row * p.mask_row_stride;
     float q[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) q[i] = lane + 32 * i < p.depth ? load_any(p.q, p.type, q_at + lane + 32 * i) : 0.0F;
+    for (int i = 0; i < 8; ++i)
+        q[i] = lane + 32 * i < p.depth ? load_any(p.q, p.type, q_at + lane + 32 * i) : 0.0F;
     const auto score = [&](std::int64_t key) {
         float part = 0;
 #pragma unroll
@@ -193,7 +196,8 @@ __global__ void attention_general(const __grid_constant__ AttentionParams p) {
         return p.mask != nullptr ? part + load_any(p.mask, p.mask_type, mask_at + key) : part;
     };
     float largest = -INFINITY;
-    for (std::int64_t key = 0; key < p.kv_len; ++key) largest = fmaxf(largest, score(key));
+    for (std::int64_t key = 0; key < p.kv_len; ++key)
+        largest = fmaxf(largest, score(key));
     float sums[8] = {}, total = 0;
     for (std::int64_t key = 0; key < p.kv_len; ++key) {
         const float weight = expf(score(key) - largest);
@@ -228,9 +232,9 @@ __global__ void pool_general(const __grid_constant__ PoolParams p, std::int64_t 
             const std::int64_t w = at[3] * p.window.stride_w - p.window.pad_w + s * p.window.dil_w;
             if (h < p.x.dims[2] + p.window.pad_bottom && w < p.x.dims[3] + p.window.pad_right) ++padded;
             if (h < 0 || w < 0 || h >= p.x.dims[2] || w >= p.x.dims[3]) continue;
-            const float v = load_any(p.x.data, p.x.type,
-                                     at[0] * p.x.strides[0] + at[1] * p.x.strides[1] + h * p.x.strides[2] +
-                                         w * p.x.strides[3]);
+            const float v =
+                load_any(p.x.data, p.x.type,
+                         at[0] * p.x.strides[0] + at[1] * p.x.strides[1] + h * p.x.strides[2] + w * p.x.strides[3]);
             largest = fmaxf(largest, v);
             sum += v;
             ++inside;
@@ -250,8 +254,8 @@ __global__ void global_pool_general(const __grid_constant__ GlobalPoolParams p, 
     if (c < p.x.dims[1])
         for (std::int64_t at = lane; at < pixels; at += 32) {
             const float v = load_any(p.x.data, p.x.type,
-                                     n * p.x.strides[0] + c * p.x.strides[1] +
-                                         at / p.x.dims[3] * p.x.strides[2] + at % p.x.dims[3] * p.x.strides[3]);
+                                     n * p.x.strides[0] + c * p.x.strides[1] + at / p.x.dims[3] * p.x.strides[2] +
+                                         at % p.x.dims[3] * p.x.strides[3]);
             sum += v;
             largest = fmaxf(largest, v);
         }
@@ -269,9 +273,11 @@ __global__ void softmax_general(const __grid_constant__ SoftmaxParams p) {
     const int lane = threadIdx.x % 32;
     const auto value = [&](std::int64_t i) { return load_any(p.x, p.x_type, row * p.columns + i) * p.x_scale; };
     float largest = -INFINITY, total = 0;
-    for (std::int64_t i = lane; i < p.columns; i += 32) largest = fmaxf(largest, value(i));
+    for (std::int64_t i = lane; i < p.columns; i += 32)
+        largest = fmaxf(largest, value(i));
     largest = warp_max(largest);
-    for (std::int64_t i = lane; i < p.columns; i += 32) total += expf(value(i) - largest);
+    for (std::int64_t i = lane; i < p.columns; i += 32)
+        total += expf(value(i) - largest);
     total = warp_sum(total);
     for (std::int64_t i = lane; i < p.columns; i += 32) {
         const float v = value(i) - largest;
@@ -290,9 +296,11 @@ __global__ void layer_norm_general(const __grid_constant__ LayerNormParams p) {
         return p.residual != nullptr ? x + load_any(p.residual, p.residual_type, at) * p.residual_scale : x;
     };
     float sum = 0, squares = 0;
-    for (std::int64_t i = lane; i < p.columns; i += 32) sum += value(i);
+    for (std::int64_t i = lane; i < p.columns; i += 32)
+        sum += value(i);
     const float mean = warp_sum(sum) / static_cast<float>(p.columns);
-    for (std::int64_t i = lane; i < p.columns; i += 32) squares += (value(i) - mean) * (value(i) - mean);
+    for (std::int64_t i = lane; i < p.columns; i += 32)
+        squares += (value(i) - mean) * (value(i) - mean);
     const float factor = rsqrtf(warp_sum(squares) / static_cast<float>(p.columns) + p.epsilon);
     for (std::int64_t i = lane; i < p.columns; i += 32) {
         const std::int64_t at = row * p.columns + i;
@@ -316,11 +324,16 @@ __global__ void reduce_general(const __grid_constant__ ReduceParams p) {
     float value = p.kind == 2 ? -INFINITY : p.kind == 3 ? INFINITY : p.kind == 4 ? 1.0F : 0.0F;
     for (std::int64_t r = lane; r < reduced; r += 32) {
         const float x = load_any(p.x.data, p.x.type, (o * reduced + r) * inner + n) * p.x.scale;
-        if (p.kind == 2) value = fmaxf(value, x);
-        else if (p.kind == 3) value = fminf(value, x);
-        else if (p.kind == 4) value *= x;
-        else if (p.kind == 5) value += x * x;
-        else value += x;
+        if (p.kind == 2)
+            value = fmaxf(value, x);
+        else if (p.kind == 3)
+            value = fminf(value, x);
+        else if (p.kind == 4)
+            value *= x;
+        else if (p.kind == 5)
+            value += x * x;
+        else
+            value += x;
     }
     for (int offset = 16; offset > 0; offset >>= 1) {
         const float other = __shfl_xor_sync(0xffffffffU, value, offset);
@@ -346,10 +359,12 @@ __global__ void gather_general(const __grid_constant__ GatherParams p, std::int6
         if (row < 0) row += p.table_rows[0];
         row = row < 0 ? 0 : (row >= p.table_rows[0] ? p.table_rows[0] - 1 : row);
         const std::int64_t from = (outer * p.table_rows[0] + row) * p.inner + column;
-        if (p.y_type == type_s64) static_cast<std::int64_t*>(p.y)[i] = static_cast<const std::int64_t*>(p.tables[0])[from];
+        if (p.y_type == type_s64)
+            static_cast<std::int64_t*>(p.y)[i] = static_cast<const std::int64_t*>(p.tables[0])[from];
         else if (p.y_type == type_s32)
             static_cast<std::int32_t*>(p.y)[i] = static_cast<const std::int32_t*>(p.tables[0])[from];
-        else static_cast<std::uint8_t*>(p.y)[i] = static_cast<const std::uint8_t*>(p.tables[0])[from];
+        else
+            static_cast<std::uint8_t*>(p.y)[i] = static_cast<const std::uint8_t*>(p.tables[0])[from];
         return;
     }
     float sum = 0;
@@ -379,26 +394,28 @@ __global__ void copy_general(const __grid_constant__ CopyParams p, std::int64_t 
     const std::int64_t from = offset_of(p.x, at);
     if (p.x.type == p.y.type && p.x.scale == p.y.scale) {
         switch (p.x.type) {
-        case type_s64:
-            static_cast<std::int64_t*>(p.y.data)[to] = static_cast<const std::int64_t*>(p.x.data)[from];
-            break;
-        case type_f32:
-        case type_s32:
-            static_cast<std::int32_t*>(p.y.data)[to] = static_cast<const std::int32_t*>(p.x.data)[from];
-            break;
-        case type_f16:
-        case type_bf16:
-            static_cast<std::uint16_t*>(p.y.data)[to] = static_cast<const std::uint16_t*>(p.x.data)[from];
-            break;
-        default: static_cast<std::uint8_t*>(p.y.data)[to] = static_cast<const std::uint8_t*>(p.x.data)[from]; break;
+            case type_s64:
+                static_cast<std::int64_t*>(p.y.data)[to] = static_cast<const std::int64_t*>(p.x.data)[from];
+                break;
+            case type_f32:
+            case type_s32:
+                static_cast<std::int32_t*>(p.y.data)[to] = static_cast<const std::int32_t*>(p.x.data)[from];
+                break;
+            case type_f16:
+            case type_bf16:
+                static_cast<std::uint16_t*>(p.y.data)[to] = static_cast<const std::uint16_t*>(p.x.data)[from];
+                break;
+            default: static_cast<std::uint8_t*>(p.y.data)[to] = static_cast<const std::uint8_t*>(p.x.data)[from]; break;
         }
         return;
     }
     if (p.x.type >= type_s32 && p.x.type <= type_s64 && p.y.type >= type_s32 && p.y.type <= type_s64) {
         const std::int64_t v = p.x.type == type_s64 ? static_cast<const std::int64_t*>(p.x.data)[from]
                                                     : static_cast<const std::int32_t*>(p.x.data)[from];
-        if (p.y.type == type_s64) static_cast<std::int64_t*>(p.y.data)[to] = v;
-        else static_cast<std::int32_t*>(p.y.data)[to] = static_cast<std::int32_t>(v);
+        if (p.y.type == type_s64)
+            static_cast<std::int64_t*>(p.y.data)[to] = v;
+        else
+            static_cast<std::int32_t*>(p.y.data)[to] = static_cast<std::int32_t>(v);
         return;
     }
     float v = load_any(p.x.data, p.x.type, from) * p.x.scale;
@@ -410,13 +427,15 @@ __device__ float source_position(const ResizeParams& p, std::int64_t i, int d) {
     const float scale = p.scales[d], x = static_cast<float>(i);
     const float in = static_cast<float>(p.x.dims[d]), out = static_cast<float>(p.y.dims[d]);
     switch (p.coordinates) {
-    case 1: return x / scale;
-    case 2: return out > 1 ? x * (in - 1) / (out - 1) : 0.0F;
-    case 3: return out > 1 ? (x + 0.5F) / scale - 0.5F : 0.0F;
-    default: return (x + 0.5F) / scale - 0.5F;
+        case 1: return x / scale;
+        case 2: return out > 1 ? x * (in - 1) / (out - 1) : 0.0F;
+        case 3: return out > 1 ? (x + 0.5F) / scale - 0.5F : 0.0F;
+        default: return (x + 0.5F) / scale - 0.5F;
     }
 }
-__device__ std::int64_t clamp_index(std::int64_t i, std::int64_t size) { return i < 0 ? 0 : (i >= size ? size - 1 : i); }
+__device__ std::int64_t clamp_index(std::int64_t i, std::int64_t size) {
+    return i < 0 ? 0 : (i >= size ? size - 1 : i);
+}
 /// Neighbours of a position along one dimension: first index and up to four weights.
 __device__ void neighbours(const ResizeParams& p, float x, int d, std::int64_t& first, int& taps, float* weights) {
     if (p.x.dims[d] == p.y.dims[d] && p.scales[d] == 1.0F) {
@@ -427,10 +446,14 @@ __device__ void neighbours(const ResizeParams& p, float x, int d, std::int64_t& 
     }
     if (p.mode == 0) {
         float at = 0;
-        if (p.nearest == 2) at = floorf(x);
-        else if (p.nearest == 3) at = ceilf(x);
-        else if (p.nearest == 1) at = floorf(x + 0.5F);
-        else at = ceilf(x - 0.5F);
+        if (p.nearest == 2)
+            at = floorf(x);
+        else if (p.nearest == 3)
+            at = ceilf(x);
+        else if (p.nearest == 1)
+            at = floorf(x + 0.5F);
+        else
+            at = ceilf(x - 0.5F);
         first = static_cast<std::int64_t>(at);
         taps = 1;
         weights[0] = 1;
@@ -464,7 +487,8 @@ __global__ void resize_general(const __grid_constant__ ResizeParams p, std::int6
     }
     const int dh = p.y.rank - 2, dw = p.y.rank - 1;
     std::int64_t base = 0;
-    for (int d = 0; d < dh; ++d) base += at[d] * p.x.strides[d];
+    for (int d = 0; d < dh; ++d)
+        base += at[d] * p.x.strides[d];
     std::int64_t h0 = 0, w0 = 0;
     int h_taps = 1, w_taps = 1;
     float h_weights[4], w_weights[4];
@@ -483,37 +507,37 @@ __global__ void resize_general(const __grid_constant__ ResizeParams p, std::int6
 /// Operations as lathe::cuda::PointOp numbers them.
 __device__ float point_op(const PointCode& code, float a, float b, float c) {
     switch (code.op) {
-    case 2: return a + b;
-    case 3: return a - b;
-    case 4: return a * b;
-    case 5: return a / b;
-    case 6: return fminf(a, b);
-    case 7: return fmaxf(a, b);
-    case 8: return powf(a, b);
-    case 9: return -a;
-    case 10: return fabsf(a);
-    case 11: return expf(a);
-    case 12: return logf(a);
-    case 13: return sqrtf(a);
-    case 14: return 1.0F / a;
-    case 15: return erff(a);
-    case 16: return tanhf(a);
-    case 17: return 1.0F / (1.0F + expf(-a));
-    case 18: return fmaxf(a, 0.0F);
-    case 19: return fminf(fmaxf(a, code.x), code.y);
-    case 20: return floorf(a);
-    case 21: return ceilf(a);
-    case 22: return rintf(a);
-    case 23: return sinf(a);
-    case 24: return cosf(a);
-    case 25: return a == b ? 1.0F : 0.0F;
-    case 26: return a < b ? 1.0F : 0.0F;
-    case 27: return a > b ? 1.0F : 0.0F;
-    case 28: return a == 0 ? 1.0F : 0.0F;
-    case 29: return a != 0 && b != 0 ? 1.0F : 0.0F;
-    case 30: return a != 0 || b != 0 ? 1.0F : 0.0F;
-    case 31: return a != 0 ? b : c;
-    default: return a;
+        case 2: return a + b;
+        case 3: return a - b;
+        case 4: return a * b;
+        case 5: return a / b;
+        case 6: return fminf(a, b);
+        case 7: return fmaxf(a, b);
+        case 8: return powf(a, b);
+        case 9: return -a;
+        case 10: return fabsf(a);
+        case 11: return expf(a);
+        case 12: return logf(a);
+        case 13: return sqrtf(a);
+        case 14: return 1.0F / a;
+        case 15: return erff(a);
+        case 16: return tanhf(a);
+        case 17: return 1.0F / (1.0F + expf(-a));
+        case 18: return fmaxf(a, 0.0F);
+        case 19: return fminf(fmaxf(a, code.x), code.y);
+        case 20: return floorf(a);
+        case 21: return ceilf(a);
+        case 22: return rintf(a);
+        case 23: return sinf(a);
+        case 24: return cosf(a);
+        case 25: return a == b ? 1.0F : 0.0F;
+        case 26: return a < b ? 1.0F : 0.0F;
+        case 27: return a > b ? 1.0F : 0.0F;
+        case 28: return a == 0 ? 1.0F : 0.0F;
+        case 29: return a != 0 && b != 0 ? 1.0F : 0.0F;
+        case 30: return a != 0 || b != 0 ? 1.0F : 0.0F;
+        case 31: return a != 0 ? b : c;
+        default: return a;
     }
 }
 __global__ void pointwise_general(const __grid_constant__ PointwiseParams p, std::int64_t count) {

@@ -43,7 +43,8 @@ private:
 
 std::int64_t product(const Shape& dims, std::size_t from, std::size_t to) {
     std::int64_t count = 1;
-    for (std::size_t i = from; i < to && i < dims.size(); ++i) count *= dims[i];
+    for (std::size_t i = from; i < to && i < dims.size(); ++i)
+        count *= dims[i];
     return count;
 }
 
@@ -53,7 +54,8 @@ bool fits_32(std::int64_t v) { return v >= 0 && v <= std::numeric_limits<std::in
 
 std::vector<Place> places(const Plan& plan, const std::vector<ValueId>& ids) {
     std::vector<Place> all;
-    for (const ValueId id : ids) all.push_back(place_of(plan, id));
+    for (const ValueId id : ids)
+        all.push_back(place_of(plan, id));
     return all;
 }
 
@@ -78,7 +80,8 @@ TensorDesc desc_of(const Value& value) {
     desc.scale = value.type == ElementType::s8 ? value.scale : 1.0F;
     const Shape dims = image_dims(value);
     desc.rank = narrow(static_cast<std::int64_t>(std::min<std::size_t>(dims.size(), max_rank)));
-    for (std::size_t d = 0; d < dims.size() && d < max_rank; ++d) desc.dims[d] = dims[d];
+    for (std::size_t d = 0; d < dims.size() && d < max_rank; ++d)
+        desc.dims[d] = dims[d];
     if (value.layout == Layout::nhwc) {
         desc.channel_stride = value.channel_stride;
         desc.strides[1] = 1;
@@ -103,7 +106,8 @@ void* Place::in(const Pointers& pointers) const {
 
 Place place_of(const Plan& plan, ValueId id) {
     ValueId root = id; // the constant an alias stands for
-    while (plan.values[root].alias_of != none) root = plan.values[root].alias_of;
+    while (plan.values[root].alias_of != none)
+        root = plan.values[root].alias_of;
     return {id, plan.values[root].role == Role::constant ? plan.values[root].weight : none, 0};
 }
 
@@ -125,8 +129,7 @@ EpilogueParams epilogue_params(const Epilogue& epilogue, const Plan& plan) {
     params.high = epilogue.high;
     params.alpha = epilogue.alpha;
     params.output_scale_inverse = epilogue.output_scale_inverse;
-    params.residual_is_s8 =
-        epilogue.residual != none && plan.values[epilogue.residual].type == ElementType::s8 ? 1 : 0;
+    params.residual_is_s8 = epilogue.residual != none && plan.values[epilogue.residual].type == ElementType::s8 ? 1 : 0;
     return params;
 }
 
@@ -143,8 +146,8 @@ Place residual_place(const Epilogue& epilogue, const Plan& plan) {
 Error cannot(const FusedOp& op, std::string why) { return {ErrorCode::unsupported, std::move(why), op.name, ""}; }
 
 Error no_such_tactic(const std::string& provider, const std::string& id, const FusedOp& op) {
-    return {ErrorCode::mismatch, "the tactic \"" + provider + ":" + id + "\" does not exist for this operation", op.name,
-            "the timing cache or engine comes from another version of Lathe or of the library; build again"};
+    return {ErrorCode::mismatch, "the tactic \"" + provider + ":" + id + "\" does not exist for this operation",
+            op.name, "the timing cache or engine comes from another version of Lathe or of the library; build again"};
 }
 
 bool ImplicitGemm::pointwise() const {
@@ -310,7 +313,8 @@ Result<GatherParams> gather_params(const FusedOp& op, const Plan& plan) {
     p.y_scale = y.type == ElementType::s8 ? y.scale : 1.0F;
     const auto index_input = [&](int t, ValueId id) -> Result<void> {
         const Value& v = plan.values[id];
-        if (v.type != ElementType::s32 && v.type != ElementType::s64) return cannot(op, "indices that are not integers");
+        if (v.type != ElementType::s32 && v.type != ElementType::s64)
+            return cannot(op, "indices that are not integers");
         p.index_types[t] = type_number(v.type);
         p.index_counts[t] = std::max<std::int64_t>(1, element_count(v.dims));
         return {};
@@ -332,8 +336,8 @@ Result<GatherParams> gather_params(const FusedOp& op, const Plan& plan) {
     } else {
         const Value& table = plan.values[op.inputs[0]];
         if (table.layout != Layout::linear) return cannot(op, "a gather from an image");
-        const std::size_t axis = static_cast<std::size_t>(
-            g->axis < 0 ? g->axis + static_cast<std::int64_t>(table.dims.size()) : g->axis);
+        const std::size_t axis =
+            static_cast<std::size_t>(g->axis < 0 ? g->axis + static_cast<std::int64_t>(table.dims.size()) : g->axis);
         p.count = 1;
         p.table_types[0] = type_number(table.type);
         p.table_scales[0] = table.type == ElementType::s8 ? table.scale : 1.0F;
@@ -348,8 +352,8 @@ Result<GatherParams> gather_params(const FusedOp& op, const Plan& plan) {
 
 std::function<void(GatherParams&, const Pointers&)> gather_setter(const FusedOp& op, const Plan& plan) {
     const auto& g = std::get<Gather>(op.detail);
-    return [tables = g.tables, inputs = places(plan, op.inputs), y = place_of(plan, op.outputs[0])](
-               GatherParams& p, const Pointers& pointers) {
+    return [tables = g.tables, inputs = places(plan, op.inputs),
+            y = place_of(plan, op.outputs[0])](GatherParams& p, const Pointers& pointers) {
         for (int t = 0; t < p.count; ++t) {
             const auto i = static_cast<std::size_t>(t);
             p.tables[t] = tables.empty() ? inputs[0].in(pointers) : pointers.weights[tables[i]];
@@ -400,9 +404,11 @@ Result<PointwiseParams> pointwise_params(const FusedOp& op, const Plan& plan) {
 
 std::function<void(PointwiseParams&, const Pointers&)> pointwise_setter(const FusedOp& op, const Plan& plan) {
     return [inputs = places(plan, op.inputs), outputs = places(plan, op.outputs)](PointwiseParams& p,
-                                                                                const Pointers& pointers) {
-        for (std::size_t i = 0; i < inputs.size(); ++i) p.inputs[i].data = inputs[i].in(pointers);
-        for (std::size_t i = 0; i < outputs.size(); ++i) p.outputs[i].data = outputs[i].in(pointers);
+                                                                                  const Pointers& pointers) {
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+            p.inputs[i].data = inputs[i].in(pointers);
+        for (std::size_t i = 0; i < outputs.size(); ++i)
+            p.outputs[i].data = outputs[i].in(pointers);
     };
 }
 
@@ -422,7 +428,7 @@ SoftmaxParams softmax_params(const FusedOp& op, const Plan& plan) {
 
 std::function<void(SoftmaxParams&, const Pointers&)> softmax_setter(const FusedOp& op, const Plan& plan) {
     return [x = place_of(plan, op.inputs[0]), y = place_of(plan, op.outputs[0])](SoftmaxParams& p,
-                                                                               const Pointers& pointers) {
+                                                                                 const Pointers& pointers) {
         p.x = x.in(pointers);
         p.y = y.in(pointers);
     };
@@ -458,7 +464,7 @@ LayerNormParams layer_norm_params(const FusedOp& op, const Plan& plan) {
 std::function<void(LayerNormParams&, const Pointers&)> layer_norm_setter(const FusedOp& op, const Plan& plan) {
     const auto& detail = std::get<LayerNorm>(op.detail);
     return [detail, inputs = places(plan, op.inputs), outputs = places(plan, op.outputs)](LayerNormParams& p,
-                                                                                        const Pointers& pointers) {
+                                                                                          const Pointers& pointers) {
         p.x = inputs[0].in(pointers);
         p.residual = detail.residual ? inputs[1].in(pointers) : nullptr;
         p.gamma = static_cast<const float*>(weight_address(pointers, detail.gamma));

@@ -23,14 +23,13 @@ std::unique_ptr<PreparedKernel> make_kernel(std::string name, bool waits, const 
     return make_kernel(std::move(name), 0, waits, [params, set, launch](const Pointers& pointers) -> Result<Launch> {
         Params bound = params;
         set(bound, pointers);
-        return Launch([bound, launch](cudaStream_t stream, bool programmatic) {
-            return launch(bound, stream, programmatic);
-        });
+        return Launch(
+            [bound, launch](cudaStream_t stream, bool programmatic) { return launch(bound, stream, programmatic); });
     });
 }
 
-/// Whether this build's kernels execute griddepcontrol.wait on the device (they were compiled for it, not from the PTX of
-/// sm_80).
+/// Whether this build's kernels execute griddepcontrol.wait on the device (they were compiled for it, not from the PTX
+/// of sm_80).
 bool waits_on(const Device& device);
 
 std::int32_t type_number(ElementType type);
@@ -43,7 +42,7 @@ void* address(const Pointers& pointers, const Plan& plan, ValueId id);
 /// The same for closures that outlive the plan.
 struct Place {
     ValueId value = none;
-    WeightId weight = none; ///< of a constant
+    WeightId weight = none;  ///< of a constant
     std::int64_t offset = 0; ///< bytes
     void* in(const Pointers& pointers) const;
 };

@@ -53,8 +53,8 @@ public:
         if (p.batch != detail.batch) return cannot(op_, "batch of a batched gemm unlike its result's dims");
         return make_kernel(
             name(), waits_, p,
-            [a_at = place(op_.inputs[0]), b_at = place(op_.inputs[1]), c_at = place(op_.outputs[0])](
-                BatchedGemmParams& q, const Pointers& pointers) {
+            [a_at = place(op_.inputs[0]), b_at = place(op_.inputs[1]),
+             c_at = place(op_.outputs[0])](BatchedGemmParams& q, const Pointers& pointers) {
                 q.a = a_at.in(pointers);
                 q.b = b_at.in(pointers);
                 q.c = c_at.in(pointers);
@@ -115,9 +115,8 @@ public:
         std::int64_t at = 0;
         // a rank-3 image has a height of 1 put in front of its last dimension
         const bool flat = value(op_.outputs[0]).layout == Layout::nhwc && value(op_.outputs[0]).dims.size() == 3;
-        std::int64_t axis_number = detail.axis < 0
-                                       ? detail.axis + static_cast<std::int64_t>(value(op_.outputs[0]).dims.size())
-                                       : detail.axis;
+        std::int64_t axis_number =
+            detail.axis < 0 ? detail.axis + static_cast<std::int64_t>(value(op_.outputs[0]).dims.size()) : detail.axis;
         if (flat && axis_number == 2) axis_number = 3;
         const auto axis = static_cast<std::size_t>(axis_number);
         for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
@@ -125,9 +124,11 @@ public:
             part.params.x = desc(op_.inputs[i]);
             part.params.y = y;
             part.params.y.channel_stride = 0;
-            for (int d = 0; d < y.rank; ++d) part.params.y.dims[d] = part.params.x.dims[d];
+            for (int d = 0; d < y.rank; ++d)
+                part.params.y.dims[d] = part.params.x.dims[d];
             part.params.nhwc_order = value(op_.outputs[0]).layout == Layout::nhwc ? 1 : 0;
-            if (axis != 1) part.params.y.channel_stride = y.channel_stride;
+            if (axis != 1)
+                part.params.y.channel_stride = y.channel_stride;
             else if (i + 1 == op_.inputs.size() && y.channel_stride != 0)
                 part.params.y.channel_stride = y.channel_stride - at;
             part.x = place(op_.inputs[i]);
@@ -181,17 +182,27 @@ public:
         if (p.x.rank < 3) return cannot(op_, "a resize of rank below 3");
         p.mode = static_cast<std::int32_t>(detail.mode);
         const std::string& c = detail.coordinates;
-        if (c.empty() || c == "half_pixel") p.coordinates = 0;
-        else if (c == "asymmetric") p.coordinates = 1;
-        else if (c == "align_corners") p.coordinates = 2;
-        else if (c == "pytorch_half_pixel") p.coordinates = 3;
-        else return cannot(op_, "coordinate_transformation_mode " + c);
+        if (c.empty() || c == "half_pixel")
+            p.coordinates = 0;
+        else if (c == "asymmetric")
+            p.coordinates = 1;
+        else if (c == "align_corners")
+            p.coordinates = 2;
+        else if (c == "pytorch_half_pixel")
+            p.coordinates = 3;
+        else
+            return cannot(op_, "coordinate_transformation_mode " + c);
         const std::string& n = detail.nearest;
-        if (n.empty() || n == "round_prefer_floor") p.nearest = 0;
-        else if (n == "round_prefer_ceil") p.nearest = 1;
-        else if (n == "floor") p.nearest = 2;
-        else if (n == "ceil") p.nearest = 3;
-        else return cannot(op_, "nearest_mode " + n);
+        if (n.empty() || n == "round_prefer_floor")
+            p.nearest = 0;
+        else if (n == "round_prefer_ceil")
+            p.nearest = 1;
+        else if (n == "floor")
+            p.nearest = 2;
+        else if (n == "ceil")
+            p.nearest = 3;
+        else
+            return cannot(op_, "nearest_mode " + n);
         p.cubic_a = detail.cubic_a;
         const std::size_t rank = value(op_.inputs[0]).dims.size();
         const bool flat = value(op_.inputs[0]).layout == Layout::nhwc && rank == 3;
