@@ -9,9 +9,6 @@ std::vector<std::unique_ptr<Provider>> all() {
     // own kernels first: they cost no time to prepare and no library at run time
     list.push_back(make_sm90_provider());
     list.push_back(make_own_provider());
-#ifdef LATHE_HAS_CUTLASS
-    list.push_back(make_cutlass_provider());
-#endif
     list.push_back(make_cublaslt_provider());
 #ifdef LATHE_HAS_CUDNN_FRONTEND
     list.push_back(make_cudnn_provider());
