@@ -179,14 +179,13 @@ Result<ValueId> Lowering::want(const std::string& value, ElementType type, Layou
     if (!ready(value)) {
         return Error{ErrorCode::internal, "the value is needed before it is made", value, "please report this"};
     }
+    const auto fixed = constant(value);
+    if (fixed && layout == Layout::linear) return constant_value(*fixed, type);
     auto& all = forms_[value];
     for (const ValueId id : all) {
         if (plan_.values[id].type == type && plan_.values[id].layout == layout) return id;
     }
-    if (all.empty()) {
-        LATHE_TRY(const ValueId made, constant_value(*constant(value), type));
-        if (layout == Layout::linear) return made;
-    }
+    if (fixed) LATHE_CHECK(constant_value(*fixed, type));
     // From what is nearest: the same type in other layout, a float form, then int8.
     ValueId from = all.front();
     const auto cost = [&](ValueId id) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -118,6 +119,9 @@ public:
     /// A vector of f32, padded with zeros to `padded`.
     Result<WeightId> store_vector(const std::string& key, std::int64_t padded,
                                   const std::function<Result<std::vector<float>>()>& make);
+    /// A vector given as a value of these dims (f32), packed under `key`.
+    Result<ValueId> vector_value(const std::string& key, Shape dims,
+                                 const std::function<Result<std::vector<float>>()>& make);
     /// A constant as a value of the plan.
     Result<ValueId> constant_value(const Constant& constant, ElementType type);
 
@@ -125,6 +129,9 @@ public:
     std::optional<ActivationMatch> match_activation(const std::string& value) const;
     /// Follows single readers behind `start`. `channel_axis` counts from the front.
     Tail follow(const std::string& start, std::size_t channel_axis);
+
+    /// A constant without the leading sizes along which it only repeats itself; at hand as long as the lowering is.
+    Constant without_repeats(const Constant& constant);
 
     // An op's error
     static Error cannot(const Node& node, std::string why);
@@ -147,6 +154,7 @@ private:
     std::unordered_map<std::string, std::vector<ValueId>> forms_;
     std::unordered_map<std::string, Shape> dims_;
     std::unordered_map<std::string, DataType> types_;
+    std::deque<Tensor> kept_;
     Plan plan_;
 };
 

@@ -95,7 +95,7 @@ MemoryPlan plan_memory(const Plan& plan, std::size_t alignment, std::size_t over
     result.lower_bound = *std::max_element(live.begin(), live.end());
 
     // Largest first: small blocks fill the gaps that large ones leave. In order of time, or by size and lifetime
-    // together, is better now and then; the best of the three is kept.
+    // together, is better now and then; the best is kept.
     const auto length = [](const Interval& interval) { return interval.last - interval.first + 1; };
     const auto largest = [&](const Interval& a, const Interval& b) {
         return a.size != b.size ? a.size > b.size : length(a) > length(b);
@@ -104,10 +104,14 @@ MemoryPlan plan_memory(const Plan& plan, std::size_t alignment, std::size_t over
         return a.first != b.first ? a.first < b.first : a.size > b.size;
     };
     const auto heaviest = [&](const Interval& a, const Interval& b) { return a.size * length(a) > b.size * length(b); };
+    const auto latest = [](const Interval& a, const Interval& b) {
+        return a.last != b.last ? a.last > b.last : a.size > b.size;
+    };
     std::stable_sort(intervals.begin(), intervals.end(), largest);
     place(intervals, result);
     for (const auto& order : {std::function<bool(const Interval&, const Interval&)>(earliest),
-                              std::function<bool(const Interval&, const Interval&)>(heaviest)}) {
+                              std::function<bool(const Interval&, const Interval&)>(heaviest),
+                              std::function<bool(const Interval&, const Interval&)>(latest)}) {
         if (result.peak == result.lower_bound) break;
         MemoryPlan other = result;
         std::stable_sort(intervals.begin(), intervals.end(), order);

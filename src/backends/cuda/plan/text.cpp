@@ -224,7 +224,6 @@ private:
                         text +=
                             (i == 0 ? "" : "; ") + std::string("r") + std::to_string(i % 12) + "=" + to_string(c.op);
                         if (c.op == PointOp::input) text += "#" + std::to_string(c.a);
-                        if (c.op == PointOp::input && c.x != 1) text += "*" + number(static_cast<double>(c.x));
                         if (c.op == PointOp::constant) text += " " + number(static_cast<double>(c.x));
                         const std::array<std::uint8_t, 3> registers{c.a, c.b, c.c};
                         for (int k = 0; k < arity(c.op); ++k)

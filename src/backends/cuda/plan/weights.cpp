@@ -95,6 +95,9 @@ Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType t
                   LATHE_TRY(const auto values, floats(constant));
                   return converted(values, type, constant.name);
               }));
+    for (const ValueId id : forms_[constant.name]) {
+        if (plan_.values[id].role == Role::constant && plan_.values[id].weight == weight) return id;
+    }
     const auto id = static_cast<ValueId>(plan_.values.size());
     Value made;
     made.name = constant.name;
@@ -105,6 +108,45 @@ Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType t
     plan_.values.push_back(std::move(made));
     forms_[constant.name].push_back(id);
     return id;
+}
+
+Result<ValueId> Lowering::vector_value(const std::string& key, Shape dims,
+                                       const std::function<Result<std::vector<float>>()>& make) {
+    LATHE_TRY(const WeightId weight, store(key, ElementType::f32, dims, [&]() -> Result<std::vector<std::byte>> {
+                  LATHE_TRY(const auto values, make());
+                  return converted(values, ElementType::f32, key);
+              }));
+    const auto id = static_cast<ValueId>(plan_.values.size());
+    Value made;
+    made.role = Role::constant;
+    made.type = ElementType::f32;
+    made.dims = std::move(dims);
+    made.weight = weight;
+    plan_.values.push_back(std::move(made));
+    return id;
+}
+
+Constant Lowering::without_repeats(const Constant& constant) {
+    if (constant.tensor == nullptr || constant.type == DataType::string || bit_width(constant.type) % 8 != 0) {
+        return constant;
+    }
+    Shape shape = constant.shape;
+    std::span<const std::byte> bytes = constant.tensor->bytes();
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+        const auto count = static_cast<std::size_t>(shape[axis]);
+        if (count == 0) break;
+        const std::size_t run = bytes.size() / count;
+        bool same = true;
+        for (std::size_t i = 1; i < count && same; ++i)
+            same = std::memcmp(bytes.data(), bytes.data() + i * run, run) == 0;
+        if (!same) break;
+        shape[axis] = 1;
+        bytes = bytes.first(run);
+    }
+    if (shape == constant.shape) return constant;
+    const std::string name = constant.name + "/unrepeated";
+    kept_.emplace_back(name, constant.type, shape, bytes);
+    return {name, constant.type, shape, &kept_.back(), false};
 }
 
 Result<std::vector<float>> Lowering::floats(const Constant& constant) const {
