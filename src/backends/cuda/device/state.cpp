@@ -36,6 +36,12 @@ public:
         const auto tuned = state_.tactics.find(signature(op, plan));
         if (tuned != state_.tactics.end()) list = tuned->second;
         if (list.empty()) list = nearest(op, plan, device);
+        return list;
+    }
+
+    /// The first guess of every provider, for ops of which nothing better is known.
+    static std::vector<std::string> guesses(const FusedOp& op, const Plan& plan, const Device& device) {
+        std::vector<std::string> list;
         for (const Provider* provider : usable_providers()) {
             std::string why;
             const auto ids = provider->candidates(op, plan, device, Effort::fast, why);
@@ -107,21 +113,25 @@ Result<std::shared_ptr<const DevicePlan>> make_plan(EngineState& state, DeviceSt
             failures[i] = cuda_error(set, "choosing the GPU");
             return;
         }
-        for (const std::string& tactic : tries[i]) {
-            std::string id;
-            auto provider = provider_of(tactic, id);
-            if (!provider) {
-                failures[i] = std::move(provider).error();
-                continue;
+        const auto take_first = [&](const std::vector<std::string>& tactics) {
+            for (const std::string& tactic : tactics) {
+                std::string id;
+                auto provider = provider_of(tactic, id);
+                if (!provider) {
+                    failures[i] = std::move(provider).error();
+                    continue;
+                }
+                auto kernel = (*provider)->prepare(id, plan.ops[i], plan, device.device);
+                if (kernel && (*kernel)->workspace_bytes() <= state.workspace_limit) {
+                    made->kernels[i] = std::move(kernel).value();
+                    made->tactics[i] = tactic;
+                    return true;
+                }
+                if (!kernel) failures[i] = std::move(kernel).error();
             }
-            auto kernel = (*provider)->prepare(id, plan.ops[i], plan, device.device);
-            if (kernel && (*kernel)->workspace_bytes() <= state.workspace_limit) {
-                made->kernels[i] = std::move(kernel).value();
-                made->tactics[i] = tactic;
-                return;
-            }
-            if (!kernel) failures[i] = std::move(kernel).error();
-        }
+            return false;
+        };
+        if (take_first(tries[i]) || take_first(Choice::guesses(plan.ops[i], plan, device.device))) return;
         if (!failures[i]) {
             failures[i] = Error{ErrorCode::unsupported, "no kernel takes this operation within the workspace limit",
                                 plan.ops[i].name, "raise --workspace"};

@@ -54,6 +54,7 @@ struct Task {
     std::vector<Candidate> candidates; ///< without the reference
     std::unique_ptr<PreparedKernel> reference;
     std::string reference_tactic;
+    std::vector<std::pair<std::string, std::string>> refusals; ///< providers with no candidate, and why
 
     const FusedOp& fused() const { return plan->ops[op]; }
 };
@@ -494,6 +495,12 @@ private:
             plans_.push_back({shapes_text(shapes), std::make_unique<Plan>(std::move(plan))});
         }
         LATHE_CHECK(upload_weights(state_, place));
+        struct Wanted {
+            const Plan* plan;
+            std::size_t op;
+            std::string signature;
+        };
+        std::vector<Wanted> wanted;
         std::set<std::string> seen;
         for (const auto& [shape, plan] : plans_) {
             for (std::size_t i = 0; i < plan->ops.size(); ++i) {
@@ -503,10 +510,26 @@ private:
                     timings_[text] = std::move(*known);
                     continue;
                 }
-                LATHE_TRY(Task task, make_task(*plan, i, std::move(text), place.device));
-                tasks_.push_back(std::move(task));
+                wanted.push_back({plan.get(), i, std::move(text)});
             }
         }
+        // Vendor libraries take their time to say what they have: side by side.
+        std::vector<std::optional<Error>> failures(wanted.size());
+        tasks_.resize(wanted.size());
+        ThreadPool pool(std::min<std::size_t>(available_cores(), 16));
+        pool.for_each(wanted.size(), [&](std::size_t i) {
+            static_cast<void>(cudaSetDevice(place.device.index));
+            auto task = make_task(*wanted[i].plan, wanted[i].op, std::move(wanted[i].signature), place.device);
+            if (task) {
+                tasks_[i] = std::move(task).value();
+            } else {
+                failures[i] = std::move(task).error();
+            }
+        });
+        for (auto& failure : failures)
+            if (failure) return std::move(*failure);
+        for (const Task& task : tasks_)
+            refusals_[task.signature] = task.refusals;
         return {};
     }
 
@@ -517,7 +540,7 @@ private:
         return best != nullptr && provider_of(best->tactic, id).has_value();
     }
 
-    Result<Task> make_task(const Plan& plan, std::size_t index, std::string text, const Device& device) {
+    Result<Task> make_task(const Plan& plan, std::size_t index, std::string text, const Device& device) const {
         Task task;
         task.plan = &plan;
         task.op = index;
@@ -533,7 +556,7 @@ private:
                 LATHE_TRY(task.reference, provider->prepare(ids.front(), op, plan, device));
                 continue;
             }
-            if (ids.empty() && !why.empty()) refusals_[task.signature].push_back({provider->name() + ":", why});
+            if (ids.empty() && !why.empty()) task.refusals.emplace_back(provider->name() + ":", why);
             for (std::size_t i = 0; i < std::min(ids.size(), limits_.per_provider); ++i) {
                 Candidate candidate;
                 candidate.provider = provider;
