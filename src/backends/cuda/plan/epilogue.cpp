@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cuda/plan/lowering.hpp"
@@ -101,42 +102,62 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
     }
 
     const double factor = static_cast<double>(request.factor) * inside;
-    const auto& scales = request.filter_scales;
     const auto channels = static_cast<std::size_t>(request.channels);
-    if (scales || factor != 1) {
-        const std::string key = "scale|" + (scales ? scales->key() : std::string("1")) + "|" +
-                                bits_of(static_cast<float>(factor)) + "|" + std::to_string(request.padded);
+    const std::string padded = "|" + std::to_string(request.padded);
+    const auto& parts = request.parts;
+    const bool scaled =
+        std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.scales.has_value(); });
+    if (scaled || factor != 1) {
+        std::string key = "scale";
+        for (const auto& part : parts)
+            key += "|" + (part.scales ? part.scales->key() : std::string("1"));
+        key += "|" + bits_of(static_cast<float>(factor)) + padded;
         LATHE_TRY(e.scale, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
-            std::vector<float> values(channels, 1.0F);
-            if (scales) {
-                LATHE_TRY(values, lowering.floats(*scales));
-                if (values.size() == 1) values.assign(channels, values[0]);
+            std::vector<float> values;
+            for (const auto& part : parts) {
+                std::vector<float> own{1.0F};
+                if (part.scales) {
+                    LATHE_TRY(own, lowering.floats(*part.scales));
+                }
+                for (std::size_t i = 0; i < static_cast<std::size_t>(part.channels); ++i) {
+                    const float value = own[own.size() == 1 ? 0 : i];
+                    values.push_back(static_cast<float>(static_cast<double>(value) * factor));
+                }
             }
-            for (float& value : values)
-                value = static_cast<float>(static_cast<double>(value) * factor);
             return values;
         }));
     }
 
-    const auto own = lowering.constant(request.bias);
-    if (!request.bias.empty() && !own) return Lowering::cannot(*request.node, "its bias is not constant");
-    if (own || !tail.bias_terms.empty()) {
-        std::string key = "bias|";
-        if (own) key += own->key() + "*" + bits_of(request.bias_factor);
+    const bool biased = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return !part.biases.empty(); });
+    if (biased || !tail.bias_terms.empty()) {
+        std::string key = "bias";
+        for (const auto& part : parts) {
+            key += "|";
+            for (const Constant& own : part.biases)
+                key += "+" + own.key();
+        }
+        key += "|" + bits_of(request.bias_factor);
         for (const Constant& term : tail.bias_terms)
             key += "+" + term.key();
-        key += "|" + bits_of(static_cast<float>(inside)) + "|" + std::to_string(request.padded);
+        key += "|" + bits_of(static_cast<float>(inside)) + padded;
         LATHE_TRY(e.bias, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
             std::vector<double> sum(channels, 0.0);
-            const auto add = [&](const Constant& term, double times) -> Result<void> {
+            const auto add = [&](const Constant& term, double times, std::size_t first,
+                                 std::size_t count) -> Result<void> {
                 LATHE_TRY(const auto values, lowering.floats(term));
-                for (std::size_t i = 0; i < channels; ++i)
-                    sum[i] += static_cast<double>(values[values.size() == 1 ? 0 : i]) * times;
+                for (std::size_t i = 0; i < count; ++i)
+                    sum[first + i] += static_cast<double>(values[values.size() == 1 ? 0 : i]) * times;
                 return {};
             };
-            if (own) LATHE_CHECK(add(*own, static_cast<double>(request.bias_factor)));
+            std::size_t first = 0;
+            for (const auto& part : parts) {
+                const auto count = static_cast<std::size_t>(part.channels);
+                for (const Constant& own : part.biases)
+                    LATHE_CHECK(add(own, static_cast<double>(request.bias_factor), first, count));
+                first += count;
+            }
             for (const Constant& term : tail.bias_terms)
-                LATHE_CHECK(add(term, 1.0));
+                LATHE_CHECK(add(term, 1.0, 0, channels));
             std::vector<float> values(channels);
             for (std::size_t i = 0; i < channels; ++i)
                 values[i] = static_cast<float>(sum[i] * inside);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "graph/subgraphs.hpp"
 
@@ -391,6 +392,7 @@ Result<Plan> Lowering::run() {
         plan_.values[id].role = Role::input;
         plan_.inputs.push_back(id);
     }
+    find_attention(*this);
     std::string reasons;
     for (const auto& node : model_.graph.nodes) {
         if (is_done(node.get())) continue;

@@ -54,6 +54,8 @@ struct ActivationMatch {
     std::string end;
 };
 
+struct AttentionPlans; // patterns/attention.cpp
+
 /// The state of one lowering: a model whose shapes are all known turns into a plan, node by node. Patterns look forward
 /// from the node at hand and mark what they take as done.
 ///
@@ -126,6 +128,9 @@ public:
     Result<ValueId> constant_value(const Constant& constant, ElementType type);
 
     // Patterns
+    /// What was found before the walk, to be emitted at other nodes.
+    AttentionPlans& attentions() { return *attentions_; }
+    void set_attentions(std::shared_ptr<AttentionPlans> found) { attentions_ = std::move(found); }
     std::optional<ActivationMatch> match_activation(const std::string& value) const;
     /// Follows single readers behind `start`. `channel_axis` counts from the front.
     Tail follow(const std::string& start, std::size_t channel_axis);
@@ -154,6 +159,7 @@ private:
     std::unordered_map<std::string, std::vector<ValueId>> forms_;
     std::unordered_map<std::string, Shape> dims_;
     std::unordered_map<std::string, DataType> types_;
+    std::shared_ptr<AttentionPlans> attentions_;
     std::deque<Tensor> kept_;
     Plan plan_;
 };
@@ -183,14 +189,18 @@ struct Finished {
     ValueId residual = none;
 };
 /// Scale, bias and residual of an op that computes acc = sum of products, with real value acc * input_scale *
-/// filter scale: fills the epilogue for the tail's output type. `bias`: the op's own bias input or "".
-/// Takes `tail` apart where its residual cannot be had in a type that kernels know (then shortens it).
+/// filter scale: fills the epilogue for the tail's output type.
 struct EpilogueRequest {
-    const Node* node = nullptr;
-    std::string bias;
-    float bias_factor = 1;                 ///< beta of a Gemm
-    float factor = 1;                      ///< alpha of a Gemm, times the input's scale for int8
-    std::optional<Constant> filter_scales; ///< int8 weights
+    /// Channels side by side that come from one filter: its scales (int8) and biases, each of one element or one a
+    /// channel.
+    struct Part {
+        std::optional<Constant> scales;
+        std::vector<Constant> biases;
+        std::int64_t channels = 0;
+    };
+    std::vector<Part> parts;
+    float bias_factor = 1; ///< beta of a Gemm, for the parts' biases
+    float factor = 1;      ///< alpha of a Gemm, times the input's scale for int8
     std::int64_t channels = 0, padded = 0;
     Layout layout = Layout::nhwc;
     ElementType result = ElementType::f16; ///< of the result where the tail does not quantise

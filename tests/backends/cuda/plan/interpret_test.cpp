@@ -16,7 +16,10 @@ struct Case {
 class FloatNetworks : public testing::TestWithParam<Case> {};
 
 std::vector<Case> float_networks() {
-    return {{"Residual", residual_network(), {{2, 3, 32, 32}}}, {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}}};
+    return {
+        {"Residual", residual_network(), {{2, 3, 32, 32}}}, {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}},
+        {"Gated", gated_network(), {{2, 8, 10, 10}}},       {"Branched", branched_network(), {{2, 6, 8, 8}}},
+        {"Encoder", encoder(false), {{3, 8}, {3, 8}}},      {"EncoderSplitScale", encoder(true), {{2, 16}, {2, 16}}}};
 }
 INSTANTIATE_TEST_SUITE_P(All, FloatNetworks, testing::ValuesIn(float_networks()),
                          [](const auto& info) { return info.param.name; });
@@ -59,6 +62,16 @@ TEST(QuantisedNetwork, ComputesWhatTheGraphSays) {
     // With an FP32 stem only sums in another order differ.
     const auto exact = interpreted(plan_of(model, Precision::float32, {{2, 3, 32, 32}}), inputs, true);
     EXPECT_LE(relative_difference(expected[0], exact[0]), 2e-3);
+}
+
+TEST(QuantisedPerceptron, ComputesWhatTheGraphSays) {
+    const Model model = network(quantised_perceptron());
+    auto inputs = random_inputs(model, {{2, 6, 32}});
+    const auto expected = run_on_cpu(model, inputs);
+    const auto exact = interpreted(plan_of(model, Precision::float32, {{2, 6, 32}}), inputs, true);
+    EXPECT_LE(relative_difference(expected[0], exact[0]), 5e-3);
+    const auto rounded = interpreted(plan_of(model, Precision::int8, {{2, 6, 32}}), inputs, true);
+    EXPECT_LE(relative_difference(expected[0], rounded[0]), 2e-2);
 }
 
 TEST(Audit, CountsMultiplicationsByTheirPrecision) {

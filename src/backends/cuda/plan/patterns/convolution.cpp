@@ -141,10 +141,16 @@ Result<void> convolution(Lowering& lowering, Node& node) {
 
     Tail tail = lowering.follow(node.output(0), 1);
     EpilogueRequest request;
-    request.node = &node;
-    request.bias = node.input(2);
+    EpilogueRequest::Part part;
+    part.channels = k;
+    if (int8) part.scales = filter->scales;
+    if (!node.input(2).empty()) {
+        const auto bias = lowering.constant(node.input(2));
+        if (!bias) return Lowering::cannot(node, "its bias is not constant");
+        part.biases.push_back(*bias);
+    }
+    request.parts.push_back(std::move(part));
     request.factor = int8 ? lowering.value(in).scale : 1.0F;
-    if (int8) request.filter_scales = filter->scales;
     request.channels = k;
     request.padded = (k + 15) / 16 * 16;
     request.result = *storage;

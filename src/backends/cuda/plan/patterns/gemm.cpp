@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
@@ -9,16 +11,6 @@ bool arithmetic(std::optional<ElementType> type) {
     return type && (*type == ElementType::f32 || *type == ElementType::f16 || *type == ElementType::bf16 ||
                     *type == ElementType::s8);
 }
-
-/// A matrix product with constant weights, before its tail is known.
-struct Product {
-    std::vector<Filter> filters; ///< side by side along n
-    bool transposed = false;     ///< filters are [N][K] as kernels want them, else [K][N]
-    std::string bias;
-    float bias_factor = 1;
-    float alpha = 1;
-    std::int64_t n = 0, k = 0;
-};
 
 std::int64_t columns(const Filter& filter, bool transposed) {
     const Shape& shape = filter.values.shape;
@@ -64,13 +56,18 @@ bool scales_along_n(const Filter& filter, bool transposed) {
     return filter.scales && (filter.scales->count() == 1 || filter.axis == (transposed ? 0 : 1));
 }
 
+} // namespace
+
+//  x   w
+//   \ /
+//  product -> Add -> Relu -> ...   ==>   gemm [M,N] = [M,K] * [N,K]^T with epilogue
 Result<void> emit_product(Lowering& lowering, Node& node, const Product& product) {
     const std::string& x = node.input(0);
     const auto storage = lowering.stored_type(lowering.type_of(x));
     if (!arithmetic(storage)) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
-    const Shape output = lowering.dims(node.output(0));
-    const Filter& filter = product.filters[0];
-    const bool int8 = lowering.quantised_form(x).has_value() && scales_along_n(filter, product.transposed);
+    const bool int8 = lowering.quantised_form(x).has_value() &&
+                      std::all_of(product.filters.begin(), product.filters.end(),
+                                  [&](const Filter& filter) { return scales_along_n(filter, product.transposed); });
     const ElementType compute = int8 ? ElementType::s8 : *storage;
     LATHE_TRY(const ValueId in, lowering.want(x, compute, Layout::linear));
 
@@ -78,13 +75,23 @@ Result<void> emit_product(Lowering& lowering, Node& node, const Product& product
     detail.n = product.n;
     detail.k = product.k;
     detail.m = product.k == 0 ? 0 : element_count(lowering.dims(x)) / product.k;
-    const Tail tail = lowering.follow(node.output(0), output.empty() ? 0 : output.size() - 1);
+    Tail tail;
+    tail.end = product.end;
+    if (product.end.empty()) {
+        const Shape& output = lowering.dims(node.output(0));
+        tail = lowering.follow(node.output(0), output.empty() ? 0 : output.size() - 1);
+    }
+    tail.nodes.insert(tail.nodes.begin(), product.nodes.begin(), product.nodes.end());
     EpilogueRequest request;
-    request.node = &node;
-    request.bias = product.bias;
+    for (std::size_t i = 0; i < product.filters.size(); ++i) {
+        EpilogueRequest::Part part;
+        part.channels = columns(product.filters[i], product.transposed);
+        if (int8) part.scales = product.filters[i].scales;
+        if (i < product.biases.size() && product.biases[i]) part.biases.push_back(*product.biases[i]);
+        request.parts.push_back(std::move(part));
+    }
     request.bias_factor = product.bias_factor;
     request.factor = product.alpha * (int8 ? lowering.value(in).scale : 1.0F);
-    if (int8) request.filter_scales = filter.scales;
     request.channels = product.n;
     request.padded = (product.n + 15) / 16 * 16;
     request.layout = Layout::linear;
@@ -97,11 +104,11 @@ Result<void> emit_product(Lowering& lowering, Node& node, const Product& product
     if (finished.residual != none) inputs.push_back(finished.residual);
     const bool free_type = finished.residual == none || lowering.value(finished.residual).type == ElementType::s8 ||
                            lowering.stored_type(lowering.type_of(tail.end)) == ElementType::f32;
-    const float scale = tail.output_scale.value_or(1.0F);
-    const Shape end = lowering.dims(tail.end);
-    const ValueId out = !tail.output_scale && free_type
-                            ? lowering.make_result(tail.end, finished.type, Layout::linear)
-                            : lowering.make(tail.end, finished.type, end, Layout::linear, scale);
+    const Shape end = product.end.empty() ? lowering.dims(tail.end) : product.end_dims;
+    const ValueId out =
+        !tail.output_scale && free_type && product.end.empty()
+            ? lowering.make_result(tail.end, finished.type, Layout::linear)
+            : lowering.make(tail.end, finished.type, end, Layout::linear, tail.output_scale.value_or(1.0F));
     const std::int64_t macs = detail.m * detail.n * detail.k;
     FusedOp& op = lowering.add(node, tail.nodes, detail, std::move(inputs), {out}, compute);
     op.macs = macs;
@@ -109,9 +116,8 @@ Result<void> emit_product(Lowering& lowering, Node& node, const Product& product
     return {};
 }
 
-//  x   w                         x
-//   \ /                          |
-//  Gemm | MatMul    ==>    gemm [M,N] = [M,K] * [N,K]^T with epilogue
+namespace {
+
 Result<void> gemm(Lowering& lowering, Node& node) {
     if (node.int_or("transA", 0) != 0) return Lowering::cannot(node, "transA");
     const auto filter = lowering.filter(node.input(1));
@@ -123,12 +129,12 @@ Result<void> gemm(Lowering& lowering, Node& node) {
     product.k = filter->values.count() / std::max<std::int64_t>(product.n, 1);
     product.alpha = node.float_or("alpha", 1);
     product.bias_factor = node.float_or("beta", 1);
-    product.bias = node.input(2);
-    if (!product.bias.empty()) {
-        const auto bias = lowering.constant(product.bias);
+    if (!node.input(2).empty()) {
+        const auto bias = lowering.constant(node.input(2));
         const bool vector =
             bias && (bias->count() == 1 || (bias->shape.back() == product.n && bias->count() == product.n));
         if (!vector) return Lowering::cannot(node, "its third input is no constant along the columns");
+        product.biases.push_back(*bias);
     }
     return emit_product(lowering, node, product);
 }
@@ -160,6 +166,8 @@ Result<void> batched(Lowering& lowering, Node& node) {
 Result<void> matmul(Lowering& lowering, Node& node) {
     LATHE_TRY(const bool taken, attention(lowering, node));
     if (taken) return {};
+    LATHE_TRY(const bool merged, merged_product(lowering, node));
+    if (merged) return {};
     const auto filter = lowering.filter(node.input(1));
     const Shape a = lowering.dims(node.input(0));
     if (!filter || filter->values.shape.size() > 2 || filter->values.shape.empty() || a.empty()) {
