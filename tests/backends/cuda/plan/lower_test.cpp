@@ -1,4 +1,5 @@
-#include <cmath>
+#include <algorithm>
+#include <cctype>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +16,10 @@ using testing::Not;
 std::string text_of(const cuda::Plan& plan) {
     const std::string text = print(plan);
     std::string shown;
+    const auto hexadecimal = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
     for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '#' && i + 8 < text.size() && std::isxdigit(static_cast<unsigned char>(text[i + 1])) != 0 &&
-            std::isxdigit(static_cast<unsigned char>(text[i + 8])) != 0) {
+        const std::string_view digest = std::string_view(text).substr(i + 1, 8);
+        if (text[i] == '#' && digest.size() == 8 && std::all_of(digest.begin(), digest.end(), hexadecimal)) {
             i += 8;
         } else {
             shown += text[i];
@@ -91,7 +93,7 @@ constant %3:int32[8] = "0..8|indices":int32[8]
 %6:int64[2,1,1,8] = alias %1
 %4:fp16[2,8,32] = gather.fp16(%0, %2, %3) axis=0 table="w_words|table|fp16":fp16[16,32] table="w_type|table|fp16":fp16[1,32] table="positions|table|fp16":fp16[8,32]
 %5:fp16[2,8,32] = layer_norm.fp32(%4) rows=16 columns=32 epsilon=1e-12 gamma="w_gamma|vector|32":fp32[32] beta="b_beta|vector|32":fp32[32]
-%7:fp16[2,1,1,8] = pointwise.fp32(%6) {r0=inputst r0; r2=constant 1; r3=sub r2 r1; r4=constant -30000; r5=mul r3 r4} -> r5
+%7:fp16[2,1,1,8] = pointwise.fp32(%6) {r0=input#0; r1=cast r0; r2=constant 1; r3=sub r2 r1; r4=constant -30000; r5=mul r3 r4} -> r5
 %8:fp16[2,8,3,4,8] = gemm.fp16(%5) m=16 n=96 k=32 weight="w_q+w_k+w_v|nk|t|fp16":fp16[96,32] bias="bias|+b_q|+b_k|+b_v|3f800000|3f800000|96":fp32[96]
 %9:fp16[2,8,4,8] = attention.fp16(%8, %7) batch=2 heads=4 q=8 kv=8 depth=8 scale=0.35355338 packed masked
 %10:fp16[2,8,32] = alias %9
@@ -107,7 +109,15 @@ constant %3:int32[8] = "0..8|indices":int32[8]
 output %18
 output %19
 )";
-constexpr const char* perceptron_plan = R"(@X@)";
+constexpr const char* perceptron_plan = R"(
+input %0:fp32[2,6,32]
+%1:fp16[2,6,32] = reformat.fp32(%0)
+%2:fp16[2,6,32], %3:int8[2,6,32]*0.03125 = layer_norm.fp32(%1) rows=12 columns=32 epsilon=1e-05 gamma="w_gamma|vector|32":fp32[32] beta="b_beta|vector|32":fp32[32] quantised
+%4:int8[2,6,48]*0.03125 = gemm.int8(%3) m=12 n=48 k=32 weight="q_up|nk|t|int8":int8[48,32] scale="scale|s_up|3d000000|48":fp32[48] bias="bias||3f800000+b_up|3f800000|48":fp32[48] gelu_erf *32
+%5:fp16[2,6,32] = gemm.int8(%4, %2) m=12 n=32 k=48 weight="q_down|nk|t|int8":int8[32,48] scale="scale|s_down|3d000000|32":fp32[32] bias="bias||3f800000+b_down|3f800000|32":fp32[32] residual=%2
+%6:fp32[2,6,32] = layer_norm.fp32(%5) rows=12 columns=32 epsilon=1e-05 gamma="w_gamma|vector|32":fp32[32] beta="b_beta|vector|32":fp32[32]
+output %6
+)";
 // clang-format on
 
 TEST(CudaLowering, ResidualNetworkInFp16) {
