@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backends/cuda/kernels/attention.hpp"
 #include "backends/cuda/tactics/params.hpp"
 
 namespace lathe::cuda {
@@ -87,7 +88,12 @@ public:
                       });
     }
     void operator()(const BatchedGemm&) { refuse("no own kernel for batched gemm yet"); }
-    void operator()(const Attention&) { refuse("no own kernel for attention yet: cuDNN or the general one"); }
+    void operator()(const Attention&) {
+        const auto params = attention_params(op_, plan_);
+        if (!params) return refuse(params.error().message);
+        if (!attention_takes(*params)) return refuse("attention of a depth, length or type without a kernel");
+        add("attention", 0, *params, attention_setter(op_, plan_), launch_attention);
+    }
     void operator()(const Pool& detail) {
         const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
         if (x.type != y.type || x.channel_stride != y.channel_stride) return refuse("types or strides that differ");

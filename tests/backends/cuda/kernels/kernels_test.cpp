@@ -716,12 +716,42 @@ private:
 
 class CudaKernels : public ::testing::TestWithParam<Case> {};
 
-/// Needs no GPU: the table's plans obey the plan's rules.
-TEST(CudaKernelPlans, AreValid) {
+/// Needs no GPU: the table's plans obey the plan's rules, the reference takes every op, own kernels name their
+/// candidates and prepare each of them.
+TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
+    Device device;
+    device.sm = 90;
+    device.multiprocessors = 132;
+    const auto reference = make_reference_provider(), own = make_own_provider();
     for (const Case& c : table()) {
         const TestPlan test = c.make();
         const auto valid = verify(test.plan);
         EXPECT_TRUE(valid) << c.name << ": " << (valid ? "" : valid.error().describe());
+        for (const FusedOp& op : test.plan.ops) {
+            std::string why;
+            EXPECT_FALSE(reference->candidates(op, test.plan, device, Effort::fast, why).empty())
+                << c.name << ": " << why;
+            why.clear();
+            const auto ids = own->candidates(op, test.plan, device, Effort::full, why);
+            EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
+            for (const std::string& id : ids) {
+                const auto prepared = own->prepare(id, op, test.plan, device);
+                EXPECT_TRUE(prepared) << c.name << ": " << (prepared ? "" : prepared.error().describe());
+            }
+        }
+    }
+}
+
+TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
+    Device device;
+    device.sm = 90;
+    device.multiprocessors = 132;
+    const TestPlan test = table().front().make();
+    const FusedOp& op = test.plan.ops[test.main];
+    for (const auto& provider : {make_reference_provider(), make_own_provider()}) {
+        const auto prepared = provider->prepare("no_such_kernel", op, test.plan, device);
+        ASSERT_FALSE(prepared);
+        EXPECT_EQ(prepared.error().code, ErrorCode::mismatch);
     }
 }
 
