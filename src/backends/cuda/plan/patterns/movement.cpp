@@ -46,6 +46,13 @@ Result<void> reshape(Lowering& lowering, Node& node) {
 }
 
 Result<void> identity(Lowering& lowering, Node& node) {
+    if (node.is("Dropout") && lowering.opset() >= 12 && !node.input(2).empty() &&
+        lowering.scalar(node.input(2)) != 0.0F) {
+        return Lowering::cannot(node, "in training mode");
+    }
+    if (node.outputs.size() > 1 && lowering.uses().use_count(node.output(1)) != 0) {
+        return Lowering::cannot(node, "its mask is read");
+    }
     LATHE_TRY(const ValueId from, moved(lowering, node.input(0), std::nullopt));
     lowering.mark(&node);
     if (lowering.value(from).role == Role::activation) {
@@ -202,6 +209,13 @@ Result<void> resize(Lowering& lowering, Node& node) {
     const auto given = lowering.constant(node.is("Upsample") || lowering.opset() < 11 ? node.input(1) : node.input(2));
     if (given && given->count() == 4 && is_floating(given->type)) {
         LATHE_TRY(detail.scales, lowering.floats(*given));
+    }
+    for (const std::size_t axis : {2, 3}) {
+        // Sizes are cut to integers, but align_corners is defined by the size before that.
+        const float exact = static_cast<float>(in[axis]) * detail.scales[axis];
+        if (detail.coordinates == "align_corners" && exact != static_cast<float>(out[axis])) {
+            return Lowering::cannot(node, "align_corners with scales that give no whole size");
+        }
     }
     // int8 only where numbers are copied.
     const auto type = lowering.stored_type(lowering.type_of(node.input(0)));
