@@ -1,5 +1,6 @@
-// cuDNN's functions as its C++ frontend links to them, forwarded to the library opened at run time.
+// The functions of cuDNN and NVRTC that cuDNN's C++ frontend links to, forwarded to the libraries opened at run time.
 #include <cudnn.h>
+#include <nvrtc.h>
 
 #include "backends/cuda/device/libraries.hpp"
 
@@ -11,6 +12,26 @@ Function* find(const char* name) {
 }
 
 } // namespace
+
+// NVRTC's, for engines that are compiled at run time.
+#define LATHE_FORWARD_NVRTC(name, parameters, arguments)                                                               \
+    extern "C" nvrtcResult name parameters {                                                                           \
+        static const auto function =                                                                                   \
+            reinterpret_cast<nvrtcResult(*) parameters>(lathe::cuda::nvrtc_library().symbol(#name));                   \
+        return function == nullptr ? NVRTC_ERROR_INTERNAL_ERROR : function arguments;                                  \
+    }
+
+LATHE_FORWARD_NVRTC(nvrtcCreateProgram,
+                    (nvrtcProgram * program, const char* source, const char* name, int count,
+                     const char* const* headers, const char* const* include_names),
+                    (program, source, name, count, headers, include_names))
+LATHE_FORWARD_NVRTC(nvrtcCompileProgram, (nvrtcProgram program, int count, const char* const* options),
+                    (program, count, options))
+LATHE_FORWARD_NVRTC(nvrtcDestroyProgram, (nvrtcProgram * program), (program))
+LATHE_FORWARD_NVRTC(nvrtcGetProgramLogSize, (nvrtcProgram program, size_t* size), (program, size))
+LATHE_FORWARD_NVRTC(nvrtcGetProgramLog, (nvrtcProgram program, char* text), (program, text))
+LATHE_FORWARD_NVRTC(nvrtcGetCUBINSize, (nvrtcProgram program, size_t* size), (program, size))
+LATHE_FORWARD_NVRTC(nvrtcGetCUBIN, (nvrtcProgram program, char* code), (program, code))
 
 #define LATHE_FORWARD(name, parameters, arguments)                                                                     \
     extern "C" cudnnStatus_t name parameters {                                                                         \

@@ -131,14 +131,19 @@ Library load_cublaslt() {
 Library load_cudnn() {
     // cuDNN opens these by name: found in the same folders if they are loaded first.
     cublaslt_library();
-    for (const auto& folder : named_folders()) {
-        for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
-            std::error_code ignored;
-            if (std::filesystem::exists(folder / name, ignored)) open_library((folder / name).string());
-        }
-    }
+    nvrtc_library();
     Library library = find_library("cuDNN", "LATHE_CUDNN", {"libcudnn.so.9"});
     add_version(library, "cudnnGetVersion", "cuDNN");
+    return library;
+}
+
+Library load_nvrtc() {
+    Library library = find_library("NVRTC", "LATHE_NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"});
+    const auto version = reinterpret_cast<int (*)(int*, int*)>(library.symbol("nvrtcVersion"));
+    int major = 0, minor = 0;
+    if (version != nullptr && version(&major, &minor) == 0)
+        library.version = std::to_string(major) + "." + std::to_string(minor);
+    library.path = path_of(library.symbol("nvrtcVersion"));
     return library;
 }
 
@@ -170,6 +175,11 @@ const Library& cublaslt_library() {
 
 const Library& cudnn_library() {
     static const Library library = load_cudnn();
+    return library;
+}
+
+const Library& nvrtc_library() {
+    static const Library library = load_nvrtc();
     return library;
 }
 

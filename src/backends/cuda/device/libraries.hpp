@@ -21,5 +21,7 @@ struct Library {
 const Library& cudnn_library();
 const Library& cublaslt_library();
 const Library& nvml_library();
+/// The run-time compiler, which some of cuDNN's engines need.
+const Library& nvrtc_library();
 
 } // namespace lathe::cuda
