@@ -742,6 +742,31 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
     }
 }
 
+/// Needs no GPU: the interpreter runs every plan that the GPU's results are compared with.
+TEST(CudaKernelPlans, AreInterpreted) {
+    for (const Case& c : table()) {
+        if (!c.interpret) continue;
+        const TestPlan test = c.make();
+        std::vector<HostTensor> tensors;
+        for (const ValueId id : test.plan.inputs) {
+            const Value& v = test.plan.values[id];
+            tensors.emplace_back(v.name, v.type == T::s64 ? DataType::int64 : DataType::float32, v.dims);
+            if (v.type == T::s64) {
+                for (std::int64_t& i : tensors.back().as<std::int64_t>())
+                    i = 3;
+            } else {
+                for (float& f : tensors.back().as<float>())
+                    f = 0.5F;
+            }
+        }
+        std::vector<TensorView> views;
+        for (HostTensor& t : tensors)
+            views.push_back(t.view());
+        const auto found = interpret(test.plan, views);
+        EXPECT_TRUE(found) << c.name << ": " << (found ? "" : found.error().describe());
+    }
+}
+
 TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
     Device device;
     device.sm = 90;
