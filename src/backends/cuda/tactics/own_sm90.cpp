@@ -34,16 +34,16 @@ double cost_of(const TileConfig& tile, int split, const ImplicitGemm& op, const 
     const double blocks = up(static_cast<double>(op.rows()), m) * up(p.k_stride, n) * split;
     const double blocks_an_sm = up(blocks, std::max(1, device.multiprocessors));
     const double stages = std::min<double>(tile.stages, steps);
-    const double shared = std::max(stages * (m + n) * chunk, m * (n * 4 + 32)) + 2048;
+    const double shared = stages * (m + n) * chunk + (split > 1 ? m * n * 4 : 0) + 1024 * (1 + up(512 + n * 8, 1024));
     const double by_registers = m < 128 ? (n < 128 ? 4 : n < 256 ? 3 : 2) : m * n <= 128 * 128 ? 2 : 1;
     const double together = std::max(1.0, std::min(by_registers, std::floor(227 * 1024 / shared)));
     const double waves = up(blocks_an_sm, together);
 
-    const double multiplying = blocks_an_sm * steps * m * std::max(n, 64.0) * chunk / 2.6e6;
-    const double loading = blocks_an_sm * steps * (m + n) * chunk / 51e3;
-    const double waiting = waves * (15.2 + steps * 0.077) + (split > 1 ? 1.23 + 0.217 * split : 0);
-    const double finishing = blocks_an_sm * m / split * n * 3.9e-4 * (op.epilogue.residual == none ? 1.0 : 1.5);
-    return std::max({multiplying, loading, waiting}) + finishing;
+    const double multiplying = blocks_an_sm * steps * m * std::max(n, 64.0) * chunk / 5.0e6;
+    const double loading = blocks_an_sm * steps * (m + n) * chunk / 115e3;
+    const double waiting = waves * (4.25 + steps * 0.236) + (split > 1 ? 0.94 + 0.62 * split : 0);
+    const double finishing = blocks_an_sm * m * n / split * 1.43e-4 + waves * n / split * (m < 256 ? 1 : 2) * 0.0185;
+    return std::max({multiplying, loading, waiting}) + finishing * (op.epilogue.residual == none ? 1.0 : 1.5);
 }
 
 /// Tiles that take this op, best guess first. The error says why there are none.

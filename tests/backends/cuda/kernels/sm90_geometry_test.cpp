@@ -47,6 +47,47 @@ TEST(Sm90Geometry, FirstPixelWalksImagesRowsColumns) {
             }
 }
 
+TEST(Sm90Geometry, ColumnsOfAThreadAreChannelsNextToEachOther) {
+    for (const int output_bytes : {1, 2, 4})
+        for (const int n : {32, 64, 128, 256}) {
+            const int run = run_of(output_bytes, n);
+            EXPECT_LE(run * output_bytes, 16);
+            EXPECT_EQ(n % (4 * run), 0);
+            std::set<int> channels;
+            for (int column = 0; column < n; ++column)
+                channels.insert(channel_of_column(column, run));
+            EXPECT_EQ(channels.size(), static_cast<std::size_t>(n));
+            EXPECT_EQ(*channels.rbegin(), n - 1);
+            for (int t = 0; t < 4; ++t)
+                for (int i = 0; i < n / 4; ++i) // thread t's sums in order
+                    EXPECT_EQ(channel_of_column(8 * (i / 2) + 2 * t + i % 2, run),
+                              i / run * 4 * run + t * run + i % run)
+                        << output_bytes << ' ' << n << ' ' << t << ' ' << i;
+        }
+}
+
+TEST(Sm90Geometry, ScalesOfARunAreReadSixteenBytesAtATime) {
+    for (const int output_bytes : {1, 2, 4})
+        for (const int n : {32, 64, 128, 256}) {
+            const int run = run_of(output_bytes, n);
+            std::set<int> places;
+            for (int channel = 0; channel < n; ++channel) {
+                const int first = channel - channel % run;
+                const int piece = run < 4 ? 0 : channel % run / 4 * 16;
+                EXPECT_EQ(vector_place(channel, run),
+                          vector_place(first, run) + piece + channel % run - piece / 16 * 4);
+                places.insert(vector_place(channel, run));
+            }
+            EXPECT_EQ(places.size(), static_cast<std::size_t>(n));
+            EXPECT_EQ(*places.rbegin(), n - 1);
+            if (run < 4) continue;
+            std::set<int> banks; // four lanes, one 16-byte piece each
+            for (int t = 0; t < 4; ++t)
+                banks.insert(vector_place(t * run, run) / 4 % 8);
+            EXPECT_EQ(banks.size(), 4U);
+        }
+}
+
 TEST(Sm90Geometry, StagingHasNoBankConflicts) {
     for (const int n : {32, 64, 128, 256}) {
         std::set<int> pieces;

@@ -17,8 +17,14 @@ struct Destination {
     void* output;
     EpilogueParams epilogue; ///< low and high hold the bounds for none and relu too
     std::int32_t rows, k, k_stride, type;
-    bool vectors; ///< rows begin at multiples of 16 bytes
+    bool vectors;    ///< rows begin at multiples of 16 bytes
+    bool direct;     ///< the weights' rows were dealt for it (channel_of_column) and activation and scale are simple
+    bool small_sums; ///< int8: no sum exceeds 2^22, so that sums may begin at `sum_origin`
 };
+
+/// 1.5 * 2^23. As an int it is the float's bits: a sum of less than 2^22 added to them is that float plus the sum.
+inline constexpr float magic = 12582912.0F;
+inline constexpr std::int32_t sum_origin = 0x4B400000;
 
 /// The rows that this block finishes: `parts` copies to be summed lie one after another in `staging`.
 struct Slice {
@@ -198,6 +204,178 @@ __device__ inline float to_float(std::uint32_t bits, float) { return __uint_as_f
 __device__ inline std::uint32_t sum(std::uint32_t a, std::uint32_t b, std::int32_t) { return a + b; }
 __device__ inline std::uint32_t sum(std::uint32_t a, std::uint32_t b, float) {
     return __float_as_uint(__uint_as_float(a) + __uint_as_float(b));
+}
+
+/// The V channels next to each other that a thread finishes at once, packed.
+template <int BYTES>
+struct Packet {
+    std::uint32_t words[BYTES < 4 ? 1 : BYTES / 4];
+    __device__ void load(const void* from) {
+        if constexpr (BYTES == 16) {
+            const uint4 x = __ldcg(static_cast<const uint4*>(from));
+            words[0] = x.x, words[1] = x.y, words[2] = x.z, words[3] = x.w;
+        } else if constexpr (BYTES == 8) {
+            const uint2 x = __ldcg(static_cast<const uint2*>(from));
+            words[0] = x.x, words[1] = x.y;
+        } else if constexpr (BYTES == 4) {
+            words[0] = __ldcg(static_cast<const unsigned*>(from));
+        } else {
+            words[0] = __ldcg(static_cast<const unsigned short*>(from));
+        }
+    }
+    __device__ void store(void* to) const {
+        if constexpr (BYTES == 16)
+            *static_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
+        else if constexpr (BYTES == 8)
+            *static_cast<uint2*>(to) = {words[0], words[1]};
+        else if constexpr (BYTES == 4)
+            *static_cast<std::uint32_t*>(to) = words[0];
+        else
+            *static_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(words[0]);
+    }
+};
+
+/// int8 as float without the slow conversion: byte b + 128 in the low bits of 2^23.
+__device__ inline float unpack_fast(std::uint32_t flipped, int byte) {
+    return __uint_as_float(__byte_perm(flipped, 0x4B000000, 0x7540 | byte)) - 8388736.0F;
+}
+/// V residual values, read ahead.
+template <class Out, int V>
+struct Residual {
+    static constexpr int bytes = V * static_cast<int>(sizeof(Out));
+    Packet<bytes> packet;
+    __device__ void load(const Destination& to, std::size_t offset) {
+        if constexpr (sizeof(Out) > 1) {
+            if (to.epilogue.residual_is_s8) {
+                Packet<V> narrow;
+                narrow.load(static_cast<const std::int8_t*>(to.epilogue.residual) + offset);
+#pragma unroll
+                for (int i = 0; i < (V < 4 ? 1 : V / 4); ++i)
+                    packet.words[i] = narrow.words[i];
+                return;
+            }
+        }
+        packet.load(static_cast<const Out*>(to.epilogue.residual) + offset);
+    }
+    /// v += residual * factor
+    __device__ void add(const Destination& to, float (&v)[V]) const {
+        const float factor = to.epilogue.residual_scale;
+        if (sizeof(Out) == 1 || to.epilogue.residual_is_s8) {
+#pragma unroll
+            for (int i = 0; i < V; ++i)
+                v[i] = fmaf(unpack_fast(packet.words[i / 4] ^ 0x80808080U, i % 4), factor, v[i]);
+            return;
+        }
+        if constexpr (sizeof(Out) == 2) {
+#pragma unroll
+            for (int i = 0; i < V / 2; ++i) {
+                const float2 pair = unpack(packet.words[i], Out{});
+                v[2 * i] = fmaf(pair.x, factor, v[2 * i]);
+                v[2 * i + 1] = fmaf(pair.y, factor, v[2 * i + 1]);
+            }
+        } else if constexpr (sizeof(Out) == 4) {
+#pragma unroll
+            for (int i = 0; i < V; ++i)
+                v[i] = fmaf(__uint_as_float(packet.words[i]), factor, v[i]);
+        }
+    }
+};
+
+/// Sums as floats, in place.
+template <int V>
+__device__ inline void to_floats(float (&)[V], bool) {}
+template <int V>
+__device__ inline void to_floats(std::int32_t (&x)[V], bool small_sums) {
+    if (small_sums) {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            x[i] = __float_as_int(__int_as_float(x[i]) - magic);
+    } else {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            x[i] = __float_as_int(static_cast<float>(x[i]));
+    }
+}
+__device__ inline float as_float(float x) { return x; }
+__device__ inline float as_float(std::int32_t x) { return __int_as_float(x); }
+
+__device__ inline float2 load_shared_pair(std::uint32_t address) {
+    float2 value;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address) : "memory");
+    return value;
+}
+
+/// Packs V values that stand for one row's channels next to each other. None, relu or clip alone.
+template <class Out, int V>
+__device__ inline Packet<V* static_cast<int>(sizeof(Out))> make_packet(const Destination& to, float (&v)[V]) {
+    Packet<V* static_cast<int>(sizeof(Out))> packet;
+    if constexpr (sizeof(Out) == 1) {
+        std::uint32_t bits[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) // to the nearest even int8, in the lowest byte
+            bits[i] = __float_as_uint(fminf(fmaxf(v[i], to.epilogue.low), to.epilogue.high) + magic);
+        if constexpr (V == 2) {
+            packet.words[0] = __byte_perm(bits[0], bits[1], 0x0040);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V / 4; ++i)
+                packet.words[i] = __byte_perm(__byte_perm(bits[4 * i], bits[4 * i + 1], 0x0040),
+                                              __byte_perm(bits[4 * i + 2], bits[4 * i + 3], 0x0040), 0x5410);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            v[i] = min_nan(max_nan(v[i], to.epilogue.low), to.epilogue.high);
+        if constexpr (sizeof(Out) == 2) {
+#pragma unroll
+            for (int i = 0; i < V / 2; ++i)
+                packet.words[i] = pack(v[2 * i], v[2 * i + 1], Out{});
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; ++i)
+                packet.words[i] = __float_as_uint(v[i]);
+        }
+    }
+    return packet;
+}
+
+/// Two rows of a tile that a thread finishes: where its channels of each begin, and whether the row exists.
+struct RowPair {
+    std::size_t offset[2];
+    bool inside[2];
+};
+
+/// Finishes V sums (floats by now) of two rows, `skip` channels behind the rows' offsets. `vectors`: their scales in
+/// shared memory, biases N floats behind them. For int8 the bounds lie within -128..127.
+template <class Out, int V, int N>
+__device__ inline void finish_run(const Destination& to, float (&v)[2][V], std::uint32_t vectors,
+                                  const Residual<Out, V> (&residual)[2], const RowPair& rows, int skip) {
+    if constexpr (V >= 4) {
+#pragma unroll
+        for (int i = 0; i < V / 4; ++i) {
+            const uint4 scale = load_shared(vectors + i * 64), bias = load_shared(vectors + N * 4 + i * 64);
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                v[r][4 * i] = fmaf(v[r][4 * i], __uint_as_float(scale.x), __uint_as_float(bias.x));
+                v[r][4 * i + 1] = fmaf(v[r][4 * i + 1], __uint_as_float(scale.y), __uint_as_float(bias.y));
+                v[r][4 * i + 2] = fmaf(v[r][4 * i + 2], __uint_as_float(scale.z), __uint_as_float(bias.z));
+                v[r][4 * i + 3] = fmaf(v[r][4 * i + 3], __uint_as_float(scale.w), __uint_as_float(bias.w));
+            }
+        }
+    } else {
+        const float2 scale = load_shared_pair(vectors), bias = load_shared_pair(vectors + N * 4);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            v[r][0] = fmaf(v[r][0], scale.x, bias.x);
+            v[r][1] = fmaf(v[r][1], scale.y, bias.y);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        if (to.epilogue.residual != nullptr) residual[r].add(to, v[r]);
+        const auto packet = make_packet<Out>(to, v[r]);
+        if (rows.inside[r]) packet.store(static_cast<Out*>(to.output) + rows.offset[r] + skip);
+    }
 }
 
 /// Called by THREADS threads. Every thread keeps to one group of channels, so that scale and bias stay in registers.

@@ -47,6 +47,23 @@ LATHE_HOST_DEVICE constexpr FirstPixel first_pixel(int index, int p, int q, int 
     return {image, row * stride_h - pad_h, (rest - row * q) * stride_w - pad_w};
 }
 
+/// How the weights' rows (output channels) are dealt to the columns of a wgmma so that a thread, which holds columns
+/// 8 j + 2 t and 8 j + 2 t + 1 for its t of 0..3 and all j, ends up with `run` channels next to each other: within a
+/// group of 4 * run columns, column 8 j + 2 t + b is channel run * t + 2 j + b. With a run of 2 nothing moves.
+LATHE_HOST_DEVICE constexpr int run_of(int output_bytes, int n) {
+    return output_bytes == 4 ? 2 : 16 / output_bytes < n / 4 ? 16 / output_bytes : n / 4;
+}
+LATHE_HOST_DEVICE constexpr int channel_of_column(int column, int run) {
+    const int within = column % (4 * run);
+    return column - within + run * (within % 8 / 2) + 2 * (within / 8) + within % 2;
+}
+/// Where scale and bias of a channel lie: four lanes read four channels each, next to each other.
+LATHE_HOST_DEVICE constexpr int vector_place(int channel, int run) {
+    if (run < 4) return channel;
+    const int within = channel % (4 * run);
+    return channel - within + within % run / 4 * 16 + within / run * 4 + within % 4;
+}
+
 /// Staging area of the epilogue: rows of `n` 4-byte sums. The pitch spreads the eight rows a warp writes at once over
 /// all banks; pieces of 16 bytes are permuted so that lanes that each read 64 (or 32) bytes of a row do not collide.
 LATHE_HOST_DEVICE constexpr int staging_pitch(int n) { return n * 4 + 32; }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -10,9 +11,6 @@ namespace lathe::cuda::kernels {
 namespace {
 
 using sm90::Instance;
-
-/// Tile `i` is instance i / 4 with output type i % 4.
-constexpr int output_types = 4;
 
 const std::vector<Instance>& instances() {
     static const std::vector<Instance> all = [] {
@@ -35,8 +33,15 @@ bool is_matrix(const ImplicitGemmParams& params) {
            params.pad_w == 0 && params.p == params.h && params.q == params.w;
 }
 
+/// Whether results can go straight from registers to memory: whole runs of channels, simple arithmetic behind the sums.
+bool is_direct(const Instance& instance, const ImplicitGemmParams& params) {
+    const auto aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
+    return params.k % (4 * instance.run) == 0 && params.k == params.k_stride && params.epilogue.act <= 2 &&
+           params.epilogue.output_scale_inverse == 1 && aligned(params.output) && aligned(params.epilogue.residual);
+}
+
 struct Plan {
-    int chunks_per_tap = 0, chunks = 0, stages = 0, staging = 0, shared_bytes = 0, blocks = 0, tiles_n = 0;
+    int chunks_per_tap = 0, chunks = 0, stages = 0, staging = 0, shared_bytes = 0, tiles_m = 0, tiles_n = 0;
 };
 
 /// False where this instance cannot take the problem in `split` parts.
@@ -62,18 +67,19 @@ bool make_plan(const Instance& instance, int split, const ImplicitGemmParams& pa
     const int chunks = (plan.chunks + split - 1) / split;
     const int steps = (chunks + instance.chunks_per_stage - 1) / instance.chunks_per_stage;
     plan.stages = std::min(instance.config.stages, steps);
-    const int room = sm90::shared_limit - 2 * sm90::ring_offset - (split > 1 ? instance.staging_bytes : 0);
-    plan.stages = std::min(plan.stages, room / instance.stage_bytes);
+    const bool direct = is_direct(instance, params);
+    if (direct && split > instance.config.n / 8) return false;
+    const int beside = split == 1 ? 0 : direct ? instance.exchange_bytes : instance.staging_bytes;
+    const int before = instance.ring_offset + 1024; // its beginning is rounded up
+    plan.stages = std::min(plan.stages, (sm90::shared_limit - before - beside) / instance.stage_bytes);
     if (plan.stages < std::min(steps, 2)) return false;
     const int ring = plan.stages * instance.stage_bytes;
     plan.staging = split > 1 ? ring : 0;
-    plan.shared_bytes =
-        2 * sm90::ring_offset + (split > 1 ? ring + instance.staging_bytes : std::max(ring, instance.staging_bytes));
+    plan.shared_bytes = before + (split > 1 || direct ? ring + beside : std::max(ring, instance.staging_bytes));
     if (plan.shared_bytes > sm90::shared_limit) return false;
     plan.tiles_n = (params.k_stride + instance.config.n - 1) / instance.config.n;
-    const std::int64_t blocks = (rows + instance.config.m - 1) / instance.config.m * plan.tiles_n * split;
-    if (blocks > std::numeric_limits<std::int32_t>::max()) return false;
-    plan.blocks = static_cast<int>(blocks);
+    plan.tiles_m = static_cast<int>((rows + instance.config.m - 1) / instance.config.m);
+    if (plan.tiles_m > 65535 || plan.chunks > (1 << 24)) return false; // limits of a grid, of chunk * rank
     return true;
 }
 
@@ -101,6 +107,34 @@ cudaError_t encode_matrix(CUtensorMap& map, CUtensorMapDataType type, int elemen
     const cuuint32_t steps[2] = {1, 1};
     const CUresult result =
         encode(&map, type, 2, const_cast<void*>(data), dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+/// Weights [k][reduction], their rows dealt to the columns of a tile as channel_of_column says; run 0: as they come.
+cudaError_t encode_weights(CUtensorMap& map, CUtensorMapDataType type, int element, const void* data,
+                           std::uint64_t reduction, std::uint64_t k, int chunk, int n, int run,
+                           CUtensorMapSwizzle swizzle) {
+    static decltype(&cuTensorMapEncodeTiled) encode = nullptr;
+    if (encode == nullptr)
+        if (const cudaError_t error = driver_function("cuTensorMapEncodeTiled", encode); error != cudaSuccess)
+            return error;
+    const cuuint64_t row = reduction * static_cast<cuuint64_t>(element);
+    const auto wide = [](int x) { return static_cast<cuuint64_t>(x); };
+    const auto narrow = [](int x) { return static_cast<cuuint32_t>(x); };
+    cuuint64_t dims[5] = {reduction, k, 1, 1, 1}, strides[4] = {row, row, row, row};
+    cuuint32_t box[5] = {narrow(chunk), narrow(n), 1, 1, 1};
+    const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+    if (run > 0) {
+        const cuuint64_t dealt[4] = {2, 4, wide(run / 2), k / wide(4 * run)};
+        const cuuint64_t far[4] = {row, row * wide(run), row * 2, row * wide(4 * run)};
+        const cuuint32_t boxed[4] = {2, 4, narrow(run / 2), narrow(n / (4 * run))};
+        std::copy_n(dealt, 4, dims + 1);
+        std::copy_n(far, 4, strides);
+        std::copy_n(boxed, 4, box + 1);
+    }
+    const CUresult result =
+        encode(&map, type, 5, const_cast<void*>(data), dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -134,10 +168,7 @@ const TileConfig* sm90_tiles(int& count) {
     static const std::vector<TileConfig> tiles = [] {
         std::vector<TileConfig> result;
         for (const Instance& instance : instances())
-            for (int type = 0; type < output_types; ++type) {
-                result.push_back(instance.config);
-                result.back().out_type = type;
-            }
+            result.push_back(instance.config);
         return result;
     }();
     count = static_cast<int>(tiles.size());
@@ -145,13 +176,13 @@ const TileConfig* sm90_tiles(int& count) {
 }
 
 bool sm90_takes(int tile, int split, const ImplicitGemmParams& params) {
-    const auto index = static_cast<std::size_t>(tile / output_types);
+    const auto index = static_cast<std::size_t>(tile);
     Plan plan;
     return tile >= 0 && index < instances().size() && make_plan(instances()[index], split, params, plan);
 }
 
 cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* maps) {
-    const Instance& instance = instances().at(static_cast<std::size_t>(tile / output_types));
+    const Instance& instance = instances().at(static_cast<std::size_t>(tile));
     const int type = instance.config.in_type;
     const int element = element_bytes(type);
     const CUtensorMapDataType data = type == type_s8    ? CU_TENSOR_MAP_DATA_TYPE_UINT8
@@ -169,8 +200,8 @@ cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* m
                             : encode_pixels(pair[0], data, element, params, chunk, instance.config.m, swizzle);
     if (error != cudaSuccess) return error;
     const std::int64_t reduction = std::int64_t{params.r} * params.s * params.c_stride;
-    error = encode_matrix(pair[1], data, element, params.weight, size(reduction), size(params.k), size(reduction),
-                          chunk, instance.config.n, swizzle);
+    error = encode_weights(pair[1], data, element, params.weight, size(reduction), size(params.k), chunk,
+                           instance.config.n, is_direct(instance, params) ? instance.run : 0, swizzle);
     if (error != cudaSuccess) return error;
     std::memcpy(maps, pair, sizeof(pair));
     return cudaFuncSetAttribute(instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sm90::shared_limit);
@@ -178,8 +209,8 @@ cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* m
 
 cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmParams& params, const void* maps,
                                       cudaStream_t stream, bool programmatic) {
-    const Instance& instance = instances().at(static_cast<std::size_t>(tile / output_types));
-    const int type = tile % output_types;
+    const Instance& instance = instances().at(static_cast<std::size_t>(tile));
+    const int type = instance.config.out_type;
     Plan plan;
     if (!make_plan(instance, split, params, plan)) return cudaErrorInvalidValue;
 
@@ -190,6 +221,13 @@ cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmPar
     if (params.epilogue.act < 2) {
         problem.to.epilogue.low = params.epilogue.act == 1 ? 0 : -infinity;
         problem.to.epilogue.high = infinity;
+    }
+    problem.to.direct = is_direct(instance, params);
+    problem.to.small_sums =
+        problem.to.direct && instance.config.in_type == type_s8 && params.r * params.s * params.c <= 256;
+    if (problem.to.direct && type == type_s8) {
+        problem.to.epilogue.low = std::max(problem.to.epilogue.low, -128.0F);
+        problem.to.epilogue.high = std::min(problem.to.epilogue.high, 127.0F);
     }
     problem.to.rows = params.n * params.p * params.q;
     problem.to.k = params.k;
@@ -210,8 +248,8 @@ cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmPar
     problem.tap_stride = params.c_stride;
     problem.chunks_per_tap = plan.chunks_per_tap;
     problem.chunks = plan.chunks;
-    problem.tiles_n = plan.tiles_n;
     problem.split = split;
+    problem.split_bits = std::bit_width(static_cast<unsigned>(split)) - 1;
     problem.stages = plan.stages;
     problem.staging = plan.staging;
     problem.im2col = !is_matrix(params);
@@ -232,7 +270,7 @@ cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmPar
         ++count;
     }
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(plan.blocks));
+    config.gridDim = dim3(static_cast<unsigned>(plan.tiles_n * split), static_cast<unsigned>(plan.tiles_m));
     config.blockDim = dim3(static_cast<unsigned>(instance.threads));
     config.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes);
     config.stream = stream;

@@ -49,6 +49,24 @@ __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity)
 #endif
 }
 
+/// The same where other blocks of the cluster write what the barrier guards.
+__device__ inline void barrier_wait_cluster(std::uint32_t barrier, std::uint32_t parity) {
+    std::uint32_t done = 0;
+    for (unsigned tries = 0; done == 0; ++tries) {
+        asm volatile("{\n"
+                     ".reg .pred done;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+                     "selp.b32 %0, 1, 0, done;\n"
+                     "}\n"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+#ifdef LATHE_WAIT_LIMIT
+        if (tries > LATHE_WAIT_LIMIT) __trap();
+#endif
+    }
+}
+
 __device__ inline void prefetch_map(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -58,6 +76,14 @@ __device__ inline void load_matrix(std::uint32_t to, const CUtensorMap* map, int
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
                  "[%4];" ::"r"(to),
                  "l"(map), "r"(column), "r"(row), "r"(barrier)
+                 : "memory");
+}
+/// A box of weights. Dimensions behind the first make up the output channel; see channel_of_column.
+__device__ inline void load_weights(std::uint32_t to, const CUtensorMap* map, int column, int channel, int group,
+                                    std::uint32_t barrier) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, "
+                 "%4, %5}], [%6];" ::"r"(to),
+                 "l"(map), "r"(column), "r"(channel), "r"(0), "r"(group), "r"(barrier)
                  : "memory");
 }
 /// Channels of consecutive output pixels under one tap. (w, h): first tap of the first pixel; offsets: the tap.
@@ -85,6 +111,18 @@ __device__ inline std::uint32_t peer_address(std::uint32_t address, std::uint32_
 }
 __device__ inline void store_peer(std::uint32_t address, std::uint32_t x, std::uint32_t y) {
     asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
+__device__ inline void store_peer(std::uint32_t address, const std::uint32_t (&x)[4]) {
+    asm volatile("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x[0]), "r"(x[1]), "r"(x[2]),
+                 "r"(x[3])
+                 : "memory");
+}
+/// 16 bytes to another block, counted by its barrier when they are there.
+__device__ inline void send_peer(std::uint32_t address, const std::uint32_t (&x)[4], std::uint32_t barrier) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+        "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(barrier)
+        : "memory");
 }
 __device__ inline void store_shared(std::uint32_t address, std::uint32_t x, std::uint32_t y) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
