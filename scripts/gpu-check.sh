@@ -32,7 +32,8 @@ pack() {
       strip --strip-unneeded -o "$staged/lib/$(basename "$library")" "$library" 2>/dev/null ||
         cp -L "$library" "$staged/lib/"
     done
-  XZ_OPT=-6 tar -C "$staged" -cJf "$folder/lathe-gpu.tar.xz" bin lib
+  # The programs share most of their code: a window that holds them all.
+  XZ_OPT='--lzma2=preset=6,dict=256MiB' tar -C "$staged" -cJf "$folder/lathe-gpu.tar.xz" bin lib
   ls -l "$staged/bin" "$staged/lib" "$folder/lathe-gpu.tar.xz"
   rm -rf "$staged"
 }
