@@ -1,11 +1,25 @@
 # Third-party libraries, as scripts/setup.sh installs them. Each missing one fails here with what to do.
+option(LATHE_STATIC_DEPS "Link third-party libraries statically where they are there so" OFF)
+if(LATHE_STATIC_DEPS)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+  set(Protobuf_USE_STATIC_LIBS ON)
+endif()
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+if(LATHE_STATIC_DEPS)
+  find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
+  find_library(ZSTD_LIBRARY zstd REQUIRED)
+  add_library(lathe_zstd INTERFACE)
+  target_include_directories(lathe_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
+  target_link_libraries(lathe_zstd INTERFACE ${ZSTD_LIBRARY})
+  add_library(PkgConfig::ZSTD ALIAS lathe_zstd)
+else()
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+endif()
 
 # ONNX's own package file looks for a Protobuf package file that Debian does not ship, so the target is made here.
 find_package(Protobuf REQUIRED)
@@ -22,3 +36,5 @@ target_compile_definitions(onnx_cpp INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
 target_link_libraries(onnx_cpp INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
 
 find_package(OpenVINO REQUIRED COMPONENTS Runtime)
+
+include(LatheCuda)

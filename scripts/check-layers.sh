@@ -15,6 +15,10 @@ allowed() {
     quantize) echo support graph onnx calibrate quantize ;;
     backends/api) echo support graph calibrate backends/api ;;
     backends) (cd src && echo support graph calibrate backends/*) ;;
+    # plan and tuning are built without CUDA: they must not see the rest.
+    backends/cuda/plan | backends/cuda/tuning) echo support graph onnx passes backends/api backends/cuda/plan backends/cuda/plan/patterns backends/cuda/tuning ;;
+    backends/cuda/*) echo support graph backends/api backends/cuda/plan backends/cuda/tuning backends/cuda/device backends/cuda/tactics backends/cuda/kernels backends/cuda/kernels/sm90 ;;
+    backends/cuda) echo support graph backends/api backends/cuda backends/cuda/plan backends/cuda/device ;;
     backends/*) echo support graph onnx passes calibrate backends/api "$1" ;;
     runtime) echo support graph onnx backends/api runtime ;;
     bench) echo support graph onnx data runtime bench ;;
@@ -28,7 +32,11 @@ allowed() {
 status=0
 while IFS= read -r file; do
   folder=${file#src/}
-  case $folder in backends/*/*) folder=$(cut -d/ -f1-2 <<<"$folder") ;; *) folder=${folder%%/*} ;; esac
+  case $folder in
+    backends/cuda/*/*) folder=$(cut -d/ -f1-3 <<<"$folder") ;;
+    backends/*/*) folder=$(cut -d/ -f1-2 <<<"$folder") ;;
+    *) folder=${folder%%/*} ;;
+  esac
   if ! may=$(allowed "$folder"); then
     echo "$file: folder '$folder' is not in the order of scripts/check-layers.sh"
     status=1
@@ -45,11 +53,16 @@ while IFS= read -r file; do
     echo "$file: OpenVINO's headers belong in src/backends/openvino"
     status=1
   fi
+  if [[ ! $folder =~ ^backends/cuda/(device|tactics|kernels)$ ]] &&
+    grep -nE '#include [<"](cuda[_a-z0-9]*\.h|cudnn|cublas|cutlass/|cute/|nvml)' "$file"; then
+    echo "$file: CUDA's headers belong in src/backends/cuda/{device,tactics,kernels}"
+    status=1
+  fi
   if [[ $folder != onnx ]] && grep -nE '#include [<"](onnx/|google/protobuf)' "$file" | grep -v '"onnx/[a-z_]*\.hpp"'; then
     echo "$file: protobuf's and ONNX's headers belong in src/onnx"
     status=1
   fi
-done < <(git ls-files 'src/*.cpp' 'src/*.hpp')
+done < <(git ls-files 'src/*.cpp' 'src/*.hpp' 'src/*.cu' 'src/*.cuh')
 for header in $(git ls-files 'include/lathe/*.hpp'); do
   if grep -nE '#include [<"](openvino|onnx/|google|cuda|nlohmann)' "$header"; then
     echo "$header: no vendor header in the public API"

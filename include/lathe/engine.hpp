@@ -10,6 +10,7 @@
 
 #include "lathe/engine_types.hpp"
 #include "lathe/export.hpp"
+#include "lathe/progress.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
 
@@ -24,9 +25,18 @@ struct BuildOptions {
     /// By input name. An input with sizes that are not fixed and that is not named here gets batches 1..8..32 on
     /// axis 0; other open sizes are an error.
     std::map<std::string, ShapeRange> shapes;
-    std::size_t workspace_bytes = 0; ///< 0: no limit. CPU backends have none and say so
+    /// Further profiles beside `shapes`, each as complete: shapes within any of them are legal, and each is tuned for.
+    std::vector<std::map<std::string, ShapeRange>> more_profiles;
+    std::size_t workspace_bytes = 0; ///< 0: no limit (GPU: 256 MiB). CPU backends have none and say so
     std::size_t threads = 0;         ///< 0: all available cores
     bool profiling = false;          ///< sessions can tell per-layer times; slower
+
+    // GPU: kernels are timed while building.
+    std::filesystem::path timing_cache; ///< file of kernel times, read and added to; empty: in the user's cache folder
+    TuneEffort tune = TuneEffort::standard;
+    bool allow_fallback = false;  ///< build even where most of the work cannot run in the precision asked
+    std::vector<int> devices{};   ///< GPUs to run on, by index; sessions take turns. Empty: the first
+    Progress* progress = nullptr; ///< may be null
 
     // Kept in the engine file, to say later where it came from.
     std::string command_line;
@@ -43,8 +53,9 @@ struct EngineInfo {
     Precision precision = Precision::float32;
     std::vector<IoInfo> inputs;
     std::vector<IoInfo> outputs;
-    std::string preprocess;          ///< JSON object; empty if the model has none
-    std::vector<std::string> labels; ///< class names; may be empty
+    std::vector<std::map<std::string, ShapeRange>> profiles; ///< if several: those the inputs' ranges are the hull of
+    std::string preprocess;                                  ///< JSON object; empty if the model has none
+    std::vector<std::string> labels;                         ///< class names; may be empty
     std::string source;
     std::map<std::string, std::string> hashes; ///< "model" always: digest of the graph
     std::string calibration_digest;
@@ -85,6 +96,16 @@ public:
     /// Per-layer times of the last run; the engine must have been built or loaded with `profiling`.
     Result<std::vector<LayerInfo>> profile();
 
+    /// `run` in two halves: the device works while the caller does something else. The inputs' memory must stay as it
+    /// is until `wait` returned, which gives the outputs as `run` does.
+    Result<void> start(std::span<const TensorView> inputs);
+    Result<std::vector<TensorView>> wait();
+
+    /// Following runs can tell `times`: copies and kernels apart, by the device's clock. Costs some speed.
+    /// Errors: unsupported (CPU).
+    Result<void> set_timing(bool on);
+    Result<RunTimes> times();
+
 private:
     friend class Engine;
     struct Impl;
@@ -94,7 +115,7 @@ private:
 
 struct EngineLoadOptions {
     std::size_t threads = 0; ///< 0: as built. Another number compiles anew
-    bool profiling = false;  ///< compiles anew from the graph, so that sessions can tell per-layer times
+    bool profiling = false;  ///< sessions can tell per-layer times; compiles anew from the graph where that needs it
 };
 
 /// A model compiled for a device and a range of shapes, with all that is needed to use it: preprocessing, class names,
@@ -120,6 +141,10 @@ public:
     Result<Session> make_session() const;
     /// Executed layers with the precision each computes in (times 0).
     Result<std::vector<LayerInfo>> layers() const;
+    /// What the build decided and why. Empty where the backend has nothing to tell or the engine was loaded.
+    Result<BuildReport> report() const;
+    /// Sessions of this engine serve requests side by side without a compiled form each.
+    bool sessions_share_engine() const;
     /// The graph it was compiled from, as ONNX bytes.
     std::span<const std::byte> onnx() const;
 

@@ -14,8 +14,9 @@
 namespace lathe {
 
 /// Numeric precision the backend is asked to compute in where the graph does not say (no Q/DQ, no Cast).
-enum class Precision { float32, bfloat16, float16, int8 };
-LATHE_API std::string to_string(Precision precision); ///< "fp32", "bf16", "fp16", "int8"
+/// tensor_float32: float32 values, products of the matrix units' 19-bit form (GPU).
+enum class Precision { float32, bfloat16, float16, int8, tensor_float32 };
+LATHE_API std::string to_string(Precision precision); ///< "fp32", "bf16", "fp16", "int8", "tf32"
 LATHE_API std::optional<Precision> precision_from_name(std::string_view name);
 
 /// min..opt..max of one input's shape; equal for a static input.
@@ -28,6 +29,46 @@ struct LATHE_API ShapeRange {
     bool contains(const Shape& shape) const;
     /// "1x3x224x224..8x3x224x224..32x3x224x224", or one shape if static.
     std::string describe() const;
+};
+
+/// How long a backend that times kernels while building may search.
+enum class TuneEffort { fast, standard, full };
+
+/// Where the time of a session's last run went, by the device's clock. Sizes: milliseconds, but `enqueue_us`.
+struct RunTimes {
+    double copy_in_ms = 0;  ///< host to device
+    double compute_ms = 0;  ///< kernels
+    double copy_out_ms = 0; ///< device to host
+    double enqueue_us = 0;  ///< what the calling thread spent on handing over the work
+};
+
+/// One kernel that was tried for an operation. Times in microseconds a launch; 0 where not timed.
+struct TacticTiming {
+    std::string tactic;  ///< "provider:id"
+    std::string refused; ///< why it may not be used; empty if it may
+    double mixed_us = 0; ///< weights cold, activations as the launch before left them: what is compared
+    double warm_us = 0;  ///< all in the cache
+    double cold_us = 0;  ///< nothing in the cache
+    bool chosen = false;
+};
+
+/// What a build decided and why (`lathe build --explain`).
+struct BuildReport {
+    struct Op {
+        std::string shape;     ///< the input shapes it was tuned for
+        std::string name;      ///< of its main node
+        std::string signature; ///< all that its speed depends on
+        std::string precision; ///< what its products are computed in
+        std::vector<TacticTiming> candidates;
+    };
+    std::vector<Op> ops;
+    std::size_t arena_bytes = 0; ///< activations of one session
+    std::size_t arena_lower_bound = 0;
+    std::size_t workspace_bytes = 0;
+    std::size_t weight_bytes = 0;
+    std::vector<std::string> fallbacks;            ///< what runs in another precision than asked, and why
+    std::map<std::string, double> precision_share; ///< of the multiply-accumulates
+    double build_seconds = 0;
 };
 
 /// One executed layer as the backend fused it.

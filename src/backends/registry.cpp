@@ -3,6 +3,9 @@
 #include "backends/api/absent_backend.hpp"
 #include "backends/api/backend.hpp"
 #include "backends/openvino/openvino_backend.hpp"
+#ifdef LATHE_HAS_CUDA
+#include "backends/cuda/cuda_backend.hpp"
+#endif
 
 namespace lathe {
 
@@ -18,9 +21,13 @@ std::string nvidia_state() {
 std::vector<std::unique_ptr<Backend>> make_backends() {
     std::vector<std::unique_ptr<Backend>> list;
     list.push_back(make_openvino_backend());
+#ifdef LATHE_HAS_CUDA
+    list.push_back(make_cuda_backend());
+#else
     list.push_back(make_absent_backend(
         {"cuda", "cuda", "this build of Lathe has no CUDA backend (" + nvidia_state() + ")",
          "use --device cpu; for an NVIDIA GPU, write an explicit Q/DQ model with `lathe quantize --target cuda`"}));
+#endif
     list.push_back(make_absent_backend(
         {"tensorrt", "tensorrt", "this build of Lathe has no TensorRT backend (" + nvidia_state() + ")",
          "use --device cpu; for TensorRT, write an explicit Q/DQ model with `lathe quantize --target tensorrt` and "

@@ -39,6 +39,7 @@ private:
             session_.emplace(std::move(session));
         }
         LATHE_TRY(const auto outputs, session_->run(views_[0]));
+        times_of_ = TimesOf::unknown;
         if (outputs.empty()) return Error{ErrorCode::internal, "the engine gave no outputs", info().file.string(), ""};
         return {};
     }
@@ -54,14 +55,36 @@ private:
             return CallTime{std::chrono::duration<double, std::nano>(done - start).count(), 0, 0};
         });
         if (!burst) return burst;
-        // Inputs are read and outputs written in place: there is no copy beside the call to report.
+        // On the CPU inputs are read and outputs written in place: there is no copy beside the call to report.
         burst->copy_in_ns.clear();
         burst->copy_out_ns.clear();
+        if (times_of_ != TimesOf::nothing) LATHE_CHECK(add_device_times(*burst));
         return burst;
+    }
+
+    /// Copies and kernels by the device's clock, from a few runs beside the timed ones (the events cost some time).
+    Result<void> add_device_times(Burst& burst) {
+        if (const auto on = session_->set_timing(true); !on) {
+            times_of_ = TimesOf::nothing;
+            return {};
+        }
+        times_of_ = TimesOf::device;
+        constexpr int runs = 3;
+        for (int i = 0; i < runs; ++i) {
+            LATHE_TRY(const auto outputs, session_->run(views_[next_set_]));
+            next_set_ = (next_set_ + 1) % views_.size();
+            touch(outputs);
+            LATHE_TRY(const RunTimes times, session_->times());
+            burst.copy_in_ns.push_back(times.copy_in_ms * 1e6);
+            burst.copy_out_ns.push_back(times.copy_out_ms * 1e6);
+            burst.device_ns.push_back(times.compute_ms * 1e6);
+        }
+        return session_->set_timing(false);
     }
 
     /// One session with all cores, or a single-threaded engine a core: whichever serves more in a short trial.
     Result<Throughput> do_throughput(double seconds, Progress& progress) override {
+        if (engine_.sessions_share_engine()) return shared_throughput(seconds, progress);
         const std::size_t cores = std::min(available_cores(), most_streams);
         if (cores < 2) return serve({&*session_}, seconds, progress);
         if (streams_.empty()) {
@@ -81,6 +104,30 @@ private:
         LATHE_TRY(const Throughput alone, serve({&*session_}, trial, progress));
         LATHE_TRY(const Throughput together, serve(many, trial, progress));
         return alone.qps() >= together.qps() ? serve({&*session_}, seconds, progress) : serve(many, seconds, progress);
+    }
+
+    /// As many sessions of the one engine as serve the most in short trials.
+    Result<Throughput> shared_throughput(double seconds, Progress& progress) {
+        constexpr std::size_t counts[] = {1, 2, 4, 8};
+        const double trial = std::min(0.5, seconds / 8);
+        std::vector<Session*> best{&*session_};
+        double best_qps = 0;
+        for (const std::size_t count : counts) {
+            while (streams_.size() + 1 < count) {
+                LATHE_CHECK(progress.check());
+                LATHE_TRY(Session session, engine_.make_session());
+                streams_.push_back(std::move(session));
+            }
+            std::vector<Session*> sessions{&*session_};
+            for (std::size_t i = 0; i + 1 < count; ++i)
+                sessions.push_back(&streams_[i]);
+            LATHE_TRY(const Throughput found, serve(sessions, trial, progress));
+            // No gain from twice as many: no gain from more.
+            if (found.qps() <= best_qps) break;
+            best_qps = found.qps();
+            best = std::move(sessions);
+        }
+        return serve(best, seconds, progress);
     }
 
     Result<Throughput> serve(const std::vector<Session*>& sessions, double seconds, Progress& progress) {
@@ -123,7 +170,11 @@ private:
                 touched_ = static_cast<std::uint8_t>(touched_ ^ std::to_integer<std::uint8_t>(output.bytes.back()));
     }
 
+    /// Whether the engine can tell times of its device.
+    enum class TimesOf { unknown, nothing, device };
+
     Engine engine_;
+    TimesOf times_of_ = TimesOf::unknown;
     std::optional<Session> session_;
     std::vector<Session> streams_;
     const InputSets* inputs_ = nullptr;

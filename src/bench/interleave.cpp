@@ -13,6 +13,7 @@ struct Turn {
     Samples calls;
     std::vector<double> copy_in;
     std::vector<double> copy_out;
+    std::vector<double> device;
     SteadyDetector steady;
     std::optional<Error> failure;
 };
@@ -37,6 +38,7 @@ Result<InterleavedLatency> finish(Turn turn, const SettleRule& rule) {
     latency.burst_medians_ns = turn.calls.burst_medians();
     latency.copy_in_ns = median_of(turn.copy_in);
     latency.copy_out_ns = median_of(turn.copy_out);
+    latency.device_ns = median_of(turn.device);
     latency.noisy = !turn.calls.settled(rule);
     latency.warmup_bursts = turn.steady.bursts();
     if (latency.call_ns.count == 0) {
@@ -88,6 +90,7 @@ Result<std::vector<Result<InterleavedLatency>>> interleave(std::span<Subject* co
             turn.calls.add(burst->call_ns);
             turn.copy_in.insert(turn.copy_in.end(), burst->copy_in_ns.begin(), burst->copy_in_ns.end());
             turn.copy_out.insert(turn.copy_out.end(), burst->copy_out_ns.begin(), burst->copy_out_ns.end());
+            turn.device.insert(turn.device.end(), burst->device_ns.begin(), burst->device_ns.end());
             settled = settled && turn.calls.settled(options.rule);
         }
         progress.advance();

@@ -27,7 +27,8 @@ struct InterleavedLatency {
     std::vector<double> burst_medians_ns; ///< one a round; round i of two subjects ran side by side
     std::optional<double> copy_in_ns;     ///< median; nothing where it is part of the call
     std::optional<double> copy_out_ns;
-    bool noisy = false; ///< did not settle within the time limit
+    std::optional<double> device_ns; ///< median of the kernels alone, by the device's clock
+    bool noisy = false;              ///< did not settle within the time limit
     std::size_t warmup_bursts = 0;
 };
 

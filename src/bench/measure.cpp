@@ -31,7 +31,8 @@ Json latency_json(const SubjectInfo& info, std::int64_t batch, const Interleaved
               {"noisy", latency.noisy},
               {"p99_reliable", call.p99_reliable},
               {"copy_in_ms", ms_or_null(latency.copy_in_ns)},
-              {"copy_out_ms", ms_or_null(latency.copy_out_ns)}};
+              {"copy_out_ms", ms_or_null(latency.copy_out_ns)},
+              {"device_ms", ms_or_null(latency.device_ns)}};
     // The frameworks have loaders of their own; what was timed here is ours.
     const bool ours = info.kind == SubjectKind::engine && !preprocess_ms.empty();
     json["preprocess_ms"] = ours ? Json(summarize(preprocess_ms).median) : Json(nullptr);

@@ -47,6 +47,7 @@ struct Burst {
     std::vector<double> call_ns;
     std::vector<double> copy_in_ns;  ///< binding or copying inputs, a call; empty where it is part of the call
     std::vector<double> copy_out_ns; ///< fetching outputs, a call; empty where it is part of the call
+    std::vector<double> device_ns;   ///< kernels alone, by the device's clock; empty where there is none
 };
 
 /// Requests served in a given time by as many streams as the subject does best with.

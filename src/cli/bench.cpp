@@ -61,12 +61,13 @@ std::string latency_table(const Json& document) {
 }
 
 std::string copies_table(const Json& document) {
-    std::vector<std::vector<std::string>> rows{{"batch", "subject", "copy in ms", "copy out ms", "preprocessing ms"}};
+    std::vector<std::vector<std::string>> rows{
+        {"batch", "subject", "copy in ms", "kernels ms", "copy out ms", "preprocessing ms"}};
     for (const auto& entry : document["latency"]) {
         if (entry["copy_in_ms"].is_null() && entry["preprocess_ms"].is_null()) continue;
         rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
-                        milliseconds(entry["copy_in_ms"]), milliseconds(entry["copy_out_ms"]),
-                        milliseconds(entry["preprocess_ms"])});
+                        milliseconds(entry["copy_in_ms"]), milliseconds(entry["device_ms"]),
+                        milliseconds(entry["copy_out_ms"]), milliseconds(entry["preprocess_ms"])});
     }
     return rows.size() > 1 ? table(rows) : "";
 }
@@ -111,7 +112,7 @@ void print_tables(const Context& context, const Json& document) {
     };
     section("Latency, one call", latency_table(document));
     section("Speed-up, pair by pair", ratio_table(document));
-    section("Copies and preprocessing, apart from the call", copies_table(document));
+    section("Copies, kernels and preprocessing apart", copies_table(document));
     section("Throughput", throughput_table(document));
     section("Size, load time and memory of a fresh process", subject_table(document));
 }

@@ -1,4 +1,6 @@
+#include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +25,98 @@ struct Options {
     std::size_t threads = 0;
     std::string name;
     std::filesystem::path preprocess;
+    std::filesystem::path timing_cache;
+    std::string tune = "default";
+    std::vector<int> gpus;
+    bool allow_fallback = false;
+    bool explain = false;
 };
+
+/// The n-th --shape for an input belongs to the n-th profile; an input named less often keeps its first shape.
+Result<std::vector<std::map<std::string, ShapeRange>>> profiles_of(const std::vector<std::string>& texts) {
+    std::vector<std::map<std::string, ShapeRange>> profiles(1);
+    for (const auto& text : texts) {
+        LATHE_TRY(auto range, parse_shape_range(text));
+        std::size_t at = 0;
+        while (at < profiles.size() && profiles[at].contains(range.first))
+            ++at;
+        if (at == profiles.size()) profiles.emplace_back();
+        profiles[at].insert(std::move(range));
+    }
+    for (std::size_t i = 1; i < profiles.size(); ++i)
+        profiles[i].insert(profiles[0].begin(), profiles[0].end());
+    return profiles;
+}
+
+std::string fixed(double value, int digits) {
+    char text[48];
+    std::snprintf(text, sizeof(text), "%.*f", digits, value);
+    return text;
+}
+
+Json to_json(const BuildReport& report) {
+    Json ops = Json::array();
+    for (const auto& op : report.ops) {
+        Json candidates = Json::array();
+        for (const auto& timing : op.candidates) {
+            candidates.push_back({{"tactic", timing.tactic},
+                                  {"mixed_us", timing.mixed_us},
+                                  {"warm_us", timing.warm_us},
+                                  {"cold_us", timing.cold_us},
+                                  {"refused", timing.refused},
+                                  {"chosen", timing.chosen}});
+        }
+        ops.push_back({{"shape", op.shape},
+                       {"name", op.name},
+                       {"signature", op.signature},
+                       {"precision", op.precision},
+                       {"candidates", std::move(candidates)}});
+    }
+    return Json{{"ops", std::move(ops)},
+                {"arena_bytes", report.arena_bytes},
+                {"arena_lower_bound", report.arena_lower_bound},
+                {"workspace_bytes", report.workspace_bytes},
+                {"weight_bytes", report.weight_bytes},
+                {"fallbacks", report.fallbacks},
+                {"precision_share", report.precision_share},
+                {"build_seconds", report.build_seconds}};
+}
+
+void explain(const BuildReport& report, const Context& context) {
+    if (report.ops.empty()) {
+        context.print("  nothing to explain: this backend chooses its kernels by itself");
+        return;
+    }
+    std::vector<std::vector<std::string>> rows{
+        {"shape", "operation", "what", "chosen", "us", "next best", "us", "tried"}};
+    double total = 0;
+    for (const auto& op : report.ops) {
+        const TacticTiming* chosen = nullptr;
+        const TacticTiming* next = nullptr;
+        for (const auto& timing : op.candidates) {
+            if (timing.chosen) {
+                chosen = &timing;
+            } else if (timing.refused.empty() && timing.mixed_us > 0 &&
+                       (next == nullptr || timing.mixed_us < next->mixed_us)) {
+                next = &timing;
+            }
+        }
+        total += chosen != nullptr ? chosen->mixed_us : 0;
+        rows.push_back({op.shape, op.name, op.signature, chosen != nullptr ? chosen->tactic : "-",
+                        chosen != nullptr ? fixed(chosen->mixed_us, 2) : "-", next != nullptr ? next->tactic : "-",
+                        next != nullptr ? fixed(next->mixed_us, 2) : "-", std::to_string(op.candidates.size())});
+    }
+    context.print(table(rows));
+    for (const auto& [precision, share] : report.precision_share)
+        context.print("  " + fixed(share * 100, 1) + " % of the arithmetic in " + precision);
+    for (const auto& fallback : report.fallbacks)
+        context.print("  " + fallback);
+    context.print("  memory a session: " + std::to_string(report.arena_bytes >> 10) + " KiB of activations (at least " +
+                  std::to_string(report.arena_lower_bound >> 10) + "), " +
+                  std::to_string(report.workspace_bytes >> 10) + " KiB workspace; weights " +
+                  std::to_string(report.weight_bytes >> 10) + " KiB; built in " + fixed(report.build_seconds, 1) +
+                  " s");
+}
 
 bool is_quantized(const Model& model) {
     for (const auto& node : model.graph.nodes) {
@@ -62,16 +155,20 @@ Result<void> build_engine(const Options& options, const Context& context) {
         const auto precision = precision_from_name(options.precision);
         if (!precision) {
             return Error{ErrorCode::invalid_argument, "unknown precision \"" + options.precision + "\"", "--precision",
-                         "known precisions: fp32, bf16, fp16, int8"};
+                         "known precisions: fp32, tf32, bf16, fp16, int8"};
         }
         build.precision = *precision;
     }
-    for (const auto& text : options.shapes) {
-        LATHE_TRY(auto range, parse_shape_range(text));
-        if (!build.shapes.insert(range).second) {
-            return Error{ErrorCode::invalid_argument, "two shapes for one input", range.first, "give --shape once"};
-        }
-    }
+    LATHE_TRY(auto profiles, profiles_of(options.shapes));
+    build.shapes = std::move(profiles.front());
+    build.more_profiles.assign(profiles.begin() + 1, profiles.end());
+    build.timing_cache = options.timing_cache;
+    build.allow_fallback = options.allow_fallback;
+    build.devices = options.gpus;
+    build.progress = &context.progress();
+    build.tune = options.tune == "fast"   ? TuneEffort::fast
+                 : options.tune == "full" ? TuneEffort::full
+                                          : TuneEffort::standard;
     if (!options.preprocess.empty()) {
         LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options.preprocess));
         model.set_metadata("lathe.preprocess", preprocess.to_json().dump());
@@ -91,7 +188,13 @@ Result<void> build_engine(const Options& options, const Context& context) {
     for (const auto& input : info.inputs) {
         context.print("  input " + input.name + ": " + to_string(input.type) + " " + input.range.describe());
     }
-    context.print_json(to_json(info));
+    Json document = to_json(info);
+    if (options.explain) {
+        LATHE_TRY(const BuildReport report, engine.report());
+        explain(report, context);
+        document["report"] = to_json(report);
+    }
+    context.print_json(document);
     return {};
 }
 
@@ -112,15 +215,29 @@ void add_build(Commands& commands) {
     command.add_option("--device", options->device, "Device to compile for (see `lathe doctor`)")
         ->capture_default_str();
     command.add_option("--precision", options->precision,
-                       "fp32, bf16, fp16 or int8; without it int8 for a quantised model, else fp32");
+                       "fp32, tf32 (GPU), bf16, fp16 or int8; without it int8 for a quantised model, else fp32");
     command.add_option("--shape", options->shapes,
                        "NAME:SHAPE or NAME:MIN..OPT..MAX for one input; may be repeated. Without it an open batch size "
-                       "becomes 1..8..32");
-    command.add_option("--workspace", options->workspace, "Most scratch memory the backend may use, e.g. 1GB")
+                       "becomes 1..8..32. On a GPU a second one for the same input is a second profile");
+    command
+        .add_option("--workspace", options->workspace,
+                    "Most scratch memory the backend may use, e.g. 1GB (GPU: 256MiB if not given)")
         ->transform(CLI::AsSizeValue(false));
     command.add_option("--threads", options->threads, "Threads to run on; 0 for all cores");
     command.add_option("--name", options->name, "Name in reports; else the file's");
     command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the model's own");
+    command.add_option("--timing-cache", options->timing_cache,
+                       "GPU: file of kernel times, read and added to; else one in the user's cache folder");
+    command.add_option("--tune", options->tune, "GPU: how long kernels may be timed: fast, default or full")
+        ->check(CLI::IsMember({"fast", "default", "full"}))
+        ->capture_default_str();
+    command.add_option("--gpus", options->gpus, "GPU: indices of those to run on, separated by commas; else the first")
+        ->delimiter(',')
+        ->check(CLI::NonNegativeNumber);
+    command.add_flag("--allow-fallback", options->allow_fallback,
+                     "GPU: build even where less than 90 % of the arithmetic can run in --precision");
+    command.add_flag("--explain", options->explain,
+                     "Tell which kernels were tried for every operation, and their times (all of them with --json)");
 }
 
 } // namespace lathe::cli

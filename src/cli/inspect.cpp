@@ -137,6 +137,12 @@ void print_engine(const EngineInfo& info, const Context& context) {
     for (const IoInfo& output : info.outputs)
         values.push_back({"output", output.name, to_string(output.type), output.range.describe()});
     context.print(table(values));
+    for (std::size_t i = 0; i < info.profiles.size(); ++i) {
+        std::string text;
+        for (const auto& [name, range] : info.profiles[i])
+            text += " " + name + ":" + range.describe();
+        context.print("profile " + std::to_string(i + 1) + "    " + text);
+    }
     context.print("file          " + bytes_text(info.file_bytes) + " (graph " + bytes_text(info.graph_bytes) +
                   ", compiled " + bytes_text(info.blob_bytes) + ")");
     context.print("built         " + info.time + " by Lathe " + info.lathe_version + " from " +

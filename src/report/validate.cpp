@@ -127,6 +127,7 @@ Result<void> check_bench(const Json& bench, const std::string& where) {
                                    {"p99_reliable", Type::boolean},
                                    {"copy_in_ms", Type::number},
                                    {"copy_out_ms", Type::number},
+                                   {"device_ms", Type::number},
                                    {"preprocess_ms", Type::number}})));
     LATHE_CHECK(check_each(bench, "throughput", where,
                            fields({{"subject", Type::text, true},

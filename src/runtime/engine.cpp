@@ -17,6 +17,7 @@ namespace lathe {
 struct Engine::Impl {
     EngineInfo info;
     std::shared_ptr<const CompiledModel> compiled;
+    Traits traits;
     std::string own_graph;                    ///< if built here
     std::shared_ptr<const MappedFile> file;   ///< if loaded
     std::span<const std::byte> graph;         ///< views own_graph or file
@@ -79,6 +80,10 @@ CompileOptions compile_options(const EngineInfo& info, std::size_t threads, bool
     options.precision = info.precision;
     for (const auto& io : info.inputs)
         options.shapes.emplace(io.name, io.range);
+    if (info.profiles.size() > 1) {
+        options.shapes = info.profiles.front();
+        options.more_profiles.assign(info.profiles.begin() + 1, info.profiles.end());
+    }
     options.threads = threads;
     options.profiling = profiling;
     return options;
@@ -98,8 +103,22 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     compile.workspace_bytes = options.workspace_bytes;
     compile.threads = options.threads;
     compile.profiling = options.profiling;
+    compile.timing_cache = options.timing_cache;
+    compile.tune = options.tune;
+    compile.allow_fallback = options.allow_fallback;
+    compile.devices = options.devices;
+    compile.progress = options.progress;
     LATHE_TRY(compile.shapes, complete_shapes(model, options.shapes));
+    for (const auto& profile : options.more_profiles) {
+        LATHE_TRY(auto shapes, complete_shapes(model, profile));
+        compile.more_profiles.push_back(std::move(shapes));
+    }
+    if (!compile.more_profiles.empty() && !backend->traits().several_profiles) {
+        return Error{ErrorCode::unsupported, "device " + options.device + " takes one range of shapes an input",
+                     "--shape", "give one MIN..OPT..MAX that covers all"};
+    }
     auto impl = std::make_unique<Impl>();
+    impl->traits = backend->traits();
     EngineInfo& info = impl->info;
     LATHE_TRY(info.preprocess, preprocess_of(model));
     LATHE_TRY(info.labels, labels_of(model));
@@ -112,6 +131,10 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     info.precision = options.precision;
     info.inputs = impl->compiled->inputs();
     info.outputs = impl->compiled->outputs();
+    if (!compile.more_profiles.empty()) {
+        info.profiles.push_back(compile.shapes);
+        info.profiles.insert(info.profiles.end(), compile.more_profiles.begin(), compile.more_profiles.end());
+    }
     info.source = options.source;
     info.hashes = options.hashes;
     info.hashes["model"] = hash_hex(impl->graph);
@@ -139,18 +162,21 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     LATHE_TRY(impl->graph, contents.section(graph_section));
     LATHE_TRY(const auto blob, contents.section(blob_section));
     LATHE_TRY(const Backend* backend, backend_for_device(impl->info.device));
-    const std::size_t threads = options.threads > 0 ? options.threads : impl->info.threads;
+    impl->traits = backend->traits();
+    const bool other_threads =
+        impl->traits.threads_matter && options.threads > 0 && options.threads != impl->info.threads;
+    const std::size_t threads = other_threads ? options.threads : impl->info.threads;
 
     std::string reason;
     const std::string key = backend->blob_key();
-    if (options.profiling) {
+    if (options.profiling && !impl->traits.profiles_without_recompiling) {
         reason = "to time its layers";
     } else if (key != impl->info.blob_key) {
         reason = difference(impl->info.blob_key, key);
-    } else if (threads != impl->info.threads) {
+    } else if (other_threads) {
         reason = "built for " + std::to_string(impl->info.threads) + " threads, here " + std::to_string(threads);
     } else {
-        auto loaded = backend->load(blob, file, compile_options(impl->info, threads, false));
+        auto loaded = backend->load(blob, file, compile_options(impl->info, threads, options.profiling));
         if (loaded) {
             impl->compiled = std::move(loaded).value();
             impl->usable_blob = blob;
@@ -159,7 +185,7 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
         reason = loaded.error().describe();
     }
     // What the caller asked for (profiling, another number of threads) is no news to the user.
-    const bool asked_for = options.profiling || (options.threads > 0 && options.threads != impl->info.threads);
+    const bool asked_for = options.profiling || other_threads;
     if (!asked_for || key != impl->info.blob_key) {
         log(LogLevel::warning, path.string() + " is compiled anew: " + reason + ". Build it here once to load fast.");
     }
@@ -201,6 +227,10 @@ Result<Session> Engine::make_session() const {
 }
 
 Result<std::vector<LayerInfo>> Engine::layers() const { return impl_->compiled->layers(); }
+
+Result<BuildReport> Engine::report() const { return impl_->compiled->report(); }
+
+bool Engine::sessions_share_engine() const { return impl_->traits.sessions_share_engine; }
 
 std::span<const std::byte> Engine::onnx() const { return impl_->graph; }
 

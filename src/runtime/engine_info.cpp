@@ -29,6 +29,28 @@ std::vector<IoInfo> io_from_json(const Json& array) {
     return list;
 }
 
+Json profiles_json(const std::vector<std::map<std::string, ShapeRange>>& profiles) {
+    Json array = Json::array();
+    for (const auto& profile : profiles) {
+        Json entry = Json::object();
+        for (const auto& [name, range] : profile)
+            entry[name] = {{"min", range.min}, {"opt", range.opt}, {"max", range.max}};
+        array.push_back(std::move(entry));
+    }
+    return array;
+}
+
+std::vector<std::map<std::string, ShapeRange>> profiles_from_json(const Json& array) {
+    std::vector<std::map<std::string, ShapeRange>> profiles;
+    for (const auto& entry : array) {
+        std::map<std::string, ShapeRange> profile;
+        for (const auto& [name, range] : entry.items())
+            profile[name] = {range.at("min").get<Shape>(), range.at("opt").get<Shape>(), range.at("max").get<Shape>()};
+        profiles.push_back(std::move(profile));
+    }
+    return profiles;
+}
+
 /// Text that holds JSON, as JSON; null where it is empty or no JSON.
 Json embedded(const std::string& text) {
     Json json = Json::parse(text, nullptr, false);
@@ -43,29 +65,31 @@ Json to_json(const EngineInfo& info) {
     Json hashes = Json::object();
     for (const auto& [name, digest] : info.hashes)
         hashes[name] = digest;
-    return Json{{"name", info.name},
-                {"device", info.device},
-                {"backend", info.backend},
-                {"precision", to_string(info.precision)},
-                {"inputs", io_json(info.inputs)},
-                {"outputs", io_json(info.outputs)},
-                {"preprocess", embedded(info.preprocess)},
-                {"labels", info.labels},
-                {"source", info.source},
-                {"hashes", hashes},
-                {"calibration_digest", info.calibration_digest},
-                {"lathe_version", info.lathe_version},
-                {"library_version", info.library_version},
-                {"command_line", info.command_line},
-                {"time", info.time},
-                {"machine", embedded(info.machine)},
-                {"blob_key", info.blob_key},
-                {"threads", info.threads},
-                {"graph_bytes", info.graph_bytes},
-                {"blob_bytes", info.blob_bytes},
-                {"file_bytes", info.file_bytes},
-                {"recompiled", info.recompiled},
-                {"recompiled_reason", info.recompiled_reason}};
+    Json json{{"name", info.name},
+              {"device", info.device},
+              {"backend", info.backend},
+              {"precision", to_string(info.precision)},
+              {"inputs", io_json(info.inputs)},
+              {"outputs", io_json(info.outputs)},
+              {"preprocess", embedded(info.preprocess)},
+              {"labels", info.labels},
+              {"source", info.source},
+              {"hashes", hashes},
+              {"calibration_digest", info.calibration_digest},
+              {"lathe_version", info.lathe_version},
+              {"library_version", info.library_version},
+              {"command_line", info.command_line},
+              {"time", info.time},
+              {"machine", embedded(info.machine)},
+              {"blob_key", info.blob_key},
+              {"threads", info.threads},
+              {"graph_bytes", info.graph_bytes},
+              {"blob_bytes", info.blob_bytes},
+              {"file_bytes", info.file_bytes},
+              {"recompiled", info.recompiled},
+              {"recompiled_reason", info.recompiled_reason}};
+    if (!info.profiles.empty()) json["profiles"] = profiles_json(info.profiles);
+    return json;
 }
 
 std::string to_json_text(const EngineInfo& info) {
@@ -83,6 +107,7 @@ Result<EngineInfo> engine_info_from_json(const Json& json) {
         info.precision = *precision;
         info.inputs = io_from_json(json.at("inputs"));
         info.outputs = io_from_json(json.at("outputs"));
+        if (json.contains("profiles")) info.profiles = profiles_from_json(json["profiles"]);
         info.preprocess = embedded_text(json.at("preprocess"));
         info.labels = json.at("labels").get<std::vector<std::string>>();
         info.source = json.at("source").get<std::string>();

@@ -29,8 +29,8 @@ Session::~Session() = default;
 const std::vector<IoInfo>& Session::inputs() const { return impl_->compiled->inputs(); }
 const std::vector<IoInfo>& Session::outputs() const { return impl_->compiled->outputs(); }
 
-Result<std::vector<TensorView>> Session::run(std::span<const TensorView> inputs) {
-    const std::vector<IoInfo>& wanted = impl_->compiled->inputs();
+Result<void> Session::Impl::set_inputs(std::span<const TensorView> inputs) {
+    const std::vector<IoInfo>& wanted = compiled->inputs();
     if (inputs.size() != wanted.size()) {
         return Error{ErrorCode::invalid_argument,
                      "the engine has " + std::to_string(wanted.size()) + " inputs, " + std::to_string(inputs.size()) +
@@ -44,17 +44,40 @@ Result<std::vector<TensorView>> Session::run(std::span<const TensorView> inputs)
             return Error{ErrorCode::invalid_argument, "input given twice", wanted[index].name, ""};
         }
         seen[index] = true;
-        LATHE_CHECK(impl_->backend->set_input(index, inputs[place]));
+        LATHE_CHECK(backend->set_input(index, inputs[place]));
     }
-    LATHE_CHECK(impl_->backend->run());
-    std::vector<TensorView> outputs;
-    outputs.reserve(impl_->compiled->outputs().size());
-    for (std::size_t i = 0; i < impl_->compiled->outputs().size(); ++i) {
-        LATHE_TRY(TensorView view, impl_->backend->output(i));
-        outputs.push_back(std::move(view));
-    }
-    return outputs;
+    return {};
 }
+
+Result<std::vector<TensorView>> Session::Impl::outputs() {
+    std::vector<TensorView> views;
+    views.reserve(compiled->outputs().size());
+    for (std::size_t i = 0; i < compiled->outputs().size(); ++i) {
+        LATHE_TRY(TensorView view, backend->output(i));
+        views.push_back(std::move(view));
+    }
+    return views;
+}
+
+Result<std::vector<TensorView>> Session::run(std::span<const TensorView> inputs) {
+    LATHE_CHECK(impl_->set_inputs(inputs));
+    LATHE_CHECK(impl_->backend->run());
+    return impl_->outputs();
+}
+
+Result<void> Session::start(std::span<const TensorView> inputs) {
+    LATHE_CHECK(impl_->set_inputs(inputs));
+    return impl_->backend->start();
+}
+
+Result<std::vector<TensorView>> Session::wait() {
+    LATHE_CHECK(impl_->backend->wait());
+    return impl_->outputs();
+}
+
+Result<void> Session::set_timing(bool on) { return impl_->backend->set_timing(on); }
+
+Result<RunTimes> Session::times() { return impl_->backend->times(); }
 
 Result<std::vector<LayerInfo>> Session::profile() { return impl_->backend->profile(); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "calibrate/activation_source.hpp"
 #include "graph/graph.hpp"
 #include "lathe/engine_types.hpp"
+#include "lathe/progress.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
 #include "support/json.hpp"
@@ -46,7 +48,28 @@ struct CompileOptions {
     std::size_t threads = 0;                  ///< 0: all available cores
     BatchPlan batch_plan = BatchPlan::measured;
     bool profiling = false; ///< sessions can tell per-layer times; costs some speed
+
+    // For backends that time kernels while compiling; others ignore them.
+    std::vector<std::map<std::string, ShapeRange>> more_profiles; ///< further ranges beside `shapes`
+    std::filesystem::path timing_cache;                           ///< empty: the user's cache folder
+    TuneEffort tune = TuneEffort::standard;
+    bool allow_fallback = false;  ///< where most of the work cannot run in the precision asked, go on all the same
+    std::vector<int> devices{};   ///< indices; empty: the first
+    Progress* progress = nullptr; ///< told how far it is, and asked whether to stop; may be null
 };
+
+/// A tensor in the memory of a device. Row-major, densely packed. Owned by somebody else.
+struct DeviceTensor {
+    void* data = nullptr;
+    DataType type = DataType::undefined;
+    Shape shape;
+    int device = 0;
+};
+
+/// What a session answers to what its backend does not have.
+inline Error no_such_session_feature(const std::string& what) {
+    return {ErrorCode::unsupported, "this backend cannot " + what, "", ""};
+}
 
 /// State for running one request at a time. Several sessions of one compiled model may run on several threads at once;
 /// one session is used by one thread at a time.
@@ -58,8 +81,24 @@ public:
     virtual Result<void> set_input(std::size_t index, const TensorView& view) = 0;
     virtual Result<void> run() = 0;
     virtual Result<TensorView> output(std::size_t index) = 0;
-    /// Per-layer times of the last run. Unsupported unless compiled with profiling.
+    /// Per-layer times of the last run. Unsupported unless compiled with profiling, or `Traits` says it is not needed.
     virtual Result<std::vector<LayerInfo>> profile() = 0;
+
+    /// Hand the run over to the device; the inputs set stay in use until `wait` returned. `run` is start and wait.
+    virtual Result<void> start() { return run(); }
+    /// Until the last start is done. Outputs are there then.
+    virtual Result<void> wait() { return {}; }
+    /// Following runs can tell `times`; costs some speed.
+    virtual Result<void> set_timing(bool /*on*/) { return no_such_session_feature("tell where a run's time went"); }
+    virtual Result<RunTimes> times() { return no_such_session_feature("tell where a run's time went"); }
+    /// In place of set_input: memory of the session's device, read by the next runs. It stays valid until wait.
+    virtual Result<void> set_device_input(std::size_t /*index*/, const DeviceTensor& /*tensor*/) {
+        return no_such_session_feature("read device memory");
+    }
+    /// The output in the device's memory; valid until the next run.
+    virtual Result<DeviceTensor> device_output(std::size_t /*index*/) {
+        return no_such_session_feature("give device memory");
+    }
 };
 
 /// A model compiled for one device. Immutable; shared by its sessions.
@@ -73,6 +112,16 @@ public:
     virtual Result<std::vector<LayerInfo>> layers() const = 0;
     /// The compiled form, for `Backend::load`.
     virtual Result<std::string> save() const = 0;
+    /// What the build decided; empty where nothing is to be told, or the model was loaded.
+    virtual Result<BuildReport> report() const { return BuildReport{}; }
+};
+
+/// What a backend's engines depend on, beyond `blob_key`.
+struct Traits {
+    bool threads_matter = true;                ///< another number of threads needs another compilation
+    bool profiles_without_recompiling = false; ///< any session can tell per-layer times
+    bool sessions_share_engine = false;        ///< several sessions of one engine serve requests side by side
+    bool several_profiles = false;             ///< takes CompileOptions::more_profiles
 };
 
 class Backend {
@@ -97,6 +146,7 @@ public:
                                                               std::size_t threads) const = 0;
     /// Identifies what a blob depends on: library version and machine.
     virtual std::string blob_key() const = 0;
+    virtual Traits traits() const { return {}; }
 };
 
 /// All backends this binary knows, available or not, in order of preference.

@@ -35,6 +35,10 @@ Result<void> check_precision(const Model& model, Precision precision) {
         return Error{ErrorCode::unsupported, "this processor has no fp16 instructions (avx512_fp16 or amx_fp16)",
                      "--precision fp16", "use fp32, bf16 or int8"};
     }
+    if (precision == Precision::tensor_float32) {
+        return Error{ErrorCode::unsupported, "tf32 is a GPU's way to multiply", "--precision tf32",
+                     "use fp32, or --device cuda"};
+    }
     if (precision != Precision::int8) return {};
     static constexpr std::array<std::string_view, 6> integer_ops{
         "QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"};

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backends/cuda/device/state.hpp"
+
+namespace lathe::cuda {
+
+/// The engine as `CompiledModel::save` gives it, little-endian: "LATHECUD", u32 version, u32 zero, u64 length of the
+/// JSON header, the header, and from the next multiple of 256 on the prepared model with its packed weights.
+Result<std::string> write_blob(const EngineState& state);
+/// Backwards; devices are not filled in. `owner` keeps `bytes` alive, weights are read from them in place.
+/// Errors: corrupt, mismatch (another version).
+Result<std::shared_ptr<EngineState>> read_blob(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+
+} // namespace lathe::cuda

@@ -1,0 +1,488 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "backends/cuda/device/handles.hpp"
+#include "backends/cuda/device/state.hpp"
+#include "support/thread_pool.hpp"
+
+namespace lathe::cuda {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Memory for a request's inputs is copied by several threads from this size on.
+constexpr std::size_t parallel_copy_bytes = std::size_t{1} << 20;
+constexpr std::size_t bound_plans = 16;
+
+/// An input or output of a bound plan.
+struct Port {
+    void* device = nullptr;
+    std::size_t bytes = 0;
+    Shape shape;
+};
+
+/// A plan on this session's memory.
+struct Bound {
+    std::shared_ptr<const DevicePlan> source;
+    std::vector<void*> values;
+    std::vector<const void*> weights;
+    std::vector<std::unique_ptr<BoundKernel>> kernels;
+    std::vector<Port> inputs, outputs;
+    bool warm = false; ///< ran once outside of a graph
+    Graph whole;       ///< copies and kernels
+    Graph compute;     ///< kernels alone
+
+    Result<void> enqueue_kernels(cudaStream_t stream) const {
+        bool after_waiting = false;
+        for (std::size_t i = 0; i < kernels.size(); ++i) {
+            // A kernel may start before the one before it has ended if both keep to the rule: wait before touching
+            // activations.
+            const bool waits = source->kernels[i]->waits();
+            if (auto launched = kernels[i]->launch(stream, waits && after_waiting); !launched)
+                return std::move(launched).error().in(source->plan.ops[i].name + " (" + source->tactics[i] + ")");
+            after_waiting = waits;
+        }
+        return {};
+    }
+};
+
+std::size_t grown(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+class CudaSession final : public BackendSession {
+public:
+    CudaSession(std::shared_ptr<EngineState> state, std::size_t device)
+        : state_(std::move(state)), place_(device), bound_(bound_plans), shapes_(state_->inputs.size()),
+          from_device_(state_->inputs.size()), staged_in_(state_->inputs.size()), staged_out_(state_->outputs.size()) {}
+
+    ~CudaSession() override {
+        // Memory that kernels still use must not be freed.
+        if (select()) static_cast<void>(cudaStreamSynchronize(stream_.get()));
+    }
+
+    Result<void> open() {
+        LATHE_CHECK(select());
+        LATHE_TRY(stream_, Stream::create());
+        LATHE_TRY(done_, Event::create(false));
+        for (Event& event : marks_) {
+            LATHE_TRY(event, Event::create(true));
+        }
+        std::size_t largest = 0;
+        for (std::size_t i = 0; i < state_->inputs.size(); ++i) {
+            const IoInfo& io = state_->inputs[i];
+            const auto count = static_cast<std::size_t>(std::max<std::int64_t>(0, element_count(io.range.max)));
+            const std::size_t bytes = byte_size(io.type, count);
+            largest = std::max(largest, bytes);
+            LATHE_TRY(staged_in_[i], PinnedMemory::allocate(grown(bytes), "input " + io.name));
+        }
+        if (largest >= parallel_copy_bytes && available_cores() > 1) {
+            constexpr std::size_t copying_threads = 4; // a few cores fill the memory's bandwidth
+            copiers_ = std::make_unique<ThreadPool>(std::min(available_cores(), copying_threads));
+        }
+        // Memory for the largest shapes first, so that later ones need no other.
+        return reserve(state_->arena_bytes, state_->workspace_bytes);
+    }
+
+    Result<void> set_input(std::size_t index, const TensorView& view) override {
+        LATHE_CHECK(usable());
+        LATHE_CHECK(check_input(index, view.type, view.shape));
+        const IoInfo& io = state_->inputs[index];
+        const std::size_t bytes = byte_size(io.type, static_cast<std::size_t>(element_count(view.shape)));
+        if (view.bytes.size() != bytes) {
+            return Error{ErrorCode::invalid_argument,
+                         "input holds " + std::to_string(view.bytes.size()) + " bytes, not what shape " +
+                             lathe::to_string(view.shape) + " of " + lathe::to_string(view.type) + " takes",
+                         io.name, ""};
+        }
+        if (running_) LATHE_CHECK(wait()); // the device may still read what was staged
+        copy(staged_in_[index].data(), view.bytes.data(), bytes);
+        set_shape(index, view.shape);
+        from_device_[index] = nullptr;
+        return {};
+    }
+
+    Result<void> set_device_input(std::size_t index, const DeviceTensor& tensor) override {
+        LATHE_CHECK(usable());
+        LATHE_CHECK(check_input(index, tensor.type, tensor.shape));
+        if (tensor.device != device().index) {
+            return Error{ErrorCode::invalid_argument,
+                         "the tensor is on GPU " + std::to_string(tensor.device) + ", the session on GPU " +
+                             std::to_string(device().index),
+                         state_->inputs[index].name, "copy it there"};
+        }
+        if (running_) LATHE_CHECK(wait());
+        set_shape(index, tensor.shape);
+        from_device_[index] = tensor.data;
+        return {};
+    }
+
+    Result<void> run() override {
+        LATHE_CHECK(start());
+        return wait();
+    }
+
+    Result<void> start() override {
+        LATHE_CHECK(usable());
+        if (running_) LATHE_CHECK(wait());
+        auto started = enqueue();
+        if (!started) return failed(std::move(started).error());
+        running_ = true;
+        return {};
+    }
+
+    Result<void> wait() override {
+        LATHE_CHECK(usable());
+        if (!running_) return {};
+        running_ = false;
+        if (auto ended = done_.synchronize("running the model"); !ended) return failed(std::move(ended).error());
+        return {};
+    }
+
+    Result<TensorView> output(std::size_t index) override {
+        LATHE_CHECK(usable());
+        LATHE_CHECK(check_output(index));
+        if (running_) LATHE_CHECK(wait());
+        const Port& port = current_->outputs[index];
+        return TensorView{state_->outputs[index].name, state_->outputs[index].type, port.shape,
+                          std::span(staged_out_[index].data(), port.bytes)};
+    }
+
+    Result<DeviceTensor> device_output(std::size_t index) override {
+        LATHE_CHECK(usable());
+        LATHE_CHECK(check_output(index));
+        if (running_) LATHE_CHECK(wait());
+        const Port& port = current_->outputs[index];
+        return DeviceTensor{port.device, state_->outputs[index].type, port.shape, device().index};
+    }
+
+    Result<void> set_timing(bool on) override {
+        timing_ = on;
+        return {};
+    }
+
+    Result<RunTimes> times() override {
+        if (!timed_) {
+            return Error{ErrorCode::invalid_argument, "the last run was not timed", "",
+                         "set_timing(true) before it, and wait for its end"};
+        }
+        if (running_) LATHE_CHECK(wait());
+        RunTimes times;
+        LATHE_TRY(times.copy_in_ms, marks_[1].since(marks_[0]));
+        LATHE_TRY(times.compute_ms, marks_[2].since(marks_[1]));
+        LATHE_TRY(times.copy_out_ms, marks_[3].since(marks_[2]));
+        times.enqueue_us = enqueue_us_;
+        return times;
+    }
+
+    /// Runs the last request again, operation by operation, each timed: the median of five runs.
+    Result<std::vector<LayerInfo>> profile() override {
+        LATHE_CHECK(usable());
+        if (current_ == nullptr)
+            return Error{ErrorCode::invalid_argument, "nothing ran yet", "", "run the session first"};
+        if (running_) LATHE_CHECK(wait());
+        auto layers = time_layers();
+        if (!layers) return failed(std::move(layers).error());
+        return layers;
+    }
+
+private:
+    const Device& device() const { return state_->devices[place_]->device; }
+
+    Result<void> select() const {
+        LATHE_CUDA(cudaSetDevice(device().index), "choosing the GPU");
+        return {};
+    }
+
+    /// Once the device's state is lost, every call says so.
+    Result<void> usable() const {
+        if (lost_) return *lost_;
+        return {};
+    }
+
+    Error failed(Error error) {
+        // A sticky error stays: the same answer to whatever comes.
+        if (const cudaError_t state = cudaStreamQuery(stream_.get());
+            state != cudaSuccess && state != cudaErrorNotReady) {
+            lost_ = error;
+        }
+        current_ = nullptr;
+        running_ = false;
+        return error;
+    }
+
+    Result<void> check_input(std::size_t index, DataType type, const Shape& shape) const {
+        if (index >= state_->inputs.size()) {
+            return Error{ErrorCode::invalid_argument, "input index " + std::to_string(index) + " does not exist", "",
+                         "the model has " + std::to_string(state_->inputs.size()) + " inputs"};
+        }
+        const IoInfo& io = state_->inputs[index];
+        if (type != io.type) {
+            return Error{ErrorCode::invalid_argument,
+                         "input has type " + lathe::to_string(type) + ", the model wants " + lathe::to_string(io.type),
+                         io.name, "convert the data"};
+        }
+        if (!io.range.contains(shape)) {
+            return Error{ErrorCode::out_of_range,
+                         "shape " + lathe::to_string(shape) + " is outside the engine's range " + io.range.describe(),
+                         io.name, "rebuild with a --shape that covers it"};
+        }
+        return {};
+    }
+
+    Result<void> check_output(std::size_t index) const {
+        if (current_ == nullptr || index >= current_->outputs.size()) {
+            return Error{ErrorCode::invalid_argument, "no output " + std::to_string(index) + " yet", "",
+                         "run the session first"};
+        }
+        return {};
+    }
+
+    void set_shape(std::size_t index, const Shape& shape) {
+        if (shapes_[index] && *shapes_[index] == shape) return;
+        shapes_[index] = shape;
+        current_ = nullptr;
+    }
+
+    void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes < parallel_copy_bytes || copiers_ == nullptr) {
+            std::memcpy(to, from, bytes);
+            return;
+        }
+        constexpr std::size_t piece = std::size_t{256} << 10;
+        copiers_->for_each((bytes + piece - 1) / piece, [&](std::size_t i) {
+            std::memcpy(to + i * piece, from + i * piece, std::min(piece, bytes - i * piece));
+        });
+    }
+
+    /// Makes the arena and the workspace at least so large; what was bound to smaller ones is bound anew.
+    Result<void> reserve(std::size_t arena, std::size_t workspace) {
+        if (arena <= arena_.size() && workspace <= workspace_.size()) return {};
+        LATHE_CHECK(stream_.synchronize("waiting for the last run"));
+        bound_ = LruCache<std::string, std::unique_ptr<Bound>>(bound_plans);
+        if (arena > arena_.size()) {
+            arena_ = DeviceMemory();
+            LATHE_TRY(arena_, DeviceMemory::allocate(arena, "activations"));
+            // Padding of channels must be finite before anything was computed.
+            LATHE_CUDA(cudaMemsetAsync(arena_.data(), 0, arena_.size(), stream_.get()), "clearing the activations");
+        }
+        if (workspace > workspace_.size()) {
+            workspace_ = DeviceMemory();
+            LATHE_TRY(workspace_, DeviceMemory::allocate(workspace, "workspace"));
+        }
+        return {};
+    }
+
+    Result<Port> port_of(const Bound& bound, ValueId id, const IoInfo& io) const {
+        const Value& value = bound.source->plan.values[id];
+        Port port;
+        port.device = bound.values[id];
+        port.shape = value.dims;
+        port.bytes = byte_size(io.type, static_cast<std::size_t>(element_count(value.dims)));
+        if (value.layout != Layout::linear || port.bytes != value.byte_size()) {
+            return Error{ErrorCode::internal,
+                         std::string("the plan keeps it as ") + to_string(value.type) + ", the model as " +
+                             lathe::to_string(io.type),
+                         io.name, "report this"};
+        }
+        return port;
+    }
+
+    Result<std::unique_ptr<Bound>> bind(const std::vector<Shape>& shapes) {
+        auto bound = std::make_unique<Bound>();
+        LATHE_TRY(bound->source, plan_for(*state_, place_, shapes));
+        const DevicePlan& source = *bound->source;
+        LATHE_CHECK(reserve(source.memory.peak, source.workspace));
+        {
+            const std::lock_guard lock(state_->mutex);
+            bound->weights = state_->devices[place_]->weights;
+        }
+        bound->values = value_addresses(source.plan, source.memory, arena_.data(), bound->weights);
+        const Pointers pointers{bound->values, bound->weights, workspace_.data()};
+        for (std::size_t i = 0; i < source.kernels.size(); ++i) {
+            auto kernel = source.kernels[i]->bind(pointers);
+            if (!kernel) return std::move(kernel).error().in(source.plan.ops[i].name);
+            bound->kernels.push_back(std::move(kernel).value());
+        }
+        for (std::size_t i = 0; i < state_->inputs.size(); ++i) {
+            LATHE_TRY(Port port, port_of(*bound, source.plan.inputs[i], state_->inputs[i]));
+            bound->inputs.push_back(std::move(port));
+        }
+        for (std::size_t i = 0; i < state_->outputs.size(); ++i) {
+            LATHE_TRY(Port port, port_of(*bound, source.plan.outputs[i], state_->outputs[i]));
+            if (port.bytes > staged_out_[i].size()) {
+                // Graphs of other shapes copy to the old memory.
+                LATHE_CHECK(stream_.synchronize("waiting for the last run"));
+                bound_ = LruCache<std::string, std::unique_ptr<Bound>>(bound_plans);
+                LATHE_TRY(staged_out_[i],
+                          PinnedMemory::allocate(grown(port.bytes), "output " + state_->outputs[i].name));
+            }
+            bound->outputs.push_back(std::move(port));
+        }
+        return bound;
+    }
+
+    Result<void> find_bound() {
+        if (current_ != nullptr) return {};
+        std::vector<Shape> shapes;
+        for (std::size_t i = 0; i < shapes_.size(); ++i) {
+            if (!shapes_[i]) return Error{ErrorCode::invalid_argument, "input was not set", state_->inputs[i].name, ""};
+            shapes.push_back(*shapes_[i]);
+        }
+        if (!state_->covers(shapes)) {
+            return Error{ErrorCode::out_of_range, "no profile of the engine has " + shapes_text(shapes), "",
+                         "rebuild with a --shape that covers them together"};
+        }
+        const std::string key = shapes_key(shapes);
+        if (auto* found = bound_.find(key)) {
+            current_ = found->get();
+            return {};
+        }
+        LATHE_TRY(auto bound, bind(shapes));
+        current_ = bound_.insert(key, std::move(bound)).get();
+        return {};
+    }
+
+    Result<void> copy_in() const {
+        for (std::size_t i = 0; i < current_->inputs.size(); ++i) {
+            const Port& port = current_->inputs[i];
+            if (port.bytes == 0) continue;
+            if (from_device_[i] != nullptr) {
+                LATHE_CUDA(
+                    cudaMemcpyAsync(port.device, from_device_[i], port.bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+                    "copying an input");
+            } else {
+                LATHE_CUDA(cudaMemcpyAsync(port.device, staged_in_[i].data(), port.bytes, cudaMemcpyHostToDevice,
+                                           stream_.get()),
+                           "copying an input to the GPU");
+            }
+        }
+        return {};
+    }
+
+    Result<void> copy_out() const {
+        for (std::size_t i = 0; i < current_->outputs.size(); ++i) {
+            const Port& port = current_->outputs[i];
+            if (port.bytes == 0) continue;
+            LATHE_CUDA(
+                cudaMemcpyAsync(staged_out_[i].data(), port.device, port.bytes, cudaMemcpyDeviceToHost, stream_.get()),
+                "copying an output from the GPU");
+        }
+        return {};
+    }
+
+    Result<void> make_graphs() {
+        // Modules load at their first launch, which must not happen while a graph is recorded.
+        if (!current_->warm) {
+            LATHE_CHECK(copy_in());
+            LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
+            LATHE_CHECK(stream_.synchronize("running the model"));
+            current_->warm = true;
+        }
+        const bool apart = split();
+        if (apart && !current_->compute) {
+            LATHE_TRY(current_->compute,
+                      Graph::capture(
+                          stream_, [&] { return current_->enqueue_kernels(stream_.get()); }, "recording the model"));
+        }
+        if (!apart && !current_->whole) {
+            LATHE_TRY(current_->whole, Graph::capture(
+                                           stream_,
+                                           [&]() -> Result<void> {
+                                               LATHE_CHECK(copy_in());
+                                               LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
+                                               return copy_out();
+                                           },
+                                           "recording the model"));
+        }
+        return {};
+    }
+
+    /// Copies are not part of the graph: they are timed apart, or come from memory that is not ours.
+    bool split() const {
+        return timing_ ||
+               std::any_of(from_device_.begin(), from_device_.end(), [](void* data) { return data != nullptr; });
+    }
+
+    Result<void> enqueue() {
+        LATHE_CHECK(select());
+        LATHE_CHECK(find_bound());
+        LATHE_CHECK(make_graphs());
+        const auto begin = Clock::now();
+        if (!split()) {
+            LATHE_CHECK(current_->whole.launch(stream_));
+        } else {
+            if (timing_) LATHE_CHECK(marks_[0].record(stream_));
+            LATHE_CHECK(copy_in());
+            if (timing_) LATHE_CHECK(marks_[1].record(stream_));
+            LATHE_CHECK(current_->compute.launch(stream_));
+            if (timing_) LATHE_CHECK(marks_[2].record(stream_));
+            LATHE_CHECK(copy_out());
+            if (timing_) LATHE_CHECK(marks_[3].record(stream_));
+        }
+        timed_ = timing_;
+        LATHE_CHECK(done_.record(stream_));
+        enqueue_us_ = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+        return {};
+    }
+
+    Result<std::vector<LayerInfo>> time_layers() {
+        LATHE_CHECK(select());
+        const DevicePlan& source = *current_->source;
+        constexpr std::size_t runs = 5;
+        std::vector<Event> marks(source.plan.ops.size() + 1);
+        for (Event& mark : marks) {
+            LATHE_TRY(mark, Event::create(true));
+        }
+        std::vector<std::vector<double>> times(source.plan.ops.size());
+        for (std::size_t run = 0; run < runs; ++run) {
+            LATHE_CHECK(copy_in()); // later operations may have taken the inputs' memory
+            LATHE_CHECK(marks[0].record(stream_));
+            for (std::size_t i = 0; i < current_->kernels.size(); ++i) {
+                LATHE_CHECK(current_->kernels[i]->launch(stream_.get(), false));
+                LATHE_CHECK(marks[i + 1].record(stream_));
+            }
+            LATHE_CHECK(stream_.synchronize("running the model"));
+            for (std::size_t i = 0; i < times.size(); ++i) {
+                LATHE_TRY(const double ms, marks[i + 1].since(marks[i]));
+                times[i].push_back(ms);
+            }
+        }
+        std::vector<LayerInfo> layers;
+        for (std::size_t i = 0; i < times.size(); ++i) {
+            const FusedOp& op = source.plan.ops[i];
+            std::nth_element(times[i].begin(), times[i].begin() + runs / 2, times[i].end());
+            layers.push_back({op.name, op.nodes, kind_of(op), op.tf32 ? "tf32" : to_string(op.compute),
+                              source.tactics[i], times[i][runs / 2]});
+        }
+        return layers;
+    }
+
+    std::shared_ptr<EngineState> state_;
+    std::size_t place_; ///< in state_->devices
+    Stream stream_;
+    Event done_;
+    std::array<Event, 4> marks_;
+    DeviceMemory arena_, workspace_;
+    LruCache<std::string, std::unique_ptr<Bound>> bound_;
+    Bound* current_ = nullptr; ///< for shapes_; nullptr: to be found
+    std::vector<std::optional<Shape>> shapes_;
+    std::vector<void*> from_device_;
+    std::vector<PinnedMemory> staged_in_, staged_out_;
+    std::unique_ptr<ThreadPool> copiers_;
+    std::optional<Error> lost_;
+    bool running_ = false, timing_ = false, timed_ = false;
+    double enqueue_us_ = 0;
+};
+
+} // namespace
+
+Result<std::unique_ptr<BackendSession>> make_cuda_session(std::shared_ptr<EngineState> state) {
+    // Sessions take the devices in turns.
+    const std::size_t device = state->sessions.fetch_add(1) % state->devices.size();
+    auto session = std::make_unique<CudaSession>(std::move(state), device);
+    LATHE_CHECK(session->open());
+    return std::unique_ptr<BackendSession>(std::move(session));
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/packing.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+/// Whether a constant broadcast against a value of these dims varies along the channels alone (or not at all).
+bool along_channels(const Constant& constant, const Shape& dims, std::size_t axis) {
+    if (!is_floating(constant.type) || constant.shape.size() > dims.size()) return false;
+    const std::size_t shift = dims.size() - constant.shape.size();
+    for (std::size_t i = 0; i < constant.shape.size(); ++i) {
+        const bool channels = i + shift == axis && constant.shape[i] == dims[axis];
+        if (constant.shape[i] != 1 && !channels) return false;
+    }
+    return true;
+}
+
+/// act(s * x) == s * act(x) for s > 0, clip's bounds scaled.
+bool scales_through(Activation act) {
+    return act == Activation::none || act == Activation::relu || act == Activation::clip;
+}
+
+} // namespace
+
+//  conv                            conv
+//   |   skip                         |
+//   Add                ==>       epilogue: + skip, relu, / scale to int8
+//   |
+//  Relu | Clip | ...
+//   |
+//  QuantizeLinear
+//
+// Each only while nothing else reads what is between. The skip must have been made before: of two convolutions into
+// one Add, the later takes the other's result.
+Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
+    Tail tail;
+    tail.end = start;
+    const Shape shape = dims(start);
+    bool acted = false;
+    for (;;) {
+        if (!acted) {
+            if (auto match = match_activation(tail.end)) {
+                acted = true;
+                tail.act = match->act;
+                tail.low = match->low;
+                tail.high = match->high;
+                tail.alpha = match->alpha;
+                tail.nodes.insert(tail.nodes.end(), match->nodes.begin(), match->nodes.end());
+                tail.end = match->end;
+                continue;
+            }
+        }
+        Node* reader = only_reader(tail.end);
+        if (reader == nullptr) return tail;
+        if (reader->is("Add") && !acted) {
+            const std::string& other = reader->input(0) == tail.end ? reader->input(1) : reader->input(0);
+            if (dims(reader->output(0)) != shape) return tail;
+            const auto fixed = constant(other);
+            if (fixed && tail.residual.empty() && along_channels(*fixed, shape, channel_axis)) {
+                tail.bias_terms.push_back(*fixed);
+            } else if (!fixed && tail.residual.empty() && other != tail.end && dims(other) == shape && ready(other)) {
+                tail.residual = other;
+            } else {
+                return tail;
+            }
+            tail.nodes.push_back(reader);
+            tail.end = reader->output(0);
+            continue;
+        }
+        if (reader->is("QuantizeLinear") && reader->input(0) == tail.end) {
+            const auto scale = symmetric_scale(*reader);
+            // A residual in floating point beside an int8 result is not among what kernels know.
+            if (!scale || (!tail.residual.empty() && !quantised_form(tail.residual))) return tail;
+            tail.nodes.push_back(reader);
+            tail.end = reader->output(0);
+            tail.output_scale = scale;
+        }
+        return tail;
+    }
+}
+
+// int8 with everything divided by the result's scale where the activation allows it, so that kernels only add, clip
+// and round: scale[c] = s_x * s_w[c] / s_y, bias[c] = b[c] / s_y, residual_scale = s_r / s_y.
+Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& request, const Tail& tail) {
+    Finished result;
+    Epilogue& e = result.epilogue;
+    const bool through = scales_through(tail.act);
+    const double inverse = tail.output_scale ? 1.0 / static_cast<double>(*tail.output_scale) : 1.0;
+    const double inside = through ? inverse : 1.0;
+    result.type = tail.output_scale ? ElementType::s8 : request.result;
+    e.output_scale_inverse = through ? 1.0F : static_cast<float>(inverse);
+    e.act = tail.act;
+    e.low = tail.low;
+    e.high = tail.high;
+    e.alpha = tail.alpha;
+    if (e.act == Activation::clip && through) {
+        e.low = static_cast<float>(static_cast<double>(e.low) * inside);
+        e.high = static_cast<float>(static_cast<double>(e.high) * inside);
+    }
+
+    const double factor = static_cast<double>(request.factor) * inside;
+    const auto channels = static_cast<std::size_t>(request.channels);
+    const std::string padded = "|" + std::to_string(request.padded);
+    const auto& parts = request.parts;
+    const bool scaled =
+        std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.scales.has_value(); });
+    if (scaled || factor != 1) {
+        std::string key = "scale";
+        for (const auto& part : parts)
+            key += "|" + (part.scales ? part.scales->key() : std::string("1"));
+        key += "|" + bits_of(static_cast<float>(factor)) + padded;
+        LATHE_TRY(e.scale, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
+            std::vector<float> values;
+            for (const auto& part : parts) {
+                std::vector<float> own{1.0F};
+                if (part.scales) {
+                    LATHE_TRY(own, lowering.floats(*part.scales));
+                }
+                for (std::size_t i = 0; i < static_cast<std::size_t>(part.channels); ++i) {
+                    const float value = own[own.size() == 1 ? 0 : i];
+                    values.push_back(static_cast<float>(static_cast<double>(value) * factor));
+                }
+            }
+            return values;
+        }));
+    }
+
+    const bool biased = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return !part.biases.empty(); });
+    if (biased || !tail.bias_terms.empty()) {
+        std::string key = "bias";
+        for (const auto& part : parts) {
+            key += "|";
+            for (const Constant& own : part.biases)
+                key += "+" + own.key();
+        }
+        key += "|" + bits_of(request.bias_factor);
+        for (const Constant& term : tail.bias_terms)
+            key += "+" + term.key();
+        key += "|" + bits_of(static_cast<float>(inside)) + padded;
+        LATHE_TRY(e.bias, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
+            std::vector<double> sum(channels, 0.0);
+            const auto add = [&](const Constant& term, double times, std::size_t first,
+                                 std::size_t count) -> Result<void> {
+                LATHE_TRY(const auto values, lowering.floats(term));
+                for (std::size_t i = 0; i < count; ++i)
+                    sum[first + i] += static_cast<double>(values[values.size() == 1 ? 0 : i]) * times;
+                return {};
+            };
+            std::size_t first = 0;
+            for (const auto& part : parts) {
+                const auto count = static_cast<std::size_t>(part.channels);
+                for (const Constant& own : part.biases)
+                    LATHE_CHECK(add(own, static_cast<double>(request.bias_factor), first, count));
+                first += count;
+            }
+            for (const Constant& term : tail.bias_terms)
+                LATHE_CHECK(add(term, 1.0, 0, channels));
+            std::vector<float> values(channels);
+            for (std::size_t i = 0; i < channels; ++i)
+                values[i] = static_cast<float>(sum[i] * inside);
+            return values;
+        }));
+    }
+
+    if (!tail.residual.empty()) {
+        const bool quantised = lowering.quantised_form(tail.residual).has_value();
+        LATHE_TRY(e.residual, lowering.want(tail.residual, quantised ? ElementType::s8 : result.type, request.layout));
+        const Value& residual = lowering.value(e.residual);
+        const double scale = quantised ? static_cast<double>(residual.scale) : 1.0;
+        e.residual_scale = static_cast<float>(scale * inside);
+        result.residual = e.residual;
+    }
+    return result;
+}
+
+} // namespace lathe::cuda

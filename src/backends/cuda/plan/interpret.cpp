@@ -1,0 +1,163 @@
+#include "backends/cuda/plan/interpret.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backends/cuda/plan/interpret_state.hpp"
+#include "backends/cuda/plan/lower.hpp"
+#include "support/half.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+double read(const std::byte* bytes, ElementType type) {
+    const auto as = [&](auto example) {
+        std::memcpy(&example, bytes, sizeof example);
+        return example;
+    };
+    switch (type) {
+        case ElementType::f32: return static_cast<double>(as(0.0F));
+        case ElementType::f16: return static_cast<double>(float_from_half(as(std::uint16_t{})));
+        case ElementType::bf16: return static_cast<double>(float_from_bfloat16(as(std::uint16_t{})));
+        case ElementType::s8: return as(std::int8_t{});
+        case ElementType::boolean: return as(std::uint8_t{}) != 0 ? 1 : 0;
+        case ElementType::s32: return as(std::int32_t{});
+        case ElementType::s64: return static_cast<double>(as(std::int64_t{}));
+    }
+    return 0;
+}
+
+void write(std::byte* bytes, ElementType type, double value) {
+    const auto put = [&](auto number) { std::memcpy(bytes, &number, sizeof number); };
+    switch (type) {
+        case ElementType::f32: put(static_cast<float>(value)); break;
+        case ElementType::f16: put(half_from_float(static_cast<float>(value))); break;
+        case ElementType::bf16: put(bfloat16_from_float(static_cast<float>(value))); break;
+        case ElementType::s8: put(static_cast<std::int8_t>(rounded(value, ElementType::s8, true))); break;
+        case ElementType::boolean: put(static_cast<std::uint8_t>(value != 0 ? 1 : 0)); break;
+        case ElementType::s32: put(static_cast<std::int32_t>(value)); break;
+        case ElementType::s64: put(static_cast<std::int64_t>(value)); break;
+    }
+}
+
+Numbers numbers_of(std::span<const std::byte> bytes, ElementType type) {
+    const std::size_t size = bytes_of(type);
+    Numbers numbers(bytes.size() / size);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+        numbers[i] = read(&bytes[i * size], type);
+    return numbers;
+}
+
+DataType data_type(ElementType type) {
+    switch (type) {
+        case ElementType::f32: return DataType::float32;
+        case ElementType::f16: return DataType::float16;
+        case ElementType::bf16: return DataType::bfloat16;
+        case ElementType::s8: return DataType::int8;
+        case ElementType::s32: return DataType::int32;
+        case ElementType::s64: return DataType::int64;
+        case ElementType::boolean: return DataType::boolean;
+    }
+    return DataType::undefined;
+}
+
+} // namespace
+
+double rounded(double value, ElementType type, bool round) {
+    switch (type) {
+        case ElementType::f32: return round ? static_cast<double>(static_cast<float>(value)) : value;
+        case ElementType::f16:
+            return round ? static_cast<double>(float_from_half(half_from_float(static_cast<float>(value)))) : value;
+        case ElementType::bf16:
+            return round ? static_cast<double>(float_from_bfloat16(bfloat16_from_float(static_cast<float>(value))))
+                         : value;
+        case ElementType::s8: return std::clamp(round ? std::nearbyint(value) : value, -128.0, 127.0);
+        case ElementType::boolean: return value != 0 ? 1 : 0;
+        case ElementType::s32:
+        case ElementType::s64: return std::trunc(value);
+    }
+    return value;
+}
+
+Numbers Interpretation::real(ValueId id) const {
+    Numbers numbers = values[id];
+    if (value(id).type == ElementType::s8) {
+        for (double& number : numbers)
+            number *= static_cast<double>(value(id).scale);
+    }
+    return numbers;
+}
+
+void Interpretation::store(ValueId id, Numbers numbers) {
+    for (double& number : numbers)
+        number = rounded(number, value(id).type, options.round_values);
+    values[id] = std::move(numbers);
+}
+
+void Interpretation::store_real(ValueId id, Numbers numbers) {
+    if (value(id).type == ElementType::s8) {
+        for (double& number : numbers)
+            number /= static_cast<double>(value(id).scale);
+    }
+    store(id, std::move(numbers));
+}
+
+Numbers Interpretation::weight(WeightId id) const {
+    const Weight& weight = plan.weights->weights[id];
+    return numbers_of(weight.bytes, weight.type);
+}
+
+Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const TensorView> inputs,
+                                          const InterpretOptions& options) {
+    LATHE_CHECK(verify(plan));
+    if (inputs.size() != plan.inputs.size()) {
+        return Error{ErrorCode::invalid_argument, "the plan has " + std::to_string(plan.inputs.size()) + " inputs", "",
+                     "give each"};
+    }
+    Interpretation state{plan, options, std::vector<Numbers>(plan.values.size())};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Value& value = plan.values[plan.inputs[i]];
+        if (inputs[i].type != data_type(value.type) || inputs[i].shape != value.dims ||
+            inputs[i].bytes.size() != value.byte_size()) {
+            return Error{ErrorCode::invalid_argument, "the input is not of the plan's type and shape", value.name, ""};
+        }
+        state.values[plan.inputs[i]] = numbers_of(inputs[i].bytes, value.type);
+    }
+    for (ValueId id = 0; id < plan.values.size(); ++id) {
+        if (plan.values[id].role == Role::constant) state.values[id] = state.weight(plan.values[id].weight);
+    }
+    const auto fill_aliases = [&] {
+        for (ValueId id = 0; id < plan.values.size(); ++id) {
+            const ValueId of = plan.values[id].alias_of;
+            if (of != none && state.values[id].empty()) state.values[id] = state.values[of];
+        }
+    };
+    fill_aliases();
+    for (const FusedOp& op : plan.ops) {
+        if (auto done = interpret_op(state, op); !done) return std::move(done).error().in(op.name);
+        for (const ValueId id : op.outputs) {
+            if (state.values[id].size() != static_cast<std::size_t>(element_count(plan.values[id].dims))) {
+                return Error{ErrorCode::internal, "a result has another size than its value", op.name, ""};
+            }
+        }
+        fill_aliases();
+    }
+    std::vector<ValueId> wanted = plan.outputs;
+    if (options.keep_all) {
+        wanted.clear();
+        for (ValueId id = 0; id < plan.values.size(); ++id)
+            wanted.push_back(id);
+    }
+    std::vector<HostTensor> results;
+    for (const ValueId id : wanted) {
+        const Value& value = plan.values[id];
+        HostTensor tensor(value.name, data_type(value.type), value.dims);
+        for (std::size_t i = 0; i < state.values[id].size(); ++i)
+            write(&tensor.bytes[i * bytes_of(value.type)], value.type, state.values[id][i]);
+        results.push_back(std::move(tensor));
+    }
+    return results;
+}
+
+} // namespace lathe::cuda

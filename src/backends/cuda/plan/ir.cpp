@@ -1,0 +1,210 @@
+#include "backends/cuda/plan/ir.hpp"
+
+#include <charconv>
+
+#include "backends/cuda/plan/text.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+template <class... Visitors>
+struct Overloaded : Visitors... {
+    using Visitors::operator()...;
+};
+
+std::string number(double value) {
+    std::array<char, 32> buffer{};
+    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+    return {buffer.data(), end};
+}
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+std::string sizes(const Shape& dims) { return lathe::to_string(dims); }
+
+/// "n32 h56 w56 c64" of an image value.
+std::string image(const Value& value) {
+    const Shape& d = value.dims;
+    const bool flat = d.size() == 3;
+    return "n" + number(d[0]) + " h" + number(flat ? 1 : d[2]) + " w" + number(flat ? d[2] : d[3]) + " c" +
+           number(d[1]);
+}
+
+/// " r3 s3 p1 st2 d2": what is 1 (dilation) or symmetric is left out or written once.
+std::string window(const Window& w) {
+    std::string text = " r" + number(w.kernel[0]) + " s" + number(w.kernel[1]) + " p" + number(w.pads[0]);
+    const auto& p = w.pads;
+    if (p[0] != p[1] || p[0] != p[2] || p[0] != p[3]) {
+        text += "," + number(p[1]) + "," + number(p[2]) + "," + number(p[3]);
+    }
+    text += " st" + number(w.stride[0]);
+    if (w.stride[0] != w.stride[1]) text += "," + number(w.stride[1]);
+    if (w.dilation[0] != 1 || w.dilation[1] != 1) text += " d" + number(w.dilation[0]) + "," + number(w.dilation[1]);
+    return text;
+}
+
+std::string epilogue(const Epilogue& e, const Plan& plan) {
+    std::string text;
+    if (e.scale != none) text += "+scale";
+    if (e.bias != none) text += "+bias";
+    if (e.residual != none) text += std::string("+res:") + to_string(plan.values[e.residual].type);
+    if (e.act != Activation::none) text += std::string("+") + to_string(e.act);
+    return text.empty() ? text : " " + text;
+}
+
+/// " >int8": the stored type and, where it is not the kind's usual one, the layout of the result.
+std::string stored(const Value& value) {
+    std::string text = std::string(" >") + to_string(value.type);
+    if (value.layout == Layout::nhwc) text += " cs" + number(value.channel_stride);
+    return text;
+}
+
+std::string operands(const FusedOp& op, const Plan& plan) {
+    std::string text;
+    for (const ValueId id : op.inputs) {
+        const Value& value = plan.values[id];
+        text += std::string(" ") + to_string(value.type) + ":" + sizes(value.dims);
+        if (value.layout == Layout::nhwc) text += "/" + number(value.channel_stride);
+    }
+    text += " >";
+    for (const ValueId id : op.outputs) {
+        const Value& value = plan.values[id];
+        text += std::string(" ") + to_string(value.type) + ":" + sizes(value.dims);
+        if (value.layout == Layout::nhwc) text += "/" + number(value.channel_stride);
+    }
+    return text;
+}
+
+} // namespace
+
+std::size_t bytes_of(ElementType type) {
+    switch (type) {
+        case ElementType::f32:
+        case ElementType::s32: return 4;
+        case ElementType::f16:
+        case ElementType::bf16: return 2;
+        case ElementType::s8:
+        case ElementType::boolean: return 1;
+        case ElementType::s64: return 8;
+    }
+    return 0;
+}
+
+const char* to_string(ElementType type) {
+    switch (type) {
+        case ElementType::f32: return "fp32";
+        case ElementType::f16: return "fp16";
+        case ElementType::bf16: return "bf16";
+        case ElementType::s8: return "int8";
+        case ElementType::s32: return "int32";
+        case ElementType::s64: return "int64";
+        case ElementType::boolean: return "bool";
+    }
+    return "unknown";
+}
+
+std::size_t Value::byte_size() const {
+    std::int64_t count = 1;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis)
+        count *= layout == Layout::nhwc && axis == 1 ? channel_stride : dims[axis];
+    return static_cast<std::size_t>(count) * bytes_of(type);
+}
+
+const char* kind_of(const FusedOp& op) {
+    return std::visit(Overloaded{[](const Conv&) { return "conv"; }, [](const Depthwise&) { return "depthwise"; },
+                                 [](const Gemm&) { return "gemm"; }, [](const BatchedGemm&) { return "batched_gemm"; },
+                                 [](const Attention&) { return "attention"; }, [](const Pool&) { return "pool"; },
+                                 [](const GlobalPool&) { return "global_pool"; },
+                                 [](const Softmax&) { return "softmax"; },
+                                 [](const LayerNorm&) { return "layer_norm"; }, [](const Reduce&) { return "reduce"; },
+                                 [](const Gather&) { return "gather"; }, [](const Concat&) { return "concat"; },
+                                 [](const Slice&) { return "slice"; }, [](const Transpose&) { return "transpose"; },
+                                 [](const Resize&) { return "resize"; }, [](const Reformat&) { return "reformat"; },
+                                 [](const Pointwise&) { return "pointwise"; }},
+                      op.detail);
+}
+
+std::string signature(const FusedOp& op, const Plan& plan) {
+    const Value& out = plan.values[op.outputs[0]];
+    const std::string head = std::string(kind_of(op)) + " " + (op.tf32 ? "tf32" : to_string(op.compute));
+    const auto in = [&](std::size_t i) -> const Value& { return plan.values[op.inputs[i]]; };
+    return head +
+           std::visit(
+               Overloaded{[&](const Conv& d) {
+                              std::string text = " " + image(in(0)) + " k" + number(out.dims[1]) + window(d.window);
+                              if (d.groups != 1) text += " g" + number(d.groups);
+                              if (d.reads_nchw) text += " nchw";
+                              if (in(0).layout == Layout::nhwc) text += " ics" + number(in(0).channel_stride);
+                              text += epilogue(d.epilogue, plan);
+                              if (d.pooled) text += " pooled" + window(d.pool);
+                              return text + stored(out);
+                          },
+                          [&](const Depthwise& d) {
+                              return " " + image(in(0)) + window(d.window) + epilogue(d.epilogue, plan) + stored(out);
+                          },
+                          [&](const Gemm& d) {
+                              return " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
+                                     epilogue(d.epilogue, plan) + stored(out);
+                          },
+                          [&](const BatchedGemm& d) {
+                              return " b" + number(d.batch) + " m" + number(d.m) + " n" + number(d.n) + " k" +
+                                     number(d.k) + (d.transpose_a ? " ta" : "") + (d.transpose_b ? " tb" : "") +
+                                     operands(op, plan);
+                          },
+                          [&](const Attention& d) {
+                              return " b" + number(d.batch) + " heads" + number(d.heads) + " q" + number(d.q_len) +
+                                     " kv" + number(d.kv_len) + " d" + number(d.depth) + (d.packed ? " packed" : "") +
+                                     (d.masked ? " mask:" + sizes(in(op.inputs.size() - 1).dims) : "") + stored(out);
+                          },
+                          [&](const Pool& d) {
+                              return " " + image(in(0)) + window(d.window) + (d.average ? " average" : " max") +
+                                     (d.count_pad ? " count_pad" : "") + operands(op, plan);
+                          },
+                          [&](const GlobalPool& d) { return (d.average ? " average" : " max") + operands(op, plan); },
+                          [&](const Softmax& d) {
+                              return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.log ? " log" : "") +
+                                     operands(op, plan);
+                          },
+                          [&](const LayerNorm& d) {
+                              return " rows" + number(d.rows) + " columns" + number(d.columns) +
+                                     (d.residual ? " +res" : "") + (d.quantized_output ? " +quantised" : "") +
+                                     (d.sum_output ? " +sum" : "") + operands(op, plan);
+                          },
+                          [&](const Reduce& d) {
+                              return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) +
+                                     " r" + number(d.reduced) + " i" + number(d.inner) + operands(op, plan);
+                          },
+                          [&](const Gather& d) {
+                              std::string text = " axis" + number(d.axis);
+                              for (const WeightId id : d.tables)
+                                  text += " table:" + sizes(plan.weights->weights[id].dims);
+                              return text + operands(op, plan);
+                          },
+                          [&](const Concat& d) { return " axis" + number(d.axis) + operands(op, plan); },
+                          [&](const Slice& d) {
+                              std::string text;
+                              for (std::size_t i = 0; i < d.starts.size(); ++i)
+                                  text += " " + number(d.starts[i]) + ":" + number(d.steps[i]);
+                              return text + operands(op, plan);
+                          },
+                          [&](const Transpose& d) { return " order" + sizes(d.order) + operands(op, plan); },
+                          [&](const Resize& d) {
+                              std::string text = " mode" + number(static_cast<std::int64_t>(d.mode)) + " " +
+                                                 d.coordinates + " " + d.nearest;
+                              for (const float scale : d.scales)
+                                  text += " " + number(static_cast<double>(scale));
+                              return text + operands(op, plan);
+                          },
+                          [&](const Reformat&) { return operands(op, plan); },
+                          [&](const Pointwise& d) {
+                              std::string text = " code";
+                              for (const PointInstruction& i : d.code) {
+                                  text += " " + number(std::int64_t{static_cast<std::uint8_t>(i.op)}) + "." +
+                                          number(std::int64_t{i.a}) + "." + number(std::int64_t{i.b}) + "." +
+                                          number(std::int64_t{i.c});
+                              }
+                              return text + operands(op, plan);
+                          }},
+               op.detail);
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,258 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "lathe/types.hpp"
+
+namespace lathe::cuda {
+
+enum class ElementType : std::uint8_t { f32, f16, bf16, s8, s32, s64, boolean };
+std::size_t bytes_of(ElementType type);
+const char* to_string(ElementType type); ///< "fp32", "fp16", "bf16", "int8", ...
+
+/// linear: row-major over `dims`. nhwc: dims stay N,C,H,W (or N,C,W) but C is innermost, `channel_stride` elements a
+/// pixel.
+enum class Layout : std::uint8_t { linear, nhwc };
+
+using ValueId = std::uint32_t;
+using WeightId = std::uint32_t;
+inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+enum class Role : std::uint8_t { input, output, activation, constant };
+
+/// One tensor of a plan; all sizes are known. int8 is symmetric: real = scale * stored.
+struct Value {
+    std::string name; ///< of the ONNX value it stands for; "" for temporaries
+    Role role = Role::activation;
+    ElementType type = ElementType::f16;
+    Shape dims; ///< ONNX order
+    Layout layout = Layout::linear;
+    std::int64_t channel_stride = 0; ///< nhwc: >= C; what lies between is finite and meets zero weights
+    float scale = 1;                 ///< s8 only
+    ValueId alias_of = none;         ///< same bytes as that value (Reshape, Flatten, ...): no memory of its own
+    WeightId weight = none;          ///< role constant
+    std::size_t byte_size() const;
+};
+
+/// Constants in the one packing every provider reads, shared by all plans of an engine:
+///   conv [K][R][S][C padded to channel_stride of its input]; depthwise [R][S][C]; gemm [N][K]; vectors f32 [channels
+///   padded].
+struct Weight {
+    std::string key; ///< "initializer|packing", equal for every shape of the engine
+    ElementType type = ElementType::f16;
+    Shape dims;
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const void> owner;
+};
+struct WeightStore {
+    std::vector<Weight> weights;
+    std::unordered_map<std::string, WeightId> by_key;
+};
+
+enum class Activation : std::uint8_t {
+    none,
+    relu,
+    clip,
+    leaky_relu,
+    gelu_erf,
+    gelu_tanh,
+    sigmoid,
+    silu,
+    hard_sigmoid,
+    hard_swish,
+    tanh
+};
+
+/// out = convert(act(acc * scale[c] + bias[c] + residual * residual_scale) * output_scale_inverse).
+/// s8 output: round to nearest even, clamp to -128..127. For relu, clip and none the lowering folds
+/// output_scale_inverse (and clip's bounds) into the others, so that it is 1.
+struct Epilogue {
+    WeightId scale = none;   ///< f32[channels]; none: 1 (floating-point weights)
+    WeightId bias = none;    ///< f32[channels]; none: 0
+    ValueId residual = none; ///< same dims and layout as the output; type s8 or the output's
+    float residual_scale = 1;
+    Activation act = Activation::none;
+    float low = 0;   ///< clip
+    float high = 0;  ///< clip
+    float alpha = 0; ///< leaky_relu, hard_sigmoid (with beta in `high`)
+    float output_scale_inverse = 1;
+    bool operator==(const Epilogue&) const = default;
+};
+
+struct Window {
+    std::array<std::int64_t, 2> kernel{1, 1}, stride{1, 1}, dilation{1, 1};
+    std::array<std::int64_t, 4> pads{0, 0, 0, 0}; ///< top, left, bottom, right
+    bool operator==(const Window&) const = default;
+};
+
+/// inputs[0]: nhwc, or for the stem (C <= 4) linear f32 NCHW when `reads_nchw` (the kernel converts).
+struct Conv {
+    Window window;
+    std::int64_t groups = 1;
+    WeightId weight = none;
+    bool reads_nchw = false;
+    Epilogue epilogue;
+    bool pooled = false;
+    Window pool; /*max pool of the result, before it is written*/
+};
+struct Depthwise {
+    Window window;
+    WeightId weight = none;
+    Epilogue epilogue;
+};
+/// out[M,N] = in[M,K] * weight[N,K]^T. M is the product of all dims but the last.
+struct Gemm {
+    std::int64_t m = 0, n = 0, k = 0;
+    WeightId weight = none;
+    Epilogue epilogue;
+};
+/// out[b] = alpha * op(a[b]) * op(b[b]); both activations; dims broadcast as ONNX MatMul.
+struct BatchedGemm {
+    std::int64_t batch = 0, m = 0, n = 0, k = 0;
+    bool transpose_a = false, transpose_b = false;
+    float alpha = 1;
+};
+/// inputs: qkv (one value [B,S,3,H,D]) or q,k,v ([B,S,H,D] each), then mask if any: f16 additive [B or 1, 1, 1 or S,
+/// S].
+struct Attention {
+    std::int64_t batch = 0, heads = 0, q_len = 0, kv_len = 0, depth = 0;
+    float scale = 1;
+    bool packed = false;
+    bool masked = false;
+};
+struct Pool {
+    Window window;
+    bool average = false;
+    bool count_pad = false;
+    float rescale = 1; /*s8: in scale / out scale*/
+};
+struct GlobalPool {
+    bool average = true;
+    float rescale = 1;
+};
+struct Softmax {
+    std::int64_t rows = 0, columns = 0;
+    bool log = false;
+};
+/// inputs: x, then residual if any. outputs: y, then optionally y quantised to s8, then optionally x + residual.
+struct LayerNorm {
+    std::int64_t rows = 0, columns = 0;
+    float epsilon = 1e-5F;
+    WeightId gamma = none, beta = none;
+    bool residual = false;
+    bool quantized_output = false;
+    bool sum_output = false;
+};
+enum class ReduceKind : std::uint8_t { sum, mean, max, min, prod, l2 };
+struct Reduce {
+    ReduceKind kind = ReduceKind::sum;
+    std::int64_t outer = 1, reduced = 1, inner = 1;
+};
+/// outputs[0][i, ...] = table[index[i], ...]. inputs: table (value or weight), indices (s32, s64). Several tables may
+/// be summed (embeddings).
+struct Gather {
+    std::int64_t axis = 0;
+    std::vector<WeightId> tables;
+};
+struct Concat {
+    std::int64_t axis = 1;
+};
+struct Slice {
+    std::vector<std::int64_t> starts, steps;
+};
+struct Transpose {
+    std::vector<std::int64_t> order;
+};
+enum class ResizeMode : std::uint8_t { nearest, linear, cubic };
+struct Resize {
+    ResizeMode mode = ResizeMode::nearest;
+    std::string coordinates, nearest;
+    float cubic_a = -0.75F;
+    std::vector<float> scales;
+};
+/// Type, layout and scale change: linear f32 NCHW to f16 nhwc, quantise, dequantise.
+struct Reformat {};
+
+enum class PointOp : std::uint8_t {
+    input,
+    constant,
+    add,
+    sub,
+    mul,
+    div,
+    min,
+    max,
+    pow,
+    neg,
+    abs,
+    exp,
+    log,
+    sqrt,
+    reciprocal,
+    erf,
+    tanh,
+    sigmoid,
+    relu,
+    clip,
+    floor,
+    ceil,
+    round,
+    sin,
+    cos,
+    equal,
+    less,
+    greater,
+    logical_not,
+    logical_and,
+    logical_or,
+    select,
+    cast
+};
+/// Register machine, at most 12 registers of f32, at most 24 instructions; instruction i writes register i % 12.
+struct PointInstruction {
+    PointOp op = PointOp::input;
+    std::uint8_t a = 0, b = 0, c = 0;
+    float x = 0, y = 0;
+};
+struct Pointwise {
+    std::vector<PointInstruction>
+        code; /* inputs broadcast to outputs[0] by ONNX's rules; outputs in order of `results` */
+    std::vector<std::uint8_t> results;
+};
+
+using OpDetail = std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm,
+                              Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise>;
+
+struct FusedOp {
+    std::string name;               ///< of its main ONNX node
+    std::vector<std::string> nodes; ///< all ONNX nodes in it
+    OpDetail detail;
+    std::vector<ValueId> inputs, outputs;   ///< epilogue.residual is repeated at the end of inputs
+    ElementType compute = ElementType::f16; ///< what the products are of: s8, f16, bf16, f32
+    bool tf32 = false;
+    std::int64_t macs = 0;
+};
+const char* kind_of(const FusedOp& op); ///< "conv", "gemm", ...
+
+/// A model for one set of input shapes.
+struct Plan {
+    std::vector<Value> values;
+    std::vector<FusedOp> ops;             ///< in order of execution
+    std::vector<ValueId> inputs, outputs; ///< in the model's order
+    std::shared_ptr<WeightStore> weights;
+};
+
+/// Everything of an op that its speed depends on, as text: "conv s8 n32 h56 w56 c64 k256 r1 s1 p0 st1
+/// +scale+bias+res:s8+clip>s8".
+std::string signature(const FusedOp& op, const Plan& plan);
+
+} // namespace lathe::cuda

@@ -1,0 +1,431 @@
+#include "backends/cuda/plan/lower.hpp"
+
+#include <algorithm>
+
+#include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
+#include "backends/cuda/plan/specialise.hpp"
+#include "graph/subgraphs.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+std::optional<ElementType> element_type(DataType type, ElementType base) {
+    switch (type) {
+        case DataType::float32: return base;
+        case DataType::float16: return ElementType::f16;
+        case DataType::bfloat16: return ElementType::bf16;
+        case DataType::int8: return ElementType::s8;
+        case DataType::int32: return ElementType::s32;
+        case DataType::int64: return ElementType::s64;
+        case DataType::boolean: return ElementType::boolean;
+        default: return std::nullopt;
+    }
+}
+
+/// [N,C,1,1] is the same bytes in nhwc and linear, if no channels are padded.
+bool same_bytes(const Value& value, Layout layout) {
+    if (value.layout == layout) return true;
+    if (value.dims.size() < 3 || value.dims.size() > 4) return false;
+    const std::int64_t pixels = element_count(Shape(value.dims.begin() + 2, value.dims.end()));
+    return pixels == 1 && channel_stride(value.dims[1], value.type) == value.dims[1];
+}
+
+} // namespace
+
+const LoweringTable& lowering_table() {
+    static const LoweringTable table = [] {
+        LoweringTable made;
+        add_quantization(made);
+        add_convolution(made);
+        add_gemm(made);
+        add_pooling(made);
+        add_normalization(made);
+        add_movement(made);
+        add_embedding(made);
+        add_pointwise(made);
+        return made;
+    }();
+    return table;
+}
+
+Lowering::Lowering(Prepared& prepared, Model model, std::size_t inputs)
+    : prepared_(prepared), model_(std::move(model)), inputs_(inputs), opset_(model_.opset()) {
+    const std::string precision = lathe::to_string(prepared.precision);
+    base_ = precision == "bf16"                          ? ElementType::bf16
+            : precision == "fp16" || precision == "int8" ? ElementType::f16
+                                                         : ElementType::f32;
+    tf32_ = precision == "tf32";
+    plan_.weights = prepared.weights;
+    for (const auto* infos : {&model_.graph.inputs, &model_.graph.outputs}) {
+        for (const ValueInfo& info : *infos) {
+            dims_[info.name] = info.shape().value_or(Shape{});
+            types_[info.name] = info.type;
+        }
+    }
+    for (const auto& [name, info] : model_.graph.value_infos) {
+        dims_[name] = info.shape().value_or(Shape{});
+        types_[name] = info.type;
+    }
+    for (const auto& [name, tensor] : model_.graph.initializers) {
+        dims_[name] = tensor.shape();
+        types_[name] = tensor.type();
+    }
+    uses_ = std::make_unique<Uses>(model_.graph);
+}
+
+Error Lowering::cannot(const Node& node, std::string why) {
+    return {ErrorCode::unsupported, std::move(why), node.op_type + " " + node.label(), ""};
+}
+
+const Shape& Lowering::dims(const std::string& value) const {
+    static const Shape unknown;
+    const auto found = dims_.find(value);
+    return found == dims_.end() ? unknown : found->second;
+}
+
+DataType Lowering::type_of(const std::string& value) const {
+    const auto found = types_.find(value);
+    return found == types_.end() ? DataType::undefined : found->second;
+}
+
+std::optional<ElementType> Lowering::stored_type(DataType type) const { return element_type(type, base_); }
+
+std::optional<Constant> Lowering::constant(const std::string& value) const {
+    if (value.empty()) return std::nullopt;
+    if (const Tensor* tensor = model_.graph.constant(value)) {
+        return Constant{value, tensor->type(), tensor->shape(), tensor, false};
+    }
+    for (std::size_t i = inputs_; i < model_.graph.inputs.size(); ++i) {
+        if (model_.graph.inputs[i].name != value) continue;
+        const auto found = prepared_.large.find(value);
+        return Constant{value, type_of(value), dims(value), found == prepared_.large.end() ? nullptr : &found->second,
+                        true};
+    }
+    return std::nullopt;
+}
+
+std::optional<float> Lowering::scalar(const std::string& value) const {
+    const auto found = constant(value);
+    if (!found || found->count() != 1 || found->tensor == nullptr) return std::nullopt;
+    const auto numbers = found->tensor->to_floats();
+    if (numbers.size() != 1) return std::nullopt;
+    return numbers[0];
+}
+
+Node* Lowering::only_reader(const std::string& value) const {
+    if (uses_->use_count(value) != 1 || model_.graph.is_output(value)) return nullptr;
+    Node* reader = uses_->consumers(value)[0];
+    return done_.contains(reader) ? nullptr : reader;
+}
+
+ValueId Lowering::make(const std::string& value, ElementType type, Shape dims, Layout layout, float scale) {
+    const auto id = static_cast<ValueId>(plan_.values.size());
+    Value made;
+    made.name = value;
+    made.type = type;
+    made.dims = std::move(dims);
+    made.layout = layout;
+    made.scale = scale;
+    if (layout == Layout::nhwc) made.channel_stride = channel_stride(made.dims[1], type);
+    plan_.values.push_back(std::move(made));
+    forms_[value].push_back(id);
+    return id;
+}
+
+ValueId Lowering::make_result(const std::string& value, ElementType type, Layout layout, float scale) {
+    if (layout == Layout::linear && scale == 1 && model_.graph.is_output(value) && uses_->use_count(value) == 1) {
+        if (const auto exact = element_type(type_of(value), ElementType::f32)) {
+            const ValueId id = make(value, *exact, dims(value), layout);
+            plan_.values[id].role = Role::output;
+            return id;
+        }
+    }
+    return make(value, type, dims(value), layout, scale);
+}
+
+ValueId Lowering::make_alias(const std::string& value, ValueId of, Shape dims, Layout layout) {
+    const Value& source = plan_.values[of];
+    const ElementType type = source.type;
+    const ValueId id = make(value, type, std::move(dims), layout, source.scale);
+    plan_.values[id].alias_of = of;
+    return id;
+}
+
+bool Lowering::bring(const std::string& value) {
+    if (const auto found = forms_.find(value); found != forms_.end() && !found->second.empty()) return true;
+    if (constant(value)) return true;
+    Node* producer = uses_->producer(value);
+    if (producer == nullptr || done_.contains(producer)) return false;
+    if (!producer->is("QuantizeLinear") && !producer->is("DequantizeLinear")) return false;
+    if (!bring(producer->input(0))) return false;
+    const auto function = lowering_table().find(producer->op_type);
+    return static_cast<bool>(function->second(*this, *producer));
+}
+
+bool Lowering::ready(const std::string& value) {
+    if (value.empty() || !bring(value)) return false;
+    return true;
+}
+
+std::optional<ValueId> Lowering::quantised_form(const std::string& value) {
+    if (!ready(value)) return std::nullopt;
+    for (const ValueId id : forms_[value]) {
+        if (plan_.values[id].type == ElementType::s8 && plan_.values[id].role != Role::constant) return id;
+    }
+    return std::nullopt;
+}
+
+Result<ValueId> Lowering::want(const std::string& value, ElementType type, Layout layout) {
+    if (!ready(value)) {
+        return Error{ErrorCode::internal, "the value is needed before it is made", value, "please report this"};
+    }
+    const auto fixed = constant(value);
+    if (fixed && layout == Layout::linear) return constant_value(*fixed, type);
+    auto& all = forms_[value];
+    for (const ValueId id : all) {
+        if (plan_.values[id].type == type && plan_.values[id].layout == layout) return id;
+    }
+    if (fixed) LATHE_CHECK(constant_value(*fixed, type));
+    // From what is nearest: the same type in other layout, a float form, then int8.
+    ValueId from = all.front();
+    const auto cost = [&](ValueId id) {
+        const Value& v = plan_.values[id];
+        int points = v.type == type ? 0 : v.type == ElementType::s8 ? 4 : 2;
+        if (!same_bytes(v, layout)) ++points;
+        if (v.role == Role::output) points += 8;
+        return points;
+    };
+    for (const ValueId id : all) {
+        if (cost(id) < cost(from)) from = id;
+    }
+    const Value source = plan_.values[from];
+    if (layout == Layout::nhwc && (source.dims.size() < 3 || source.dims.size() > 4)) {
+        return Error{ErrorCode::unsupported, "only images of one or two dimensions are taken", value,
+                     "run the model on the CPU"};
+    }
+    if (source.type == type && source.role != Role::constant && source.role != Role::output &&
+        same_bytes(source, layout)) {
+        return make_alias(value, from, source.dims, layout);
+    }
+    const ValueId made = make(value, type, source.dims, layout, type == ElementType::s8 ? source.scale : 1.0F);
+    FusedOp op;
+    op.name = "reformat " + value;
+    op.detail = Reformat{};
+    op.inputs = {from};
+    op.outputs = {made};
+    op.compute = source.type == ElementType::s8 ? type : source.type;
+    plan_.ops.push_back(std::move(op));
+    return made;
+}
+
+Result<ValueId> Lowering::want_any(const std::string& value) {
+    if (!ready(value)) {
+        return Error{ErrorCode::internal, "the value is needed before it is made", value, "please report this"};
+    }
+    const auto type = stored_type(type_of(value));
+    if (!type) return Error{ErrorCode::unsupported, "type " + lathe::to_string(type_of(value)), value, ""};
+    Layout layout = Layout::linear;
+    const auto& all = forms_[value];
+    for (const ValueId id : all) {
+        if (plan_.values[id].type == *type) return id;
+    }
+    if (!all.empty()) layout = plan_.values[all.front()].layout;
+    return want(value, *type, layout);
+}
+
+Result<ValueId> Lowering::want_linear(const std::string& value) {
+    const auto type = stored_type(type_of(value));
+    if (!type) return Error{ErrorCode::unsupported, "type " + lathe::to_string(type_of(value)), value, ""};
+    return want(value, *type, Layout::linear);
+}
+
+Result<void> Lowering::reshape(const std::string& from, const std::string& to) {
+    ValueId source = none;
+    if (quantised_form(from)) {
+        LATHE_TRY(source, want(from, ElementType::s8, Layout::linear));
+    } else {
+        LATHE_TRY(source, want_any(from));
+        LATHE_TRY(source, want(from, plan_.values[source].type, Layout::linear));
+    }
+    if (plan_.values[source].role == Role::constant || plan_.values[source].role == Role::output) {
+        return Error{ErrorCode::unsupported, "Reshape of a constant that does not fold", from, ""};
+    }
+    make_alias(to, source, dims(to), Layout::linear);
+    return {};
+}
+
+FusedOp& Lowering::add(const Node& main, const std::vector<Node*>& nodes, OpDetail detail, std::vector<ValueId> inputs,
+                       std::vector<ValueId> outputs, ElementType compute) {
+    FusedOp op;
+    op.name = main.label();
+    mark(&main);
+    op.nodes.push_back(main.label());
+    for (const Node* node : nodes) {
+        mark(node);
+        if (node != &main) op.nodes.push_back(node->label());
+    }
+    op.detail = std::move(detail);
+    op.inputs = std::move(inputs);
+    op.outputs = std::move(outputs);
+    op.compute = compute;
+    op.tf32 = false;
+    plan_.ops.push_back(std::move(op));
+    return plan_.ops.back();
+}
+
+Result<void> Lowering::emit(Node& node) {
+    const auto lost = [&](const std::string& name) { return lost_.contains(name); };
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), lost)) {
+        lost_.insert(node.outputs.begin(), node.outputs.end());
+        return {};
+    }
+    if (has_subgraph(node)) return cannot(node, "control flow cannot run on the GPU");
+    const auto function = node.domain.empty() ? lowering_table().find(node.op_type) : lowering_table().end();
+    if (function == lowering_table().end()) return cannot(node, "there is no GPU form of this operator");
+    return function->second(*this, node);
+}
+
+Result<void> Lowering::finish_outputs() {
+    for (const ValueInfo& info : model_.graph.outputs) {
+        if (lost_.contains(info.name)) continue;
+        const auto exact = element_type(type_of(info.name), ElementType::f32);
+        if (!exact) {
+            return Error{ErrorCode::unsupported, "outputs of type " + lathe::to_string(type_of(info.name)), info.name,
+                         "let the model give float32, float16 or integers"};
+        }
+        if (!ready(info.name)) {
+            return Error{ErrorCode::internal, "the output is never made", info.name, "please report this"};
+        }
+        ValueId found = none;
+        for (const ValueId id : forms_[info.name]) {
+            const bool taken = std::find(plan_.outputs.begin(), plan_.outputs.end(), id) != plan_.outputs.end();
+            if (plan_.values[id].role == Role::output && !taken) found = id;
+        }
+        if (found == none) {
+            LATHE_TRY(ValueId source, want_any(info.name));
+            if (plan_.values[source].role == Role::constant) {
+                LATHE_TRY(source, want(info.name, *exact, Layout::linear));
+            }
+            const Shape sizes = plan_.values[source].dims;
+            const float scale = *exact == ElementType::s8 ? plan_.values[source].scale : 1.0F;
+            found = make(info.name, *exact, sizes, Layout::linear, scale);
+            plan_.values[found].role = Role::output;
+            FusedOp op;
+            op.name = "output " + info.name;
+            op.detail = Reformat{};
+            op.inputs = {source};
+            op.outputs = {found};
+            op.compute = *exact;
+            plan_.ops.push_back(std::move(op));
+        }
+        plan_.outputs.push_back(found);
+    }
+    return {};
+}
+
+void Lowering::remove_unread() {
+    std::vector<bool> read(plan_.values.size());
+    const auto reach = [&](ValueId id) {
+        for (; id != none; id = plan_.values[id].alias_of)
+            read[id] = true;
+    };
+    for (const ValueId id : plan_.outputs)
+        reach(id);
+    std::vector<bool> keep(plan_.ops.size());
+    for (std::size_t i = plan_.ops.size(); i-- > 0;) {
+        const FusedOp& op = plan_.ops[i];
+        keep[i] = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId id) { return read[id]; });
+        if (!keep[i]) continue;
+        for (const ValueId id : op.inputs)
+            reach(id);
+    }
+    // Values are numbered anew: those nobody reads or writes go.
+    for (const ValueId id : plan_.inputs)
+        read[id] = true;
+    for (std::size_t i = 0; i < plan_.ops.size(); ++i) {
+        if (!keep[i]) continue;
+        for (const ValueId id : plan_.ops[i].outputs)
+            read[id] = true;
+    }
+    std::vector<ValueId> renamed(plan_.values.size(), none);
+    std::vector<Value> values;
+    for (ValueId id = 0; id < plan_.values.size(); ++id) {
+        if (!read[id]) continue;
+        renamed[id] = static_cast<ValueId>(values.size());
+        values.push_back(std::move(plan_.values[id]));
+        if (values.back().alias_of != none) values.back().alias_of = renamed[values.back().alias_of];
+    }
+    plan_.values = std::move(values);
+    const auto rename = [&](std::vector<ValueId>& ids) {
+        for (ValueId& id : ids)
+            id = renamed[id];
+    };
+    rename(plan_.inputs);
+    rename(plan_.outputs);
+    std::vector<FusedOp> ops;
+    for (std::size_t i = 0; i < plan_.ops.size(); ++i) {
+        if (!keep[i]) continue;
+        FusedOp op = std::move(plan_.ops[i]);
+        rename(op.inputs);
+        rename(op.outputs);
+        const auto residual = [&](Epilogue& e) {
+            if (e.residual != none) e.residual = renamed[e.residual];
+        };
+        if (auto* conv = std::get_if<Conv>(&op.detail)) residual(conv->epilogue);
+        if (auto* depthwise = std::get_if<Depthwise>(&op.detail)) residual(depthwise->epilogue);
+        if (auto* gemm = std::get_if<Gemm>(&op.detail)) residual(gemm->epilogue);
+        ops.push_back(std::move(op));
+    }
+    plan_.ops = std::move(ops);
+}
+
+Result<Plan> Lowering::run() {
+    for (std::size_t i = 0; i < inputs_; ++i) {
+        const ValueInfo& info = model_.graph.inputs[i];
+        const auto type = element_type(info.type, ElementType::f32);
+        if (!type) {
+            return Error{ErrorCode::unsupported, "inputs of type " + lathe::to_string(info.type), info.name,
+                         "let the model take float32, float16 or integers"};
+        }
+        const ValueId id = make(info.name, *type, dims(info.name), Layout::linear);
+        plan_.values[id].role = Role::input;
+        plan_.inputs.push_back(id);
+    }
+    find_attention(*this);
+    std::string reasons;
+    for (const auto& node : model_.graph.nodes) {
+        if (is_done(node.get())) continue;
+        auto emitted = emit(*node);
+        if (emitted) continue;
+        if (emitted.error().code != ErrorCode::unsupported) return std::move(emitted).error().in(node->label());
+        reasons += (reasons.empty() ? "" : "\n") + emitted.error().describe();
+        lost_.insert(node->outputs.begin(), node->outputs.end());
+    }
+    if (reasons.empty()) LATHE_CHECK(finish_outputs());
+    if (!reasons.empty()) {
+        return Error{ErrorCode::unsupported, "these nodes cannot run on the GPU:\n" + reasons, "",
+                     "change the model, or build for the CPU"};
+    }
+    remove_unread();
+    LATHE_CHECK(verify(plan_));
+    return std::move(plan_);
+}
+
+Result<Plan> lower(Prepared& prepared, const std::vector<Shape>& input_shapes) {
+    LATHE_TRY(Model model, specialise(prepared, input_shapes));
+    LATHE_TRY(const std::size_t inputs, input_count(model));
+    return Lowering(prepared, std::move(model), inputs).run();
+}
+
+Support lowering_support(const Node& node, const Model&) {
+    if (!node.domain.empty()) return {false, "operators of the domain " + node.domain + " have no GPU form"};
+    if (has_subgraph(node)) return {false, "control flow cannot run on the GPU"};
+    // Folded away once shapes are known, where they do not depend on data.
+    static const std::unordered_set<std::string_view> folded{"Shape", "Size",   "Constant", "ConstantOfShape",
+                                                             "Range", "Expand", "Tile"};
+    if (lowering_table().contains(node.op_type) || folded.contains(node.op_type)) return {};
+    return {false, "there is no GPU form of " + node.op_type};
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,190 @@
+#include <algorithm>
+
+#include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/packing.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+bool arithmetic(std::optional<ElementType> type) {
+    return type && (*type == ElementType::f32 || *type == ElementType::f16 || *type == ElementType::bf16 ||
+                    *type == ElementType::s8);
+}
+
+std::int64_t columns(const Filter& filter, bool transposed) {
+    const Shape& shape = filter.values.shape;
+    return shape.size() == 1 ? 1 : transposed ? shape[0] : shape[1];
+}
+
+/// To [N][K], int8 as stored or dequantised.
+Result<WeightId> pack_gemm(Lowering& lowering, const Product& product, ElementType type) {
+    const bool raw = type == ElementType::s8;
+    std::string key;
+    for (const Filter& filter : product.filters)
+        key +=
+            (key.empty() ? "" : "+") + filter.values.key() + (filter.scales && !raw ? "*" + filter.scales->key() : "");
+    key += std::string("|nk|") + (product.transposed ? "" : "t|") + to_string(type);
+    const std::int64_t k = product.k;
+    return lowering.store(key, type, {product.n, k}, [&]() -> Result<std::vector<std::byte>> {
+        std::vector<float> packed;
+        packed.reserve(static_cast<std::size_t>(product.n * k));
+        for (const Filter& filter : product.filters) {
+            LATHE_TRY(const auto values, lowering.floats(filter.values));
+            std::vector<float> scales;
+            if (filter.scales && !raw) {
+                LATHE_TRY(scales, lowering.floats(*filter.scales));
+            }
+            const std::int64_t n = columns(filter, product.transposed);
+            const bool along_n = filter.axis == (product.transposed ? 0 : 1);
+            for (std::int64_t in = 0; in < n; ++in) {
+                for (std::int64_t ik = 0; ik < k; ++ik) {
+                    float value = values[static_cast<std::size_t>(product.transposed ? in * k + ik : ik * n + in)];
+                    if (!scales.empty()) {
+                        value *= scales[scales.size() == 1 ? 0 : static_cast<std::size_t>(along_n ? in : ik)];
+                    }
+                    packed.push_back(value);
+                }
+            }
+        }
+        return converted(packed, type, product.filters[0].values.name);
+    });
+}
+
+/// Scales along n for int8 products, if that is how the filter has them.
+bool scales_along_n(const Filter& filter, bool transposed) {
+    return filter.scales && (filter.scales->count() == 1 || filter.axis == (transposed ? 0 : 1));
+}
+
+} // namespace
+
+//  x   w
+//   \ /
+//  product -> Add -> Relu -> ...   ==>   gemm [M,N] = [M,K] * [N,K]^T with epilogue
+Result<void> emit_product(Lowering& lowering, Node& node, const Product& product) {
+    const std::string& x = node.input(0);
+    const auto storage = lowering.stored_type(lowering.type_of(x));
+    if (!arithmetic(storage)) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
+    const bool int8 = lowering.quantised_form(x).has_value() &&
+                      std::all_of(product.filters.begin(), product.filters.end(),
+                                  [&](const Filter& filter) { return scales_along_n(filter, product.transposed); });
+    const ElementType compute = int8 ? ElementType::s8 : *storage;
+    LATHE_TRY(const ValueId in, lowering.want(x, compute, Layout::linear));
+
+    Gemm detail;
+    detail.n = product.n;
+    detail.k = product.k;
+    detail.m = product.k == 0 ? 0 : element_count(lowering.dims(x)) / product.k;
+    Tail tail;
+    tail.end = product.end;
+    if (product.end.empty()) {
+        const Shape& output = lowering.dims(node.output(0));
+        tail = lowering.follow(node.output(0), output.empty() ? 0 : output.size() - 1);
+    }
+    tail.nodes.insert(tail.nodes.begin(), product.nodes.begin(), product.nodes.end());
+    EpilogueRequest request;
+    for (std::size_t i = 0; i < product.filters.size(); ++i) {
+        EpilogueRequest::Part part;
+        part.channels = columns(product.filters[i], product.transposed);
+        if (int8) part.scales = product.filters[i].scales;
+        if (i < product.biases.size() && product.biases[i]) part.biases.push_back(*product.biases[i]);
+        request.parts.push_back(std::move(part));
+    }
+    request.bias_factor = product.bias_factor;
+    request.factor = product.alpha * (int8 ? lowering.value(in).scale : 1.0F);
+    request.channels = product.n;
+    request.padded = (product.n + 15) / 16 * 16;
+    request.layout = Layout::linear;
+    request.result = *storage;
+    LATHE_TRY(const Finished finished, finish_epilogue(lowering, request, tail));
+    detail.epilogue = finished.epilogue;
+    LATHE_TRY(detail.weight, pack_gemm(lowering, product, compute));
+
+    std::vector<ValueId> inputs{in};
+    if (finished.residual != none) inputs.push_back(finished.residual);
+    const bool free_type = finished.residual == none || lowering.value(finished.residual).type == ElementType::s8 ||
+                           lowering.stored_type(lowering.type_of(tail.end)) == ElementType::f32;
+    const Shape end = product.end.empty() ? lowering.dims(tail.end) : product.end_dims;
+    const ValueId out =
+        !tail.output_scale && free_type && product.end.empty()
+            ? lowering.make_result(tail.end, finished.type, Layout::linear)
+            : lowering.make(tail.end, finished.type, end, Layout::linear, tail.output_scale.value_or(1.0F));
+    const std::int64_t macs = detail.m * detail.n * detail.k;
+    FusedOp& op = lowering.add(node, tail.nodes, detail, std::move(inputs), {out}, compute);
+    op.macs = macs;
+    op.tf32 = lowering.tf32() && compute == ElementType::f32;
+    return {};
+}
+
+namespace {
+
+Result<void> gemm(Lowering& lowering, Node& node) {
+    if (node.int_or("transA", 0) != 0) return Lowering::cannot(node, "transA");
+    const auto filter = lowering.filter(node.input(1));
+    if (!filter || filter->values.shape.size() != 2) return Lowering::cannot(node, "its weights are not constant");
+    Product product;
+    product.transposed = node.int_or("transB", 0) != 0;
+    product.filters = {*filter};
+    product.n = columns(*filter, product.transposed);
+    product.k = filter->values.count() / std::max<std::int64_t>(product.n, 1);
+    product.alpha = node.float_or("alpha", 1);
+    product.bias_factor = node.float_or("beta", 1);
+    if (!node.input(2).empty()) {
+        const auto bias = lowering.constant(node.input(2));
+        const bool vector =
+            bias && (bias->count() == 1 || (bias->shape.back() == product.n && bias->count() == product.n));
+        if (!vector) return Lowering::cannot(node, "its third input is no constant along the columns");
+        product.biases.push_back(*bias);
+    }
+    return emit_product(lowering, node, product);
+}
+
+Result<void> batched(Lowering& lowering, Node& node) {
+    const Shape a = lowering.dims(node.input(0));
+    const Shape b = lowering.dims(node.input(1));
+    const Shape out = lowering.dims(node.output(0));
+    if (a.size() < 2 || b.size() < 2) return Lowering::cannot(node, "a vector times a matrix, neither constant");
+    if (!arithmetic(lowering.stored_type(lowering.type_of(node.input(0))))) {
+        return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.input(0))));
+    }
+    LATHE_TRY(const ValueId left, lowering.want_linear(node.input(0)));
+    LATHE_TRY(const ValueId right, lowering.want_linear(node.input(1)));
+    BatchedGemm detail;
+    detail.m = a[a.size() - 2];
+    detail.k = a.back();
+    detail.n = b.back();
+    detail.batch = element_count(Shape(out.begin(), out.end() - 2));
+    const ElementType type = lowering.value(left).type;
+    const ValueId made = lowering.make_result(node.output(0), type, Layout::linear);
+    const std::int64_t macs = detail.batch * detail.m * detail.n * detail.k;
+    FusedOp& op = lowering.add(node, {}, detail, {left, right}, {made}, type);
+    op.macs = macs;
+    op.tf32 = lowering.tf32() && type == ElementType::f32;
+    return {};
+}
+
+Result<void> matmul(Lowering& lowering, Node& node) {
+    LATHE_TRY(const bool taken, attention(lowering, node));
+    if (taken) return {};
+    LATHE_TRY(const bool merged, merged_product(lowering, node));
+    if (merged) return {};
+    const auto filter = lowering.filter(node.input(1));
+    const Shape a = lowering.dims(node.input(0));
+    if (!filter || filter->values.shape.size() > 2 || filter->values.shape.empty() || a.empty()) {
+        return batched(lowering, node);
+    }
+    Product product;
+    product.filters = {*filter};
+    product.k = filter->values.shape[0];
+    product.n = columns(*filter, false);
+    return emit_product(lowering, node, product);
+}
+
+} // namespace
+
+void add_gemm(LoweringTable& table) {
+    table.emplace("Gemm", gemm);
+    table.emplace("MatMul", matmul);
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <numeric>
+
+#include "backends/cuda/plan/lowering.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+/// The form a movement works on: int8 as it is, else floating point or integers.
+Result<ValueId> moved(Lowering& lowering, const std::string& value, std::optional<Layout> layout) {
+    const bool quantised = lowering.quantised_form(value).has_value();
+    if (!quantised) {
+        LATHE_TRY(const ValueId any, lowering.want_any(value));
+        if (!layout) return any;
+        return lowering.want(value, lowering.value(any).type, *layout);
+    }
+    const ValueId any = *lowering.quantised_form(value);
+    if (!layout) return any;
+    return lowering.want(value, ElementType::s8, *layout);
+}
+
+ValueId result_like(Lowering& lowering, const std::string& to, ValueId source) {
+    const Value like = lowering.value(source);
+    if (like.type == ElementType::s8 || like.layout != Layout::linear) {
+        return lowering.make(to, like.type, lowering.dims(to), like.layout, like.scale);
+    }
+    return lowering.make_result(to, like.type, like.layout);
+}
+
+std::optional<std::vector<std::int64_t>> integers(const Lowering& lowering, const Node& node, std::size_t index,
+                                                  const char* attribute) {
+    if (!node.input(index).empty()) {
+        const auto found = lowering.constant(node.input(index));
+        if (!found || found->tensor == nullptr) return std::nullopt;
+        return found->tensor->to_int64s();
+    }
+    if (node.attribute(attribute) == nullptr) return std::nullopt;
+    return node.ints_or(attribute, {});
+}
+
+//  Reshape, Flatten, Squeeze, Unsqueeze: the same bytes under other sizes
+Result<void> reshape(Lowering& lowering, Node& node) {
+    LATHE_CHECK(lowering.reshape(node.input(0), node.output(0)));
+    lowering.mark(&node);
+    return {};
+}
+
+Result<void> identity(Lowering& lowering, Node& node) {
+    if (node.is("Dropout") && lowering.opset() >= 12 && !node.input(2).empty() &&
+        lowering.scalar(node.input(2)) != 0.0F) {
+        return Lowering::cannot(node, "in training mode");
+    }
+    if (node.outputs.size() > 1 && lowering.uses().use_count(node.output(1)) != 0) {
+        return Lowering::cannot(node, "its mask is read");
+    }
+    LATHE_TRY(const ValueId from, moved(lowering, node.input(0), std::nullopt));
+    lowering.mark(&node);
+    if (lowering.value(from).role == Role::activation) {
+        lowering.add_form(node.output(0), from);
+        return {};
+    }
+    const ValueId made = lowering.make(node.output(0), lowering.value(from).type, lowering.dims(node.output(0)),
+                                       lowering.value(from).layout, lowering.value(from).scale);
+    lowering.add(node, {}, Reformat{}, {from}, {made}, lowering.value(from).type);
+    return {};
+}
+
+Result<void> transpose(Lowering& lowering, Node& node) {
+    const Shape dims = lowering.dims(node.input(0));
+    std::vector<std::int64_t> order(dims.size());
+    std::iota(order.rbegin(), order.rend(), 0);
+    order = node.ints_or("perm", order);
+    // Only axes of size 1 move: the same bytes.
+    std::vector<std::int64_t> large;
+    for (const std::int64_t axis : order) {
+        if (axis < 0 || static_cast<std::size_t>(axis) >= dims.size()) return Lowering::cannot(node, "its perm");
+        if (dims[static_cast<std::size_t>(axis)] != 1) large.push_back(axis);
+    }
+    if (std::is_sorted(large.begin(), large.end())) {
+        LATHE_CHECK(lowering.reshape(node.input(0), node.output(0)));
+        lowering.mark(&node);
+        return {};
+    }
+    LATHE_TRY(const ValueId from, moved(lowering, node.input(0), Layout::linear));
+    const ValueId made = result_like(lowering, node.output(0), from);
+    lowering.add(node, {}, Transpose{order}, {from}, {made}, lowering.value(from).type);
+    return {};
+}
+
+Result<void> concat(Lowering& lowering, Node& node) {
+    const Shape out = lowering.dims(node.output(0));
+    const auto rank = static_cast<std::int64_t>(out.size());
+    Concat detail;
+    detail.axis = node.int_or("axis", 0);
+    if (detail.axis < 0) detail.axis += rank;
+    // int8 if all are, by one scale; images side by side along their channels stay images.
+    bool int8 = true;
+    bool image = false;
+    float scale = 0;
+    for (const std::string& input : node.inputs) {
+        const auto form = lowering.quantised_form(input);
+        int8 = int8 && form && (scale == 0 || scale == lowering.value(*form).scale);
+        if (form) scale = lowering.value(*form).scale;
+        if (!lowering.ready(input)) return Lowering::cannot(node, "an input is not made");
+        for (const ValueId id : lowering.forms(input))
+            image = image || lowering.value(id).layout == Layout::nhwc;
+    }
+    const auto stored = lowering.stored_type(lowering.type_of(node.output(0)));
+    if (!stored) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.output(0))));
+    const ElementType type = int8 ? ElementType::s8 : *stored;
+    const Layout layout = image ? Layout::nhwc : Layout::linear;
+    std::vector<ValueId> inputs;
+    for (const std::string& input : node.inputs) {
+        if (element_count(lowering.dims(input)) == 0) continue;
+        LATHE_TRY(const ValueId id, lowering.want(input, type, layout));
+        inputs.push_back(id);
+    }
+    if (inputs.empty()) return Lowering::cannot(node, "all its inputs are empty");
+    const ValueId made = result_like(lowering, node.output(0), inputs[0]);
+    lowering.add(node, {}, detail, std::move(inputs), {made}, type);
+    return {};
+}
+
+Result<void> slice(Lowering& lowering, Node& node) {
+    const Shape dims = lowering.dims(node.input(0));
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    const auto starts = integers(lowering, node, 1, "starts");
+    const auto ends = integers(lowering, node, 2, "ends");
+    auto axes = integers(lowering, node, 3, "axes");
+    auto steps = integers(lowering, node, 4, "steps");
+    if (!starts || !ends) return Lowering::cannot(node, "its bounds are not constant");
+    if (!axes) {
+        axes.emplace(starts->size());
+        std::iota(axes->begin(), axes->end(), 0);
+    }
+    if (!steps) steps.emplace(starts->size(), 1);
+    if (axes->size() != starts->size() || steps->size() != starts->size()) {
+        return Lowering::cannot(node, "its bounds do not fit each other");
+    }
+    Slice detail;
+    detail.starts.assign(dims.size(), 0);
+    detail.steps.assign(dims.size(), 1);
+    for (std::size_t i = 0; i < axes->size(); ++i) {
+        std::int64_t axis = (*axes)[i];
+        if (axis < 0) axis += rank;
+        if (axis < 0 || axis >= rank || (*steps)[i] == 0) return Lowering::cannot(node, "an axis or step");
+        const std::int64_t size = dims[static_cast<std::size_t>(axis)];
+        std::int64_t start = (*starts)[i];
+        if (start < 0) start += size;
+        start = std::clamp<std::int64_t>(start, 0, (*steps)[i] > 0 ? size : size - 1);
+        detail.starts[static_cast<std::size_t>(axis)] = start;
+        detail.steps[static_cast<std::size_t>(axis)] = (*steps)[i];
+    }
+    LATHE_TRY(const ValueId from, moved(lowering, node.input(0), std::nullopt));
+    const ValueId made = result_like(lowering, node.output(0), from);
+    lowering.add(node, {}, detail, {from}, {made}, lowering.value(from).type);
+    return {};
+}
+
+Result<void> split(Lowering& lowering, Node& node) {
+    const Shape dims = lowering.dims(node.input(0));
+    std::int64_t axis = node.int_or("axis", 0);
+    if (axis < 0) axis += static_cast<std::int64_t>(dims.size());
+    LATHE_TRY(const ValueId from, moved(lowering, node.input(0), std::nullopt));
+    std::int64_t at = 0;
+    for (const std::string& output : node.outputs) {
+        if (output.empty()) return Lowering::cannot(node, "an omitted output");
+        Slice detail;
+        detail.starts.assign(dims.size(), 0);
+        detail.steps.assign(dims.size(), 1);
+        detail.starts[static_cast<std::size_t>(axis)] = at;
+        at += lowering.dims(output)[static_cast<std::size_t>(axis)];
+        const ValueId made = result_like(lowering, output, from);
+        lowering.add(node, {}, detail, {from}, {made}, lowering.value(from).type);
+    }
+    return {};
+}
+
+Result<void> resize(Lowering& lowering, Node& node) {
+    const Shape in = lowering.dims(node.input(0));
+    const Shape out = lowering.dims(node.output(0));
+    if (in.size() != 4 || in[0] != out[0] || in[1] != out[1]) {
+        return Lowering::cannot(node, "only the two last dimensions of images are resized");
+    }
+    Resize detail;
+    const std::string mode = node.string_or("mode", "nearest");
+    if (mode == "nearest") {
+        detail.mode = ResizeMode::nearest;
+    } else if (mode == "linear") {
+        detail.mode = ResizeMode::linear;
+    } else if (mode == "cubic") {
+        detail.mode = ResizeMode::cubic;
+    } else {
+        return Lowering::cannot(node, "mode " + mode);
+    }
+    const bool old = node.is("Upsample") || lowering.opset() < 11;
+    detail.coordinates = old ? "asymmetric" : node.string_or("coordinate_transformation_mode", "half_pixel");
+    detail.nearest = old ? "floor" : node.string_or("nearest_mode", "round_prefer_floor");
+    detail.cubic_a = node.float_or("cubic_coeff_a", -0.75F);
+    if (detail.mode != ResizeMode::nearest) detail.nearest.clear();
+    const bool known = detail.coordinates == "half_pixel" || detail.coordinates == "asymmetric" ||
+                       detail.coordinates == "align_corners" || detail.coordinates == "pytorch_half_pixel";
+    if (!known || node.int_or("antialias", 0) != 0 || node.int_or("exclude_outside", 0) != 0 ||
+        node.string_or("keep_aspect_ratio_policy", "stretch") != "stretch" || node.attribute("axes") != nullptr) {
+        return Lowering::cannot(node, "this form of it (antialias, exclude_outside, axes, cropping)");
+    }
+    for (std::size_t axis = 0; axis < 4; ++axis)
+        detail.scales.push_back(static_cast<float>(out[axis]) / static_cast<float>(in[axis]));
+    const auto given = lowering.constant(node.is("Upsample") || lowering.opset() < 11 ? node.input(1) : node.input(2));
+    if (given && given->count() == 4 && is_floating(given->type)) {
+        LATHE_TRY(detail.scales, lowering.floats(*given));
+    }
+    for (const std::size_t axis : {2, 3}) {
+        // Sizes are cut to integers, but align_corners is defined by the size before that.
+        const float exact = static_cast<float>(in[axis]) * detail.scales[axis];
+        if (detail.coordinates == "align_corners" && exact != static_cast<float>(out[axis])) {
+            return Lowering::cannot(node, "align_corners with scales that give no whole size");
+        }
+    }
+    // int8 only where numbers are copied.
+    const auto type = lowering.stored_type(lowering.type_of(node.input(0)));
+    if (!type) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.input(0))));
+    const bool int8 = detail.mode == ResizeMode::nearest && lowering.quantised_form(node.input(0)).has_value();
+    LATHE_TRY(const ValueId from, lowering.want(node.input(0), int8 ? ElementType::s8 : *type, Layout::nhwc));
+    const ValueId made = result_like(lowering, node.output(0), from);
+    lowering.add(node, {}, detail, {from}, {made}, lowering.value(from).type);
+    return {};
+}
+
+} // namespace
+
+void add_movement(LoweringTable& table) {
+    for (const char* name : {"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+        table.emplace(name, reshape);
+    table.emplace("Identity", identity);
+    table.emplace("Dropout", identity);
+    table.emplace("Transpose", transpose);
+    table.emplace("Concat", concat);
+    table.emplace("Slice", slice);
+    table.emplace("Split", split);
+    table.emplace("Resize", resize);
+    table.emplace("Upsample", resize);
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "backends/cuda/plan/lowering.hpp"
+
+namespace lathe::cuda {
+
+/// A matrix product with constant weights, before its tail is known.
+struct Product {
+    std::vector<Filter> filters;                 ///< side by side along n
+    std::vector<std::optional<Constant>> biases; ///< of the filters; may be shorter
+    bool transposed = false;                     ///< filters are [N][K] as kernels want them, else [K][N]
+    float bias_factor = 1;
+    float alpha = 1;
+    std::int64_t n = 0, k = 0;
+    /// Where the result is known already (merged products): its name and dims, and the nodes taken. Else "".
+    std::string end;
+    Shape end_dims;
+    std::vector<Node*> nodes;
+};
+Result<void> emit_product(Lowering& lowering, Node& node, const Product& product);
+
+/// Looks for attention before the walk: marks what its last product will emit.
+void find_attention(Lowering& lowering);
+/// Products of one input that feed one attention are emitted as one, at the first of them.
+Result<bool> merged_product(Lowering& lowering, Node& node);
+
+/// Whether `node` is the last product of an attention that is taken whole; emits it then.
+Result<bool> attention(Lowering& lowering, Node& node);
+
+/// An Add whose sum a LayerNormalization reads: emits both as one then.
+Result<bool> add_and_normalise(Lowering& lowering, Node& node);
+
+} // namespace lathe::cuda

@@ -1,0 +1,158 @@
+#include <algorithm>
+
+#include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/specialise.hpp"
+#include "onnx/onnx.hpp"
+#include "passes/passes.hpp"
+#include "passes/rewrite.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+/// Initializers above this leave the graph: no fold may depend on them, so that a model without its weights takes the
+/// same way.
+constexpr std::size_t small_bytes = std::size_t{64} << 10;
+constexpr std::size_t max_rounds = 16;
+
+Result<void> run_passes(Model& model) {
+    for (std::size_t round = 0; round < max_rounds; ++round) {
+        // Without known shapes fewer rewrites fire; none becomes wrong.
+        if (!infer_shapes(model, {true, false})) model.graph.value_infos.clear();
+        bool changed = false;
+        for (const Pass& pass : all_passes()) {
+            PassContext context;
+            context.opset = model.opset();
+            auto applied = apply_pass(pass, model.graph, context);
+            if (!applied) return std::move(applied).error().in("pass " + pass.name);
+            if (!*applied) continue;
+            remove_dead(model.graph);
+            changed = true;
+        }
+        if (!changed) return {};
+    }
+    return {};
+}
+
+} // namespace
+
+Result<Prepared> prepare(const Model& model, Precision precision) {
+    Prepared prepared;
+    prepared.model = model;
+    prepared.precision = precision;
+    prepared.weights = std::make_shared<WeightStore>();
+    Graph& graph = prepared.model.graph;
+    drop_initializer_inputs(prepared.model);
+    const std::vector<ValueInfo> outputs = graph.outputs;
+    LATHE_CHECK(run_passes(prepared.model));
+    graph.outputs = outputs;
+    prepared.model.set_metadata(inputs_key, std::to_string(graph.inputs.size()));
+    for (auto at = graph.initializers.begin(); at != graph.initializers.end();) {
+        if (at->second.bytes().size() <= small_bytes || graph.is_output(at->first)) {
+            ++at;
+            continue;
+        }
+        ValueInfo info;
+        info.name = at->first;
+        info.type = at->second.type();
+        info.dims.emplace();
+        for (const std::int64_t n : at->second.shape())
+            info.dims->push_back(Dimension::of(n));
+        graph.inputs.push_back(std::move(info));
+        prepared.large.emplace(at->first, at->second);
+        at = graph.initializers.erase(at);
+    }
+    graph.value_infos.clear();
+    return prepared;
+}
+
+Result<std::size_t> input_count(const Model& model) {
+    const std::string* text = model.find_metadata(inputs_key);
+    if (text != nullptr && !text->empty() && text->size() < 9 &&
+        std::all_of(text->begin(), text->end(), [](char c) { return c >= '0' && c <= '9'; })) {
+        const auto count = static_cast<std::size_t>(std::stoul(*text));
+        if (count <= model.graph.inputs.size()) return count;
+    }
+    return Error{ErrorCode::corrupt, "the prepared model does not tell its number of inputs", "",
+                 "build the engine again"};
+}
+
+namespace {
+
+bool all_known(const Graph& graph, const std::string& value) {
+    const auto info = graph.info(value);
+    const auto shape = info ? info->shape() : std::nullopt;
+    return shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t n) { return n >= 0; });
+}
+
+Result<bool> fold(Model& model) {
+    static constexpr const char* names[] = {"constant-nodes", "fold-shapes",      "fold-constants",  "remove-no-ops",
+                                            "merge-reshapes", "merge-transposes", "remove-dead-code"};
+    bool changed = false;
+    for (const char* name : names) {
+        PassContext context;
+        context.opset = model.opset();
+        auto applied = apply_pass(*find_pass(name), model.graph, context);
+        if (!applied) return std::move(applied).error().in(std::string("pass ") + name);
+        changed = *applied || changed;
+    }
+    return changed;
+}
+
+} // namespace
+
+Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& shapes) {
+    Model model = prepared.model;
+    LATHE_TRY(const std::size_t inputs, input_count(model));
+    if (shapes.size() != inputs) {
+        return Error{ErrorCode::invalid_argument,
+                     "the model has " + std::to_string(inputs) + " inputs, shapes are given for " +
+                         std::to_string(shapes.size()),
+                     "", "give one shape an input"};
+    }
+    for (std::size_t i = 0; i < inputs; ++i) {
+        ValueInfo& info = model.graph.inputs[i];
+        if (info.dims && info.dims->size() != shapes[i].size()) {
+            return Error{ErrorCode::out_of_range,
+                         "the input has " + std::to_string(info.dims->size()) + " dimensions, the shape given " +
+                             lathe::to_string(shapes[i]),
+                         info.name, "give as many sizes as the model's input has"};
+        }
+        std::vector<Dimension> dims;
+        for (std::size_t axis = 0; axis < shapes[i].size(); ++axis) {
+            const auto fixed = info.dims ? (*info.dims)[axis].size : std::nullopt;
+            if (shapes[i][axis] <= 0 || (fixed && *fixed != shapes[i][axis])) {
+                return Error{ErrorCode::out_of_range, "the input cannot have the shape " + lathe::to_string(shapes[i]),
+                             info.name, "the model fixes some of its sizes; see `lathe inspect`"};
+            }
+            dims.push_back(Dimension::of(shapes[i][axis]));
+        }
+        info.dims = std::move(dims);
+    }
+    for (ValueInfo& info : model.graph.outputs)
+        info.dims.reset(); // inferred: symbols of the open model would stay
+    for (std::size_t round = 0; round < max_rounds; ++round) {
+        if (auto inferred = infer_shapes(model, {true, true}); !inferred) {
+            Error error = std::move(inferred).error();
+            error.code = ErrorCode::out_of_range;
+            error.hint = "the model does not allow these input shapes together";
+            return error;
+        }
+        LATHE_TRY(const bool changed, fold(model));
+        if (!changed) break;
+        for (ValueInfo& info : model.graph.outputs)
+            info.dims.reset();
+    }
+    for (const auto& node : model.graph.nodes) {
+        for (const std::string& output : node->outputs) {
+            if (output.empty() || all_known(model.graph, output)) continue;
+            const bool read = Uses(model.graph).use_count(output) != 0;
+            if (!read) continue;
+            return Error{ErrorCode::out_of_range,
+                         "the shape of " + output + " is not known before the model runs (" + node->op_type + ")",
+                         node->label(), "models whose shapes depend on their data run on the CPU"};
+        }
+    }
+    return model;
+}
+
+} // namespace lathe::cuda

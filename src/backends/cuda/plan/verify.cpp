@@ -1,0 +1,155 @@
+#include "backends/cuda/plan/lower.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+Error wrong(const std::string& where, std::string what) {
+    return {ErrorCode::internal, "the plan breaks its rules: " + std::move(what), where, "please report this"};
+}
+
+class Verifier {
+public:
+    explicit Verifier(const Plan& plan) : plan_(plan), written_(plan.values.size()) {}
+
+    Result<void> run() {
+        if (!plan_.weights) return wrong("", "it has no weights");
+        LATHE_CHECK(values());
+        for (const ValueId id : plan_.inputs) {
+            if (id >= plan_.values.size()) return wrong("inputs", "value out of range");
+            written_[id] = true;
+        }
+        for (ValueId id = 0; id < plan_.values.size(); ++id) {
+            if (plan_.values[id].role == Role::constant) written_[id] = true;
+        }
+        for (const FusedOp& op : plan_.ops) {
+            if (auto fits = check(op); !fits) return std::move(fits).error().in(op.name);
+        }
+        for (const ValueId id : plan_.outputs) {
+            if (id >= plan_.values.size() || !known(id)) return wrong("outputs", "an output is never written");
+            if (plan_.values[id].layout != Layout::linear) return wrong("outputs", "an output is not linear");
+        }
+        return {};
+    }
+
+private:
+    ValueId root(ValueId id) const {
+        while (plan_.values[id].alias_of != none)
+            id = plan_.values[id].alias_of;
+        return id;
+    }
+    bool known(ValueId id) const { return written_[root(id)]; }
+    static bool image(const Value& v) {
+        return v.layout == Layout::nhwc && (v.dims.size() == 4 || v.dims.size() == 3) && v.channel_stride >= v.dims[1];
+    }
+
+    Result<void> values() const {
+        for (ValueId id = 0; id < plan_.values.size(); ++id) {
+            const Value& v = plan_.values[id];
+            const std::string where = "value %" + std::to_string(id) + " " + v.name;
+            for (const std::int64_t n : v.dims) {
+                if (n < 0) return wrong(where, "a size is not known");
+            }
+            if (v.layout == Layout::nhwc && !image(v)) return wrong(where, "nhwc needs N,C,H,W or N,C,W");
+            if (v.role == Role::constant && v.weight >= plan_.weights->weights.size()) {
+                return wrong(where, "a constant without its weight");
+            }
+            if (v.alias_of == none) continue;
+            if (v.alias_of >= id) return wrong(where, "an alias of a later value");
+            if (plan_.values[v.alias_of].byte_size() != v.byte_size() || plan_.values[v.alias_of].type != v.type) {
+                return wrong(where, "an alias of another size or type");
+            }
+        }
+        return {};
+    }
+
+    Result<void> weight(WeightId id, const char* what, bool may_be_absent, std::int64_t least = 0) const {
+        if (id == none && may_be_absent) return {};
+        if (id >= plan_.weights->weights.size()) return wrong(what, "weight out of range");
+        const Weight& w = plan_.weights->weights[id];
+        if (w.bytes.size() != static_cast<std::size_t>(element_count(w.dims)) * bytes_of(w.type)) {
+            return wrong(w.key, "a weight's bytes do not fit its sizes");
+        }
+        if (least != 0 && (w.type != ElementType::f32 || element_count(w.dims) < least)) {
+            return wrong(w.key, std::string(what) + " is shorter than the channels");
+        }
+        return {};
+    }
+
+    Result<void> epilogue(const FusedOp& op, const Epilogue& e, std::int64_t channels) const {
+        const Value& out = plan_.values[op.outputs[0]];
+        LATHE_CHECK(weight(e.scale, "the scale", true, channels));
+        LATHE_CHECK(weight(e.bias, "the bias", true, channels));
+        if (e.residual == none) return {};
+        if (op.inputs.back() != e.residual) return wrong("", "the residual is not the last input");
+        const Value& r = plan_.values[e.residual];
+        if (r.type != ElementType::s8 && r.type != out.type) return wrong("", "residual of a type not allowed");
+        if (r.dims != out.dims || r.layout != out.layout) return wrong("", "residual unlike the result");
+        return {};
+    }
+
+    Result<void> check(const FusedOp& op) {
+        if (op.outputs.empty()) return wrong("", "an op without a result");
+        for (const ValueId id : op.inputs) {
+            if (id >= plan_.values.size()) return wrong("", "input out of range");
+            if (!known(id)) return wrong("", "%" + std::to_string(id) + " is read before it is written");
+        }
+        for (const ValueId id : op.outputs) {
+            if (id >= plan_.values.size()) return wrong("", "output out of range");
+            if (plan_.values[id].alias_of != none) return wrong("", "an op writes an alias");
+            if (plan_.values[id].role == Role::constant || written_[id]) return wrong("", "a value is written twice");
+            written_[id] = true;
+        }
+        const Value& out = plan_.values[op.outputs[0]];
+        const auto in = [&](std::size_t i) -> const Value& { return plan_.values[op.inputs[i]]; };
+        if (op.inputs.empty() && !std::holds_alternative<Pointwise>(op.detail)) return wrong("", "no input");
+        if (const auto* conv = std::get_if<Conv>(&op.detail)) {
+            const bool linear = conv->reads_nchw;
+            if (linear ? in(0).layout != Layout::linear || in(0).type != ElementType::f32 : !image(in(0))) {
+                return wrong("", "the input of a convolution is not as it says");
+            }
+            if (!image(out)) return wrong("", "the result of a convolution is not nhwc");
+            LATHE_CHECK(weight(conv->weight, "the filters", false));
+            return epilogue(op, conv->epilogue, out.dims[1]);
+        }
+        if (const auto* depthwise = std::get_if<Depthwise>(&op.detail)) {
+            if (!image(in(0)) || !image(out) || in(0).dims[1] != out.dims[1]) return wrong("", "images do not fit");
+            LATHE_CHECK(weight(depthwise->weight, "the filters", false));
+            return epilogue(op, depthwise->epilogue, out.dims[1]);
+        }
+        if (const auto* gemm = std::get_if<Gemm>(&op.detail)) {
+            if (element_count(in(0).dims) != gemm->m * gemm->k || element_count(out.dims) != gemm->m * gemm->n) {
+                return wrong("", "sizes of a gemm do not fit");
+            }
+            if (in(0).layout != Layout::linear || out.layout != Layout::linear) return wrong("", "gemm not linear");
+            LATHE_CHECK(weight(gemm->weight, "the weight", false));
+            return epilogue(op, gemm->epilogue, gemm->n);
+        }
+        if (std::holds_alternative<Pool>(op.detail) || std::holds_alternative<GlobalPool>(op.detail)) {
+            if (!image(in(0)) || !image(out)) return wrong("", "pooling of what is not nhwc");
+        }
+        if (const auto* point = std::get_if<Pointwise>(&op.detail)) {
+            if (point->code.size() > 24 || point->results.size() != op.outputs.size()) return wrong("", "program");
+            for (const PointInstruction& i : point->code) {
+                if (i.op == PointOp::input ? i.a >= op.inputs.size() : i.a >= 12 || i.b >= 12 || i.c >= 12) {
+                    return wrong("", "a register out of range");
+                }
+            }
+        }
+        if (const auto* norm = std::get_if<LayerNorm>(&op.detail)) {
+            LATHE_CHECK(weight(norm->gamma, "gamma", true, norm->columns));
+            LATHE_CHECK(weight(norm->beta, "beta", true, norm->columns));
+            const std::size_t outputs = 1U + (norm->quantized_output ? 1U : 0U) + (norm->sum_output ? 1U : 0U);
+            if (op.outputs.size() != outputs) return wrong("", "results of a layer norm");
+        }
+        return {};
+    }
+
+    const Plan& plan_;
+    std::vector<bool> written_;
+};
+
+} // namespace
+
+Result<void> verify(const Plan& plan) { return Verifier(plan).run(); }
+
+} // namespace lathe::cuda

@@ -1,0 +1,165 @@
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/packing.hpp"
+#include "support/half.hpp"
+#include "support/hash.hpp"
+
+namespace lathe::cuda {
+
+std::string Constant::key() const {
+    if (large || tensor == nullptr) return name;
+    return name + "#" + hash_hex(tensor->bytes()).substr(0, 8);
+}
+
+std::int64_t channel_stride(std::int64_t channels, ElementType type) {
+    const auto per = static_cast<std::int64_t>(16 / bytes_of(type));
+    return (channels + per - 1) / per * per;
+}
+
+std::string bits_of(float value) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    std::string text;
+    for (int shift = 28; shift >= 0; shift -= 4)
+        text += digits[(bits >> static_cast<unsigned>(shift)) & 15U];
+    return text;
+}
+
+Result<std::vector<std::byte>> converted(const std::vector<float>& values, ElementType type, const std::string& name) {
+    std::vector<std::byte> bytes(values.size() * bytes_of(type));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const float v = values[i];
+        switch (type) {
+            case ElementType::f32: std::memcpy(&bytes[i * 4], &v, 4); break;
+            case ElementType::f16:
+            case ElementType::bf16: {
+                const std::uint16_t half = type == ElementType::f16 ? half_from_float(v) : bfloat16_from_float(v);
+                if (type == ElementType::f16 && std::isfinite(v) && (half & 0x7C00U) == 0x7C00U) {
+                    return Error{ErrorCode::unsupported, "a weight of " + std::to_string(v) + " does not fit FP16",
+                                 name, "build in bf16 or fp32"};
+                }
+                std::memcpy(&bytes[i * 2], &half, 2);
+                break;
+            }
+            case ElementType::s8:
+            case ElementType::boolean: bytes[i] = static_cast<std::byte>(static_cast<std::int8_t>(v)); break;
+            case ElementType::s32: {
+                const auto n = static_cast<std::int32_t>(v);
+                std::memcpy(&bytes[i * 4], &n, 4);
+                break;
+            }
+            case ElementType::s64: {
+                const auto n = static_cast<std::int64_t>(v);
+                std::memcpy(&bytes[i * 8], &n, 8);
+                break;
+            }
+        }
+    }
+    return bytes;
+}
+
+Result<WeightId> Lowering::store(const std::string& key, ElementType type, Shape dims, const Packer& pack) {
+    WeightStore& store = *prepared_.weights;
+    if (const auto found = store.by_key.find(key); found != store.by_key.end()) return found->second;
+    LATHE_TRY(auto bytes, pack());
+    const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+    const auto id = static_cast<WeightId>(store.weights.size());
+    store.weights.push_back({key, type, std::move(dims), *owner, owner});
+    store.by_key.emplace(key, id);
+    return id;
+}
+
+Result<WeightId> Lowering::store_vector(const std::string& key, std::int64_t padded,
+                                        const std::function<Result<std::vector<float>>()>& make) {
+    return store(key, ElementType::f32, {padded}, [&]() -> Result<std::vector<std::byte>> {
+        LATHE_TRY(auto values, make());
+        values.resize(static_cast<std::size_t>(padded), 0.0F);
+        return converted(values, ElementType::f32, key);
+    });
+}
+
+Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType type) {
+    const std::string key = constant.key() + "|linear|" + to_string(type);
+    LATHE_TRY(const WeightId weight, store(key, type, constant.shape, [&]() -> Result<std::vector<std::byte>> {
+                  if (constant.tensor == nullptr) return floats(constant).error();
+                  if (type == ElementType::s64 || type == ElementType::s32 || type == ElementType::boolean) {
+                      const auto integers = constant.tensor->to_int64s();
+                      std::vector<std::byte> bytes(integers.size() * bytes_of(type));
+                      for (std::size_t i = 0; i < integers.size(); ++i) // little-endian: the low bytes come first
+                          std::memcpy(&bytes[i * bytes_of(type)], &integers[i], bytes_of(type));
+                      return bytes;
+                  }
+                  LATHE_TRY(const auto values, floats(constant));
+                  return converted(values, type, constant.name);
+              }));
+    for (const ValueId id : forms_[constant.name]) {
+        if (plan_.values[id].role == Role::constant && plan_.values[id].weight == weight) return id;
+    }
+    const auto id = static_cast<ValueId>(plan_.values.size());
+    Value made;
+    made.name = constant.name;
+    made.role = Role::constant;
+    made.type = type;
+    made.dims = constant.shape;
+    made.weight = weight;
+    plan_.values.push_back(std::move(made));
+    forms_[constant.name].push_back(id);
+    return id;
+}
+
+Result<ValueId> Lowering::vector_value(const std::string& key, Shape dims,
+                                       const std::function<Result<std::vector<float>>()>& make) {
+    LATHE_TRY(const WeightId weight, store(key, ElementType::f32, dims, [&]() -> Result<std::vector<std::byte>> {
+                  LATHE_TRY(const auto values, make());
+                  return converted(values, ElementType::f32, key);
+              }));
+    const auto id = static_cast<ValueId>(plan_.values.size());
+    Value made;
+    made.role = Role::constant;
+    made.type = ElementType::f32;
+    made.dims = std::move(dims);
+    made.weight = weight;
+    plan_.values.push_back(std::move(made));
+    return id;
+}
+
+Constant Lowering::without_repeats(const Constant& constant) {
+    if (constant.tensor == nullptr || constant.type == DataType::string || bit_width(constant.type) % 8 != 0) {
+        return constant;
+    }
+    Shape shape = constant.shape;
+    std::span<const std::byte> bytes = constant.tensor->bytes();
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+        const auto count = static_cast<std::size_t>(shape[axis]);
+        if (count == 0) break;
+        const std::size_t run = bytes.size() / count;
+        bool same = true;
+        for (std::size_t i = 1; i < count && same; ++i)
+            same = std::memcmp(bytes.data(), bytes.data() + i * run, run) == 0;
+        if (!same) break;
+        shape[axis] = 1;
+        bytes = bytes.first(run);
+    }
+    if (shape == constant.shape) return constant;
+    const std::string name = constant.name + "/unrepeated";
+    kept_.emplace_back(name, constant.type, shape, bytes);
+    return {name, constant.type, shape, &kept_.back(), false};
+}
+
+Result<std::vector<float>> Lowering::floats(const Constant& constant) const {
+    if (constant.tensor == nullptr) {
+        return Error{ErrorCode::corrupt, "the engine lacks a packing of this constant", constant.name,
+                     "build the engine again"};
+    }
+    auto values = constant.tensor->to_floats();
+    if (values.size() != static_cast<std::size_t>(constant.count())) {
+        return Error{ErrorCode::unsupported, "constants of type " + lathe::to_string(constant.type) + " are not read",
+                     constant.name, "run the model on the CPU"};
+    }
+    return values;
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,490 @@
+// Provider "lathe": the kernels in kernels/*.cu. Every option is a closure that prepares it; a candidate's id is its
+// kernel's name and variant, "mma_s8_m64n64_s4/4" (4: CTAs that share the reduction).
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backends/cuda/kernels/attention.hpp"
+#include "backends/cuda/tactics/params.hpp"
+
+namespace lathe::cuda {
+
+using namespace kernels;
+
+namespace {
+
+struct Option {
+    std::string id;
+    double cost = 0; ///< to sort by; any unit
+    std::function<std::unique_ptr<PreparedKernel>()> make;
+};
+
+std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
+bool fits_32(std::int64_t v) { return v >= 0 && v < std::numeric_limits<std::int32_t>::max(); }
+
+class Own {
+public:
+    Own(const FusedOp& op, const Plan& plan, const Device& device)
+        : op_(op), plan_(plan), device_(device), waits_(waits_on(device)) {}
+
+    std::vector<Option> options() {
+        std::visit(*this, op_.detail);
+        std::ranges::stable_sort(options_, {}, &Option::cost);
+        return std::move(options_);
+    }
+    const std::string& why() const { return why_; }
+
+    void operator()(const Conv& conv) {
+        if (conv.reads_nchw)
+            stem(conv);
+        else
+            implicit();
+    }
+    void operator()(const Gemm&) {
+        const auto params = gemm_params(op_, plan_);
+        if (!params) return refuse(params.error().message);
+        if (small_gemm_takes(*params)) add("small_gemm", -1, *params, gemm_setter(op_, plan_), launch_small_gemm);
+        implicit();
+    }
+    void operator()(const Depthwise& detail) {
+        DepthwiseParams p{};
+        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
+        const Shape xd = image_dims(x), yd = image_dims(y);
+        const Weight& w = weight_of(plan_, detail.weight);
+        const WindowParams window = window_params(detail.window);
+        if (window.kernel_h != window.kernel_w || window.stride_h != window.stride_w || window.dil_h != 1 ||
+            window.dil_w != 1)
+            return refuse("a depthwise window that is not square or is dilated");
+        if (w.type != x.type || x.channel_stride != y.channel_stride) return refuse("types or strides that differ");
+        p.type = type_number(x.type);
+        p.output_type = type_number(y.type);
+        p.weight_c = narrow(w.dims.back());
+        p.n = narrow(xd[0]);
+        p.c = narrow(xd[1]);
+        p.h = narrow(xd[2]);
+        p.w = narrow(xd[3]);
+        p.c_stride = narrow(x.channel_stride);
+        p.p = narrow(yd[2]);
+        p.q = narrow(yd[3]);
+        p.kernel = window.kernel_h;
+        p.stride = window.stride_h;
+        p.pad_h = window.pad_h;
+        p.pad_w = window.pad_w;
+        p.epilogue = epilogue_params(detail.epilogue, plan_);
+        if (!depthwise_takes(p)) return refuse("a depthwise window or type without a kernel");
+        const auto set = [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0]), weight = detail.weight,
+                          epilogue = detail.epilogue, residual = residual_place(detail.epilogue, plan_)](
+                             DepthwiseParams& q, const Pointers& pointers) {
+            q.input = x_at.in(pointers);
+            q.output = y_at.in(pointers);
+            q.weight = weight_address(pointers, weight);
+            bind_epilogue(q.epilogue, epilogue, residual, pointers);
+        };
+        for (int variant = 0; variant < depthwise_variants; ++variant)
+            add_bound("depthwise/" + std::to_string(variant), variant == 1 ? 0 : variant + 1, p, set,
+                      [variant](const DepthwiseParams& q, cudaStream_t stream, bool programmatic) {
+                          return launch_depthwise(q, variant, stream, programmatic);
+                      });
+    }
+    void operator()(const BatchedGemm&) { refuse("no own kernel for batched gemm yet"); }
+    void operator()(const Attention&) {
+        const auto params = attention_params(op_, plan_);
+        if (!params) return refuse(params.error().message);
+        if (!attention_takes(*params)) return refuse("attention of a depth, length or type without a kernel");
+        add("attention", 0, *params, attention_setter(op_, plan_), launch_attention);
+    }
+    void operator()(const Pool& detail) {
+        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
+        if (x.type != y.type || x.channel_stride != y.channel_stride) return refuse("types or strides that differ");
+        if (type_number(x.type) > type_s8) return refuse("a pool of integers");
+        const Shape xd = image_dims(x), yd = image_dims(y);
+        PoolFastParams p{};
+        p.type = type_number(x.type);
+        p.n = narrow(xd[0]);
+        p.c = narrow(xd[1]);
+        p.h = narrow(xd[2]);
+        p.w = narrow(xd[3]);
+        p.c_stride = narrow(x.channel_stride);
+        p.p = narrow(yd[2]);
+        p.q = narrow(yd[3]);
+        p.window = window_params(detail.window);
+        p.average = detail.average ? 1 : 0;
+        p.count_pad = detail.count_pad ? 1 : 0;
+        p.rescale = detail.rescale;
+        const int vec = 16 / static_cast<int>(bytes_of(x.type));
+        if (p.c_stride % vec != 0 || !fits_32(element_count(yd)) || !fits_32(xd[0] * xd[2] * xd[3]))
+            return refuse("a pool of strides that are not 16 bytes");
+        add("pool", 0, p, xy_setter<PoolFastParams>(), launch_pool);
+    }
+    void operator()(const GlobalPool& detail) {
+        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
+        if (x.layout != Layout::nhwc || type_number(x.type) > type_s8) return refuse("a pool of integers");
+        const Shape xd = image_dims(x);
+        GlobalPoolFastParams p{};
+        p.type = type_number(x.type);
+        p.output_type = type_number(y.type);
+        p.n = narrow(xd[0]);
+        p.c = narrow(xd[1]);
+        p.pixels = narrow(xd[2] * xd[3]);
+        p.c_stride = narrow(x.channel_stride);
+        p.output_stride = narrow(y.layout == Layout::nhwc ? y.channel_stride : xd[1]);
+        p.average = detail.average ? 1 : 0;
+        p.rescale = detail.rescale;
+        const int vec = 16 / static_cast<int>(bytes_of(x.type));
+        if (p.c_stride % vec != 0 || xd[0] > 65535) return refuse("a pool of strides that are not 16 bytes");
+        add("global_pool", 0, p, xy_setter<GlobalPoolFastParams>(), launch_global_pool);
+    }
+    void operator()(const Softmax&) {
+        const SoftmaxParams p = softmax_params(op_, plan_);
+        if (!softmax_takes(p)) return refuse("softmax over more than 1024 columns");
+        add("softmax", 0, p, softmax_setter(op_, plan_), launch_softmax);
+    }
+    void operator()(const LayerNorm&) {
+        const LayerNormParams p = layer_norm_params(op_, plan_);
+        if (!layer_norm_takes(p))
+            return refuse("layer normalisation of columns that are not a multiple of 8 up to 8192");
+        add("layer_norm", 0, p, layer_norm_setter(op_, plan_), launch_layer_norm);
+    }
+    void operator()(const Gather&) {
+        const auto p = gather_params(op_, plan_);
+        if (!p) return refuse(p.error().message);
+        if (!gather_takes(*p)) return refuse("a gather along an inner axis or of rows not a multiple of 8");
+        add("gather", 0, *p, gather_setter(op_, plan_), launch_gather);
+    }
+    void operator()(const Reformat&) {
+        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
+        const TensorDesc xd = desc_of(x), yd = desc_of(y);
+        if (xd.type > type_s8 || yd.type > type_s8 || x.dims != y.dims) return refuse("a change of integers");
+        const float factor = xd.scale / yd.scale;
+        const Shape d = x.layout == Layout::nhwc ? image_dims(x) : image_dims(y);
+        const bool both_orders = d.size() == 4 && d[2] * d[3] == 1;
+        const auto dense = [&](const Value& v) { return v.layout == Layout::linear || v.channel_stride == v.dims[1]; };
+        const bool same =
+            (x.layout == y.layout && (x.layout == Layout::linear || x.channel_stride == y.channel_stride)) ||
+            (both_orders && dense(x) && dense(y));
+        if (same) {
+            ConvertParams p{};
+            p.x_type = xd.type;
+            p.y_type = yd.type;
+            p.factor = factor;
+            p.lowest = yd.type == type_f16 ? -65504.0F : -std::numeric_limits<float>::infinity();
+            p.count = static_cast<std::int64_t>(x.byte_size() / bytes_of(x.type));
+            return add(
+                "convert", 0, p,
+                [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0])](ConvertParams& q,
+                                                                            const Pointers& pointers) {
+                    q.x = x_at.in(pointers);
+                    q.y = y_at.in(pointers);
+                },
+                launch_convert);
+        }
+        if (x.layout == y.layout) return refuse("a change of padding alone");
+        TransposeParams p{};
+        p.x_type = xd.type;
+        p.y_type = yd.type;
+        p.factor = factor;
+        p.batch = d[0];
+        const std::int64_t pixels = d[2] * d[3];
+        if (x.layout == Layout::linear) {
+            p.rows = d[1];
+            p.columns = pixels;
+            p.x_row = pixels;
+            p.x_batch = d[1] * pixels;
+            p.y_row = p.y_columns = y.channel_stride;
+            p.y_batch = pixels * y.channel_stride;
+        } else {
+            p.rows = pixels;
+            p.columns = d[1];
+            p.x_row = x.channel_stride;
+            p.x_batch = pixels * x.channel_stride;
+            p.y_row = p.y_columns = pixels;
+            p.y_batch = d[1] * pixels;
+        }
+        add_transpose(p);
+    }
+    void operator()(const Transpose& detail) {
+        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
+        if (x.layout != Layout::linear || y.layout != Layout::linear) return refuse("a transposition of an image");
+        if (type_number(x.type) > type_s8 || type_number(y.type) > type_s8)
+            return refuse("a transposition of integers");
+        const std::size_t rank = detail.order.size();
+        for (std::size_t d = 0; d + 2 < rank; ++d)
+            if (detail.order[d] != static_cast<std::int64_t>(d))
+                return refuse("a transposition of other than the last two");
+        if (rank < 2 || detail.order[rank - 1] != static_cast<std::int64_t>(rank) - 2)
+            return refuse("a transposition of other than the last two");
+        TransposeParams p{};
+        p.x_type = type_number(x.type);
+        p.y_type = type_number(y.type);
+        p.factor = desc_of(x).scale / desc_of(y).scale;
+        p.rows = x.dims[rank - 2];
+        p.columns = x.dims[rank - 1];
+        p.batch = element_count(x.dims) / std::max<std::int64_t>(1, p.rows * p.columns);
+        p.x_row = p.columns;
+        p.y_row = p.y_columns = p.rows;
+        p.x_batch = p.y_batch = p.rows * p.columns;
+        add_transpose(p);
+    }
+    void operator()(const Pointwise&) {
+        auto made = pointwise_params(op_, plan_);
+        if (!made) return refuse(made.error().message);
+        PointwiseParams& p = *made;
+        const TensorDesc& out = p.outputs[0];
+        for (int o = 0; o < p.output_count; ++o)
+            if (p.outputs[o].type > type_s8 && p.outputs[o].type != type_boolean) return refuse("integer results");
+        for (const ValueId id : op_.outputs) {
+            const Value& v = value(id);
+            if (v.layout == Layout::nhwc && v.channel_stride != v.dims[1]) return refuse("padded channels");
+            if (v.layout != value(op_.outputs[0]).layout) return refuse("results of several layouts");
+        }
+        // dims in the order they lie in memory
+        std::vector<int> order;
+        for (int d = 0; d < out.rank; ++d)
+            if (!(p.nhwc_order != 0 && d == 1)) order.push_back(d);
+        if (p.nhwc_order != 0) order.push_back(1);
+        for (int i = 0; i < p.input_count; ++i)
+            if (!classify(p, i, order)) return refuse("an input broadcast in a way without a kernel");
+        add("pointwise", 0, p, pointwise_setter(op_, plan_), launch_pointwise);
+    }
+    void operator()(const Reduce&) { refuse("the general kernel does reductions"); }
+    void operator()(const Concat&) { refuse("the general kernel does concatenations"); }
+    void operator()(const Slice&) { refuse("the general kernel does slices"); }
+    void operator()(const Resize&) { refuse("the general kernel resizes"); }
+
+private:
+    const Value& value(ValueId id) const { return plan_.values[id]; }
+    Place place(ValueId id) const { return place_of(plan_, id); }
+    void refuse(std::string why) {
+        if (why_.empty()) why_ = std::move(why);
+    }
+
+    template <class Params, class Set, class LaunchFunction>
+    void add_bound(std::string id, double cost, const Params& params, Set set, LaunchFunction launch) {
+        const std::string name = "lathe " + id + " for " + op_.name;
+        options_.push_back({std::move(id), cost, [name, params, set, launch, waits = waits_] {
+                                return make_kernel(
+                                    name, 0, waits, [params, set, launch](const Pointers& pointers) -> Result<Launch> {
+                                        Params bound = params;
+                                        set(bound, pointers);
+                                        return Launch([bound, launch](cudaStream_t stream, bool programmatic) {
+                                            return launch(bound, stream, programmatic);
+                                        });
+                                    });
+                            }});
+    }
+    template <class Params, class Set>
+    void add(std::string id, double cost, const Params& params, Set set,
+             cudaError_t (*launch)(const Params&, cudaStream_t, bool)) {
+        add_bound(std::move(id), cost, params, set, launch);
+    }
+    template <class Params>
+    std::function<void(Params&, const Pointers&)> xy_setter() const {
+        return [x = place(op_.inputs[0]), y = place(op_.outputs[0])](Params& p, const Pointers& pointers) {
+            p.input = x.in(pointers);
+            p.output = y.in(pointers);
+        };
+    }
+
+    void add_transpose(const TransposeParams& p) {
+        if (std::max(p.rows, p.y_columns) > 65535 * 64 || !fits_32(p.columns)) return refuse("too many rows");
+        add(
+            "transpose", 0, p,
+            [x = place(op_.inputs[0]), y = place(op_.outputs[0])](TransposeParams& q, const Pointers& pointers) {
+                q.x = x.in(pointers);
+                q.y = y.in(pointers);
+            },
+            launch_transpose);
+    }
+
+    /// How an input is read for neighbouring elements of the output; see PointwiseParams::access.
+    static bool classify(PointwiseParams& p, int input, const std::vector<int>& order) {
+        const TensorDesc &x = p.inputs[input], &out = p.outputs[0];
+        // runs of kept and broadcast dims, from the outermost; kept dims must be dense
+        struct Run {
+            bool kept;
+            std::int64_t size;
+        };
+        std::vector<Run> runs;
+        std::int64_t expected = 1;
+        for (auto at = order.rbegin(); at != order.rend(); ++at) {
+            const auto d = static_cast<std::size_t>(*at);
+            const std::int64_t size = out.dims[d];
+            if (size == 1) continue;
+            const bool kept = x.strides[d] != 0;
+            if (kept && x.strides[d] != expected) return false;
+            if (kept) expected *= size;
+            if (!runs.empty() && runs.back().kept == kept)
+                runs.back().size *= size;
+            else
+                runs.push_back({kept, size});
+        }
+        std::ranges::reverse(runs);
+        p.inner[input] = p.period[input] = 1;
+        const auto kind = [&](std::initializer_list<bool> pattern) {
+            return std::ranges::equal(runs, pattern, {}, &Run::kept);
+        };
+        if (kind({}) || kind({false}))
+            p.access[input] = 1;
+        else if (kind({true}))
+            p.access[input] = 0;
+        else if (kind({true, false}) || kind({false, true, false}) || kind({false, true})) {
+            p.access[input] = 2;
+            if (!runs.back().kept) p.inner[input] = runs.back().size;
+            p.period[input] = expected;
+        } else if (kind({true, false, true})) {
+            p.access[input] = 3;
+            p.period[input] = runs[2].size;
+            p.inner[input] = runs[1].size * runs[2].size;
+        } else {
+            return false;
+        }
+        return true;
+    }
+
+    void stem(const Conv& conv) {
+        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
+        const Weight& w = weight_of(plan_, conv.weight);
+        StemParams p{};
+        const WindowParams window = window_params(conv.window);
+        if (w.type != ElementType::f16) return refuse("a stem that multiplies in other than f16");
+        if (window.stride_h != 2 || window.stride_w != 2 || window.dil_h != 1 || window.dil_w != 1)
+            return refuse("a stem of another stride than 2");
+        if (conv.epilogue.residual != none) return refuse("a stem with a residual");
+        p.output_type = type_number(y.type);
+        p.weight_c = narrow(w.dims.back());
+        p.n = narrow(x.dims[0]);
+        p.c = narrow(x.dims[1]);
+        p.h = narrow(x.dims[2]);
+        p.w = narrow(x.dims[3]);
+        p.k = narrow(y.dims[1]);
+        p.k_stride = narrow(y.channel_stride);
+        p.r = window.kernel_h;
+        p.s = window.kernel_w;
+        p.pad_h = window.pad_h;
+        p.pad_w = window.pad_w;
+        p.p = (p.h + window.pad_h + window.pad_bottom - p.r) / 2 + 1;
+        p.q = (p.w + window.pad_w + window.pad_right - p.s) / 2 + 1;
+        p.pooled = conv.pooled ? 1 : 0;
+        p.pool_p = narrow(y.dims[2]);
+        p.pool_q = narrow(y.dims[3]);
+        if (conv.pooled) {
+            const WindowParams pool = window_params(conv.pool);
+            if (pool.kernel_h != 3 || pool.kernel_w != 3 || pool.stride_h != 2 || pool.stride_w != 2 ||
+                pool.pad_h != 1 || pool.pad_w != 1 || pool.dil_h != 1 || pool.dil_w != 1)
+                return refuse("a stem with another pool than 3x3 of stride 2");
+        }
+        p.epilogue = epilogue_params(conv.epilogue, plan_);
+        if (!stem_takes(p)) return refuse("a stem of a size without a kernel");
+        add(
+            "stem", 0, p,
+            [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0]), weight = conv.weight,
+             epilogue = conv.epilogue](StemParams& q, const Pointers& pointers) {
+                q.input = static_cast<const float*>(x_at.in(pointers));
+                q.output = y_at.in(pointers);
+                q.weight = weight_address(pointers, weight);
+                bind_epilogue(q.epilogue, epilogue, Place{}, pointers);
+            },
+            launch_stem);
+    }
+
+    /// The general implicit gemm, every tile and split that makes sense.
+    void implicit() {
+        const auto made = implicit_gemm(op_, plan_);
+        if (!made) return refuse(made.error().message);
+        const ImplicitGemm& gemm = *made;
+        const ImplicitGemmParams& q = gemm.params;
+        if (gemm.in != gemm.weight) return refuse("an input and weights of several types");
+        if (gemm.in == ElementType::f32 && gemm.out != ElementType::f32) return refuse("f32 products go to f32 alone");
+        if (gemm.in == ElementType::bf16 && gemm.out != ElementType::bf16 && gemm.out != ElementType::f32)
+            return refuse("bf16 products go to bf16 or f32");
+        if ((gemm.in == ElementType::s8 || gemm.in == ElementType::f16) && gemm.out != ElementType::s8 &&
+            gemm.out != ElementType::f16 && gemm.out != ElementType::f32)
+            return refuse("a result type without a kernel");
+        if (gemm.epilogue.residual != none && gemm.out == ElementType::s8 &&
+            value(gemm.epilogue.residual).type != ElementType::s8)
+            return refuse("a wide residual of an int8 result");
+        const auto size = static_cast<std::int64_t>(bytes_of(gemm.in));
+        if (q.c * size % 16 != 0 || q.c_stride * size % 16 != 0) return refuse("channels that are not 16 bytes");
+        const std::int64_t k_bytes = std::int64_t{q.r} * q.s * q.c * size;
+        if (!fits_32(gemm.rows() * 2) || k_bytes > 0x3fffffff) return refuse("too many pixels");
+        int count = 0;
+        const TileConfig* tiles = mma_tiles(count);
+        const auto k_tiles = static_cast<double>((k_bytes + 127) / 128);
+        for (int t = 0; t < count; ++t) {
+            const TileConfig& tile = tiles[t];
+            if (tile.in_type != type_number(gemm.in) || device_.sm < tile.min_sm || device_.sm > tile.max_sm) continue;
+            if (gemm.in == ElementType::f32 && (std::strstr(tile.name, "tf32") != nullptr) != op_.tf32) continue;
+            for (const int split : {1, 2, 4, 8}) {
+                if (split > 1 && (device_.sm < 90 || k_tiles < 2.0 * split)) continue;
+                add_implicit(gemm, t, tile, split, cost(gemm, tile, split, k_tiles));
+            }
+        }
+    }
+
+    /// Clock cycles, roughly: products or bytes of what an SM gets, or the latency of one CTA's chain of stages.
+    double cost(const ImplicitGemm& gemm, const TileConfig& tile, int split, double k_tiles) const {
+        const double tiles = std::ceil(static_cast<double>(gemm.rows()) / tile.m) *
+                             std::ceil(static_cast<double>(gemm.params.k_stride) / tile.n) * split;
+        const double a_sm = std::ceil(tiles / std::max(1, device_.multiprocessors));
+        const double stages = std::ceil(k_tiles / split);
+        const bool exact = gemm.in == ElementType::f32 && !op_.tf32;
+        const double products = tile.m * tile.n * 128.0 / (exact ? 4 * 100 : 2500),
+                     bytes = (tile.m + tile.n) * 128.0 / 40;
+        const double writes = tile.m * tile.n * static_cast<double>(bytes_of(gemm.out)) *
+                              (gemm.epilogue.residual != none ? 2 : 1) / (20.0 * split);
+        const double busy = a_sm * (stages * std::max(products, bytes) + writes);
+        const double latency =
+            stages * std::max(700.0 / (tile.stages - 1), 1.3 * std::max(products, bytes / 4)) + writes;
+        return std::max(busy, latency) + 1500 + (split > 1 ? 700 : 0);
+    }
+
+    void add_implicit(const ImplicitGemm& gemm, int tile, const TileConfig& config, int split, double cost) {
+        std::string id = std::string(config.name) + (split > 1 ? "/" + std::to_string(split) : "");
+        const std::string name = "lathe " + id + " for " + op_.name;
+        options_.push_back(
+            {std::move(id), cost, [gemm, tile, split, name, waits = waits_] {
+                 return make_kernel(name, 0, waits, [gemm, tile, split](const Pointers& pointers) -> Result<Launch> {
+                     return Launch([params = gemm.bound(pointers), tile, split,
+                                    out = type_number(gemm.out)](cudaStream_t stream, bool programmatic) {
+                         return launch_implicit_gemm_mma(tile, split, params, out, stream, programmatic);
+                     });
+                 });
+             }});
+    }
+
+    const FusedOp& op_;
+    const Plan& plan_;
+    const Device& device_;
+    bool waits_;
+    std::vector<Option> options_;
+    std::string why_;
+};
+
+class OwnProvider final : public Provider {
+public:
+    std::string name() const override { return "lathe"; }
+    std::vector<std::string> candidates(const FusedOp& op, const Plan& plan, const Device& device, Effort effort,
+                                        std::string& why) const override {
+        Own own(op, plan, device);
+        const std::vector<Option> options = own.options();
+        if (options.empty()) why = own.why();
+        const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? 6 : 64;
+        std::vector<std::string> ids;
+        for (const Option& option : options)
+            if (ids.size() < limit) ids.push_back(option.id);
+        return ids;
+    }
+    Result<std::unique_ptr<PreparedKernel>> prepare(const std::string& id, const FusedOp& op, const Plan& plan,
+                                                    const Device& device) const override {
+        for (const Option& option : Own(op, plan, device).options())
+            if (option.id == id) return option.make();
+        return no_such_tactic(name(), id, op);
+    }
+};
+
+} // namespace
+
+std::unique_ptr<Provider> make_own_provider() { return std::make_unique<OwnProvider>(); }
+
+} // namespace lathe::cuda

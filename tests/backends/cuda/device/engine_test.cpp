@@ -1,0 +1,212 @@
+// The whole engine on a GPU, against the plan's interpreter on the CPU. Skipped, with the cause, where there is none.
+#include <filesystem>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <cuda_runtime_api.h>
+
+#include "backends/cuda/cuda_backend.hpp"
+#include "backends/cuda/device/cuda.hpp"
+#include "backends/cuda/plan/networks.hpp"
+
+namespace lathe::test {
+namespace {
+
+const Backend& backend() {
+    static const std::unique_ptr<Backend> made = make_cuda_backend();
+    return *made;
+}
+
+TEST(CudaBackend, SaysWhyThereIsNone) {
+    const Availability state = backend().availability();
+    if (state.available) GTEST_SKIP() << "there is a GPU here";
+    EXPECT_FALSE(state.cause.empty());
+    EXPECT_FALSE(state.cure.empty());
+    const auto compiled = backend().compile(network(residual_network()), {});
+    ASSERT_FALSE(compiled);
+    EXPECT_EQ(compiled.error().code, ErrorCode::unsupported);
+    EXPECT_EQ(compiled.error().message, state.cause);
+}
+
+struct Case {
+    std::string name, text;
+    Precision precision;
+    double limit; ///< relative to the interpreter
+    std::int64_t side = 32;
+};
+
+class CudaEngine : public testing::TestWithParam<Case> {
+protected:
+    void SetUp() override {
+        const Availability state = backend().availability();
+        if (!state.available) GTEST_SKIP() << state.cause;
+    }
+
+    static Shape input(std::int64_t batch) { return {batch, 3, GetParam().side, GetParam().side}; }
+
+    static CompileOptions options() {
+        CompileOptions options;
+        options.precision = GetParam().precision;
+        options.shapes["x"] = {input(1), input(2), input(4)};
+        options.tune = TuneEffort::fast;
+        options.allow_fallback = true;
+        options.timing_cache = std::filesystem::path(testing::TempDir()) / "cuda-engine-test-timings.json";
+        return options;
+    }
+
+    static std::unique_ptr<CompiledModel> compiled(const Model& model) {
+        auto result = backend().compile(model, options());
+        if (!result) throw std::runtime_error(result.error().describe());
+        return std::move(*result);
+    }
+};
+
+std::vector<Case> cases() {
+    return {{"ResidualFp32", residual_network(), Precision::float32, 1e-4},
+            {"ResidualTf32", residual_network(), Precision::tensor_float32, 5e-3},
+            {"ResidualFp16", residual_network(), Precision::float16, 5e-3},
+            {"ResidualBf16", residual_network(), Precision::bfloat16, 4e-2},
+            {"DepthwiseFp32", depthwise_network(), Precision::float32, 1e-4, 24},
+            {"DepthwiseFp16", depthwise_network(), Precision::float16, 5e-3, 24},
+            {"QuantisedInt8", quantised_network(), Precision::int8, 3e-2}};
+}
+INSTANTIATE_TEST_SUITE_P(All, CudaEngine, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+std::vector<HostTensor> run(BackendSession& session, const CompiledModel& model, std::vector<HostTensor>& inputs) {
+    const auto must = [](auto result) {
+        if (!result) throw std::runtime_error(result.error().describe());
+        return result;
+    };
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+        static_cast<void>(must(session.set_input(i, inputs[i].view())));
+    static_cast<void>(must(session.run()));
+    std::vector<HostTensor> outputs;
+    for (std::size_t i = 0; i < model.outputs().size(); ++i) {
+        const TensorView view = *must(session.output(i));
+        HostTensor tensor(view.name, view.type, view.shape);
+        std::copy(view.bytes.begin(), view.bytes.end(), tensor.bytes.begin());
+        outputs.push_back(std::move(tensor));
+    }
+    return outputs;
+}
+
+TEST_P(CudaEngine, AgreesWithTheInterpreter) {
+    const Model model = network(GetParam().text);
+    const auto engine = compiled(model);
+    auto session = engine->make_session();
+    ASSERT_TRUE(session) << session.error().describe();
+    // 3 was not tuned for.
+    for (const std::int64_t batch : {2, 1, 4, 3, 2}) {
+        const std::vector<Shape> shapes{input(batch)};
+        auto inputs = random_inputs(model, shapes);
+        const auto expected = interpreted(plan_of(model, GetParam().precision, shapes), inputs, true);
+        const auto actual = run(**session, *engine, inputs);
+        ASSERT_EQ(actual.size(), expected.size());
+        for (std::size_t i = 0; i < actual.size(); ++i)
+            EXPECT_LE(relative_difference(expected[i], actual[i]), GetParam().limit) << "batch " << batch;
+    }
+}
+
+TEST_P(CudaEngine, GivesTheSameAfterSavingAndLoading) {
+    const Model model = network(GetParam().text);
+    const auto engine = compiled(model);
+    auto inputs = random_inputs(model, {input(3)});
+    auto first = engine->make_session();
+    ASSERT_TRUE(first) << first.error().describe();
+    const auto expected = run(**first, *engine, inputs);
+    auto blob = engine->save();
+    ASSERT_TRUE(blob) << blob.error().describe();
+    const auto kept = std::make_shared<const std::string>(std::move(*blob));
+    auto loaded = backend().load(std::as_bytes(std::span(*kept)), kept, options());
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    auto second = (*loaded)->make_session();
+    ASSERT_TRUE(second) << second.error().describe();
+    const auto actual = run(**second, **loaded, inputs);
+    for (std::size_t i = 0; i < actual.size(); ++i)
+        EXPECT_EQ(actual[i].bytes, expected[i].bytes);
+}
+
+TEST_P(CudaEngine, TellsTimesAndLayers) {
+    const Model model = network(GetParam().text);
+    const auto engine = compiled(model);
+    auto made = engine->make_session();
+    ASSERT_TRUE(made) << made.error().describe();
+    BackendSession& session = **made;
+    auto inputs = random_inputs(model, {input(2)});
+    const auto plain = run(session, *engine, inputs);
+    ASSERT_TRUE(session.set_timing(true));
+    const auto timed = run(session, *engine, inputs);
+    const auto times = session.times();
+    ASSERT_TRUE(times) << times.error().describe();
+    EXPECT_GT(times->compute_ms, 0);
+    EXPECT_GT(times->enqueue_us, 0);
+    EXPECT_EQ(plain[0].bytes, timed[0].bytes);
+    const auto layers = session.profile();
+    ASSERT_TRUE(layers) << layers.error().describe();
+    EXPECT_FALSE(layers->empty());
+    for (const LayerInfo& layer : *layers)
+        EXPECT_GT(layer.milliseconds, 0) << layer.name;
+    ASSERT_TRUE(session.set_timing(false));
+    EXPECT_EQ(run(session, *engine, inputs)[0].bytes, plain[0].bytes);
+}
+
+TEST_P(CudaEngine, SessionsServeSideBySide) {
+    const Model model = network(GetParam().text);
+    const auto engine = compiled(model);
+    auto inputs = random_inputs(model, {input(4)});
+    auto alone = engine->make_session();
+    ASSERT_TRUE(alone) << alone.error().describe();
+    const auto expected = run(**alone, *engine, inputs);
+    std::vector<std::jthread> threads;
+    std::atomic<int> wrong = 0;
+    for (int t = 0; t < 3; ++t) {
+        threads.emplace_back([&] {
+            auto session = engine->make_session();
+            auto own = inputs;
+            for (int i = 0; session && i < 20; ++i)
+                wrong += run(**session, *engine, own)[0].bytes == expected[0].bytes ? 0 : 1;
+            wrong += session ? 0 : 100;
+        });
+    }
+    threads.clear();
+    EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(CudaEngine, ReadsAndGivesDeviceMemory) {
+    const Model model = network(GetParam().text);
+    const auto engine = compiled(model);
+    auto made = engine->make_session();
+    ASSERT_TRUE(made) << made.error().describe();
+    BackendSession& session = **made;
+    auto inputs = random_inputs(model, {input(2)});
+    const auto expected = run(session, *engine, inputs);
+    auto memory = cuda::DeviceMemory::allocate(inputs[0].bytes.size(), "a test");
+    ASSERT_TRUE(memory) << memory.error().describe();
+    ASSERT_EQ(cudaMemcpy(memory->data(), inputs[0].bytes.data(), inputs[0].bytes.size(), cudaMemcpyHostToDevice),
+              cudaSuccess);
+    ASSERT_TRUE(session.set_device_input(0, {memory->data(), inputs[0].type, inputs[0].shape, 0}));
+    ASSERT_TRUE(session.start());
+    ASSERT_TRUE(session.wait());
+    const auto output = session.device_output(0);
+    ASSERT_TRUE(output) << output.error().describe();
+    HostTensor actual("y", output->type, output->shape);
+    ASSERT_EQ(cudaMemcpy(actual.bytes.data(), output->data, actual.bytes.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(actual.bytes, expected[0].bytes);
+}
+
+TEST_P(CudaEngine, RefusesWhatItWasNotBuiltFor) {
+    const Model model = network(GetParam().text);
+    const auto engine = compiled(model);
+    auto session = engine->make_session();
+    ASSERT_TRUE(session) << session.error().describe();
+    auto inputs = random_inputs(model, {input(5)});
+    const auto set = (*session)->set_input(0, inputs[0].view());
+    ASSERT_FALSE(set);
+    EXPECT_EQ(set.error().code, ErrorCode::out_of_range);
+    EXPECT_FALSE((*session)->run());
+    EXPECT_FALSE((*session)->output(0));
+}
+
+} // namespace
+} // namespace lathe::test

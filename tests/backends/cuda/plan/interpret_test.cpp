@@ -1,0 +1,95 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "backends/cuda/plan/audit.hpp"
+#include "backends/cuda/plan/networks.hpp"
+
+namespace lathe::test {
+namespace {
+
+struct Case {
+    std::string name, text;
+    std::vector<Shape> shapes;
+};
+
+class FloatNetworks : public testing::TestWithParam<Case> {};
+
+std::vector<Case> float_networks() {
+    return {
+        {"Residual", residual_network(), {{2, 3, 32, 32}}}, {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}},
+        {"Gated", gated_network(), {{2, 8, 10, 10}}},       {"Branched", branched_network(), {{2, 6, 8, 8}}},
+        {"Encoder", encoder(false), {{3, 8}, {3, 8}}},      {"EncoderSplitScale", encoder(true), {{2, 16}, {2, 16}}}};
+}
+INSTANTIATE_TEST_SUITE_P(All, FloatNetworks, testing::ValuesIn(float_networks()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(FloatNetworks, FusionChangesNothing) {
+    const Model model = network(GetParam().text);
+    auto inputs = random_inputs(model, GetParam().shapes);
+    const auto expected = run_on_cpu(model, inputs);
+    // In every storage type: without rounding the same network remains. Weights alone are rounded.
+    for (const auto& [precision, limit] :
+         {std::pair{Precision::float32, 1e-5}, {Precision::float16, 3e-3}, {Precision::bfloat16, 2e-2}}) {
+        const auto plan = plan_of(model, precision, GetParam().shapes);
+        const auto actual = interpreted(plan, inputs, false);
+        ASSERT_EQ(actual.size(), expected.size());
+        for (std::size_t i = 0; i < actual.size(); ++i)
+            EXPECT_LE(relative_difference(expected[i], actual[i]), limit) << to_string(precision) << " output " << i;
+    }
+}
+
+TEST_P(FloatNetworks, RoundingStaysSmall) {
+    const Model model = network(GetParam().text);
+    auto inputs = random_inputs(model, GetParam().shapes);
+    const auto expected = run_on_cpu(model, inputs);
+    for (const auto& [precision, limit] :
+         {std::pair{Precision::float32, 1e-5}, {Precision::float16, 1e-2}, {Precision::bfloat16, 5e-2}}) {
+        const auto actual = interpreted(plan_of(model, precision, GetParam().shapes), inputs, true);
+        for (std::size_t i = 0; i < actual.size(); ++i)
+            EXPECT_LE(relative_difference(expected[i], actual[i]), limit) << to_string(precision) << " output " << i;
+    }
+}
+
+TEST(QuantisedNetwork, ComputesWhatTheGraphSays) {
+    const Model model = network(quantised_network());
+    auto inputs = random_inputs(model, {{2, 3, 32, 32}});
+    const auto expected = run_on_cpu(model, inputs);
+    const auto plan = plan_of(model, Precision::int8, {{2, 3, 32, 32}});
+    const auto actual = interpreted(plan, inputs, true);
+    // The stem is rounded to FP16 here, so that a few values fall on the other side of a step of int8.
+    EXPECT_LE(relative_difference(expected[0], actual[0]), 0.03);
+    // With an FP32 stem only sums in another order differ.
+    const auto exact = interpreted(plan_of(model, Precision::float32, {{2, 3, 32, 32}}), inputs, true);
+    EXPECT_LE(relative_difference(expected[0], exact[0]), 2e-3);
+}
+
+TEST(QuantisedPerceptron, ComputesWhatTheGraphSays) {
+    const Model model = network(quantised_perceptron());
+    auto inputs = random_inputs(model, {{2, 6, 32}});
+    const auto expected = run_on_cpu(model, inputs);
+    const auto exact = interpreted(plan_of(model, Precision::float32, {{2, 6, 32}}), inputs, true);
+    EXPECT_LE(relative_difference(expected[0], exact[0]), 5e-3);
+    const auto rounded = interpreted(plan_of(model, Precision::int8, {{2, 6, 32}}), inputs, true);
+    EXPECT_LE(relative_difference(expected[0], rounded[0]), 2e-2);
+}
+
+TEST(Audit, CountsMultiplicationsByTheirPrecision) {
+    const auto plan = plan_of(network(quantised_network()), Precision::int8, {{1, 3, 32, 32}});
+    const auto audit = cuda::audit(plan, Precision::int8);
+    ASSERT_EQ(audit.rows.size(), 6);
+    EXPECT_EQ(audit.rows[0].precision, "fp16");
+    EXPECT_EQ(audit.rows[0].macs, 16 * 16 * 16 * 3 * 49);
+    EXPECT_NEAR(audit.share("int8") + audit.share("fp16"), 1, 1e-12);
+    // The stem is most of this small network.
+    const auto refused = cuda::check(audit, Precision::int8, false);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().describe().find("stem"), std::string::npos);
+    EXPECT_TRUE(cuda::check(audit, Precision::int8, true));
+    EXPECT_TRUE(cuda::check(
+        cuda::audit(plan_of(network(residual_network()), Precision::float16, {{1, 3, 32, 32}}), Precision::float16),
+        Precision::float16, false));
+}
+
+} // namespace
+} // namespace lathe::test

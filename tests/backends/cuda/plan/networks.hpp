@@ -1,0 +1,328 @@
+#pragma once
+
+#include <stdexcept>
+
+#include "backends/api/backend.hpp"
+#include "backends/cuda/plan/interpret.hpp"
+#include "backends/cuda/plan/lower.hpp"
+#include "backends/models.hpp"
+
+namespace lathe::test {
+
+/// A model whose graph inputs beginning with "w_", "b_" (noise), "s_" (scale 0.05) and "z_" (zero point 0, int8)
+/// become constants of the shapes written; int8 ones beginning with "q_" become int8 noise.
+inline Model network(const std::string& text) {
+    Model model = model_from_text(text);
+    std::uint32_t seed = 1;
+    for (const ValueInfo& info : model.graph.inputs) {
+        const std::string prefix = info.name.substr(0, 2);
+        const Shape shape = info.shape().value_or(Shape{});
+        const auto count = static_cast<std::size_t>(element_count(shape));
+        ++seed;
+        if (prefix == "w_" || prefix == "b_") {
+            auto values = noise(count, seed);
+            for (float& value : values)
+                value *= prefix == "w_" ? 0.25F : 0.5F;
+            model.graph.initializers.insert_or_assign(info.name, Tensor::of_floats(info.name, shape, values));
+        } else if (prefix == "s_") {
+            std::vector<float> values(count);
+            for (std::size_t i = 0; i < count; ++i)
+                values[i] = count == 1 ? 0.03125F : 0.002F + 0.0001F * static_cast<float>(i % 7);
+            model.graph.initializers.insert_or_assign(info.name, Tensor::of_floats(info.name, shape, values));
+        } else if (prefix == "z_" || prefix == "q_") {
+            std::vector<std::int8_t> values(count);
+            const auto random = noise(count, seed);
+            for (std::size_t i = 0; i < count && prefix == "q_"; ++i)
+                values[i] = static_cast<std::int8_t>(random[i] * 127);
+            model.graph.initializers.insert_or_assign(
+                info.name, Tensor::of(info.name, DataType::int8, shape, std::span<const std::int8_t>(values)));
+        }
+    }
+    std::erase_if(model.graph.inputs,
+                  [&](const ValueInfo& info) { return model.graph.initializers.contains(info.name); });
+    return model;
+}
+
+inline std::vector<HostTensor> random_inputs(const Model& model, const std::vector<Shape>& shapes) {
+    std::vector<HostTensor> inputs;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const ValueInfo& info = model.graph.inputs[i];
+        HostTensor tensor(info.name, info.type, shapes[i]);
+        const auto values =
+            noise(static_cast<std::size_t>(element_count(shapes[i])), static_cast<std::uint32_t>(100 + i));
+        if (info.type == DataType::float32) {
+            std::copy(values.begin(), values.end(), tensor.as<float>().begin());
+        } else if (info.type == DataType::int64) {
+            for (std::size_t k = 0; k < values.size(); ++k) // 0 or 1 for masks, else small indices
+                tensor.as<std::int64_t>()[k] = info.name.starts_with("mask")
+                                                   ? (k % 8 < 6 ? 1 : 0)
+                                                   : static_cast<std::int64_t>((values[k] + 1) * 7);
+        }
+        inputs.push_back(std::move(tensor));
+    }
+    return inputs;
+}
+
+/// What the CPU backend computes in float32.
+inline std::vector<HostTensor> run_on_cpu(const Model& model, std::vector<HostTensor>& inputs) {
+    const auto must = [](auto result) {
+        if (!result) throw std::runtime_error(result.error().describe());
+        return std::move(result).value();
+    };
+    const Backend* backend = must(backend_for_device("cpu"));
+    CompileOptions options;
+    for (const HostTensor& input : inputs)
+        options.shapes[input.name] = {input.shape, input.shape, input.shape};
+    const auto compiled = must(backend->compile(model, options));
+    const auto session = must(compiled->make_session());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (auto set = session->set_input(i, inputs[i].view()); !set) throw std::runtime_error(set.error().describe());
+    }
+    if (auto ran = session->run(); !ran) throw std::runtime_error(ran.error().describe());
+    std::vector<HostTensor> outputs;
+    for (std::size_t i = 0; i < compiled->outputs().size(); ++i) {
+        const TensorView view = must(session->output(i));
+        HostTensor tensor(view.name, view.type, view.shape);
+        std::copy(view.bytes.begin(), view.bytes.end(), tensor.bytes.begin());
+        outputs.push_back(std::move(tensor));
+    }
+    return outputs;
+}
+
+inline cuda::Plan plan_of(const Model& model, Precision precision, const std::vector<Shape>& shapes) {
+    auto prepared = cuda::prepare(model, precision);
+    if (!prepared) throw std::runtime_error(prepared.error().describe());
+    auto plan = cuda::lower(*prepared, shapes);
+    if (!plan) throw std::runtime_error(plan.error().describe());
+    return std::move(*plan);
+}
+
+inline std::vector<HostTensor> interpreted(const cuda::Plan& plan, std::vector<HostTensor>& inputs, bool round_values) {
+    std::vector<TensorView> views;
+    for (HostTensor& input : inputs)
+        views.push_back(input.view());
+    cuda::InterpretOptions options;
+    options.round_values = round_values;
+    auto outputs = cuda::interpret(plan, views, options);
+    if (!outputs) throw std::runtime_error(outputs.error().describe());
+    return std::move(*outputs);
+}
+
+/// ||a - b|| / ||a||
+inline double relative_difference(const HostTensor& a, const HostTensor& b) {
+    double difference = 0;
+    double whole = 0;
+    if (a.shape != b.shape) return 1e300;
+    for (std::size_t i = 0; i < a.as<float>().size(); ++i) {
+        const double x = static_cast<double>(a.as<float>()[i]);
+        const double d = x - static_cast<double>(b.as<float>()[i]);
+        difference += d * d;
+        whole += x * x;
+    }
+    return std::sqrt(difference / std::max(whole, 1e-30));
+}
+
+// ---- networks ----
+
+/// Two bottleneck blocks of a residual network with a downsampling convolution, its stem and its classifier.
+inline std::string residual_network() {
+    return "opset 18\n"
+           "input %x: float32[N, 3, 32, 32]\n"
+           "input %w_stem: float32[16, 3, 7, 7]\ninput %b_stem: float32[16]\n"
+           "input %w_a: float32[16, 16, 1, 1]\ninput %b_a: float32[16]\n"
+           "input %w_b: float32[16, 16, 3, 3]\ninput %b_b: float32[16]\n"
+           "input %w_c: float32[32, 16, 1, 1]\ninput %b_c: float32[32]\n"
+           "input %w_d: float32[32, 16, 1, 1]\ninput %b_d: float32[32]\n"
+           "input %w_e: float32[24, 32, 3, 3]\ninput %b_e: float32[24]\n"
+           "input %w_f: float32[32, 24, 1, 1]\ninput %b_f: float32[32]\n"
+           "input %w_fc: float32[10, 32]\ninput %b_fc: float32[10]\n"
+           "%stem = Conv(%x, %w_stem, %b_stem) {pads = [3, 3, 3, 3], strides = [2, 2]}\n"
+           "%stem_r = Relu(%stem)\n"
+           "%p = MaxPool(%stem_r) {kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]}\n"
+           "%a = Conv(%p, %w_a, %b_a)\n%a_r = Relu(%a)\n"
+           "%b = Conv(%a_r, %w_b, %b_b) {pads = [1, 1, 1, 1], strides = [2, 2]}\n%b_r = Relu(%b)\n"
+           "%c = Conv(%b_r, %w_c, %b_c)\n"
+           "%d = Conv(%p, %w_d, %b_d) {strides = [2, 2]}\n"
+           "%sum = Add(%c, %d)\n%sum_r = Relu(%sum)\n"
+           "%e = Conv(%sum_r, %w_e, %b_e) {pads = [1, 1, 1, 1]}\n%e_r = Clip(%e, , )\n%e_s = Relu(%e_r)\n"
+           "%f = Conv(%e_s, %w_f, %b_f)\n"
+           "%sum2 = Add(%sum_r, %f)\n%sum2_r = Relu(%sum2)\n"
+           "%g = GlobalAveragePool(%sum2_r)\n%flat = Flatten(%g)\n"
+           "%y = Gemm(%flat, %w_fc, %b_fc) {transB = 1}\n"
+           "output %y: float32[N, 10]\n";
+}
+
+/// The same shape of network as the quantiser writes it for `cuda`: symmetric int8, skips quantised.
+inline std::string quantised_network() {
+    const auto weight = [](const std::string& name, const std::string& shape, const std::string& channels) {
+        return "input %q_" + name + ": int8[" + shape + "]\ninput %s_" + name + ": float32[" + channels +
+               "]\ninput %z_" + name + ": int8[" + channels + "]\ninput %b_" + name + ": float32[" + channels + "]\n";
+    };
+    const auto filters = [](const std::string& name) {
+        return "%" + name + "_w = DequantizeLinear(%q_" + name + ", %s_" + name + ", %z_" + name + ") {axis = 0}\n";
+    };
+    const auto rounded = [](const std::string& name) {
+        return "%" + name + "_q = QuantizeLinear(%" + name + ", %s_act, %z_act)\n%" + name +
+               "_dq = DequantizeLinear(%" + name + "_q, %s_act, %z_act)\n";
+    };
+    return "opset 18\n"
+           "input %x: float32[N, 3, 32, 32]\n"
+           "input %w_stem: float32[16, 3, 7, 7]\ninput %b_stem: float32[16]\n"
+           "input %s_act: float32[]\ninput %z_act: int8[]\n" +
+           weight("a", "16, 16, 1, 1", "16") + weight("b", "16, 1, 3, 3", "16") + weight("c", "32, 16, 1, 1", "32") +
+           weight("d", "32, 16, 1, 1", "32") + weight("fc", "10, 32", "10") +
+           "%stem = Conv(%x, %w_stem, %b_stem) {pads = [3, 3, 3, 3], strides = [2, 2]}\n"
+           "%stem_r = Relu(%stem)\n" +
+           rounded("stem_r") +
+           "%p = MaxPool(%stem_r_dq) {kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]}\n" + filters("a") +
+           "%a = Conv(%p, %a_w, %b_a)\n%a_r = Relu(%a)\n" + rounded("a_r") + filters("b") +
+           "%b = Conv(%a_r_dq, %b_w, %b_b) {pads = [1, 1, 1, 1], strides = [2, 2], group = 16}\n"
+           "%b_r = Relu(%b)\n" +
+           rounded("b_r") + filters("c") + "%c = Conv(%b_r_dq, %c_w, %b_c)\n" + rounded("c") + filters("d") +
+           "%d = Conv(%p, %d_w, %b_d) {strides = [2, 2]}\n"
+           "%sum = Add(%c_dq, %d)\n%sum_r = Relu(%sum)\n" +
+           rounded("sum_r") + "%g = GlobalAveragePool(%sum_r_dq)\n" + rounded("g") + "%flat = Flatten(%g_dq)\n" +
+           filters("fc") +
+           "%y = Gemm(%flat, %fc_w, %b_fc) {transB = 1}\n"
+           "output %y: float32[N, 10]\n";
+}
+
+/// Depthwise blocks with clipped activations and a residual, channels that are no multiple of 16 bytes.
+inline std::string depthwise_network() {
+    return "opset 18\n"
+           "input %x: float32[N, 3, 24, 24]\n"
+           "input %w_stem: float32[20, 3, 3, 3]\ninput %b_stem: float32[20]\n"
+           "input %w_a: float32[20, 1, 3, 3]\ninput %b_a: float32[20]\n"
+           "input %w_b: float32[12, 20, 1, 1]\ninput %b_b: float32[12]\n"
+           "input %w_c: float32[36, 12, 1, 1]\ninput %b_c: float32[36]\n"
+           "input %w_d: float32[36, 1, 5, 5]\ninput %b_d: float32[36]\n"
+           "input %w_e: float32[12, 36, 1, 1]\ninput %b_e: float32[12]\n"
+           "input %w_fc: float32[12, 7]\ninput %b_fc: float32[7]\n"
+           "const %low: float32[] = {0.0}\nconst %high: float32[] = {6.0}\n"
+           "%stem = Conv(%x, %w_stem, %b_stem) {pads = [0, 0, 1, 1], strides = [2, 2]}\n"
+           "%stem_r = Clip(%stem, %low, %high)\n"
+           "%a = Conv(%stem_r, %w_a, %b_a) {pads = [1, 1, 1, 1], group = 20}\n%a_r = Clip(%a, %low, %high)\n"
+           "%b = Conv(%a_r, %w_b, %b_b)\n"
+           "%c = Conv(%b, %w_c, %b_c)\n%c_g = Sigmoid(%c)\n%c_r = Mul(%c_g, %c)\n"
+           "%d = Conv(%c_r, %w_d, %b_d) {pads = [2, 2, 2, 2], group = 36}\n%d_r = HardSwish(%d)\n"
+           "%e = Conv(%d_r, %w_e, %b_e)\n"
+           "%sum = Add(%e, %b)\n"
+           "%p = AveragePool(%sum) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]}\n"
+           "%g = GlobalAveragePool(%p)\n%flat = Flatten(%g)\n"
+           "%y = Gemm(%flat, %w_fc, %b_fc)\n"
+           "output %y: float32[N, 7]\n";
+}
+
+/// One encoder layer with embeddings as exporters write it: eager attention (`split_scale` false, scores divided) or
+/// the scaled-dot-product form (q and k each multiplied).
+inline std::string encoder(bool split_scale) {
+    const std::string scores = split_scale ? "%q2 = Mul(%q1, %c)\n%k2 = Mul(%k1, %c)\n%s1 = MatMul(%q2, %k2)\n"
+                                           : "%s0 = MatMul(%q1, %k1)\n%s1 = Div(%s0, %d)\n";
+    return "opset 18\n"
+           "input %ids: int64[N, S]\ninput %mask: int64[N, S]\n"
+           "input %w_words: float32[16, 32]\ninput %w_positions: float32[24, 32]\ninput %w_type: float32[32]\n"
+           "input %w_q: float32[32, 32]\ninput %w_k: float32[32, 32]\ninput %w_v: float32[32, 32]\n"
+           "input %b_q: float32[32]\ninput %b_k: float32[32]\ninput %b_v: float32[32]\n"
+           "input %w_o: float32[32, 32]\ninput %b_o: float32[32]\n"
+           "input %w_gamma: float32[32]\ninput %b_beta: float32[32]\n"
+           "input %w_up: float32[32, 64]\ninput %b_up: float32[64]\n"
+           "input %w_down: float32[64, 32]\ninput %b_down: float32[32]\n"
+           "const %c: float32[] = {0.5946}\nconst %d: float32[] = {2.828427}\nconst %one: float32[] = {1.0}\n"
+           "const %low: float32[] = {-3.4028235e38}\nconst %root: float32[] = {1.4142135}\n"
+           "const %half: float32[] = {0.5}\nconst %heads: int64[4] = {0, 0, 4, 8}\nconst %joined: int64[3] = {0, 0, "
+           "32}\n"
+           "const %axes: int64[2] = {1, 2}\nconst %zero: int64[] = {0}\nconst %at: int64[] = {1}\n"
+           "const %step: int64[] = {1}\n"
+           "%shape = Shape(%ids)\n%length = Gather(%shape, %at)\n%range = Range(%zero, %length, %step)\n"
+           "%words = Gather(%w_words, %ids)\n%positions = Gather(%w_positions, %range)\n"
+           "%e1 = Add(%words, %w_type)\n%e2 = Add(%e1, %positions)\n"
+           "%x = LayerNormalization(%e2, %w_gamma, %b_beta) {axis = -1, epsilon = 1e-12}\n"
+           "%m1 = Unsqueeze(%mask, %axes)\n%m2 = Cast(%m1) {to = 1}\n%m3 = Sub(%one, %m2)\n%m4 = Mul(%m3, %low)\n"
+           "%qm = MatMul(%x, %w_q)\n%qb = Add(%b_q, %qm)\n%qr = Reshape(%qb, %heads)\n"
+           "%q1 = Transpose(%qr) {perm = [0, 2, 1, 3]}\n"
+           "%km = MatMul(%x, %w_k)\n%kb = Add(%b_k, %km)\n%kr = Reshape(%kb, %heads)\n"
+           "%k1 = Transpose(%kr) {perm = [0, 2, 3, 1]}\n"
+           "%vm = MatMul(%x, %w_v)\n%vb = Add(%b_v, %vm)\n%vr = Reshape(%vb, %heads)\n"
+           "%v1 = Transpose(%vr) {perm = [0, 2, 1, 3]}\n" +
+           scores +
+           "%s2 = Add(%s1, %m4)\n%s3 = Softmax(%s2) {axis = -1}\n%o1 = MatMul(%s3, %v1)\n"
+           "%o2 = Transpose(%o1) {perm = [0, 2, 1, 3]}\n%o3 = Reshape(%o2, %joined)\n"
+           "%o4 = MatMul(%o3, %w_o)\n%o5 = Add(%b_o, %o4)\n%o6 = Add(%o5, %x)\n"
+           "%y = LayerNormalization(%o6, %w_gamma, %b_beta) {axis = -1, epsilon = 1e-12}\n"
+           "%u1 = MatMul(%y, %w_up)\n%u2 = Add(%b_up, %u1)\n"
+           "%g1 = Div(%u2, %root)\n%g2 = Erf(%g1)\n%g3 = Add(%g2, %one)\n%g4 = Mul(%u2, %g3)\n%g5 = Mul(%g4, %half)\n"
+           "%d1 = MatMul(%g5, %w_down)\n%d2 = Add(%b_down, %d1)\n%d3 = Add(%d2, %y)\n"
+           "%z = LayerNormalization(%d3, %w_gamma, %b_beta) {axis = -1, epsilon = 1e-12}\n"
+           "%cls = Gather(%z, %zero) {axis = 1}\n"
+           "output %z: float32[N, S, 32]\noutput %cls: float32[N, 32]\n";
+}
+
+/// Two layers of an int8 perceptron between normalizations: the normalised value is read in int8 and by the residual.
+inline std::string quantised_perceptron() {
+    return "opset 20\n"
+           "input %x: float32[N, 6, 32]\n"
+           "input %s_act: float32[]\ninput %z_act: int8[]\n"
+           "input %w_gamma: float32[32]\ninput %b_beta: float32[32]\n"
+           "input %q_up: int8[32, 48]\ninput %s_up: float32[48]\ninput %z_up: int8[48]\ninput %b_up: float32[48]\n"
+           "input %q_down: int8[48, 32]\ninput %s_down: float32[32]\ninput %z_down: int8[32]\n"
+           "input %b_down: float32[32]\n"
+           "%n = LayerNormalization(%x, %w_gamma, %b_beta)\n"
+           "%nq = QuantizeLinear(%n, %s_act, %z_act)\n%nd = DequantizeLinear(%nq, %s_act, %z_act)\n"
+           "%wu = DequantizeLinear(%q_up, %s_up, %z_up) {axis = 1}\n"
+           "%u1 = MatMul(%nd, %wu)\n%u2 = Add(%u1, %b_up)\n%u3 = Gelu(%u2)\n"
+           "%uq = QuantizeLinear(%u3, %s_act, %z_act)\n%ud = DequantizeLinear(%uq, %s_act, %z_act)\n"
+           "%wd = DequantizeLinear(%q_down, %s_down, %z_down) {axis = 1}\n"
+           "%d1 = MatMul(%ud, %wd)\n%d2 = Add(%d1, %b_down)\n%d3 = Add(%d2, %n)\n"
+           "%y = LayerNormalization(%d3, %w_gamma, %b_beta)\n"
+           "output %y: float32[N, 6, 32]\n";
+}
+
+/// A block with squeeze and excitation.
+inline std::string gated_network() {
+    return "opset 18\n"
+           "input %x: float32[N, 8, 10, 10]\n"
+           "input %w_a: float32[24, 8, 1, 1]\ninput %b_a: float32[24]\n"
+           "input %w_b: float32[24, 1, 3, 3]\ninput %b_b: float32[24]\n"
+           "input %w_c: float32[6, 24, 1, 1]\ninput %b_c: float32[6]\n"
+           "input %w_d: float32[24, 6, 1, 1]\ninput %b_d: float32[24]\n"
+           "input %w_e: float32[8, 24, 1, 1]\ninput %b_e: float32[8]\n"
+           "const %axes: int64[2] = {2, 3}\n"
+           "%a = Conv(%x, %w_a, %b_a)\n%a_g = Sigmoid(%a)\n%a_r = Mul(%a, %a_g)\n"
+           "%b = Conv(%a_r, %w_b, %b_b) {pads = [1, 1, 1, 1], group = 24}\n%b_g = Sigmoid(%b)\n%b_r = Mul(%b, %b_g)\n"
+           "%p = ReduceMean(%b_r, %axes) {keepdims = 1}\n"
+           "%c = Conv(%p, %w_c, %b_c)\n%c_g = Sigmoid(%c)\n%c_r = Mul(%c, %c_g)\n"
+           "%d = Conv(%c_r, %w_d, %b_d)\n%d_r = Sigmoid(%d)\n"
+           "%m = Mul(%b_r, %d_r)\n%e = Conv(%m, %w_e, %b_e)\n%y = Add(%e, %x)\n"
+           "output %y: float32[N, 8, 10, 10]\n";
+}
+
+/// Branches put together, sizes doubled, parts cut out, and what no convolution takes.
+inline std::string branched_network() {
+    return "opset 18\n"
+           "input %x: float32[N, 6, 8, 8]\n"
+           "input %w_a: float32[10, 6, 3, 3]\ninput %b_a: float32[10]\n"
+           "input %w_b: float32[6, 3, 1, 3]\ninput %b_b: float32[6]\n"
+           "input %w_g: float32[16]\ninput %b_g: float32[16]\ninput %b_mean: float32[16]\n"
+           "const %variance: float32[16] = {1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, "
+           "4.0}\n"
+           "const %scales: float32[4] = {1.0, 1.0, 2.0, 2.0}\n"
+           "const %begin: int64[2] = {2, 1}\nconst %end: int64[2] = {14, 15}\nconst %where: int64[2] = {2, 3}\n"
+           "const %every: int64[2] = {2, 3}\nconst %parts: int64[2] = {4, 12}\nconst %slope: float32[] = {0.3}\n"
+           "%a = Conv(%x, %w_a, %b_a) {pads = [2, 2, 2, 2], dilations = [2, 2]}\n%a_r = LeakyRelu(%a) {alpha = 0.1}\n"
+           "%b = Conv(%x, %w_b, %b_b) {pads = [0, 1, 0, 1], group = 2}\n%b_r = Tanh(%b)\n"
+           "%cat = Concat(%a_r, %b_r) {axis = 1}\n"
+           "%n = BatchNormalization(%cat, %w_g, %b_g, %b_mean, %variance)\n%n_r = Relu(%n)\n"
+           "%up = Resize(%n_r, , %scales) {mode = \"linear\"}\n"
+           "%near = Resize(%n_r, , %scales) {mode = \"nearest\", coordinate_transformation_mode = \"asymmetric\", "
+           "nearest_mode = \"floor\"}\n"
+           "%sum = Add(%up, %near)\n"
+           "%cut = Slice(%sum, %begin, %end, %where, %every)\n"
+           "%left, %right = Split(%cut, %parts) {axis = 1}\n"
+           "%pool = MaxPool(%right) {kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1}\n"
+           "%t = Transpose(%pool) {perm = [0, 2, 3, 1]}\n"
+           "%soft = Softmax(%t) {axis = 1}\n"
+           "%big = Abs(%left)\n%root = Sqrt(%big)\n%e = Exp(%left)\n%q = Div(%root, %e)\n%w = Max(%q, %slope)\n"
+           "output %soft: float32[N, 2, 3, 12]\noutput %w: float32[N, 4, 6, 5]\n";
+}
+
+} // namespace lathe::test
