@@ -61,9 +61,10 @@ build_onnx() {
   rm -rf "$work"
 }
 
-# Headers for the CUDA engine, only where nvcc is: CUTLASS's and the cuDNN frontend's.
+# Headers for the CUDA engine, only where nvcc is and LATHE_CUDA is not OFF: CUTLASS's and the cuDNN frontend's.
 fetch_cuda_headers() {
   LATHE_CUTLASS_ROOT= LATHE_CUDNN_FRONTEND_ROOT=
+  [ "${LATHE_CUDA:-AUTO}" != OFF ] || return 0
   command -v nvcc >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] || return 0
   local pin=$LATHE_ROOT/requirements/cuda.txt folder work wheel
   folder=$LATHE_CACHE/cuda-headers-$(sha256sum "$pin" | cut -c1-12)
@@ -99,7 +100,7 @@ build_lathe() {
     launcher+=(-DLATHE_CUTLASS_ROOT="$LATHE_CUTLASS_ROOT" -DLATHE_CUDNN_FRONTEND_ROOT="$LATHE_CUDNN_FRONTEND_ROOT")
   fi
   cmake -G Ninja -S "$LATHE_ROOT" -B "$folder" -DLATHE_ONNX_ROOT="$LATHE_ONNX_ROOT" -DOpenVINO_DIR="$OpenVINO_DIR" \
-    "${launcher[@]}" "${options[@]}"
+    -DLATHE_CUDA="${LATHE_CUDA:-AUTO}" "${launcher[@]}" "${options[@]}"
   cmake --build "$folder" --parallel "$(nproc)" "${targets[@]}"
 }
 
