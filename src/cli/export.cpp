@@ -16,8 +16,6 @@
 
 #include "cli/commands.hpp"
 
-extern char** environ;
-
 namespace lathe::cli {
 
 namespace {

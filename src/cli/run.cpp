@@ -141,12 +141,12 @@ private:
     Result<std::optional<Preprocess>> preprocess_to_use() const {
         if (!options_.preprocess.empty()) {
             LATHE_TRY(Preprocess preprocess, Preprocess::from_file(options_.preprocess));
-            return std::optional<Preprocess>(std::move(preprocess));
+            return std::optional<Preprocess>(preprocess);
         }
         if (info_->preprocess.empty()) return std::optional<Preprocess>();
         LATHE_TRY(const Json json, parse_json(info_->preprocess, options_.engine.string()));
         LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, options_.engine.string()));
-        return std::optional<Preprocess>(std::move(preprocess));
+        return std::optional<Preprocess>(preprocess);
     }
 
     /// The batch size asked for, or the profile's favourite.

@@ -27,9 +27,9 @@ struct Column {
 class ArrayDataset final : public Dataset {
 public:
     ArrayDataset(std::vector<Column> columns, std::vector<std::int64_t> labels, std::vector<std::size_t> chosen,
-                 std::optional<Preprocess> preprocess, std::string where)
-        : columns_(std::move(columns)), labels_(std::move(labels)), chosen_(std::move(chosen)),
-          preprocess_(std::move(preprocess)), where_(std::move(where)) {}
+                 const std::optional<Preprocess>& preprocess, std::string where)
+        : columns_(std::move(columns)), labels_(std::move(labels)), chosen_(std::move(chosen)), preprocess_(preprocess),
+          where_(std::move(where)) {}
 
     std::size_t size() const override { return chosen_.size(); }
     bool has_labels() const override { return !labels_.empty(); }

@@ -110,7 +110,7 @@ std::string DataChecks::Names::describe() const {
     return count > first.size() ? text + ", …" : text;
 }
 
-DataChecks::DataChecks(DataExpectations expectations) : expectations_(std::move(expectations)) {}
+DataChecks::DataChecks(const DataExpectations& expectations) : expectations_(expectations) {}
 
 void DataChecks::observe(const Batch& batch) {
     samples_ += batch.size();

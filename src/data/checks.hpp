@@ -42,7 +42,7 @@ struct DataExpectations {
 /// first million samples.
 class DataChecks {
 public:
-    explicit DataChecks(DataExpectations expectations = {});
+    explicit DataChecks(const DataExpectations& expectations = {});
 
     void observe(const Batch& batch);
     /// What was found so far, the gravest first.

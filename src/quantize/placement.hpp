@@ -19,7 +19,7 @@ struct Edge {
     std::size_t node = 0;
     std::size_t input = 0;
     bool operator==(const Edge&) const = default;
-    auto operator<=>(const Edge&) const = default;
+    auto operator<=>(const Edge&) const = default; // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads the default
 };
 
 /// What was decided for one edge, and why.

@@ -59,8 +59,8 @@ void balance(const Channel& channel, std::span<const float> values, float scale,
 QuantizationParameters parameters_of(const Range& range, const NumberFormat& format) {
     if (range.low == 0.0F && range.high == 0.0F) return {};
     if (format.symmetric) {
-        const auto half = static_cast<float>((format.levels - 1) / 2);
-        return {scale_from(std::max(-range.low, range.high), half), 0};
+        const int half = (format.levels - 1) / 2;
+        return {scale_from(std::max(-range.low, range.high), static_cast<float>(half)), 0};
     }
     // In double: high - low may exceed the largest float.
     const double width = static_cast<double>(range.high) - static_cast<double>(range.low);
