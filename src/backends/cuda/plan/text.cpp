@@ -59,6 +59,8 @@ template <class... Visitors>
 struct Overloaded : Visitors... {
     using Visitors::operator()...;
 };
+template <class... Visitors>
+Overloaded(Visitors...) -> Overloaded<Visitors...>; // clang 14 does not deduce it for aggregates
 
 std::string number(double value) {
     std::array<char, 32> buffer{};
