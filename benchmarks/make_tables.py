@@ -141,7 +141,47 @@ def calibration_table(folder):
     return markdown(["network", "tool", "method", "images", "seconds", "peak GiB"], rows)
 
 
-TABLES = {"latency": latency_table, "accuracy": accuracy_table, "calibration": calibration_table}
+def gpu_line(document):
+    """The GPU that the figures were taken on, its driver and clocks."""
+    machine, libraries = document.get("machine", {}), document.get("libraries", {})
+    clock = document.get("clocks", {}).get("after", {}).get("clocks.sm")
+    parts = [machine.get("gpu", "unknown GPU"), f"driver {machine.get('driver', 'unknown')}"]
+    parts += [f"{clock} at the end"] if clock else []
+    parts += [f"{name} {version}" for name, version in sorted(libraries.items())]
+    return ", ".join(parts)
+
+
+def gpu_table(folder):
+    """Device ms a size on an NVIDIA GPU, and how many times as fast Lathe is as torch.compile, pair by pair."""
+    text = ""
+    for document in load(folder, "gpu"):
+        sizes = list(dict.fromkeys(entry["size"] for entry in document["latency"]))
+        times = {(entry["subject"], entry["size"]): entry["device_ms"] for entry in document["latency"]}
+        ratios = {
+            (entry["subject"], entry["size"]): entry
+            for entry in document["ratios"]
+            if entry["reference"] == "compile-fp16"
+        }
+        engines = [row["name"] for row in document["subjects"]]
+        rows = []
+        for name in dict.fromkeys(entry["subject"] for entry in document["latency"]):
+            cells = []
+            for size in sizes:
+                ms, ratio = times.get((name, size)), ratios.get((name, size))
+                cell = milliseconds(ms) if ms is not None else "–"
+                cells.append(cell + (f" ({ratio['times_as_fast']:.2f}×)" if ratio and ms is not None else ""))
+            rows.append([f"**Lathe {name}**" if name in engines else f"torch {name}", *cells])
+        heading = [document["network"], *(f"batch {size}" for size in sizes)]
+        if rows:
+            text += markdown(heading, rows) + "\n"
+            text += (
+                "Device ms a call, both sides as CUDA graphs; in brackets, how many times as fast as torch.compile in "
+                f"fp16, pair by pair in turns on one GPU. {gpu_line(document)}.\n\n"
+            )
+    return text.rstrip("\n") + "\n" if text else ""
+
+
+TABLES = {"latency": latency_table, "accuracy": accuracy_table, "calibration": calibration_table, "gpu": gpu_table}
 
 
 def rewrite(text, folder):

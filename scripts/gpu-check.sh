@@ -10,6 +10,8 @@
 #
 # LATHE_CUDA_LIBRARIES names folders with cuDNN and cuBLASLt; without it those beside PyTorch, if there, are used.
 # LATHE_GPU_MODELS=FILE.onnx[:FILE.onnx…] adds a build and a bench of these models.
+# LATHE_GPU_BENCH=FOLDER, with NETWORK.int8.onnx files, adds benchmarks/run_gpu.py for each of them and BERT-base, against
+# PyTorch; $OUT/NETWORK.gpu.json may go to benchmarks/results/ (docs/howto/use-an-nvidia-gpu.md tells the format).
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 OUT=${OUT:-$PWD/out}
@@ -47,6 +49,7 @@ plan-tests 120 full
 kernel-tests 240 quick
 device-tests 120 quick
 models 300 quick
+benchmarks 900 full
 memcheck 300 full
 LIST
 }
@@ -99,6 +102,21 @@ stage_models() {
     ours lathe bench "$WORK/$name.engine" --duration 1 --time-limit 3 --output "$OUT/$name.bench.json"
   done
 }
+stage_benchmarks() {
+  [ -n "${LATHE_GPU_BENCH:-}" ] || { echo "LATHE_GPU_BENCH names no folder"; return 77; }
+  python3 -c 'import torch, onnx; assert torch.cuda.is_available()' || { echo "no PyTorch with CUDA here"; return 77; }
+  # A program with its libraries' path: Python must not see the carried ones.
+  printf '#!/bin/sh\nexec env %s "%s" "$@"\n' "${LIBRARIES:+LD_LIBRARY_PATH='$LIBRARIES'}" "$BIN/lathe" >"$WORK/lathe"
+  chmod +x "$WORK/lathe"
+  local file name networks=(bert_base)
+  for file in "$LATHE_GPU_BENCH"/*.int8.onnx; do
+    if [ -f "$file" ]; then networks+=("$(basename "$file" .int8.onnx)"); fi
+  done
+  for name in "${networks[@]}"; do
+    python3 "$ROOT/benchmarks/run_gpu.py" "$name" --lathe "$WORK/lathe" --models "$LATHE_GPU_BENCH" \
+      --work "$WORK/benchmarks" --output "$OUT/$name.gpu.json" --seconds $((850 / ${#networks[@]}))
+  done
+}
 stage_memcheck() {
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer here"; return 77; }
   env ${LIBRARIES:+LD_LIBRARY_PATH="$LIBRARIES"} compute-sanitizer --tool memcheck --error-exitcode 9 \
@@ -111,7 +129,7 @@ case ${1:-} in
   --stage) unpack; mkdir -p "$WORK"; "stage_$2"; exit ;;
   --full) mode=full ;;
   --quick | '') mode=quick ;;
-  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
 mkdir -p "$OUT" "$WORK"

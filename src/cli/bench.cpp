@@ -6,6 +6,7 @@
 
 #include "bench/probe.hpp"
 #include "bench/run.hpp"
+#include "bench/turns.hpp"
 #include "cli/commands.hpp"
 #include "support/json.hpp"
 
@@ -25,6 +26,7 @@ struct BenchOptions {
     std::size_t samples = 0;
     std::string output;
     bool probe = false;
+    bool turns = false;
 };
 
 std::string number(double value, int digits) {
@@ -155,6 +157,11 @@ Result<void> serve_probe() {
 
 Result<void> run_bench(const BenchOptions& options, const Context& context) {
     if (options.probe) return serve_probe();
+    if (options.turns) {
+        if (options.engines.size() != 1)
+            return Error{ErrorCode::invalid_argument, "turns are served with one engine", "", "name one engine file"};
+        return serve_turns(options.engines[0], std::cin, std::cout);
+    }
     BenchRequest request;
     request.engines.assign(options.engines.begin(), options.engines.end());
     for (const auto& text : options.against) {
@@ -216,7 +223,9 @@ void add_bench(Commands& commands) {
     command.add_option("--samples", options->samples, "Use that many samples of the data");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
     command.add_option("--output", options->output, "Write the results as JSON");
+    // Hidden: what benchmarks/run_gpu.py and our own fresh processes ask.
     command.add_flag("--probe", options->probe)->group("");
+    command.add_flag("--turns", options->turns)->group("");
 }
 
 } // namespace lathe::cli

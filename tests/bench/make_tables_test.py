@@ -27,6 +27,23 @@ BENCH = {
 }
 
 
+GPU = {
+    "network": "Net",
+    "machine": {"gpu": "Some GPU", "driver": "1.2"},
+    "libraries": {"torch": "3"},
+    "clocks": {"after": {"clocks.sm": "1980 MHz"}},
+    "subjects": [{"name": "int8", "precision": "int8"}],
+    "latency": [
+        {"subject": "int8", "size": "1", "device_ms": 0.15},
+        {"subject": "compile-fp16", "size": "1", "device_ms": 0.45},
+    ],
+    "ratios": [
+        {"subject": "int8", "reference": "compile-fp16", "size": "1", "times_as_fast": 3.0},
+        {"subject": "int8", "reference": "eager-fp16", "size": "1", "times_as_fast": 6.0},
+    ],
+}
+
+
 class MakeTables(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -57,6 +74,17 @@ class MakeTables(unittest.TestCase):
     def test_without_results_the_table_is_empty(self):
         self.assertEqual(self.run_script().returncode, 0)
         self.assertIn("<!-- table:latency -->\n<!-- /table -->", self.readme.read_text(encoding="utf-8"))
+
+    def test_a_gpus_results_make_its_table(self):
+        self.readme.write_text("<!-- table:gpu -->\n<!-- /table -->\n", encoding="utf-8")
+        self.assertEqual(self.run_script("--check").returncode, 0)
+        (self.results / "net.gpu.json").write_text(json.dumps(GPU), encoding="utf-8")
+        self.assertEqual(self.run_script().returncode, 0)
+        text = self.readme.read_text(encoding="utf-8")
+        self.assertIn("| **Lathe int8** | 0.15 (3.00×) |\n", text)
+        self.assertIn("| torch compile-fp16 | 0.45 |\n", text)
+        self.assertIn("Some GPU, driver 1.2, 1980 MHz at the end, torch 3", text)
+        self.assertEqual(self.run_script("--check").returncode, 0)
 
     def test_an_unknown_table_is_an_error(self):
         self.readme.write_text("<!-- table:nothing -->\n<!-- /table -->\n", encoding="utf-8")

@@ -29,7 +29,8 @@ struct Args {
     std::int32_t k_bytes; ///< of the reduction
     std::int32_t k_tiles; ///< stages in all
     std::int32_t out_type;
-    std::int32_t vectors; ///< rows of the output and residual start on 16 bytes
+    std::int32_t vectors;                           ///< rows of the output start on 16 bytes
+    std::int32_t residual_stride, residual_vectors; ///< the same of the residual, which has all numbers of a vector
 };
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
@@ -153,8 +154,8 @@ __device__ __forceinline__ void write_tile(const Args& args, const std::uint32_t
                 const int row = base + b * rows_a_pass;
                 residual[b] = make_uint4(0, 0, 0, 0);
                 if (row >= end || m0 + row >= args.rows) continue;
-                const std::int64_t at = static_cast<std::int64_t>(m0 + row) * p.k_stride + n;
-                if (args.vectors == 0) {
+                const std::int64_t at = static_cast<std::int64_t>(m0 + row) * args.residual_stride + n;
+                if (args.residual_vectors == 0) {
                     std::int8_t* bytes = reinterpret_cast<std::int8_t*>(&residual[b]);
                     for (int i = 0; i < vec; ++i) {
                         if (n + i >= p.k) break;

@@ -23,6 +23,7 @@ struct EpilogueParams {
     std::int32_t act;
     float low, high, alpha, output_scale_inverse;
     std::int32_t residual_is_s8;
+    std::int32_t residual_stride; ///< elements from pixel to pixel; 0: as the output's
 };
 /// Convolution and gemm alike: gemm is a 1x1 convolution on an image of m x 1. Types: 0 f32, 1 f16, 2 bf16, 3 s8.
 struct ImplicitGemmParams {
@@ -239,6 +240,11 @@ struct StemParams {
 };
 bool stem_takes(const StemParams& params);
 cudaError_t launch_stem(const StemParams& params, cudaStream_t stream, bool programmatic);
+/// The same on wgmma, for compute capability 9.0: with the pool, up to 3 channels, activation none, relu or clip. A
+/// block makes `rows` rows (1..7) of the pool.
+inline constexpr int stem_wgmma_most_rows = 7;
+bool stem_wgmma_takes(const StemParams& params);
+cudaError_t launch_stem_wgmma(const StemParams& params, int rows, cudaStream_t stream, bool programmatic);
 
 /// Depthwise 3x3 or 5x5, stride 1 or 2, dilation 1, nhwc f16 or s8 in, the same or f16 out.
 struct DepthwiseParams {

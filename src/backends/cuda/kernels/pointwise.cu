@@ -155,10 +155,11 @@ __global__ void __launch_bounds__(threads) epilogue_in_place(const __grid_consta
     const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * step;
     if (at >= p.rows * p.channels) return;
     const int channel = static_cast<int>(at % p.channels);
+    const std::int64_t there = e.residual_stride != 0 ? at / p.channels * e.residual_stride + channel : at;
     if constexpr (Vectors) {
         float v[8], r[8] = {};
         load8(p.data, p.type, at, v);
-        if (e.residual != nullptr) load8(e.residual, e.residual_is_s8 != 0 ? type_s8 : p.type, at, r);
+        if (e.residual != nullptr) load8(e.residual, e.residual_is_s8 != 0 ? type_s8 : p.type, there, r);
 #pragma unroll
         for (int i = 0; i < 8; ++i)
             v[i] = finish(v[i], e.scale != nullptr ? e.scale[channel + i] : 1.0F,
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(threads) epilogue_in_place(const __grid_consta
         store8(p.data, p.type, at, v);
     } else {
         const float r =
-            e.residual != nullptr ? load_any(e.residual, e.residual_is_s8 != 0 ? type_s8 : p.type, at) : 0.0F;
+            e.residual != nullptr ? load_any(e.residual, e.residual_is_s8 != 0 ? type_s8 : p.type, there) : 0.0F;
         store_any(p.data, p.type, at,
                   finish(load_any(p.data, p.type, at), e.scale != nullptr ? e.scale[channel] : 1.0F,
                          e.bias != nullptr ? e.bias[channel] : 0.0F, r, e));
@@ -181,7 +182,7 @@ cudaError_t launch_pointwise(const PointwiseParams& p, cudaStream_t stream, bool
 
 cudaError_t launch_epilogue_in_place(const EpilogueInPlaceParams& p, cudaStream_t stream, bool programmatic) {
     const std::int64_t count = p.rows * p.channels;
-    if (p.channels % 8 == 0)
+    if (p.channels % 8 == 0 && p.epilogue.residual_stride % 8 == 0)
         return launch_kernel(epilogue_in_place<true>, blocks_for(count, threads * 8), threads, 0, stream, programmatic,
                              1, p);
     return launch_kernel(epilogue_in_place<false>, blocks_for(count, threads), threads, 0, stream, programmatic, 1, p);

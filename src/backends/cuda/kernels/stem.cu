@@ -19,6 +19,7 @@ struct StemTiles {
     int patch_h, patch_w;
     int n_groups, m_groups;
     int patch_bytes, pitch; ///< pitch: bytes of a pixel in the staged result
+    float low, high;        ///< of a plain activation
 };
 
 template <class T>
@@ -40,7 +41,8 @@ __device__ __forceinline__ std::uint32_t max_words(std::uint32_t a, std::uint32_
     return __vmaxs4(a, b);
 }
 
-template <int R, int S, class Out>
+/// Plain: the activation is a clamp. Others call a function, around which nothing stays in registers.
+template <int R, int S, class Out, bool Plain>
 __global__ void __launch_bounds__(256, 2)
     stem(const __grid_constant__ StemParams p, const __grid_constant__ StemTiles t) {
     constexpr int steps_a_row = (S + 3) / 4, steps = R * steps_a_row;
@@ -135,10 +137,16 @@ __global__ void __launch_bounds__(256, 2)
                 for (int j = 0; j < 2; ++j) {
                     Out pair[2];
 #pragma unroll
-                    for (int i = 0; i < 2; ++i)
-                        pair[i] = inside ? from_float<Out>(finish(acc[j][half * 2 + i], scale[j * 2 + i],
-                                                                  bias[j * 2 + i], 0.0F, p.epilogue))
-                                         : lowest<Out>();
+                    for (int i = 0; i < 2; ++i) {
+                        const float sum = acc[j][half * 2 + i];
+                        float v;
+                        if constexpr (Plain)
+                            v = fminf(fmaxf(fmaf(sum, scale[j * 2 + i], bias[j * 2 + i]), t.low), t.high) *
+                                p.epilogue.output_scale_inverse;
+                        else
+                            v = finish(sum, scale[j * 2 + i], bias[j * 2 + i], 0.0F, p.epilogue);
+                        pair[i] = inside ? from_float<Out>(v) : lowest<Out>();
+                    }
                     unsigned char* to = staged + m * t.pitch + (n0 + j * 8 + q * 2) * static_cast<int>(sizeof(Out));
                     if constexpr (sizeof(Out) == 2)
                         *reinterpret_cast<std::uint32_t*>(to) = *reinterpret_cast<const std::uint32_t*>(pair);
@@ -176,8 +184,8 @@ __global__ void __launch_bounds__(256, 2)
     }
 }
 
-template <int R, int S, class Out>
-cudaError_t launch_of(const StemParams& p, cudaStream_t stream, bool programmatic) {
+template <int R, int S, class Out, bool Plain>
+cudaError_t launch_kind(const StemParams& p, cudaStream_t stream, bool programmatic) {
     int device = 0, processors = 0;
     if (const cudaError_t code = cudaGetDevice(&device); code != cudaSuccess) return code;
     if (const cudaError_t code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
@@ -185,6 +193,8 @@ cudaError_t launch_of(const StemParams& p, cudaStream_t stream, bool programmati
         return code;
     const int height = p.pooled != 0 ? p.pool_p : p.p, width = p.pooled != 0 ? p.pool_q : p.q;
     StemTiles t{};
+    t.low = p.epilogue.act == act_relu ? 0.0F : p.epilogue.act == act_clip ? p.epilogue.low : -INFINITY;
+    t.high = p.epilogue.act == act_clip ? p.epilogue.high : INFINITY;
     t.out_w = p.pooled != 0 ? 14 : 28;
     t.out_h = p.pooled != 0 ? 4 : 8;
     const auto count = [&] {
@@ -205,13 +215,21 @@ cudaError_t launch_of(const StemParams& p, cudaStream_t stream, bool programmati
     t.pitch = p.k * static_cast<int>(sizeof(Out)) + 16;
     const int shared = t.patch_bytes + t.th * t.tw * t.pitch;
     if (const cudaError_t code =
-            cudaFuncSetAttribute(stem<R, S, Out>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+            cudaFuncSetAttribute(stem<R, S, Out, Plain>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         code != cudaSuccess)
         return code;
     const int most = processors * 2;
-    return launch_kernel(stem<R, S, Out>, static_cast<unsigned>(t.count < most ? t.count : most),
+    return launch_kernel(stem<R, S, Out, Plain>, static_cast<unsigned>(t.count < most ? t.count : most),
                          static_cast<unsigned>(32 * t.n_groups * t.m_groups), static_cast<std::size_t>(shared), stream,
                          programmatic, 1, p, t);
+}
+
+template <int R, int S, class Out>
+cudaError_t launch_of(const StemParams& p, cudaStream_t stream, bool programmatic) {
+    const std::int32_t act = p.epilogue.act;
+    return act == act_none || act == act_relu || act == act_clip
+               ? launch_kind<R, S, Out, true>(p, stream, programmatic)
+               : launch_kind<R, S, Out, false>(p, stream, programmatic);
 }
 
 } // namespace

@@ -72,6 +72,8 @@ public:
         p.pad_h = window.pad_h;
         p.pad_w = window.pad_w;
         p.epilogue = epilogue_params(detail.epilogue, plan_);
+        if (detail.epilogue.residual != none && value(detail.epilogue.residual).channel_stride != y.channel_stride)
+            return refuse("a residual whose channels are padded unlike the output's");
         if (!depthwise_takes(p)) return refuse("a depthwise window or type without a kernel");
         const auto set = [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0]), weight = detail.weight,
                           epilogue = detail.epilogue, residual = residual_place(detail.epilogue, plan_)](
@@ -376,16 +378,24 @@ private:
         }
         p.epilogue = epilogue_params(conv.epilogue, plan_);
         if (!stem_takes(p)) return refuse("a stem of a size without a kernel");
-        add(
-            "stem", 0, p,
-            [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0]), weight = conv.weight,
-             epilogue = conv.epilogue](StemParams& q, const Pointers& pointers) {
-                q.input = static_cast<const float*>(x_at.in(pointers));
-                q.output = y_at.in(pointers);
-                q.weight = weight_address(pointers, weight);
-                bind_epilogue(q.epilogue, epilogue, Place{}, pointers);
-            },
-            launch_stem);
+        const auto set = [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0]), weight = conv.weight,
+                          epilogue = conv.epilogue](StemParams& q, const Pointers& pointers) {
+            q.input = static_cast<const float*>(x_at.in(pointers));
+            q.output = y_at.in(pointers);
+            q.weight = weight_address(pointers, weight);
+            bind_epilogue(q.epilogue, epilogue, Place{}, pointers);
+        };
+        add("stem", std::numeric_limits<double>::max(), p, set, launch_stem);
+        if (device_.sm != 90 || !stem_wgmma_takes(p)) return;
+        for (const int rows : {1, 2, 3, 4, 7}) {
+            // rows of the convolution that the fullest multiprocessor computes, and as many again for a tile's input
+            const double tiles = std::ceil(static_cast<double>(p.pool_p) / rows) * std::ceil(p.pool_q / 56.0) * p.n;
+            const double cost = std::ceil(tiles / std::max(1, device_.multiprocessors)) * (2 * rows + 1 + 2);
+            add_bound("stem_wgmma/" + std::to_string(rows), cost, p, set,
+                      [rows](const StemParams& q, cudaStream_t stream, bool programmatic) {
+                          return launch_stem_wgmma(q, rows, stream, programmatic);
+                      });
+        }
     }
 
     /// The general implicit gemm, every tile and split that makes sense.

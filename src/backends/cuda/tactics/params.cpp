@@ -219,6 +219,8 @@ Result<ImplicitGemm> implicit_gemm(const FusedOp& op, const Plan& plan) {
     result.output = place_of(plan, op.outputs[0]);
     result.residual = residual_place(result.epilogue, plan);
     p.epilogue = epilogue_params(result.epilogue, plan);
+    if (result.epilogue.residual != none && value(result.epilogue.residual).layout == Layout::nhwc)
+        p.epilogue.residual_stride = narrow(value(result.epilogue.residual).channel_stride);
     return result;
 }
 
