@@ -159,6 +159,7 @@ class TorchGraph:
 
     def __init__(self, module, inputs, device, channels_last):
         self.device = device
+        self.module = module  # the graph reads its weights where they lie
         with torch.no_grad():
             self.host = [tensor.pin_memory() if device == "cuda" else tensor for tensor in inputs]
             self.fixed = [tensor.to(device) for tensor in self.host]
@@ -168,7 +169,6 @@ class TorchGraph:
                 ]
                 self.host = [t.cpu().pin_memory() if device == "cuda" else t for t in self.fixed]
             if device != "cuda":
-                self.module = module
                 self.outputs = flat(module(*self.fixed))
                 return
             stream = torch.cuda.Stream()
