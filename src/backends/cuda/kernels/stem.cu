@@ -68,9 +68,11 @@ __global__ void __launch_bounds__(256, 2)
                                        : 0U;
             }
     float scale[4], bias[4];
+    bool real[4]; // false: channel padding, which is written as 0
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int k = n0 + i / 2 * 8 + q * 2 + i % 2;
+        real[i] = k < p.k;
         scale[i] = p.epilogue.scale != nullptr && k < p.k ? p.epilogue.scale[k] : 1.0F;
         bias[i] = p.epilogue.bias != nullptr && k < p.k ? p.epilogue.bias[k] : 0.0F;
     }
@@ -145,7 +147,7 @@ __global__ void __launch_bounds__(256, 2)
                                 p.epilogue.output_scale_inverse;
                         else
                             v = finish(sum, scale[j * 2 + i], bias[j * 2 + i], 0.0F, p.epilogue);
-                        pair[i] = inside ? from_float<Out>(v) : lowest<Out>();
+                        pair[i] = inside ? from_float<Out>(real[j * 2 + i] ? v : 0.0F) : lowest<Out>();
                     }
                     unsigned char* to = staged + m * t.pitch + (n0 + j * 8 + q * 2) * static_cast<int>(sizeof(Out));
                     if constexpr (sizeof(Out) == 2)
@@ -158,7 +160,7 @@ __global__ void __launch_bounds__(256, 2)
         __syncthreads();
 
         constexpr int vec = 16 / sizeof(Out);
-        const int chunks = p.k / vec, limit_h = p.pooled != 0 ? p.pool_p : p.p,
+        const int chunks = p.k_stride / vec, limit_h = p.pooled != 0 ? p.pool_p : p.p,
                   limit_w = p.pooled != 0 ? p.pool_q : p.q;
         for (int i = thread; i < t.out_h * t.out_w * chunks; i += threads) {
             const int chunk = i % chunks, pixel = i / chunks, r = pixel / t.out_w, c = pixel - r * t.out_w;
@@ -209,10 +211,10 @@ cudaError_t launch_kind(const StemParams& p, cudaStream_t stream, bool programma
     t.tw = p.pooled != 0 ? 2 * t.out_w + 1 : t.out_w;
     t.patch_h = (t.th - 1) * 2 + R;
     t.patch_w = (t.tw - 1) * 2 + (S + 3) / 4 * 4;
-    t.n_groups = p.k / 16;
+    t.n_groups = (p.k + 15) / 16;
     t.m_groups = 8 / t.n_groups;
     t.patch_bytes = (t.patch_h * t.patch_w * 8 + 127) / 128 * 128;
-    t.pitch = p.k * static_cast<int>(sizeof(Out)) + 16;
+    t.pitch = t.n_groups * 16 * static_cast<int>(sizeof(Out)) + 16;
     const int shared = t.patch_bytes + t.th * t.tw * t.pitch;
     if (const cudaError_t code =
             cudaFuncSetAttribute(stem<R, S, Out, Plain>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
@@ -235,8 +237,9 @@ cudaError_t launch_of(const StemParams& p, cudaStream_t stream, bool programmati
 } // namespace
 
 bool stem_takes(const StemParams& p) {
-    if (p.c < 1 || p.c > 4 || p.weight_c != 4 || p.k % 16 != 0 || p.k < 16 || p.k > 64 || p.k_stride != p.k)
-        return false;
+    if (p.c < 1 || p.c > 4 || p.weight_c != 4 || p.k < 1 || p.k > 64) return false;
+    const int vec = p.output_type == type_f16 ? 8 : 16;
+    if (p.k_stride < p.k || p.k_stride > (p.k + 15) / 16 * 16 || p.k_stride % vec != 0) return false;
     if (!(p.r == 7 && p.s == 7) && !(p.r == 3 && p.s == 3)) return false;
     return p.output_type == type_f16 || p.output_type == type_s8;
 }

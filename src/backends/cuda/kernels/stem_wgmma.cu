@@ -295,7 +295,8 @@ cudaError_t launch_of(const StemParams& p, int rows, cudaStream_t stream, bool p
 } // namespace
 
 bool stem_wgmma_takes(const StemParams& p) {
-    return stem_takes(p) && p.pooled != 0 && p.c <= 3 && p.pad_w >= 0 && p.pad_w < p.s && p.output_type != type_bf16 &&
+    return stem_takes(p) && p.k % 16 == 0 && p.k_stride == p.k && p.pooled != 0 && p.c <= 3 && p.pad_w >= 0 &&
+           p.pad_w < p.s && p.output_type != type_bf16 &&
            (p.epilogue.act == act_none || p.epilogue.act == act_relu || p.epilogue.act == act_clip) &&
            p.epilogue.output_scale_inverse >= 0 && p.n > 0 && p.p > 0 && p.q > 0 && 2 * (p.pool_p - 1) < p.p &&
            2 * (p.pool_q - 1) < p.q;

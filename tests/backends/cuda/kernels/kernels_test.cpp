@@ -399,6 +399,7 @@ std::vector<Case> table() {
                 },
                 false);
             add("stem3x3" + end, [=] { return stem_plan({1, 3, 40, 60}, 48, 3, T::f16, out, pooled); });
+            add("stem3x3_k24" + end, [=] { return stem_plan({2, 3, 33, 46}, 24, 3, T::f16, out, pooled); });
         }
     for (const T type : {T::f16, T::s8})
         for (const std::int64_t kernel : {3, 5})
