@@ -215,6 +215,8 @@ std::shared_ptr<Product> merge(const Lowering& lowering, Found& found) {
         product->nodes.push_back(part.product);
         product->nodes.insert(product->nodes.end(), part.nodes.begin(), part.nodes.end());
     }
+    // A copy: values move as others are added.
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const Shape dims = lowering.dims(found.q.value);
     product->k = first.values.shape[0];
     product->n = 3 * first.values.shape[1];

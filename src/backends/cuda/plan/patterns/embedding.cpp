@@ -16,7 +16,7 @@ bool is_index(DataType type) { return type == DataType::int64 || type == DataTyp
 
 /// A constant float table [rows, columns] that a Gather takes rows of.
 std::optional<Constant> table_of(const Lowering& lowering, const Node& node) {
-    const auto table = lowering.constant(node.input(0));
+    auto table = lowering.constant(node.input(0));
     if (!node.is("Gather") || node.int_or("axis", 0) != 0 || !table || table->shape.size() != 2) return std::nullopt;
     if (table->type != DataType::float32 && table->type != DataType::float16 && table->type != DataType::bfloat16) {
         return std::nullopt;

@@ -210,7 +210,7 @@ Result<void> resize(Lowering& lowering, Node& node) {
     if (given && given->count() == 4 && is_floating(given->type)) {
         LATHE_TRY(detail.scales, lowering.floats(*given));
     }
-    for (const std::size_t axis : {2, 3}) {
+    for (const std::size_t axis : {std::size_t{2}, std::size_t{3}}) {
         // Sizes are cut to integers, but align_corners is defined by the size before that.
         const float exact = static_cast<float>(in[axis]) * detail.scales[axis];
         if (detail.coordinates == "align_corners" && exact != static_cast<float>(out[axis])) {

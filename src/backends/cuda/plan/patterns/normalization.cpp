@@ -64,7 +64,7 @@ struct Norm {
     std::int64_t columns = 0;
 };
 std::optional<Norm> norm_of(const Lowering& lowering, const Node& node) {
-    const Shape dims = lowering.dims(node.input(0));
+    const Shape& dims = lowering.dims(node.input(0));
     if (!node.is("LayerNormalization") || dims.empty() || node.outputs.size() > 1) return std::nullopt;
     if (axis_of(node.int_or("axis", -1), dims.size()) != dims.size() - 1) return std::nullopt;
     const auto gamma = lowering.constant(node.input(1));

@@ -266,7 +266,7 @@ std::string refusal(const Lowering& lowering, const Node& node) {
     const bool logical = out == DataType::boolean || node.is("Cast") || node.is("Where") || node.is("Expand");
     if (integer(out) && !logical) return "arithmetic on integers that does not fold";
     if (node.is("Clip") && lowering.opset() >= 11) {
-        for (const std::size_t i : {1, 2}) {
+        for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
             if (!node.input(i).empty() && !lowering.scalar(node.input(i))) return "bounds that are not constant";
         }
     }
