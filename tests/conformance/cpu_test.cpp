@@ -3,15 +3,13 @@
 // `test_conformance_cpu --update-list` writes the list anew.
 
 #include <cstring>
-#include <fstream>
 #include <iostream>
-#include <map>
-#include <sstream>
 
 #include <gtest/gtest.h>
 
 #include "backends/api/backend.hpp"
 #include "conformance/cases.hpp"
+#include "conformance/exceptions_list.hpp"
 #include "conformance/isolated.hpp"
 #include "conformance/recorded.hpp"
 #include "onnx/onnx.hpp"
@@ -30,7 +28,8 @@ using test::read_data;
 using test::Tolerance;
 using test::tolerance_of;
 
-constexpr const char* list_path = LATHE_SOURCE_DIR "/tests/conformance/cpu_unsupported.txt";
+const test::ExceptionsList exceptions{LATHE_SOURCE_DIR "/tests/conformance/cpu_unsupported.txt",
+                                      "the CPU backend does not do", "test_conformance_cpu"};
 
 /// Whether the backend says that it can do every node.
 Result<void> claimed(const Backend& backend, Model model) {
@@ -142,35 +141,10 @@ std::vector<std::string> run_all(const std::vector<Case>& cases, const Change& c
         std::chrono::seconds(60), 2);
 }
 
-std::map<std::string, std::string> read_list() {
-    std::map<std::string, std::string> list;
-    std::ifstream file(list_path);
-    for (std::string line; std::getline(file, line);) {
-        const auto tab = line.find('\t');
-        if (line.empty() || line.front() == '#' || tab == std::string::npos) continue;
-        list[line.substr(0, tab)] = line.substr(tab + 1);
-    }
-    return list;
-}
-
 TEST(CpuConformance, ClaimedModelsGiveTheRecordedOutputs) {
     const auto cases = test::all_cases();
     if (cases.empty()) GTEST_SKIP() << test::no_cases;
-    const auto list = read_list();
-    ASSERT_FALSE(list.empty()) << list_path;
-    const auto verdicts = run_all(cases);
-    std::size_t passed = 0;
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-        const bool listed = list.contains(cases[i].name);
-        passed += verdicts[i].empty() ? 1 : 0;
-        if (verdicts[i].empty() && listed) {
-            ADD_FAILURE() << cases[i].name << " passes but is listed; run this binary with --update-list";
-        } else if (!verdicts[i].empty() && !listed) {
-            ADD_FAILURE() << cases[i].name << ": " << verdicts[i];
-        }
-    }
-    std::cout << passed << " of " << cases.size() << " models give the recorded outputs, " << list.size()
-              << " are listed with a reason\n";
+    const std::size_t passed = test::compare_with_list(exceptions, cases, run_all(cases));
     EXPECT_GT(passed, 1000U);
 }
 
@@ -178,7 +152,7 @@ TEST(CpuConformance, ClaimedModelsGiveTheRecordedOutputs) {
 TEST(CpuConformance, SimplifiedModelsAreValidAndGiveTheRecordedOutputs) {
     auto cases = test::all_cases();
     if (cases.empty()) GTEST_SKIP() << test::no_cases;
-    const auto list = read_list();
+    const auto list = test::read_list(exceptions);
     std::erase_if(cases, [&](const Case& each) { return list.contains(each.name); });
     const auto simplified = [](Model& model, const Backend& backend, const DataSet& data) -> Result<void> {
         const bool was_valid = static_cast<bool>(check_onnx(model));
@@ -206,22 +180,7 @@ int update_list() {
         std::cerr << test::no_cases << '\n';
         return 1;
     }
-    const auto verdicts = run_all(cases);
-    std::ostringstream text;
-    text << "# ONNX backend tests that the CPU backend does not do, with the reason: NAME<TAB>REASON.\n"
-         << "# Written by test_conformance_cpu --update-list; a case listed here that passes fails the test.\n";
-    std::size_t listed = 0;
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-        if (verdicts[i].empty()) continue;
-        text << cases[i].name << '\t' << verdicts[i] << '\n';
-        ++listed;
-    }
-    if (const auto written = write_file(list_path, text.str()); !written) {
-        std::cerr << written.error().describe() << '\n';
-        return 1;
-    }
-    std::cout << cases.size() - listed << " pass, " << listed << " listed in " << list_path << '\n';
-    return 0;
+    return test::update_list(exceptions, cases, run_all(cases));
 }
 
 } // namespace

@@ -3,14 +3,13 @@
 // not listed that fails, fails the test. `test_conformance_cuda_plan --update-list` writes the list anew.
 
 #include <cstring>
-#include <fstream>
 #include <iostream>
-#include <map>
 
 #include <gtest/gtest.h>
 
 #include "backends/cuda/plan/interpret.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "conformance/exceptions_list.hpp"
 #include "conformance/isolated.hpp"
 #include "conformance/recorded.hpp"
 #include "onnx/onnx.hpp"
@@ -21,7 +20,8 @@ namespace {
 using test::Case;
 using test::DataSet;
 
-constexpr const char* list_path = LATHE_SOURCE_DIR "/tests/conformance/cuda_unsupported.txt";
+const test::ExceptionsList exceptions{LATHE_SOURCE_DIR "/tests/conformance/cuda_unsupported.txt",
+                                      "the CUDA engine's plans do not do", "test_conformance_cuda_plan"};
 
 Result<void> run_once(const Model& model, const DataSet& data, test::Tolerance tolerance) {
     LATHE_TRY(auto prepared, cuda::prepare(model, Precision::float32));
@@ -103,35 +103,10 @@ std::vector<std::string> run_all(const std::vector<Case>& cases) {
         std::chrono::seconds(60), 2);
 }
 
-std::map<std::string, std::string> read_list() {
-    std::map<std::string, std::string> list;
-    std::ifstream file(list_path);
-    for (std::string line; std::getline(file, line);) {
-        const auto tab = line.find('\t');
-        if (line.empty() || line.front() == '#' || tab == std::string::npos) continue;
-        list[line.substr(0, tab)] = line.substr(tab + 1);
-    }
-    return list;
-}
-
 TEST(CudaPlanConformance, LoweredModelsGiveTheRecordedOutputs) {
     const auto cases = test::all_cases();
     if (cases.empty()) GTEST_SKIP() << test::no_cases;
-    const auto list = read_list();
-    ASSERT_FALSE(list.empty()) << list_path;
-    const auto verdicts = run_all(cases);
-    std::size_t passed = 0;
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-        const bool listed = list.contains(cases[i].name);
-        passed += verdicts[i].empty() ? 1 : 0;
-        if (verdicts[i].empty() && listed) {
-            ADD_FAILURE() << cases[i].name << " passes but is listed; run this binary with --update-list";
-        } else if (!verdicts[i].empty() && !listed) {
-            ADD_FAILURE() << cases[i].name << ": " << verdicts[i];
-        }
-    }
-    std::cout << passed << " of " << cases.size() << " models give the recorded outputs, " << list.size()
-              << " are listed with a reason\n";
+    test::compare_with_list(exceptions, cases, run_all(cases));
 }
 
 int update_list() {
@@ -140,22 +115,7 @@ int update_list() {
         std::cerr << test::no_cases << '\n';
         return 1;
     }
-    const auto verdicts = run_all(cases);
-    std::ostringstream text;
-    text << "# ONNX backend tests that the CUDA engine's plans do not do, with the reason: NAME<TAB>REASON.\n"
-         << "# Written by test_conformance_cuda_plan --update-list; a case listed here that passes fails the test.\n";
-    std::size_t listed = 0;
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-        if (verdicts[i].empty()) continue;
-        text << cases[i].name << '\t' << verdicts[i] << '\n';
-        ++listed;
-    }
-    if (const auto written = write_file(list_path, text.str()); !written) {
-        std::cerr << written.error().describe() << '\n';
-        return 1;
-    }
-    std::cout << cases.size() - listed << " pass, " << listed << " listed in " << list_path << '\n';
-    return 0;
+    return test::update_list(exceptions, cases, run_all(cases));
 }
 
 } // namespace

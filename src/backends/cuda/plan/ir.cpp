@@ -2,17 +2,11 @@
 
 #include <charconv>
 
+#include "backends/cuda/plan/overloaded.hpp"
 #include "backends/cuda/plan/text.hpp"
 
 namespace lathe::cuda {
 namespace {
-
-template <class... Visitors>
-struct Overloaded : Visitors... {
-    using Visitors::operator()...;
-};
-template <class... Visitors>
-Overloaded(Visitors...) -> Overloaded<Visitors...>; // clang 14 does not deduce it for aggregates
 
 std::string number(double value) {
     std::array<char, 32> buffer{};

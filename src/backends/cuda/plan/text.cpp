@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/overloaded.hpp"
 
 namespace lathe::cuda {
 
@@ -54,13 +55,6 @@ int arity(PointOp op) {
 }
 
 namespace {
-
-template <class... Visitors>
-struct Overloaded : Visitors... {
-    using Visitors::operator()...;
-};
-template <class... Visitors>
-Overloaded(Visitors...) -> Overloaded<Visitors...>; // clang 14 does not deduce it for aggregates
 
 std::string number(double value) {
     std::array<char, 32> buffer{};
