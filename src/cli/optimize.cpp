@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "api/summary.hpp"
 #include "bench/run.hpp"
 #include "calibrate/report.hpp"
 #include "cli/calibrate.hpp"
@@ -15,7 +16,6 @@
 #include "data/open_dataset.hpp"
 #include "evaluate/run.hpp"
 #include "onnx/onnx.hpp"
-#include "onnx/summary.hpp"
 #include "quantize/quantize.hpp"
 #include "report/document.hpp"
 #include "report/html.hpp"
@@ -101,7 +101,7 @@ private:
             LATHE_TRY(preprocess_, Preprocess::from_json(json, "metadata of " + options_.model));
         }
         LATHE_TRY(source_hash_, hash_file(options_.model));
-        summary_ = to_json(summarize(model_), false);
+        summary_ = to_json(summarize_resolved(model_), false);
         key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
         return {};
     }
