@@ -22,10 +22,8 @@ import json
 import math
 import os
 import platform
-import queue
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -35,6 +33,8 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from gpu.turns import Turns
 
 NETWORKS = {
     "resnet50": {"title": "ResNet-50", "sizes": [1, 8, 32], "precisions": ["fp16", "int8"], "large": [64, 128, 256]},
@@ -110,48 +110,6 @@ def median_interval(values):
         k += 1
     k = max(0, k - 1) if k else 0
     return float(np.median(values)), values[k], values[count - 1 - k]
-
-
-class Turns:
-    """A process of Lathe's that runs an engine when asked."""
-
-    def __init__(self, lathe, engine, log_file):
-        self.errors = open(log_file, "ab")
-        self.process = subprocess.Popen(
-            [lathe, "bench", "--turns", str(engine)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1,
-        )
-        self.lines = queue.Queue()
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self):
-        for line in self.process.stdout:
-            self.lines.put(line)
-        self.lines.put("")
-
-    def ask(self, limit=120, **request):
-        """One request, its answer; raises RuntimeError with Lathe's own words."""
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        try:
-            line = self.lines.get(timeout=limit)
-        except queue.Empty:
-            self.process.kill()
-            raise RuntimeError(f"no answer within {limit} s") from None
-        if not line:
-            raise RuntimeError(f"the process ended with status {self.process.wait()}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise RuntimeError(answer["error"]["message"])
-        return answer
-
-    def close(self):
-        try:
-            self.process.stdin.close()
-            self.process.wait(timeout=20)
-        except (OSError, subprocess.TimeoutExpired):
-            self.process.kill()
-        self.errors.close()
 
 
 class TorchGraph:

@@ -4,7 +4,7 @@
 # (scripts/setup.sh). There:
 #
 #   LATHE_DEPS=FOLDER scripts/gpu-check.sh --full         builds and checks everything
-#   source scripts/fetch-gpu-deps.sh --unpack FOLDER && build_lathe build -DLATHE_CUDA=ON --target lathe     builds alone
+#   source scripts/fetch-gpu-deps.sh --unpack FOLDER && build_lathe build -DLATHE_CUDA=ON --target lathe_cli   builds alone
 set -euo pipefail
 
 gather() {

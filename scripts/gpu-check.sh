@@ -115,7 +115,7 @@ stage_build() {
   export LATHE_DEPS_UNPACKED=$WORK/deps
   # shellcheck source=scripts/fetch-gpu-deps.sh
   source "$ROOT/scripts/fetch-gpu-deps.sh" --unpack "$LATHE_DEPS"
-  build_lathe "$WORK/build" -DLATHE_CUDA=ON --target lathe --target test_backends_cuda_plan \
+  build_lathe "$WORK/build" -DLATHE_CUDA=ON --target lathe_cli --target test_backends_cuda_plan \
     --target test_backends_cuda_kernels --target test_backends_cuda_device --target test_conformance_cuda
 }
 stage_environment() {
