@@ -215,7 +215,9 @@ while read -r name limit when; do
   [ "$status" -eq 0 ] || tail -n 15 "$OUT/$name.log"
   [ "$name" != build ] || [ "$word" = passed ] || [ "$word" = skipped ] || break # nothing to check
 done < <(stages)
-python3 - "$lines" "$OUT" "$(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo unknown)" <<'PY'
+version=$(git -C "$ROOT" describe --always --dirty 2>/dev/null) ||
+  version=$(sed -n 's/.*"lathe": "\([^"]*\)".*/\1/p' "${LATHE_DEPS:-/nowhere}/versions.json" 2>/dev/null) || version=unknown
+python3 - "$lines" "$OUT" "$version" <<'PY'
 import json, os, platform, re, subprocess, sys, time
 lines, out, version = sys.argv[1:]
 stages = [json.loads(line) for line in open(lines)]
