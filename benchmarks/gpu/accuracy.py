@@ -213,7 +213,7 @@ class Check:
         self.document["data"] = {"name": "STS-B test", "sha256": self.entry["sentences_sha256"], "pairs": len(scores),
                                  "longest": most}
         results = {}
-        for precision in [p for p in self.options.precisions if p in ("fp32", "fp16")]:
+        for precision in [p for p in self.options.precisions if p in self.entry["precisions"]]:
             shapes = [f"{name}:1x4..64x24..64x{most}" for name in ("input_ids", "attention_mask", "token_type_ids")]
             turns = Turns(self.options.lathe, self.build(precision, shapes), self.work / "turns.log")
 
