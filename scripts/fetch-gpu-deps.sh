@@ -27,6 +27,7 @@ gather() {
   cp -L "$libraries"/../../include/"$(uname -m)"-linux-gnu/jconfig.h "$staged/include/" 2>/dev/null ||
     cp -L /usr/include/"$(uname -m)"-linux-gnu/jconfig.h "$staged/include/"
   mkdir "$staged/share/cmake" && cp -rL /usr/share/cmake/nlohmann_json "$staged/share/cmake/"
+  cp -L /usr/share/javascript/chart.js/chart.min.js "$staged/share/"
   cp -rL "$LATHE_ONNX_ROOT" "$staged/onnx"
   cp -rL "$(dirname "$OpenVINO_DIR")" "$staged/openvino"
   # Of OpenVINO: the CPU's plugin and the ONNX reader.
@@ -78,7 +79,7 @@ unpack() {
     cmake -G Ninja -S "$LATHE_SOURCES" -B "$folder" -DCMAKE_PREFIX_PATH="$deps" \
       -DCMAKE_INCLUDE_PATH="$deps/include;$site/nvidia/cudnn/include;$site/nvidia/cu13/include;$site/nvidia/cublas/include" \
       -DCMAKE_LIBRARY_PATH="$deps/lib" -DLATHE_ONNX_ROOT="$deps/onnx" -DOpenVINO_DIR="$deps/openvino/cmake" \
-      -DLATHE_STATIC_DEPS=ON -DLATHE_WERROR=OFF "${options[@]}" || return
+      -DLATHE_CHART_JS="$deps/share/chart.min.js" -DLATHE_STATIC_DEPS=ON -DLATHE_WERROR=OFF "${options[@]}" || return
     cmake --build "$folder" --parallel "$(nproc)" "${targets[@]}"
   }
 }
