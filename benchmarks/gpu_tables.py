@@ -142,9 +142,9 @@ def scaling(folder):
     rows, documents = [], load(folder, "scaling")
     for document in documents:
         for row in document["rows"]:
-            rows.append([document["network"], f"**Lathe {row['precision']}**, batch {row['batch']}", str(row["gpus"]),
-                         f"{row['samples_per_second']:,.0f}", f"{row['times']:.2f}×"])
+            rows.append([document["network"], f"**Lathe {row['precision']}**, batch {row['batch']}", row["inputs"],
+                         str(row["gpus"]), f"{row['samples_per_second']:,.0f}", f"{row['times']:.2f}×"])
     if not rows:
         return ""
-    return markdown(["network", "", "GPUs", "samples/s", "of one GPU"], rows) + "\n" + paragraph(
-        "All copies included.", documents)
+    return markdown(["network", "", "inputs in", "GPUs", "samples/s", "of one GPU"], rows) + "\n" + paragraph(
+        "Several streams a GPU; inputs in host memory are copied within the time.", documents)

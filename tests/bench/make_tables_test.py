@@ -131,9 +131,9 @@ class MakeTables(unittest.TestCase):
         self.assertIn("| **Lathe fp16** | 0.82031 |\n", self.gpu_table("gpu-accuracy", "accuracy", base | pairs))
 
     def test_scaling_over_gpus(self):
-        rows = [{"precision": "int8", "batch": 128, "gpus": 2, "samples_per_second": 1e5, "times": 1.97}]
+        rows = [{"precision": "int8", "batch": 128, "inputs": "host", "gpus": 2, "samples_per_second": 1e5, "times": 1.97}]
         text = self.gpu_table("gpu-scaling", "scaling", {"network": "Net", "machine": {}, "rows": rows})
-        self.assertIn("| Net | **Lathe int8**, batch 128 | 2 | 100,000 | 1.97× |\n", text)
+        self.assertIn("| Net | **Lathe int8**, batch 128 | host | 2 | 100,000 | 1.97× |\n", text)
 
     def test_an_unknown_table_is_an_error(self):
         self.readme.write_text("<!-- table:nothing -->\n<!-- /table -->\n", encoding="utf-8")
