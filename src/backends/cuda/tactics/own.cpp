@@ -7,6 +7,7 @@
 
 #include "backends/cuda/kernels/attention.hpp"
 #include "backends/cuda/tactics/params.hpp"
+#include "backends/cuda/tactics/shared_memory.hpp"
 
 namespace lathe::cuda {
 
@@ -94,6 +95,8 @@ public:
         const auto params = attention_params(op_, plan_);
         if (!params) return refuse(params.error().message);
         if (!attention_takes(*params)) return refuse("attention of a depth, length or type without a kernel");
+        if (attention_shared_bytes(params->kv_len, params->depth) > device_.shared_per_block)
+            return refuse("attention over more keys than a block's shared memory holds");
         add("attention", 0, *params, attention_setter(op_, plan_), launch_attention);
     }
     void operator()(const Pool& detail) {
@@ -424,6 +427,7 @@ private:
         for (int t = 0; t < count; ++t) {
             const TileConfig& tile = tiles[t];
             if (tile.in_type != type_number(gemm.in) || device_.sm < tile.min_sm || device_.sm > tile.max_sm) continue;
+            if (mma_tile_shared_bytes(tile) > device_.shared_per_block) continue;
             if (gemm.in == ElementType::f32 && (std::strstr(tile.name, "tf32") != nullptr) != op_.tf32) continue;
             for (const int split : {1, 2, 4, 8}) {
                 if (split > 1 && (device_.sm < 90 || k_tiles < 2.0 * split)) continue;
