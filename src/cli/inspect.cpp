@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "api/summary.hpp"
 #include "cli/commands.hpp"
 #include "onnx/onnx.hpp"
-#include "onnx/summary.hpp"
 #include "runtime/engine.hpp"
 #include "support/hash.hpp"
 
@@ -99,7 +99,7 @@ void print_summary(const ModelSummary& summary, const Model& model, const Contex
 
 Result<void> inspect_model(const Arguments& arguments, const Context& context) {
     LATHE_TRY(const Model model, load_onnx(arguments.file));
-    const ModelSummary summary = summarize(model);
+    const ModelSummary summary = summarize_resolved(model);
     const auto broken = find_nonfinite(model);
     print_summary(summary, model, context);
     for (const NonfiniteTensor& tensor : broken) {
@@ -175,7 +175,7 @@ Result<void> inspect_engine(const Arguments& arguments, const Context& context) 
     }
     // The model inside, as it was handed to the backend.
     LATHE_TRY(const Model model, parse_onnx(engine.onnx()));
-    const ModelSummary summary = summarize(model);
+    const ModelSummary summary = summarize_resolved(model);
     context.print("parameters    " + count_text(summary.parameters) + ", MACs " + count_text(summary.macs) +
                   (summary.assumed_dimensions ? " (open dimensions counted as 1)" : ""));
     json["model"] = to_json(summary, false);

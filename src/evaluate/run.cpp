@@ -36,11 +36,17 @@ std::vector<InputSpec> input_specs(const EngineInfo& engine) {
     return specs;
 }
 
+Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine) {
+    if (engine.preprocess.empty()) return std::optional<Preprocess>();
+    LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
+    LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+    return std::optional<Preprocess>(std::move(preprocess));
+}
+
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
                                               const EngineInfo& engine, const DatasetOptions& options) {
-    if (!preprocess && !engine.preprocess.empty()) {
-        LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
-        LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+    if (!preprocess) {
+        LATHE_TRY(preprocess, preprocess_of(engine));
     }
     return open_dataset(path, preprocess, input_specs(engine), options);
 }
@@ -56,7 +62,15 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
         LATHE_TRY(const Engine engine, Engine::load(file));
         if (!first) first = engine.info();
         libraries[engine.info().backend] = engine.info().library_version;
-        auto predictor = make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name);
+        std::optional<Preprocess> on_device;
+        if (request.preprocess_on_device) {
+            on_device = request.preprocess;
+            if (!on_device) {
+                LATHE_TRY(on_device, preprocess_of(*first));
+            }
+        }
+        auto predictor = make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name,
+                                               std::move(on_device));
         if (!predictor) return std::move(predictor).error().in(file.string());
         owned.push_back(std::move(*predictor));
         return owned.back().get();
@@ -75,6 +89,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
 
     DatasetOptions options;
     options.samples = request.samples;
+    options.pictures = request.preprocess_on_device;
     LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, *first, options));
     if (!data->has_labels() && reference == nullptr) {
         return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",
@@ -93,6 +108,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
                 {"data", {{"path", request.data.string()}, {"digest", digest}, {"samples", evaluation.samples}}},
                 {"classes", evaluation.classes},
                 {"output_kind", to_string(evaluation.output_kind)},
+                {"preprocess_on", request.preprocess_on_device ? "device" : "cpu"},
                 {"subjects", to_json(evaluation)}};
 }
 
