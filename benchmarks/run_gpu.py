@@ -5,7 +5,7 @@
 
 FOLDER holds NETWORK.int8.onnx (explicit Q/DQ, of `lathe quantize --target cuda`) and, if the float model is not to be
 the int8 one with its weights dequantised, NETWORK.onnx. The encoders bert_base and minilm need no file: they get seeded
-random weights. Needs PyTorch with CUDA, onnx and NumPy. From the results benchmarks/make_tables.py makes the README's
+random weights (bert_base.int8.onnx adds INT8: benchmarks/gpu/bert.py says how to make it). Needs PyTorch with CUDA, onnx and NumPy. From the results benchmarks/make_tables.py makes the README's
 table of GPUs.
 
 How it is measured. Lathe serves from a process of its own. A round lets every subject run some calls, the next round
@@ -43,7 +43,7 @@ NETWORKS = {
     "bert_base": {
         "title": "BERT-base",
         "sizes": [(1, 128), (8, 128), (32, 128), (1, 384), (32, 384)],
-        "precisions": ["fp16"],
+        "precisions": ["fp16", "int8"],
         "layers": {"width": 768, "heads": 12, "inner": 3072, "layers": 12},
     },
     "minilm": {
@@ -248,6 +248,14 @@ class Network:
             except Exception as error:
                 log("tracing export failed, the newer exporter instead:", error)
                 bert.export(self.net, self.files["fp16"], dynamo=True)
+        int8 = Path(self.options.models) / f"{self.name}.int8.onnx"
+        if int8.exists():
+            import onnx
+
+            self.files["int8"] = int8
+            self.quantised = bert.quantised(self.net, onnx.load(int8))
+        else:
+            self.spec = self.spec | {"precisions": [p for p in self.spec["precisions"] if p != "int8"]}
 
     def make_convolution(self):
         import onnx

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -180,7 +181,7 @@ TestPlan batched_plan(const Shape& a, const Shape& b_dims, bool ta, bool tb, T t
 }
 
 TestPlan attention_plan(std::int64_t batch, std::int64_t heads, std::int64_t length, std::int64_t depth, bool packed,
-                        bool masked, T type) {
+                        bool masked, T type, std::optional<T> out = {}) {
     PlanBuilder b;
     std::vector<ValueId> inputs;
     if (packed)
@@ -189,7 +190,7 @@ TestPlan attention_plan(std::int64_t batch, std::int64_t heads, std::int64_t len
         for (int i = 0; i < 3; ++i)
             inputs.push_back(b.ready({batch, length, heads, depth}, type));
     if (masked) inputs.push_back(b.ready({batch, 1, 1, length}, type));
-    const ValueId y = b.value({batch, length, heads * depth}, type);
+    const ValueId y = b.value({batch, length, heads * depth}, out.value_or(type), Layout::linear, 1.0F / 60);
     Attention a;
     a.batch = batch;
     a.heads = heads;
@@ -422,6 +423,14 @@ std::vector<Case> table() {
     add("gemm_s8f32_logits32", [] { return gemm_plan(32, 1000, 512, T::s8, T::f32, Tail::bias, false); });
     add("gemm_f16f32_logits32", [] { return gemm_plan(32, 1000, 512, T::f16, T::f32, Tail::bias, false); });
     add("gemm_f16_gelu", [] { return gemm_plan(128, 256, 64, T::f16, T::f16, Tail::gelu, false); });
+    // More tiles than multiprocessors, and edges of tiles.
+    add(
+        "gemm_s8_wide", [] { return gemm_plan(2100, 3072, 768, T::s8, T::s8, Tail::gelu, false); }, false);
+    add(
+        "gemm_s8f16_wide", [] { return gemm_plan(5000, 768, 1152, T::s8, T::f16, Tail::residual_relu, false); }, false);
+    add(
+        "gemm_f16_wide", [] { return gemm_plan(3000, 2304, 384, T::f16, T::f16, Tail::gelu, false); }, false);
+    add("gemm_s8_gelu", [] { return gemm_plan(200, 192, 320, T::s8, T::s8, Tail::gelu, false); });
     add("gemm_s8f16_residual", [] { return gemm_plan(128, 256, 64, T::s8, T::f16, Tail::residual_relu, false); });
 
     for (const T type : {T::f16, T::f32}) {
@@ -432,6 +441,9 @@ std::vector<Case> table() {
     }
     add("attention_packed", [] { return attention_plan(2, 3, 48, 64, true, true, T::f16); });
     add("attention_apart", [] { return attention_plan(1, 4, 33, 32, false, false, T::f16); });
+    add("attention_long", [] { return attention_plan(2, 2, 200, 64, true, true, T::f16); });
+    add("attention_s8", [] { return attention_plan(2, 3, 130, 64, true, true, T::f16, T::s8); });
+    add("attention_s8_apart", [] { return attention_plan(1, 2, 65, 32, false, false, T::f16, T::s8); });
     add("attention_f32", [] { return attention_plan(1, 2, 20, 40, true, true, T::f32); });
 
     for (const T type : {T::f32, T::f16, T::bf16, T::s8}) {
@@ -451,6 +463,9 @@ std::vector<Case> table() {
         add("softmax_long" + end, [=] { return softmax_plan(3, 3000, type, false); });
         add("layernorm" + end, [=] { return layer_norm_plan(33, 384, type, true, false, false); });
         add("layernorm_768" + end, [=] { return layer_norm_plan(17, 768, type, true, true, true); });
+        if (type == T::f16)
+            add(
+                "layernorm_many", [=] { return layer_norm_plan(3000, 768, type, true, true, true); }, false);
         add("layernorm_long" + end, [=] { return layer_norm_plan(5, 3072, type, false, true, false); });
     }
     add("log_softmax", [] { return softmax_plan(7, 100, T::f32, true); });
@@ -723,7 +738,7 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
     Device device;
     device.sm = 90;
     device.multiprocessors = 132;
-    const auto reference = make_reference_provider(), own = make_own_provider();
+    const auto reference = make_reference_provider(), own = make_own_provider(), wide = make_wide_provider();
     for (const Case& c : table()) {
         const TestPlan test = c.make();
         const auto valid = verify(test.plan);
@@ -732,12 +747,14 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
             std::string why;
             EXPECT_FALSE(reference->candidates(op, test.plan, device, Effort::fast, why).empty())
                 << c.name << ": " << why;
-            why.clear();
-            const auto ids = own->candidates(op, test.plan, device, Effort::full, why);
-            EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
-            for (const std::string& id : ids) {
-                const auto prepared = own->prepare(id, op, test.plan, device);
-                EXPECT_TRUE(prepared) << c.name << ": " << (prepared ? "" : prepared.error().describe());
+            for (const auto* provider : {own.get(), wide.get()}) {
+                why.clear();
+                const auto ids = provider->candidates(op, test.plan, device, Effort::full, why);
+                EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
+                for (const std::string& id : ids) {
+                    const auto prepared = provider->prepare(id, op, test.plan, device);
+                    EXPECT_TRUE(prepared) << c.name << ": " << (prepared ? "" : prepared.error().describe());
+                }
             }
         }
     }
@@ -774,7 +791,7 @@ TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
     device.multiprocessors = 132;
     const TestPlan test = table().front().make();
     const FusedOp& op = test.plan.ops[test.main];
-    for (const auto& provider : {make_reference_provider(), make_own_provider()}) {
+    for (const auto& provider : {make_reference_provider(), make_own_provider(), make_wide_provider()}) {
         const auto prepared = provider->prepare("no_such_kernel", op, test.plan, device);
         ASSERT_FALSE(prepared);
         EXPECT_EQ(prepared.error().code, ErrorCode::mismatch);

@@ -119,10 +119,6 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
     };
     // Scores to weights; what the values have given so far shrinks to the new maximum.
     const auto weigh = [&](int j, std::uint32_t (&weights)[4][4]) {
-        wgmma_wait<0>(); // these scores and the values' product before
-#pragma unroll
-        for (int i = 0; i < 32; ++i)
-            pin(scores[i]);
         float highest[2] = {largest[0], largest[1]};
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
@@ -146,10 +142,8 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
             total[h] *= shrink[h];
         }
 #pragma unroll
-        for (int i = 0; i < Depth / 2; ++i) {
-            pin(out[i]);
+        for (int i = 0; i < Depth / 2; ++i)
             out[i] *= shrink[i / 2 % 2];
-        }
 #pragma unroll
         for (int s = 0; s < 4; ++s)
 #pragma unroll
@@ -169,21 +163,29 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
             WgmmaValues<Depth>::run(out, weights[s], descriptor | ((values + j * tile_bytes + s * 16 * row_bytes) >> 4));
         wgmma_commit();
     };
+    // All sums of one round are waited for in the round that started them: else the compiler waits after each product.
+    const auto settle = [&] {
+        wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+            pin(scores[i]);
+#pragma unroll
+        for (int i = 0; i < Depth / 2; ++i)
+            pin(out[i]);
+    };
     barrier_wait(barriers, 0);
     multiply_keys(0);
+    settle();
     std::uint32_t weights[4][4];
     for (int j = 0; j + 1 < blocks; ++j) {
         weigh(j, weights);
         multiply_values(j, weights);
-        wgmma_wait<0>(); // else the compiler waits after each instruction
         multiply_keys(j + 1);
+        settle();
     }
     weigh(blocks - 1, weights);
     multiply_values(blocks - 1, weights);
-    wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < Depth / 2; ++i)
-        pin(out[i]);
+    settle();
 
     // Through shared memory (where the queries were), so that whole rows are written.
     named_barrier(1 + group, 128);
