@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(block_warps * 32)
         if (g < groups && p.gamma != nullptr) load8(p.gamma, type_f32, g * 8, gamma[j]);
         if (g < groups && p.beta != nullptr) load8(p.beta, type_f32, g * 8, beta[j]);
     }
-    const auto load = [&](const void* from, std::int64_t row, uint4 (&raw)[Vectors]) {
+    const auto load = [&](const void* from, std::int64_t row, uint4(&raw)[Vectors]) {
 #pragma unroll
         for (int j = 0; j < Vectors; ++j)
             if (lane + j * 32 < groups)
@@ -206,8 +206,10 @@ __global__ void __launch_bounds__(block_warps * 32)
             for (int i = 0; i < 8; ++i)
                 bits[i] = __float_as_uint(fminf(fmaxf(y[i] * steps_a_unit, -128.0F), 127.0F) + 12582912.0F);
             uint2 packed;
-            packed.x = __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
-            packed.y = __byte_perm(__byte_perm(bits[4], bits[5], 0x0040), __byte_perm(bits[6], bits[7], 0x0040), 0x5410);
+            packed.x =
+                __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
+            packed.y =
+                __byte_perm(__byte_perm(bits[4], bits[5], 0x0040), __byte_perm(bits[6], bits[7], 0x0040), 0x5410);
             *reinterpret_cast<uint2*>(static_cast<std::int8_t*>(p.quantized) + at) = packed;
         }
     }
@@ -270,7 +272,8 @@ cudaError_t launch_layer_norm(const LayerNormParams& p, cudaStream_t stream, boo
         const auto rows = [&](auto kernel) {
             constexpr std::int64_t most = 132 * 4; // blocks: rows of a warp share its factors
             const float steps = p.quantized != nullptr ? 1 / p.quantized_scale : 0.0F;
-            return launch_kernel(kernel, static_cast<unsigned>(std::min<std::int64_t>(blocks_for(p.rows, block_warps), most)),
+            return launch_kernel(kernel,
+                                 static_cast<unsigned>(std::min<std::int64_t>(blocks_for(p.rows, block_warps), most)),
                                  block_warps * 32, 0, stream, programmatic, 1, p, steps);
         };
         if (p.columns <= 256) return rows(layer_norm_halves<1>);

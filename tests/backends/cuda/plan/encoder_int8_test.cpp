@@ -100,7 +100,8 @@ TEST(Audit, LeavesAttentionAsideUnderInt8) {
     EXPECT_NEAR(audit.share("int8") + audit.share("fp16"), 1, 1e-12);
     EXPECT_TRUE(cuda::check(audit, Precision::int8, false));
     // The float model is refused all the same, and in FP16 attention counts.
-    const auto floats = cuda::audit(plan_of(network(encoder(false)), Precision::int8, {{1, 24}, {1, 24}}), Precision::int8);
+    const auto floats =
+        cuda::audit(plan_of(network(encoder(false)), Precision::int8, {{1, 24}, {1, 24}}), Precision::int8);
     EXPECT_FALSE(cuda::check(floats, Precision::int8, false));
     EXPECT_FALSE(cuda::check(cuda::audit(plan_of(model, Precision::int8, {{1, 24}, {1, 24}}), Precision::float16),
                              Precision::float16, false));

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
         wgmma_commit();
     };
     // Scores to weights; what the values have given so far shrinks to the new maximum.
-    const auto weigh = [&](int j, std::uint32_t (&weights)[4][4]) {
+    const auto weigh = [&](int j, std::uint32_t(&weights)[4][4]) {
         float highest[2] = {largest[0], largest[1]};
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
@@ -155,12 +155,13 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
                 weights[s][i] = pack_halves(a, b);
             }
     };
-    const auto multiply_values = [&](int j, const std::uint32_t (&weights)[4][4]) {
+    const auto multiply_values = [&](int j, const std::uint32_t(&weights)[4][4]) {
         barrier_wait(barriers + (1 + most_blocks + j) * 8, 0);
         wgmma_fence();
 #pragma unroll
         for (int s = 0; s < 4; ++s)
-            WgmmaValues<Depth>::run(out, weights[s], descriptor | ((values + j * tile_bytes + s * 16 * row_bytes) >> 4));
+            WgmmaValues<Depth>::run(out, weights[s],
+                                    descriptor | ((values + j * tile_bytes + s * 16 * row_bytes) >> 4));
         wgmma_commit();
     };
     // All sums of one round are waited for in the round that started them: else the compiler waits after each product.

@@ -99,7 +99,8 @@ cudaError_t encode_maps_wide(int tile, bool pair, const ImplicitGemmParams& p, v
     const auto wide = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
     const auto narrow = [](int x) { return static_cast<cuuint32_t>(x); };
     CUtensorMap made[2];
-    const cuuint64_t a_dims[2] = {wide(p.c), wide(rows_of(p))}, a_strides[1] = {wide(std::int64_t{p.c_stride} * element)};
+    const cuuint64_t a_dims[2] = {wide(p.c), wide(rows_of(p))},
+                     a_strides[1] = {wide(std::int64_t{p.c_stride} * element)};
     const cuuint32_t a_box[2] = {narrow(128 / element), pair ? 64U : 128U};
     if (const cudaError_t error = encode_boxes(made[0], type, 2, p.input, a_dims, a_strides, a_box);
         error != cudaSuccess)

@@ -31,8 +31,8 @@ struct WideProblem {
     std::int32_t tiles_n, tiles; ///< with pairs: tiles_n counts pairs
     std::int32_t chunks;         ///< of 128 bytes of the reduction
     std::int32_t stages;
-    std::int32_t pair;           ///< 1: two blocks of a cluster share the rows of A
-    std::int32_t gelu;           ///< 0 none, relu or clip; 1 erf; 2 tanh
+    std::int32_t pair; ///< 1: two blocks of a cluster share the rows of A
+    std::int32_t gelu; ///< 0 none, relu or clip; 1 erf; 2 tanh
 };
 
 template <class T, class Out, int N, bool ALTERNATE>
@@ -42,7 +42,7 @@ struct WideTile {
     static constexpr int a_bytes = 128 * 128, b_bytes = N * 128, stage_bytes = a_bytes + b_bytes;
     static constexpr int run = 16 / static_cast<int>(sizeof(Out));
     static constexpr int groups = N / (4 * run);
-    static constexpr int vectors_bytes = N * 8;           ///< scales, then biases of a warpgroup's tile
+    static constexpr int vectors_bytes = N * 8;            ///< scales, then biases of a warpgroup's tile
     static constexpr int before = 256 + 2 * vectors_bytes; ///< barriers and vectors, ahead of the ring
     static constexpr int most_stages = (shared_limit_wide - before - 1024) / stage_bytes;
 };
@@ -103,7 +103,8 @@ __device__ __forceinline__ uint4 wide_packet(float (&v)[V], const EpilogueParams
 #pragma unroll
             for (int j = 0; j < 4; ++j)
                 bits[j] = __float_as_uint(fminf(fmaxf(v[4 * i + j], e.low), e.high) + magic_number);
-            words[i] = __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
+            words[i] =
+                __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
         }
     } else {
 #pragma unroll
@@ -125,7 +126,8 @@ __device__ __forceinline__ float between(float x, float low, float high) {
 /// The residual of one run of channels, read ahead.
 template <class Out>
 __device__ __forceinline__ uint4 load_wide_residual(const EpilogueParams& e, std::size_t offset) {
-    if (e.residual_is_s8 == 0) return __ldcg(reinterpret_cast<const uint4*>(static_cast<const Out*>(e.residual) + offset));
+    if (e.residual_is_s8 == 0)
+        return __ldcg(reinterpret_cast<const uint4*>(static_cast<const Out*>(e.residual) + offset));
     const auto* from = static_cast<const std::int8_t*>(e.residual) + offset;
     if constexpr (sizeof(Out) == 1) return __ldcg(reinterpret_cast<const uint4*>(from));
     const uint2 x = __ldcg(reinterpret_cast<const uint2*>(from));
@@ -138,9 +140,9 @@ __device__ __forceinline__ void add_residual(float (&v)[V], const EpilogueParams
     if (sizeof(Out) == 1 || e.residual_is_s8 != 0) {
 #pragma unroll
         for (int i = 0; i < V; ++i) // byte b + 128 in the low bits of 2^23
-            v[i] = fmaf(__uint_as_float(__byte_perm(words[i / 4] ^ 0x80808080U, 0x4B000000, 0x7540 | i % 4)) -
-                            8388736.0F,
-                        e.residual_scale, v[i]);
+            v[i] =
+                fmaf(__uint_as_float(__byte_perm(words[i / 4] ^ 0x80808080U, 0x4B000000, 0x7540 | i % 4)) - 8388736.0F,
+                     e.residual_scale, v[i]);
         return;
     }
     if constexpr (sizeof(Out) == 2) {
@@ -220,7 +222,8 @@ __device__ __forceinline__ void finish_wide(const WideProblem& problem, Sum (&su
             const uint4 packet = wide_packet<Out>(v[r], e);
             if (inside[r])
                 *reinterpret_cast<uint4*>(static_cast<Out*>(problem.output) +
-                                          static_cast<std::size_t>(row + 8 * r) * problem.out_stride + channel) = packet;
+                                          static_cast<std::size_t>(row + 8 * r) * problem.out_stride + channel) =
+                    packet;
         }
     }
 }
@@ -272,7 +275,8 @@ __global__ void __launch_bounds__(384, 1)
         if (thread == 0) {
             const auto load_a = [&](int tile, int at, std::uint32_t to, std::uint32_t barrier) {
                 if (pair)
-                    load_matrix_to_all(to + rank * (64 * 128), &map_a, at * chunk, row_of(tile) + rank * 64, barrier, 3);
+                    load_matrix_to_all(to + rank * (64 * 128), &map_a, at * chunk, row_of(tile) + rank * 64, barrier,
+                                       3);
                 else
                     load_matrix(to, &map_a, at * chunk, row_of(tile), barrier);
             };

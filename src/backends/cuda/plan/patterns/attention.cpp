@@ -24,9 +24,9 @@ struct Found {
     std::string mask;
     double scale = 1;
     std::vector<Node*> nodes;
-    std::string end;    ///< [B, S, H, D], or the same numbers under other sizes
+    std::string end;                   ///< [B, S, H, D], or the same numbers under other sizes
     std::optional<float> output_scale; ///< `end` is then int8
-    std::string packed; ///< name of the merged product's value; "" if q, k and v are separate
+    std::string packed;                ///< name of the merged product's value; "" if q, k and v are separate
 };
 struct AttentionPlans {
     std::map<const Node*, Found> by_last;                   ///< by the product with the values
