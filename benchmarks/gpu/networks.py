@@ -58,9 +58,12 @@ class Network:
         self.quantised = None
         self.net = bert.Bert(**self.spec["layers"]).eval()
         self.files = dict.fromkeys(("fp16", "fp32", "tf32", "bf16"), self.work / f"{self.name}.onnx")
-        quantised = Path(self.options.models) / f"{self.name}.int8.onnx"
+        quantised = Path(self.options.models) / f"{self.name}.int8.onnx"  # bert.py says how to make it
         if quantised.exists():
+            import onnx
+
             self.files["int8"] = quantised
+            self.quantised = bert.quantised(self.net, onnx.load(quantised))
         self.input_names = bert.INPUTS
         if not self.files["fp16"].exists() and not self.options.compile_only:
             try:
