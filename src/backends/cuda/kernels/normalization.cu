@@ -250,6 +250,47 @@ __global__ void __launch_bounds__(block_warps * 32) softmax(const __grid_constan
     }
 }
 
+/// One block of 4 warps a row, 8 neighbouring columns a thread: long rows whose length is a multiple of 8.
+__global__ void __launch_bounds__(128) softmax_long(const __grid_constant__ SoftmaxParams p) {
+    __shared__ float largest_of[4], total_of[4];
+    pdl_trigger();
+    pdl_wait();
+    const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+    const bool mine = thread * 8 < p.columns;
+    const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * p.columns + thread * 8;
+    float v[8], largest = -INFINITY, total = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+        v[i] = -INFINITY;
+    if (mine) load8(p.x, p.x_type, at, v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (mine) v[i] *= p.x_scale;
+        largest = fmaxf(largest, v[i]);
+    }
+    largest = warp_max(largest);
+    if (thread % 32 == 0) largest_of[warp] = largest;
+    __syncthreads();
+    largest = fmaxf(fmaxf(largest_of[0], largest_of[1]), fmaxf(largest_of[2], largest_of[3]));
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        v[i] -= largest;
+        const float e = expf(v[i]);
+        total += mine ? e : 0.0F;
+        if (p.log == 0) v[i] = e;
+    }
+    total = warp_sum(total);
+    if (thread % 32 == 0) total_of[warp] = total;
+    __syncthreads();
+    if (!mine) return;
+    total = total_of[0] + total_of[1] + total_of[2] + total_of[3];
+    const float log_total = p.log != 0 ? logf(total) : 0.0F;
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+        v[i] = (p.log != 0 ? v[i] - log_total : v[i] / total) / p.y_scale;
+    store8(p.y, p.y_type, at, v);
+}
+
 } // namespace
 
 bool layer_norm_takes(const LayerNormParams& p) {
@@ -298,6 +339,8 @@ cudaError_t launch_softmax(const SoftmaxParams& p, cudaStream_t stream, bool pro
     };
     if (p.columns <= 128) return warp(softmax<4>);
     if (p.columns <= 384) return warp(softmax<12>);
+    if (p.columns <= 1024 && p.columns % 8 == 0 && p.rows < 0x7fffffff)
+        return launch_kernel(softmax_long, blocks_for(p.rows, 1), 128, 0, stream, programmatic, 1, p);
     if (p.columns <= 1024) return warp(softmax<32>);
     return cudaErrorInvalidValue;
 }
