@@ -140,13 +140,19 @@ void add_convolution_cases(Cases& add) {
         {"deep", {1, 512, 7, 7}, 512, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
         {"wide56", {4, 64, 56, 56}, 256, 1, 1, 1, {0, 0, 0, 0}, 1, 1, false},
         {"c3pad", {1, 3, 20, 20}, 32, 3, 3, 2, {1, 1, 1, 1}},
+        // several tiles in turn for each block of the kernels that stay resident
+        {"expand28", {32, 128, 28, 28}, 512, 1, 1, 1, {0, 0, 0, 0}, 1, 1, false},
+        {"window28", {32, 128, 28, 28}, 128, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"window14", {8, 256, 14, 14}, 256, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"window14s2", {9, 192, 27, 28}, 128, 3, 3, 2, {1, 1, 1, 1}, 1, 1, false},
+        {"window5", {6, 64, 19, 11}, 64, 5, 5, 1, {2, 2, 2, 2}, 1, 1, false},
     };
     const std::vector<Types>& types = product_types();
     for (const Types& t : types)
         for (const ConvCase& c : convs)
             for (const Tail tail : {Tail::bias_relu, Tail::residual_relu}) {
                 if (tail == Tail::residual_relu && c.name != "c1x1" && c.name != "odd" && c.name != "deep" &&
-                    c.name != "wide56")
+                    c.name != "wide56" && c.name != "expand28" && c.name != "window14")
                     continue;
                 add(
                     "conv_" + t.name + "_" + c.name + "_" + std::string(name_of(tail)),
