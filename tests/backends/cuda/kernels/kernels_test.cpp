@@ -349,6 +349,9 @@ std::vector<Case> table() {
         {"deep", {1, 512, 7, 7}, 512, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
         {"wide56", {4, 64, 56, 56}, 256, 1, 1, 1, {0, 0, 0, 0}, 1, 1, false},
         {"c3pad", {1, 3, 20, 20}, 32, 3, 3, 2, {1, 1, 1, 1}},
+        {"few16", {2, 16, 9, 11}, 96, 1, 1, 1, {0, 0, 0, 0}},
+        {"few40", {1, 40, 12, 10}, 24, 1, 1, 1, {0, 0, 0, 0}},
+        {"few144", {3, 144, 5, 7}, 77, 1, 1, 1, {0, 0, 0, 0}},
     };
     struct Types {
         std::string name;
@@ -364,7 +367,7 @@ std::vector<Case> table() {
         for (const ConvCase& c : convs)
             for (const Tail tail : {Tail::bias_relu, Tail::residual_relu}) {
                 if (tail == Tail::residual_relu && c.name != "c1x1" && c.name != "odd" && c.name != "deep" &&
-                    c.name != "wide56")
+                    c.name != "wide56" && c.name != "few40" && c.name != "few144")
                     continue;
                 add(
                     "conv_" + t.name + "_" + c.name + "_" + name_of(tail),
@@ -407,7 +410,16 @@ std::vector<Case> table() {
                 const std::string name =
                     "depthwise_" + type_name(type) + "_k" + std::to_string(kernel) + "s" + std::to_string(stride);
                 add(name, [=] { return depthwise_plan({2, 40, 13, 11}, kernel, stride, type, Tail::clip); });
+                add(name + "_high", [=] { return depthwise_plan({1, 24, 45, 6}, kernel, stride, type, Tail::none); });
             }
+    for (const T type : {T::f16, T::s8}) {
+        add("depthwise_" + type_name(type) + "_relu", [=] {
+            return depthwise_plan({1, 96, 7, 7}, 3, 1, type, Tail::bias_relu);
+        });
+        add("depthwise_" + type_name(type) + "_residual", [=] {
+            return depthwise_plan({1, 32, 9, 10}, 3, 1, type, Tail::residual_relu);
+        });
+    }
     add("depthwise_fp16_silu", [] { return depthwise_plan({1, 32, 9, 9}, 3, 1, T::f16, Tail::silu); });
 
     for (const Types& t : types) {
@@ -447,13 +459,15 @@ std::vector<Case> table() {
     for (const T type : {T::f32, T::f16}) {
         const std::string end = "_" + type_name(type);
         add("softmax" + end, [=] { return softmax_plan(37, 128, type, false); });
-        add("softmax_odd" + end, [=] { return softmax_plan(5, 1000, type, false); });
+        add("softmax_1000" + end, [=] { return softmax_plan(5, 1000, type, false); });
+        add("softmax_odd" + end, [=] { return softmax_plan(5, 999, type, false); });
         add("softmax_long" + end, [=] { return softmax_plan(3, 3000, type, false); });
         add("layernorm" + end, [=] { return layer_norm_plan(33, 384, type, true, false, false); });
         add("layernorm_768" + end, [=] { return layer_norm_plan(17, 768, type, true, true, true); });
         add("layernorm_long" + end, [=] { return layer_norm_plan(5, 3072, type, false, true, false); });
     }
     add("log_softmax", [] { return softmax_plan(7, 100, T::f32, true); });
+    add("log_softmax_1000", [] { return softmax_plan(3, 1000, T::f16, true); });
     for (int kind = 0; kind < 6; ++kind)
         add("reduce" + std::to_string(kind), [=] { return reduce_plan(static_cast<ReduceKind>(kind)); });
     add("gather1", [] { return gather_plan(768, T::f16, 1); });
