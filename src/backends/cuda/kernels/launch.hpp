@@ -276,10 +276,9 @@ struct DepthwiseParams {
 bool depthwise_takes(const DepthwiseParams& params);
 cudaError_t launch_depthwise(const DepthwiseParams& params, cudaStream_t stream, bool programmatic);
 /// The same on mma.sync, for activations none, relu and clip and no residual. A lane computes `rows` (1, 2, 4) x 2
-/// results of `words` (2; 4 for 3x3) words of channels, `steps` times going down, with `ahead` (0, 1) loading the next
-/// step's rows before it computes.
+/// results of `words` (2; 4 for 3x3) words of channels, `steps` times going down.
 struct DepthwiseTile {
-    std::int32_t words, rows, steps, ahead;
+    std::int32_t words, rows, steps;
 };
 bool depthwise_mma_takes(const DepthwiseParams& params, const DepthwiseTile& tile);
 /// Blocks of it that a multiprocessor runs at once.
