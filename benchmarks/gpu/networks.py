@@ -60,13 +60,17 @@ class Network:
         self.files = dict.fromkeys(("fp16", "fp32", "tf32", "bf16"), self.work / f"{self.name}.onnx")
         quantised = Path(self.options.models) / f"{self.name}.int8.onnx"
         if quantised.exists():
+            import onnx
+
             self.files["int8"] = quantised
+            if not self.options.compile_only:
+                self.quantised = bert.quantised(self.net, onnx.load(quantised))
         self.input_names = bert.INPUTS
         if not self.files["fp16"].exists() and not self.options.compile_only:
             try:
                 bert.export(self.net, self.files["fp16"])
             except Exception as error:
-                log("tracing export failed, the newer exporter instead:", error)
+                print("tracing export failed, the newer exporter instead:", error, flush=True)
                 bert.export(self.net, self.files["fp16"], dynamo=True)
 
     def make_convolution(self):
