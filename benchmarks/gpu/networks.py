@@ -58,7 +58,7 @@ class Network:
         self.quantised = None
         self.net = bert.Bert(**self.spec["layers"]).eval()
         self.files = dict.fromkeys(("fp16", "fp32", "tf32", "bf16"), self.work / f"{self.name}.onnx")
-        quantised = Path(self.options.models) / f"{self.name}.int8.onnx"
+        quantised = Path(self.options.models) / f"{self.name}.int8.onnx"  # bert.py says how to make it
         if quantised.exists():
             import onnx
 

@@ -22,11 +22,11 @@ struct InputSpec {
 };
 
 struct DatasetOptions {
-    /// Batches hold decoded pictures: somebody else preprocesses them. Errors: invalid_argument for arrays.
-    bool pictures = false;
     std::size_t samples = 0;           ///< take this many of all (see `choose_samples`); 0 takes all
     std::size_t threads = 0;           ///< decoding threads; 0 means available_cores()
     std::optional<std::uint64_t> seed; ///< choose samples at random with this seed instead of evenly spread
+    /// Batches hold decoded pictures: somebody else preprocesses them. Errors: invalid_argument for arrays.
+    bool pictures = false;
 };
 
 /// Which samples `--samples wanted` takes of `total`, ascending. Without a seed sample i is number

@@ -154,7 +154,7 @@ Result<Timing> Trial::measure(const PreparedKernel& kernel, const std::string& t
     timing.tactic = tactic;
     timing.workspace = kernel.workspace_bytes();
     if (timing.workspace > state_.workspace_limit) {
-        timing.refused = "needs " + std::to_string(timing.workspace >> 20) + " MiB of workspace";
+        timing.refused = needs_workspace + std::to_string(timing.workspace >> 20) + " MiB";
         return timing;
     }
     auto done = attempt(kernel, timing, is_reference, thorough);

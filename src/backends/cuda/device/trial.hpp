@@ -13,6 +13,9 @@
 
 namespace lathe::cuda {
 
+/// How the refusal begins of a kernel that needs more workspace than it may have.
+inline const std::string needs_workspace = "needs workspace: ";
+
 /// Device memory that is kept and grows.
 class Scratch {
 public:

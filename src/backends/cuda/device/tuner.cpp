@@ -109,8 +109,13 @@ private:
         return {};
     }
 
-    /// What a cache holds must name a kernel this program has.
+    /// What a cache holds must name a kernel this program has, and not have left out what fits now.
     bool usable(const std::vector<Timing>& timings) const {
+        const bool left_out = std::any_of(timings.begin(), timings.end(), [&](const Timing& timing) {
+            return timing.workspace > 0 && timing.workspace <= state_.workspace_limit && timing.mixed_us <= 0 &&
+                   timing.refused.starts_with(needs_workspace);
+        });
+        if (left_out) return false;
         const Timing* best = choose(timings, state_.workspace_limit);
         std::string id;
         return best != nullptr && provider_of(best->tactic, id).has_value();
@@ -165,7 +170,7 @@ private:
                 continue;
             }
             const Provider* last = nullptr;
-            bool any = false;
+            bool any = false, cut = false;
             for (Candidate& candidate : task.candidates) {
                 if (candidate.failure) {
                     Timing timing;
@@ -175,6 +180,12 @@ private:
                     continue;
                 }
                 if (!thorough && candidate.provider == last) continue;
+                // The time may end within an operation of many candidates: what is known by then must do.
+                const bool spent = thorough && any && seconds_since(start) > limits_.seconds;
+                if (spent) {
+                    cut = true;
+                    continue;
+                }
                 last = candidate.provider;
                 LATHE_TRY(Timing timing, bench.measure(*candidate.kernel, candidate.tactic(), false, thorough));
                 any = any || timing.refused.empty();
@@ -186,7 +197,7 @@ private:
                 LATHE_TRY(Timing timing, bench.measure(*task.reference, task.reference_tactic, true, thorough));
                 timings.push_back(std::move(timing));
             }
-            if (thorough) cache_.store(task.signature, timings);
+            if (thorough && !cut) cache_.store(task.signature, timings);
             timings_[task.signature] = std::move(timings);
             finish(task);
             if (options_.progress != nullptr) options_.progress->advance();

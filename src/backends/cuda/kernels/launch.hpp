@@ -55,6 +55,16 @@ cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmPar
 cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmParams& params, int output_type,
                                      cudaStream_t stream, bool programmatic);
 
+/// 1x1 convolution of few input channels (up to 288 bytes a pixel), result and residual of the input's type f16 or s8,
+/// activation none, relu or clip. A warp keeps the channels of 8 * `halves` (2, 4) pixels in registers, `turns` times
+/// (0: as often as lets all blocks run at once); blocks take a share of the output channels each, of `splits`.
+struct PointwiseTile {
+    std::int32_t halves, splits, turns;
+};
+bool pointwise_mma_takes(const ImplicitGemmParams& params, int type, const PointwiseTile& tile);
+cudaError_t launch_pointwise_mma(const ImplicitGemmParams& params, int type, const PointwiseTile& tile,
+                                 cudaStream_t stream, bool programmatic);
+
 inline constexpr int max_rank = 8;
 /// A tensor as the general kernels see it: dims in ONNX order, strides in elements, so that a layout, a transposition,
 /// a slice or a broadcast (stride 0) is only other strides. real = scale * stored for s8, else scale is 1.
@@ -245,6 +255,10 @@ cudaError_t launch_stem(const StemParams& params, cudaStream_t stream, bool prog
 inline constexpr int stem_wgmma_most_rows = 7;
 bool stem_wgmma_takes(const StemParams& params);
 cudaError_t launch_stem_wgmma(const StemParams& params, int rows, cudaStream_t stream, bool programmatic);
+/// 3x3 without a pool, activation none, relu or clip: no shared memory. A warp goes down
+/// `steps` rows of 16 columns.
+bool stem_direct_takes(const StemParams& params);
+cudaError_t launch_stem_direct(const StemParams& params, int steps, cudaStream_t stream, bool programmatic);
 
 /// Depthwise 3x3 or 5x5, stride 1 or 2, dilation 1, nhwc f16 or s8 in, the same or f16 out.
 struct DepthwiseParams {
@@ -256,8 +270,18 @@ struct DepthwiseParams {
     EpilogueParams epilogue;
 };
 bool depthwise_takes(const DepthwiseParams& params);
-cudaError_t launch_depthwise(const DepthwiseParams& params, int variant, cudaStream_t stream, bool programmatic);
-inline constexpr int depthwise_variants = 3; ///< output columns a thread: 1, 2, 4
+cudaError_t launch_depthwise(const DepthwiseParams& params, cudaStream_t stream, bool programmatic);
+/// The same on mma.sync, for activations none, relu and clip and no residual. A lane computes `rows` (1, 2, 4) x 2
+/// results of `words` (2; 4 for 3x3) words of channels, `steps` times going down, with `ahead` (0, 1) loading the next
+/// step's rows before it computes.
+struct DepthwiseTile {
+    std::int32_t words, rows, steps, ahead;
+};
+bool depthwise_mma_takes(const DepthwiseParams& params, const DepthwiseTile& tile);
+/// Blocks of it that a multiprocessor runs at once.
+int depthwise_mma_blocks(const DepthwiseParams& params, const DepthwiseTile& tile);
+cudaError_t launch_depthwise_mma(const DepthwiseParams& params, const DepthwiseTile& tile, cudaStream_t stream,
+                                 bool programmatic);
 
 /// Pool over nhwc of one type, 16-byte channel vectors.
 struct PoolFastParams {

@@ -28,7 +28,7 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
     Device device;
     device.sm = 90;
     device.multiprocessors = 132;
-    const auto reference = make_reference_provider(), own = make_own_provider();
+    const auto reference = make_reference_provider(), own = make_own_provider(), wide = make_wide_provider();
     for (const Case& c : table()) {
         const TestPlan test = c.make();
         const auto valid = verify(test.plan);
@@ -37,12 +37,14 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
             std::string why;
             EXPECT_FALSE(reference->candidates(op, test.plan, device, Effort::fast, why).empty())
                 << c.name << ": " << why;
-            why.clear();
-            const auto ids = own->candidates(op, test.plan, device, Effort::full, why);
-            EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
-            for (const std::string& id : ids) {
-                const auto prepared = own->prepare(id, op, test.plan, device);
-                EXPECT_TRUE(prepared) << c.name << ": " << (prepared ? "" : prepared.error().describe());
+            for (const auto* provider : {own.get(), wide.get()}) {
+                why.clear();
+                const auto ids = provider->candidates(op, test.plan, device, Effort::full, why);
+                EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
+                for (const std::string& id : ids) {
+                    const auto prepared = provider->prepare(id, op, test.plan, device);
+                    EXPECT_TRUE(prepared) << c.name << ": " << (prepared ? "" : prepared.error().describe());
+                }
             }
         }
     }
@@ -79,7 +81,7 @@ TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
     device.multiprocessors = 132;
     const TestPlan test = table().front().make();
     const FusedOp& op = test.plan.ops[test.main];
-    for (const auto& provider : {make_reference_provider(), make_own_provider()}) {
+    for (const auto& provider : {make_reference_provider(), make_own_provider(), make_wide_provider()}) {
         const auto prepared = provider->prepare("no_such_kernel", op, test.plan, device);
         ASSERT_FALSE(prepared);
         EXPECT_EQ(prepared.error().code, ErrorCode::mismatch);

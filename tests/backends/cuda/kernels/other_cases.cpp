@@ -154,6 +154,9 @@ void add_other_cases(Cases& add) {
         add("softmax_long" + end, [=] { return softmax_plan(3, 3000, type, false); });
         add("layernorm" + end, [=] { return layer_norm_plan(33, 384, type, true, false, false); });
         add("layernorm_768" + end, [=] { return layer_norm_plan(17, 768, type, true, true, true); });
+        if (type == T::f16)
+            add(
+                "layernorm_many", [=] { return layer_norm_plan(3000, 768, type, true, true, true); }, false);
         add("layernorm_long" + end, [=] { return layer_norm_plan(5, 3072, type, false, true, false); });
     }
     add("log_softmax", [] { return softmax_plan(7, 100, T::f32, true); });

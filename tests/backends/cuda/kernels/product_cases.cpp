@@ -1,5 +1,6 @@
 // Products of the kernel tests: matrix products, batched ones, attention.
 #include <cmath>
+#include <optional>
 
 #include "cases.hpp"
 
@@ -44,7 +45,7 @@ TestPlan batched_plan(const Shape& a, const Shape& b_dims, bool ta, bool tb, T t
 }
 
 TestPlan attention_plan(std::int64_t batch, std::int64_t heads, std::int64_t length, std::int64_t depth, bool packed,
-                        bool masked, T type) {
+                        bool masked, T type, std::optional<T> out = {}) {
     PlanBuilder b;
     std::vector<ValueId> inputs;
     if (packed)
@@ -53,7 +54,7 @@ TestPlan attention_plan(std::int64_t batch, std::int64_t heads, std::int64_t len
         for (int i = 0; i < 3; ++i)
             inputs.push_back(b.ready({batch, length, heads, depth}, type));
     if (masked) inputs.push_back(b.ready({batch, 1, 1, length}, type));
-    const ValueId y = b.value({batch, length, heads * depth}, type);
+    const ValueId y = b.value({batch, length, heads * depth}, out.value_or(type), Layout::linear, 1.0F / 60);
     Attention a;
     a.batch = batch;
     a.heads = heads;
@@ -81,6 +82,14 @@ void add_product_cases(Cases& add) {
     add("gemm_s8f32_logits32", [] { return gemm_plan(32, 1000, 512, T::s8, T::f32, Tail::bias, false); });
     add("gemm_f16f32_logits32", [] { return gemm_plan(32, 1000, 512, T::f16, T::f32, Tail::bias, false); });
     add("gemm_f16_gelu", [] { return gemm_plan(128, 256, 64, T::f16, T::f16, Tail::gelu, false); });
+    // More tiles than multiprocessors, and edges of tiles.
+    add(
+        "gemm_s8_wide", [] { return gemm_plan(2100, 3072, 768, T::s8, T::s8, Tail::gelu, false); }, false);
+    add(
+        "gemm_s8f16_wide", [] { return gemm_plan(5000, 768, 1152, T::s8, T::f16, Tail::residual_relu, false); }, false);
+    add(
+        "gemm_f16_wide", [] { return gemm_plan(3000, 2304, 384, T::f16, T::f16, Tail::gelu, false); }, false);
+    add("gemm_s8_gelu", [] { return gemm_plan(200, 192, 320, T::s8, T::s8, Tail::gelu, false); });
     add("gemm_s8f16_residual", [] { return gemm_plan(128, 256, 64, T::s8, T::f16, Tail::residual_relu, false); });
 
     for (const T type : {T::f16, T::f32}) {
@@ -91,6 +100,9 @@ void add_product_cases(Cases& add) {
     }
     add("attention_packed", [] { return attention_plan(2, 3, 48, 64, true, true, T::f16); });
     add("attention_apart", [] { return attention_plan(1, 4, 33, 32, false, false, T::f16); });
+    add("attention_long", [] { return attention_plan(2, 2, 200, 64, true, true, T::f16); });
+    add("attention_s8", [] { return attention_plan(2, 3, 130, 64, true, true, T::f16, T::s8); });
+    add("attention_s8_apart", [] { return attention_plan(1, 2, 65, 32, false, false, T::f16, T::s8); });
     add("attention_f32", [] { return attention_plan(1, 2, 20, 40, true, true, T::f32); });
 }
 
