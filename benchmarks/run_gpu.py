@@ -402,20 +402,29 @@ def compile_only(network, options):
         sys.exit(0 if made else 1)
     running = []
     for label, name in wanted:
+        work = Path(f"{options.work}/compile-{options.network}-{label}-{name}")
+        work.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, __file__, options.network, "--lathe", options.lathe, "--models", options.models,
-                   "--work", f"{options.work}/compile-{options.network}-{label}-{name}", "--compile-only", "here", "--sizes",
-                   label, "--against", name, "--device", options.device, "--seconds", str(options.seconds)]
-        running.append((label, name, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)))
+                   "--work", str(work), "--compile-only", "here", "--sizes", label, "--against", name, "--device",
+                   options.device, "--seconds", str(options.seconds)]
+        with open(work / "log.txt", "w", encoding="utf-8") as log_file:
+            running.append((label, name, work, subprocess.Popen(command, stdout=log_file, stderr=subprocess.STDOUT)))
     failed = False
-    for label, name, process in running:
-        try:
-            error = process.communicate(timeout=max(1, options.deadline - time.time()))[1]
-        except subprocess.TimeoutExpired:
-            process.kill()
-            error = process.communicate()[1] + " time limit"
-        log("compiled", name, label, "status", process.returncode, f"{time.time() - options.begin:.0f} s",
-            error.strip()[-300:] if process.returncode else "")
-        failed |= process.returncode != 0
+    while running:
+        time.sleep(0.2)
+        late = time.time() > options.deadline
+        for row in list(running):
+            label, name, work, process = row
+            if late and process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.poll() is None:
+                continue
+            running.remove(row)
+            took, status = time.time() - options.begin, process.returncode
+            end = (work / "log.txt").read_text(encoding="utf-8", errors="replace")[-300:].strip() if status else ""
+            log("compiled", name, label, "status", status, f"{took:.0f} s", end)
+            failed |= status != 0
     sys.exit(1 if failed else 0)
 
 

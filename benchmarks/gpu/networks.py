@@ -63,13 +63,14 @@ class Network:
             import onnx
 
             self.files["int8"] = quantised
-            self.quantised = bert.quantised(self.net, onnx.load(quantised))
+            if not self.options.compile_only:
+                self.quantised = bert.quantised(self.net, onnx.load(quantised))
         self.input_names = bert.INPUTS
         if not self.files["fp16"].exists() and not self.options.compile_only:
             try:
                 bert.export(self.net, self.files["fp16"])
             except Exception as error:
-                log("tracing export failed, the newer exporter instead:", error)
+                print("tracing export failed, the newer exporter instead:", error, flush=True)
                 bert.export(self.net, self.files["fp16"], dynamo=True)
 
     def make_convolution(self):
