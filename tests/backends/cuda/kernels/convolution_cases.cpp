@@ -202,10 +202,12 @@ void add_convolution_cases(Cases& add) {
                 add(name + "_high", [=] { return depthwise_plan({1, 24, 45, 6}, kernel, stride, type, Tail::none); });
             }
     for (const T type : {T::f16, T::s8}) {
-        add("depthwise_" + type_name(type) + "_relu",
-            [=] { return depthwise_plan({1, 96, 7, 7}, 3, 1, type, Tail::bias_relu); });
-        add("depthwise_" + type_name(type) + "_residual",
-            [=] { return depthwise_plan({1, 32, 9, 10}, 3, 1, type, Tail::residual_relu); });
+        add("depthwise_" + type_name(type) + "_relu", [=] {
+            return depthwise_plan({1, 96, 7, 7}, 3, 1, type, Tail::bias_relu);
+        });
+        add("depthwise_" + type_name(type) + "_residual", [=] {
+            return depthwise_plan({1, 32, 9, 10}, 3, 1, type, Tail::residual_relu);
+        });
     }
     add("depthwise_fp16_silu", [] { return depthwise_plan({1, 32, 9, 9}, 3, 1, T::f16, Tail::silu); });
 }
