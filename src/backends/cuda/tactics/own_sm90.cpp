@@ -80,7 +80,7 @@ public:
             why = order.error().message;
             return {};
         }
-        const std::size_t wanted = effort == Effort::fast ? 4 : effort == Effort::standard ? 8 : order->size();
+        const std::size_t wanted = effort == Effort::fast ? 4 : effort == Effort::standard ? 16 : order->size();
         std::vector<std::string> ids;
         for (const Candidate& candidate : *order) {
             if (ids.size() == wanted) break;

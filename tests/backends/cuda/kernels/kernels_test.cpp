@@ -28,6 +28,7 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
     Device device;
     device.sm = 90;
     device.multiprocessors = 132;
+    device.shared_per_block = 227 << 10;
     const auto reference = make_reference_provider(), own = make_own_provider(), wide = make_wide_provider();
     for (const Case& c : table()) {
         const TestPlan test = c.make();
@@ -79,6 +80,7 @@ TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
     Device device;
     device.sm = 90;
     device.multiprocessors = 132;
+    device.shared_per_block = 227 << 10;
     const TestPlan test = table().front().make();
     const FusedOp& op = test.plan.ops[test.main];
     for (const auto& provider : {make_reference_provider(), make_own_provider(), make_wide_provider()}) {
