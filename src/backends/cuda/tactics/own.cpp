@@ -310,7 +310,7 @@ private:
         pointwise_mma_options(op_, gemm, device_, options_);
         int count = 0;
         const TileConfig* tiles = mma_tiles(count);
-        const auto k_tiles = static_cast<double>((k_bytes + 127) / 128);
+        const double k_tiles = std::ceil(static_cast<double>(k_bytes) / 128);
         for (int t = 0; t < count; ++t) {
             const TileConfig& tile = tiles[t];
             if (tile.in_type != type_number(gemm.in) || device_.sm < tile.min_sm || device_.sm > tile.max_sm) continue;

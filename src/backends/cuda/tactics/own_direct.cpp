@@ -28,9 +28,9 @@ double depthwise_cost(const DepthwiseParams& p, const DepthwiseTile& tile, const
     const int at_once = depthwise_mma_blocks(p, tile);
     const double mine = blocks_a_processor(blocks, device);
     const double loads = tile.rows * p.stride * wide, taps = p.kernel * p.kernel;
-    const double high = (tile.rows - 1) * p.stride + p.kernel;
+    const int copies = ((tile.rows - 1) * p.stride + p.kernel) * (p.kernel / 2 * 4 + 2); // moves of operands
     const double instructions = 60 + loads * 7 + tile.words * parts * (tile.rows * (taps + 1) * 1.1 + taps * 1.6) +
-                                tile.words * (high * (p.kernel / 2 * 4 + 2) + tile.rows * 2 * (bytes ? 15.6 : 5.2));
+                                tile.words * (copies + tile.rows * 2 * (bytes ? 15.6 : 5.2));
     const double step = 0.3 + 1.65 * instructions / 1755 * std::clamp(mine, 1.0, 1.0 * at_once);
     const double life = tile.steps * step + 0.045 * (p.kernel - p.stride) * wide;
     const double rounds = mine < 3 * at_once ? std::ceil(mine / at_once) : mine / at_once + 0.5;
