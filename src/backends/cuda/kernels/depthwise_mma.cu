@@ -28,23 +28,20 @@ struct Work {
 constexpr int window_words(int kernel, int stride, const DepthwiseTile& tile) {
     return ((tile.rows - 1) * stride + kernel) * (stride + kernel) * tile.words;
 }
-constexpr int ahead_words(int kernel, int stride, const DepthwiseTile& tile) {
-    return tile.ahead != 0 ? tile.rows * stride * (stride + kernel) * tile.words : 0;
-}
 /// Whether there is such an instance: what fits registers.
 constexpr bool exists(int kernel, int stride, const DepthwiseTile& tile) {
-    if (tile.rows != 1 && tile.rows != 2 && (tile.rows != 4 || tile.ahead != 0)) return false;
+    if (tile.rows != 1 && tile.rows != 2 && tile.rows != 4) return false;
     if (tile.words != 2 && (tile.words != 4 || kernel != 3)) return false;
-    return window_words(kernel, stride, tile) + ahead_words(kernel, stride, tile) <= 104;
+    return window_words(kernel, stride, tile) <= 104;
 }
 /// Blocks a multiprocessor: what registers allow, s8 needing some more for its bytes.
 constexpr int blocks_of(bool bytes, int kernel, int stride, const DepthwiseTile& tile) {
-    const int words = window_words(kernel, stride, tile) + ahead_words(kernel, stride, tile) + (bytes ? 14 : 0);
+    const int words = window_words(kernel, stride, tile) + (bytes ? 14 : 0);
     return words <= 40 ? 6 : words <= 56 ? 5 : words <= 72 ? 4 : words <= 104 ? 3 : 2;
 }
 
-template <class T, int Kernel, int Stride, int Words, int Rows, bool Ahead>
-__global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Stride, {Words, Rows, 1, Ahead ? 1 : 0}))
+template <class T, int Kernel, int Stride, int Words, int Rows>
+__global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Stride, {Words, Rows, 1}))
     depthwise_mma(const __grid_constant__ DepthwiseParams p, const __grid_constant__ Work t) {
     using N = Number<T>;
     constexpr int taps = Kernel * Kernel, wide = Stride + Kernel, high = (Rows - 1) * Stride + Kernel,
@@ -82,7 +79,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
         inside[s] = mine && static_cast<unsigned>(w) < static_cast<unsigned>(p.w);
         at[s] = static_cast<std::uint32_t>(w * t.pixel_bytes) + word0;
     }
-    std::uint32_t x[high][wide][Words], next[Ahead ? high - kept : 1][wide][Words];
+    std::uint32_t x[high][wide][Words];
     int h = oh0 * Stride - p.pad_h;
     const int h_end = min(p.h, h + (Rows * t.steps - 1) * Stride + Kernel); // rows from here on are not needed
     const auto load = [&](std::uint32_t(&to)[wide][Words]) {
@@ -101,7 +98,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
 
     pdl_wait();
 #pragma unroll
-    for (int r = 0; r < (Ahead ? high : kept); ++r)
+    for (int r = 0; r < kept; ++r)
         load(x[r]);
 #pragma unroll 1
     for (int step = 0; step < t.steps; ++step) {
@@ -109,7 +106,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
         if (__all_sync(0xffffffffU, oh >= p.p)) break; // instructions of a whole warp follow
 #pragma unroll
         for (int r = kept; r < high; ++r)
-            load(Ahead ? next[r - kept] : x[r]);
+            load(x[r]);
         std::uint32_t out[Rows][columns][Words];
 #pragma unroll
         for (int i = 0; i < Words; ++i) {
@@ -200,20 +197,12 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
 #pragma unroll
                 for (int i = 0; i < Words; ++i)
                     x[r][s][i] = x[r + high - kept][s][i];
-        if constexpr (Ahead)
-#pragma unroll
-            for (int r = kept; r < high; ++r)
-#pragma unroll
-                for (int s = 0; s < wide; ++s)
-#pragma unroll
-                    for (int i = 0; i < Words; ++i)
-                        x[r][s][i] = next[r - kept][s][i];
     }
 }
 
-template <class T, int Kernel, int Stride, int Words, int Rows, bool Ahead>
+template <class T, int Kernel, int Stride, int Words, int Rows>
 cudaError_t launch_one(const DepthwiseParams& p, int steps, cudaStream_t stream, bool programmatic) {
-    if constexpr (!exists(Kernel, Stride, {Words, Rows, 1, Ahead ? 1 : 0})) {
+    if constexpr (!exists(Kernel, Stride, {Words, Rows, 1})) {
         return cudaErrorInvalidValue;
     } else {
         Work t{};
@@ -226,18 +215,16 @@ cudaError_t launch_one(const DepthwiseParams& p, int steps, cudaStream_t stream,
         t.clamp = clamp_of(p.epilogue, p.output_type);
         const std::int64_t blocks = (std::int64_t{t.strips} + threads / 4 - 1) / (threads / 4) * t.groups;
         if (blocks > 0x7fffffff) return cudaErrorInvalidValue;
-        return launch_kernel(depthwise_mma<T, Kernel, Stride, Words, Rows, Ahead>, static_cast<unsigned>(blocks),
-                             threads, 0, stream, programmatic, 1, p, t);
+        return launch_kernel(depthwise_mma<T, Kernel, Stride, Words, Rows>, static_cast<unsigned>(blocks), threads, 0,
+                             stream, programmatic, 1, p, t);
     }
 }
 template <class T, int Kernel, int Stride, int Words>
 cudaError_t launch_rows(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream, bool programmatic) {
-    switch (tile.rows * 2 + (tile.ahead != 0 ? 1 : 0)) {
-        case 2: return launch_one<T, Kernel, Stride, Words, 1, false>(p, tile.steps, stream, programmatic);
-        case 3: return launch_one<T, Kernel, Stride, Words, 1, true>(p, tile.steps, stream, programmatic);
-        case 4: return launch_one<T, Kernel, Stride, Words, 2, false>(p, tile.steps, stream, programmatic);
-        case 5: return launch_one<T, Kernel, Stride, Words, 2, true>(p, tile.steps, stream, programmatic);
-        case 8: return launch_one<T, Kernel, Stride, Words, 4, false>(p, tile.steps, stream, programmatic);
+    switch (tile.rows) {
+        case 1: return launch_one<T, Kernel, Stride, Words, 1>(p, tile.steps, stream, programmatic);
+        case 2: return launch_one<T, Kernel, Stride, Words, 2>(p, tile.steps, stream, programmatic);
+        case 4: return launch_one<T, Kernel, Stride, Words, 4>(p, tile.steps, stream, programmatic);
         default: return cudaErrorInvalidValue;
     }
 }

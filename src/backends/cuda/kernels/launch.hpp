@@ -33,19 +33,23 @@ struct ImplicitGemmParams {
     std::int32_t n, h, w, c, c_stride, k, k_stride, r, s, p, q, pad_h, pad_w, stride_h, stride_w, dil_h, dil_w;
     EpilogueParams epilogue;
 };
+/// The kernels of sm90/: operands stream through shared memory; weights stay there; pixels come once for all taps.
+enum { kind_streamed, kind_kept, kind_window };
 /// One tile configuration of implicit_gemm_sm90.cu / implicit_gemm_mma.cu; names as "igemm_s8_m128n128k128_s5_wgmma".
 struct TileConfig {
     const char* name;
     int in_type, out_type;
     int m, n, k_bytes, stages, consumers;
     int min_sm, max_sm;
+    int kind = kind_streamed;
+    int blocks = 0; ///< of a multiprocessor (kept weights, windows)
 };
 const TileConfig* sm90_tiles(int& count);
 const TileConfig* mma_tiles(int& count);
 /// Whether this tile, in this many parts, can take the problem (shared memory, alignment, ranges of the copy engine).
 bool sm90_takes(int tile, int split, const ImplicitGemmParams& params);
-/// `maps`: two 128-byte CUtensorMaps made by encode_maps_sm90 (A im2col, B tiled). split: CTAs of a cluster along K
-/// (1..8).
+/// `maps`: three 128-byte CUtensorMaps made by encode_maps_sm90 (pixels, weights, residual). split: CTAs of a cluster
+/// along K (1..8).
 cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* maps);
 cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmParams& params, const void* maps,
                                       cudaStream_t stream, bool programmatic);
@@ -272,10 +276,9 @@ struct DepthwiseParams {
 bool depthwise_takes(const DepthwiseParams& params);
 cudaError_t launch_depthwise(const DepthwiseParams& params, cudaStream_t stream, bool programmatic);
 /// The same on mma.sync, for activations none, relu and clip and no residual. A lane computes `rows` (1, 2, 4) x 2
-/// results of `words` (2; 4 for 3x3) words of channels, `steps` times going down, with `ahead` (0, 1) loading the next
-/// step's rows before it computes.
+/// results of `words` (2; 4 for 3x3) words of channels, `steps` times going down.
 struct DepthwiseTile {
-    std::int32_t words, rows, steps, ahead;
+    std::int32_t words, rows, steps;
 };
 bool depthwise_mma_takes(const DepthwiseParams& params, const DepthwiseTile& tile);
 /// Blocks of it that a multiprocessor runs at once.

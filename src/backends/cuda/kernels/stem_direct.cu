@@ -25,7 +25,7 @@ __device__ __forceinline__ std::uint32_t halves(float a, float b) {
 }
 
 template <class Out>
-__global__ void __launch_bounds__(threads, 5)
+__global__ void __launch_bounds__(threads, 6)
     stem_direct(const __grid_constant__ StemParams p, const __grid_constant__ Work t) {
     pdl_trigger();
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, g = lane >> 2, q = lane & 3;
@@ -58,45 +58,43 @@ __global__ void __launch_bounds__(threads, 5)
     const bool mine = strip < t.strips && q < p.c;
     const float* plane = p.input + (static_cast<std::int64_t>(n) * p.c + q) * p.h * p.w;
     int h = oh0 * 2 - p.pad_h;
-    const int h_end = min(p.h, h + 2 * t.steps + 1); // rows from here on are not needed
-    std::uint32_t x[3][5], next[2][5];               // bits of f32
-    const auto load = [&](std::uint32_t(&to)[5]) {
-        const bool row = mine && h >= 0 && h < h_end;
+    float x[3][5];
+    const auto load = [&](float(&to)[5]) {
+        const bool row = mine && static_cast<unsigned>(h) < static_cast<unsigned>(p.h);
         const float* from = plane + static_cast<std::int64_t>(h) * p.w;
         ++h;
         if (t.vectors != 0) { // pad_w is 0 or 1 and the width a multiple of 4: four are all inside or all outside
+            const int w = w0 + p.pad_w, single = p.pad_w != 0 ? w0 : w0 + 4;
+            float4 four = make_float4(0, 0, 0, 0);
+            float one = 0;
+            if (row && static_cast<unsigned>(w) < static_cast<unsigned>(p.w))
+                four = *reinterpret_cast<const float4*>(from + w);
+            if (row && static_cast<unsigned>(single) < static_cast<unsigned>(p.w)) one = from[single];
             const bool shifted = p.pad_w != 0;
-            const int w = w0 + p.pad_w, single = shifted ? w0 : w0 + 4;
-            std::uint32_t four[4], one;
-            load_words<4>(four, from + w, row && static_cast<unsigned>(w) < static_cast<unsigned>(p.w));
-            load_words<1>(&one, from + single, row && static_cast<unsigned>(single) < static_cast<unsigned>(p.w));
-            to[0] = shifted ? one : four[0];
-            to[1] = shifted ? four[0] : four[1];
-            to[2] = shifted ? four[1] : four[2];
-            to[3] = shifted ? four[2] : four[3];
-            to[4] = shifted ? four[3] : one;
+            to[0] = shifted ? one : four.x;
+            to[1] = shifted ? four.x : four.y;
+            to[2] = shifted ? four.y : four.z;
+            to[3] = shifted ? four.z : four.w;
+            to[4] = shifted ? four.w : one;
         } else {
 #pragma unroll
             for (int s = 0; s < 5; ++s)
-                load_words<1>(&to[s], from + w0 + s, row && static_cast<unsigned>(w0 + s) < static_cast<unsigned>(p.w));
+                to[s] = row && static_cast<unsigned>(w0 + s) < static_cast<unsigned>(p.w) ? from[w0 + s] : 0.0F;
         }
     };
 
     pdl_wait();
-#pragma unroll
-    for (int r = 0; r < 3; ++r)
-        load(x[r]);
+    load(x[0]);
 #pragma unroll 1
     for (int step = 0; step < t.steps; ++step) {
         const int oh = oh0 + step;
         if (oh >= p.p) break; // the same of a whole warp
-#pragma unroll
-        for (int r = 0; r < 2; ++r)
-            load(next[r]); // behind the computing of this step
+        load(x[1]);
+        load(x[2]);
         std::uint32_t a[2][5];
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-            const auto tap = [&](int i) { return __uint_as_float(x[i / 3][2 * c + i % 3]); };
+            const auto tap = [&](int i) { return x[i / 3][2 * c + i % 3]; };
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 a[c][i] = halves(tap(2 * i), tap(2 * i + 1));
@@ -138,8 +136,6 @@ __global__ void __launch_bounds__(threads, 5)
 #pragma unroll
         for (int s = 0; s < 5; ++s) {
             x[0][s] = x[2][s];
-            x[1][s] = next[0][s];
-            x[2][s] = next[1][s];
         }
     }
 }

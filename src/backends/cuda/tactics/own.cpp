@@ -370,7 +370,9 @@ public:
         Own own(op, plan, device);
         const std::vector<Option> options = own.options();
         if (options.empty()) why = own.why();
-        const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? 6 : 64;
+        // nobody else has kernels for depthwise convolutions
+        const std::size_t standard = std::holds_alternative<Depthwise>(op.detail) ? 10 : 6;
+        const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? standard : 64;
         std::vector<std::string> ids;
         for (const Option& option : options)
             if (ids.size() < limit) ids.push_back(option.id);

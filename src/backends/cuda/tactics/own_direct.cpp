@@ -19,8 +19,7 @@ double blocks_a_processor(std::int64_t blocks, const Device& device) {
 }
 std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// A tile's time: rounds of blocks, each with a start and steps whose instructions share the multiprocessor, but not
-/// less than the bytes take.
+/// A tile's time: rounds of blocks, whose steps' instructions share the multiprocessor, and the bytes' time.
 double depthwise_cost(const DepthwiseParams& p, const DepthwiseTile& tile, const Device& device) {
     const bool bytes = p.type == type_s8;
     const int pixel = p.c_stride * (bytes ? 1 : 2), parts = bytes ? 2 : 1, wide = p.stride + p.kernel;
@@ -32,28 +31,31 @@ double depthwise_cost(const DepthwiseParams& p, const DepthwiseTile& tile, const
     const double high = (tile.rows - 1) * p.stride + p.kernel;
     const double instructions = 60 + loads * 7 + tile.words * parts * (tile.rows * (taps + 1) * 1.1 + taps * 1.6) +
                                 tile.words * (high * (p.kernel / 2 * 4 + 2) + tile.rows * 2 * (bytes ? 15.6 : 5.2));
-    const double step =
-        0.16 * (tile.ahead != 0 ? 0.3 : 1) + 2.4 * instructions / 1755 * std::clamp(mine, 1.0, 1.0 * at_once);
-    const double life = 0.15 + tile.steps * step + 0.056 * (p.kernel - p.stride) * wide;
+    const double step = 0.3 + 1.65 * instructions / 1755 * std::clamp(mine, 1.0, 1.0 * at_once);
+    const double life = tile.steps * step + 0.045 * (p.kernel - p.stride) * wide;
     const double rounds = mine < 3 * at_once ? std::ceil(mine / at_once) : mine / at_once + 0.5;
     const double traffic = static_cast<double>(p.n) * pixel * (1.0 * p.h * p.w + 1.0 * p.p * p.q);
-    return 0.9 + std::max(rounds * life, traffic / 2.2e6 + 1);
+    return 1 + rounds * life + traffic / 4.9e6 * (tile.words == 2 ? 1.08 : 1.0);
 }
 
-/// Rounds of blocks that bring the weights and go through their pixels, or the bytes' time.
+/// The same: blocks bring the weights and go through their pixels turn by turn.
 double pointwise_cost(const ImplicitGemmParams& p, int type, const PointwiseTile& tile, const Device& device) {
-    const int size = type == type_s8 ? 1 : 2;
+    const int size = type == type_s8 ? 1 : 2, processors = std::max(1, device.multiprocessors);
     const double pixels = static_cast<double>(p.n) * p.p * p.q, words = p.c * size / 16.0;
-    const double groups = std::ceil(static_cast<double>(divided(p.k_stride, 32)) / tile.splits);
-    const double warps = std::ceil(pixels / (8.0 * tile.halves));
-    const double turns = std::max(1, tile.turns);
-    const double blocks = std::ceil(warps / (4 * turns)) * tile.splits;
-    const double at_once = tile.halves == 2 ? 5 : 4, mine = blocks / std::max(1, device.multiprocessors);
-    const double instructions = tile.halves * (words * 7 + groups * (words * 2.5 + (type == type_s8 ? 45 : 28)));
-    const double life = 0.5 + groups * 0.1 + turns * (0.5 + instructions / 1755 * std::clamp(mine, 1.0, at_once));
+    const double groups = static_cast<double>(divided(divided(p.k_stride, 32), tile.splits));
+    const double at_once = tile.halves == 2 && words <= 12 ? 5 : 4, warps = std::ceil(pixels / (8.0 * tile.halves));
+    const double turns = tile.turns > 0
+                             ? tile.turns
+                             : std::ceil(warps / (4 * std::max(1.0, std::floor(processors * at_once / tile.splits))));
+    const double mine = std::ceil(warps / (4 * turns)) * tile.splits / processors;
+    const double instructions = tile.halves * groups * (words * 9.9 + (type == type_s8 ? 45 : 28));
+    const double life =
+        0.25 + groups * words * 0.015 + turns * (0.24 + 1.22 * instructions / 1755 * std::clamp(mine, 1.0, at_once));
     const double rounds = mine < 3 * at_once ? std::ceil(mine / at_once) : mine / at_once + 0.5;
-    const double traffic = pixels * size * (static_cast<double>(p.c_stride) * tile.splits + p.k_stride);
-    return 0.9 + std::max(rounds * life, traffic / 2.6e6);
+    const double traffic = pixels * size *
+                           (static_cast<double>(p.c_stride) * tile.splits +
+                            static_cast<double>(p.k_stride) * (p.epilogue.residual_scale != 0 ? 2 : 1));
+    return 0.9 + rounds * life + traffic / 1e7;
 }
 
 } // namespace
@@ -168,19 +170,17 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
     if (residual) return {};
     for (const int words : {2, 4})
         for (const int rows : {1, 2, 4})
-            for (const int steps : {1, 2, 4, 7, 14, 28})
-                for (const int ahead : {0, 1}) {
-                    const DepthwiseTile tile{words, rows, steps, ahead};
-                    if ((steps == 1 && ahead != 0) || (steps > 1 && rows * (steps - 1) >= p.p)) continue;
-                    if (!depthwise_mma_takes(p, tile)) continue;
-                    const std::string id = "depthwise_mma/w" + std::to_string(words) + "r" + std::to_string(rows) +
-                                           "s" + std::to_string(steps) + (ahead != 0 ? "a" : "");
-                    options.push_back(
-                        make_option(op, waits, id, depthwise_cost(p, tile, device), p, set,
-                                    [tile](const DepthwiseParams& q, cudaStream_t stream, bool programmatic) {
-                                        return launch_depthwise_mma(q, tile, stream, programmatic);
-                                    }));
-                }
+            for (const int steps : {1, 2, 3, 4, 7}) {
+                const DepthwiseTile tile{words, rows, steps};
+                if (steps > 1 && rows * (steps - 1) >= p.p) continue;
+                if (!depthwise_mma_takes(p, tile)) continue;
+                const std::string id = "depthwise_mma/w" + std::to_string(words) + "r" + std::to_string(rows) + "s" +
+                                       std::to_string(steps);
+                options.push_back(make_option(op, waits, id, depthwise_cost(p, tile, device), p, set,
+                                              [tile](const DepthwiseParams& q, cudaStream_t stream, bool programmatic) {
+                                                  return launch_depthwise_mma(q, tile, stream, programmatic);
+                                              }));
+            }
     return {};
 }
 
@@ -191,28 +191,36 @@ void pointwise_mma_options(const FusedOp& op, const ImplicitGemm& gemm, const De
     const ImplicitGemmParams& p = gemm.params;
     if (gemm.epilogue.residual != none && (p.epilogue.residual_is_s8 != 0) != (type == type_s8)) return;
     const int groups = narrow(divided(p.k_stride, 32));
+    std::vector<int> splits;
+    for (const int split : {1, 2, 4, groups})
+        if (split <= groups && std::ranges::find(splits, split) == splits.end()) splits.push_back(split);
+    std::vector<Option> found;
     for (const int halves : {2, 4})
-        for (int splits = 1; splits <= groups; splits = splits < 4 && splits * 2 <= groups ? splits * 2
-                                                        : splits == groups                 ? groups + 1
-                                                                                           : groups)
-            for (const int turns : {1, 2, 4}) {
-                const PointwiseTile tile{halves, splits, turns};
+        for (const int split : splits)
+            for (const int turns : {0, 1, 2}) {
+                const PointwiseTile tile{halves, split, turns};
                 if (!pointwise_mma_takes(p, type, tile)) continue;
-                std::string id = "pointwise_mma/h" + std::to_string(halves) + "p" + std::to_string(splits) + "t" +
+                std::string id = "pointwise_mma/h" + std::to_string(halves) + "p" + std::to_string(split) + "t" +
                                  std::to_string(turns);
                 std::string name = "lathe " + id + " for " + op.name;
-                options.push_back(
-                    {std::move(id), pointwise_cost(p, type, tile, device),
-                     [gemm, tile, type, name = std::move(name), waits = waits_on(device)] {
-                         return make_kernel(
-                             name, 0, waits, [gemm, tile, type](const Pointers& pointers) -> Result<Launch> {
-                                 return Launch([params = gemm.bound(pointers), tile, type](cudaStream_t stream,
-                                                                                           bool programmatic) {
-                                     return launch_pointwise_mma(params, type, tile, stream, programmatic);
-                                 });
-                             });
-                     }});
+                found.push_back({std::move(id), pointwise_cost(p, type, tile, device),
+                                 [gemm, tile, type, name = std::move(name), waits = waits_on(device)] {
+                                     return make_kernel(name, 0, waits,
+                                                        [gemm, tile, type](const Pointers& pointers) -> Result<Launch> {
+                                                            return Launch([params = gemm.bound(pointers), tile, type](
+                                                                              cudaStream_t stream, bool programmatic) {
+                                                                return launch_pointwise_mma(params, type, tile, stream,
+                                                                                            programmatic);
+                                                            });
+                                                        });
+                                 }});
             }
+    // the best few come before the tiles of the implicit gemm, whose costs are clock cycles; the rest behind them
+    std::ranges::stable_sort(found, {}, &Option::cost);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (i >= 4) found[i].cost += 1e9;
+        options.push_back(std::move(found[i]));
+    }
 }
 
 } // namespace lathe::cuda

@@ -140,13 +140,23 @@ void add_convolution_cases(Cases& add) {
         {"deep", {1, 512, 7, 7}, 512, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
         {"wide56", {4, 64, 56, 56}, 256, 1, 1, 1, {0, 0, 0, 0}, 1, 1, false},
         {"c3pad", {1, 3, 20, 20}, 32, 3, 3, 2, {1, 1, 1, 1}},
+        {"few16", {2, 16, 9, 11}, 96, 1, 1, 1, {0, 0, 0, 0}},
+        {"few40", {1, 40, 12, 10}, 24, 1, 1, 1, {0, 0, 0, 0}},
+        {"few144", {3, 144, 5, 7}, 77, 1, 1, 1, {0, 0, 0, 0}},
+        // several tiles in turn for each block of the kernels that stay resident
+        {"expand28", {32, 128, 28, 28}, 512, 1, 1, 1, {0, 0, 0, 0}, 1, 1, false},
+        {"window28", {32, 128, 28, 28}, 128, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"window14", {8, 256, 14, 14}, 256, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"window14s2", {9, 192, 27, 28}, 128, 3, 3, 2, {1, 1, 1, 1}, 1, 1, false},
+        {"window5", {6, 64, 19, 11}, 64, 5, 5, 1, {2, 2, 2, 2}, 1, 1, false},
     };
     const std::vector<Types>& types = product_types();
     for (const Types& t : types)
         for (const ConvCase& c : convs)
             for (const Tail tail : {Tail::bias_relu, Tail::residual_relu}) {
                 if (tail == Tail::residual_relu && c.name != "c1x1" && c.name != "odd" && c.name != "deep" &&
-                    c.name != "wide56")
+                    c.name != "wide56" && c.name != "expand28" && c.name != "window14" && c.name != "few40" &&
+                    c.name != "few144")
                     continue;
                 add(
                     "conv_" + t.name + "_" + c.name + "_" + std::string(name_of(tail)),
@@ -189,7 +199,16 @@ void add_convolution_cases(Cases& add) {
                 const std::string name =
                     "depthwise_" + type_name(type) + "_k" + std::to_string(kernel) + "s" + std::to_string(stride);
                 add(name, [=] { return depthwise_plan({2, 40, 13, 11}, kernel, stride, type, Tail::clip); });
+                add(name + "_high", [=] { return depthwise_plan({1, 24, 45, 6}, kernel, stride, type, Tail::none); });
             }
+    for (const T type : {T::f16, T::s8}) {
+        add("depthwise_" + type_name(type) + "_relu", [=] {
+            return depthwise_plan({1, 96, 7, 7}, 3, 1, type, Tail::bias_relu);
+        });
+        add("depthwise_" + type_name(type) + "_residual", [=] {
+            return depthwise_plan({1, 32, 9, 10}, 3, 1, type, Tail::residual_relu);
+        });
+    }
     add("depthwise_fp16_silu", [] { return depthwise_plan({1, 32, 9, 9}, 3, 1, T::f16, Tail::silu); });
 }
 
