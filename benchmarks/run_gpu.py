@@ -171,12 +171,16 @@ class Run:
         turns.ask(inputs=self.files_of(size), calls=1, timed=False, save=str(saved))
         with np.load(saved) as arrays:
             got = [arrays[k] for k in arrays.files]
-        for index, want in enumerate(self.references[key]):
-            # By shape: the order of a graph's outputs is the module's.
-            row = {"subject": name, "size": self.network.label(size), "output": index, "against": "fp64"}
-            row |= agreement(got[index].astype(np.float64).reshape(want.shape), want)
-            self.document["accuracy"].append(row)
-            log("accuracy", json.dumps(row))
+        against = {"fp64": self.references[key]}
+        if quantised and (size, False) in self.references:
+            against["fp64 float"] = self.references[size, False]  # the model before it was quantised
+        for title, wanted in against.items():
+            for index, want in enumerate(wanted):
+                # By shape: the order of a graph's outputs is the module's.
+                row = {"subject": name, "size": self.network.label(size), "output": index, "against": title}
+                row |= agreement(got[index].astype(np.float64).reshape(want.shape), want)
+                self.document["accuracy"].append(row)
+                log("accuracy", json.dumps(row))
         return self.references[key]
 
     def torch_subjects(self, size):
