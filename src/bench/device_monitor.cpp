@@ -99,8 +99,7 @@ std::vector<std::string> device_warnings(const Json& devices) {
             const double percent = 100 * share.get<double>();
             if (percent < 1) continue;
             warnings.push_back("GPU " + device["device"].dump() + " was slowed by " + reason + " in " +
-                               std::to_string(std::lround(percent)) +
-                               " % of the samples: its times are not its best");
+                               std::to_string(std::lround(percent)) + " % of the samples: its times are not its best");
         }
     }
     return warnings;
