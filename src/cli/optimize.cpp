@@ -55,6 +55,7 @@ struct Options {
     double max_drop = 1.0;
     double duration_s = 1.5;
     double time_limit_s = 4;
+    bool allow_fallback = false;
     bool force = false;
 };
 
@@ -198,7 +199,7 @@ private:
             const fs::path output = file("." + name + ".engine");
             LATHE_TRY(const std::string hash, hash_file(input));
             std::string key = key_of({LATHE_VERSION, hash, machine, std::to_string(options_.threads), options_.device,
-                                      backend->blob_key(), options_.tune});
+                                      backend->blob_key(), options_.tune, options_.allow_fallback ? "fallback" : ""});
             for (const auto& shape : options_.shapes)
                 key = key_of({key, shape});
             const auto built =
@@ -223,6 +224,7 @@ private:
         build.device = options_.device;
         build.precision = precision;
         build.timing_cache = options_.timing_cache;
+        build.allow_fallback = options_.allow_fallback;
         build.tune = options_.tune == "fast"   ? TuneEffort::fast
                      : options_.tune == "full" ? TuneEffort::full
                                                : TuneEffort::standard;
@@ -478,6 +480,8 @@ void add_optimize(Commands& commands) {
         ->capture_default_str();
     command.add_option("--threads", options->threads, "Threads (default: all cores)");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");
+    command.add_flag("--allow-fallback", options->allow_fallback,
+                     "GPU: keep an engine of which less than 90 % of the arithmetic runs in its precision");
     command.add_flag("--force", options->force, "Do every step anew, whatever the output folder holds");
 }
 

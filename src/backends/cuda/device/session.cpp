@@ -32,9 +32,8 @@ struct Bound {
     std::vector<const void*> weights;
     std::vector<std::unique_ptr<BoundKernel>> kernels;
     std::vector<Port> inputs, outputs;
-    bool warm = false; ///< ran once outside of a graph
-    Graph whole;       ///< copies and kernels
-    Graph compute;     ///< kernels alone
+    Graph whole;   ///< copies and kernels
+    Graph compute; ///< kernels alone
 
     Result<void> enqueue_kernels(cudaStream_t stream) const {
         bool after_waiting = false;
@@ -418,29 +417,27 @@ private:
     }
 
     Result<void> make_graphs() {
-        // Modules load at their first launch, which must not happen while a graph is recorded.
-        if (!current_->warm) {
-            LATHE_CHECK(copy_in());
-            LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
-            LATHE_CHECK(stream_.synchronize("running the model"));
-            current_->warm = true;
-        }
         const bool apart = split();
-        if (apart && !current_->compute) {
+        if (apart ? static_cast<bool>(current_->compute) : static_cast<bool>(current_->whole)) return {};
+        // Modules load at their first launch and libraries make a handle for each thread, neither of which may happen
+        // while a graph is recorded.
+        LATHE_CHECK(copy_in());
+        LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
+        LATHE_CHECK(stream_.synchronize("running the model"));
+        if (apart) {
             LATHE_TRY(current_->compute,
                       Graph::capture(
                           stream_, [&] { return current_->enqueue_kernels(stream_.get()); }, "recording the model"));
+            return {};
         }
-        if (!apart && !current_->whole) {
-            LATHE_TRY(current_->whole, Graph::capture(
-                                           stream_,
-                                           [&]() -> Result<void> {
-                                               LATHE_CHECK(copy_in());
-                                               LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
-                                               return copy_out();
-                                           },
-                                           "recording the model"));
-        }
+        LATHE_TRY(current_->whole, Graph::capture(
+                                       stream_,
+                                       [&]() -> Result<void> {
+                                           LATHE_CHECK(copy_in());
+                                           LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
+                                           return copy_out();
+                                       },
+                                       "recording the model"));
         return {};
     }
 

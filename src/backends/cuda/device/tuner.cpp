@@ -82,7 +82,7 @@ private:
             for (std::size_t i = 0; i < plan->ops.size(); ++i) {
                 std::string text = signature(plan->ops[i], *plan);
                 if (!seen.insert(text).second) continue;
-                if (auto known = cache_.find(text); known && usable(*known)) {
+                if (auto known = cache_.find(text, static_cast<int>(limits_.effort)); known && usable(*known)) {
                     timings_[text] = std::move(*known);
                     continue;
                 }
@@ -197,7 +197,7 @@ private:
                 LATHE_TRY(Timing timing, bench.measure(*task.reference, task.reference_tactic, true, thorough));
                 timings.push_back(std::move(timing));
             }
-            if (thorough && !cut) cache_.store(task.signature, timings);
+            if (thorough && !cut) cache_.store(task.signature, timings, static_cast<int>(limits_.effort));
             timings_[task.signature] = std::move(timings);
             finish(task);
             if (options_.progress != nullptr) options_.progress->advance();

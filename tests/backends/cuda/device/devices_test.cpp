@@ -1,5 +1,6 @@
 // Several GPUs, memory and its limits. What needs GPUs is skipped, with the cause, where there are too few.
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <thread>
@@ -130,6 +131,31 @@ TEST_F(CudaDevices, KeptInputsGiveTheSameAgainAndAgain) {
     const auto zeros = run(**session, inputs); // set_input ends it
     ASSERT_TRUE(zeros);
     EXPECT_NE(*zeros, *expected);
+}
+
+/// Libraries make a handle for each thread, which must not happen while a graph is recorded.
+TEST_F(CudaDevices, ASessionWorksInAnotherThreadThanBefore) {
+    ASSERT_EQ(::setenv("LATHE_CUDA_PROVIDERS", "cudnn,cublaslt", 1), 0);
+    const Model model = network(residual_network());
+    CompileOptions vendor = options();
+    vendor.timing_cache = std::filesystem::path(testing::TempDir()) / "cuda-devices-test-vendor-timings.json";
+    const auto engine = backend().compile(model, vendor);
+    ASSERT_TRUE(engine) << engine.error().describe();
+    auto session = (*engine)->make_session();
+    ASSERT_TRUE(session) << session.error().describe();
+    auto inputs = random_inputs(model, {{4, 3, 32, 32}});
+    const auto expected = run(**session, inputs);
+    ASSERT_TRUE(expected) << expected.error().describe();
+    std::thread([&] {
+        EXPECT_TRUE(run(**session, inputs)); // the graph is there already
+        ASSERT_TRUE((*session)->keep_input(0, inputs[0].view()));
+        const auto again = (*session)->run(); // another graph is recorded
+        ASSERT_TRUE(again) << again.error().describe();
+        const auto view = (*session)->output(0);
+        ASSERT_TRUE(view) << view.error().describe();
+        EXPECT_TRUE(std::equal(view->bytes.begin(), view->bytes.end(), expected->begin()));
+    }).join();
+    ASSERT_EQ(::unsetenv("LATHE_CUDA_PROVIDERS"), 0);
 }
 
 /// Every way of resizing and cropping: the engine gets bit for bit what the CPU would have given it.
