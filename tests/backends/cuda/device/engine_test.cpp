@@ -36,6 +36,9 @@ struct Case {
     std::int64_t side = 32;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class CudaEngine : public testing::TestWithParam<Case> {
 protected:
     void SetUp() override {

@@ -5,6 +5,11 @@
 #include "backends/cuda/tactics/provider.hpp"
 #include "backends/cuda/tactics/shared_memory.hpp"
 
+namespace lathe::cuda {
+/// GoogleTest names a parameter by this.
+static void PrintTo(const Device& device, std::ostream* out) { *out << device.name; }
+} // namespace lathe::cuda
+
 namespace lathe::test {
 namespace {
 
