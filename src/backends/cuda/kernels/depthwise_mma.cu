@@ -50,8 +50,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
     __shared__ float4 vectors[4 * pairs_a_lane];
     pdl_trigger();
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, g = lane >> 2, q = lane & 3;
-    // From the last image to the first: the cache still has what the kernel before wrote last.
-    const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+    const int block = static_cast<int>(blockIdx.x);
     const int group = block % t.groups, strip = (block / t.groups * threads + thread) >> 2;
 
     for (int i = thread; i < taps * group_words; i += threads) {
