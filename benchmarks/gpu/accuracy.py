@@ -130,7 +130,8 @@ class Check:
         for shape in shapes:
             arguments += ["--shape", shape]
         if self.options.device == "cuda":
-            arguments += ["--tune", self.options.tune, "--timing-cache", Path(self.options.work) / "timings.json"]
+            arguments += ["--tune", self.options.tune, "--timing-cache",
+                          self.options.timing_cache.format(network=self.name, precision=precision)]
         self.timed(f"build {precision}", lambda: self.run(*arguments))
         return engine
 
@@ -282,9 +283,11 @@ def main():
     parser.add_argument("--networks", help="default: all of the folder")
     parser.add_argument("--precisions", default=",".join(PRECISIONS))
     parser.add_argument("--tune", default="default", choices=["fast", "default", "full"])
+    parser.add_argument("--timing-cache", help="file, with {network} and {precision} in its name if there are several")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try this script out")
     options = parser.parse_args()
     options.precisions = options.precisions.split(",")
+    options.timing_cache = options.timing_cache or str(Path(options.work) / "timings.json")
     Path(options.work).mkdir(parents=True, exist_ok=True)
     Path(options.output).mkdir(parents=True, exist_ok=True)
     options.manifest = json.loads((Path(options.data) / "manifest.json").read_text(encoding="utf-8"))

@@ -48,6 +48,9 @@ struct Case {
     const char* json;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class PictureBatches : public testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(

@@ -36,6 +36,9 @@ struct Case {
     std::int64_t side = 32;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class CudaEngine : public testing::TestWithParam<Case> {
 protected:
     void SetUp() override {
@@ -181,6 +184,7 @@ TEST_P(CudaEngine, ReadsAndGivesDeviceMemory) {
     ASSERT_TRUE(memory) << memory.error().describe();
     ASSERT_EQ(cudaMemcpy(memory->data(), inputs[0].bytes.data(), inputs[0].bytes.size(), cudaMemcpyHostToDevice),
               cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess); // a copy from pageable memory may return too early
     ASSERT_TRUE(session.set_device_input(0, {memory->data(), inputs[0].type, inputs[0].shape, 0}));
     ASSERT_TRUE(session.start());
     ASSERT_TRUE(session.wait());

@@ -118,6 +118,9 @@ Result<std::unique_ptr<Runner>> Runner::make(const TestPlan& test, const Device&
                    "copying an input");
         runner->inputs_.push_back(std::move(tensor));
     }
+    // Copies from pageable memory and memset may return before they are done; the runner's stream does not wait for
+    // them.
+    LATHE_CUDA(cudaStreamSynchronize(nullptr), "copying the inputs");
     return runner;
 }
 
