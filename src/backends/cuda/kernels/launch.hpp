@@ -33,8 +33,9 @@ struct ImplicitGemmParams {
     std::int32_t n, h, w, c, c_stride, k, k_stride, r, s, p, q, pad_h, pad_w, stride_h, stride_w, dil_h, dil_w;
     EpilogueParams epilogue;
 };
-/// The kernels of sm90/: operands stream through shared memory; weights stay there; pixels come once for all taps.
-enum { kind_streamed, kind_kept, kind_window };
+/// The kernels of sm90/: operands stream through shared memory; weights stay there; pixels come once for all taps; the
+/// same for few channels.
+enum { kind_streamed, kind_kept, kind_window, kind_strip };
 /// One tile configuration of implicit_gemm_sm90.cu / implicit_gemm_mma.cu; names as "igemm_s8_m128n128k128_s5_wgmma".
 struct TileConfig {
     const char* name;

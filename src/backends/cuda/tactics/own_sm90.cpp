@@ -1,6 +1,7 @@
 // Provider "lathe90": the Hopper implicit GEMMs for convolutions and matrix products. A candidate is a kernel's tile
 // and how many blocks of a cluster share a tile's reduction: "igemm_s8_m64n64k128_s8_wgmma_x4"; igemm streams both
-// operands, rgemm keeps weights in shared memory, wgemm loads a window's pixels once for all taps.
+// operands, rgemm keeps weights in shared memory, wgemm loads a window's pixels once for all taps, sgemm does so for
+// few channels.
 #include <algorithm>
 #include <array>
 #include <cstddef>

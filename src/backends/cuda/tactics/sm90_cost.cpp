@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cuda/kernels/sm90/geometry.hpp"
+
 namespace lathe::cuda {
 
 using namespace kernels;
@@ -78,6 +80,12 @@ double windows(const Work& work, const TileConfig& tile, int split) {
     return std::max({multiplying(work, blocks_an_sm, steps), loading, waiting}) + finishing * work.finishing;
 }
 
+double strips(const Work& work, const TileConfig& tile, const ImplicitGemmParams& params) {
+    const int columns = static_cast<int>(up(work.channels, work.n));
+    const int most = std::max(1, static_cast<int>(work.multiprocessors) / std::max(1, columns));
+    return 2.0 + sm90::cut_strips(params.n, params.p, most, tile.consumers).cost * 0.45 * work.chunk / 64;
+}
+
 } // namespace
 
 double sm90_cost(const TileConfig& tile, int split, const ImplicitGemmParams& params, int in, int out,
@@ -100,6 +108,7 @@ double sm90_cost(const TileConfig& tile, int split, const ImplicitGemmParams& pa
     switch (tile.kind) {
         case kind_kept: return kept(work, tile, out);
         case kind_window: return windows(work, tile, split);
+        case kind_strip: return strips(work, tile, params);
         default: return streamed(work, tile, split);
     }
 }

@@ -146,6 +146,8 @@ void add_convolution_cases(Cases& add) {
         // several tiles in turn for each block of the kernels that stay resident
         {"expand28", {32, 128, 28, 28}, 512, 1, 1, 1, {0, 0, 0, 0}, 1, 1, false},
         {"window28", {32, 128, 28, 28}, 128, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"window56", {9, 64, 56, 56}, 64, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"window40", {1, 48, 37, 40}, 128, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
         {"window14", {8, 256, 14, 14}, 256, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
         {"window14s2", {9, 192, 27, 28}, 128, 3, 3, 2, {1, 1, 1, 1}, 1, 1, false},
         {"window5", {6, 64, 19, 11}, 64, 5, 5, 1, {2, 2, 2, 2}, 1, 1, false},
@@ -155,8 +157,8 @@ void add_convolution_cases(Cases& add) {
         for (const ConvCase& c : convs)
             for (const Tail tail : {Tail::bias_relu, Tail::residual_relu}) {
                 if (tail == Tail::residual_relu && c.name != "c1x1" && c.name != "odd" && c.name != "deep" &&
-                    c.name != "wide56" && c.name != "expand28" && c.name != "window14" && c.name != "few40" &&
-                    c.name != "few144")
+                    c.name != "wide56" && c.name != "expand28" && c.name != "window14" && c.name != "window56" &&
+                    c.name != "few40" && c.name != "few144")
                     continue;
                 add(
                     "conv_" + t.name + "_" + c.name + "_" + std::string(name_of(tail)),

@@ -92,11 +92,22 @@ TEST(Sm90Candidates, RunsOfPixelsNeedACentredWindowInStepsOfOneOrTwo) {
     EXPECT_EQ(takers(kind_window, params), 0);
 }
 
-TEST(Sm90Candidates, ManyPixelsAndFewWeightsAreTimedFirstWithKeptWeights) {
+TEST(Sm90Candidates, StripsAreForFewChannelsOfWideImages) {
+    EXPECT_GT(takers(kind_strip, convolution(32, 56, 64, 64, 3, 1)), 0);
+    EXPECT_GT(takers(kind_strip, convolution(32, 64, 16, 192, 3, 1)), 0);
+    EXPECT_EQ(takers(kind_strip, convolution(32, 65, 64, 64, 3, 1)), 0);
+    EXPECT_EQ(takers(kind_strip, convolution(32, 32, 64, 64, 3, 1)), 0); // half of each product would be thrown away
+    EXPECT_EQ(takers(kind_strip, convolution(32, 56, 128, 64, 3, 1)), 0);
+    EXPECT_EQ(takers(kind_strip, convolution(32, 56, 64, 64, 3, 2)), 0);
+    EXPECT_EQ(takers(kind_strip, convolution(32, 56, 64, 64, 1, 1)), 0);
+}
+
+TEST(Sm90Candidates, WhatMeasurementsFoundBestIsTimedFirst) {
     ImplicitGemmParams expand = convolution(32, 56, 64, 256, 1, 1);
     expand.epilogue.residual_scale = 0.5F;
     EXPECT_EQ(first_kind(expand), kind_kept);
-    EXPECT_EQ(first_kind(convolution(256, 56, 64, 64, 3, 1)), kind_kept);
+    EXPECT_EQ(first_kind(convolution(256, 28, 128, 128, 3, 1)), kind_kept);
+    EXPECT_EQ(first_kind(convolution(256, 56, 64, 64, 3, 1)), kind_strip);
     EXPECT_EQ(first_kind(convolution(1, 7, 2048, 512, 1, 1)), kind_streamed);
 }
 

@@ -92,6 +92,13 @@ cudaError_t encode_window(int index, const ImplicitGemmParams& params, void* map
 cudaError_t launch_window(int index, int split, const ImplicitGemmParams& params, const void* maps, cudaStream_t stream,
                           bool programmatic);
 
+/// The kernel for 3x3 windows over few channels; `index` among its own tiles.
+const TileConfig* strip_tiles(int& count);
+bool strip_takes(int index, const ImplicitGemmParams& params);
+cudaError_t encode_strip(int index, const ImplicitGemmParams& params, void* maps);
+cudaError_t launch_strip(int index, const ImplicitGemmParams& params, const void* maps, cudaStream_t stream,
+                         bool programmatic);
+
 /// Launches `kernel` in clusters of `split` blocks along x.
 inline cudaError_t launch_cluster(const void* kernel, dim3 grid, int threads, int shared_bytes, int split,
                                   cudaStream_t stream, bool programmatic, void** arguments) {

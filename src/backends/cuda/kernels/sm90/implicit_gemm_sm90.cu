@@ -67,16 +67,20 @@ bool make_plan(const Instance& instance, int split, const ImplicitGemmParams& pa
     return true;
 }
 
-/// Tiles of the three kernels lie one after another: this one's, kept weights, windows.
+/// Tiles of the four kernels lie one after another, in the order of their kinds.
 struct Place {
-    int kernel = 0, index = 0;
+    int kind = kind_streamed, index = 0;
 };
 Place place_of(int tile) {
-    const int own = static_cast<int>(instances().size());
-    if (tile < own) return {0, tile};
-    int resident = 0;
-    sm90::resident_tiles(resident);
-    return tile < own + resident ? Place{1, tile - own} : Place{2, tile - own - resident};
+    Place place{kind_streamed, tile};
+    int count = static_cast<int>(instances().size());
+    for (const auto list : {sm90::resident_tiles, sm90::window_tiles, sm90::strip_tiles}) {
+        if (place.index < count) break;
+        place.index -= count;
+        ++place.kind;
+        list(count);
+    }
+    return place;
 }
 
 } // namespace
@@ -86,7 +90,7 @@ const TileConfig* sm90_tiles(int& count) {
         std::vector<TileConfig> result;
         for (const Instance& instance : instances())
             result.push_back(instance.config);
-        for (const auto list : {sm90::resident_tiles, sm90::window_tiles}) {
+        for (const auto list : {sm90::resident_tiles, sm90::window_tiles, sm90::strip_tiles}) {
             int more = 0;
             const TileConfig* first = list(more);
             result.insert(result.end(), first, first + more);
@@ -102,16 +106,18 @@ bool sm90_takes(int tile, int split, const ImplicitGemmParams& params) {
     sm90_tiles(count);
     if (tile < 0 || tile >= count) return false;
     const Place place = place_of(tile);
-    if (place.kernel == 1) return split == 1 && sm90::resident_takes(place.index, params);
-    if (place.kernel == 2) return sm90::window_takes(place.index, split, params);
+    if (place.kind == kind_kept) return split == 1 && sm90::resident_takes(place.index, params);
+    if (place.kind == kind_window) return sm90::window_takes(place.index, split, params);
+    if (place.kind == kind_strip) return split == 1 && sm90::strip_takes(place.index, params);
     Plan plan;
     return make_plan(instances()[static_cast<std::size_t>(tile)], split, params, plan);
 }
 
 cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* maps) {
     const Place place = place_of(tile);
-    if (place.kernel == 1) return sm90::encode_resident(place.index, params, maps);
-    if (place.kernel == 2) return sm90::encode_window(place.index, params, maps);
+    if (place.kind == kind_kept) return sm90::encode_resident(place.index, params, maps);
+    if (place.kind == kind_window) return sm90::encode_window(place.index, params, maps);
+    if (place.kind == kind_strip) return sm90::encode_strip(place.index, params, maps);
     const Instance& instance = instances().at(static_cast<std::size_t>(tile));
     const sm90::MapFormat format = sm90::input_format(instance.config);
     CUtensorMap pair[2];
@@ -132,10 +138,10 @@ cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* m
 cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmParams& params, const void* maps,
                                       cudaStream_t stream, bool programmatic) {
     const Place place = place_of(tile);
-    if (place.kernel == 1)
-        return split == 1 ? sm90::launch_resident(place.index, params, maps, stream, programmatic)
-                          : cudaErrorInvalidValue;
-    if (place.kernel == 2) return sm90::launch_window(place.index, split, params, maps, stream, programmatic);
+    if (place.kind != kind_streamed && place.kind != kind_window && split != 1) return cudaErrorInvalidValue;
+    if (place.kind == kind_kept) return sm90::launch_resident(place.index, params, maps, stream, programmatic);
+    if (place.kind == kind_window) return sm90::launch_window(place.index, split, params, maps, stream, programmatic);
+    if (place.kind == kind_strip) return sm90::launch_strip(place.index, params, maps, stream, programmatic);
     const Instance& instance = instances().at(static_cast<std::size_t>(tile));
     Plan plan;
     if (!make_plan(instance, split, params, plan)) return cudaErrorInvalidValue;

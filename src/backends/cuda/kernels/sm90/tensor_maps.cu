@@ -66,6 +66,15 @@ cudaError_t encode_weights(CUtensorMap& map, const MapFormat& format, const void
     return encode_tiled(map, format, data, 5, dims, strides, box);
 }
 
+cudaError_t encode_rows(CUtensorMap& map, const MapFormat& format, const void* data, const Pixels& pixels, int count) {
+    const cuuint64_t pixel_bytes = wide(std::int64_t{pixels.c_stride} * element_bytes(format.type));
+    const cuuint64_t dims[4] = {wide(pixels.c), wide(pixels.w), wide(pixels.h), wide(pixels.n)};
+    const cuuint64_t strides[3] = {pixel_bytes, pixel_bytes * wide(pixels.w),
+                                   pixel_bytes * wide(pixels.w) * wide(pixels.h)};
+    const cuuint32_t box[4] = {narrow(format.chunk), narrow(count), 1, 1};
+    return encode_tiled(map, format, data, 4, dims, strides, box);
+}
+
 cudaError_t encode_pixels(CUtensorMap& map, const MapFormat& format, const void* data, const Pixels& pixels,
                           int count) {
     decltype(&cuTensorMapEncodeIm2col) encode = nullptr;

@@ -37,4 +37,7 @@ struct Pixels {
 /// Im2col boxes of `count` pixels.
 cudaError_t encode_pixels(CUtensorMap& map, const MapFormat& format, const void* data, const Pixels& pixels, int count);
 
+/// Boxes of `count` pixels of a row, which may begin and end outside: zeros there.
+cudaError_t encode_rows(CUtensorMap& map, const MapFormat& format, const void* data, const Pixels& pixels, int count);
+
 } // namespace lathe::cuda::kernels::sm90
