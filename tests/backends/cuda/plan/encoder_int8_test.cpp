@@ -94,15 +94,14 @@ TEST(AttentionInInt8, QuantisesBehindTheReshapeToo) {
 
 TEST(GatherInInt8, TakesRowsWithoutDequantising) {
     // The first token, and a constant choice of tokens, before a product.
-    const Model model = network(
-        "opset 18\ninput %x: float32[N, 6, 32]\ninput %s_a: float32[]\ninput %z_a: int8[]\n"
-        "input %q_w: int8[32, 16]\ninput %s_w: float32[16]\ninput %z_w: int8[16]\n"
-        "const %first: int64[] = {0}\nconst %some: int64[3] = {5, 0, 2}\n"
-        "%q = QuantizeLinear(%x, %s_a, %z_a)\n%d = DequantizeLinear(%q, %s_a, %z_a)\n"
-        "%w = DequantizeLinear(%q_w, %s_w, %z_w) {axis = 1}\n"
-        "%a = Gather(%d, %first) {axis = 1}\n%y = MatMul(%a, %w)\n"
-        "%b = Gather(%d, %some) {axis = 1}\n%z = MatMul(%b, %w)\n"
-        "output %y: float32[N, 16]\noutput %z: float32[N, 3, 16]\n");
+    const Model model = network("opset 18\ninput %x: float32[N, 6, 32]\ninput %s_a: float32[]\ninput %z_a: int8[]\n"
+                                "input %q_w: int8[32, 16]\ninput %s_w: float32[16]\ninput %z_w: int8[16]\n"
+                                "const %first: int64[] = {0}\nconst %some: int64[3] = {5, 0, 2}\n"
+                                "%q = QuantizeLinear(%x, %s_a, %z_a)\n%d = DequantizeLinear(%q, %s_a, %z_a)\n"
+                                "%w = DequantizeLinear(%q_w, %s_w, %z_w) {axis = 1}\n"
+                                "%a = Gather(%d, %first) {axis = 1}\n%y = MatMul(%a, %w)\n"
+                                "%b = Gather(%d, %some) {axis = 1}\n%z = MatMul(%b, %w)\n"
+                                "output %y: float32[N, 16]\noutput %z: float32[N, 3, 16]\n");
     const auto plan = plan_of(model, Precision::int8, {{2, 6, 32}});
     EXPECT_THAT(types_of(plan, "gemm"), testing::ElementsAre("int8>fp32", "int8>fp32")) << print(plan);
     auto inputs = random_inputs(model, {{2, 6, 32}});
