@@ -5,8 +5,8 @@
 
 namespace lathe::cuda {
 
-/// Guess of a tile's time in microseconds, to order candidates by. `split`: blocks of a cluster; `in` and `out`: bytes of
-/// an element. For tiles that take the problem.
+/// Guess of a tile's time in microseconds, to order candidates by. `split`: blocks of a cluster; `in` and `out`: bytes
+/// of an element. For tiles that take the problem.
 double sm90_cost(const kernels::TileConfig& tile, int split, const kernels::ImplicitGemmParams& params, int in, int out,
                  int multiprocessors);
 
