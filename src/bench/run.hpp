@@ -17,8 +17,8 @@ namespace lathe {
 /// Something to compare the engines with.
 struct PeerRequest {
     SubjectKind kind = SubjectKind::openvino;
-    std::string precision;      ///< of PyTorch on a GPU: "fp32", "fp16" or "bf16"; empty: fp32
     std::filesystem::path file; ///< a model file of its own; empty: the model that the engines came from
+    std::string precision{};    ///< of PyTorch on a GPU: "fp32", "fp16" or "bf16"; empty: fp32
 };
 
 /// "pytorch", "torch-compile", "onnxruntime", "openvino", the last two also "NAME=FILE", the first two also

@@ -148,6 +148,10 @@ TEST_F(BenchRun, TheEngineSubjectServesFromSeveralStreams) {
 TEST(ParsePeer, NamesAndFiles) {
     const test::TemporaryFolder folder;
     ASSERT_TRUE(write_file(folder / "a=b.onnx", std::string_view("x")));
+    const auto half = parse_peer("torch-compile=fp16");
+    ASSERT_TRUE(half);
+    EXPECT_EQ(half->precision, "fp16");
+    EXPECT_TRUE(half->file.empty());
     const auto plain = parse_peer("torch-compile");
     ASSERT_TRUE(plain);
     EXPECT_EQ(plain->kind, SubjectKind::torch_compile);
