@@ -30,6 +30,7 @@ gather() {
   # Of OpenVINO: the CPU's plugin and the ONNX reader.
   (cd "$staged/openvino" && find . -mindepth 1 -maxdepth 1 ! -name cmake ! -name include ! -name libs -exec rm -rf {} + &&
     cd libs && rm -f ./*_gpu_plugin* ./*_npu_plugin* ./*_{auto,hetero,auto_batch}_plugin* ./*_{jax,paddle,pytorch,tensorflow,tensorflow_lite,gguf}_frontend* ./cache.json)
+  cp -L "$(dirname "$OpenVINO_DIR")/../openvino_tokenizers/lib/libopenvino_tokenizers.so" "$staged/openvino/libs/"
   if [ -n "$LATHE_CUTLASS_ROOT" ]; then
     cp -rL "$LATHE_CUTLASS_ROOT" "$staged/cutlass"
     mkdir -p "$staged/cudnn_frontend"

@@ -203,7 +203,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from . import encoders, tokenizer as tokenizers
 
         if "folder" in source and not options.no_tokenizer:
-            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), encoders.positions_of(module))
+            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), encoders.positions_of(module), module.gives_embedding())
         trials = encoders.trials(module, inputs.tensors, bool(inputs.dynamic), torch.Generator().manual_seed(20))
 
     with files:

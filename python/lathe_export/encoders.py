@@ -107,6 +107,9 @@ class Encoder(nn.Module):
                 self.head.weight.copy_(torch.stack([-half[:-1], half[:-1]]))
                 self.head.bias.copy_(torch.stack([-half[-1], half[-1]]))
 
+    def gives_embedding(self) -> bool:
+        return self.pooling != "none" and self.head is None
+
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
         mask = (1.0 - attention_mask[:, None, None, :].to(torch.float32)) * MASKED
         more = {} if token_type_ids is None else {"token_type_ids": token_type_ids}

@@ -7,6 +7,8 @@ The metadata key `lathe.tokenizer` holds one JSON object:
     max_length  most tokens of a sample, special tokens included
     pad_id      what fills up shorter samples
     inputs      the model inputs it gives: input_ids, attention_mask, token_type_ids
+    pairs       "separate" where the two texts of a pair are samples of their own (their embeddings are compared), "joint"
+                where they are one
     single      the graph for one text: {"xml": ..., "weights": ...}, each zlib-compressed and base64-encoded
     pair        the same for two texts a sample; absent where the tokenizer joins no pairs
 """
@@ -91,7 +93,7 @@ def max_length_of(folder: Path, tokenizer: Any, positions: int | None) -> int:
     return min(lengths) if lengths else 512
 
 
-def metadata(folder: Path, inputs: list[str], positions: int | None) -> dict[str, Any] | None:
+def metadata(folder: Path, inputs: list[str], positions: int | None, separate: bool) -> dict[str, Any] | None:
     """What goes under `lathe.tokenizer`; nothing for a folder without a tokenizer."""
     files = [folder / name for name in FILES if (folder / name).is_file()]
     if not any(file.name in ("tokenizer.json", "vocab.txt", "vocab.json") for file in files):
@@ -108,7 +110,7 @@ def metadata(folder: Path, inputs: list[str], positions: int | None) -> dict[str
         with lower_case_as_hugging_face():
             for name, count in {"single": 1, "pair": 2}.items():
                 try:
-                    converted = openvino_tokenizers.convert_tokenizer(tokenizer, number_of_inputs=count)
+                    converted = openvino_tokenizers.convert_tokenizer(tokenizer, number_of_inputs=count, truncation=True)
                 except Exception:
                     if name == "single":
                         raise
@@ -121,5 +123,6 @@ def metadata(folder: Path, inputs: list[str], positions: int | None) -> dict[str
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return {
         "format": "openvino_tokenizers", "version": openvino_tokenizers.__version__, "source": [file.name for file in files],
-        "digest": "sha256:" + digest.hexdigest(), "max_length": length, "pad_id": int(tokenizer.pad_token_id or 0), "inputs": inputs, **graphs,
+        "digest": "sha256:" + digest.hexdigest(), "max_length": length, "pad_id": int(tokenizer.pad_token_id or 0), "inputs": inputs,
+        "pairs": "separate" if separate else "joint", **graphs,
     }

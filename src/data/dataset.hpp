@@ -16,6 +16,7 @@ struct Batch {
     std::vector<HostTensor> inputs;   ///< one a model input; axis 0 is the sample
     std::vector<std::string> names;   ///< one a sample: file name or index
     std::vector<std::int64_t> labels; ///< one a sample; -1 where unknown
+    std::vector<double> scores{};     ///< one a sample where the data has numbers for labels; else empty
     std::size_t size() const { return names.size(); }
 };
 

@@ -1,8 +1,10 @@
 #include "evaluate/run.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "evaluate/engine_predictor.hpp"
+#include "evaluate/similarity.hpp"
 #include "runtime/engine.hpp"
 #include "support/clock.hpp"
 #include "support/log.hpp"
@@ -31,9 +33,23 @@ std::vector<InputSpec> input_specs(const EngineInfo& engine) {
     for (const IoInfo& input : engine.inputs) {
         Shape shape = input.range.opt;
         if (!shape.empty()) shape[0] = -1;
+        const bool tokens = !engine.tokenizer.empty() && shape.size() == 2;
+        if (tokens && input.range.min[1] != input.range.max[1]) shape[1] = -1;
         specs.push_back({input.name, input.type, std::move(shape)});
     }
     return specs;
+}
+
+DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine) {
+    TextOptions& text = options.text;
+    text.tokenizer = engine.tokenizer;
+    for (const IoInfo& input : engine.inputs) {
+        if (input.range.max.size() != 2) continue;
+        text.min_length = std::max(text.min_length, static_cast<std::size_t>(input.range.min[1]));
+        const auto most = static_cast<std::size_t>(input.range.max[1]);
+        text.max_length = text.max_length == 0 ? most : std::min(text.max_length, most);
+    }
+    return options;
 }
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
@@ -42,7 +58,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
         LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
         LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
     }
-    return open_dataset(path, preprocess, input_specs(engine), options);
+    return open_dataset(path, preprocess, input_specs(engine), with_lengths(options, engine));
 }
 
 Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
@@ -75,25 +91,44 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
 
     DatasetOptions options;
     options.samples = request.samples;
+    options.text.columns = request.columns;
+    options.text.make_tokenizer = request.make_tokenizer;
+    const bool similarity = request.task == EvalTask::similarity;
+    if (similarity) {
+        options.samples *= 2; // texts
+        options.text.labels = TextLabels::scores;
+    }
     LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, *first, options));
+    const auto document = [&](std::size_t samples) -> Result<Json> {
+        LATHE_TRY(const std::string digest, data->digest());
+        return Json{{"kind", "eval"},
+                    {"version", 1},
+                    {"machine", to_json(this_machine())},
+                    {"command", request.command_line},
+                    {"time", utc_now()},
+                    {"libraries", libraries},
+                    {"data", {{"path", request.data.string()}, {"digest", digest}, {"samples", samples}}}};
+    };
+    if (similarity) {
+        LATHE_TRY(const SimilarityEvaluation evaluation,
+                  evaluate_similarity(subjects, reference, *data, request.options, progress));
+        LATHE_TRY(Json json, document(evaluation.pairs));
+        json["task"] = "similarity";
+        json["subjects"] = to_json(evaluation);
+        return json;
+    }
     if (!data->has_labels() && reference == nullptr) {
         return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",
-                     request.data.string(), "add labels.csv or class subfolders, or give --reference fp32.engine"};
+                     request.data.string(), "add labels.csv, class subfolders or a label column, or give --reference fp32.engine"};
     }
     if (!data->has_labels())
         log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");
     LATHE_TRY(const Evaluation evaluation, evaluate(subjects, reference, *data, request.options, progress));
-    LATHE_TRY(const std::string digest, data->digest());
-    return Json{{"kind", "eval"},
-                {"version", 1},
-                {"machine", to_json(this_machine())},
-                {"command", request.command_line},
-                {"time", utc_now()},
-                {"libraries", std::move(libraries)},
-                {"data", {{"path", request.data.string()}, {"digest", digest}, {"samples", evaluation.samples}}},
-                {"classes", evaluation.classes},
-                {"output_kind", to_string(evaluation.output_kind)},
-                {"subjects", to_json(evaluation)}};
+    LATHE_TRY(Json json, document(evaluation.samples));
+    json["classes"] = evaluation.classes;
+    json["output_kind"] = to_string(evaluation.output_kind);
+    json["subjects"] = to_json(evaluation);
+    return json;
 }
 
 } // namespace lathe

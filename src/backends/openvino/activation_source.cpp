@@ -189,11 +189,23 @@ private:
         return {};
     }
 
+    /// Whether samples differ in size: then one form serves all, since compiling one a size would take longer than
+    /// the runs (a text of another length is another size).
+    bool sizes_vary() const {
+        return std::ranges::any_of(inputs_, [](const ValueInfo& input) {
+            if (!input.dims) return true;
+            for (std::size_t axis = 1; axis < input.dims->size(); ++axis) {
+                if (!(*input.dims)[axis].size) return true;
+            }
+            return false;
+        });
+    }
+
     /// One static form a set of input shapes: a calibration has one batch size and perhaps a smaller last batch.
     std::shared_ptr<Form> form_for(const std::vector<Shape>& shapes) {
         const std::lock_guard lock(mutex_);
         for (const auto& form : forms_) {
-            if (form->shapes == shapes) return form;
+            if (form->shapes == shapes || sizes_vary()) return form;
         }
         constexpr std::size_t kept = 3;
         if (forms_.size() >= kept) forms_.erase(forms_.begin());
@@ -203,7 +215,7 @@ private:
             if (ports_[i] == unread) continue;
             partial[ports_[i]] = ov::PartialShape(std::vector<ov::Dimension>(shapes[i].begin(), shapes[i].end()));
         }
-        model->reshape(partial);
+        if (!sizes_vary()) model->reshape(partial);
         auto form = std::make_shared<Form>();
         form->shapes = shapes;
         const std::size_t lanes = shows_->size();
