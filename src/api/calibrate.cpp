@@ -238,7 +238,8 @@ Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequ
 Result<CalibrateOutcome> calibrate_arrays(const Model& model, std::vector<HostTensor> arrays,
                                           const CalibrateRequest& request, Progress& progress) {
     LATHE_TRY(const Task task, make_task(model, request));
-    LATHE_TRY(const auto dataset, dataset_of_arrays(std::move(arrays), {}, task.inputs, dataset_options(model, request)));
+    LATHE_TRY(const auto dataset,
+              dataset_of_arrays(std::move(arrays), {}, task.inputs, dataset_options(model, request)));
     return calibrate_on(task, *dataset, std::nullopt, request, progress);
 }
 

@@ -118,7 +118,9 @@ void add_calibrate(Commands& commands) {
     for (const Estimator& estimator : estimators())
         methods += (methods.empty() ? "" : "; ") + std::string(estimator.name) + ": " + estimator.summary;
     command.add_option("model", options->model, "ONNX model in floating point, simplified")->required();
-    command.add_option("--data", options->request.data, "Images, arrays or texts: folder, .npy, .npz, list of files, .tsv, .csv, .jsonl")
+    command
+        .add_option("--data", options->request.data,
+                    "Images, arrays or texts: folder, .npy, .npz, list of files, .tsv, .csv, .jsonl")
         ->required();
     command.add_option("--columns", options->request.columns, columns_help);
     command.add_option("--samples", options->request.samples, "How many samples, spread evenly over the data; 0: all")

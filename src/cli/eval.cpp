@@ -180,7 +180,9 @@ void add_eval(Commands& commands) {
                      [options, &context] { return run_eval(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
     command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
-    command.add_option("--data", options->data, "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl)")
+    command
+        .add_option("--data", options->data,
+                    "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl)")
         ->required();
     command
         .add_option("--task", options->task,

@@ -271,8 +271,9 @@ void add_export(Commands& commands) {
     command.add_option("--pooling", options->pooling, "Text encoders: one embedding a text (none: one a token)")
         ->check(CLI::IsMember({"none", "mean", "cls"}));
     command.add_flag("--normalize", options->normalize, "Text encoders: embeddings of length 1");
-    command.add_option("--head", options->head,
-                       "Text encoders: .npz with a vector w, weights and bias of a logistic regression on the embedding");
+    command.add_option(
+        "--head", options->head,
+        "Text encoders: .npz with a vector w, weights and bias of a logistic regression on the embedding");
     command.add_option("--sequence-length", options->sequence_length,
                        "Text encoders: fixed number of tokens (default: free, like the batch size)");
     command.add_flag("--no-tokenizer", options->no_tokenizer, "Text encoders: leave the tokenizer out of the metadata");

@@ -145,7 +145,8 @@ public:
             LATHE_CHECK(run_dataset(*dataset, session));
         }
         for (const auto& path : options_.inputs) {
-            LATHE_TRY(const std::unique_ptr<Dataset> dataset, open_dataset(path, preprocess, specs, with_lengths(data_options, *info_)));
+            LATHE_TRY(const std::unique_ptr<Dataset> dataset,
+                      open_dataset(path, preprocess, specs, with_lengths(data_options, *info_)));
             LATHE_CHECK(run_dataset(*dataset, session));
         }
         return finish();
@@ -274,7 +275,8 @@ void add_run(Commands& commands) {
                          return runner.run();
                      });
     command.add_option("engine", options->engine, "Engine file (see `lathe build`)")->required();
-    command.add_option("inputs", options->inputs, "Images, a folder of them, .npy/.npz arrays, or texts (.tsv, .csv, .jsonl)");
+    command.add_option("inputs", options->inputs,
+                       "Images, a folder of them, .npy/.npz arrays, or texts (.tsv, .csv, .jsonl)");
     command.add_option("--text", options->texts, "A text for a model with a tokenizer; may be repeated")
         ->allow_extra_args(false);
     command.add_option("--text-pair", options->pairs, "The second text of each --text, where the model reads pairs")

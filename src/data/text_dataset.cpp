@@ -77,7 +77,8 @@ struct Lengths {
 Result<Lengths> lengths_of(const std::vector<InputSpec>& inputs, const TextOptions& text) {
     Lengths lengths{text.min_length, text.max_length};
     for (const InputSpec& input : inputs) {
-        const bool known = input.name == "input_ids" || input.name == "attention_mask" || input.name == "token_type_ids";
+        const bool known =
+            input.name == "input_ids" || input.name == "attention_mask" || input.name == "token_type_ids";
         if (!known) {
             return Error{ErrorCode::unsupported, "text does not fill this input", input.name,
                          "it fills input_ids, attention_mask and token_type_ids; give a .npz file with all inputs"};
@@ -88,7 +89,8 @@ Result<Lengths> lengths_of(const std::vector<InputSpec>& inputs, const TextOptio
                              ", tokens are integers of batch x sequence",
                          input.name, ""};
         }
-        if (input.shape[1] >= 0) lengths = {static_cast<std::size_t>(input.shape[1]), static_cast<std::size_t>(input.shape[1])};
+        if (input.shape[1] >= 0)
+            lengths = {static_cast<std::size_t>(input.shape[1]), static_cast<std::size_t>(input.shape[1])};
     }
     return lengths;
 }

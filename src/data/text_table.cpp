@@ -85,10 +85,10 @@ Result<TextTable> TextTable::open(const std::filesystem::path& path, const TextC
     const std::string extension = path.extension().string();
     const std::string_view first = table.content_.substr(0, table.content_.find('\n'));
     const bool tabs = first.find('\t') != std::string_view::npos;
-    table.format_ = extension == ".jsonl"                       ? Format::json_lines
-                    : extension == ".tsv"                       ? Format::tabs
-                    : extension == ".csv"                       ? (tabs ? Format::tabs : Format::commas)
-                                                                : Format::lines;
+    table.format_ = extension == ".jsonl" ? Format::json_lines
+                    : extension == ".tsv" ? Format::tabs
+                    : extension == ".csv" ? (tabs ? Format::tabs : Format::commas)
+                                          : Format::lines;
     LATHE_CHECK(table.find_rows());
     LATHE_CHECK(table.find_columns());
     if (table.rows() == 0) return Error{ErrorCode::parse_error, "the file holds no samples", table.where_, ""};

@@ -119,7 +119,8 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     }
     if (!data->has_labels() && reference == nullptr) {
         return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",
-                     request.data.string(), "add labels.csv, class subfolders or a label column, or give --reference fp32.engine"};
+                     request.data.string(),
+                     "add labels.csv, class subfolders or a label column, or give --reference fp32.engine"};
     }
     if (!data->has_labels())
         log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");

@@ -53,7 +53,8 @@ Result<Rows> run(Predictor& predictor, const Batch& batch) {
     const std::size_t values = rows.tensor.as<float>().size();
     if (rows.tensor.shape.size() != 2 || values == 0 || values % batch.size() != 0) {
         return Error{ErrorCode::mismatch,
-                     "the output is " + to_string(rows.tensor.shape) + " for " + std::to_string(batch.size()) + " texts",
+                     "the output is " + to_string(rows.tensor.shape) + " for " + std::to_string(batch.size()) +
+                         " texts",
                      predictor.name(),
                      "similarity needs one embedding a text: export with --pooling mean, or choose --output-name"};
     }
@@ -93,8 +94,8 @@ EmbeddingFidelity fidelity_of(const Gathered& subject, const Gathered& reference
     fidelity.texts = subject.texts;
     if (subject.texts > 0) fidelity.mean_cosine = subject.cosine_sum / static_cast<double>(subject.texts);
     fidelity.least_cosine = subject.least_cosine;
-    fidelity.sqnr_db = subject.noise == 0 ? std::numeric_limits<double>::infinity()
-                                          : 10 * std::log10(subject.signal / subject.noise);
+    fidelity.sqnr_db =
+        subject.noise == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(subject.signal / subject.noise);
     fidelity.max_abs_error = subject.max_abs_error;
     fidelity.agreement = spearman(reference.cosines, subject.cosines);
     fidelity.spearman_delta = spearman(subject.cosines, scores) - spearman(reference.cosines, scores);

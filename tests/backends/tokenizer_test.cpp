@@ -115,7 +115,8 @@ TEST_F(GoldenTokenizer, RefusesDamage) {
     EXPECT_THAT(refused([](Json& json) { json.erase("single"); }), HasSubstr("missing"));
     EXPECT_THAT(refused([](Json& json) { json["single"]["xml"] = "a*=="; }), HasSubstr("base64"));
     EXPECT_THAT(refused([](Json& json) { json["single"]["xml"] = "AAAA"; }), HasSubstr("unpack"));
-    EXPECT_THAT(refused([](Json& json) { json["single"]["xml"] = json["single"]["weights"]; }), HasSubstr("cannot run"));
+    EXPECT_THAT(refused([](Json& json) { json["single"]["xml"] = json["single"]["weights"]; }),
+                HasSubstr("cannot run"));
     EXPECT_FALSE(openvino::make_tokenizer("[1]", 0));
     EXPECT_FALSE(openvino::make_tokenizer("{", 0));
 }

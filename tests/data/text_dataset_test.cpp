@@ -77,7 +77,9 @@ DatasetOptions letters(bool separate = false) {
 }
 
 std::vector<InputSpec> inputs(std::int64_t length = -1, DataType type = DataType::int64) {
-    return {{"input_ids", type, {-1, length}}, {"attention_mask", type, {-1, length}}, {"token_type_ids", type, {-1, length}}};
+    return {{"input_ids", type, {-1, length}},
+            {"attention_mask", type, {-1, length}},
+            {"token_type_ids", type, {-1, length}}};
 }
 
 std::vector<std::int64_t> row(const HostTensor& tensor, std::size_t index) {
@@ -118,8 +120,18 @@ TEST(TextTable, ReadsEveryFormat) {
         {"a.tsv", "sentence\tlabel\r\na \"b\"\t1\r\n\r\n c \t0\r\n", "", {"a \"b\"", " c "}, {"", ""}, {"1", "0"}},
         {"b.csv", "id,text,label\n1,\"x, \"\"y\"\"\nz\",0\n2,w,1", "", {"x, \"y\"\nz", "w"}, {"", ""}, {"0", "1"}},
         // STS-B's .csv: tabs, no header, more fields in some rows.
-        {"c.csv", "n\t4.5\tone\ttwo\nm\t0\tthree\tfour\t\"\n", "text=2,pair=3,label=1", {"one", "three"}, {"two", "four"}, {"4.5", "0"}},
-        {"d.jsonl", "{\"text\": \"\\u00e9\\n\", \"label\": 3}\n{\"text\": \"b\", \"label\": \"4\"}\n", "", {"\xC3\xA9\n", "b"}, {"", ""}, {"3", "4"}},
+        {"c.csv",
+         "n\t4.5\tone\ttwo\nm\t0\tthree\tfour\t\"\n",
+         "text=2,pair=3,label=1",
+         {"one", "three"},
+         {"two", "four"},
+         {"4.5", "0"}},
+        {"d.jsonl",
+         "{\"text\": \"\\u00e9\\n\", \"label\": 3}\n{\"text\": \"b\", \"label\": \"4\"}\n",
+         "",
+         {"\xC3\xA9\n", "b"},
+         {"", ""},
+         {"3", "4"}},
         {"e.txt", "one, two\n\nthree", "", {"one, two", "three"}, {"", ""}, {"", ""}},
         {"f.tsv", "\xEF\xBB\xBFsentence1\tsentence2\tscore\nx\ty\t5\n", "", {"x"}, {"y"}, {"5"}},
         {"g.tsv", "a\tb\nx\ty\n", "text=b", {"y"}, {""}, {""}},
