@@ -24,7 +24,8 @@ struct Data {
     /// Instead of a path: one array a model input, by name (or one for the only input); axis 0 is the sample.
     std::vector<HostTensor> arrays;
     std::vector<std::int64_t> labels; ///< of `arrays`: none, or one a sample
-    /// Of a text file: "text=NAME,pair=NAME,label=NAME", names of its header line or numbers from 0; empty: usual names.
+    /// Of a text file: "text=NAME,pair=NAME,label=NAME", names of its header line or numbers from 0; empty: usual
+    /// names.
     std::string columns = {};
 
     Data(std::filesystem::path path_) : path(std::move(path_)) {}

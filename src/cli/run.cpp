@@ -14,6 +14,7 @@
 #include "data/preprocess.hpp"
 #include "data/text_dataset.hpp"
 #include "evaluate/run.hpp"
+#include "evaluate/similarity.hpp"
 #include "runtime/engine.hpp"
 
 namespace lathe::cli {
@@ -191,6 +192,10 @@ private:
     }
 
     void show(const Batch& batch, const std::vector<TensorView>& outputs) {
+        if (gives_embeddings(*info_) && outputs[0].type == DataType::float32) {
+            show_embeddings(batch, outputs[0]);
+            return;
+        }
         const auto scores = std::find_if(outputs.begin(), outputs.end(), is_classification);
         const bool classified = scores != outputs.end() && scores->shape[0] == static_cast<std::int64_t>(batch.size());
         for (std::size_t sample = 0; sample < batch.size(); ++sample) {
@@ -205,6 +210,22 @@ private:
         for (const auto& view : outputs) {
             context_.print(batch.names.front() + ": output " + view.name + " " + to_string(view.type) + " " +
                            to_string(view.shape) + " (write it with --output FILE.npz)");
+        }
+    }
+
+    /// How alike each text is to the first one.
+    void show_embeddings(const Batch& batch, const TensorView& embeddings) {
+        const std::span<const float> values = embeddings.as<const float>();
+        const std::size_t width = values.size() / batch.size();
+        for (std::size_t sample = 0; sample < batch.size(); ++sample) {
+            const std::span<const float> row = values.subspan(sample * width, width);
+            if (count_ == 0) first_embedding_.assign(row.begin(), row.end());
+            ++count_;
+            const double alike = cosine(first_embedding_, row);
+            char text[32];
+            std::snprintf(text, sizeof text, "%7.4f  ", alike);
+            context_.print((count_ == 1 ? " cosine  " : std::string(text)) + batch.names[sample]);
+            samples_.push_back({{"sample", batch.names[sample]}, {"cosine_to_first", alike}});
         }
     }
 
@@ -253,6 +274,7 @@ private:
     Json samples_ = Json::array();
     std::size_t count_ = 0;
     bool told_softmax_ = false;
+    std::vector<float> first_embedding_;
 };
 
 } // namespace

@@ -38,8 +38,8 @@ public:
     virtual Result<Tokens> encode(std::span<const std::string> first, std::span<const std::string> second) = 0;
 };
 
-/// A tokenizer from a model's metadata `lathe.tokenizer`; `limit` is the most tokens that the engine takes, 0 for no limit
-/// but the model's own. Errors: parse_error, not_found (the library that it needs), unsupported.
+/// A tokenizer from a model's metadata `lathe.tokenizer`; `limit` is the most tokens that the engine takes, 0 for no
+/// limit but the model's own. Errors: parse_error, not_found (the library that it needs), unsupported.
 using TokenizerFactory =
     std::function<Result<std::shared_ptr<Tokenizer>>(std::string_view description, std::size_t limit)>;
 

@@ -40,6 +40,12 @@ std::vector<InputSpec> input_specs(const EngineInfo& engine) {
     return specs;
 }
 
+bool gives_embeddings(const EngineInfo& engine) {
+    if (engine.tokenizer.empty()) return false;
+    const auto json = parse_json(engine.tokenizer, "the engine's tokenizer");
+    return json && json->is_object() && json->value("pairs", Json()) == "separate";
+}
+
 DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine) {
     TextOptions& text = options.text;
     text.tokenizer = engine.tokenizer;
@@ -116,6 +122,10 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
         json["task"] = "similarity";
         json["subjects"] = to_json(evaluation);
         return json;
+    }
+    if (gives_embeddings(*first) && data->has_labels()) {
+        return Error{ErrorCode::invalid_argument, "the model gives embeddings, no classes", request.data.string(),
+                     "use --task similarity, or export a classifier (--head)"};
     }
     if (!data->has_labels() && reference == nullptr) {
         return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",

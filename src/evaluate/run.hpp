@@ -19,6 +19,10 @@ namespace lathe {
 /// What the engine expects of data, input by input; the batch is free.
 std::vector<InputSpec> input_specs(const EngineInfo& engine);
 
+/// Whether the engine's output is an embedding a text, to be compared with others', as its tokenizer's description
+/// says.
+bool gives_embeddings(const EngineInfo& engine);
+
 /// The options with the engine's tokenizer and the sequence lengths that it takes.
 DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine);
 
@@ -36,8 +40,8 @@ struct EvalRequest {
     std::filesystem::path reference; ///< an engine; empty: accuracy alone. May be one of `engines`
     EvalTask task = EvalTask::classification;
     std::filesystem::path data;
-    std::string columns;             ///< of a text file; see parse_text_columns
-    TokenizerFactory make_tokenizer; ///< for texts
+    std::string columns;                  ///< of a text file; see parse_text_columns
+    TokenizerFactory make_tokenizer;      ///< for texts
     std::size_t samples = 0;              ///< 0: all
     std::optional<Preprocess> preprocess; ///< instead of the first engine's own
     std::string output_name;              ///< of the output to judge; empty: the first

@@ -14,19 +14,6 @@ bool all_finite(std::span<const float> row) {
     return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
 }
 
-/// In float64; 0 if one of them is zero.
-double cosine(std::span<const float> a, std::span<const float> b) {
-    double aa = 0;
-    double bb = 0;
-    double ab = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        aa += static_cast<double>(a[i]) * static_cast<double>(a[i]);
-        bb += static_cast<double>(b[i]) * static_cast<double>(b[i]);
-        ab += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    }
-    return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
-}
-
 /// What is gathered about one subject while the data goes by.
 struct Gathered {
     std::vector<double> cosines; ///< one a pair
@@ -108,6 +95,18 @@ Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 Json pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
 
 } // namespace
+
+double cosine(std::span<const float> a, std::span<const float> b) {
+    double aa = 0;
+    double bb = 0;
+    double ab = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        aa += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+        bb += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+        ab += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    }
+    return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
+}
 
 Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> subjects, Predictor* reference,
                                                  Dataset& data, const EvaluateOptions& options, Progress& progress) {

@@ -74,6 +74,13 @@ def main():
         said = json.loads(run("run", pair[1], "--json", "--text", "a quiet, moving film", "--text", "two hours too long"))["samples"]
         if [each["top"][0]["class"] for each in said] != [1, 0]:
             failures.append(f"run --text: {said}")
+        told = json.loads(run("run", work / "sts.fp32.engine", "--json", "--text", "A girl is styling her hair.", "--text", "A girl is brushing her hair.", "--text", "Stocks fell."))
+        alike = [each["cosine_to_first"] for each in told["samples"]]
+        if not (abs(alike[0] - 1) < 1e-5 and alike[1] > 0.7 > 0.3 > alike[2]):
+            failures.append(f"cosines: {alike}")
+        refused = subprocess.run([lathe, "eval", work / "sts.fp32.engine", "--data", data / "sst2/test.tsv"], capture_output=True, text=True)
+        if refused.returncode == 0 or "--task similarity" not in refused.stderr:
+            failures.append(f"embeddings judged as classes: {refused.stderr}")
     for failure in failures:
         print("FAILED:", failure)
     return 1 if failures else 0

@@ -189,15 +189,11 @@ private:
         return {};
     }
 
-    /// Whether samples differ in size: then one form serves all, since compiling one a size would take longer than
-    /// the runs (a text of another length is another size).
-    bool sizes_vary() const {
+    /// Whether the model reads sequences of any length. Then one form serves all: compiling one a length would take
+    /// longer than the runs. (Pictures of free size are mostly all of one size, which a static form runs faster.)
+    bool reads_sequences() const {
         return std::ranges::any_of(inputs_, [](const ValueInfo& input) {
-            if (!input.dims) return true;
-            for (std::size_t axis = 1; axis < input.dims->size(); ++axis) {
-                if (!(*input.dims)[axis].size) return true;
-            }
-            return false;
+            return input.dims && input.dims->size() == 2 && !input.dims->back().size;
         });
     }
 
@@ -205,7 +201,7 @@ private:
     std::shared_ptr<Form> form_for(const std::vector<Shape>& shapes) {
         const std::lock_guard lock(mutex_);
         for (const auto& form : forms_) {
-            if (form->shapes == shapes || sizes_vary()) return form;
+            if (form->shapes == shapes || reads_sequences()) return form;
         }
         constexpr std::size_t kept = 3;
         if (forms_.size() >= kept) forms_.erase(forms_.begin());
@@ -215,7 +211,7 @@ private:
             if (ports_[i] == unread) continue;
             partial[ports_[i]] = ov::PartialShape(std::vector<ov::Dimension>(shapes[i].begin(), shapes[i].end()));
         }
-        if (!sizes_vary()) model->reshape(partial);
+        if (!reads_sequences()) model->reshape(partial);
         auto form = std::make_shared<Form>();
         form->shapes = shapes;
         const std::size_t lanes = shows_->size();
