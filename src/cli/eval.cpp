@@ -107,15 +107,15 @@ std::string correlation(const Json& object, const std::string& key, const char* 
 
 void print_similarity(const Context& context, const Json& document) {
     std::vector<std::vector<std::string>> rows{{"subject", "precision", "Spearman (95 %)", "Pearson (95 %)"}};
-    std::vector<std::vector<std::string>> against{{"subject", "reference", "Spearman difference (95 %)", "agreement",
-                                                   "cosine", "least cosine", "SQNR dB", "max error"}};
+    std::vector<std::vector<std::string>> against{{"subject", "reference", "Spearman difference (95 %)",
+                                                   "rank agreement", "cosine", "least cosine", "SQNR dB", "max error"}};
     for (const auto& subject : document["subjects"]) {
         rows.push_back({subject["name"].get<std::string>(), subject["precision"].get<std::string>(),
                         correlation(subject, "spearman"), correlation(subject, "pearson")});
         if (!subject.contains("vs_reference")) continue;
         const Json& versus = subject["vs_reference"];
         against.push_back({subject["name"].get<std::string>(), versus["reference"].get<std::string>(),
-                           correlation(versus, "spearman_delta", "%+.4f"), number(versus["agreement"], "%.5f"),
+                           correlation(versus, "spearman_delta", "%+.4f"), number(versus["rank_agreement"], "%.5f"),
                            number(versus["cosine"], "%.6f"), number(versus["least_cosine"], "%.6f"),
                            versus["sqnr_db"].is_null() ? "equal" : number(versus["sqnr_db"], "%.1f"),
                            number(versus["max_abs_error"], "%.4g")});

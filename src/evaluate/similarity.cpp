@@ -179,7 +179,7 @@ Json to_json(const SimilarityEvaluation& evaluation) {
                                     {"least_cosine", versus->least_cosine},
                                     {"sqnr_db", finite_or_null(versus->sqnr_db)},
                                     {"max_abs_error", versus->max_abs_error},
-                                    {"agreement", finite_or_null(versus->agreement)},
+                                    {"rank_agreement", finite_or_null(versus->agreement)},
                                     {"spearman_delta", finite_or_null(versus->spearman_delta)},
                                     {"spearman_delta_ci95", pair(versus->spearman_delta_interval)}};
         }
