@@ -88,7 +88,7 @@ Interval spearman_difference_interval(std::span<const double> a, std::span<const
     if (differences.empty()) return {0, 0};
     std::sort(differences.begin(), differences.end());
     const auto at = [&](double share) {
-        return differences[static_cast<std::size_t>(share * static_cast<double>(differences.size() - 1) + 0.5)];
+        return differences[static_cast<std::size_t>(std::lround(share * static_cast<double>(differences.size() - 1)))];
     };
     return {at(0.025), at(0.975)};
 }

@@ -143,6 +143,8 @@ Result<void> load_operators() {
     if (loaded) return {};
     LATHE_TRY(const std::filesystem::path library, tokenizers_library());
     return guarded("OpenVINO cannot load its tokenizers", library.string(), [&]() -> Result<void> {
+        // Stays loaded until the process ends: what it keeps in its own globals outlives OpenVINO's hold on it.
+        ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         core().add_extension(library);
         loaded = true;
         return {};
@@ -177,7 +179,7 @@ public:
             if (!second.empty()) request.set_input_tensor(1, strings(second));
             request.infer();
             const ov::Tensor ids = request.get_tensor("input_ids");
-            const ov::Shape shape = ids.get_shape();
+            const ov::Shape& shape = ids.get_shape();
             if (shape.size() != 2 || shape[0] != first.size()) {
                 return Error{ErrorCode::internal, "the tokenizer gave no row for each text", "", "please report this"};
             }
