@@ -89,7 +89,7 @@ struct IoInfo {
 };
 
 /// "NAME:SHAPE", "NAME:MIN..MAX" (opt is max) or "NAME:MIN..OPT..MAX", with shapes like 1x3x224x224.
-/// Errors: invalid_argument, saying what was expected.
+/// Without "NAME:" the name is empty: a model's only input. Errors: invalid_argument, saying what was expected.
 LATHE_API Result<std::pair<std::string, ShapeRange>> parse_shape_range(std::string_view text);
 
 } // namespace lathe

@@ -208,7 +208,7 @@ void add_build(Commands& commands) {
                       "Compile an ONNX model, quantised or not, to an engine file.",
                       {"lathe build resnet50.onnx --output resnet50.engine",
                        "lathe build resnet50.int8.onnx --precision int8 --output resnet50.int8.engine",
-                       "lathe build m.onnx --shape input:1x3x224x224..8x3x224x224..32x3x224x224 --output m.engine"}},
+                       "lathe build m.onnx --shape 1x3x224x224..8x3x224x224..32x3x224x224 --output m.engine"}},
                      [options, &context] { return build_engine(*options, context); });
     command.add_option("model", options->model, "ONNX file")->required();
     command.add_option("-o,--output", options->output, "Engine file to write")->required();
@@ -216,9 +216,10 @@ void add_build(Commands& commands) {
         ->capture_default_str();
     command.add_option("--precision", options->precision,
                        "fp32, tf32 (GPU), bf16, fp16 or int8; without it int8 for a quantised model, else fp32");
-    command.add_option("--shape", options->shapes,
-                       "NAME:SHAPE or NAME:MIN..OPT..MAX for one input; may be repeated. Without it an open batch size "
-                       "becomes 1..8..32. On a GPU a second one for the same input is a second profile");
+    command.add_option(
+        "--shape", options->shapes,
+        "NAME:SHAPE or NAME:MIN..OPT..MAX for one input (an only input needs no name); may be repeated. "
+        "Without it an open batch size becomes 1..8..32. On a GPU a second one for the same input is a second profile");
     command
         .add_option("--workspace", options->workspace,
                     "Most scratch memory the backend may use, e.g. 1GB (GPU: 256MiB if not given)")

@@ -415,7 +415,7 @@ void add_optimize(Commands& commands) {
         ->delimiter(',')
         ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}))
         ->capture_default_str();
-    command.add_option("--shape", options->shapes, "INPUT:MIN..OPT..MAX, repeatable (default: batches 1..8..32)")
+    command.add_option("--shape", options->shapes, "[INPUT:]MIN..OPT..MAX, repeatable (default: batches 1..8..32)")
         ->allow_extra_args(false);
     command
         .add_option("--against", options->against,

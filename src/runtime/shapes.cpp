@@ -8,8 +8,10 @@ namespace lathe {
 namespace {
 
 Error bad_shape(std::string_view text, const std::string& why) {
-    return {ErrorCode::invalid_argument, "shape \"" + std::string(text) + "\": " + why, "--shape",
-            "write NAME:1x3x224x224, or NAME:MIN..OPT..MAX such as input:1x3x224x224..8x3x224x224..32x3x224x224"};
+    return {
+        ErrorCode::invalid_argument, "shape \"" + std::string(text) + "\": " + why, "--shape",
+        "write NAME:1x3x224x224, or NAME:MIN..OPT..MAX such as input:1x3x224x224..8x3x224x224..32x3x224x224 (a model "
+        "of one input needs no name)"};
 }
 
 Result<Shape> parse_shape(std::string_view text, std::string_view whole) {
@@ -50,13 +52,20 @@ std::int64_t longest_text(const Model& model) {
     return std::max<std::int64_t>(0, (*json)["max_length"].get<std::int64_t>());
 }
 
+std::size_t count_inputs(const Graph& graph) {
+    return static_cast<std::size_t>(std::count_if(graph.inputs.begin(), graph.inputs.end(), [&](const auto& input) {
+        return graph.initializer(input.name) == nullptr;
+    }));
+}
+
 } // namespace
 
 Result<std::pair<std::string, ShapeRange>> parse_shape_range(std::string_view text) {
     const std::size_t colon = text.rfind(':'); // input names may hold colons themselves
-    if (colon == std::string_view::npos || colon == 0) return bad_shape(text, "no input name before a colon");
-    const std::string name(text.substr(0, colon));
-    std::string_view rest = text.substr(colon + 1);
+    if (colon == 0) return bad_shape(text, "no input name before a colon");
+    const bool named = colon != std::string_view::npos;
+    const std::string name(named ? text.substr(0, colon) : "");
+    std::string_view rest = named ? text.substr(colon + 1) : text;
     std::vector<Shape> shapes;
     while (true) {
         const std::size_t end = std::min(rest.find(".."), rest.size());
@@ -78,10 +87,12 @@ Result<std::map<std::string, ShapeRange>> complete_shapes(const Model& model,
     std::map<std::string, ShapeRange> shapes;
     std::string names;
     const std::int64_t longest = longest_text(model);
+    const bool single = count_inputs(model.graph) == 1;
     for (const auto& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr) continue;
         names += (names.empty() ? "" : ", ") + input.name;
-        const auto found = given.find(input.name);
+        auto found = given.find(input.name);
+        if (found == given.end() && single) found = given.find("");
         if (found != given.end()) {
             const ShapeRange& range = found->second;
             if (input.dims && range.min.size() != input.dims->size()) {
@@ -111,6 +122,13 @@ Result<std::map<std::string, ShapeRange>> complete_shapes(const Model& model,
     }
     for (const auto& [name, range] : given) {
         if (shapes.contains(name)) continue;
+        if (name.empty()) {
+            if (single && given.size() == 1) continue;
+            return Error{ErrorCode::invalid_argument,
+                         single ? "two shapes for the model's only input, with its name and without"
+                                : "a shape without an input's name fits models of one input alone",
+                         "--shape", "write NAME:SHAPE; the model's inputs: " + names};
+        }
         return Error{ErrorCode::invalid_argument, "the model has no input named \"" + name + "\"", "--shape",
                      "its inputs: " + names};
     }

@@ -302,6 +302,10 @@ TEST(Shapes, ParsesRanges) {
     EXPECT_EQ(parse_shape_range("a:b:0:2x4")->first, "a:b:0");
     EXPECT_TRUE(parse_shape_range("x:7")->second.is_static());
     EXPECT_EQ(parse_shape_range("x:1x4..8x4")->second.opt, (Shape{8, 4}));
+    const auto nameless = parse_shape_range("1x3..8x3");
+    ASSERT_TRUE(nameless);
+    EXPECT_EQ(nameless->first, "");
+    EXPECT_EQ(nameless->second.opt, (Shape{8, 3}));
     for (const char* bad :
          {"", "x", ":1x2", "x:", "x:1x", "x:0x2", "x:-1x2", "x:1xa", "x:2..1", "x:1x2..3", "x:1..2..3..4", "x:1..5..3",
           "x:99999999999999999999", "x:4000000000x4000000000x4000000000"}) {
@@ -310,6 +314,21 @@ TEST(Shapes, ParsesRanges) {
         EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
         EXPECT_THAT(refused.error().hint, HasSubstr("MIN..OPT..MAX"));
     }
+}
+
+TEST(Shapes, AShapeWithoutANameIsTheOnlyInputs) {
+    const ShapeRange range = parse_shape_range("2x3x8x8..4x3x8x8")->second;
+    const auto shapes = complete_shapes(small_network(), {{"", range}});
+    ASSERT_TRUE(shapes) << shapes.error().describe();
+    EXPECT_EQ(shapes->size(), 1U);
+    EXPECT_EQ(shapes->at("input").describe(), range.describe());
+    EXPECT_FALSE(complete_shapes(small_network(), {{"", range}, {"input", range}})) << "twice the same input";
+    Model model = small_network();
+    model.graph.inputs.push_back(model.graph.inputs[0]);
+    model.graph.inputs[1].name = "second";
+    const auto two = complete_shapes(model, {{"", range}});
+    ASSERT_FALSE(two);
+    EXPECT_THAT(two.error().describe(), HasSubstr("input, second"));
 }
 
 TEST(Shapes, OpenBatchGetsADefaultAndOtherOpenSizesAreNamed) {
