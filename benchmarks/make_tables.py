@@ -12,27 +12,13 @@ import re
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import gpu_tables
+from markdown_tables import load, markdown, milliseconds, percent
+
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /table -->)", re.DOTALL)
-
-
-def load(folder, ending):
-    """All documents of a kind, in the order of their file names."""
-    files = sorted(Path(folder).glob(f"*.{ending}.json"))
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
-
-
-def milliseconds(value):
-    """Three significant digits."""
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
-
-
-def markdown(heading, rows):
-    """A Markdown table, or nothing for no rows."""
-    if not rows:
-        return ""
-    lines = [heading, ["---"] * len(heading), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def machine_line(document):
@@ -86,14 +72,6 @@ def latency_table(folder):
     return text.rstrip("\n") + "\n" if text else ""
 
 
-def percent(value, interval=None):
-    """68.24 % (66.9–69.5)"""
-    if value is None:
-        return "–"
-    span = f" ({100 * interval[0]:.1f}–{100 * interval[1]:.1f})" if interval else ""
-    return f"{100 * value:.2f} %{span}"
-
-
 def accuracy_table(folder):
     """Accuracy with intervals and closeness to FP32."""
     text = ""
@@ -141,47 +119,16 @@ def calibration_table(folder):
     return markdown(["network", "tool", "method", "images", "seconds", "peak GiB"], rows)
 
 
-def gpu_line(document):
-    """The GPU that the figures were taken on, its driver and clocks."""
-    machine, libraries = document.get("machine", {}), document.get("libraries", {})
-    clock = document.get("clocks", {}).get("after", {}).get("clocks.sm")
-    parts = [machine.get("gpu", "unknown GPU"), f"driver {machine.get('driver', 'unknown')}"]
-    parts += [f"{clock} at the end"] if clock else []
-    parts += [f"{name} {version}" for name, version in sorted(libraries.items())]
-    return ", ".join(parts)
-
-
-def gpu_table(folder):
-    """Device ms a size on an NVIDIA GPU, and how many times as fast Lathe is as torch.compile, pair by pair."""
-    text = ""
-    for document in load(folder, "gpu"):
-        sizes = list(dict.fromkeys(entry["size"] for entry in document["latency"]))
-        times = {(entry["subject"], entry["size"]): entry["device_ms"] for entry in document["latency"]}
-        ratios = {
-            (entry["subject"], entry["size"]): entry
-            for entry in document["ratios"]
-            if entry["reference"] == "compile-fp16"
-        }
-        engines = [row["name"] for row in document["subjects"]]
-        rows = []
-        for name in dict.fromkeys(entry["subject"] for entry in document["latency"]):
-            cells = []
-            for size in sizes:
-                ms, ratio = times.get((name, size)), ratios.get((name, size))
-                cell = milliseconds(ms) if ms is not None else "–"
-                cells.append(cell + (f" ({ratio['times_as_fast']:.2f}×)" if ratio and ms is not None else ""))
-            rows.append([f"**Lathe {name}**" if name in engines else f"torch {name}", *cells])
-        heading = [document["network"], *(f"batch {size}" for size in sizes)]
-        if rows:
-            text += markdown(heading, rows) + "\n"
-            text += (
-                "Device ms a call, both sides as CUDA graphs; in brackets, how many times as fast as torch.compile in "
-                f"fp16, pair by pair in turns on one GPU. {gpu_line(document)}.\n\n"
-            )
-    return text.rstrip("\n") + "\n" if text else ""
-
-
-TABLES = {"latency": latency_table, "accuracy": accuracy_table, "calibration": calibration_table, "gpu": gpu_table}
+TABLES = {
+    "latency": latency_table,
+    "accuracy": accuracy_table,
+    "calibration": calibration_table,
+    "gpu": gpu_tables.latency,
+    "gpu-memory": gpu_tables.memory,
+    "gpu-throughput": gpu_tables.throughput,
+    "gpu-accuracy": gpu_tables.accuracy,
+    "gpu-scaling": gpu_tables.scaling,
+}
 
 
 def rewrite(text, folder):

@@ -4,9 +4,17 @@
         --output benchmarks/results/resnet50.gpu.json
 
 FOLDER holds NETWORK.int8.onnx (explicit Q/DQ, of `lathe quantize --target cuda`) and, if the float model is not to be
-the int8 one with its weights dequantised, NETWORK.onnx. The encoders bert_base and minilm need no file: they get seeded
-random weights. Needs PyTorch with CUDA, onnx and NumPy. From the results benchmarks/make_tables.py makes the README's
-table of GPUs.
+the int8 one with its weights dequantised, NETWORK.onnx. The encoders bert_base and minilm get seeded random weights and
+need a file for int8 alone. Needs PyTorch with CUDA, onnx and NumPy. From the results benchmarks/make_tables.py makes the
+README's table of GPUs.
+
+torch.compile takes minutes a shape. `--compile-only` fills its cache (TORCHINDUCTOR_CACHE_DIR), every shape in a process
+of its own at once; a run after it finds everything compiled. max-autotune takes longest and may be added to the results
+of another run:
+
+    run_gpu.py resnet50 ... --compile-only --against compile-fp16,max-autotune
+    run_gpu.py resnet50 ... --large --tail 10000
+    run_gpu.py resnet50 ... --add --against max-autotune --precisions fp16,int8
 
 How it is measured. Lathe serves from a process of its own. A round lets every subject run some calls, the next round
 in the other order; between a subject's calls nothing else runs. A call on either side is: inputs copied from pinned
@@ -21,81 +29,27 @@ import argparse
 import json
 import math
 import os
-import platform
-import queue
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-NETWORKS = {
-    "resnet50": {"title": "ResNet-50", "sizes": [1, 8, 32], "precisions": ["fp16", "int8"], "large": [64, 128, 256]},
-    "lite0": {"title": "EfficientNet-Lite0", "sizes": [1, 32], "precisions": ["fp16", "int8"]},
-    "mobilenet_v1": {"title": "MobileNetV1 0.75", "sizes": [1, 32], "precisions": ["fp16", "int8"]},
-    "bert_base": {
-        "title": "BERT-base",
-        "sizes": [(1, 128), (8, 128), (32, 128), (1, 384), (32, 384)],
-        "precisions": ["fp16"],
-        "layers": {"width": 768, "heads": 12, "inner": 3072, "layers": 12},
-    },
-    "minilm": {
-        "title": "MiniLM-L6",
-        "sizes": [(1, 128), (8, 128), (32, 128), (1, 384), (32, 384)],
-        "precisions": ["fp16"],
-        "layers": {"width": 384, "heads": 12, "inner": 1536, "layers": 6},
-    },
-}
+from gpu.machine import Samples, clocks, machine, query_gpu
+from gpu.networks import NETWORKS, Network
+from gpu.torch_graph import Memory, TorchGraph, flat, weight_bytes
+from gpu.turns import Turns
+
 ROUNDS = 15
 
 
 def log(*words):
     print(*words, flush=True)
-
-
-def query_gpu(fields):
-    """What nvidia-smi says of the first GPU, by field."""
-    try:
-        text = subprocess.run(
-            ["nvidia-smi", "--id=0", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"],
-            capture_output=True, text=True, timeout=20, check=True,
-        ).stdout
-        return dict(zip(fields, (value.strip() for value in text.splitlines()[0].split(","))))
-    except (OSError, subprocess.SubprocessError, IndexError):
-        return {}
-
-
-def clocks():
-    """Now, and what holds them back."""
-    return query_gpu(["clocks.sm", "clocks.mem", "clocks_event_reasons.active", "temperature.gpu", "power.draw"])
-
-
-def machine(device):
-    """What the figures were taken on."""
-    cpu = platform.processor()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.split(":", 1)[1].strip()
-            break
-    virtual = "hypervisor" in Path("/proc/cpuinfo").read_text()
-    found = {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "virtual_machine": virtual}
-    if device == "cuda":
-        properties = torch.cuda.get_device_properties(0)
-        found |= {
-            "gpu": properties.name,
-            "multiprocessors": properties.multi_processor_count,
-            "gpu_memory_bytes": properties.total_memory,
-            "driver": query_gpu(["driver_version"]).get("driver_version", "unknown"),
-            "clocks_max": query_gpu(["clocks.max.sm", "clocks.max.mem"]),
-        }
-    return found
 
 
 def median_interval(values):
@@ -112,198 +66,9 @@ def median_interval(values):
     return float(np.median(values)), values[k], values[count - 1 - k]
 
 
-class Turns:
-    """A process of Lathe's that runs an engine when asked."""
-
-    def __init__(self, lathe, engine, log_file):
-        self.errors = open(log_file, "ab")
-        self.process = subprocess.Popen(
-            [lathe, "bench", "--turns", str(engine)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1,
-        )
-        self.lines = queue.Queue()
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self):
-        for line in self.process.stdout:
-            self.lines.put(line)
-        self.lines.put("")
-
-    def ask(self, limit=120, **request):
-        """One request, its answer; raises RuntimeError with Lathe's own words."""
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        try:
-            line = self.lines.get(timeout=limit)
-        except queue.Empty:
-            self.process.kill()
-            raise RuntimeError(f"no answer within {limit} s") from None
-        if not line:
-            raise RuntimeError(f"the process ended with status {self.process.wait()}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise RuntimeError(answer["error"]["message"])
-        return answer
-
-    def close(self):
-        try:
-            self.process.stdin.close()
-            self.process.wait(timeout=20)
-        except (OSError, subprocess.TimeoutExpired):
-            self.process.kill()
-        self.errors.close()
-
-
-class TorchGraph:
-    """A PyTorch module on fixed inputs, as a CUDA graph with the copies around it."""
-
-    def __init__(self, module, inputs, device, channels_last):
-        self.device = device
-        self.module = module  # the graph reads its weights where they lie
-        with torch.no_grad():
-            self.host = [tensor.pin_memory() if device == "cuda" else tensor for tensor in inputs]
-            self.fixed = [tensor.to(device) for tensor in self.host]
-            if channels_last:
-                self.fixed = [
-                    t.to(memory_format=torch.channels_last) if t.dim() == 4 else t for t in self.fixed
-                ]
-                self.host = [t.cpu().pin_memory() if device == "cuda" else t for t in self.fixed]
-            if device != "cuda":
-                self.outputs = flat(module(*self.fixed))
-                return
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                for _ in range(4):
-                    module(*self.fixed)
-            torch.cuda.current_stream().wait_stream(stream)
-            torch.cuda.synchronize()
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.outputs = flat(module(*self.fixed))
-            self.back = [torch.empty_like(t, device="cpu").pin_memory() for t in self.outputs]
-            self.start, self.stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def burst(self, calls, warm):
-        """Milliseconds between the events of each call."""
-        times = []
-        for i in range(warm + calls):
-            if self.device != "cuda":
-                start = time.perf_counter()
-                with torch.no_grad():
-                    self.module(*self.fixed)
-                took = 1e3 * (time.perf_counter() - start)
-            else:
-                for to, source in zip(self.fixed, self.host):
-                    to.copy_(source, non_blocking=True)
-                self.start.record()
-                self.graph.replay()
-                self.stop.record()
-                for to, source in zip(self.back, self.outputs):
-                    to.copy_(source, non_blocking=True)
-                torch.cuda.synchronize()
-                took = self.start.elapsed_time(self.stop)
-            if i >= warm:
-                times.append(took)
-        return times
-
-
-def flat(outputs):
-    return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
-
-
-def pictures(count, seed=7):
-    """Normalised pictures of random blobs at several scales: activations as of photos, different classes."""
-    generator = np.random.default_rng(seed)
-    x = torch.zeros(count, 3, 224, 224)
-    for size, weight in ((4, 1.0), (9, 0.8), (28, 0.5), (112, 0.25)):
-        noise = torch.from_numpy(generator.standard_normal([count, 3, size, size]).astype(np.float32))
-        x += weight * F.interpolate(noise, size=(224, 224), mode="bicubic", align_corners=False)
-    return x.clamp(-2.1, 2.6)
-
-
-class Network:
-    """Files, modules and inputs of a network."""
-
-    def __init__(self, name, options):
-        self.name, self.spec, self.options = name, NETWORKS[name], options
-        self.work = Path(options.work)
-        self.work.mkdir(parents=True, exist_ok=True)
-        if "layers" in self.spec:
-            self.make_encoder()
-        else:
-            self.make_convolution()
-
-    def make_encoder(self):
-        from gpu import bert
-
-        self.bert = bert
-        self.net = bert.Bert(**self.spec["layers"]).eval()
-        self.files = {"fp16": self.work / f"{self.name}.onnx"}
-        self.input_names = bert.INPUTS
-        self.outputs = ["hidden", "pooled"]
-        if not self.files["fp16"].exists():
-            try:
-                bert.export(self.net, self.files["fp16"])
-            except Exception as error:
-                log("tracing export failed, the newer exporter instead:", error)
-                bert.export(self.net, self.files["fp16"], dynamo=True)
-
-    def make_convolution(self):
-        import onnx
-        from gpu.onnx_module import OnnxModule, float_model
-
-        models = Path(self.options.models)
-        quantised = onnx.load(models / f"{self.name}.int8.onnx")
-        given = models / f"{self.name}.onnx"
-        single = onnx.load(given) if given.exists() else float_model(quantised)
-        self.files = {"int8": models / f"{self.name}.int8.onnx", "fp16": self.work / f"{self.name}.onnx"}
-        onnx.save(single, self.files["fp16"])
-        self.files["fp32"] = self.files["fp16"]
-        self.net, self.quantised = OnnxModule(single).eval(), OnnxModule(quantised).eval()
-        self.input_names = [self.net.input_name]
-
-    def shape_of(self, size):
-        """Of the inputs, for a batch size or (batch, sequence)."""
-        return size if isinstance(size, tuple) else (size, 3, 224, 224)
-
-    def label(self, size):
-        return "x".join(map(str, size)) if isinstance(size, tuple) else str(size)
-
-    def inputs(self, size):
-        if isinstance(size, tuple):
-            return list(self.bert.inputs(*size))
-        return [pictures(size, seed=7 + size)]
-
-    def module(self, dtype, device, quantised=False):
-        """A copy of the module in another type."""
-        import copy
-
-        return copy.deepcopy(self.quantised if quantised else self.net).to(device, dtype)
-
-    def reference(self, size, quantised):
-        """Outputs in double precision."""
-        module = self.module(torch.float64, self.options.device, quantised)
-        with torch.no_grad():
-            x = [t.to(self.options.device) for t in self.inputs(size)]
-            x = [t.double() if t.is_floating_point() else t for t in x]
-            return [t.cpu().numpy() for t in flat(module(*x))]
-
-    def profiles(self, sizes):
-        """--shape for the sizes: one range for batches, one for each sequence length."""
-        groups = {}
-        for size in sizes:
-            groups.setdefault(self.shape_of(size)[1:], []).append(size)
-        arguments = []
-        for group in groups.values():
-            least, usual, most = group[0], group[len(group) // 2], group[-1]
-            if len(group) == 2:
-                usual = most
-            shapes = ["x".join(map(str, self.shape_of(size))) for size in (least, usual, most)]
-            text = shapes[0] if len(group) == 1 else "..".join(shapes)
-            for name in self.input_names:
-                arguments += ["--shape", f"{name}:{text}"]
-        return arguments
+def used_by_all():
+    """Bytes in use on the first GPU, without opening it."""
+    return int(query_gpu(["memory.used"]).get("memory.used", "0").split()[0]) << 20
 
 
 def agreement(got, want):
@@ -325,22 +90,31 @@ class Run:
         self.network, self.options, self.device = network, options, options.device
         self.work = network.work
         self.references = {}
+        before = used_by_all() if self.device == "cuda" else 0
         self.document = {
             "kind": "gpu", "version": 1, "network": network.spec["title"], "machine": machine(options.device),
             "libraries": {"torch": torch.__version__}, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "method": "turns of calls, device times between events, CUDA graphs on both sides; see benchmarks/run_gpu.py",
             "clocks": {"before": clocks()}, "subjects": [], "latency": [], "ratios": [], "throughput": [],
-            "accuracy": [], "problems": [],
+            "accuracy": [], "memory": [], "gpu_samples": [], "problems": [],
         }
         if options.device == "cuda":
             self.document["libraries"] |= {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())}
+            torch.zeros(1, device="cuda")
+            self.document["context_bytes"] = max(0, used_by_all() - before)
 
     def left(self):
         return self.options.deadline - time.time()
 
     def save(self):
         self.document["clocks"]["after"] = clocks()
-        Path(self.options.output).write_text(json.dumps(self.document, indent=1) + "\n", encoding="utf-8")
+        target = Path(self.options.output)
+        document = self.document
+        if self.options.add and target.exists():
+            document = added(json.loads(target.read_text(encoding="utf-8")), document)
+        new = target.with_suffix(".new")
+        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        os.replace(new, target)
 
     def problem(self, what, error):
         text = f"{what}: {str(error)[-1500:]}"
@@ -350,7 +124,10 @@ class Run:
     def build(self, name, precision, sizes, twice):
         """An engine and what building it took, first with an empty timing cache, then with the full one."""
         engine, cache = self.work / f"{self.network.name}.{name}.engine", self.work / f"{self.network.name}.{name}.timing"
-        cache.unlink(missing_ok=True)
+        if self.options.add and engine.exists():
+            return engine, {"name": name}
+        if not self.options.add:
+            cache.unlink(missing_ok=True)
         command = [self.options.lathe, "build", str(self.network.files[precision]), "--device", self.device,
                    "--precision", precision if self.device == "cuda" else "fp32", "-o", str(engine), "--json"]
         command += self.network.profiles(sizes)
@@ -394,12 +171,16 @@ class Run:
         turns.ask(inputs=self.files_of(size), calls=1, timed=False, save=str(saved))
         with np.load(saved) as arrays:
             got = [arrays[k] for k in arrays.files]
-        for index, want in enumerate(self.references[key]):
-            # By shape: the order of a graph's outputs is the module's.
-            row = {"subject": name, "size": self.network.label(size), "output": index, "against": "fp64"}
-            row |= agreement(got[index].astype(np.float64).reshape(want.shape), want)
-            self.document["accuracy"].append(row)
-            log("accuracy", json.dumps(row))
+        against = {"fp64": self.references[key]}
+        if quantised and (size, False) in self.references:
+            against["fp64 float"] = self.references[size, False]  # the model before it was quantised
+        for title, wanted in against.items():
+            for index, want in enumerate(wanted):
+                # By shape: the order of a graph's outputs is the module's.
+                row = {"subject": name, "size": self.network.label(size), "output": index, "against": title}
+                row |= agreement(got[index].astype(np.float64).reshape(want.shape), want)
+                self.document["accuracy"].append(row)
+                log("accuracy", json.dumps(row))
         return self.references[key]
 
     def torch_subjects(self, size):
@@ -412,7 +193,7 @@ class Run:
                 self.problem(f"{name} at {self.network.label(size)}", "no time left")
                 continue
             try:
-                start = time.perf_counter()
+                start, memory = time.perf_counter(), Memory(self.device)
                 dtype = torch.float32 if name.endswith("fp32") else torch.float16
                 if self.device != "cuda":
                     dtype = torch.float32
@@ -428,7 +209,10 @@ class Run:
                     module = torch.compile(module, dynamic=False, mode=mode)
                 inputs = [t.to(dtype) if t.is_floating_point() else t for t in self.network.inputs(size)]
                 made[name] = TorchGraph(module, inputs, self.device, convolution and dtype == torch.float16)
-                log(name, self.network.label(size), f"ready in {time.perf_counter() - start:.1f} s")
+                row = {"subject": name, "size": self.network.label(size), "weight_bytes": weight_bytes(module),
+                       "ready_seconds": time.perf_counter() - start, **memory.taken()}
+                self.document["memory"].append(row)
+                log("memory", json.dumps(row))
             except Exception:
                 self.problem(f"{name} at {self.network.label(size)}", traceback.format_exc())
         return made
@@ -449,6 +233,7 @@ class Run:
             calls[name] = graph.burst(5, 5)
         # About 15 ms a burst, at least 5 calls, at most 40.
         calls = {name: int(min(40, max(5, 15 / max(1e-3, np.median(values))))) for name, values in calls.items()}
+        launches, samples = {name: [] for name in references}, Samples() if timed else None
         for round_number in range(self.options.rounds):
             order = list(times)
             if round_number % 2:
@@ -460,7 +245,9 @@ class Run:
                     for key, values in extra[name].items():
                         values += answer.get(key, [])
                 else:
-                    times[name].append(float(np.median(references[name].burst(calls[name], 3))))
+                    times[name].append(float(np.median(references[name].burst(calls[name], 3, launches[name]))))
+        if samples:
+            self.document["gpu_samples"].append({"size": label, **samples.close()})
         whole = {}
         for name, turns in engines.items():
             whole[name] = float(np.median(turns.ask(calls=60, warm=3, timed=False)["call_ms"]))
@@ -471,6 +258,8 @@ class Run:
             if name in engines:
                 row["call_ms"] = whole[name]
                 row |= {k: float(np.median(v)) for k, v in extra[name].items() if v and k != "call_ms"}
+            elif launches[name]:
+                row["enqueue_us"] = float(np.median(launches[name]))
             self.document["latency"].append(row)
             log("time", json.dumps(row))
         for name in engines:
@@ -496,19 +285,19 @@ class Run:
     def main(self):
         engines = {}
         try:
-            for precision in self.network.spec["precisions"]:
+            for precision in self.network.precisions():
                 try:
-                    engine, row = self.build(precision, precision, self.network.spec["sizes"], self.options.twice)
-                    if precision == self.network.spec["precisions"][0]:
-                        self.network.reference(self.network.spec["sizes"][0], False)  # PyTorch's own memory first
+                    engine, row = self.build(precision, precision, self.network.sizes(), self.options.twice)
+                    if precision == self.network.precisions()[0]:
+                        self.network.reference(self.network.sizes()[0], False)  # PyTorch's own memory first
                     before = self.used()
                     engines[precision] = self.open(engine)
-                    engines[precision].ask(inputs=self.files_of(self.network.spec["sizes"][-1]), calls=1, timed=False)
+                    engines[precision].ask(inputs=self.files_of(self.network.sizes()[-1]), calls=1, timed=False)
                     row["process_gpu_bytes"] = self.used() - before
                 except Exception as error:
                     self.problem(f"engine {precision}", error)
                     continue
-                for size in self.network.spec["sizes"]:
+                for size in self.network.sizes():
                     try:
                         self.check(engines[precision], precision, precision, size)
                     except Exception as error:
@@ -517,7 +306,7 @@ class Run:
             self.references.clear()
             if self.device == "cuda":
                 torch.cuda.empty_cache()
-            for size in self.network.spec["sizes"]:
+            for size in self.network.sizes():
                 if engines and self.left() > 15:
                     try:
                         self.compare(engines, size)
@@ -538,7 +327,7 @@ class Run:
 
     def tail(self, engines):
         """Many calls at the smallest size."""
-        size = self.network.spec["sizes"][0]
+        size = self.network.sizes()[0]
         for name, turns in engines.items():
             if self.left() < 15:
                 return
@@ -559,7 +348,7 @@ class Run:
     def large(self):
         """Samples a second at large batches, by the device's time and with all copies."""
         sizes = self.network.spec["large"]
-        for precision in self.network.spec["precisions"][::-1]:
+        for precision in self.network.precisions()[::-1]:
             if self.left() < 45:
                 self.problem(f"throughput of {precision}", "no time left")
                 continue
@@ -583,6 +372,18 @@ class Run:
                 self.save()
 
 
+def added(old, new):
+    """The results of another run with those of this one that it lacks."""
+    for part, keys in (("latency", ("subject", "size")), ("ratios", ("subject", "reference", "size")),
+                       ("memory", ("subject", "size")), ("accuracy", ("subject", "size", "output"))):
+        there = {tuple(row.get(key) for key in keys) for row in old.get(part, [])}
+        old[part] = old.get(part, []) + [row for row in new[part] if tuple(row.get(k) for k in keys) not in there]
+    for part in ("problems", "gpu_samples"):
+        old[part] = old.get(part, []) + new[part]
+    old["added"] = old.get("added", []) + [{"time": new["time"], "machine": new["machine"]}]
+    return old
+
+
 def kernels(report):
     """How many operations each provider won, and the ten that take longest."""
     won, slow = {}, []
@@ -596,11 +397,39 @@ def kernels(report):
 
 
 def compile_only(network, options):
-    """Fills torch.compile's cache for the comparison that follows; its GPU times are of no interest."""
-    run = Run(network, options)
-    options.against = [name for name in options.against if name.startswith("compile")]
-    for size in network.spec["sizes"]:
-        run.torch_subjects(size)
+    """Fills torch.compile's cache for the comparison that follows, each shape and mode in a process of its own; their
+    GPU times are of no interest. Ends with 1 if one did not finish."""
+    wanted = [(network.label(size), name) for size in network.sizes() for name in options.against
+              if name.startswith("compile") or name == "max-autotune"]
+    if len(wanted) == 1 and options.compile_only == "here":
+        made = Run(network, options).torch_subjects(network.sizes()[0])
+        sys.exit(0 if made else 1)
+    running = []
+    for label, name in wanted:
+        work = Path(f"{options.work}/compile-{options.network}-{label}-{name}")
+        work.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, __file__, options.network, "--lathe", options.lathe, "--models", options.models,
+                   "--work", str(work), "--compile-only", "here", "--sizes", label, "--against", name, "--device",
+                   options.device, "--seconds", str(options.seconds)]
+        with open(work / "log.txt", "w", encoding="utf-8") as log_file:
+            running.append((label, name, work, subprocess.Popen(command, stdout=log_file, stderr=subprocess.STDOUT)))
+    failed = False
+    while running:
+        time.sleep(0.2)
+        late = time.time() > options.deadline
+        for row in list(running):
+            label, name, work, process = row
+            if late and process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.poll() is None:
+                continue
+            running.remove(row)
+            took, status = time.time() - options.begin, process.returncode
+            end = (work / "log.txt").read_text(encoding="utf-8", errors="replace")[-300:].strip() if status else ""
+            log("compiled", name, label, "status", status, f"{took:.0f} s", end)
+            failed |= status != 0
+    sys.exit(1 if failed else 0)
 
 
 def main():
@@ -617,10 +446,15 @@ def main():
     parser.add_argument("--tail", type=int, default=0, help="so many more calls at the smallest size")
     parser.add_argument("--once", dest="twice", action="store_false", help="do not build again with the full cache")
     parser.add_argument("--large", action="store_true", help="throughput at large batches too")
-    parser.add_argument("--compile-only", action="store_true", help="only fill torch.compile's cache")
+    parser.add_argument("--compile-only", nargs="?", const="apart", choices=["apart", "here"],
+                        help="only fill torch.compile's cache: a process a shape, or in this one")
+    parser.add_argument("--sizes", help="batch sizes (1,8) or batches and sequence lengths (1x128,32x128)")
+    parser.add_argument("--precisions", help="default: all that there is a model for")
+    parser.add_argument("--add", action="store_true", help="add to the results in --output; engines there are used again")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try this script out")
     options = parser.parse_args()
-    options.deadline = time.time() + options.seconds
+    options.begin = time.time()
+    options.deadline = options.begin + options.seconds
     options.against = [name for name in options.against.split(",") if name]
     options.output = options.output or str(Path(options.work) / f"{options.network}.gpu.json")
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Gathers what Lathe is built with into FOLDER/deps.tar.xz (about 35 MB), for a GPU machine that has a compiler, CMake,
-# Ninja, nvcc and Python but no package registry and none of Debian's libraries. Run it on a machine where
-# scripts/setup.sh ran. There:
+# Gathers what Lathe is built with into FOLDER/deps.tar.xz (about 32 MB), for a GPU machine that has a compiler, CMake,
+# Ninja, nvcc and Python but no package registry and none of Debian's libraries. It installs what is missing here
+# (scripts/setup.sh). There:
 #
-#   source scripts/fetch-gpu-deps.sh --unpack FOLDER && build_lathe build -DLATHE_CUDA=ON
+#   LATHE_DEPS=FOLDER scripts/gpu-check.sh --full         builds and checks everything
+#   source scripts/fetch-gpu-deps.sh --unpack FOLDER && build_lathe build -DLATHE_CUDA=ON --target lathe_cli   builds alone
 set -euo pipefail
 
 gather() {
@@ -25,12 +26,19 @@ gather() {
   cp -L /usr/include/{png,pngconf,pnglibconf,jpeglib,jmorecfg,jerror,zlib,zconf,zstd,zstd_errors,xxhash}.h "$staged/include/"
   cp -L "$libraries"/../../include/"$(uname -m)"-linux-gnu/jconfig.h "$staged/include/" 2>/dev/null ||
     cp -L /usr/include/"$(uname -m)"-linux-gnu/jconfig.h "$staged/include/"
+  mkdir "$staged/share/cmake" && cp -rL /usr/share/cmake/nlohmann_json "$staged/share/cmake/"
+  cp -L /usr/share/javascript/chart.js/chart.min.js "$staged/share/"
   cp -rL "$LATHE_ONNX_ROOT" "$staged/onnx"
   cp -rL "$(dirname "$OpenVINO_DIR")" "$staged/openvino"
   # Of OpenVINO: the CPU's plugin and the ONNX reader.
   (cd "$staged/openvino" && find . -mindepth 1 -maxdepth 1 ! -name cmake ! -name include ! -name libs -exec rm -rf {} + &&
     cd libs && rm -f ./*_gpu_plugin* ./*_npu_plugin* ./*_{auto,hetero,auto_batch}_plugin* ./*_{jax,paddle,pytorch,tensorflow,tensorflow_lite,gguf}_frontend* ./cache.json)
   cp -L "$(dirname "$OpenVINO_DIR")/../openvino_tokenizers/lib/libopenvino_tokenizers.so" "$staged/openvino/libs/"
+  # Its CMake package insists on files even of targets that nobody asks for.
+  sed -i -E '/_cmake_import_check_targets openvino::frontend::(jax|paddle|pytorch|tensorflow|tensorflow_lite|gguf) /d' \
+    "$staged/openvino/cmake/OpenVINOTargets-release.cmake"
+  write_onnx_cases
+  cp -r "$LATHE_ONNX_CASES" "$staged/onnx-cases"
   if [ -n "$LATHE_CUTLASS_ROOT" ]; then
     cp -rL "$LATHE_CUTLASS_ROOT" "$staged/cutlass"
     mkdir -p "$staged/cudnn_frontend"
@@ -39,30 +47,41 @@ gather() {
   version=$(git -C "$root" describe --always --dirty)
   printf '{"lathe": "%s", "onnx": "%s", "openvino": "%s", "made": "%s"}\n' "$version" "$(basename "$LATHE_ONNX_ROOT")" \
     "$(basename "$(readlink -f "$staged"/openvino/libs/libopenvino.so.*)")" "$(date -u +%FT%TZ)" >"$staged/versions.json"
-  XZ_OPT='-6 -T0' tar -C "$staged" -cJf "$folder/deps.tar.xz" .
+  XZ_OPT='-6 -T0' tar --sort=name -C "$staged" -cJf "$folder/deps.tar.xz" .
   cp "$staged/versions.json" "$folder/"
   rm -rf "$staged"
   ls -l "$folder"
 }
 
-# Unpacks FOLDER/deps.tar.xz to $LATHE_DEPS (default /tmp/lathe-deps) and defines build_lathe as scripts/setup.sh does.
+# Unpacks FOLDER/deps.tar.xz to $LATHE_DEPS_UNPACKED (default /tmp/lathe-deps) and defines build_lathe as
+# scripts/setup.sh does.
 unpack() {
-  LATHE_DEPS=${LATHE_DEPS:-${TMPDIR:-/tmp}/lathe-deps}
+  local deps=${LATHE_DEPS_UNPACKED:-${TMPDIR:-/tmp}/lathe-deps}
+  LATHE_DEPS_UNPACKED=$deps
   LATHE_SOURCES=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-  if [ ! -e "$LATHE_DEPS/versions.json" ]; then
-    mkdir -p "$LATHE_DEPS"
-    python3 -m tarfile -e "$1/deps.tar.xz" "$LATHE_DEPS"
+  if ! cmp -s "$1/versions.json" "$deps/versions.json"; then
+    rm -rf "$deps" "$deps.new"
+    mkdir -p "$deps.new"
+    python3 -m tarfile -e "$1/deps.tar.xz" "$deps.new"
+    mv "$deps.new" "$deps"
   fi
+  # Configures and builds into the folder $1 with the further CMake options $2...; `--target NAME` builds that alone.
   build_lathe() {
-    local folder=$1 headers=()
+    local folder=$1 deps=$LATHE_DEPS_UNPACKED options=() targets=() site
     shift
-    [ -d "$LATHE_DEPS/cutlass" ] && headers=(-DLATHE_CUTLASS_ROOT="$LATHE_DEPS/cutlass"
-      -DLATHE_CUDNN_FRONTEND_ROOT="$LATHE_DEPS/cudnn_frontend")
-    cmake -G Ninja -S "$LATHE_SOURCES" -B "$folder" -DCMAKE_PREFIX_PATH="$LATHE_DEPS" \
-      -DCMAKE_INCLUDE_PATH="$LATHE_DEPS/include" -DCMAKE_LIBRARY_PATH="$LATHE_DEPS/lib" \
-      -DLATHE_ONNX_ROOT="$LATHE_DEPS/onnx" -DOpenVINO_DIR="$LATHE_DEPS/openvino/cmake" -DLATHE_STATIC_DEPS=ON \
-      "${headers[@]}" "$@"
-    cmake --build "$folder" --parallel "$(nproc)"
+    while [ $# -gt 0 ]; do
+      if [ "$1" = --target ]; then targets+=(--target "$2"); shift 2; else options+=("$1"); shift; fi
+    done
+    [ -d "$deps/cutlass" ] && options+=(-DLATHE_CUTLASS_ROOT="$deps/cutlass"
+      -DLATHE_CUDNN_FRONTEND_ROOT="$deps/cudnn_frontend")
+    # cuDNN's and cuBLASLt's headers may come with Python's packages only; the toolkit's own folders go first.
+    site=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2>/dev/null)
+    # Another compiler's warnings are no reason to stop.
+    cmake -G Ninja -S "$LATHE_SOURCES" -B "$folder" -DCMAKE_PREFIX_PATH="$deps" \
+      -DCMAKE_INCLUDE_PATH="$deps/include;$site/nvidia/cudnn/include;$site/nvidia/cu13/include;$site/nvidia/cublas/include" \
+      -DCMAKE_LIBRARY_PATH="$deps/lib" -DLATHE_ONNX_ROOT="$deps/onnx" -DOpenVINO_DIR="$deps/openvino/cmake" \
+      -DLATHE_CHART_JS="$deps/share/chart.min.js" -DLATHE_STATIC_DEPS=ON -DLATHE_WERROR=OFF "${options[@]}" || return
+    cmake --build "$folder" --parallel "$(nproc)" "${targets[@]}"
   }
 }
 

@@ -93,6 +93,16 @@ fetch_cuda_headers() {
   rm -rf "$work"
 }
 
+# ONNX's backend test cases into the folder LATHE_ONNX_CASES: the wheel carries the code that generates them.
+write_onnx_cases() {
+  LATHE_ONNX_CASES=$LATHE_CACHE/onnx-cases-$(basename "$LATHE_ONNX_ROOT")
+  [ -e "$LATHE_ONNX_CASES/.complete" ] && return
+  say "Writing ONNX's backend test cases"
+  rm -rf "$LATHE_ONNX_CASES"
+  "$LATHE_PYTHON" "$LATHE_ROOT/tests/conformance/write_cases.py" "$LATHE_ONNX_CASES"
+  touch "$LATHE_ONNX_CASES/.complete"
+}
+
 # Configures and builds into the folder $1 with the further CMake options $2…; `--target NAME` builds that alone.
 build_lathe() {
   local folder=$1 targets=() options=()

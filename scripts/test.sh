@@ -11,17 +11,10 @@ quick=false
 [ "${1:-}" = --quick ] && quick=true
 build=${LATHE_BUILD:-build}
 
-# ONNX's backend test cases: the wheel carries the code that generates them.
-cases=$LATHE_CACHE/onnx-cases-$(basename "$LATHE_ONNX_ROOT")
-if [ ! -e "$cases/.complete" ]; then
-  say "Writing ONNX's backend test cases"
-  rm -rf "$cases"
-  "$LATHE_PYTHON" tests/conformance/write_cases.py "$cases"
-  touch "$cases/.complete"
-fi
+write_onnx_cases
 
 say "Building"
-options=(-DLATHE_PYTHON="$LATHE_PYTHON" -DLATHE_ONNX_TEST_DATA="$cases")
+options=(-DLATHE_PYTHON="$LATHE_PYTHON" -DLATHE_ONNX_TEST_DATA="$LATHE_ONNX_CASES")
 if $quick; then
   build_lathe "$build" "${options[@]}" -DLATHE_CHECKS=OFF
 else

@@ -1,6 +1,16 @@
-"""BERT's encoder as a PyTorch module with seeded random weights: the layers of BERT-base unless told otherwise."""
+"""BERT's encoder as a PyTorch module with seeded random weights: the layers of BERT-base unless told otherwise.
 
+    python3 benchmarks/gpu/bert.py FOLDER
+
+writes FOLDER/bert_base.onnx and, to calibrate it, FOLDER/bert_base.calibration.npz; from these
+`lathe simplify`, `lathe calibrate --method minmax --samples 32` and `lathe quantize --target cuda` make the
+bert_base.int8.onnx that run_gpu.py takes.
+"""
+
+import copy
 import math
+import sys
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -67,6 +77,55 @@ class Bert(nn.Module):
         return x, torch.tanh(self.pooler(x[:, 0]))
 
 
+class RoundedInput(nn.Module):
+    """A linear layer behind QuantizeLinear and DequantizeLinear: int8 of one scale, zero point 0."""
+
+    def __init__(self, linear, scale):
+        super().__init__()
+        self.linear, self.scale = linear, scale
+
+    def forward(self, x):
+        return self.linear((x / self.scale).round().clamp(-128, 127) * self.scale)
+
+
+def quantised(net, model):
+    """The module with what an int8 ONNX file of it says: int8 weights, dequantised, and the rounding of each linear
+    layer's input. Nodes are found by their names, /layers.0/up/MatMul for layers.0.up."""
+    from onnx import numpy_helper
+
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    producers = {name: node for node in model.graph.node for name in node.output}
+
+    def scale_of(value):
+        node = producers.get(value)
+        while node is not None and node.op_type in ("Reshape", "Transpose", "Gather"):
+            node = producers.get(node.input[0])
+        if node is None or node.op_type != "DequantizeLinear":
+            return None
+        return float(constants[node.input[1]])
+
+    net = copy.deepcopy(net)
+    for node in model.graph.node:
+        if node.op_type not in ("MatMul", "Gemm"):
+            continue
+        weight = producers.get(node.input[1])
+        scale = scale_of(node.input[0])
+        if weight is None or weight.op_type != "DequantizeLinear" or scale is None or weight.input[0] not in constants:
+            continue
+        values = torch.from_numpy(constants[weight.input[0]].astype("float32"))
+        scales = torch.from_numpy(constants[weight.input[1]].astype("float32"))
+        rows = node.op_type == "Gemm" and any(a.name == "transB" and a.i for a in node.attribute)
+        real = values * (scales[:, None] if rows else scales[None, :])
+        path = node.name.strip("/").split("/")[:-1]
+        parent = net
+        for part in ".".join(path[:-1]).split(".") if len(path) > 1 else []:
+            parent = getattr(parent, part)
+        linear = getattr(parent, path[-1])
+        with torch.no_grad():
+            linear.weight.copy_(real if rows else real.T)
+        setattr(parent, path[-1], RoundedInput(linear, scale))
+    return net
+
 
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
@@ -100,3 +159,17 @@ def inputs(batch, length, words=30522, seed=3):
     mask = (torch.arange(length)[None, :] < lengths[:, None]).to(torch.int64)
     kinds = (torch.arange(length)[None, :] >= lengths[:, None] // 2).to(torch.int64)
     return ids, mask, kinds
+
+
+def main():
+    import numpy as np
+
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    export(Bert().eval(), folder / "bert_base.onnx")
+    samples = dict(zip(INPUTS, (tensor.numpy() for tensor in inputs(32, 128, seed=1000))))
+    np.savez(folder / "bert_base.calibration.npz", **samples)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@
 
 #include "lathe/engine_types.hpp"
 #include "lathe/export.hpp"
+#include "lathe/pictures.hpp"
 #include "lathe/progress.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
@@ -102,6 +103,19 @@ public:
     Result<void> start(std::span<const TensorView> inputs);
     Result<std::vector<TensorView>> wait();
 
+    /// Copies the inputs to the device; `rerun` then reads them there, as often as it is called, until the next run,
+    /// start or keep. For measuring without copies, and for inputs that stay. Errors: as run; unsupported (CPU).
+    Result<void> keep(std::span<const TensorView> inputs);
+    /// Runs on the inputs that keep, run or start got last.
+    Result<std::vector<TensorView>> rerun();
+
+    /// Turns pictures into the only input on the device, and runs. Errors: invalid_argument (several inputs, not
+    /// floats), out_of_range, unsupported (CPU).
+    Result<std::vector<TensorView>> run_pictures(const PictureBatch& batch);
+
+    /// Index of the device (GPU) that it runs on; 0 on the CPU.
+    int device() const;
+
     /// Following runs can tell `times`: copies and kernels apart, by the device's clock. Costs some speed.
     /// Errors: unsupported (CPU).
     Result<void> set_timing(bool on);
@@ -117,6 +131,9 @@ private:
 struct EngineLoadOptions {
     std::size_t threads = 0; ///< 0: as built. Another number compiles anew
     bool profiling = false;  ///< sessions can tell per-layer times; compiles anew from the graph where that needs it
+    /// GPUs to run on, by index; each has its own copy of the weights, and sessions take the GPUs in turns. Empty: the
+    /// first.
+    std::vector<int> devices{};
 };
 
 /// A model compiled for a device and a range of shapes, with all that is needed to use it: preprocessing, class names,
@@ -139,11 +156,16 @@ public:
     Result<void> save(const std::filesystem::path& path);
 
     const EngineInfo& info() const;
+    /// With several GPUs, sessions take them in turns.
     Result<Session> make_session() const;
+    /// On the GPU with this index, one of those that the engine was built or loaded for.
+    Result<Session> make_session_on(int device) const;
     /// Executed layers with the precision each computes in (times 0).
     Result<std::vector<LayerInfo>> layers() const;
     /// What the build decided and why. Empty where the backend has nothing to tell or the engine was loaded.
     Result<BuildReport> report() const;
+    /// Memory that it takes on its device. Errors: unsupported (CPU).
+    Result<EngineMemory> memory() const;
     /// Sessions of this engine serve requests side by side without a compiled form each.
     bool sessions_share_engine() const;
     /// The graph it was compiled from, as ONNX bytes.

@@ -42,6 +42,17 @@ struct RunTimes {
     double enqueue_us = 0;  ///< what the calling thread spent on handing over the work
 };
 
+/// Memory that an engine takes on its device. Sizes in bytes.
+struct EngineMemory {
+    std::size_t weights = 0;     ///< once a device
+    std::size_t activations = 0; ///< each session, for the largest shapes
+    std::size_t workspace = 0;   ///< each session
+    std::size_t staging = 0;     ///< each session, page-locked memory of the host
+    std::size_t peak = 0;        ///< most that this process had allocated at once on the engine's first device so far
+    std::size_t sessions = 0;    ///< made so far
+    std::vector<int> devices;    ///< indices it runs on
+};
+
 /// One kernel that was tried for an operation. Times in microseconds a launch; 0 where not timed.
 struct TacticTiming {
     std::string tactic;  ///< "provider:id"
@@ -49,6 +60,8 @@ struct TacticTiming {
     double mixed_us = 0; ///< weights cold, activations as the launch before left them: what is compared
     double warm_us = 0;  ///< all in the cache
     double cold_us = 0;  ///< nothing in the cache
+    /// In the whole network: its time with this kernel to that with the one that was fastest alone; 0 where not tried.
+    double whole_ratio = 0;
     bool chosen = false;
 };
 

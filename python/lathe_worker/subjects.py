@@ -22,6 +22,7 @@ class Timing:
     call: int
     copy_in: int | None = None
     copy_out: int | None = None
+    device: int | None = None  # kernels alone, by the GPU's clock
 
 
 def cores():
@@ -143,8 +144,74 @@ class PyTorch:
         return [self.call]
 
 
-def make_subject(kind, model, source):
+class PyTorchOnGpu(PyTorch):
+    """PyTorch on the first GPU, at its best: channels last, page-locked inputs. TF32 is off, as in an fp32 engine.
+
+    A call copies its inputs to the GPU and its outputs back, as an engine's call does.
+    """
+
+    def __init__(self, source, precision, compiled=False):
+        super().__init__(source, compiled)
+        torch = self.torch
+        if not torch.cuda.is_available():
+            raise Unavailable("unsupported", "PyTorch sees no GPU here", "install PyTorch with CUDA, or leave it out")
+        types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+        self.type = types[precision or "fp32"]
+        self.stages = {}
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+        self.module = self.module.to("cuda", self.type, memory_format=torch.channels_last)
+        self.function = self.module
+        self.libraries["cuda"] = torch.version.cuda
+        self.libraries["cudnn"] = str(torch.backends.cudnn.version())
+        mode = "torch.compile with its default mode, static shapes" if compiled else "eager"
+        self.notes = [
+            f"{mode}, inference_mode, {precision or 'fp32'}, channels last, no TF32, page-locked inputs; calls include "
+            "both copies"
+        ]
+
+    def staged(self, array):
+        """The same values in page-locked memory, made once an input set."""
+        torch = self.torch
+        key = id(array)
+        if key not in self.stages:
+            tensor = torch.from_numpy(array)
+            if tensor.is_floating_point():
+                tensor = tensor.to(self.type)
+            if tensor.dim() == 4:
+                tensor = tensor.contiguous(memory_format=torch.channels_last)
+            self.stages[key] = (array, tensor.pin_memory())
+        return self.stages[key][1]
+
+    def prepare(self, tensors):
+        self.stages = {}
+        self.torch.cuda.reset_peak_memory_stats()
+        super().prepare(tensors)
+
+    def device_peak_bytes(self):
+        return self.torch.cuda.max_memory_allocated()
+
+    def call(self, arrays):
+        torch = self.torch
+        stages = [self.staged(array) for array in arrays]
+        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.inference_mode():
+            start = time.perf_counter_ns()
+            inputs = [stage.to("cuda", non_blocking=True) for stage in stages]
+            before.record()
+            outputs = self.function(*inputs)
+            after.record()
+            fetched = [o.float().cpu().numpy() for o in flatten(outputs, torch)]
+            end = time.perf_counter_ns()
+        touch(fetched)
+        return Timing(end - start, device=int(before.elapsed_time(after) * 1e6))
+
+
+def make_subject(kind, model, source, device="cpu", precision="fp32"):
     """The framework named as `lathe bench --against` names it."""
+    if device != "cpu" and kind in ("pytorch", "torch-compile"):
+        return PyTorchOnGpu(source, precision, compiled=kind == "torch-compile")
     if kind == "onnxruntime":
         return OnnxRuntime(model)
     if kind == "pytorch":

@@ -2,10 +2,10 @@
 
 Speaks one line of JSON a request on standard input, one a reply on standard output:
 
-  load        {"kind", "model", "source"}               -> {"load_ms", "libraries", "notes"}
-  prepare     {"file", "inputs", "sets"}                -> {"peak_rss_bytes"}
-  burst       {"milliseconds", "max_calls"}             -> {"call_ns", "copy_in_ns", "copy_out_ns"}
-  throughput  {"seconds"}                               -> {"requests", "seconds", "streams"}
+  load        {"kind", "model", "source", "device", "precision"} -> {"load_ms", "libraries", "notes"}
+  prepare     {"file", "inputs", "sets"}     -> {"peak_rss_bytes", "device_peak_bytes"}
+  burst       {"milliseconds", "max_calls"}  -> {"call_ns", "copy_in_ns", "copy_out_ns", "device_ns"}
+  throughput  {"seconds"}                    -> {"requests", "seconds", "streams"}
 
 A failure is {"error": {"code", "message", "hint"}}. What is timed is the framework's call with its inputs in memory,
 with the monotonic clock of this process; making framework tensors from memory and fetching the outputs are timed
@@ -71,7 +71,13 @@ class Worker:
 
     def load(self, request):
         start = time.perf_counter_ns()
-        self.subject = make_subject(request["kind"], request.get("model"), request.get("source"))
+        self.subject = make_subject(
+            request["kind"],
+            request.get("model"),
+            request.get("source"),
+            request.get("device", "cpu"),
+            request.get("precision", "fp32"),
+        )
         return {
             "load_ms": (time.perf_counter_ns() - start) / 1e6,
             "libraries": self.subject.libraries,
@@ -89,11 +95,12 @@ class Worker:
         peak = peak_resident_bytes()
         self.sets = read_sets(request["file"], tensors, request["sets"])
         self.next_set = 0
-        return {"peak_rss_bytes": peak}
+        device_peak = getattr(self.subject, "device_peak_bytes", None)
+        return {"peak_rss_bytes": peak, "device_peak_bytes": device_peak() if device_peak else None}
 
     def burst(self, request):
         enough = request["milliseconds"] * 1e6
-        calls, copies_in, copies_out = [], [], []
+        calls, copies_in, copies_out, devices = [], [], [], []
         kept = 0
         # The collector's pauses are Python's, not the framework's.
         gc.collect()
@@ -111,9 +118,11 @@ class Worker:
                 if timing.copy_in is not None:
                     copies_in.append(timing.copy_in)
                     copies_out.append(timing.copy_out)
+                if timing.device is not None:
+                    devices.append(timing.device)
         finally:
             gc.enable()
-        return {"call_ns": calls, "copy_in_ns": copies_in, "copy_out_ns": copies_out}
+        return {"call_ns": calls, "copy_in_ns": copies_in, "copy_out_ns": copies_out, "device_ns": devices}
 
     def throughput(self, request):
         seconds = request["seconds"]

@@ -29,6 +29,7 @@ struct MeasureOptions {
     double time_limit_s = 10;     ///< a subject and batch size, for latency
     std::uint64_t seed = 1;       ///< of random inputs
     Dataset* data = nullptr;      ///< real inputs instead of random ones
+    bool scaling = false;         ///< of subjects with devices: throughput on 1, 2, 4, ... of them
     InterleaveOptions interleave; ///< its time limit is replaced by the one above
     /// The model's inputs at a batch size; an error if the engines cannot run it.
     std::function<Result<std::vector<InputSpec>>(std::int64_t batch)> inputs;
@@ -36,8 +37,8 @@ struct MeasureOptions {
 
 /// Measures all subjects in interleaved turns, one batch size after another, and throughput after that. Subjects that
 /// fail are listed as unavailable with the reason. Returns the keys "latency", "throughput", "ratios" and "unavailable"
-/// of the bench JSON; ratios are those of every engine to every other subject, from turns side by side.
-/// Errors: cancelled; what `inputs` or the data give; not an error of a subject.
+/// of the bench JSON, and "scaling" where asked for; ratios are those of every engine to every other subject, from
+/// turns side by side. Errors: cancelled; what `inputs` or the data give; not an error of a subject.
 Result<Json> measure(const std::vector<std::unique_ptr<Subject>>& subjects, const MeasureOptions& options,
                      Progress& progress);
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "bench/lanes.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe {
@@ -20,7 +21,21 @@ constexpr std::size_t most_streams = 32;
 
 class EngineSubject final : public Subject {
 public:
-    EngineSubject(SubjectInfo info, Engine engine) : Subject(std::move(info)), engine_(std::move(engine)) {}
+    EngineSubject(SubjectInfo info, Engine engine) : Subject(std::move(info)), engine_(std::move(engine)) {
+        if (const auto memory = engine_.memory()) devices_ = memory->devices.size();
+    }
+
+    std::size_t devices() const override { return devices_; }
+
+    Json memory() const override {
+        const auto memory = engine_.memory();
+        if (!memory) return nullptr;
+        return {{"weights", memory->weights},
+                {"activations", memory->activations},
+                {"workspace", memory->workspace},
+                {"staging", memory->staging},
+                {"peak", memory->peak}};
+    }
 
 private:
     Result<void> do_prepare(const InputSets& inputs, Progress& progress) override {
@@ -28,6 +43,7 @@ private:
         inputs_ = &inputs;
         next_set_ = 0;
         views_.clear();
+        if (lanes_) lanes_->forget();
         for (std::size_t i = 0; i < inputs.count(); ++i) {
             std::vector<TensorView> views;
             for (HostTensor& tensor : inputs.set(i))
@@ -84,7 +100,7 @@ private:
 
     /// One session with all cores, or a single-threaded engine a core: whichever serves more in a short trial.
     Result<Throughput> do_throughput(double seconds, Progress& progress) override {
-        if (engine_.sessions_share_engine()) return shared_throughput(seconds, progress);
+        if (devices() > 0) return do_spread({seconds, devices(), InputPlace::host}, progress);
         const std::size_t cores = std::min(available_cores(), most_streams);
         if (cores < 2) return serve({&*session_}, seconds, progress);
         if (streams_.empty()) {
@@ -106,28 +122,12 @@ private:
         return alone.qps() >= together.qps() ? serve({&*session_}, seconds, progress) : serve(many, seconds, progress);
     }
 
-    /// As many sessions of the one engine as serve the most in short trials.
-    Result<Throughput> shared_throughput(double seconds, Progress& progress) {
-        constexpr std::size_t counts[] = {1, 2, 4, 8};
-        const double trial = std::min(0.5, seconds / 8);
-        std::vector<Session*> best{&*session_};
-        double best_qps = 0;
-        for (const std::size_t count : counts) {
-            while (streams_.size() + 1 < count) {
-                LATHE_CHECK(progress.check());
-                LATHE_TRY(Session session, engine_.make_session());
-                streams_.push_back(std::move(session));
-            }
-            std::vector<Session*> sessions{&*session_};
-            for (std::size_t i = 0; i + 1 < count; ++i)
-                sessions.push_back(&streams_[i]);
-            LATHE_TRY(const Throughput found, serve(sessions, trial, progress));
-            // No gain from twice as many: no gain from more.
-            if (found.qps() <= best_qps) break;
-            best_qps = found.qps();
-            best = std::move(sessions);
+    Result<Throughput> do_spread(const SpreadPlan& plan, Progress& progress) override {
+        if (!lanes_) {
+            LATHE_TRY(Lanes lanes, Lanes::open(engine_));
+            lanes_.emplace(std::move(lanes));
         }
-        return serve(best, seconds, progress);
+        return lanes_->serve(plan, views_, progress);
     }
 
     Result<Throughput> serve(const std::vector<Session*>& sessions, double seconds, Progress& progress) {
@@ -177,6 +177,8 @@ private:
     TimesOf times_of_ = TimesOf::unknown;
     std::optional<Session> session_;
     std::vector<Session> streams_;
+    std::size_t devices_ = 0;
+    std::optional<Lanes> lanes_;
     const InputSets* inputs_ = nullptr;
     std::vector<std::vector<TensorView>> views_;
     std::size_t next_set_ = 0;

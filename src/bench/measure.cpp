@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "bench/bench.hpp"
+#include "bench/scaling.hpp"
 
 namespace lathe {
 
@@ -69,10 +70,12 @@ public:
         for (const std::int64_t batch : options_.batch_sizes)
             LATHE_CHECK(one_batch_size(batch));
         progress_.end();
-        return Json{{"latency", std::move(latency_)},
-                    {"throughput", std::move(throughput_)},
-                    {"ratios", std::move(ratios_)},
-                    {"unavailable", std::move(unavailable_)}};
+        Json document{{"latency", std::move(latency_)},
+                      {"throughput", std::move(throughput_)},
+                      {"ratios", std::move(ratios_)},
+                      {"unavailable", std::move(unavailable_)}};
+        if (options_.scaling) document["scaling"] = std::move(scaling_);
+        return document;
     }
 
 private:
@@ -119,20 +122,39 @@ private:
         for (std::size_t i = 0; i < ready.size(); ++i) {
             LATHE_CHECK(progress_.check());
             if (!results[i]) continue;
-            const auto served = ready[i]->throughput(options_.duration_s, progress_);
-            if (!served) {
-                LATHE_CHECK(set_aside(*ready[i], batch, served.error()));
-                continue;
+            LATHE_CHECK(add(*ready[i], batch, ready[i]->throughput(options_.duration_s, progress_), InputPlace::host));
+            if (const std::size_t devices = ready[i]->devices(); devices > 0) {
+                const SpreadPlan plan{options_.duration_s, devices, InputPlace::device};
+                LATHE_CHECK(add(*ready[i], batch, ready[i]->spread(plan, progress_), plan.inputs));
+                if (options_.scaling) LATHE_CHECK(scale(*ready[i], batch));
             }
-            throughput_.push_back({{"subject", ready[i]->info().name},
-                                   {"batch", batch},
-                                   {"qps", served->qps()},
-                                   {"samples_per_second", served->qps() * static_cast<double>(batch)},
-                                   {"duration_s", served->seconds},
-                                   {"requests", served->requests},
-                                   {"streams", served->streams}});
             progress_.advance();
         }
+        return {};
+    }
+
+    Result<void> add(const Subject& subject, std::int64_t batch, const Result<Throughput>& served, InputPlace place) {
+        if (!served) return set_aside(subject, batch, served.error());
+        Json row{{"subject", subject.info().name},
+                 {"batch", batch},
+                 {"inputs", to_string(place)},
+                 {"qps", served->qps()},
+                 {"samples_per_second", served->qps() * static_cast<double>(batch)},
+                 {"duration_s", served->seconds},
+                 {"requests", served->requests},
+                 {"streams", served->streams}};
+        if (!served->devices.empty()) row["per_device"] = shares_json(*served, batch);
+        throughput_.push_back(std::move(row));
+        return {};
+    }
+
+    Result<void> scale(Subject& subject, std::int64_t batch) {
+        ScalingOptions scaling;
+        scaling.round_s = options_.duration_s;
+        auto rows = measure_scaling(subject, batch, scaling, progress_);
+        if (!rows) return set_aside(subject, batch, std::move(rows).error());
+        for (Json& row : *rows)
+            scaling_.push_back(std::move(row));
         return {};
     }
 
@@ -147,6 +169,7 @@ private:
     Progress& progress_;
     Json latency_ = Json::array();
     Json throughput_ = Json::array();
+    Json scaling_ = Json::array();
     Json ratios_ = Json::array();
     Json unavailable_ = Json::array();
 };
@@ -164,6 +187,8 @@ Json to_json(const SubjectInfo& info) {
     json["load_ms"] = info.load_ms ? Json(*info.load_ms) : Json(nullptr);
     json["peak_rss_bytes"] = info.peak_rss_bytes ? Json(*info.peak_rss_bytes) : Json(nullptr);
     json["peak_rss_batch"] = info.peak_rss_batch;
+    json["device"] = info.device;
+    json["device_memory"] = info.device_memory;
     json["notes"] = info.notes;
     return json;
 }

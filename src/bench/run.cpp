@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "bench/bench.hpp"
+#include "bench/device_monitor.hpp"
 #include "bench/engine_subject.hpp"
 #include "bench/noise.hpp"
 #include "bench/openvino_peer.hpp"
@@ -13,6 +14,7 @@
 #include "bench/probe.hpp"
 #include "bench/worker_subject.hpp"
 #include "data/open_dataset.hpp"
+#include "runtime/engine.hpp"
 #include "support/clock.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
@@ -77,13 +79,16 @@ private:
             return Error{ErrorCode::invalid_argument, "no engine to measure", "", "name at least one engine file"};
         }
         progress_.begin("load", request_.engines.size() + request_.against.size());
+        EngineLoadOptions load;
+        load.devices = request_.devices;
         for (const auto& file : request_.engines) {
             LATHE_CHECK(progress_.check());
-            LATHE_TRY(Engine engine, Engine::load(file));
+            LATHE_TRY(Engine engine, Engine::load(file, load));
             SubjectInfo info;
             info.name = unique_name(file.stem().string(), taken_);
             info.kind = SubjectKind::engine;
             info.precision = to_string(engine.info().precision);
+            info.device = engine.info().device;
             LATHE_CHECK(describe_file(info, file));
             info.libraries[engine.info().backend] = engine.info().library_version;
             if (engine.info().recompiled) {
@@ -133,7 +138,8 @@ private:
             LATHE_CHECK(progress_.check());
             SubjectInfo info;
             info.kind = peer.kind;
-            const std::string stem = peer.file.empty() ? "" : ":" + peer.file.stem().string();
+            std::string stem = peer.file.empty() ? "" : ":" + peer.file.stem().string();
+            if (!peer.precision.empty()) stem = "-" + peer.precision;
             info.name = unique_name(to_string(peer.kind) + stem, taken_);
             const std::string name = info.name;
             auto subject = start_peer(std::move(info), peer);
@@ -152,7 +158,13 @@ private:
     Result<std::unique_ptr<Subject>> start_peer(SubjectInfo info, const PeerRequest& peer) {
         const bool from_source = peer.kind == SubjectKind::pytorch || peer.kind == SubjectKind::torch_compile;
         if (from_source) {
-            info.precision = "fp32";
+            info.precision = peer.precision.empty() ? "fp32" : peer.precision;
+            // Beside engines of a GPU it runs on the GPU: anything else would be no comparison.
+            if (engines_[0].device == "cuda") info.device = "cuda";
+            if (info.device == "cpu" && info.precision != "fp32") {
+                return Error{ErrorCode::unsupported, "PyTorch is measured in fp32 on the CPU", "",
+                             "leave the precision away"};
+            }
             if (!models_.source()) {
                 return Error{ErrorCode::not_found,
                              "the model does not say how to rebuild its PyTorch module (metadata lathe.source)",
@@ -216,13 +228,23 @@ private:
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
         const CpuTimes before = cpu_times();
 
+        LATHE_TRY(const Backend* backend, backend_for_device(engines_[0].device));
+        constexpr double sample_every_s = 0.1;
+        DeviceMonitor monitor([backend](int device) { return backend->sample(device); },
+                              request_.devices.empty() ? std::vector<int>{0} : request_.devices, sample_every_s);
+
         MeasureOptions options;
+        options.scaling = request_.scaling;
         options.batch_sizes = batch_sizes_;
         options.duration_s = request_.duration_s;
         options.time_limit_s = request_.time_limit_s;
         options.data = data.get();
         options.inputs = [this](std::int64_t batch) { return engine_inputs(engines_[0], batch); };
         LATHE_TRY(Json measured, measure(subjects_, options, progress_));
+        Json devices = monitor.finish();
+        Json notes = noise_notes(machine, before_idle, before, cpu_times());
+        for (const std::string& warning : device_warnings(devices))
+            notes.push_back(warning);
 
         Json document{{"kind", "bench"},
                       {"version", 1},
@@ -231,7 +253,8 @@ private:
                       {"time", utc_now()},
                       {"libraries", Json::object()},
                       {"inputs", request_.data.empty() ? Json("random") : Json(request_.data.string())},
-                      {"notes", noise_notes(machine, before_idle, before, cpu_times())},
+                      {"notes", std::move(notes)},
+                      {"devices", std::move(devices)},
                       {"subjects", Json::array()}};
         for (const auto& subject : subjects_) {
             document["subjects"].push_back(to_json(subject->info()));
@@ -241,6 +264,7 @@ private:
             unavailable_.push_back(std::move(entry));
         for (const char* key : {"latency", "throughput", "ratios"})
             document[key] = std::move(measured[key]);
+        if (measured.contains("scaling")) document["scaling"] = std::move(measured["scaling"]);
         document["unavailable"] = std::move(unavailable_);
         return document;
     }
@@ -265,12 +289,17 @@ Result<PeerRequest> parse_peer(const std::string& text) {
         return Error{ErrorCode::invalid_argument, "nothing known to compare with is called '" + text + "'", "--against",
                      "choose from pytorch, torch-compile, onnxruntime, openvino"};
     }
-    PeerRequest peer{*kind, {}};
+    PeerRequest peer;
+    peer.kind = *kind;
     if (equals == std::string::npos) return peer;
     peer.file = text.substr(equals + 1);
     if (*kind == SubjectKind::pytorch || *kind == SubjectKind::torch_compile) {
-        return Error{ErrorCode::invalid_argument, "PyTorch takes no model file", text,
-                     "its module is rebuilt from what `lathe export` wrote into the ONNX file; see --model"};
+        peer.precision = peer.file.string();
+        peer.file.clear();
+        if (peer.precision == "fp32" || peer.precision == "fp16" || peer.precision == "bf16") return peer;
+        return Error{ErrorCode::invalid_argument, "PyTorch takes no model file, only a precision", text,
+                     "its module is rebuilt from what `lathe export` wrote into the ONNX file (see --model); write "
+                     "fp32, fp16 or bf16"};
     }
     if (!std::filesystem::is_regular_file(peer.file)) {
         return Error{ErrorCode::not_found, "no such model file", peer.file.string(), ""};

@@ -17,10 +17,12 @@ namespace lathe {
 /// Something to compare the engines with.
 struct PeerRequest {
     SubjectKind kind = SubjectKind::openvino;
+    std::string precision;      ///< of PyTorch on a GPU: "fp32", "fp16" or "bf16"; empty: fp32
     std::filesystem::path file; ///< a model file of its own; empty: the model that the engines came from
 };
 
-/// "pytorch", "torch-compile", "onnxruntime", "openvino", the last two also "NAME=FILE".
+/// "pytorch", "torch-compile", "onnxruntime", "openvino", the last two also "NAME=FILE", the first two also
+/// "NAME=PRECISION" (beside GPU engines).
 /// Errors: invalid_argument naming the known ones; not_found for the file.
 Result<PeerRequest> parse_peer(const std::string& text);
 
@@ -31,6 +33,8 @@ struct BenchRequest {
     std::vector<std::int64_t> batch_sizes; ///< empty: those of 1, 4, 8, 16, 32 that the first engine can run
     double duration_s = 3;                 ///< of each throughput measurement; 0 leaves throughput out
     double time_limit_s = 10;              ///< a subject and batch size, for latency
+    std::vector<int> devices;              ///< GPUs to serve on, by index; latency is that of the first. Empty: GPU 0
+    bool scaling = false;                  ///< throughput on 1, 2, 4, ... of them in turns
     std::filesystem::path data;            ///< real inputs; empty: random ones
     std::optional<Preprocess> preprocess;  ///< instead of the engine's own
     std::size_t samples = 0;               ///< of the data; 0: all

@@ -24,6 +24,8 @@ const char* to_string(SubjectKind kind) {
     return "unknown";
 }
 
+const char* to_string(InputPlace place) { return place == InputPlace::host ? "host" : "device"; }
+
 std::optional<SubjectKind> subject_kind_from_name(std::string_view name) {
     for (const auto& [value, known] : names) {
         if (name == known) return value;

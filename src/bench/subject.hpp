@@ -31,6 +31,11 @@ struct SubjectInfo {
     std::optional<double> load_ms;               ///< from the file to ready for its first call, in a fresh process
     std::optional<std::uint64_t> peak_rss_bytes; ///< of a fresh process that loads it and runs `peak_rss_batch`
     std::int64_t peak_rss_batch = 0;
+    std::string device = "cpu"; ///< what it runs on, as --device says it
+    /// Bytes on its device, in a fresh process that loads it and runs `peak_rss_batch`: "peak" (its own allocations at
+    /// their most), and of engines "weights", "activations", "workspace", "staging" (on the host) and "process" (all
+    /// that the process took there, its context and code with it, measured). Null on the CPU.
+    Json device_memory = nullptr;
     Json libraries = Json::object(); ///< name → version
     std::vector<std::string> notes;  ///< how it was run, where that is a choice
 };
@@ -55,7 +60,28 @@ struct Throughput {
     std::size_t requests = 0;
     double seconds = 0;
     std::size_t streams = 1; ///< requests in flight at once
+    /// What each device served, where there are several or inputs lay on them.
+    struct Share {
+        int device = 0;
+        std::size_t requests = 0;
+        std::size_t streams = 0;
+    };
+    std::vector<Share> devices{};
     double qps() const { return seconds > 0 ? static_cast<double>(requests) / seconds : 0; }
+};
+
+/// Where the inputs of a request lie when it begins.
+enum class InputPlace {
+    host,  ///< in ordinary memory: each request copies them to its device
+    device ///< in the device's memory: each stream runs on one set that was copied before
+};
+const char* to_string(InputPlace place); ///< "host", "device"
+
+/// Throughput on some of a subject's devices.
+struct SpreadPlan {
+    double seconds = 3;
+    std::size_t devices = 1; ///< the first so many
+    InputPlace inputs = InputPlace::host;
 };
 
 /// Something that is timed. Order: prepare, then any number of burst and throughput, then prepare again for another
@@ -76,11 +102,20 @@ public:
     Result<Burst> burst(const BurstPlan& plan, Progress& progress) { return do_burst(plan, progress); }
     /// As many requests as it can serve in `seconds`.
     Result<Throughput> throughput(double seconds, Progress& progress) { return do_throughput(seconds, progress); }
+    /// What it takes on its device by now, as SubjectInfo::device_memory says it; null on the CPU.
+    virtual Json memory() const { return nullptr; }
+    /// Devices that requests can be spread over; 0 where there are none beside the CPU.
+    virtual std::size_t devices() const { return 0; }
+    /// Throughput on the first `plan.devices` of them. Errors: unsupported where there are none.
+    Result<Throughput> spread(const SpreadPlan& plan, Progress& progress) { return do_spread(plan, progress); }
 
 protected:
     virtual Result<void> do_prepare(const InputSets& inputs, Progress& progress) = 0;
     virtual Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) = 0;
     virtual Result<Throughput> do_throughput(double seconds, Progress& progress) = 0;
+    virtual Result<Throughput> do_spread(const SpreadPlan& /*plan*/, Progress& /*progress*/) {
+        return Error{ErrorCode::unsupported, "requests cannot be spread over devices", info_.name, ""};
+    }
 
 private:
     SubjectInfo info_;

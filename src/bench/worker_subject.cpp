@@ -33,6 +33,8 @@ private:
         if (!info().peak_rss_bytes) {
             info().peak_rss_bytes = answer.value("peak_rss_bytes", std::uint64_t{0});
             info().peak_rss_batch = inputs.batch();
+            if (const auto peak = answer.find("device_peak_bytes"); peak != answer.end() && peak->is_number())
+                info().device_memory = {{"peak", *peak}};
         }
         return {};
     }
@@ -47,6 +49,7 @@ private:
             burst.call_ns = answer.at("call_ns").get<std::vector<double>>();
             burst.copy_in_ns = answer.at("copy_in_ns").get<std::vector<double>>();
             burst.copy_out_ns = answer.at("copy_out_ns").get<std::vector<double>>();
+            burst.device_ns = answer.value("device_ns", std::vector<double>());
             return burst;
         } catch (const Json::exception& error) {
             return Error{ErrorCode::internal, std::string("the worker's answer is not as expected: ") + error.what(),
@@ -92,8 +95,8 @@ Result<std::unique_ptr<Subject>> make_worker_subject(SubjectInfo info, const Jso
         error.hint = "install Python 3, or set LATHE_PYTHON to an interpreter that has the framework";
         return error;
     }
-    const Json request{
-        {"command", "load"}, {"kind", to_string(info.kind)}, {"model", info.file.string()}, {"source", source}};
+    const Json request{{"command", "load"}, {"kind", to_string(info.kind)}, {"model", info.file.string()},
+                       {"source", source},  {"device", info.device},        {"precision", info.precision}};
     LATHE_TRY(const Json answer, (*process)->ask(request, seconds(600), progress));
     if (const auto found = answer.find("load_ms"); found != answer.end() && found->is_number()) {
         info.load_ms = found->get<double>();

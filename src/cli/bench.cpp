@@ -21,6 +21,8 @@ struct BenchOptions {
     std::vector<std::int64_t> batch_sizes;
     double duration = 3;
     double time_limit = 10;
+    std::vector<int> devices;
+    bool scaling = false;
     std::string data;
     std::string preprocess;
     std::size_t samples = 0;
@@ -74,12 +76,73 @@ std::string copies_table(const Json& document) {
     return rows.size() > 1 ? table(rows) : "";
 }
 
+/// "0: 1234.5, 1: 1230.1", samples a second; "-" where there is one.
+std::string by_device(const Json& entry) {
+    if (!entry.contains("per_device") || entry["per_device"].size() < 2) return "-";
+    std::string text;
+    for (const auto& share : entry["per_device"]) {
+        text += (text.empty() ? "" : ", ") + share["device"].dump() + ": " +
+                number(share["samples_per_second"].get<double>(), 1);
+    }
+    return text;
+}
+
 std::string throughput_table(const Json& document) {
-    std::vector<std::vector<std::string>> rows{{"batch", "subject", "requests/s", "samples/s", "streams"}};
+    std::vector<std::vector<std::string>> rows{
+        {"batch", "subject", "inputs in", "requests/s", "samples/s", "streams", "by device"}};
     for (const auto& entry : document["throughput"]) {
         rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
-                        number(entry["qps"].get<double>(), 1), number(entry["samples_per_second"].get<double>(), 1),
-                        std::to_string(entry["streams"].get<std::size_t>())});
+                        entry["inputs"].get<std::string>(), number(entry["qps"].get<double>(), 1),
+                        number(entry["samples_per_second"].get<double>(), 1),
+                        std::to_string(entry["streams"].get<std::size_t>()), by_device(entry)});
+    }
+    return rows.size() > 1 ? table(rows) : "";
+}
+
+std::string scaling_table(const Json& document) {
+    if (!document.contains("scaling")) return "";
+    std::vector<std::vector<std::string>> rows{
+        {"batch", "subject", "inputs in", "devices", "samples/s", "times one device", "by device"}};
+    for (const auto& entry : document["scaling"]) {
+        rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
+                        entry["inputs"].get<std::string>(), std::to_string(entry["devices"].get<std::size_t>()),
+                        number(entry["samples_per_second"].get<double>(), 1),
+                        number(entry["times_one_device"].get<double>(), 3), by_device(entry)});
+    }
+    return rows.size() > 1 ? table(rows) : "";
+}
+
+std::string devices_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{
+        {"device", "SM MHz", "memory MHz", "power W", "celsius", "memory used MiB", "samples", "slowed by"}};
+    const auto range = [](const Json& device, const char* key, double unit) {
+        if (!device.contains(key)) return std::string("-");
+        const Json& field = device[key];
+        const auto text = [&](const char* part) { return number(field[part].get<double>() / unit, 0); };
+        return field["min"] == field["max"] ? text("median")
+                                            : text("median") + " (" + text("min") + ".." + text("max") + ")";
+    };
+    for (const auto& device : document["devices"]) {
+        std::string slowed;
+        for (const auto& [reason, share] : device["slowed_by"].items())
+            slowed += (slowed.empty() ? "" : ", ") + reason + " " + number(100 * share.get<double>(), 0) + " %";
+        rows.push_back({device["device"].dump(), range(device, "sm_clock_mhz", 1), range(device, "memory_clock_mhz", 1),
+                        range(device, "power_watts", 1), range(device, "temperature_celsius", 1),
+                        range(device, "memory_used_bytes", 1 << 20), device["samples"].dump(),
+                        slowed.empty() ? "-" : slowed});
+    }
+    return rows.size() > 1 ? table(rows) : "";
+}
+
+std::string memory_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"subject", "weights MiB", "activations", "workspace", "staging (host)",
+                                                "own allocations, peak", "whole process"}};
+    for (const auto& entry : document["subjects"]) {
+        const Json& memory = entry["device_memory"];
+        if (!memory.is_object()) continue;
+        const auto field = [&](const char* key) { return memory.contains(key) ? mebibytes(memory[key]) : "-"; };
+        rows.push_back({entry["name"].get<std::string>(), field("weights"), field("activations"), field("workspace"),
+                        field("staging"), field("peak"), field("process")});
     }
     return rows.size() > 1 ? table(rows) : "";
 }
@@ -116,6 +179,9 @@ void print_tables(const Context& context, const Json& document) {
     section("Speed-up, pair by pair", ratio_table(document));
     section("Copies, kernels and preprocessing apart", copies_table(document));
     section("Throughput", throughput_table(document));
+    section("Throughput by number of devices", scaling_table(document));
+    section("Devices while measuring: median (least..most)", devices_table(document));
+    section("Memory on the device, a fresh process", memory_table(document));
     section("Size, load time and memory of a fresh process", subject_table(document));
 }
 
@@ -172,6 +238,8 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     request.batch_sizes = options.batch_sizes;
     request.duration_s = options.duration;
     request.time_limit_s = options.time_limit;
+    request.devices = options.devices;
+    request.scaling = options.scaling;
     request.data = options.data;
     if (!options.preprocess.empty()) {
         LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
@@ -199,12 +267,14 @@ void add_bench(Commands& commands) {
          {"lathe bench int8.engine fp32.engine --against pytorch,onnxruntime,openvino --model lite0.onnx",
           "lathe bench int8.engine --against onnxruntime=ort_int8.onnx,openvino=nncf.xml --batch-sizes 1,8 --output "
           "bench.json",
-          "lathe bench int8.engine --data photos/ --duration 0 --json"}},
+          "lathe bench int8.engine --data photos/ --duration 0 --json",
+          "lathe bench gpu.engine --devices 0,1,2,3 --scaling --batch-sizes 128 --output scaling.json"}},
         [options, &context] { return run_bench(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE");
     command
         .add_option("--against", options->against,
-                    "Compare with pytorch, torch-compile, onnxruntime, openvino; the last two also NAME=MODELFILE")
+                    "Compare with pytorch, torch-compile, onnxruntime, openvino; the last two also NAME=MODELFILE, the "
+                    "first two beside GPU engines also NAME=fp32, fp16 or bf16")
         ->delimiter(',');
     command.add_option("--model", options->model,
                        "ONNX model for the frameworks (default: the one the engines were built from)");
@@ -219,6 +289,12 @@ void add_bench(Commands& commands) {
     command.add_option("--time-limit", options->time_limit, "Seconds for the latency of each subject and batch size")
         ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
+    command
+        .add_option("--devices", options->devices,
+                    "GPU: indices of those to serve on, separated by commas; latency is that of the first")
+        ->delimiter(',')
+        ->check(CLI::NonNegativeNumber);
+    command.add_flag("--scaling", options->scaling, "GPU: throughput on 1, 2, 4, ... of --devices in turns");
     command.add_option("--data", options->data, "Real inputs: an image folder, .npy or .npz (default: random numbers)");
     command.add_option("--samples", options->samples, "Use that many samples of the data");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");

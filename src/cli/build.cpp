@@ -63,6 +63,7 @@ Json to_json(const BuildReport& report) {
                                   {"mixed_us", timing.mixed_us},
                                   {"warm_us", timing.warm_us},
                                   {"cold_us", timing.cold_us},
+                                  {"whole_ratio", timing.whole_ratio},
                                   {"refused", timing.refused},
                                   {"chosen", timing.chosen}});
         }
@@ -82,13 +83,18 @@ Json to_json(const BuildReport& report) {
                 {"build_seconds", report.build_seconds}};
 }
 
+/// Of a kernel's times beside the one that is compared; "-" where it was not measured.
+std::string other_time(const TacticTiming* timing, double TacticTiming::*time) {
+    return timing != nullptr && timing->*time > 0 ? fixed(timing->*time, 2) : "-";
+}
+
 void explain(const BuildReport& report, const Context& context) {
     if (report.ops.empty()) {
         context.print("  nothing to explain: this backend chooses its kernels by itself");
         return;
     }
     std::vector<std::vector<std::string>> rows{
-        {"shape", "operation", "what", "chosen", "us", "next best", "us", "tried"}};
+        {"shape", "operation", "what", "chosen", "us", "warm", "cold", "next best", "us", "tried"}};
     double total = 0;
     for (const auto& op : report.ops) {
         const TacticTiming* chosen = nullptr;
@@ -103,8 +109,10 @@ void explain(const BuildReport& report, const Context& context) {
         }
         total += chosen != nullptr ? chosen->mixed_us : 0;
         rows.push_back({op.shape, op.name, op.signature, chosen != nullptr ? chosen->tactic : "-",
-                        chosen != nullptr ? fixed(chosen->mixed_us, 2) : "-", next != nullptr ? next->tactic : "-",
-                        next != nullptr ? fixed(next->mixed_us, 2) : "-", std::to_string(op.candidates.size())});
+                        chosen != nullptr ? fixed(chosen->mixed_us, 2) : "-",
+                        other_time(chosen, &TacticTiming::warm_us), other_time(chosen, &TacticTiming::cold_us),
+                        next != nullptr ? next->tactic : "-", next != nullptr ? fixed(next->mixed_us, 2) : "-",
+                        std::to_string(op.candidates.size())});
     }
     context.print(table(rows));
     for (const auto& [precision, share] : report.precision_share)
@@ -232,7 +240,9 @@ void add_build(Commands& commands) {
     command.add_option("--tune", options->tune, "GPU: how long kernels may be timed: fast, default or full")
         ->check(CLI::IsMember({"fast", "default", "full"}))
         ->capture_default_str();
-    command.add_option("--gpus", options->gpus, "GPU: indices of those to run on, separated by commas; else the first")
+    command
+        .add_option("--devices,--gpus", options->gpus,
+                    "GPU: indices of those to run on, separated by commas; else the first")
         ->delimiter(',')
         ->check(CLI::NonNegativeNumber);
     command.add_flag("--allow-fallback", options->allow_fallback,

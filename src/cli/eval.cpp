@@ -20,6 +20,7 @@ struct EvalOptions {
     std::size_t samples = 0;
     std::size_t batch_size = 16;
     std::string preprocess;
+    std::string preprocess_on = "cpu";
     std::string output_name;
     std::string output_kind = "auto";
     std::size_t worst = 10;
@@ -139,6 +140,7 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     if (!options.preprocess.empty()) {
         LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
     }
+    request.preprocess_on_device = options.preprocess_on == "gpu";
     request.output_name = options.output_name;
     request.options.batch_size = options.batch_size;
     request.options.worst = options.worst;
@@ -196,6 +198,12 @@ void add_eval(Commands& commands) {
         ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
         ->capture_default_str();
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
+    command
+        .add_option(
+            "--preprocess-on", options->preprocess_on,
+            "Who resizes, crops and normalises pictures: cpu, or gpu with GPU engines (the same to the last bit)")
+        ->check(CLI::IsMember({"cpu", "gpu"}))
+        ->capture_default_str();
     command.add_option("--output-name", options->output_name, "Output to judge (default: the first)");
     command
         .add_option("--output-kind", options->output_kind,

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "api/summary.hpp"
+#include "backends/api/backend.hpp"
 #include "bench/run.hpp"
 #include "calibrate/report.hpp"
 #include "cli/calibrate.hpp"
@@ -42,8 +43,11 @@ struct Options {
     std::string method = to_string(Method::mse);
     std::vector<std::string> exclude;
     std::vector<std::string> shapes;
-    std::vector<std::string> precisions{"fp32", "bf16", "int8"};
-    std::vector<std::string> against{"pytorch", "torch-compile", "onnxruntime"};
+    std::string device = "cpu";
+    std::string timing_cache;
+    std::string tune = "default";
+    std::vector<std::string> precisions; ///< empty: those of the device
+    std::vector<std::string> against;    ///< empty: those usual beside the device; one empty text: none
     std::vector<std::int64_t> batch_sizes{1, 8, 16};
     std::size_t samples = 300;
     std::size_t evaluate_samples = 0;
@@ -51,8 +55,24 @@ struct Options {
     double max_drop = 1.0;
     double duration_s = 1.5;
     double time_limit_s = 4;
+    bool allow_fallback = false;
     bool force = false;
 };
+
+bool on_gpu(const Options& options) { return options.device != "cpu"; }
+
+/// What is left open becomes what is usual for the device.
+Options completed(Options options) {
+    if (options.precisions.empty()) {
+        options.precisions = on_gpu(options) ? std::vector<std::string>{"fp32", "fp16", "int8"}
+                                             : std::vector<std::string>{"fp32", "bf16", "int8"};
+    }
+    if (options.against.empty()) {
+        options.against = on_gpu(options) ? std::vector<std::string>{"pytorch", "torch-compile=fp16"}
+                                          : std::vector<std::string>{"pytorch", "torch-compile", "onnxruntime"};
+    }
+    return options;
+}
 
 /// Digest of texts, in order.
 std::string key_of(std::initializer_list<std::string> parts) {
@@ -90,6 +110,10 @@ private:
                options_.precisions.end();
     }
     fs::path file(const std::string& ending) const { return folder_ / (stem_ + ending); }
+    Target target() const {
+        if (options_.device == "tensorrt") return Target::tensorrt;
+        return on_gpu(options_) ? Target::cuda : Target::openvino;
+    }
 
     Result<void> read_model() {
         LATHE_TRY(model_, load_onnx(options_.model));
@@ -138,7 +162,7 @@ private:
             outcome = calibrate_model(model_, request, context_);
         }
         if (!outcome) return std::move(outcome).error();
-        calibration_ = calibration_to_json(outcome->ranges, profile_of(Target::openvino).activations, outcome->seconds);
+        calibration_ = calibration_to_json(outcome->ranges, profile_of(target()).activations, outcome->seconds);
         timings_extra_.push_back({{"name", "calibrate"}, {"seconds", outcome->seconds}, {"reused", outcome->reused}});
         ranges_ = std::move(outcome->ranges);
         return {};
@@ -146,13 +170,13 @@ private:
 
     Result<void> quantize() {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
-        std::string key = key_of({key_, ranges_hash, options_.method});
+        std::string key = key_of({key_, ranges_hash, options_.method, to_string(target())});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         const fs::path output = file(".int8.onnx");
         LATHE_TRY(quantization_, stages_.run("quantize", key, {output}, [&]() -> Result<Json> {
             QuantizeOptions options;
-            options.target = Target::openvino;
+            options.target = target();
             options.placement.exclude = options_.exclude;
             LATHE_TRY(options.method, method_from_name(options_.method));
             LATHE_TRY(const QuantizeOutcome outcome, quantize_model(model_, ranges_, options));
@@ -163,17 +187,19 @@ private:
     }
 
     Result<void> build() {
+        LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
         const std::string machine = this_machine().fingerprint();
         for (const auto& name : options_.precisions) {
             const auto precision = precision_from_name(name);
             if (!precision) {
                 return Error{ErrorCode::invalid_argument, "no precision is called '" + name + "'", "--precisions",
-                             "choose from fp32, bf16, fp16, int8"};
+                             "choose from fp32, tf32 (GPU), bf16, fp16, int8"};
             }
             const fs::path input = name == "int8" ? file(".int8.onnx") : file(".simplified.onnx");
             const fs::path output = file("." + name + ".engine");
             LATHE_TRY(const std::string hash, hash_file(input));
-            std::string key = key_of({LATHE_VERSION, hash, machine, std::to_string(options_.threads)});
+            std::string key = key_of({LATHE_VERSION, hash, machine, std::to_string(options_.threads), options_.device,
+                                      backend->blob_key(), options_.tune, options_.allow_fallback ? "fallback" : ""});
             for (const auto& shape : options_.shapes)
                 key = key_of({key, shape});
             const auto built =
@@ -195,7 +221,14 @@ private:
         LATHE_TRY(const Model model, load_onnx(input));
         BuildOptions build;
         build.name = stem_;
+        build.device = options_.device;
         build.precision = precision;
+        build.timing_cache = options_.timing_cache;
+        build.allow_fallback = options_.allow_fallback;
+        build.tune = options_.tune == "fast"   ? TuneEffort::fast
+                     : options_.tune == "full" ? TuneEffort::full
+                                               : TuneEffort::standard;
+        build.progress = &context_.progress();
         build.threads = options_.threads;
         for (const auto& text : options_.shapes) {
             LATHE_TRY(auto shape, parse_shape_range(text));
@@ -304,6 +337,7 @@ private:
                       {"version", 1},
                       {"model", std::move(model)},
                       {"verdict", report::to_json(verdict, verdict_options)},
+                      {"device", options_.device},
                       {"precisions", options_.precisions},
                       {"bench", bench_}};
         if (!eval_.is_null()) document["eval"] = eval_;
@@ -368,7 +402,7 @@ Result<void> optimize(const Options& options, const Context& context) {
         std::find(options.precisions.begin(), options.precisions.end(), "int8") != options.precisions.end();
     if (quantizes && options.calibrate.empty()) {
         return Error{ErrorCode::invalid_argument, "INT8 needs data to calibrate on", "--calibrate",
-                     "give a folder of photos or arrays, or --precisions fp32,bf16"};
+                     "give a folder of photos or arrays, or --precisions without int8"};
     }
     if (std::find(options.precisions.begin(), options.precisions.end(), "fp32") == options.precisions.end()) {
         return Error{ErrorCode::invalid_argument, "fp32 must be among the precisions", "--precisions",
@@ -378,6 +412,7 @@ Result<void> optimize(const Options& options, const Context& context) {
         // Told now, not after minutes of work.
         if (auto peer = parse_peer(text); !text.empty() && !peer) return std::move(peer).error();
     }
+    if (const auto backend = backend_for_device(options.device); !backend) return backend.error();
     std::error_code failed;
     for (const std::string& path : {options.model, options.calibrate, options.evaluate}) {
         if (path.empty() || fs::exists(path, failed)) continue;
@@ -398,8 +433,9 @@ void add_optimize(Commands& commands) {
          "The whole job: simplify, calibrate, quantize, build, evaluate, benchmark, report, with a verdict",
          {"lathe optimize lite0.onnx --calibrate photos/ --evaluate labelled/ --output out/",
           "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --max-drop 0.5 --batch-sizes 1,32",
-          "lathe optimize m.onnx --precisions fp32,bf16 --against onnxruntime"}},
-        [options, &context] { return optimize(*options, context); });
+          "lathe optimize m.onnx --precisions fp32,bf16 --against onnxruntime",
+          "lathe optimize m.onnx --device cuda --calibrate photos/ --evaluate labelled/ --batch-sizes 1,8,32"}},
+        [options, &context] { return optimize(completed(*options), context); });
     command.add_option("model", options->model, "ONNX model in floating point (see lathe export)")->required();
     command.add_option("--calibrate", options->calibrate, "Data to calibrate on: folder of images, .npy, .npz");
     command.add_option("--evaluate", options->evaluate, "Labelled data to judge on (not the calibration data)");
@@ -411,17 +447,24 @@ void add_optimize(Commands& commands) {
     command
         .add_option("--exclude", options->exclude, "Leave in float: node, op type or regular expression; repeatable")
         ->allow_extra_args(false);
-    command.add_option("--precisions", options->precisions, "Engines to build")
-        ->delimiter(',')
-        ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}))
+    command.add_option("--device", options->device, "Device to build for and to measure on (see lathe doctor)")
         ->capture_default_str();
+    command.add_option("--timing-cache", options->timing_cache, "GPU: file of kernel times (see lathe build)");
+    command.add_option("--tune", options->tune, "GPU: how long kernels may be timed: fast, default or full")
+        ->check(CLI::IsMember({"fast", "default", "full"}))
+        ->capture_default_str();
+    command
+        .add_option("--precisions", options->precisions,
+                    "Engines to build (default fp32,bf16,int8; on a GPU fp32,fp16,int8)")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "int8"}));
     command.add_option("--shape", options->shapes, "[INPUT:]MIN..OPT..MAX, repeatable (default: batches 1..8..32)")
         ->allow_extra_args(false);
     command
         .add_option("--against", options->against,
-                    "Frameworks to compare with: pytorch, torch-compile, onnxruntime, openvino; '' for none")
-        ->delimiter(',')
-        ->capture_default_str();
+                    "Frameworks to compare with: pytorch, torch-compile, onnxruntime, openvino; '' for none (default "
+                    "pytorch,torch-compile,onnxruntime; on a GPU pytorch,torch-compile=fp16)")
+        ->delimiter(',');
     command.add_option("--batch-sizes", options->batch_sizes, "Batch sizes to measure")
         ->delimiter(',')
         ->check(CLI::PositiveNumber)
@@ -437,6 +480,8 @@ void add_optimize(Commands& commands) {
         ->capture_default_str();
     command.add_option("--threads", options->threads, "Threads (default: all cores)");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");
+    command.add_flag("--allow-fallback", options->allow_fallback,
+                     "GPU: keep an engine of which less than 90 % of the arithmetic runs in its precision");
     command.add_flag("--force", options->force, "Do every step anew, whatever the output folder holds");
 }
 

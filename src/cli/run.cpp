@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "data/npy.hpp"
 #include "data/open_dataset.hpp"
+#include "data/picture_batch.hpp"
 #include "data/preprocess.hpp"
 #include "data/text_dataset.hpp"
 #include "evaluate/run.hpp"
@@ -29,6 +30,8 @@ struct Options {
     std::string columns;
     std::filesystem::path output;
     std::filesystem::path preprocess;
+    std::string preprocess_on = "cpu";
+    std::vector<int> devices;
     std::size_t top_k = 5;
     std::size_t batch_size = 0;
     std::size_t samples = 0;
@@ -123,10 +126,12 @@ public:
     Runner(const Options& options, const Context& context) : options_(options), context_(context) {}
 
     Result<void> run() {
-        LATHE_TRY(const Engine engine, Engine::load(options_.engine));
+        EngineLoadOptions load;
+        load.devices = options_.devices;
+        LATHE_TRY(const Engine engine, Engine::load(options_.engine, load));
         LATHE_TRY(Session session, engine.make_session());
         info_ = &engine.info();
-        LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_to_use());
+        LATHE_TRY(preprocess_, preprocess_to_use());
         std::vector<InputSpec> specs;
         for (const auto& input : info_->inputs) {
             Shape shape = input.range.opt;
@@ -137,6 +142,7 @@ public:
         }
         DatasetOptions data_options;
         data_options.samples = options_.samples;
+        data_options.pictures = options_.preprocess_on == "gpu";
         data_options.text.columns = options_.columns;
         data_options.text.make_tokenizer = openvino::make_tokenizer;
         data_options.text.labels = TextLabels::none;
@@ -147,7 +153,7 @@ public:
         }
         for (const auto& path : options_.inputs) {
             LATHE_TRY(const std::unique_ptr<Dataset> dataset,
-                      open_dataset(path, preprocess, specs, with_lengths(data_options, *info_)));
+                      open_dataset(path, preprocess_, specs, with_lengths(data_options, *info_)));
             LATHE_CHECK(run_dataset(*dataset, session));
         }
         return finish();
@@ -179,16 +185,24 @@ private:
             LATHE_CHECK(context_.progress().check());
             LATHE_TRY(std::optional<Batch> batch, dataset.next(batch_limit));
             if (!batch) break;
-            std::vector<TensorView> views;
-            for (auto& input : batch->inputs)
-                views.push_back(input.view());
-            LATHE_TRY(const std::vector<TensorView> outputs, session.run(views));
+            LATHE_TRY(const std::vector<TensorView> outputs, run_batch(*batch, session));
             if (!options_.output.empty()) LATHE_CHECK(collector_.add(outputs));
             show(*batch, outputs);
             context_.progress().advance(batch->size());
         }
         context_.progress().end();
         return {};
+    }
+
+    Result<std::vector<TensorView>> run_batch(Batch& batch, Session& session) const {
+        if (!batch.pictures.empty() && preprocess_) {
+            LATHE_TRY(const PictureBatch pictures, picture_batch(batch.pictures, *preprocess_));
+            return session.run_pictures(pictures);
+        }
+        std::vector<TensorView> views;
+        for (auto& input : batch.inputs)
+            views.push_back(input.view());
+        return session.run(views);
     }
 
     void show(const Batch& batch, const std::vector<TensorView>& outputs) {
@@ -270,6 +284,7 @@ private:
     const Options& options_;
     const Context& context_;
     const EngineInfo* info_ = nullptr;
+    std::optional<Preprocess> preprocess_;
     Collector collector_;
     Json samples_ = Json::array();
     std::size_t count_ = 0;
@@ -312,6 +327,15 @@ void add_run(Commands& commands) {
                        "Samples a request; must be within the engine's range. Default: its favourite");
     command.add_option("--samples", options->samples, "Run only this many samples, evenly spread; 0 for all");
     command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the engine's own");
+    command
+        .add_option(
+            "--preprocess-on", options->preprocess_on,
+            "Who resizes, crops and normalises pictures: cpu, or gpu with a GPU engine (the same to the last bit)")
+        ->check(CLI::IsMember({"cpu", "gpu"}))
+        ->capture_default_str();
+    command.add_option("--devices", options->devices, "GPU: index of the one to run on; else the first")
+        ->expected(1)
+        ->check(CLI::NonNegativeNumber);
 }
 
 } // namespace lathe::cli

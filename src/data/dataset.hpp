@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/image.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
 
@@ -14,6 +15,7 @@ namespace lathe {
 /// Some samples, ready to be fed to the model.
 struct Batch {
     std::vector<HostTensor> inputs;   ///< one a model input; axis 0 is the sample
+    std::vector<Image> pictures{};    ///< instead of inputs, where the dataset was asked for pictures
     std::vector<std::string> names;   ///< one a sample: file name or index
     std::vector<std::int64_t> labels; ///< one a sample; -1 where unknown
     std::vector<double> scores{};     ///< one a sample where the data has numbers for labels; else empty

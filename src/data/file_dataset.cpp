@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -40,6 +41,24 @@ Result<Prefetcher::Item> make_image_sample(const SampleFile& file, const Preproc
     return out;
 }
 
+/// A decoded picture as an item: width and height, then the pixels.
+Result<Prefetcher::Item> make_picture(const SampleFile& file) {
+    LATHE_TRY(const Image image, read_image(file.path));
+    const std::array<std::uint64_t, 2> sides{image.width, image.height};
+    Prefetcher::Item item(sizeof(sides) + image.pixels.size());
+    std::memcpy(item.data(), sides.data(), sizeof(sides));
+    std::memcpy(item.data() + sizeof(sides), image.pixels.data(), image.pixels.size());
+    return item;
+}
+
+Image picture_of(const Prefetcher::Item& item) {
+    std::array<std::uint64_t, 2> sides{};
+    std::memcpy(sides.data(), item.data(), sizeof(sides));
+    Image image(sides[0], sides[1]);
+    std::memcpy(image.pixels.data(), item.data() + sizeof(sides), image.pixels.size());
+    return image;
+}
+
 /// A .npy file with the shape of one sample, with or without a leading 1.
 Result<Prefetcher::Item> make_array_sample(const SampleFile& file, const Shape& sample, DataType type) {
     LATHE_TRY(const HostTensor tensor, read_npy(file.path));
@@ -57,9 +76,9 @@ Result<Prefetcher::Item> make_array_sample(const SampleFile& file, const Shape& 
 
 class FileDataset final : public Dataset {
 public:
-    FileDataset(SampleFiles files, InputSpec input, Shape sample, std::string digest_prefix, std::size_t threads,
-                Prefetcher::Produce produce)
-        : files_(std::move(files)), input_(std::move(input)), sample_(std::move(sample)),
+    FileDataset(SampleFiles files, InputSpec input, Shape sample, bool pictures, std::string digest_prefix,
+                std::size_t threads, Prefetcher::Produce produce)
+        : files_(std::move(files)), input_(std::move(input)), sample_(std::move(sample)), pictures_(pictures),
           digest_prefix_(std::move(digest_prefix)),
           sample_bytes_(byte_size(input_.type, static_cast<std::size_t>(element_count(sample_)))),
           prefetcher_(files_.files.size(), threads,
@@ -76,12 +95,14 @@ public:
         count = std::min(count, prefetcher_.remaining());
         if (count == 0) return std::optional<Batch>{};
         Batch batch;
-        batch.inputs.emplace_back(input_.name, input_.type, with_batch(count, sample_));
-        std::vector<std::byte>& out = batch.inputs[0].bytes;
+        if (!pictures_) batch.inputs.emplace_back(input_.name, input_.type, with_batch(count, sample_));
         for (std::size_t i = 0; i < count; ++i) {
             const SampleFile& file = files_.files[size() - prefetcher_.remaining()];
             LATHE_TRY(const Prefetcher::Item item, prefetcher_.next());
-            std::memcpy(out.data() + i * sample_bytes_, item.data(), sample_bytes_);
+            if (pictures_)
+                batch.pictures.push_back(picture_of(item));
+            else
+                std::memcpy(batch.inputs[0].bytes.data() + i * sample_bytes_, item.data(), sample_bytes_);
             batch.names.push_back(file.name);
             batch.labels.push_back(file.label);
         }
@@ -105,6 +126,7 @@ private:
     SampleFiles files_;
     InputSpec input_;
     Shape sample_;
+    bool pictures_;
     std::string digest_prefix_;
     std::size_t sample_bytes_;
     Prefetcher prefetcher_;
@@ -141,14 +163,18 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
     const std::string spec = to_string(input.type) + " ";
     // The producer keeps its own list: it may outlive a move of the dataset's.
     auto list = std::make_shared<const std::vector<SampleFile>>(chosen.files);
+    if (chosen.arrays && options.pictures) {
+        return Error{ErrorCode::invalid_argument, "the data are arrays, not pictures", where,
+                     "leave preprocessing to the CPU, or give pictures"};
+    }
     if (chosen.arrays) {
         LATHE_TRY(Shape sample, array_sample_shape(chosen.files.front(), input));
         auto produce = [list, sample, type = input.type](std::size_t i) {
             return make_array_sample((*list)[i], sample, type);
         };
         const std::string prefix = spec + to_string(sample);
-        return std::unique_ptr<Dataset>(
-            std::make_unique<FileDataset>(std::move(chosen), input, sample, prefix, threads, std::move(produce)));
+        return std::unique_ptr<Dataset>(std::make_unique<FileDataset>(std::move(chosen), input, sample, false, prefix,
+                                                                      threads, std::move(produce)));
     }
     if (!preprocess) {
         return Error{ErrorCode::invalid_argument, "the model does not say how images become its input", where,
@@ -168,12 +194,16 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
                      where, "change resize, crop or layout in --preprocess FILE.json"};
     }
     sample.erase(sample.begin());
-    auto produce = [list, preprocess = *preprocess, type = input.type](std::size_t i) {
-        return make_image_sample((*list)[i], preprocess, type);
+    if (options.pictures && input.type != DataType::float32) {
+        return Error{ErrorCode::mismatch, "input \"" + input.name + "\" takes " + to_string(input.type), where,
+                     "only float32 inputs can be made from pictures on the device; leave that to the CPU"};
+    }
+    auto produce = [list, preprocess = *preprocess, type = input.type, pictures = options.pictures](std::size_t i) {
+        return pictures ? make_picture((*list)[i]) : make_image_sample((*list)[i], preprocess, type);
     };
     const std::string prefix = spec + preprocess->to_json().dump();
-    return std::unique_ptr<Dataset>(
-        std::make_unique<FileDataset>(std::move(chosen), input, sample, prefix, threads, std::move(produce)));
+    return std::unique_ptr<Dataset>(std::make_unique<FileDataset>(std::move(chosen), input, sample, options.pictures,
+                                                                  prefix, threads, std::move(produce)));
 }
 
 } // namespace lathe::detail

@@ -55,6 +55,10 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                                               const std::optional<Preprocess>& preprocess,
                                               const std::vector<InputSpec>& inputs, const DatasetOptions& options) {
     if (inputs.empty()) return Error{ErrorCode::invalid_argument, "the model has no inputs", path.string(), ""};
+    if (options.pictures && (path.extension() == ".npz" || path.extension() == ".npy")) {
+        return Error{ErrorCode::invalid_argument, "the data are arrays, not pictures", path.string(),
+                     "leave preprocessing to the CPU, or give pictures"};
+    }
     if (path.extension() == ".npz") return detail::open_npz_dataset(path, preprocess, inputs, options);
     const bool only_text = path.extension() == ".tsv" || path.extension() == ".jsonl";
     if (only_text || (is_text_file(path) && !options.text.tokenizer.empty())) {

@@ -40,6 +40,8 @@ struct DatasetOptions {
     std::size_t threads = 0;           ///< decoding threads; 0 means available_cores()
     std::optional<std::uint64_t> seed; ///< choose samples at random with this seed instead of evenly spread
     TextOptions text{};
+    /// Batches hold decoded pictures: somebody else preprocesses them. Errors: invalid_argument for arrays and texts.
+    bool pictures = false;
 };
 
 /// Which samples `--samples wanted` takes of `total`, ascending. Without a seed sample i is number

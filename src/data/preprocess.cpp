@@ -16,22 +16,6 @@ std::ptrdiff_t crop_offset(std::size_t available, std::size_t wanted) {
     return static_cast<std::ptrdiff_t>(std::nearbyint(difference / 2.0));
 }
 
-/// Centre crop of a picture smaller than the crop in some direction: torchvision pads it with zeros first.
-Image pad_and_crop(const Image& image, const Preprocess::Size& crop) {
-    const std::size_t pad_left = crop.width > image.width ? (crop.width - image.width) / 2 : 0;
-    const std::size_t pad_top = crop.height > image.height ? (crop.height - image.height) / 2 : 0;
-    const auto left = image.width > crop.width ? static_cast<std::size_t>(crop_offset(image.width, crop.width)) : 0;
-    const auto top = image.height > crop.height ? static_cast<std::size_t>(crop_offset(image.height, crop.height)) : 0;
-    const std::size_t width = std::min(image.width, crop.width);
-    const std::size_t height = std::min(image.height, crop.height);
-    Image out(crop.width, crop.height);
-    for (std::size_t y = 0; y < height; ++y) {
-        std::memcpy(out.pixels.data() + ((pad_top + y) * crop.width + pad_left) * 3,
-                    image.pixels.data() + ((top + y) * image.width + left) * 3, width * 3);
-    }
-    return out;
-}
-
 } // namespace
 
 Preprocess::Size Preprocess::output_size() const {
@@ -55,26 +39,44 @@ Result<Image> Preprocess::resize_and_crop(const Image& image) const {
     if (image.width == 0 || image.height == 0) {
         return Error{ErrorCode::invalid_argument, "the image has no pixels", "preprocess", ""};
     }
-    Size full{image.height, image.width};
-    if (resize) full = *resize;
+    const Placement placement = place(image.width, image.height);
+    const Size wanted = crop.value_or(placement.full);
+    const Region& region = placement.region;
+    LATHE_TRY(Image part, resize_region(image, placement.full.width, placement.full.height, interpolation, region));
+    if (part.width == wanted.width && part.height == wanted.height) return part;
+    Image out(wanted.width, wanted.height);
+    for (std::size_t y = 0; y < part.height; ++y) {
+        std::memcpy(out.pixels.data() + ((placement.top + y) * out.width + placement.left) * 3,
+                    part.pixels.data() + y * part.width * 3, part.width * 3);
+    }
+    return out;
+}
+
+Preprocess::Placement Preprocess::place(std::size_t width, std::size_t height) const {
+    Placement placement;
+    placement.full = resize.value_or(Size{height, width});
     if (short_side) {
         // torchvision's rule, in integers: int(n * long / short).
         const std::size_t n = *short_side;
-        if (image.width <= image.height) {
-            full = {std::max<std::size_t>(1, n * image.height / image.width), n};
-        } else {
-            full = {n, std::max<std::size_t>(1, n * image.width / image.height)};
-        }
+        placement.full = width <= height ? Size{std::max<std::size_t>(1, n * height / width), n}
+                                         : Size{n, std::max<std::size_t>(1, n * width / height)};
     }
+    const Size& full = placement.full;
     const Size wanted = crop.value_or(full);
-    if (wanted.height <= full.height && wanted.width <= full.width) {
-        const Region region{static_cast<std::size_t>(crop_offset(full.width, wanted.width)),
-                            static_cast<std::size_t>(crop_offset(full.height, wanted.height)), wanted.width,
-                            wanted.height};
-        return resize_region(image, full.width, full.height, interpolation, region);
+    // Centre crop of a picture smaller than the crop in some direction: torchvision pads it with zeros first.
+    placement.region.width = std::min(full.width, wanted.width);
+    placement.region.height = std::min(full.height, wanted.height);
+    if (full.width >= wanted.width) {
+        placement.region.left = static_cast<std::size_t>(crop_offset(full.width, wanted.width));
+    } else {
+        placement.left = (wanted.width - full.width) / 2;
     }
-    LATHE_TRY(const Image resized, lathe::resize(image, full.width, full.height, interpolation));
-    return pad_and_crop(resized, wanted);
+    if (full.height >= wanted.height) {
+        placement.region.top = static_cast<std::size_t>(crop_offset(full.height, wanted.height));
+    } else {
+        placement.top = (wanted.height - full.height) / 2;
+    }
+    return placement;
 }
 
 std::array<float, 256> Preprocess::channel_values(std::size_t c) const {

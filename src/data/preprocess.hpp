@@ -63,6 +63,14 @@ struct Preprocess {
     /// Floats that `apply` writes: 3 * height * width.
     std::size_t output_count() const;
 
+    /// Where a picture goes: it is resized to `full`; of that, `region` is put at (left, top) of the output.
+    struct Placement {
+        Size full;
+        Region region;
+        std::size_t left = 0, top = 0; ///< more than 0 where the crop is larger: zeros around it
+    };
+    Placement place(std::size_t width, std::size_t height) const;
+
     /// Resized and cropped pixels, before normalisation.
     Result<Image> resize_and_crop(const Image& image) const;
     /// One sample. `out` has output_count() elements, in the order of `layout` and `color`.

@@ -28,17 +28,8 @@ double bicubic(double x) {
     return 0.0;
 }
 
-/// For each output position: the first input position, their number, and the fixed-point weights.
-struct Weights {
-    std::size_t taps = 0; ///< weights stored a position
-    std::vector<std::size_t> first;
-    std::vector<std::size_t> count;
-    std::vector<std::int32_t> values;
+using Weights = ResizeWeights;
 
-    const std::int32_t* of(std::size_t position) const { return values.data() + position * taps; }
-};
-
-/// Weights of the output positions begin..begin+size of an axis that goes from `input` to `output` pixels.
 Weights make_weights(std::size_t input, std::size_t output, std::size_t begin, std::size_t size,
                      Interpolation interpolation) {
     const auto filter = interpolation == Interpolation::bilinear ? bilinear : bicubic;
@@ -204,15 +195,24 @@ Image cut(const Image& image, const Region& region) {
     return out;
 }
 
-/// Pillow 13 combines rows first where that shrinks the picture more: found by comparing its results with both orders.
-bool rows_first(const Image& image, std::size_t width, std::size_t height) {
-    if (height >= image.height) return false;
-    return width >= image.width || image.height - height > 2 * (image.width - width);
-}
-
 Error bad_size(const std::string& message) { return {ErrorCode::invalid_argument, message, "resize", ""}; }
 
 } // namespace
+
+ResizeWeights resize_weights(std::size_t input, std::size_t output, std::size_t begin, std::size_t size,
+                             Interpolation interpolation) {
+    if (input != output) return make_weights(input, output, begin, size, interpolation);
+    ResizeWeights same{1, {}, std::vector<std::size_t>(size, 1), std::vector<std::int32_t>(size, 1 << precision_bits)};
+    for (std::size_t i = 0; i < size; ++i)
+        same.first.push_back(begin + i);
+    return same;
+}
+
+// Pillow 13 combines rows first where that shrinks the picture more: found by comparing its results with both orders.
+bool resizes_rows_first(std::size_t input_width, std::size_t input_height, std::size_t width, std::size_t height) {
+    if (height >= input_height) return false;
+    return width >= input_width || input_height - height > 2 * (input_width - width);
+}
 
 Result<Image> resize_region(const Image& image, std::size_t width, std::size_t height, Interpolation interpolation,
                             const Region& region) {
@@ -236,7 +236,7 @@ Result<Image> resize_region(const Image& image, std::size_t width, std::size_t h
         const Image part = cut(image, {0, region.top, image.width, region.height});
         return combine_columns(part, width, region, interpolation);
     }
-    if (rows_first(image, width, height)) {
+    if (resizes_rows_first(image.width, image.height, width, height)) {
         const Image rows = combine_rows(image, height, region, interpolation);
         return combine_columns(rows, width, region, interpolation);
     }

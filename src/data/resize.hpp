@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "data/image.hpp"
 
@@ -18,6 +20,24 @@ struct Region {
     std::size_t width = 0;
     std::size_t height = 0;
 };
+
+/// For each output position of an axis: the first input position, their number, and the weights, with 22 fractional
+/// bits. The sum is rounded and clamped to 8 bits.
+struct ResizeWeights {
+    std::size_t taps = 0; ///< weights stored a position
+    std::vector<std::size_t> first;
+    std::vector<std::size_t> count;
+    std::vector<std::int32_t> values;
+
+    const std::int32_t* of(std::size_t position) const { return values.data() + position * taps; }
+};
+
+/// Weights of the output positions begin..begin+size of an axis that goes from `input` to `output` pixels. Between
+/// equal sizes pixels stay as they are.
+ResizeWeights resize_weights(std::size_t input, std::size_t output, std::size_t begin, std::size_t size,
+                             Interpolation interpolation);
+/// Which axis `resize` combines first, columns or rows, where both change.
+bool resizes_rows_first(std::size_t input_width, std::size_t input_height, std::size_t width, std::size_t height);
 
 /// Antialiased resize to width x height, equal to Pillow's `Image.resize` on 8-bit pixels bit for bit.
 ///

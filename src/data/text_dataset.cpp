@@ -205,6 +205,10 @@ private:
 
 Result<std::unique_ptr<Dataset>> make(std::unique_ptr<Rows> rows, const std::string& where,
                                       const std::vector<InputSpec>& inputs, const DatasetOptions& options) {
+    if (options.pictures) {
+        return Error{ErrorCode::invalid_argument, "the data are texts, not pictures", where,
+                     "leave preprocessing to the CPU, or give pictures"};
+    }
     if (options.text.tokenizer.empty()) {
         return Error{ErrorCode::unsupported, "the model carries no tokenizer, so it cannot take texts", where,
                      "export it with lathe export from a folder with tokenizer.json, or give arrays (.npz)"};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/picture_batch.hpp"
 #include "support/half.hpp"
 
 namespace lathe {
@@ -28,9 +29,10 @@ void append_floats(const TensorView& view, std::size_t count, std::vector<float>
 class EnginePredictor final : public Predictor {
 public:
     EnginePredictor(Session session, std::string name, std::string precision, std::size_t output, std::int64_t least,
-                    std::int64_t most)
+                    std::int64_t most, std::optional<Preprocess> on_device)
         : session_(std::move(session)), name_(std::move(name)), precision_(std::move(precision)), output_(output),
-          least_(static_cast<std::size_t>(least)), most_(static_cast<std::size_t>(most)) {}
+          on_device_(std::move(on_device)), least_(static_cast<std::size_t>(least)),
+          most_(static_cast<std::size_t>(most)) {}
 
     const std::string& name() const override { return name_; }
     const std::string& precision() const override { return precision_; }
@@ -53,10 +55,19 @@ public:
     }
 
 private:
-    /// Samples start .. start + count, topped up with copies of the last where the profile's least batch is larger.
-    Result<void> predict_part(const Batch& batch, std::size_t start, std::size_t count, std::vector<float>& values,
-                              Shape& shape) {
-        const std::size_t size = std::max(count, least_);
+    /// The same for pictures: the device preprocesses them.
+    Result<std::vector<TensorView>> run_pictures(const Batch& batch, std::size_t start, std::size_t count,
+                                                 std::size_t size) {
+        if (!on_device_) {
+            return Error{ErrorCode::invalid_argument, "pictures came without preprocessing for the device", name_, ""};
+        }
+        LATHE_TRY(PictureBatch pictures, picture_batch(std::span(batch.pictures).subspan(start, count), *on_device_));
+        pictures.pictures.resize(size, pictures.pictures.back());
+        return session_.run_pictures(pictures);
+    }
+
+    Result<std::vector<TensorView>> run_inputs(const Batch& batch, std::size_t start, std::size_t count,
+                                               std::size_t size) {
         std::vector<HostTensor> inputs;
         std::vector<TensorView> views;
         for (const HostTensor& whole : batch.inputs) {
@@ -71,7 +82,15 @@ private:
         }
         for (HostTensor& tensor : inputs)
             views.push_back(tensor.view());
-        LATHE_TRY(const auto outputs, session_.run(views));
+        return session_.run(views);
+    }
+
+    /// Samples start .. start + count, topped up with copies of the last where the profile's least batch is larger.
+    Result<void> predict_part(const Batch& batch, std::size_t start, std::size_t count, std::vector<float>& values,
+                              Shape& shape) {
+        const std::size_t size = std::max(count, least_);
+        LATHE_TRY(const auto outputs, batch.pictures.empty() ? run_inputs(batch, start, count, size)
+                                                             : run_pictures(batch, start, count, size));
         const TensorView& view = outputs.at(output_);
         if (view.shape.empty() || view.shape[0] != static_cast<std::int64_t>(size)) {
             return Error{ErrorCode::mismatch,
@@ -89,6 +108,7 @@ private:
     std::string name_;
     std::string precision_;
     std::size_t output_;
+    std::optional<Preprocess> on_device_;
     std::size_t least_;
     std::size_t most_;
 };
@@ -96,7 +116,8 @@ private:
 } // namespace
 
 Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,
-                                                         const std::string& output) {
+                                                         const std::string& output,
+                                                         std::optional<Preprocess> on_device) {
     const EngineInfo& info = engine.info();
     std::size_t index = 0;
     if (!output.empty()) {
@@ -124,8 +145,9 @@ Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, s
         most = std::min(most, input.range.max[0]);
     }
     LATHE_TRY(Session session, engine.make_session());
-    return std::unique_ptr<Predictor>(std::make_unique<EnginePredictor>(
-        std::move(session), std::move(name), to_string(info.precision), index, least, std::max(least, most)));
+    return std::unique_ptr<Predictor>(std::make_unique<EnginePredictor>(std::move(session), std::move(name),
+                                                                        to_string(info.precision), index, least,
+                                                                        std::max(least, most), std::move(on_device)));
 }
 
 } // namespace lathe

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "data/preprocess.hpp"
 #include "evaluate/evaluate.hpp"
 #include "lathe/result.hpp"
 #include "runtime/engine.hpp"
@@ -12,8 +14,10 @@ namespace lathe {
 /// An engine as a predictor of one of its outputs, converted to float32 where it is half precision.
 /// `name` is how results call it; `output` names the output, empty for the first.
 /// Batches outside the engine's profile are split, and short ones padded, where the profile demands it.
+/// `on_device`: preprocessing for batches of pictures, which the engine's device does then.
 /// Errors: not_found (no such output), unsupported (an output that is not floating point).
 Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,
-                                                         const std::string& output = {});
+                                                         const std::string& output = {},
+                                                         std::optional<Preprocess> on_device = std::nullopt);
 
 } // namespace lathe

@@ -58,11 +58,17 @@ DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine) {
     return options;
 }
 
+Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine) {
+    if (engine.preprocess.empty()) return std::optional<Preprocess>();
+    LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
+    LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+    return std::optional<Preprocess>(std::move(preprocess));
+}
+
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
                                               const EngineInfo& engine, const DatasetOptions& options) {
-    if (!preprocess && !engine.preprocess.empty()) {
-        LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
-        LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+    if (!preprocess) {
+        LATHE_TRY(preprocess, preprocess_of(engine));
     }
     return open_dataset(path, preprocess, input_specs(engine), with_lengths(options, engine));
 }
@@ -78,7 +84,15 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
         LATHE_TRY(const Engine engine, Engine::load(file));
         if (!first) first = engine.info();
         libraries[engine.info().backend] = engine.info().library_version;
-        auto predictor = make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name);
+        std::optional<Preprocess> on_device;
+        if (request.preprocess_on_device) {
+            on_device = request.preprocess;
+            if (!on_device) {
+                LATHE_TRY(on_device, preprocess_of(*first));
+            }
+        }
+        auto predictor = make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name,
+                                               std::move(on_device));
         if (!predictor) return std::move(predictor).error().in(file.string());
         owned.push_back(std::move(*predictor));
         return owned.back().get();
@@ -97,6 +111,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
 
     DatasetOptions options;
     options.samples = request.samples;
+    options.pictures = request.preprocess_on_device;
     options.text.columns = request.columns;
     options.text.make_tokenizer = request.make_tokenizer;
     const bool similarity = request.task == EvalTask::similarity;
@@ -138,6 +153,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     LATHE_TRY(Json json, document(evaluation.samples));
     json["classes"] = evaluation.classes;
     json["output_kind"] = to_string(evaluation.output_kind);
+    json["preprocess_on"] = request.preprocess_on_device ? "device" : "cpu";
     json["subjects"] = to_json(evaluation);
     return json;
 }

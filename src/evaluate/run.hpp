@@ -16,6 +16,9 @@
 
 namespace lathe {
 
+/// The engine's own preprocessing; nothing where it has none. Errors: parse_error.
+Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine);
+
 /// What the engine expects of data, input by input; the batch is free.
 std::vector<InputSpec> input_specs(const EngineInfo& engine);
 
@@ -44,6 +47,7 @@ struct EvalRequest {
     TokenizerFactory make_tokenizer;      ///< for texts
     std::size_t samples = 0;              ///< 0: all
     std::optional<Preprocess> preprocess; ///< instead of the first engine's own
+    bool preprocess_on_device = false;    ///< pictures are resized and normalised by the engines' device, not the CPU
     std::string output_name;              ///< of the output to judge; empty: the first
     EvaluateOptions options;
     std::string command_line; ///< for the record

@@ -83,7 +83,7 @@ std::string difference(const std::string& then, const std::string& now) {
     return text;
 }
 
-CompileOptions compile_options(const EngineInfo& info, std::size_t threads, bool profiling) {
+CompileOptions compile_options(const EngineInfo& info, std::size_t threads, const EngineLoadOptions& wanted) {
     CompileOptions options;
     options.precision = info.precision;
     for (const auto& io : info.inputs)
@@ -93,7 +93,8 @@ CompileOptions compile_options(const EngineInfo& info, std::size_t threads, bool
         options.more_profiles.assign(info.profiles.begin() + 1, info.profiles.end());
     }
     options.threads = threads;
-    options.profiling = profiling;
+    options.profiling = wanted.profiling;
+    options.devices = wanted.devices;
     return options;
 }
 
@@ -189,12 +190,16 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     } else if (other_threads) {
         reason = "built for " + std::to_string(impl->info.threads) + " threads, here " + std::to_string(threads);
     } else {
-        auto loaded = backend->load(blob, file, compile_options(impl->info, threads, options.profiling));
+        auto loaded = backend->load(blob, file, compile_options(impl->info, threads, options));
         if (loaded) {
             impl->compiled = std::move(loaded).value();
             impl->usable_blob = blob;
             return Engine(std::move(impl));
         }
+        // These would stop a new compilation too.
+        const ErrorCode code = loaded.error().code;
+        if (code == ErrorCode::out_of_memory || code == ErrorCode::cancelled || code == ErrorCode::not_found)
+            return std::move(loaded).error().in(path.string());
         reason = loaded.error().describe();
     }
     // What the caller asked for (profiling, another number of threads) is no news to the user.
@@ -204,7 +209,7 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     }
     auto model = parse_onnx(impl->graph);
     if (!model) return std::move(model).error().in(path.string());
-    auto compiled = backend->compile(*model, compile_options(impl->info, threads, options.profiling));
+    auto compiled = backend->compile(*model, compile_options(impl->info, threads, options));
     if (!compiled) return std::move(compiled).error().in(path.string());
     impl->compiled = std::move(compiled).value();
     impl->info.recompiled = !options.profiling;
@@ -242,9 +247,18 @@ Result<Session> Engine::make_session() const {
     return Session(std::move(impl));
 }
 
+Result<Session> Engine::make_session_on(int device) const {
+    auto impl = std::make_unique<Session::Impl>();
+    impl->compiled = impl_->compiled;
+    LATHE_TRY(impl->backend, impl_->compiled->make_session_on(device));
+    return Session(std::move(impl));
+}
+
 Result<std::vector<LayerInfo>> Engine::layers() const { return impl_->compiled->layers(); }
 
 Result<BuildReport> Engine::report() const { return impl_->compiled->report(); }
+
+Result<EngineMemory> Engine::memory() const { return impl_->compiled->memory(); }
 
 bool Engine::sessions_share_engine() const { return impl_->traits.sessions_share_engine; }
 

@@ -30,6 +30,11 @@ const std::vector<IoInfo>& Session::inputs() const { return impl_->compiled->inp
 const std::vector<IoInfo>& Session::outputs() const { return impl_->compiled->outputs(); }
 
 Result<void> Session::Impl::set_inputs(std::span<const TensorView> inputs) {
+    return give(inputs, [&](std::size_t index, const TensorView& view) { return backend->set_input(index, view); });
+}
+
+Result<void> Session::Impl::give(std::span<const TensorView> inputs,
+                                 const std::function<Result<void>(std::size_t, const TensorView&)>& take) const {
     const std::vector<IoInfo>& wanted = compiled->inputs();
     if (inputs.size() != wanted.size()) {
         return Error{ErrorCode::invalid_argument,
@@ -44,7 +49,7 @@ Result<void> Session::Impl::set_inputs(std::span<const TensorView> inputs) {
             return Error{ErrorCode::invalid_argument, "input given twice", wanted[index].name, ""};
         }
         seen[index] = true;
-        LATHE_CHECK(backend->set_input(index, inputs[place]));
+        LATHE_CHECK(take(index, inputs[place]));
     }
     return {};
 }
@@ -74,6 +79,27 @@ Result<std::vector<TensorView>> Session::wait() {
     LATHE_CHECK(impl_->backend->wait());
     return impl_->outputs();
 }
+
+Result<void> Session::keep(std::span<const TensorView> inputs) {
+    return impl_->give(
+        inputs, [&](std::size_t index, const TensorView& view) { return impl_->backend->keep_input(index, view); });
+}
+
+Result<std::vector<TensorView>> Session::rerun() {
+    LATHE_CHECK(impl_->backend->run());
+    return impl_->outputs();
+}
+
+Result<std::vector<TensorView>> Session::run_pictures(const PictureBatch& batch) {
+    if (inputs().size() != 1) {
+        return Error{ErrorCode::invalid_argument, "the engine has several inputs", "",
+                     "pictures can be given to models with one"};
+    }
+    LATHE_CHECK(impl_->backend->keep_pictures(0, batch));
+    return rerun();
+}
+
+int Session::device() const { return impl_->backend->device(); }
 
 Result<void> Session::set_timing(bool on) { return impl_->backend->set_timing(on); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,6 +14,9 @@ struct Session::Impl {
     std::unique_ptr<BackendSession> backend;
 
     Result<void> set_inputs(std::span<const TensorView> inputs);
+    /// Checks count and names, and gives each to `take` with the index of its input.
+    Result<void> give(std::span<const TensorView> inputs,
+                      const std::function<Result<void>(std::size_t, const TensorView&)>& take) const;
     Result<std::vector<TensorView>> outputs();
 };
 

@@ -14,6 +14,9 @@ struct Case {
     const char* body; ///< from %x: float32[N, 4, 6] to %y
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class BatchIndependenceTest : public testing::TestWithParam<Case> {};
 
 TEST_P(BatchIndependenceTest, JudgesTheGraph) {

@@ -83,8 +83,57 @@ class MakeTables(unittest.TestCase):
         text = self.readme.read_text(encoding="utf-8")
         self.assertIn("| **Lathe int8** | 0.15 (3.00×) |\n", text)
         self.assertIn("| torch compile-fp16 | 0.45 |\n", text)
-        self.assertIn("Some GPU, driver 1.2, 1980 MHz at the end, torch 3", text)
+        self.assertIn("Some GPU, driver 1.2, torch 3, 1980 MHz at the end.", text)
         self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def gpu_table(self, name, ending, document):
+        """A table made from one document."""
+        self.readme.write_text(f"<!-- table:{name} -->\n<!-- /table -->\n", encoding="utf-8")
+        (self.results / f"net.{ending}.json").write_text(json.dumps(document), encoding="utf-8")
+        result = self.run_script()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.run_script("--check").returncode, 0)
+        return self.readme.read_text(encoding="utf-8")
+
+    def test_the_faster_of_torch_compiles_modes_counts(self):
+        autotuned = {"subject": "int8", "reference": "max-autotune", "size": "1", "times_as_fast": 2.5}
+        text = self.gpu_table("gpu", "gpu", GPU | {"ratios": [*GPU["ratios"], autotuned]})
+        self.assertIn("| **Lathe int8** | 0.15 (2.50×) |\n", text)
+
+    def test_memory_of_both_sides(self):
+        mib = 2**20
+        engine = {"name": "int8", "build_seconds": 11.84, "rebuild_seconds": 0.7, "engine_bytes": 30 * mib,
+                  "weight_bytes": 20 * mib, "arena_bytes": 10 * mib, "workspace_bytes": 0, "process_gpu_bytes": 600 * mib}
+        rows = [{"subject": "eager-fp16", "size": size, "weight_bytes": 50 * mib, "ready_seconds": 2.0,
+                 "peak_allocated_bytes": taken * mib, "peak_reserved_bytes": 200 * mib} for size, taken in (("1", 60), ("8", 90))]
+        text = self.gpu_table("gpu-memory", "gpu", GPU | {"subjects": [engine, engine | {"name": "int8-large"}],
+                                                          "memory": rows, "context_bytes": 500 * mib})
+        self.assertIn("| Net | **Lathe int8** | 11.8 / 0.7 | 30 | 30 | 600 |\n", text)
+        self.assertIn("| Net, batch 8 | torch eager-fp16 | 2.0 | 50 | 90 | 700 |\n", text)
+        self.assertNotIn("int8-large", text)
+        self.assertNotIn("| 60 |", text)
+
+    def test_throughput_names_the_best_batch(self):
+        rows = [{"subject": "int8", "size": size, "samples_per_second_device": rate} for size, rate in (("64", 5e4), ("128", 61234))]
+        tail = [{"subject": "int8", "runs": 10000, "device_ms": {"p99_over_median": 1.02}}]
+        text = self.gpu_table("gpu-throughput", "gpu", GPU | {"throughput": rows, "tail": tail})
+        self.assertIn("| Net | **Lathe int8** | 61,234 (batch 128) | 1.020 | 10,000 |\n", text)
+
+    def test_accuracy_of_classifiers_and_encoders(self):
+        base = {"network": "Net", "machine": {"gpu": "Some GPU", "driver": "1.2"}, "data": {"samples": 5000}}
+        versus = {"agreement": 0.9958, "mean_kl": 0.00012}
+        text = self.gpu_table("gpu-accuracy", "accuracy", base | {"subjects": [
+            {"name": "fp32", "top1": 0.6852, "top1_ci95": [0.672, 0.698]},
+            {"name": "fp16", "top1": 0.685, "top1_ci95": [0.672, 0.698], "vs_reference": versus}]})
+        self.assertIn("| **Lathe fp32** | 68.52 % (67.2–69.8) | reference |  |\n", text)
+        self.assertIn("| **Lathe fp16** | 68.50 % (67.2–69.8) | 99.58 % | 0.00012 |\n", text)
+        pairs = {"data": {"name": "STS-B test", "pairs": 1379}, "subjects": [{"name": "fp16", "spearman": 0.82031}]}
+        self.assertIn("| **Lathe fp16** | 0.82031 |\n", self.gpu_table("gpu-accuracy", "accuracy", base | pairs))
+
+    def test_scaling_over_gpus(self):
+        rows = [{"precision": "int8", "batch": 128, "inputs": "host", "gpus": 2, "samples_per_second": 1e5, "times": 1.97}]
+        text = self.gpu_table("gpu-scaling", "scaling", {"network": "Net", "machine": {}, "rows": rows})
+        self.assertIn("| Net | **Lathe int8**, batch 128 | host | 2 | 100,000 | 1.97× |\n", text)
 
     def test_an_unknown_table_is_an_error(self):
         self.readme.write_text("<!-- table:nothing -->\n<!-- /table -->\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ struct Samples {
     std::string name;
     std::vector<float> values;
 };
+/// GoogleTest names a parameter by this.
+inline void PrintTo(const Samples& samples, std::ostream* out) { *out << samples.name; }
 
 inline std::vector<float> drawn(std::size_t count, std::uint32_t seed, float (*shape)(float)) {
     std::mt19937 random(seed);

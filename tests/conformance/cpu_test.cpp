@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/api/backend.hpp"
+#include "conformance/backend_outputs.hpp"
 #include "conformance/cases.hpp"
 #include "conformance/exceptions_list.hpp"
 #include "conformance/isolated.hpp"
@@ -41,43 +42,10 @@ Result<void> claimed(const Backend& backend, Model model) {
     return {};
 }
 
-/// The model's outputs on one data set.
-Result<std::vector<HostTensor>> outputs_of(const Backend& backend, const Model& model, const DataSet& data) {
+Result<void> run_once(const Backend& backend, const Model& model, const DataSet& data, Tolerance tolerance) {
     CompileOptions options;
     options.threads = 1;
-    for (const auto& [name, tensor] : data.inputs) {
-        const ValueInfo* input = model.graph.find_input(name);
-        const auto declared = input != nullptr ? input->shape() : std::nullopt;
-        // A static shape is the model's own; only open ones are given.
-        if (declared && element_count(*declared) >= 0) continue;
-        options.shapes[name] = {tensor.shape(), tensor.shape(), tensor.shape()};
-    }
-    LATHE_TRY(const auto compiled, backend.compile(model, options));
-    LATHE_TRY(const auto session, compiled->make_session());
-    const auto& inputs = compiled->inputs();
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const auto given = std::find_if(data.inputs.begin(), data.inputs.end(),
-                                        [&](const auto& pair) { return pair.first == inputs[i].name; });
-        if (given == data.inputs.end()) {
-            return Error{ErrorCode::mismatch, "no recorded input is called " + inputs[i].name, "", ""};
-        }
-        const Tensor& tensor = given->second;
-        const std::span<std::byte> bytes(const_cast<std::byte*>(tensor.bytes().data()), tensor.bytes().size());
-        LATHE_CHECK(session->set_input(i, TensorView{inputs[i].name, tensor.type(), tensor.shape(), bytes}));
-    }
-    LATHE_CHECK(session->run());
-    std::vector<HostTensor> outputs;
-    for (std::size_t i = 0; i < compiled->outputs().size(); ++i) {
-        LATHE_TRY(const TensorView view, session->output(i));
-        HostTensor output(view.name, view.type, view.shape);
-        output.bytes.assign(view.bytes.begin(), view.bytes.end());
-        outputs.push_back(std::move(output));
-    }
-    return outputs;
-}
-
-Result<void> run_once(const Backend& backend, const Model& model, const DataSet& data, Tolerance tolerance) {
-    LATHE_TRY(std::vector<HostTensor> outputs, outputs_of(backend, model, data));
+    LATHE_TRY(std::vector<HostTensor> outputs, test::outputs_of(backend, model, data, options));
     if (outputs.size() != data.outputs.size()) {
         return Error{ErrorCode::mismatch, "it has " + std::to_string(outputs.size()) + " outputs", "", ""};
     }

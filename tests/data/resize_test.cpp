@@ -8,6 +8,11 @@
 #include "data/golden.hpp"
 
 namespace lathe {
+
+static void PrintTo(Interpolation kind, std::ostream* out) {
+    *out << (kind == Interpolation::bilinear ? "bilinear" : "bicubic");
+}
+
 namespace {
 
 using test::expected_pixels;
@@ -17,6 +22,9 @@ struct Case {
     std::size_t width;
     std::size_t height;
 };
+
+/// GoogleTest names parameters by these.
+void PrintTo(const Case& size, std::ostream* out) { *out << size.width << 'x' << size.height; }
 
 class Resize : public testing::TestWithParam<std::tuple<Interpolation, Case>> {};
 

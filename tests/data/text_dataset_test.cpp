@@ -268,6 +268,9 @@ TEST(TextDataset, Refuses) {
     auto scored = letters();
     scored.text.labels = TextLabels::scores;
     EXPECT_THAT(open_dataset(path, {}, inputs(), scored).error().describe(), HasSubstr("two text columns"));
+    auto pictures = letters();
+    pictures.pictures = true;
+    EXPECT_THAT(open_dataset(path, {}, inputs(), pictures).error().describe(), HasSubstr("texts, not pictures"));
     EXPECT_FALSE(dataset_of_texts({"a"}, {"b", "c"}, inputs(), letters()));
     EXPECT_FALSE(dataset_of_texts({}, {}, inputs(), letters()));
 }

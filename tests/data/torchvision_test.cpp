@@ -20,6 +20,9 @@ struct Case {
     const char* preprocess;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class Torchvision : public testing::TestWithParam<Case> {};
 
 TEST_P(Torchvision, TensorsAreTheSame) {

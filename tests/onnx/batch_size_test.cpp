@@ -11,6 +11,9 @@ struct BatchCase {
     Shape output; ///< afterwards
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const BatchCase& c, std::ostream* out) { *out << c.name; }
+
 class SetBatchSize : public testing::TestWithParam<BatchCase> {};
 
 Model build(const BatchCase& each) {

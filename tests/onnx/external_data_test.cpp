@@ -153,6 +153,9 @@ struct Damage {
     std::function<void(onnx::TensorProto&)> change;
     const char* says;
 };
+
+/// GoogleTest names a parameter by this.
+void PrintTo(const Damage& c, std::ostream* out) { *out << c.name; }
 void set_entry(onnx::TensorProto& tensor, const std::string& key, const std::string& value) {
     for (auto& entry : *tensor.mutable_external_data()) {
         if (entry.key() == key) entry.set_value(value);

@@ -16,6 +16,9 @@ struct Hostile {
     const char* says; ///< part of the error
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Hostile& c, std::ostream* out) { *out << c.name; }
+
 onnx::ModelProto base() {
     auto model = test::proto_from("agraph (float[2,3] x) => (float[2,3] y) { y = Add(x, w) }");
     auto* w = model.mutable_graph()->add_initializer();

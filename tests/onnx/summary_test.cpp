@@ -10,6 +10,9 @@ struct MacCase {
     std::vector<std::pair<const char*, Shape>> weights;
     std::int64_t macs;
 };
+
+/// GoogleTest names a parameter by this.
+void PrintTo(const MacCase& c, std::ostream* out) { *out << c.name; }
 class Macs : public testing::TestWithParam<MacCase> {};
 
 TEST_P(Macs, MatchTheFormula) {

@@ -151,6 +151,9 @@ struct BadCase {
     const char* message;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const BadCase& c, std::ostream* out) { *out << c.name; }
+
 class BadResults : public testing::TestWithParam<BadCase> {};
 
 TEST_P(BadResults, AreRefusedWithPlaceAndReason) {

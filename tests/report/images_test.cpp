@@ -75,6 +75,9 @@ struct BadBrowser {
     const char* message;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const BadBrowser& c, std::ostream* out) { *out << c.name; }
+
 class BadBrowsers : public testing::TestWithParam<BadBrowser> {};
 
 TEST_P(BadBrowsers, GiveAnErrorAndNoFiles) {

@@ -77,6 +77,9 @@ struct Case {
     Speed speed;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.what; }
+
 class VerdictRules : public testing::TestWithParam<Case> {};
 
 TEST_P(VerdictRules, RecommendsAndSaysWhy) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "calibrate/activation_source.hpp"
 #include "graph/graph.hpp"
 #include "lathe/engine_types.hpp"
+#include "lathe/pictures.hpp"
 #include "lathe/progress.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
@@ -58,6 +60,14 @@ struct CompileOptions {
     Progress* progress = nullptr; ///< told how far it is, and asked whether to stop; may be null
 };
 
+/// What a device's management library says of it now. Fields that it does not tell are absent.
+struct DeviceSample {
+    std::optional<unsigned> sm_clock_mhz, memory_clock_mhz, temperature_celsius, utilization_percent;
+    std::optional<double> power_watts;
+    std::optional<std::uint64_t> memory_used_bytes, memory_total_bytes; ///< of all processes
+    std::vector<std::string> slowed_by; ///< "power cap", "thermal", ...: why the clocks are below their most
+};
+
 /// A tensor in the memory of a device. Row-major, densely packed. Owned by somebody else.
 struct DeviceTensor {
     void* data = nullptr;
@@ -95,6 +105,16 @@ public:
     virtual Result<void> set_device_input(std::size_t /*index*/, const DeviceTensor& /*tensor*/) {
         return no_such_session_feature("read device memory");
     }
+    /// As set_input, but copied to the device at once: following runs read it there, until the next set_input.
+    virtual Result<void> keep_input(std::size_t /*index*/, const TensorView& /*view*/) {
+        return no_such_session_feature("keep inputs in device memory");
+    }
+    /// As keep_input, made on the device from pictures.
+    virtual Result<void> keep_pictures(std::size_t /*index*/, const PictureBatch& /*batch*/) {
+        return no_such_session_feature("turn pictures into inputs");
+    }
+    /// Index of the device it runs on.
+    virtual int device() const { return 0; }
     /// The output in the device's memory; valid until the next run.
     virtual Result<DeviceTensor> device_output(std::size_t /*index*/) {
         return no_such_session_feature("give device memory");
@@ -108,10 +128,19 @@ public:
     virtual const std::vector<IoInfo>& inputs() const = 0;
     virtual const std::vector<IoInfo>& outputs() const = 0;
     virtual Result<std::unique_ptr<BackendSession>> make_session() const = 0;
+    /// On one of the devices it was compiled or loaded for. Errors: invalid_argument for another.
+    virtual Result<std::unique_ptr<BackendSession>> make_session_on(int device) const {
+        if (device == 0) return make_session();
+        return Error{ErrorCode::invalid_argument, "there is no device " + std::to_string(device), "", ""};
+    }
     /// Executed layers with their precisions (times 0).
     virtual Result<std::vector<LayerInfo>> layers() const = 0;
     /// The compiled form, for `Backend::load`.
     virtual Result<std::string> save() const = 0;
+    /// Memory that running takes on the device. Unsupported where it has none of its own.
+    virtual Result<EngineMemory> memory() const {
+        return Error{ErrorCode::unsupported, "this backend has no memory of its own", "", ""};
+    }
     /// What the build decided; empty where nothing is to be told, or the model was loaded.
     virtual Result<BuildReport> report() const { return BuildReport{}; }
 };
@@ -147,6 +176,10 @@ public:
     /// Identifies what a blob depends on: library version and machine.
     virtual std::string blob_key() const = 0;
     virtual Traits traits() const { return {}; }
+    /// Clocks, power, temperature and memory of one of its devices now; nothing where nobody tells.
+    virtual std::optional<DeviceSample> sample(int /*device*/) const { return std::nullopt; }
+    /// Processors of this machine that are nearest to the device and that this process may use; empty: no difference.
+    virtual std::vector<int> cpus_near(int /*device*/) const { return {}; }
 };
 
 /// All backends this binary knows, available or not, in order of preference.

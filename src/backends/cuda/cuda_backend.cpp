@@ -1,8 +1,11 @@
 #include "backends/cuda/cuda_backend.hpp"
 
+#include <tuple>
+
 #include "backends/cuda/device/compiled.hpp"
 #include "backends/cuda/device/cuda.hpp"
 #include "backends/cuda/device/libraries.hpp"
+#include "backends/cuda/device/nvml.hpp"
 #include "backends/cuda/device/state.hpp"
 #include "backends/cuda/plan/lower.hpp"
 
@@ -19,15 +22,13 @@ Availability look() {
     Availability state;
     int count = 0;
     const cudaError_t found = cudaGetDeviceCount(&count);
+    int runtime = 0, driver = 0;
+    static_cast<void>(cudaRuntimeGetVersion(&runtime));
+    static_cast<void>(cudaDriverGetVersion(&driver));
     if (found != cudaSuccess || count == 0) {
-        state.cause = "no NVIDIA driver answers (cudaGetDeviceCount: " +
-                      std::string(found == cudaSuccess ? "no device" : cudaGetErrorString(found)) + ")";
-        state.cure = "install NVIDIA's driver for CUDA 13 (580 or newer) and check `nvidia-smi`; without a GPU use "
-                     "--device cpu";
+        std::tie(state.cause, state.cure) = cuda::no_gpu(found, driver, runtime);
         return state;
     }
-    int runtime = 0;
-    static_cast<void>(cudaRuntimeGetVersion(&runtime));
     state.available = true;
     state.version = "CUDA " + std::to_string(runtime / 1000) + "." + std::to_string(runtime / 10 % 100);
     for (int i = 0; i < count; ++i) {
@@ -90,6 +91,9 @@ public:
         traits.several_profiles = true;
         return traits;
     }
+
+    std::optional<DeviceSample> sample(int device) const override { return cuda::sample_device(device); }
+    std::vector<int> cpus_near(int device) const override { return cuda::cpus_near(device); }
 
 private:
     Result<void> usable() const {

@@ -23,9 +23,33 @@ public:
     const std::vector<IoInfo>& inputs() const override { return state_->inputs; }
     const std::vector<IoInfo>& outputs() const override { return state_->outputs; }
     Result<std::unique_ptr<BackendSession>> make_session() const override { return make_cuda_session(state_); }
+    Result<std::unique_ptr<BackendSession>> make_session_on(int device) const override {
+        std::string known;
+        for (std::size_t i = 0; i < state_->devices.size(); ++i) {
+            const int index = state_->devices[i]->device.index;
+            if (index == device) return make_cuda_session(state_, i);
+            known += (known.empty() ? "" : ", ") + std::to_string(index);
+        }
+        return Error{ErrorCode::invalid_argument, "the engine does not run on GPU " + std::to_string(device), "",
+                     "it runs on " + known + "; name the GPUs when it is built or loaded"};
+    }
     Result<std::string> save() const override {
         const std::lock_guard lock(state_->mutex);
         return write_blob(*state_);
+    }
+    Result<EngineMemory> memory() const override {
+        EngineMemory memory;
+        for (const Weight& weight : state_->prepared.weights->weights)
+            memory.weights += weight.bytes.size();
+        memory.activations = state_->arena_bytes;
+        memory.workspace = state_->workspace_bytes;
+        for (const IoInfo& io : state_->inputs)
+            memory.staging += byte_size(io.type, static_cast<std::size_t>(element_count(io.range.max)));
+        memory.peak = memory_account().peak(state_->devices.front()->device.index);
+        memory.sessions = state_->sessions;
+        for (const auto& place : state_->devices)
+            memory.devices.push_back(place->device.index);
+        return memory;
     }
     Result<BuildReport> report() const override { return state_->report; }
 
@@ -60,7 +84,7 @@ Result<void> open_devices(EngineState& state, const std::vector<int>& wanted) {
                          "GPU " + std::to_string(index) + " (" + found.name + ") is of another kind than GPU " +
                              std::to_string(state.devices.front()->device.index) + " (" +
                              state.devices.front()->device.name + ")",
-                         "--gpus", "build an engine for each kind"};
+                         "--devices", "build an engine for each kind"};
         }
         state.devices.push_back(std::make_unique<DeviceState>(std::move(found)));
     }

@@ -1,11 +1,13 @@
 #include "backends/cuda/device/cuda.hpp"
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "backends/cuda/device/libraries.hpp"
 #include "backends/cuda/device/nvml.hpp"
+#include "support/log.hpp"
 
 namespace lathe::cuda {
 
@@ -95,28 +97,62 @@ Result<Device> device(int index) {
     return device;
 }
 
-Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes, const std::string& what) {
-    DeviceMemory memory;
-    if (bytes == 0) return memory;
+MemoryAccount& memory_account() {
+    static MemoryAccount account([]() -> std::optional<std::size_t> {
+        const char* limit = std::getenv("LATHE_CUDA_MEMORY_LIMIT");
+        if (limit == nullptr || *limit == '\0') return std::nullopt;
+        const auto bytes = parse_bytes(limit);
+        if (!bytes)
+            log(LogLevel::warning, "LATHE_CUDA_MEMORY_LIMIT is no size and has no effect: " + std::string(limit));
+        return bytes;
+    }());
+    return account;
+}
+
+// Nothing is said when giving back fails: at the end of a process the driver may be gone already.
+
+Result<void*> OnDevice::take(std::size_t bytes, const std::string& what) {
+    int device = 0;
+    LATHE_CUDA(cudaGetDevice(&device), "asking for the GPU in use");
+    LATHE_CHECK(memory_account().check(device, bytes, what));
     void* data = nullptr;
     LATHE_CUDA(cudaMalloc(&data, bytes), "allocating " + std::to_string((bytes + 1023) >> 10) + " KiB for " + what);
-    memory.data_ = static_cast<std::byte*>(data);
-    memory.size_ = bytes;
-    return memory;
+    memory_account().add(device, data, bytes);
+    return data;
 }
 
-DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
+void OnDevice::give_back(void* data) {
+    memory_account().remove(data);
+    static_cast<void>(cudaFree(data));
 }
 
-DeviceMemory::~DeviceMemory() {
-    // At process end the driver may be gone already; there is nobody to tell.
-    if (data_ != nullptr) static_cast<void>(cudaFree(data_));
+Result<void*> PageLocked::take(std::size_t bytes, const std::string& what) {
+    void* data = nullptr;
+    LATHE_CUDA(cudaHostAlloc(&data, bytes, cudaHostAllocPortable),
+               "allocating " + std::to_string((bytes + 1023) >> 10) + " KiB of page-locked memory for " + what);
+    return data;
+}
+
+void PageLocked::give_back(void* data) { static_cast<void>(cudaFreeHost(data)); }
+
+std::pair<std::string, std::string> no_gpu(cudaError_t found, int driver, int runtime) {
+    const auto version = [](int number) {
+        return std::to_string(number / 1000) + "." + std::to_string(number / 10 % 100);
+    };
+    const std::string elsewhere = "; without a GPU use --device cpu";
+    const std::string newer = "install NVIDIA's driver for CUDA " + std::to_string(runtime / 1000) +
+                              " (580 or newer for CUDA 13) and check `nvidia-smi`";
+    if (driver > 0 && (found == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)) {
+        return {"NVIDIA's driver is too old: it knows CUDA up to " + version(driver) + ", this program needs " +
+                    version(runtime),
+                newer + elsewhere};
+    }
+    if (found == cudaSuccess || found == cudaErrorNoDevice) {
+        return {"no NVIDIA GPU is visible (cudaGetDeviceCount: no device)",
+                "check `nvidia-smi` and CUDA_VISIBLE_DEVICES" + elsewhere};
+    }
+    return {"no NVIDIA driver answers (cudaGetDeviceCount: " + std::string(cudaGetErrorString(found)) + ")",
+            newer + elsewhere};
 }
 
 } // namespace lathe::cuda

@@ -13,13 +13,15 @@ Function* find(const char* name) {
 
 } // namespace
 
-// NVRTC's, for engines that are compiled at run time.
+// NVRTC's, for engines that are compiled at run time. `parameters` come with their parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define LATHE_FORWARD_NVRTC(name, parameters, arguments)                                                               \
     extern "C" nvrtcResult name parameters {                                                                           \
         static const auto function =                                                                                   \
             reinterpret_cast<nvrtcResult(*) parameters>(lathe::cuda::nvrtc_library().symbol(#name));                   \
         return function == nullptr ? NVRTC_ERROR_INTERNAL_ERROR : function arguments;                                  \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 
 LATHE_FORWARD_NVRTC(nvrtcCreateProgram,
                     (nvrtcProgram * program, const char* source, const char* name, int count,

@@ -75,19 +75,4 @@ Result<void> Graph::launch(const Stream& stream) const {
     return {};
 }
 
-Result<PinnedMemory> PinnedMemory::allocate(std::size_t bytes, const std::string& what) {
-    PinnedMemory memory;
-    if (bytes == 0) return memory;
-    void* data = nullptr;
-    LATHE_CUDA(cudaHostAlloc(&data, bytes, cudaHostAllocPortable),
-               "allocating " + std::to_string((bytes + 1023) >> 10) + " KiB of page-locked memory for " + what);
-    memory.data_ = static_cast<std::byte*>(data);
-    memory.size_ = bytes;
-    return memory;
-}
-
-PinnedMemory::~PinnedMemory() {
-    if (data_ != nullptr) static_cast<void>(cudaFreeHost(data_));
-}
-
 } // namespace lathe::cuda

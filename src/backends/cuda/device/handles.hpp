@@ -70,25 +70,4 @@ private:
     cudaGraphExec_t executable_ = nullptr;
 };
 
-/// Page-locked memory of the host, which the device copies from and to directly. Moves.
-class PinnedMemory {
-public:
-    static Result<PinnedMemory> allocate(std::size_t bytes, const std::string& what);
-    PinnedMemory() = default;
-    PinnedMemory(PinnedMemory&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-    PinnedMemory& operator=(PinnedMemory&& other) noexcept {
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        return *this;
-    }
-    ~PinnedMemory();
-    std::byte* data() const { return data_; }
-    std::size_t size() const { return size_; }
-
-private:
-    std::byte* data_ = nullptr;
-    std::size_t size_ = 0;
-};
-
 } // namespace lathe::cuda

@@ -2,9 +2,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "backends/cuda/device/libraries.hpp"
+#include "support/affinity.hpp"
 
 namespace lathe::cuda {
 
@@ -31,14 +36,14 @@ constexpr std::pair<unsigned long long, const char*> reasons[] = {
 
 } // namespace
 
-std::optional<GpuState> gpu_state(int device) {
+std::optional<DeviceSample> sample_device(int device) {
     if (!nvml_library().found) return std::nullopt;
     char bus[32] = {};
     if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device) != cudaSuccess) return std::nullopt;
     Handle handle = nullptr;
     const auto find = function<int(const char*, Handle*)>("nvmlDeviceGetHandleByPciBusId_v2");
     if (find == nullptr || find(bus, &handle) != 0) return std::nullopt;
-    GpuState state;
+    DeviceSample state;
     const auto number = [&](const char* name, auto... arguments) -> std::optional<unsigned> {
         const auto read = function<int(Handle, decltype(arguments)..., unsigned*)>(name);
         unsigned value = 0;
@@ -68,6 +73,18 @@ std::optional<GpuState> gpu_state(int device) {
             if ((bits & bit) != 0) state.slowed_by.emplace_back(name);
     }
     return state;
+}
+
+std::vector<int> cpus_near(int device) {
+    char bus[32] = {};
+    if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device) != cudaSuccess) return {};
+    std::string folder = bus; // sysfs writes it in small letters
+    std::transform(folder.begin(), folder.end(), folder.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ifstream file("/sys/bus/pci/devices/" + folder + "/local_cpulist");
+    std::string list;
+    if (!std::getline(file, list)) return {};
+    return usable_cpus(list);
 }
 
 } // namespace lathe::cuda

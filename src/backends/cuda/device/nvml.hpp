@@ -1,20 +1,17 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
+
+#include "backends/api/backend.hpp"
 
 namespace lathe::cuda {
 
-/// What the management library says of a GPU now. Fields it does not tell are absent.
-struct GpuState {
-    std::optional<unsigned> sm_clock_mhz, memory_clock_mhz, temperature_celsius, utilization_percent;
-    std::optional<double> power_watts;
-    std::optional<std::uint64_t> memory_used_bytes, memory_total_bytes;
-    std::vector<std::string> slowed_by; ///< "power cap", "thermal", ...: why the clocks are below their most
-};
-/// Of the CUDA device with this index. Nothing without NVML.
-std::optional<GpuState> gpu_state(int device);
+/// What the management library says of the CUDA device with this index. Nothing without NVML.
+std::optional<DeviceSample> sample_device(int device);
+
+/// Processors of the NUMA node that the GPU hangs on, those of them that this process may use. Empty where the kernel
+/// does not tell.
+std::vector<int> cpus_near(int device);
 
 } // namespace lathe::cuda

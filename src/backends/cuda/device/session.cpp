@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "backends/cuda/device/handles.hpp"
+#include "backends/cuda/device/pictures.hpp"
 #include "backends/cuda/device/state.hpp"
 #include "support/thread_pool.hpp"
 
@@ -30,9 +32,8 @@ struct Bound {
     std::vector<const void*> weights;
     std::vector<std::unique_ptr<BoundKernel>> kernels;
     std::vector<Port> inputs, outputs;
-    bool warm = false; ///< ran once outside of a graph
-    Graph whole;       ///< copies and kernels
-    Graph compute;     ///< kernels alone
+    Graph whole;   ///< copies and kernels
+    Graph compute; ///< kernels alone
 
     Result<void> enqueue_kernels(cudaStream_t stream) const {
         bool after_waiting = false;
@@ -54,11 +55,16 @@ class CudaSession final : public BackendSession {
 public:
     CudaSession(std::shared_ptr<EngineState> state, std::size_t device)
         : state_(std::move(state)), place_(device), bound_(bound_plans), shapes_(state_->inputs.size()),
-          from_device_(state_->inputs.size()), staged_in_(state_->inputs.size()), staged_out_(state_->outputs.size()) {}
+          from_device_(state_->inputs.size()), kept_(state_->inputs.size()), staged_in_(state_->inputs.size()),
+          staged_out_(state_->outputs.size()) {}
 
     ~CudaSession() override {
-        // Memory that kernels still use must not be freed.
+        // Memory that is still used must not be freed, nor given to another session.
         if (select()) static_cast<void>(cudaStreamSynchronize(stream_.get()));
+        pictures_.release(state_->staging);
+        for (auto* staged : {&staged_in_, &staged_out_})
+            for (PinnedMemory& memory : *staged)
+                state_->staging.give(std::move(memory));
     }
 
     Result<void> open() {
@@ -74,7 +80,7 @@ public:
             const auto count = static_cast<std::size_t>(std::max<std::int64_t>(0, element_count(io.range.max)));
             const std::size_t bytes = byte_size(io.type, count);
             largest = std::max(largest, bytes);
-            LATHE_TRY(staged_in_[i], PinnedMemory::allocate(grown(bytes), "input " + io.name));
+            LATHE_TRY(staged_in_[i], state_->staging.take(grown(bytes), "input " + io.name));
         }
         if (largest >= parallel_copy_bytes && available_cores() > 1) {
             constexpr std::size_t copying_threads = 4; // a few cores fill the memory's bandwidth
@@ -102,13 +108,44 @@ public:
         return {};
     }
 
+    Result<void> keep_input(std::size_t index, const TensorView& view) override {
+        LATHE_CHECK(set_input(index, view));
+        LATHE_CHECK(select());
+        LATHE_CHECK(keep_room(index, view.bytes.size()));
+        if (view.bytes.empty()) return {};
+        LATHE_CUDA(cudaMemcpyAsync(kept_[index].data(), staged_in_[index].data(), view.bytes.size(),
+                                   cudaMemcpyHostToDevice, stream_.get()),
+                   "copying an input to the GPU");
+        LATHE_CHECK(stream_.synchronize("copying an input to the GPU"));
+        from_device_[index] = kept_[index].data();
+        return {};
+    }
+
+    Result<void> keep_pictures(std::size_t index, const PictureBatch& batch) override {
+        LATHE_CHECK(usable());
+        const Shape shape = PictureStage::shape_of(batch);
+        LATHE_CHECK(check_input(index, DataType::float32, shape));
+        if (running_) LATHE_CHECK(wait());
+        LATHE_CHECK(select());
+        LATHE_CHECK(keep_room(index, byte_size(DataType::float32, static_cast<std::size_t>(element_count(shape)))));
+        // The next run follows in the same stream; the staging memory is written again after its end alone.
+        LATHE_CHECK(stream_.synchronize("waiting for the last run"));
+        auto made = pictures_.enqueue(batch, reinterpret_cast<float*>(kept_[index].data()), stream_, state_->staging);
+        if (!made) return failed(std::move(made).error());
+        set_shape(index, shape);
+        from_device_[index] = kept_[index].data();
+        return {};
+    }
+
+    int device() const override { return place().index; }
+
     Result<void> set_device_input(std::size_t index, const DeviceTensor& tensor) override {
         LATHE_CHECK(usable());
         LATHE_CHECK(check_input(index, tensor.type, tensor.shape));
-        if (tensor.device != device().index) {
+        if (tensor.device != place().index) {
             return Error{ErrorCode::invalid_argument,
                          "the tensor is on GPU " + std::to_string(tensor.device) + ", the session on GPU " +
-                             std::to_string(device().index),
+                             std::to_string(place().index),
                          state_->inputs[index].name, "copy it there"};
         }
         if (running_) LATHE_CHECK(wait());
@@ -153,7 +190,7 @@ public:
         LATHE_CHECK(check_output(index));
         if (running_) LATHE_CHECK(wait());
         const Port& port = current_->outputs[index];
-        return DeviceTensor{port.device, state_->outputs[index].type, port.shape, device().index};
+        return DeviceTensor{port.device, state_->outputs[index].type, port.shape, place().index};
     }
 
     Result<void> set_timing(bool on) override {
@@ -187,10 +224,10 @@ public:
     }
 
 private:
-    const Device& device() const { return state_->devices[place_]->device; }
+    const Device& place() const { return state_->devices[place_]->device; }
 
     Result<void> select() const {
-        LATHE_CUDA(cudaSetDevice(device().index), "choosing the GPU");
+        LATHE_CUDA(cudaSetDevice(place().index), "choosing the GPU");
         return {};
     }
 
@@ -235,6 +272,14 @@ private:
             return Error{ErrorCode::invalid_argument, "no output " + std::to_string(index) + " yet", "",
                          "run the session first"};
         }
+        return {};
+    }
+
+    Result<void> keep_room(std::size_t index, std::size_t bytes) {
+        if (bytes <= kept_[index].size()) return {};
+        LATHE_CHECK(stream_.synchronize("waiting for the last run"));
+        kept_[index] = DeviceMemory();
+        LATHE_TRY(kept_[index], DeviceMemory::allocate(bytes, "a kept input"));
         return {};
     }
 
@@ -314,8 +359,8 @@ private:
                 // Graphs of other shapes copy to the old memory.
                 LATHE_CHECK(stream_.synchronize("waiting for the last run"));
                 bound_ = LruCache<std::string, std::unique_ptr<Bound>>(bound_plans);
-                LATHE_TRY(staged_out_[i],
-                          PinnedMemory::allocate(grown(port.bytes), "output " + state_->outputs[i].name));
+                state_->staging.give(std::exchange(staged_out_[i], PinnedMemory()));
+                LATHE_TRY(staged_out_[i], state_->staging.take(grown(port.bytes), "output " + state_->outputs[i].name));
             }
             bound->outputs.push_back(std::move(port));
         }
@@ -372,29 +417,27 @@ private:
     }
 
     Result<void> make_graphs() {
-        // Modules load at their first launch, which must not happen while a graph is recorded.
-        if (!current_->warm) {
-            LATHE_CHECK(copy_in());
-            LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
-            LATHE_CHECK(stream_.synchronize("running the model"));
-            current_->warm = true;
-        }
         const bool apart = split();
-        if (apart && !current_->compute) {
+        if (apart ? static_cast<bool>(current_->compute) : static_cast<bool>(current_->whole)) return {};
+        // Modules load at their first launch and libraries make a handle for each thread, neither of which may happen
+        // while a graph is recorded.
+        LATHE_CHECK(copy_in());
+        LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
+        LATHE_CHECK(stream_.synchronize("running the model"));
+        if (apart) {
             LATHE_TRY(current_->compute,
                       Graph::capture(
                           stream_, [&] { return current_->enqueue_kernels(stream_.get()); }, "recording the model"));
+            return {};
         }
-        if (!apart && !current_->whole) {
-            LATHE_TRY(current_->whole, Graph::capture(
-                                           stream_,
-                                           [&]() -> Result<void> {
-                                               LATHE_CHECK(copy_in());
-                                               LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
-                                               return copy_out();
-                                           },
-                                           "recording the model"));
-        }
+        LATHE_TRY(current_->whole, Graph::capture(
+                                       stream_,
+                                       [&]() -> Result<void> {
+                                           LATHE_CHECK(copy_in());
+                                           LATHE_CHECK(current_->enqueue_kernels(stream_.get()));
+                                           return copy_out();
+                                       },
+                                       "recording the model"));
         return {};
     }
 
@@ -468,6 +511,8 @@ private:
     Bound* current_ = nullptr; ///< for shapes_; nullptr: to be found
     std::vector<std::optional<Shape>> shapes_;
     std::vector<void*> from_device_;
+    std::vector<DeviceMemory> kept_; ///< of keep_input and keep_pictures
+    PictureStage pictures_;
     std::vector<PinnedMemory> staged_in_, staged_out_;
     std::unique_ptr<ThreadPool> copiers_;
     std::optional<Error> lost_;
@@ -477,10 +522,11 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<BackendSession>> make_cuda_session(std::shared_ptr<EngineState> state) {
-    // Sessions take the devices in turns.
-    const std::size_t device = state->sessions.fetch_add(1) % state->devices.size();
-    auto session = std::make_unique<CudaSession>(std::move(state), device);
+Result<std::unique_ptr<BackendSession>> make_cuda_session(std::shared_ptr<EngineState> state,
+                                                          std::optional<std::size_t> device) {
+    const std::size_t number = state->sessions.fetch_add(1);
+    const std::size_t place = device.value_or(number % state->devices.size());
+    auto session = std::make_unique<CudaSession>(std::move(state), place);
     LATHE_CHECK(session->open());
     return std::unique_ptr<BackendSession>(std::move(session));
 }

@@ -217,6 +217,8 @@ Result<void> upload_weights(EngineState& state, DeviceState& device) {
         device.weights.push_back(to);
         offset += aligned(all[i].bytes.size());
     }
+    // A copy from pageable memory may return before the GPU has it, and sessions' streams do not wait for this one.
+    LATHE_CUDA(cudaStreamSynchronize(nullptr), "copying weights to the GPU");
     device.weight_memory.push_back(std::move(memory));
     return {};
 }

@@ -4,12 +4,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "backends/api/backend.hpp"
 #include "backends/cuda/device/cuda.hpp"
+#include "backends/cuda/device/pinned_pool.hpp"
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/plan/memory.hpp"
 #include "backends/cuda/tactics/provider.hpp"
@@ -54,6 +56,7 @@ struct EngineState {
     std::mutex mutex; ///< lowering, weights and plans
     std::vector<std::unique_ptr<DeviceState>> devices;
     std::atomic<std::size_t> sessions{0};
+    PinnedPool staging;
 
     /// Smallest and usual shapes of every profile, and its largest: what is tuned and what memory is sized for.
     std::vector<std::vector<Shape>> points() const;
@@ -83,6 +86,8 @@ Result<const Provider*> provider_of(const std::string& tactic, std::string& id);
 /// always.
 std::vector<const Provider*> usable_providers();
 
-Result<std::unique_ptr<BackendSession>> make_cuda_session(std::shared_ptr<EngineState> state);
+/// On the given one of the state's devices; without one, sessions take them in turns.
+Result<std::unique_ptr<BackendSession>> make_cuda_session(std::shared_ptr<EngineState> state,
+                                                          std::optional<std::size_t> device = std::nullopt);
 
 } // namespace lathe::cuda

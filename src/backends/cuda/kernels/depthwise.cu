@@ -1,5 +1,6 @@
-// Depthwise convolution over nhwc: a thread has 16 bytes of channels of Columns neighbouring output pixels, so that an
-// input vector is loaded once for all taps of a row that it meets.
+// Depthwise convolution over nhwc with any epilogue, for what depthwise_mma.cu does not take: a thread has 16 bytes of
+// channels of Columns neighbouring output pixels, so that an input vector is loaded once for all taps of a row that it
+// meets.
 
 #include "backends/cuda/kernels/common.cuh"
 
@@ -103,20 +104,12 @@ cudaError_t launch_one(const DepthwiseParams& p, cudaStream_t stream, bool progr
     return launch_kernel(depthwise<T, Kernel, Stride, Columns>, blocks_for(count, threads), threads, 0, stream,
                          programmatic, 1, p, chunks, across, static_cast<int>(count));
 }
-template <class T, int Kernel, int Stride>
-cudaError_t launch_columns(const DepthwiseParams& p, int variant, cudaStream_t stream, bool programmatic) {
-    switch (variant) {
-        case 0: return launch_one<T, Kernel, Stride, 1>(p, stream, programmatic);
-        case 1: return launch_one<T, Kernel, Stride, 2>(p, stream, programmatic);
-        default: return launch_one<T, Kernel, Stride, 4>(p, stream, programmatic);
-    }
-}
 template <class T>
-cudaError_t launch_type(const DepthwiseParams& p, int variant, cudaStream_t stream, bool programmatic) {
-    if (p.kernel == 3 && p.stride == 1) return launch_columns<T, 3, 1>(p, variant, stream, programmatic);
-    if (p.kernel == 3 && p.stride == 2) return launch_columns<T, 3, 2>(p, variant, stream, programmatic);
-    if (p.kernel == 5 && p.stride == 1) return launch_columns<T, 5, 1>(p, variant, stream, programmatic);
-    if (p.kernel == 5 && p.stride == 2) return launch_columns<T, 5, 2>(p, variant, stream, programmatic);
+cudaError_t launch_type(const DepthwiseParams& p, cudaStream_t stream, bool programmatic) {
+    if (p.kernel == 3 && p.stride == 1) return launch_one<T, 3, 1, 2>(p, stream, programmatic);
+    if (p.kernel == 3 && p.stride == 2) return launch_one<T, 3, 2, 2>(p, stream, programmatic);
+    if (p.kernel == 5 && p.stride == 1) return launch_one<T, 5, 1, 2>(p, stream, programmatic);
+    if (p.kernel == 5 && p.stride == 2) return launch_one<T, 5, 2, 2>(p, stream, programmatic);
     return cudaErrorInvalidValue;
 }
 
@@ -130,10 +123,10 @@ bool depthwise_takes(const DepthwiseParams& p) {
     return std::int64_t{p.n} * p.h * p.w < 0x7fffffff && std::int64_t{p.n} * p.p * p.q < 0x7fffffff;
 }
 
-cudaError_t launch_depthwise(const DepthwiseParams& p, int variant, cudaStream_t stream, bool programmatic) {
+cudaError_t launch_depthwise(const DepthwiseParams& p, cudaStream_t stream, bool programmatic) {
     if (!depthwise_takes(p)) return cudaErrorInvalidValue;
-    return p.type == type_s8 ? launch_type<std::int8_t>(p, variant, stream, programmatic)
-                             : launch_type<__half>(p, variant, stream, programmatic);
+    return p.type == type_s8 ? launch_type<std::int8_t>(p, stream, programmatic)
+                             : launch_type<__half>(p, stream, programmatic);
 }
 
 } // namespace lathe::cuda::kernels

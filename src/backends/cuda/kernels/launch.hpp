@@ -33,19 +33,24 @@ struct ImplicitGemmParams {
     std::int32_t n, h, w, c, c_stride, k, k_stride, r, s, p, q, pad_h, pad_w, stride_h, stride_w, dil_h, dil_w;
     EpilogueParams epilogue;
 };
+/// The kernels of sm90/: operands stream through shared memory; weights stay there; pixels come once for all taps; the
+/// same for few channels.
+enum { kind_streamed, kind_kept, kind_window, kind_strip };
 /// One tile configuration of implicit_gemm_sm90.cu / implicit_gemm_mma.cu; names as "igemm_s8_m128n128k128_s5_wgmma".
 struct TileConfig {
     const char* name;
     int in_type, out_type;
     int m, n, k_bytes, stages, consumers;
     int min_sm, max_sm;
+    int kind = kind_streamed;
+    int blocks = 0; ///< of a multiprocessor (kept weights, windows)
 };
 const TileConfig* sm90_tiles(int& count);
 const TileConfig* mma_tiles(int& count);
 /// Whether this tile, in this many parts, can take the problem (shared memory, alignment, ranges of the copy engine).
 bool sm90_takes(int tile, int split, const ImplicitGemmParams& params);
-/// `maps`: two 128-byte CUtensorMaps made by encode_maps_sm90 (A im2col, B tiled). split: CTAs of a cluster along K
-/// (1..8).
+/// `maps`: three 128-byte CUtensorMaps made by encode_maps_sm90 (pixels, weights, residual). split: CTAs of a cluster
+/// along K (1..8).
 cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* maps);
 cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmParams& params, const void* maps,
                                       cudaStream_t stream, bool programmatic);
@@ -54,6 +59,16 @@ cudaError_t launch_implicit_gemm_sm90(int tile, int split, const ImplicitGemmPar
 /// weight's packing ([k][r][s][c]); c and c_stride times the element size are multiples of 16.
 cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmParams& params, int output_type,
                                      cudaStream_t stream, bool programmatic);
+
+/// 1x1 convolution of few input channels (up to 288 bytes a pixel), result and residual of the input's type f16 or s8,
+/// activation none, relu or clip. A warp keeps the channels of 8 * `halves` (2, 4) pixels in registers, `turns` times
+/// (0: as often as lets all blocks run at once); blocks take a share of the output channels each, of `splits`.
+struct PointwiseTile {
+    std::int32_t halves, splits, turns;
+};
+bool pointwise_mma_takes(const ImplicitGemmParams& params, int type, const PointwiseTile& tile);
+cudaError_t launch_pointwise_mma(const ImplicitGemmParams& params, int type, const PointwiseTile& tile,
+                                 cudaStream_t stream, bool programmatic);
 
 inline constexpr int max_rank = 8;
 /// A tensor as the general kernels see it: dims in ONNX order, strides in elements, so that a layout, a transposition,
@@ -245,6 +260,10 @@ cudaError_t launch_stem(const StemParams& params, cudaStream_t stream, bool prog
 inline constexpr int stem_wgmma_most_rows = 7;
 bool stem_wgmma_takes(const StemParams& params);
 cudaError_t launch_stem_wgmma(const StemParams& params, int rows, cudaStream_t stream, bool programmatic);
+/// 3x3 without a pool, activation none, relu or clip: no shared memory. A warp goes down
+/// `steps` rows of 16 columns.
+bool stem_direct_takes(const StemParams& params);
+cudaError_t launch_stem_direct(const StemParams& params, int steps, cudaStream_t stream, bool programmatic);
 
 /// Depthwise 3x3 or 5x5, stride 1 or 2, dilation 1, nhwc f16 or s8 in, the same or f16 out.
 struct DepthwiseParams {
@@ -256,8 +275,17 @@ struct DepthwiseParams {
     EpilogueParams epilogue;
 };
 bool depthwise_takes(const DepthwiseParams& params);
-cudaError_t launch_depthwise(const DepthwiseParams& params, int variant, cudaStream_t stream, bool programmatic);
-inline constexpr int depthwise_variants = 3; ///< output columns a thread: 1, 2, 4
+cudaError_t launch_depthwise(const DepthwiseParams& params, cudaStream_t stream, bool programmatic);
+/// The same on mma.sync, for activations none, relu and clip and no residual. A lane computes `rows` (1, 2, 4) x 2
+/// results of `words` (2; 4 for 3x3) words of channels, `steps` times going down.
+struct DepthwiseTile {
+    std::int32_t words, rows, steps;
+};
+bool depthwise_mma_takes(const DepthwiseParams& params, const DepthwiseTile& tile);
+/// Blocks of it that a multiprocessor runs at once.
+int depthwise_mma_blocks(const DepthwiseParams& params, const DepthwiseTile& tile);
+cudaError_t launch_depthwise_mma(const DepthwiseParams& params, const DepthwiseTile& tile, cudaStream_t stream,
+                                 bool programmatic);
 
 /// Pool over nhwc of one type, 16-byte channel vectors.
 struct PoolFastParams {

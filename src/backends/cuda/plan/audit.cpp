@@ -1,6 +1,8 @@
 #include "backends/cuda/plan/audit.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace lathe::cuda {
 namespace {
@@ -11,6 +13,12 @@ std::string why(const std::string& precision, const std::string& asked) {
     if (precision == asked) return "";
     if (asked == "int8") return "its input or weight is not quantised in the model (QuantizeLinear, DequantizeLinear)";
     return "the model computes it in " + precision;
+}
+
+/// Products that an int8 model leaves in floating point on purpose: those of attention, whose factors are both
+/// activations with a softmax between. They are listed and part of every share, but not of what `check` asks for.
+bool exempt(const FusedOp& op, Precision asked) {
+    return asked == Precision::int8 && std::holds_alternative<Attention>(op.detail);
 }
 
 } // namespace
@@ -30,19 +38,26 @@ Audit audit(const Plan& plan, Precision asked) {
     for (const FusedOp& op : plan.ops) {
         if (op.macs == 0) continue;
         const std::string precision = precision_of(op);
-        result.rows.push_back({op.name, precision, why(precision, lathe::to_string(asked)), op.macs, 0});
+        const bool aside = exempt(op, asked);
+        result.rows.push_back({op.name, precision,
+                               aside ? "attention multiplies activations with each other, with a softmax between"
+                                     : why(precision, lathe::to_string(asked)),
+                               op.macs, 0, !aside});
     }
     return result;
 }
 
 Result<void> check(const Audit& audit, Precision asked, bool allow_fallback) {
     const std::string name = lathe::to_string(asked);
-    const double share = audit.share(name);
+    Audit counted;
+    std::copy_if(audit.rows.begin(), audit.rows.end(), std::back_inserter(counted.rows),
+                 [](const Audit::Row& row) { return row.counted; });
+    const double share = counted.share(name);
     if (allow_fallback || share >= 0.9) return {};
     std::string reasons;
     std::size_t told = 0;
     std::size_t others = 0;
-    for (const Audit::Row& row : audit.rows) {
+    for (const Audit::Row& row : counted.rows) {
         if (row.precision == name) continue;
         if (told == 20) {
             ++others;

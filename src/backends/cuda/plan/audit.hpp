@@ -14,12 +14,14 @@ struct Audit {
         std::string op, precision, reason;
         std::int64_t macs = 0;
         double milliseconds = 0;
+        bool counted = true; ///< by `check`; attention under int8 is not
     };
     std::vector<Row> rows;
     double share(const std::string& precision) const; ///< of all macs
 };
 Audit audit(const Plan& plan, Precision asked);
-/// Fails (unsupported, the reasons by layer) where less than 90 % of the macs run in what was asked, unless allowed.
+/// Fails (unsupported, the reasons by layer) where less than 90 % of the counted macs run in what was asked, unless
+/// allowed.
 Result<void> check(const Audit& audit, Precision asked, bool allow_fallback);
 
 } // namespace lathe::cuda

@@ -18,7 +18,8 @@ namespace {
 
 /// cuBLASLt's functions by address, so that the program starts without the library.
 struct Functions {
-#define LATHE_FUNCTION(name) decltype(&cublasLt##name) name = nullptr
+// A declaration cannot stand in parentheses.
+#define LATHE_FUNCTION(name) decltype(&cublasLt##name) name = nullptr // NOLINT(bugprone-macro-parentheses)
     LATHE_FUNCTION(Create);
     LATHE_FUNCTION(Matmul);
     LATHE_FUNCTION(MatmulDescCreate);

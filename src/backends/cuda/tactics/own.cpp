@@ -6,19 +6,15 @@
 #include <limits>
 
 #include "backends/cuda/kernels/attention.hpp"
+#include "backends/cuda/tactics/own_options.hpp"
 #include "backends/cuda/tactics/params.hpp"
+#include "backends/cuda/tactics/shared_memory.hpp"
 
 namespace lathe::cuda {
 
 using namespace kernels;
 
 namespace {
-
-struct Option {
-    std::string id;
-    double cost = 0; ///< to sort by; any unit
-    std::function<std::unique_ptr<PreparedKernel>()> make;
-};
 
 std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
 bool fits_32(std::int64_t v) { return v >= 0 && v < std::numeric_limits<std::int32_t>::max(); }
@@ -37,7 +33,7 @@ public:
 
     void operator()(const Conv& conv) {
         if (conv.reads_nchw)
-            stem(conv);
+            refuse(stem_options(op_, conv, plan_, device_, options_));
         else
             implicit();
     }
@@ -47,53 +43,14 @@ public:
         if (small_gemm_takes(*params)) add("small_gemm", -1, *params, gemm_setter(op_, plan_), launch_small_gemm);
         implicit();
     }
-    void operator()(const Depthwise& detail) {
-        DepthwiseParams p{};
-        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
-        const Shape xd = image_dims(x), yd = image_dims(y);
-        const Weight& w = weight_of(plan_, detail.weight);
-        const WindowParams window = window_params(detail.window);
-        if (window.kernel_h != window.kernel_w || window.stride_h != window.stride_w || window.dil_h != 1 ||
-            window.dil_w != 1)
-            return refuse("a depthwise window that is not square or is dilated");
-        if (w.type != x.type || x.channel_stride != y.channel_stride) return refuse("types or strides that differ");
-        p.type = type_number(x.type);
-        p.output_type = type_number(y.type);
-        p.weight_c = narrow(w.dims.back());
-        p.n = narrow(xd[0]);
-        p.c = narrow(xd[1]);
-        p.h = narrow(xd[2]);
-        p.w = narrow(xd[3]);
-        p.c_stride = narrow(x.channel_stride);
-        p.p = narrow(yd[2]);
-        p.q = narrow(yd[3]);
-        p.kernel = window.kernel_h;
-        p.stride = window.stride_h;
-        p.pad_h = window.pad_h;
-        p.pad_w = window.pad_w;
-        p.epilogue = epilogue_params(detail.epilogue, plan_);
-        if (detail.epilogue.residual != none && value(detail.epilogue.residual).channel_stride != y.channel_stride)
-            return refuse("a residual whose channels are padded unlike the output's");
-        if (!depthwise_takes(p)) return refuse("a depthwise window or type without a kernel");
-        const auto set = [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0]), weight = detail.weight,
-                          epilogue = detail.epilogue, residual = residual_place(detail.epilogue, plan_)](
-                             DepthwiseParams& q, const Pointers& pointers) {
-            q.input = x_at.in(pointers);
-            q.output = y_at.in(pointers);
-            q.weight = weight_address(pointers, weight);
-            bind_epilogue(q.epilogue, epilogue, residual, pointers);
-        };
-        for (int variant = 0; variant < depthwise_variants; ++variant)
-            add_bound("depthwise/" + std::to_string(variant), variant == 1 ? 0 : variant + 1, p, set,
-                      [variant](const DepthwiseParams& q, cudaStream_t stream, bool programmatic) {
-                          return launch_depthwise(q, variant, stream, programmatic);
-                      });
-    }
+    void operator()(const Depthwise& detail) { refuse(depthwise_options(op_, detail, plan_, device_, options_)); }
     void operator()(const BatchedGemm&) { refuse("no own kernel for batched gemm yet"); }
     void operator()(const Attention&) {
         const auto params = attention_params(op_, plan_);
         if (!params) return refuse(params.error().message);
         if (!attention_takes(*params)) return refuse("attention of a depth, length or type without a kernel");
+        if (attention_shared_bytes(params->kv_len, params->depth) > device_.shared_per_block)
+            return refuse("attention over more keys than a block's shared memory holds");
         add("attention", 0, *params, attention_setter(op_, plan_), launch_attention);
     }
     void operator()(const Pool& detail) {
@@ -261,24 +218,10 @@ private:
         if (why_.empty()) why_ = std::move(why);
     }
 
-    template <class Params, class Set, class LaunchFunction>
-    void add_bound(std::string id, double cost, const Params& params, Set set, LaunchFunction launch) {
-        const std::string name = "lathe " + id + " for " + op_.name;
-        options_.push_back({std::move(id), cost, [name, params, set, launch, waits = waits_] {
-                                return make_kernel(
-                                    name, 0, waits, [params, set, launch](const Pointers& pointers) -> Result<Launch> {
-                                        Params bound = params;
-                                        set(bound, pointers);
-                                        return Launch([bound, launch](cudaStream_t stream, bool programmatic) {
-                                            return launch(bound, stream, programmatic);
-                                        });
-                                    });
-                            }});
-    }
     template <class Params, class Set>
     void add(std::string id, double cost, const Params& params, Set set,
              cudaError_t (*launch)(const Params&, cudaStream_t, bool)) {
-        add_bound(std::move(id), cost, params, set, launch);
+        options_.push_back(make_option(op_, waits_, std::move(id), cost, params, set, launch));
     }
     template <class Params>
     std::function<void(Params&, const Pointers&)> xy_setter() const {
@@ -344,60 +287,6 @@ private:
         return true;
     }
 
-    void stem(const Conv& conv) {
-        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
-        const Weight& w = weight_of(plan_, conv.weight);
-        StemParams p{};
-        const WindowParams window = window_params(conv.window);
-        if (w.type != ElementType::f16) return refuse("a stem that multiplies in other than f16");
-        if (window.stride_h != 2 || window.stride_w != 2 || window.dil_h != 1 || window.dil_w != 1)
-            return refuse("a stem of another stride than 2");
-        if (conv.epilogue.residual != none) return refuse("a stem with a residual");
-        p.output_type = type_number(y.type);
-        p.weight_c = narrow(w.dims.back());
-        p.n = narrow(x.dims[0]);
-        p.c = narrow(x.dims[1]);
-        p.h = narrow(x.dims[2]);
-        p.w = narrow(x.dims[3]);
-        p.k = narrow(y.dims[1]);
-        p.k_stride = narrow(y.channel_stride);
-        p.r = window.kernel_h;
-        p.s = window.kernel_w;
-        p.pad_h = window.pad_h;
-        p.pad_w = window.pad_w;
-        p.p = (p.h + window.pad_h + window.pad_bottom - p.r) / 2 + 1;
-        p.q = (p.w + window.pad_w + window.pad_right - p.s) / 2 + 1;
-        p.pooled = conv.pooled ? 1 : 0;
-        p.pool_p = narrow(y.dims[2]);
-        p.pool_q = narrow(y.dims[3]);
-        if (conv.pooled) {
-            const WindowParams pool = window_params(conv.pool);
-            if (pool.kernel_h != 3 || pool.kernel_w != 3 || pool.stride_h != 2 || pool.stride_w != 2 ||
-                pool.pad_h != 1 || pool.pad_w != 1 || pool.dil_h != 1 || pool.dil_w != 1)
-                return refuse("a stem with another pool than 3x3 of stride 2");
-        }
-        p.epilogue = epilogue_params(conv.epilogue, plan_);
-        if (!stem_takes(p)) return refuse("a stem of a size without a kernel");
-        const auto set = [x_at = place(op_.inputs[0]), y_at = place(op_.outputs[0]), weight = conv.weight,
-                          epilogue = conv.epilogue](StemParams& q, const Pointers& pointers) {
-            q.input = static_cast<const float*>(x_at.in(pointers));
-            q.output = y_at.in(pointers);
-            q.weight = weight_address(pointers, weight);
-            bind_epilogue(q.epilogue, epilogue, Place{}, pointers);
-        };
-        add("stem", std::numeric_limits<double>::max(), p, set, launch_stem);
-        if (device_.sm != 90 || !stem_wgmma_takes(p)) return;
-        for (const int rows : {1, 2, 3, 4, 7}) {
-            // rows of the convolution that the fullest multiprocessor computes, and as many again for a tile's input
-            const double tiles = std::ceil(static_cast<double>(p.pool_p) / rows) * std::ceil(p.pool_q / 56.0) * p.n;
-            const double cost = std::ceil(tiles / std::max(1, device_.multiprocessors)) * (2 * rows + 1 + 2);
-            add_bound("stem_wgmma/" + std::to_string(rows), cost, p, set,
-                      [rows](const StemParams& q, cudaStream_t stream, bool programmatic) {
-                          return launch_stem_wgmma(q, rows, stream, programmatic);
-                      });
-        }
-    }
-
     /// The general implicit gemm, every tile and split that makes sense.
     void implicit() {
         const auto made = implicit_gemm(op_, plan_);
@@ -418,12 +307,14 @@ private:
         if (q.c * size % 16 != 0 || q.c_stride * size % 16 != 0) return refuse("channels that are not 16 bytes");
         const std::int64_t k_bytes = std::int64_t{q.r} * q.s * q.c * size;
         if (!fits_32(gemm.rows() * 2) || k_bytes > 0x3fffffff) return refuse("too many pixels");
+        pointwise_mma_options(op_, gemm, device_, options_);
         int count = 0;
         const TileConfig* tiles = mma_tiles(count);
-        const auto k_tiles = static_cast<double>((k_bytes + 127) / 128);
+        const double k_tiles = std::ceil(static_cast<double>(k_bytes) / 128);
         for (int t = 0; t < count; ++t) {
             const TileConfig& tile = tiles[t];
             if (tile.in_type != type_number(gemm.in) || device_.sm < tile.min_sm || device_.sm > tile.max_sm) continue;
+            if (mma_tile_shared_bytes(tile) > device_.shared_per_block) continue;
             if (gemm.in == ElementType::f32 && (std::strstr(tile.name, "tf32") != nullptr) != op_.tf32) continue;
             for (const int split : {1, 2, 4, 8}) {
                 if (split > 1 && (device_.sm < 90 || k_tiles < 2.0 * split)) continue;
@@ -479,7 +370,9 @@ public:
         Own own(op, plan, device);
         const std::vector<Option> options = own.options();
         if (options.empty()) why = own.why();
-        const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? 6 : 64;
+        // nobody else has kernels for depthwise convolutions
+        const std::size_t standard = std::holds_alternative<Depthwise>(op.detail) ? 10 : 6;
+        const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? standard : 64;
         std::vector<std::string> ids;
         for (const Option& option : options)
             if (ids.size() < limit) ids.push_back(option.id);

@@ -1,11 +1,13 @@
-// Provider "lathe90": the Hopper implicit GEMM for convolutions and matrix products. A candidate is a tile and how many
-// blocks of a cluster share a tile's reduction: "igemm_s8_m64n64k128_s8_wgmma_x4".
+// Provider "lathe90": the Hopper implicit GEMMs for convolutions and matrix products. A candidate is a kernel's tile
+// and how many blocks of a cluster share a tile's reduction: "igemm_s8_m64n64k128_s8_wgmma_x4"; igemm streams both
+// operands, rgemm keeps weights in shared memory, wgemm loads a window's pixels once for all taps, sgemm does so for
+// few channels.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 
 #include "backends/cuda/tactics/params.hpp"
+#include "backends/cuda/tactics/sm90_cost.hpp"
 
 namespace lathe::cuda {
 
@@ -20,31 +22,8 @@ struct Candidate {
     double cost = 0;
 };
 
-/// The two tensor maps of a bound kernel, as the launch copies them.
-using Maps = std::array<std::byte, 256>;
-
-/// A figure that orders candidates: time of the fullest multiprocessor. The constants were fitted to measured times of
-/// ResNet-50's layers at batch 1, 8 and 32 on an H100, where the best of the first eight is 0.3 % from the best of all.
-double cost_of(const TileConfig& tile, int split, const ImplicitGemm& op, const Device& device) {
-    const ImplicitGemmParams& p = op.params;
-    const auto up = [](double a, double b) { return std::ceil(a / b); };
-    const double m = tile.m, n = tile.n, chunk = tile.k_bytes;
-    const double pixel = p.c_stride * static_cast<double>(bytes_of(op.in));
-    const double steps = up(up(pixel, chunk) * p.r * p.s, split);
-    const double blocks = up(static_cast<double>(op.rows()), m) * up(p.k_stride, n) * split;
-    const double blocks_an_sm = up(blocks, std::max(1, device.multiprocessors));
-    const double stages = std::min<double>(tile.stages, steps);
-    const double shared = stages * (m + n) * chunk + (split > 1 ? m * n * 4 : 0) + 1024 * (1 + up(512 + n * 8, 1024));
-    const double by_registers = m < 128 ? (n < 128 ? 4 : n < 256 ? 3 : 2) : m * n <= 128 * 128 ? 2 : 1;
-    const double together = std::max(1.0, std::min(by_registers, std::floor(227 * 1024 / shared)));
-    const double waves = up(blocks_an_sm, together);
-
-    const double multiplying = blocks_an_sm * steps * m * std::max(n, 64.0) * chunk / 5.0e6;
-    const double loading = blocks_an_sm * steps * (m + n) * chunk / 115e3;
-    const double waiting = waves * (4.25 + steps * 0.236) + (split > 1 ? 0.94 + 0.62 * split : 0);
-    const double finishing = blocks_an_sm * m * n / split * 1.43e-4 + waves * n / split * (m < 256 ? 1 : 2) * 0.0185;
-    return std::max({multiplying, loading, waiting}) + finishing * (op.epilogue.residual == none ? 1.0 : 1.5);
-}
+/// The tensor maps of a bound kernel, as the launch copies them.
+using Maps = std::array<std::byte, 384>;
 
 /// Tiles that take this op, best guess first. The error says why there are none.
 Result<std::vector<Candidate>> ordered(const ImplicitGemm& op, const FusedOp& fused, const Plan& plan,
@@ -68,7 +47,10 @@ Result<std::vector<Candidate>> ordered(const ImplicitGemm& op, const FusedOp& fu
         if (tile.in_type != type_number(op.in) || tile.out_type != type_number(op.out)) continue;
         known_types = true;
         for (const int split : splits)
-            if (sm90_takes(i, split, op.params)) found.push_back({i, split, cost_of(tile, split, op, device)});
+            if (sm90_takes(i, split, op.params))
+                found.push_back({i, split,
+                                 sm90_cost(tile, split, op.params, static_cast<int>(bytes_of(op.in)),
+                                           static_cast<int>(bytes_of(op.out)), device.multiprocessors)});
     }
     if (!known_types) return cannot(fused, std::string("no tile for ") + to_string(op.in) + " to " + to_string(op.out));
     if (found.empty())
@@ -99,7 +81,7 @@ public:
             why = order.error().message;
             return {};
         }
-        const std::size_t wanted = effort == Effort::fast ? 4 : effort == Effort::standard ? 8 : order->size();
+        const std::size_t wanted = effort == Effort::fast ? 4 : effort == Effort::standard ? 16 : order->size();
         std::vector<std::string> ids;
         for (const Candidate& candidate : *order) {
             if (ids.size() == wanted) break;

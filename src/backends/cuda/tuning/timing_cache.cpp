@@ -47,19 +47,23 @@ std::optional<Timing> timing_of(const Json& json) {
     return timing;
 }
 
-using Entry = std::pair<std::int64_t, std::vector<Timing>>;
+using Entry = TimingCache::Entry;
 
 std::optional<Entry> entry_of(const Json& json) {
     if (!json.is_object() || !json.contains("timings") || !json["timings"].is_array()) return std::nullopt;
     Entry entry;
-    entry.first = json.contains("time") && json["time"].is_number_integer() ? json["time"].get<std::int64_t>() : 0;
+    entry.time = json.contains("time") && json["time"].is_number_integer() ? json["time"].get<std::int64_t>() : 0;
+    entry.effort = json.contains("effort") && json["effort"].is_number_integer() ? json["effort"].get<int>() : 1;
     for (const Json& one : json["timings"]) {
         auto timing = timing_of(one);
         if (!timing) return std::nullopt;
-        entry.second.push_back(std::move(*timing));
+        entry.timings.push_back(std::move(*timing));
     }
     return entry;
 }
+
+/// More was tried, or as much and later.
+bool is_better(const Entry& a, const Entry& b) { return a.effort != b.effort ? a.effort > b.effort : a.time > b.time; }
 
 bool well_formed(const Json& json) {
     if (!json.is_object() || !json.contains("kind") || json["kind"] != kind) return false;
@@ -130,7 +134,7 @@ Result<void> TimingCache::read(const std::filesystem::path& file) {
             auto entry = entry_of(stored);
             if (!entry) continue; // written by something else; timed anew
             const auto found = entries_.find(signature);
-            if (found == entries_.end() || found->second.first < entry->first) entries_[signature] = std::move(*entry);
+            if (found == entries_.end() || is_better(*entry, found->second)) entries_[signature] = std::move(*entry);
         }
         environments.erase(environment_);
     }
@@ -152,26 +156,26 @@ Result<void> TimingCache::write(const std::filesystem::path& file) const {
     for (const auto& [signature, entry] : entries_) {
         if (own.contains(signature)) {
             const auto there = entry_of(own[signature]);
-            if (there && there->first > entry.first) continue;
+            if (there && is_better(*there, entry)) continue;
         }
         Json timings = Json::array();
-        for (const Timing& timing : entry.second)
+        for (const Timing& timing : entry.timings)
             timings.push_back(json_of(timing));
-        own[signature] = {{"time", entry.first}, {"timings", std::move(timings)}};
+        own[signature] = {{"time", entry.time}, {"effort", entry.effort}, {"timings", std::move(timings)}};
     }
     return write_json_file(file, json);
 }
 
-std::optional<std::vector<Timing>> TimingCache::find(const std::string& signature) const {
+std::optional<std::vector<Timing>> TimingCache::find(const std::string& signature, int least_effort) const {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(signature);
-    if (found == entries_.end()) return std::nullopt;
-    return found->second.second;
+    if (found == entries_.end() || found->second.effort < least_effort) return std::nullopt;
+    return found->second.timings;
 }
 
-void TimingCache::store(const std::string& signature, std::vector<Timing> timings) {
+void TimingCache::store(const std::string& signature, std::vector<Timing> timings, int effort) {
     const std::lock_guard lock(mutex_);
-    entries_[signature] = {now(), std::move(timings)};
+    entries_[signature] = {now(), effort, std::move(timings)};
 }
 
 const Timing* choose(const std::vector<Timing>& timings, std::size_t workspace_limit) {

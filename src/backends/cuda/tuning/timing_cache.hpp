@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -35,14 +36,23 @@ public:
     Result<void> read(const std::filesystem::path& file);
     /// Reads the file anew, merges (newer wins), writes atomically, under a lock file.
     Result<void> write(const std::filesystem::path& file) const;
-    std::optional<std::vector<Timing>> find(const std::string& signature) const;
-    void store(const std::string& signature, std::vector<Timing> timings);
+    /// Nothing where it is not known, or was found with less effort than `least_effort`.
+    std::optional<std::vector<Timing>> find(const std::string& signature, int least_effort = 0) const;
+    /// `effort`: how much was tried; 0 little, 1 the usual, 2 all.
+    void store(const std::string& signature, std::vector<Timing> timings, int effort = 1);
+
+    /// What is known of an operation.
+    struct Entry {
+        std::int64_t time = 0; ///< seconds since 1970
+        int effort = 1;
+        std::vector<Timing> timings;
+    };
 
 private:
     std::string environment_;
     mutable std::mutex mutex_;
     Json foreign_;
-    std::map<std::string, std::pair<std::int64_t, std::vector<Timing>>> entries_; ///< seconds since 1970, timings
+    std::map<std::string, Entry> entries_;
 };
 
 /// The fastest that may win and fits the workspace; within 1 % the earlier provider and the smaller workspace. nullptr

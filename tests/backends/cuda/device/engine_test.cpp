@@ -36,6 +36,9 @@ struct Case {
     std::int64_t side = 32;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class CudaEngine : public testing::TestWithParam<Case> {
 protected:
     void SetUp() override {
@@ -55,11 +58,21 @@ protected:
         return options;
     }
 
-    static std::unique_ptr<CompiledModel> compiled(const Model& model) {
-        auto result = backend().compile(model, options());
-        if (!result) throw std::runtime_error(result.error().describe());
-        return std::move(*result);
-    }
+    /// The case's model, compiled, with a session.
+    struct Ready {
+        Model model = network(GetParam().text);
+        std::unique_ptr<CompiledModel> engine;
+        std::unique_ptr<BackendSession> session;
+
+        Ready() {
+            auto made = backend().compile(model, options());
+            if (!made) throw std::runtime_error(made.error().describe());
+            engine = std::move(*made);
+            auto opened = engine->make_session();
+            if (!opened) throw std::runtime_error(opened.error().describe());
+            session = std::move(*opened);
+        }
+    };
 };
 
 std::vector<Case> cases() {
@@ -92,16 +105,13 @@ std::vector<HostTensor> run(BackendSession& session, const CompiledModel& model,
 }
 
 TEST_P(CudaEngine, AgreesWithTheInterpreter) {
-    const Model model = network(GetParam().text);
-    const auto engine = compiled(model);
-    auto session = engine->make_session();
-    ASSERT_TRUE(session) << session.error().describe();
+    const auto [model, engine, session] = Ready();
     // 3 was not tuned for.
     for (const std::int64_t batch : {2, 1, 4, 3, 2}) {
         const std::vector<Shape> shapes{input(batch)};
         auto inputs = random_inputs(model, shapes);
         const auto expected = interpreted(plan_of(model, GetParam().precision, shapes), inputs, true);
-        const auto actual = run(**session, *engine, inputs);
+        const auto actual = run(*session, *engine, inputs);
         ASSERT_EQ(actual.size(), expected.size());
         for (std::size_t i = 0; i < actual.size(); ++i)
             EXPECT_LE(relative_difference(expected[i], actual[i]), GetParam().limit) << "batch " << batch;
@@ -109,12 +119,9 @@ TEST_P(CudaEngine, AgreesWithTheInterpreter) {
 }
 
 TEST_P(CudaEngine, GivesTheSameAfterSavingAndLoading) {
-    const Model model = network(GetParam().text);
-    const auto engine = compiled(model);
+    const auto [model, engine, first] = Ready();
     auto inputs = random_inputs(model, {input(3)});
-    auto first = engine->make_session();
-    ASSERT_TRUE(first) << first.error().describe();
-    const auto expected = run(**first, *engine, inputs);
+    const auto expected = run(*first, *engine, inputs);
     auto blob = engine->save();
     ASSERT_TRUE(blob) << blob.error().describe();
     const auto kept = std::make_shared<const std::string>(std::move(*blob));
@@ -128,11 +135,8 @@ TEST_P(CudaEngine, GivesTheSameAfterSavingAndLoading) {
 }
 
 TEST_P(CudaEngine, TellsTimesAndLayers) {
-    const Model model = network(GetParam().text);
-    const auto engine = compiled(model);
-    auto made = engine->make_session();
-    ASSERT_TRUE(made) << made.error().describe();
-    BackendSession& session = **made;
+    const auto [model, engine, made] = Ready();
+    BackendSession& session = *made;
     auto inputs = random_inputs(model, {input(2)});
     const auto plain = run(session, *engine, inputs);
     ASSERT_TRUE(session.set_timing(true));
@@ -152,20 +156,18 @@ TEST_P(CudaEngine, TellsTimesAndLayers) {
 }
 
 TEST_P(CudaEngine, SessionsServeSideBySide) {
-    const Model model = network(GetParam().text);
-    const auto engine = compiled(model);
-    auto inputs = random_inputs(model, {input(4)});
-    auto alone = engine->make_session();
-    ASSERT_TRUE(alone) << alone.error().describe();
-    const auto expected = run(**alone, *engine, inputs);
+    const Ready ready;
+    const CompiledModel& engine = *ready.engine;
+    auto inputs = random_inputs(ready.model, {input(4)});
+    const auto expected = run(*ready.session, engine, inputs);
     std::vector<std::jthread> threads;
     std::atomic<int> wrong = 0;
     for (int t = 0; t < 3; ++t) {
         threads.emplace_back([&] {
-            auto session = engine->make_session();
+            auto session = engine.make_session();
             auto own = inputs;
             for (int i = 0; session && i < 20; ++i)
-                wrong += run(**session, *engine, own)[0].bytes == expected[0].bytes ? 0 : 1;
+                wrong += run(**session, engine, own)[0].bytes == expected[0].bytes ? 0 : 1;
             wrong += session ? 0 : 100;
         });
     }
@@ -174,17 +176,15 @@ TEST_P(CudaEngine, SessionsServeSideBySide) {
 }
 
 TEST_P(CudaEngine, ReadsAndGivesDeviceMemory) {
-    const Model model = network(GetParam().text);
-    const auto engine = compiled(model);
-    auto made = engine->make_session();
-    ASSERT_TRUE(made) << made.error().describe();
-    BackendSession& session = **made;
+    const auto [model, engine, made] = Ready();
+    BackendSession& session = *made;
     auto inputs = random_inputs(model, {input(2)});
     const auto expected = run(session, *engine, inputs);
     auto memory = cuda::DeviceMemory::allocate(inputs[0].bytes.size(), "a test");
     ASSERT_TRUE(memory) << memory.error().describe();
     ASSERT_EQ(cudaMemcpy(memory->data(), inputs[0].bytes.data(), inputs[0].bytes.size(), cudaMemcpyHostToDevice),
               cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess); // a copy from pageable memory may return too early
     ASSERT_TRUE(session.set_device_input(0, {memory->data(), inputs[0].type, inputs[0].shape, 0}));
     ASSERT_TRUE(session.start());
     ASSERT_TRUE(session.wait());
@@ -196,16 +196,13 @@ TEST_P(CudaEngine, ReadsAndGivesDeviceMemory) {
 }
 
 TEST_P(CudaEngine, RefusesWhatItWasNotBuiltFor) {
-    const Model model = network(GetParam().text);
-    const auto engine = compiled(model);
-    auto session = engine->make_session();
-    ASSERT_TRUE(session) << session.error().describe();
+    const auto [model, engine, session] = Ready();
     auto inputs = random_inputs(model, {input(5)});
-    const auto set = (*session)->set_input(0, inputs[0].view());
+    const auto set = session->set_input(0, inputs[0].view());
     ASSERT_FALSE(set);
     EXPECT_EQ(set.error().code, ErrorCode::out_of_range);
-    EXPECT_FALSE((*session)->run());
-    EXPECT_FALSE((*session)->output(0));
+    EXPECT_FALSE(session->run());
+    EXPECT_FALSE(session->output(0));
 }
 
 } // namespace

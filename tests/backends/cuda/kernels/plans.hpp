@@ -91,8 +91,8 @@ public:
         return test_.plan.ops.back();
     }
     /// The op under test; its results become outputs of the model, in f32 and linear.
-    TestPlan finish(OpDetail detail, std::vector<ValueId> inputs, std::vector<ValueId> outputs, ElementType compute,
-                    bool tf32 = false, std::int64_t macs = 0) {
+    TestPlan finish(OpDetail detail, std::vector<ValueId> inputs, const std::vector<ValueId>& outputs,
+                    ElementType compute, bool tf32 = false, std::int64_t macs = 0) {
         test_.main = test_.plan.ops.size();
         FusedOp& made = op("tested", std::move(detail), std::move(inputs), outputs, compute);
         made.tf32 = tf32;

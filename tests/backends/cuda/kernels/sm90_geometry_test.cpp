@@ -120,5 +120,20 @@ TEST(Sm90Geometry, StagingHasNoBankConflicts) {
     }
 }
 
+TEST(Sm90Geometry, StripsCoverEveryRowOnce) {
+    for (const int n : {1, 7, 32})
+        for (const int p : {1, 5, 33, 56, 64})
+            for (const int most : {1, 66, 132}) {
+                const Strips strips = cut_strips(n, p, most, 3);
+                EXPECT_GE(strips.rows * strips.down, p);
+                EXPECT_LT(strips.rows * (strips.down - 1), p);
+                EXPECT_EQ(strips.count, n * strips.down);
+                EXPECT_LE(strips.blocks, most);
+                EXPECT_LE(strips.blocks, strips.count);
+                EXPECT_GT(strips.cost, 0);
+            }
+    EXPECT_GT(cut_strips(32, 56, 132, 3).rows, cut_strips(1, 56, 132, 3).rows);
+}
+
 } // namespace
 } // namespace lathe::cuda::kernels::sm90

@@ -13,6 +13,9 @@ struct Case {
     std::vector<Shape> shapes;
 };
 
+/// GoogleTest names a parameter by this.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class FloatNetworks : public testing::TestWithParam<Case> {};
 
 std::vector<Case> float_networks() {

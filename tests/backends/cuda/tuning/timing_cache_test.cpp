@@ -1,6 +1,9 @@
 #include "backends/cuda/tuning/timing_cache.hpp"
 
+#include <csignal>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -48,6 +51,43 @@ TEST_F(TimingCacheTest, WhatIsWrittenIsReadAgain) {
     EXPECT_EQ((*found)[0].workspace, 64);
     EXPECT_EQ((*found)[1].refused, "wrong by 0.5");
     EXPECT_FALSE(again.find("gemm"));
+}
+
+TEST_F(TimingCacheTest, MoreEffortIsNotReplacedByLess) {
+    TimingCache thorough("a");
+    thorough.store("conv", {timing("lathe:best", 2)}, 2);
+    EXPECT_TRUE(thorough.find("conv", 1));
+    ASSERT_TRUE(thorough.write(file_));
+    TimingCache quick("a");
+    quick.store("conv", {timing("lathe:first", 3)}, 0);
+    EXPECT_FALSE(quick.find("conv", 1)) << "too little was tried";
+    ASSERT_TRUE(quick.write(file_));
+    ASSERT_TRUE(quick.read(file_));
+    EXPECT_EQ(quick.find("conv", 2)->front().tactic, "lathe:best");
+}
+
+TEST_F(TimingCacheTest, AWriterThatIsKilledLeavesAWholeFile) {
+    ASSERT_TRUE(TimingCache("a").write(file_));
+    for (int round = 0; round < 5; ++round) {
+        const pid_t child = ::fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+            TimingCache cache("a");
+            for (int i = 0;; ++i) {
+                cache.store("op " + std::to_string(i), std::vector<Timing>(20, timing("lathe:1", 1)));
+                static_cast<void>(cache.write(file_));
+            }
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(30 + 17 * round));
+        ASSERT_EQ(::kill(child, SIGKILL), 0);
+        ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+        TimingCache next("a");
+        ASSERT_TRUE(next.read(file_));
+        EXPECT_TRUE(next.find("op 0"));
+        next.store("mine", {timing("lathe:1", 1)});
+        ASSERT_TRUE(next.write(file_)) << "the killed writer's lock is gone with it";
+    }
+    EXPECT_FALSE(std::filesystem::exists(file_.string() + ".damaged"));
 }
 
 TEST_F(TimingCacheTest, OtherEnvironmentsAreKeptAndNotSeen) {

@@ -12,6 +12,18 @@
 
 namespace lathe::cuda::kernels::sm90 {
 
+/// The number of a type; see kernels::Type.
+template <class T>
+inline constexpr int type_of = -1;
+template <>
+inline constexpr int type_of<float> = type_f32;
+template <>
+inline constexpr int type_of<__half> = type_f16;
+template <>
+inline constexpr int type_of<__nv_bfloat16> = type_bf16;
+template <>
+inline constexpr int type_of<std::int8_t> = type_s8;
+
 /// What the epilogue writes, as all blocks see it. Elements of a row: k of k_stride are channels, the rest is padding.
 struct Destination {
     void* output;

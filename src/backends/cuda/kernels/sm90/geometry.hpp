@@ -69,4 +69,25 @@ LATHE_HOST_DEVICE constexpr int vector_place(int channel, int run) {
 LATHE_HOST_DEVICE constexpr int staging_pitch(int n) { return n * 4 + 32; }
 LATHE_HOST_DEVICE constexpr int staging_piece(int piece) { return piece ^ ((piece >> 3) & 3); }
 
+/// How images of p rows are cut into strips for `groups` warpgroups a block and at most `most` blocks.
+struct Strips {
+    int rows = 0, down = 0, count = 0, blocks = 0; ///< of a strip; strips of an image, of all; blocks
+    int cost = 0;                                  ///< rows that the tensor cores of a block multiply, or as long
+};
+/// Strips as high as keep the warpgroups busy. Each takes two rows more than it makes; a row takes a warpgroup that has
+/// the tensor cores to itself about twice as long as the tensor cores.
+LATHE_HOST_DEVICE constexpr Strips cut_strips(int n, int p, int most, int groups) {
+    Strips best{};
+    for (int rows = 1; rows <= 14 && rows <= p; ++rows) {
+        Strips strips{rows, (p + rows - 1) / rows, 0, 0, 0};
+        strips.count = n * strips.down;
+        strips.blocks = strips.count < most ? strips.count : most;
+        const int of_block = (strips.count + strips.blocks - 1) / strips.blocks;
+        const int rounds = (strips.count + strips.blocks * groups - 1) / (strips.blocks * groups);
+        strips.cost = (of_block > 2 * rounds ? of_block : 2 * rounds) * (rows + 2);
+        if (best.cost == 0 || strips.cost < best.cost) best = strips;
+    }
+    return best;
+}
+
 } // namespace lathe::cuda::kernels::sm90

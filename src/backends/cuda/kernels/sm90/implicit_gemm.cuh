@@ -24,6 +24,7 @@
 #include "backends/cuda/kernels/sm90/epilogue.cuh"
 #include "backends/cuda/kernels/sm90/geometry.hpp"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
+#include "backends/cuda/kernels/sm90/share.cuh"
 #include "backends/cuda/kernels/sm90/wgmma.cuh"
 
 namespace lathe::cuda::kernels::sm90 {
@@ -43,7 +44,6 @@ struct Problem {
 };
 
 inline constexpr int max_stages = 16;
-inline constexpr int shared_limit = 232448;
 
 template <class T, class Out, int M, int N, int KB, int U>
 struct Tile {
@@ -82,68 +82,6 @@ struct ChunkWalk {
         ++r;
     }
 };
-
-/// Finishes a share of columns: SPLIT parts of its sums lie in shared memory, [part][block of 64][column of 8][thread].
-template <class Sum, class Out, class Shape, int N, int SPLIT>
-__device__ inline void finish_share(const Problem& problem, std::uint32_t exchange, std::uint32_t arrived,
-                                    std::uint32_t vectors, int rank, int column, int first_row, int thread) {
-    constexpr int columns = N / 8 / SPLIT;
-    constexpr int V = Shape::run < 2 * columns ? Shape::run : 2 * columns;
-    constexpr int runs = 2 * columns / V, blocks = Shape::blocks_of_64;
-    constexpr int threads = Shape::consumers * 128;
-    const Destination& to = problem.to;
-    const auto channel_of = [&](int run) {
-        const int at = rank * columns + run * (V / 2); // column of 8
-        return at / (Shape::run / 2) * 4 * Shape::run + thread % 4 * Shape::run + at % (Shape::run / 2) * 2;
-    };
-    RowPair rows[blocks];
-    Residual<Out, V> residual[blocks][runs][2];
-#pragma unroll
-    for (int block = 0; block < blocks; ++block)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            const int row = first_row + block * 64 + 8 * r;
-            rows[block].inside[r] = row < to.rows;
-            rows[block].offset[r] = static_cast<std::size_t>(row) * to.k_stride + column;
-#pragma unroll
-            for (int run = 0; run < runs; ++run)
-                if (to.epilogue.residual != nullptr && rows[block].inside[r] && column + channel_of(run) < to.k)
-                    residual[block][run][r].load(to, rows[block].offset[r] + channel_of(run));
-        }
-    barrier_wait_cluster(arrived, 0);
-#pragma unroll
-    for (int block = 0; block < blocks; ++block)
-#pragma unroll
-        for (int run = 0; run < runs; ++run) {
-            const int channel = channel_of(run);
-            if (column + channel >= to.k) continue;
-            Sum sums[2][V];
-#pragma unroll
-            for (int part = 0; part < SPLIT; ++part)
-#pragma unroll
-                for (int y = 0; y < V / 2; ++y) {
-                    const uint4 x = load_shared(
-                        exchange + (((part * blocks + block) * columns + run * (V / 2) + y) * threads + thread) * 16);
-                    const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        const Sum value = *reinterpret_cast<const Sum*>(&words[e]);
-                        Sum& sum = sums[e / 2][2 * y + e % 2];
-                        sum = part == 0 ? value : sum + value;
-                    }
-                }
-            float v[2][V];
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                to_floats(sums[r], to.small_sums);
-#pragma unroll
-                for (int i = 0; i < V; ++i)
-                    v[r][i] = as_float(sums[r][i]);
-            }
-            finish_run<Out, V, N>(to, v, vectors + vector_place(channel, Shape::run) * 4, residual[block][run],
-                                  rows[block], channel);
-        }
-}
 
 template <class T, class Out, int M, int N, int KB, int U, int BLOCKS>
 __global__ void __launch_bounds__(Tile<T, Out, M, N, KB, U>::threads, BLOCKS)
@@ -247,14 +185,7 @@ __global__ void __launch_bounds__(Tile<T, Out, M, N, KB, U>::threads, BLOCKS)
     const Destination& to = problem.to;
     const int first_row = row + group * Shape::blocks_of_64 * 64 + warp % 4 * 16 + lane / 4;
     if (to.direct) {
-        for (int i = thread; i < N; i += consumer_threads) {
-            const bool inside = column + i < to.k;
-            const float scale = !inside ? 0.0F : to.epilogue.scale ? __ldg(to.epilogue.scale + column + i) : 1.0F;
-            const float bias = inside && to.epilogue.bias ? __ldg(to.epilogue.bias + column + i) : 0.0F;
-            const std::uint32_t place = vectors + vector_place(i, Shape::run) * 4;
-            asm volatile("st.shared.f32 [%0], %1;" ::"r"(place), "f"(scale) : "memory");
-            asm volatile("st.shared.f32 [%0], %1;" ::"r"(place + N * 4), "f"(bias) : "memory");
-        }
+        load_vectors<N, consumer_threads>(to, vectors, column, Shape::run, thread);
         named_barrier(1, consumer_threads);
     }
     wait_for_predecessors(); // residual and output
@@ -354,26 +285,22 @@ __global__ void __launch_bounds__(Tile<T, Out, M, N, KB, U>::threads, BLOCKS)
     }
     if (to.direct) {
         const std::uint32_t exchange = ring + problem.staging;
-        const int columns = (N / 8) >> problem.split_bits;
-        const int column_bits = std::bit_width(unsigned{N / 8}) - 1 - problem.split_bits;
         cluster_wait(); // the peers have begun
+        send_shares<consumer_threads>(sums, exchange, arrived, rank, problem.split_bits, thread);
+        const auto rows_of = [&](int block, int channel) {
+            RowPair found;
 #pragma unroll
-        for (int block = 0; block < Shape::blocks_of_64; ++block)
-#pragma unroll
-            for (int j = 0; j < N / 8; ++j) {
-                const int owner = j >> column_bits;
-                const int place = (rank * Shape::blocks_of_64 + block) * columns + j - owner * columns;
-                const std::uint32_t words[4] = {*reinterpret_cast<std::uint32_t*>(&sums[block][4 * j]),
-                                                *reinterpret_cast<std::uint32_t*>(&sums[block][4 * j + 1]),
-                                                *reinterpret_cast<std::uint32_t*>(&sums[block][4 * j + 2]),
-                                                *reinterpret_cast<std::uint32_t*>(&sums[block][4 * j + 3])};
-                const std::uint32_t address = peer_address(exchange + (place * consumer_threads + thread) * 16, owner);
-                send_peer(address, words, peer_address(arrived, owner));
+            for (int r = 0; r < 2; ++r) {
+                const int at = first_row + block * 64 + 8 * r;
+                found.inside[r] = at < to.rows;
+                found.offset[r] = static_cast<std::size_t>(at) * to.k_stride + column + channel;
             }
+            return found;
+        };
         const auto finish_parts = [&](auto parts) {
             if constexpr (N / 8 >= decltype(parts)::value)
-                finish_share<Sum, Out, Shape, N, decltype(parts)::value>(problem, exchange, arrived, vectors, rank,
-                                                                         column, first_row, thread);
+                finish_share<Sum, Out, Shape, N, consumer_threads, decltype(parts)::value>(
+                    to, exchange, arrived, vectors, rank, column, thread, rows_of);
         };
         if (split == 2)
             finish_parts(std::integral_constant<int, 2>{});
@@ -404,16 +331,14 @@ __global__ void __launch_bounds__(Tile<T, Out, M, N, KB, U>::threads, BLOCKS)
                     staging + (rank * slice_rows + tile_row - owner * slice_rows) * pitch + lane % 2 * 8, owner);
 #pragma unroll
                 for (int j = 0; j < N / 8; ++j)
-                    store_peer(base + staging_piece(2 * j + half) * 16,
-                               *reinterpret_cast<std::uint32_t*>(&sums[block][4 * j + 2 * i]),
-                               *reinterpret_cast<std::uint32_t*>(&sums[block][4 * j + 2 * i + 1]));
+                    store_peer(base + staging_piece(2 * j + half) * 16, bits_of(sums[block][4 * j + 2 * i]),
+                               bits_of(sums[block][4 * j + 2 * i + 1]));
             } else {
                 const std::uint32_t base = staging + tile_row * pitch + lane % 2 * 8;
 #pragma unroll
                 for (int j = 0; j < N / 8; ++j)
-                    store_shared(base + staging_piece(2 * j + half) * 16,
-                                 *reinterpret_cast<std::uint32_t*>(&sums[block][4 * j + 2 * i]),
-                                 *reinterpret_cast<std::uint32_t*>(&sums[block][4 * j + 2 * i + 1]));
+                    store_shared(base + staging_piece(2 * j + half) * 16, bits_of(sums[block][4 * j + 2 * i]),
+                                 bits_of(sums[block][4 * j + 2 * i + 1]));
             }
         }
     if (split > 1) {
@@ -432,17 +357,6 @@ struct Instance {
     int chunks_per_stage, stage_bytes, staging_bytes, exchange_bytes, ring_offset, run, threads;
     const void* kernel;
 };
-
-template <class T>
-inline constexpr int type_of = -1;
-template <>
-inline constexpr int type_of<float> = type_f32;
-template <>
-inline constexpr int type_of<__half> = type_f16;
-template <>
-inline constexpr int type_of<__nv_bfloat16> = type_bf16;
-template <>
-inline constexpr int type_of<std::int8_t> = type_s8;
 
 template <class T, class Out, int M, int N, int KB, int U, int BLOCKS>
 Instance make_instance(const char* name, int stages) {

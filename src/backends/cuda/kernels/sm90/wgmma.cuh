@@ -43,6 +43,9 @@ struct Wgmma;
 #define LATHE_NAMES_64 LATHE_NAMES_32 ", " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" ", " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LATHE_NAMES_96 LATHE_NAMES_64 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" ", " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define LATHE_NAMES_128 LATHE_NAMES_64 ", " \
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" ", " \
     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95" ", " \
@@ -52,6 +55,7 @@ struct Wgmma;
 #define LATHE_SUMS_16(kind, i) LATHE_SUMS_4(kind, i), LATHE_SUMS_4(kind, i + 4), LATHE_SUMS_4(kind, i + 8), LATHE_SUMS_4(kind, i + 12)
 #define LATHE_SUMS_32(kind, i) LATHE_SUMS_16(kind, i), LATHE_SUMS_16(kind, i + 16)
 #define LATHE_SUMS_64(kind, i) LATHE_SUMS_32(kind, i), LATHE_SUMS_32(kind, i + 32)
+#define LATHE_SUMS_96(kind, i) LATHE_SUMS_64(kind, i), LATHE_SUMS_32(kind, i + 64)
 #define LATHE_SUMS_128(kind, i) LATHE_SUMS_64(kind, i), LATHE_SUMS_64(kind, i + 64)
 
 #define LATHE_WGMMA(T, N, SUMS, A, B, types, options, kind)                                                            \
@@ -68,6 +72,7 @@ struct Wgmma;
     LATHE_WGMMA(T, 32, 16, "%16", "%17", types, options, kind)                                                         \
     LATHE_WGMMA(T, 64, 32, "%32", "%33", types, options, kind)                                                         \
     LATHE_WGMMA(T, 128, 64, "%64", "%65", types, options, kind)                                                        \
+    LATHE_WGMMA(T, 192, 96, "%96", "%97", types, options, kind)                                                        \
     LATHE_WGMMA(T, 256, 128, "%128", "%129", types, options, kind)
 
 LATHE_WGMMA_TYPE(std::int8_t, "k32.s32.s8.s8", "", "+r")
@@ -77,11 +82,13 @@ LATHE_WGMMA_TYPE(__nv_bfloat16, "k16.f32.bf16.bf16", ", 1, 1, 0, 0", "+f")
 #undef LATHE_WGMMA_TYPE
 #undef LATHE_WGMMA
 #undef LATHE_SUMS_128
+#undef LATHE_SUMS_96
 #undef LATHE_SUMS_64
 #undef LATHE_SUMS_32
 #undef LATHE_SUMS_16
 #undef LATHE_SUMS_4
 #undef LATHE_NAMES_128
+#undef LATHE_NAMES_96
 #undef LATHE_NAMES_64
 #undef LATHE_NAMES_32
 #undef LATHE_NAMES_16

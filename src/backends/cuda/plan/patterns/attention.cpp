@@ -24,8 +24,9 @@ struct Found {
     std::string mask;
     double scale = 1;
     std::vector<Node*> nodes;
-    std::string end;    ///< [B, S, H, D]
-    std::string packed; ///< name of the merged product's value; "" if q, k and v are separate
+    std::string end;                   ///< [B, S, H, D], or the same numbers under other sizes
+    std::optional<float> output_scale; ///< `end` is then int8
+    std::string packed;                ///< name of the merged product's value; "" if q, k and v are separate
 };
 struct AttentionPlans {
     std::map<const Node*, Found> by_last;                   ///< by the product with the values
@@ -71,6 +72,39 @@ std::optional<Operand> operand(const Lowering& lowering, std::string value, cons
         expected = producer;
     }
     return std::nullopt;
+}
+
+//  MatMul -> Quantize -> Dequantize -> Transpose -> Reshape      (the quantiser moves the pair before the Transpose)
+//  MatMul -> Transpose [-> Reshape] -> Quantize                  (others leave it before the next product)
+/// What follows the product with the values: where the attention ends, and in which scale if in int8.
+bool match_end(const Lowering& lowering, const Node& last, Found& found) {
+    const auto only = [&](const std::string& value, const char* type) {
+        Node* node = lowering.only_reader(value);
+        return node != nullptr && node->is(type) && node->input(0) == value ? node : nullptr;
+    };
+    std::string end = last.output(0);
+    if (Node* quantise = only(end, "QuantizeLinear")) {
+        Node* back = only(quantise->output(0), "DequantizeLinear");
+        found.output_scale = lowering.symmetric_scale(*quantise);
+        if (back == nullptr || !found.output_scale || lowering.symmetric_scale(*back) != found.output_scale) {
+            return false;
+        }
+        found.nodes.insert(found.nodes.end(), {quantise, back});
+        end = back->output(0);
+    }
+    Node* turned = only(end, "Transpose");
+    if (turned == nullptr || turned->ints_or("perm", {}) != heads_first) return false;
+    found.nodes.push_back(turned);
+    found.end = turned->output(0);
+    if (found.output_scale) return true;
+    Node* joined = only(found.end, "Reshape");
+    Node* quantise = only(joined == nullptr ? found.end : joined->output(0), "QuantizeLinear");
+    if (quantise == nullptr || !lowering.symmetric_scale(*quantise)) return true;
+    if (joined != nullptr) found.nodes.push_back(joined);
+    found.nodes.push_back(quantise);
+    found.output_scale = lowering.symmetric_scale(*quantise);
+    found.end = quantise->output(0);
+    return true;
 }
 
 /// From the Softmax backwards to the scores' product, and forwards to the end.
@@ -119,17 +153,11 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last)
     last = lowering.only_reader(softmax.output(0));
     if (!q || !k || last == nullptr || !last->is("MatMul") || last->input(0) != softmax.output(0)) return std::nullopt;
     auto v = operand(lowering, last->input(1), *last, heads_first);
-    Node* turned = lowering.only_reader(last->output(0));
-    if (!v || v->factor != 1 || turned == nullptr || !turned->is("Transpose") ||
-        turned->ints_or("perm", {}) != heads_first) {
-        return std::nullopt;
-    }
+    if (!v || v->factor != 1 || !match_end(lowering, *last, found)) return std::nullopt;
     found.q = std::move(*q);
     found.k = std::move(*k);
     found.v = std::move(*v);
     found.scale *= found.q.factor * found.k.factor;
-    found.nodes.push_back(turned);
-    found.end = turned->output(0);
     for (const Operand* part : {&found.q, &found.k, &found.v})
         found.nodes.insert(found.nodes.end(), part->nodes.begin(), part->nodes.end());
     // Sizes as kernels take them.
@@ -309,7 +337,8 @@ Result<bool> attention(Lowering& lowering, Node& node) {
         inputs.push_back(mask);
     }
     const std::int64_t macs = 2 * detail.batch * detail.heads * detail.q_len * detail.kv_len * detail.depth;
-    const ValueId out = lowering.make(found.end, type, lowering.dims(found.end), Layout::linear);
+    const ValueId out = lowering.make(found.end, found.output_scale ? ElementType::s8 : type, lowering.dims(found.end),
+                                      Layout::linear, found.output_scale.value_or(1.0F));
     FusedOp& op = lowering.add(node, found.nodes, detail, std::move(inputs), {out}, type);
     op.macs = macs;
     return true;

@@ -128,8 +128,15 @@ Result<void> gather(Lowering& lowering, Node& node) {
     std::int64_t axis = node.int_or("axis", 0);
     if (axis < 0) axis += static_cast<std::int64_t>(dims.size());
     if (axis < 0 || static_cast<std::size_t>(axis) >= dims.size()) return Lowering::cannot(node, "its axis");
-    LATHE_TRY(const ValueId from, lowering.want_linear(node.input(0)));
+    // What is int8 stays so: the next product reads it.
+    ValueId from = none;
+    if (lowering.quantised_form(node.input(0))) {
+        LATHE_TRY(from, lowering.want(node.input(0), ElementType::s8, Layout::linear));
+    } else {
+        LATHE_TRY(from, lowering.want_linear(node.input(0)));
+    }
     const ElementType type = lowering.value(from).type;
+    const float scale = type == ElementType::s8 ? lowering.value(from).scale : 1.0F;
     // One fixed index is a slice (the first token, say).
     const auto index = lowering.constant(node.input(1));
     if (index && index->tensor != nullptr && index->count() == 1) {
@@ -142,7 +149,7 @@ Result<void> gather(Lowering& lowering, Node& node) {
         Shape cut = dims;
         cut[at] = 1;
         const std::string name = node.output(0) + "/slice";
-        const ValueId made = lowering.make(name, type, cut, Layout::linear);
+        const ValueId made = lowering.make(name, type, cut, Layout::linear, scale);
         lowering.add(node, {}, detail, {from}, {made}, type);
         lowering.make_alias(node.output(0), made, lowering.dims(node.output(0)), Layout::linear);
         return {};
@@ -150,7 +157,7 @@ Result<void> gather(Lowering& lowering, Node& node) {
     LATHE_TRY(const ValueId indices, indices_of(lowering, node.input(1)));
     Gather detail;
     detail.axis = axis;
-    const ValueId made = lowering.make_result(node.output(0), type, Layout::linear);
+    const ValueId made = lowering.make_result(node.output(0), type, Layout::linear, scale);
     lowering.add(node, {}, std::move(detail), {from, indices}, {made}, type);
     return {};
 }

@@ -1,0 +1,31 @@
+"""What the README's tables are made with. No third-party package."""
+
+import json
+from pathlib import Path
+
+
+def load(folder, ending):
+    """All documents of a kind, in the order of their file names."""
+    files = sorted(Path(folder).glob(f"*.{ending}.json"))
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def milliseconds(value):
+    """Three significant digits."""
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def markdown(heading, rows):
+    """A Markdown table, or nothing for no rows."""
+    if not rows:
+        return ""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def percent(value, interval=None):
+    """68.24 % (66.9–69.5)"""
+    if value is None:
+        return "–"
+    span = f" ({100 * interval[0]:.1f}–{100 * interval[1]:.1f})" if interval else ""
+    return f"{100 * value:.2f} %{span}"

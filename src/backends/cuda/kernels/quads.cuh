@@ -1,0 +1,158 @@
+#pragma once
+// Products on mma.sync whose operands a thread loads for itself, 4 to 16 bytes at a time, with no shared memory
+// between.
+//
+// A fragment's rows and reduction indices may be any pixels and any channels, if the weights' fragment is permuted
+// alike. So lane (g = lane / 4, q = lane % 4) loads neighbouring channels of pixels of its own; register i of all four
+// lanes q is one block of the reduction, and the order in which output channels lie in the tiles is chosen so that the
+// lane gets neighbouring channels back: one store of 8 or 16 bytes a pixel.
+
+#include "backends/cuda/kernels/common.cuh"
+
+namespace lathe::cuda::kernels::quads {
+
+/// Sums of s8 begin at 1.5 * 2^23 as a float's bits: while they stay below 2^22 the bits are that float plus the sum.
+inline constexpr float magic = 12582912.0F;
+inline constexpr std::uint32_t magic_bits = 0x4b400000U;
+/// Products of one s8 sum that stay below 2^22.
+inline constexpr int most_s8_products = 256;
+
+/// An epilogue that is a clamp, in numbers as stored. s8: round(range * saturate(v * a + b) + lowest) with a and b of a
+/// channel divided by `range`; f16: clamp of the rounded value, which is the rounded clamp.
+struct Clamp {
+    float range, lowest;     ///< s8, whole numbers
+    float range_inverse;     ///< 1 / range
+    std::uint32_t low, high; ///< f16, twice
+    float output_scale_inverse;
+    float residual_factor; ///< s8: residual_scale times the above, divided by range
+};
+
+/// Whether `e` is a clamp of numbers of this type.
+bool clamp_takes(const EpilogueParams& e, std::int32_t output_type);
+Clamp clamp_of(const EpilogueParams& e, std::int32_t output_type);
+
+template <class T>
+struct Number;
+template <>
+struct Number<__half> {
+    using Sum = float;
+    static constexpr int of_word = 2, parts = 1;
+    static __device__ __forceinline__ Sum zero() { return 0; }
+    static __device__ __forceinline__ float value(Sum v) { return v; }
+};
+template <>
+struct Number<std::int8_t> {
+    using Sum = std::uint32_t;
+    static constexpr int of_word = 4, parts = 2; ///< 8 columns of a tile take half of a word's channels
+    static __device__ __forceinline__ Sum zero() { return 0; }
+    static __device__ __forceinline__ float value(Sum v) { return __int2float_rn(static_cast<int>(v)); }
+};
+
+/// Two registers of the reduction (a block each): sums += a * b. a0, a2: the first 8 rows; a1, a3: the other 8.
+__device__ __forceinline__ void multiply(float (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                         std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void multiply(std::uint32_t (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                         std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+/// One register of the reduction.
+__device__ __forceinline__ void multiply(float (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(b0));
+}
+__device__ __forceinline__ void multiply(std::uint32_t (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b0));
+}
+
+/// Words words from global memory or zeros; the address is a multiple of their size. One predicated load, no branch.
+template <int Words>
+__device__ __forceinline__ void load_words(std::uint32_t* to, const void* from, bool valid) {
+    static_assert(Words == 1 || Words == 2 || Words == 4);
+    if constexpr (Words == 4)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\n"
+                     "mov.u32 %3, 0;\n@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                     : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
+                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)));
+    else if constexpr (Words == 2)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\n"
+                     "@p ld.global.v2.u32 {%0, %1}, [%2];\n}"
+                     : "=&r"(to[0]), "=&r"(to[1])
+                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)));
+    else
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.u32 %0, 0;\n@p ld.global.u32 %0, [%1];\n}"
+                     : "=&r"(to[0])
+                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)));
+}
+/// The same from shared memory.
+template <int Words>
+__device__ __forceinline__ void load_shared(std::uint32_t* to, const std::uint32_t* from) {
+    if constexpr (Words == 4) {
+        const uint4 v = *reinterpret_cast<const uint4*>(from);
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (Words == 2) {
+        const uint2 v = *reinterpret_cast<const uint2*>(from);
+        to[0] = v.x, to[1] = v.y;
+    } else {
+        to[0] = *from;
+    }
+}
+template <int Words>
+__device__ __forceinline__ void store_words(void* to, const std::uint32_t* from) {
+    static_assert(Words == 1 || Words == 2 || Words == 4);
+    if constexpr (Words == 4)
+        *static_cast<uint4*>(to) = make_uint4(from[0], from[1], from[2], from[3]);
+    else if constexpr (Words == 2)
+        *static_cast<uint2*>(to) = make_uint2(from[0], from[1]);
+    else
+        *static_cast<std::uint32_t*>(to) = from[0];
+}
+
+/// Scale and bias of two neighbouring channels as the kernels use them: (a0, a1, b0, b1). Padding gets zeros, which a
+/// clamp that holds 0 stores as 0.
+template <class Out>
+__device__ __forceinline__ float4 channel_pair(const EpilogueParams& e, const Clamp& clamp, int channel, int channels) {
+    float4 v;
+    float* a = reinterpret_cast<float*>(&v);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const bool real = channel + i < channels;
+        a[i] = real ? (e.scale != nullptr ? e.scale[channel + i] : 1.0F) * clamp.output_scale_inverse : 0.0F;
+        a[2 + i] = real && e.bias != nullptr ? e.bias[channel + i] * clamp.output_scale_inverse : 0.0F;
+        if constexpr (sizeof(Out) == 1) {
+            a[i] *= clamp.range_inverse;
+            a[2 + i] = (a[2 + i] - clamp.lowest) * clamp.range_inverse;
+        }
+    }
+    return v;
+}
+
+__device__ __forceinline__ std::uint32_t clamp_halves(float v0, float v1, const Clamp& clamp) {
+    __half2 h = __floats2half2_rn(v0, v1);
+    h = __hmin2(__hmax2(h, *reinterpret_cast<const __half2*>(&clamp.low)),
+                *reinterpret_cast<const __half2*>(&clamp.high));
+    return *reinterpret_cast<const std::uint32_t*>(&h);
+}
+/// v: scaled, with bias and residual, divided by the range. The byte is the result's lowest.
+__device__ __forceinline__ std::uint32_t clamp_byte(float v, const Clamp& clamp) {
+    return __float_as_uint(fmaf(__saturatef(v), clamp.range, magic + clamp.lowest));
+}
+__device__ __forceinline__ std::uint32_t join_bytes(std::uint32_t b0, std::uint32_t b1, std::uint32_t b2,
+                                                    std::uint32_t b3) {
+    return __byte_perm(__byte_perm(b0, b1, 0x0040), __byte_perm(b2, b3, 0x0040), 0x5410);
+}
+/// Byte i of a word of s8 as a float, without the slow conversion.
+template <int I>
+__device__ __forceinline__ float byte_value(std::uint32_t word) {
+    return __uint_as_float(__byte_perm(word ^ 0x80808080U, 0x4b000000U, 0x7440 | I)) - 8388736.0F;
+}
+
+} // namespace lathe::cuda::kernels::quads

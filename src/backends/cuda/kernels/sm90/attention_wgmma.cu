@@ -1,0 +1,338 @@
+// Attention over at most 512 keys on Hopper. K and V of a head whole in shared memory, brought by TMA in blocks of 64
+// keys; a warpgroup multiplies its 64 rows of Q with a block by wgmma, the softmax (online, f32, base 2) stays in its
+// registers, and the weights go into the second product from there. Several warpgroups a multiprocessor lie beside each
+// other, so that one's exponentials fill the other's products.
+
+#include "backends/cuda/kernels/sm90/attention_wgmma.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <cuda.h>
+#include <cuda_fp16.h>
+
+#include "backends/cuda/kernels/sm90/geometry.hpp"
+#include "backends/cuda/kernels/sm90/ptx.cuh"
+#include "backends/cuda/kernels/sm90/wgmma.cuh"
+#include "backends/cuda/kernels/sm90/wgmma_more.cuh"
+
+namespace lathe::cuda::kernels {
+namespace sm90 {
+
+constexpr int keys_a_block = 64;
+constexpr int most_blocks = 8;
+constexpr float log2_of_e = 1.4426950408889634F;
+
+struct AttentionProblem {
+    void* output;
+    const void* mask; ///< f16 or f32; [batch or 1][keys]
+    std::int64_t mask_batch_stride, o_batch, o_row;
+    std::int32_t mask_is_f32, q_len, kv_len, blocks;
+    float scale, output_factor;
+};
+
+__device__ inline void load_head(std::uint32_t to, const CUtensorMap* map, int column, int row, int batch,
+                                 std::uint32_t barrier) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+                 "%4}], [%5];" ::"r"(to),
+                 "l"(map), "r"(column), "r"(row), "r"(batch), "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ std::uint32_t pack_halves(float a, float b) {
+    const __half2 pair = __floats2half2_rn(a, b);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+template <int Depth, class Out, int Groups>
+__global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
+    attention_wgmma(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUtensorMap map_k,
+                    const __grid_constant__ CUtensorMap map_v, const __grid_constant__ AttentionProblem problem) {
+    constexpr int row_bytes = Depth * 2, tile_bytes = 64 * row_bytes;
+    extern __shared__ std::uint8_t shared[];
+    const std::uint32_t begin = (shared_address(shared) + 1023) & ~1023U;
+    const int blocks = problem.blocks;
+    const std::uint32_t queries = begin, keys = begin + Groups * tile_bytes, values = keys + blocks * tile_bytes;
+    const std::uint32_t barriers = values + blocks * tile_bytes; // q, k of each block, v of each block
+    const std::uint32_t mask = barriers + (1 + 2 * most_blocks) * 8;
+    const int thread = static_cast<int>(threadIdx.x);
+    const int head = static_cast<int>(blockIdx.y), batch = static_cast<int>(blockIdx.z);
+    const int row0 = static_cast<int>(blockIdx.x) * Groups * 64;
+
+    if (thread == 0) {
+        prefetch_map(&map_q);
+        prefetch_map(&map_k);
+        prefetch_map(&map_v);
+        for (int i = 0; i < 1 + 2 * most_blocks; ++i)
+            barrier_init(barriers + i * 8, 1);
+        fence_barrier_init();
+        allow_dependents();
+        wait_for_predecessors();
+        barrier_expect(barriers, Groups * tile_bytes);
+        for (int g = 0; g < Groups; ++g)
+            load_head(queries + g * tile_bytes, &map_q, head * Depth, row0 + g * 64, batch, barriers);
+        for (int j = 0; j < blocks; ++j) {
+            const std::uint32_t key_barrier = barriers + (1 + j) * 8, value_barrier = key_barrier + most_blocks * 8;
+            barrier_expect(key_barrier, tile_bytes);
+            load_head(keys + j * tile_bytes, &map_k, head * Depth, j * keys_a_block, batch, key_barrier);
+            barrier_expect(value_barrier, tile_bytes);
+            load_head(values + j * tile_bytes, &map_v, head * Depth, j * keys_a_block, batch, value_barrier);
+        }
+    }
+    wait_for_predecessors();
+    for (int i = thread; i < blocks * keys_a_block; i += Groups * 128) {
+        __half m = __float2half_rn(i < problem.kv_len ? 0.0F : -INFINITY);
+        if (i < problem.kv_len && problem.mask != nullptr) {
+            const std::int64_t at = batch * problem.mask_batch_stride + i;
+            m = problem.mask_is_f32 != 0 ? __float2half_rn(static_cast<const float*>(problem.mask)[at])
+                                         : static_cast<const __half*>(problem.mask)[at];
+        }
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(mask + i * 2), "h"(__half_as_ushort(m)) : "memory");
+    }
+    __syncthreads();
+
+    const int group = __shfl_sync(0xFFFFFFFF, thread / 128, 0), warp = thread / 32 % 4, lane = thread % 32;
+    const int g = lane / 4, t = lane % 4;
+    constexpr std::uint64_t descriptor = operand_descriptor(row_bytes);
+    const std::uint32_t own_queries = queries + group * tile_bytes;
+    float scores[32], out[Depth / 2], largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < Depth / 2; ++i)
+        out[i] = 0;
+    const auto multiply_keys = [&](int j) {
+        barrier_wait(barriers + (1 + j) * 8, 0);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < Depth / 16; ++k) {
+            const std::uint64_t a = descriptor | ((own_queries + k * 32) >> 4);
+            const std::uint64_t b = descriptor | ((keys + j * tile_bytes + k * 32) >> 4);
+            if (k == 0)
+                wgmma_scores_first(scores, a, b);
+            else
+                wgmma_scores_next(scores, a, b);
+        }
+        wgmma_commit();
+    };
+    // Scores to weights; what the values have given so far shrinks to the new maximum.
+    const auto weigh = [&](int j, std::uint32_t(&weights)[4][4]) {
+        float highest[2] = {largest[0], largest[1]};
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            std::uint32_t bits;
+            asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(mask + (j * keys_a_block + n * 8 + t * 2) * 2));
+            const float2 m = __half22float2(*reinterpret_cast<const __half2*>(&bits));
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                scores[4 * n + i] = fmaf(scores[4 * n + i], problem.scale, i % 2 == 0 ? m.x : m.y);
+                highest[i / 2] = fmaxf(highest[i / 2], scores[4 * n + i]);
+            }
+        }
+        float origin[2], shrink[2];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            highest[h] = fmaxf(highest[h], __shfl_xor_sync(0xFFFFFFFF, highest[h], 1));
+            highest[h] = fmaxf(highest[h], __shfl_xor_sync(0xFFFFFFFF, highest[h], 2));
+            origin[h] = highest[h] == -INFINITY ? 0.0F : highest[h] * log2_of_e; // all masked so far
+            shrink[h] = power_of_two(fmaf(largest[h], log2_of_e, -origin[h]));
+            largest[h] = highest[h];
+            total[h] *= shrink[h];
+        }
+#pragma unroll
+        for (int i = 0; i < Depth / 2; ++i)
+            out[i] *= shrink[i / 2 % 2];
+#pragma unroll
+        for (int s = 0; s < 4; ++s)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) { // columns 16 s + 8 (i / 2) on, row h
+                const int at = 8 * s + 2 * i, h = i % 2;
+                const float a = power_of_two(fmaf(scores[at], log2_of_e, -origin[h]));
+                const float b = power_of_two(fmaf(scores[at + 1], log2_of_e, -origin[h]));
+                total[h] += a + b;
+                weights[s][i] = pack_halves(a, b);
+            }
+    };
+    const auto multiply_values = [&](int j, const std::uint32_t(&weights)[4][4]) {
+        barrier_wait(barriers + (1 + most_blocks + j) * 8, 0);
+        wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < 4; ++s)
+            WgmmaValues<Depth>::run(out, weights[s],
+                                    descriptor | ((values + j * tile_bytes + s * 16 * row_bytes) >> 4));
+        wgmma_commit();
+    };
+    // All sums of one round are waited for in the round that started them: else the compiler waits after each product.
+    const auto settle = [&] {
+        wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+            pin(scores[i]);
+#pragma unroll
+        for (int i = 0; i < Depth / 2; ++i)
+            pin(out[i]);
+    };
+    barrier_wait(barriers, 0);
+    multiply_keys(0);
+    settle();
+    std::uint32_t weights[4][4];
+    for (int j = 0; j + 1 < blocks; ++j) {
+        weigh(j, weights);
+        multiply_values(j, weights);
+        multiply_keys(j + 1);
+        settle();
+    }
+    weigh(blocks - 1, weights);
+    multiply_values(blocks - 1, weights);
+    settle();
+
+    // Through shared memory (where the queries were), so that whole rows are written.
+    named_barrier(1 + group, 128);
+    constexpr int size = static_cast<int>(sizeof(Out)), out_bytes = Depth * size, units = out_bytes / 16;
+    const std::uint32_t own = own_queries + warp * 16 * out_bytes;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        total[h] += __shfl_xor_sync(0xFFFFFFFF, total[h], 1);
+        total[h] += __shfl_xor_sync(0xFFFFFFFF, total[h], 2);
+        const float factor = problem.output_factor / total[h];
+        const int row = g + 8 * h;
+#pragma unroll
+        for (int n = 0; n < Depth / 8; ++n) {
+            const float a = out[4 * n + 2 * h] * factor, b = out[4 * n + 2 * h + 1] * factor;
+            const int byte = (n * 8 + t * 2) * size;
+            const std::uint32_t to = own + row * out_bytes + ((byte / 16) ^ (row & (units - 1))) * 16 + byte % 16;
+            if constexpr (size == 2) {
+                asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(pack_halves(a, b)) : "memory");
+            } else {
+                std::uint32_t packed; // to the nearest even, -128..127
+                asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;"
+                    : "=r"(packed)
+                    : "r"(__float2int_rn(b)), "r"(__float2int_rn(a)));
+                asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(static_cast<std::uint16_t>(packed)) : "memory");
+            }
+        }
+    }
+    __syncwarp();
+    auto* output = static_cast<Out*>(problem.output) + batch * problem.o_batch + head * Depth;
+#pragma unroll
+    for (int i = lane; i < 16 * units; i += 32) {
+        const int row = i / units, unit = i % units;
+        const int at = row0 + group * 64 + warp * 16 + row;
+        const uint4 piece = load_shared(own + row * out_bytes + (unit ^ (row & (units - 1))) * 16);
+        if (at < problem.q_len) *reinterpret_cast<uint4*>(output + at * problem.o_row + unit * (16 / size)) = piece;
+    }
+}
+
+} // namespace sm90
+
+namespace {
+
+int blocks_of(const AttentionParams& p) {
+    return static_cast<int>((p.kv_len + sm90::keys_a_block - 1) / sm90::keys_a_block);
+}
+int shared_bytes(const AttentionParams& p, int groups) {
+    const int tile = 64 * static_cast<int>(p.depth) * 2, blocks = blocks_of(p);
+    const int after = (1 + 2 * sm90::most_blocks) * 8 + blocks * sm90::keys_a_block * 2;
+    // Shared memory begins at a multiple of 1024 as it is; where it does not, what is behind the mask makes up for it.
+    return (groups + 2 * blocks) * tile + (after + 1023) / 1024 * 1024;
+}
+
+template <int Depth, class Out>
+const void* kernel_of(int groups) {
+    if (groups == 1) return reinterpret_cast<const void*>(sm90::attention_wgmma<Depth, Out, 1>);
+    if (groups == 2) return reinterpret_cast<const void*>(sm90::attention_wgmma<Depth, Out, 2>);
+    return reinterpret_cast<const void*>(sm90::attention_wgmma<Depth, Out, 3>);
+}
+const void* kernel_of(const AttentionParams& p, int groups) {
+    const bool s8 = p.output_type == type_s8;
+    if (p.depth == 32) return s8 ? kernel_of<32, std::int8_t>(groups) : kernel_of<32, __half>(groups);
+    return s8 ? kernel_of<64, std::int8_t>(groups) : kernel_of<64, __half>(groups);
+}
+
+cudaError_t encode_heads(CUtensorMap& map, const AttentionParams& p, const void* data, const std::int64_t* strides,
+                         std::int64_t length) {
+    static decltype(&cuTensorMapEncodeTiled) encode = nullptr;
+    if (encode == nullptr) {
+        void* pointer = nullptr;
+        cudaDriverEntryPointQueryResult found{};
+        const cudaError_t error =
+            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &pointer, 12000, cudaEnableDefault, &found);
+        if (error != cudaSuccess) return error;
+        if (found != cudaDriverEntryPointSuccess || pointer == nullptr) return cudaErrorSymbolNotFound;
+        encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(pointer);
+    }
+    const auto wide = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
+    const cuuint64_t dims[3] = {wide(p.heads * p.depth), wide(length), wide(p.batch)};
+    const cuuint64_t steps[2] = {wide(strides[1] * 2), wide(strides[0] * 2)};
+    const cuuint32_t box[3] = {static_cast<cuuint32_t>(p.depth), 64, 1}, unit[3] = {1, 1, 1};
+    const CUresult result =
+        encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(data), dims, steps, box, unit,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, p.depth == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+} // namespace
+
+bool attention_wgmma_takes(const AttentionParams& p, int groups) {
+    if (groups < 1 || groups > attention_wgmma_most_groups) return false;
+    if (groups > 1 && p.q_len <= (groups - 1) * 64) return false;
+    const bool types = p.type == type_f16 && (p.output_type == type_f16 || p.output_type == type_s8);
+    const auto heads_lie_together = [&](const std::int64_t* strides) {
+        return strides[2] == p.depth && strides[0] % 8 == 0 && strides[1] % 8 == 0;
+    };
+    return types && (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 &&
+           p.kv_len <= sm90::keys_a_block * sm90::most_blocks && p.q_len >= 1 && p.heads < 65536 && p.batch < 65536 &&
+           p.mask_row_stride == 0 && (p.mask_type == type_f16 || p.mask_type == type_f32) &&
+           heads_lie_together(p.q_strides) && heads_lie_together(p.k_strides) && heads_lie_together(p.v_strides) &&
+           p.o_strides[2] == p.depth && p.o_strides[0] % 16 == 0 && p.o_strides[1] % 16 == 0 &&
+           shared_bytes(p, groups) <= 232448;
+}
+
+cudaError_t encode_maps_attention(const AttentionParams& p, int groups, void* maps) {
+    if (!attention_wgmma_takes(p, groups)) return cudaErrorInvalidValue;
+    CUtensorMap made[attention_wgmma_maps];
+    cudaError_t error = encode_heads(made[0], p, p.q, p.q_strides, p.q_len);
+    if (error == cudaSuccess) error = encode_heads(made[1], p, p.k, p.k_strides, p.kv_len);
+    if (error == cudaSuccess) error = encode_heads(made[2], p, p.v, p.v_strides, p.kv_len);
+    if (error != cudaSuccess) return error;
+    std::memcpy(maps, made, sizeof(made));
+    return cudaFuncSetAttribute(kernel_of(p, groups), cudaFuncAttributeMaxDynamicSharedMemorySize, 232448);
+}
+
+cudaError_t launch_attention_wgmma(const AttentionParams& p, int groups, const void* maps, cudaStream_t stream,
+                                   bool programmatic) {
+    if (!attention_wgmma_takes(p, groups)) return cudaErrorInvalidValue;
+    sm90::AttentionProblem problem{};
+    problem.output = p.output;
+    problem.mask = p.mask;
+    problem.mask_batch_stride = p.mask_batch_stride;
+    problem.mask_is_f32 = p.mask_type == type_f32 ? 1 : 0;
+    problem.o_batch = p.o_strides[0];
+    problem.o_row = p.o_strides[1];
+    problem.q_len = static_cast<std::int32_t>(p.q_len);
+    problem.kv_len = static_cast<std::int32_t>(p.kv_len);
+    problem.blocks = blocks_of(p);
+    problem.scale = p.scale;
+    problem.output_factor = p.output_type == type_s8 ? 1 / p.output_scale : 1.0F;
+    alignas(64) CUtensorMap made[attention_wgmma_maps];
+    std::memcpy(made, maps, sizeof(made));
+    void* arguments[] = {&made[0], &made[1], &made[2], &problem};
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    const std::int64_t rows = std::int64_t{64} * groups;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>((p.q_len + rows - 1) / rows), static_cast<unsigned>(p.heads),
+                          static_cast<unsigned>(p.batch));
+    config.blockDim = dim3(static_cast<unsigned>(groups * 128));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(p, groups));
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = programmatic ? 1 : 0;
+    return cudaLaunchKernelExC(&config, kernel_of(p, groups), arguments);
+}
+
+} // namespace lathe::cuda::kernels

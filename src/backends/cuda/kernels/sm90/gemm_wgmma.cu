@@ -1,0 +1,175 @@
+// Host side of gemm_wgmma.cuh: which tiles there are, tensor maps, launches.
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <cuda.h>
+
+#include "backends/cuda/kernels/sm90/gemm_wgmma.cuh"
+
+namespace lathe::cuda::kernels {
+namespace {
+
+using sm90::WideInstance;
+
+const std::vector<WideInstance>& instances() {
+    static const std::vector<WideInstance> all = [] {
+        std::vector<WideInstance> result;
+        for (const auto part : {sm90::wide_s8_to_s8, sm90::wide_s8_to_f16, sm90::wide_f16}) {
+            int count = 0;
+            const WideInstance* first = part(count);
+            result.insert(result.end(), first, first + count);
+        }
+        return result;
+    }();
+    return all;
+}
+
+int bytes_of_type(int type) { return type == type_s8 ? 1 : 2; }
+std::int64_t rows_of(const ImplicitGemmParams& p) { return std::int64_t{p.n} * p.p * p.q; }
+
+cudaError_t encoder(decltype(&cuTensorMapEncodeTiled)& function) {
+    static decltype(&cuTensorMapEncodeTiled) encode = nullptr;
+    if (encode == nullptr) {
+        void* pointer = nullptr;
+        cudaDriverEntryPointQueryResult found{};
+        const cudaError_t error =
+            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &pointer, 12000, cudaEnableDefault, &found);
+        if (error != cudaSuccess) return error;
+        if (found != cudaDriverEntryPointSuccess || pointer == nullptr) return cudaErrorSymbolNotFound;
+        encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(pointer);
+    }
+    function = encode;
+    return cudaSuccess;
+}
+
+/// A tensor of rank `rank` with 128-byte rows of a box, swizzled.
+cudaError_t encode_boxes(CUtensorMap& map, int type, cuuint32_t rank, const void* data, const cuuint64_t* dims,
+                         const cuuint64_t* strides, const cuuint32_t* box) {
+    decltype(&cuTensorMapEncodeTiled) encode = nullptr;
+    if (const cudaError_t error = encoder(encode); error != cudaSuccess) return error;
+    constexpr cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+    const CUresult result =
+        encode(&map, type == type_s8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rank,
+               const_cast<void*>(data), dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+} // namespace
+
+const TileConfig* wide_tiles(int& count) {
+    static const std::vector<TileConfig> tiles = [] {
+        std::vector<TileConfig> result;
+        for (const WideInstance& instance : instances())
+            result.push_back(instance.config);
+        return result;
+    }();
+    count = static_cast<int>(tiles.size());
+    return tiles.data();
+}
+
+bool wide_takes(int tile, bool pair, const ImplicitGemmParams& p) {
+    if (tile < 0 || static_cast<std::size_t>(tile) >= instances().size()) return false;
+    const WideInstance& instance = instances()[static_cast<std::size_t>(tile)];
+    const int element = bytes_of_type(instance.config.in_type), out = bytes_of_type(instance.config.out_type);
+    const bool plain = p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 && p.pad_w == 0 &&
+                       p.p == p.h && p.q == p.w;
+    if (!plain || p.c * element % 16 != 0 || p.c_stride * element % 16 != 0 || p.k % 64 != 0) return false;
+    const EpilogueParams& e = p.epilogue;
+    const bool gelu = e.act == 4 || e.act == 5;
+    if (e.act > 2 && !gelu) return false;
+    if (!gelu && e.output_scale_inverse != 1) return false;
+    if (gelu && out == 2 && e.output_scale_inverse != 1) return false;
+    if (p.k_stride * out % 16 != 0) return false;
+    const int residual = e.residual_stride != 0 ? e.residual_stride : p.k_stride;
+    if (residual % 16 != 0) return false;
+    const int tiles_n = (p.k + instance.config.n - 1) / instance.config.n;
+    const std::int64_t tiles_m = (rows_of(p) + 127) / 128;
+    if (pair && (tiles_n % 2 != 0)) return false;
+    const std::int64_t chunks = (std::int64_t{p.c} * element + 127) / 128;
+    return rows_of(p) > 0 && tiles_m * tiles_n * chunks < std::numeric_limits<std::int32_t>::max();
+}
+
+cudaError_t encode_maps_wide(int tile, bool pair, const ImplicitGemmParams& p, void* maps) {
+    const WideInstance& instance = instances().at(static_cast<std::size_t>(tile));
+    const int type = instance.config.in_type, element = bytes_of_type(type);
+    const auto wide = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
+    const auto narrow = [](int x) { return static_cast<cuuint32_t>(x); };
+    CUtensorMap made[2];
+    const cuuint64_t a_dims[2] = {wide(p.c), wide(rows_of(p))},
+                     a_strides[1] = {wide(std::int64_t{p.c_stride} * element)};
+    const cuuint32_t a_box[2] = {narrow(128 / element), pair ? 64U : 128U};
+    if (const cudaError_t error = encode_boxes(made[0], type, 2, p.input, a_dims, a_strides, a_box);
+        error != cudaSuccess)
+        return error;
+    // Rows of the weights dealt to columns as channel_of_column says; [k][c_stride] in memory.
+    const int run = instance.run;
+    const cuuint64_t row = wide(std::int64_t{p.c_stride} * element);
+    const cuuint64_t b_dims[5] = {wide(p.c_stride), 2, 4, wide(run / 2), wide(p.k / (4 * run))};
+    const cuuint64_t b_strides[4] = {row, row * wide(run), row * 2, row * wide(4 * run)};
+    const cuuint32_t b_box[5] = {narrow(128 / element), 2, 4, narrow(run / 2), narrow(instance.config.n / (4 * run))};
+    if (const cudaError_t error = encode_boxes(made[1], type, 5, p.weight, b_dims, b_strides, b_box);
+        error != cudaSuccess)
+        return error;
+    std::memcpy(maps, made, sizeof(made));
+    return cudaFuncSetAttribute(instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sm90::shared_limit_wide);
+}
+
+cudaError_t launch_wide_gemm(int tile, bool pair, int multiprocessors, const ImplicitGemmParams& p, const void* maps,
+                             cudaStream_t stream, bool programmatic) {
+    if (!wide_takes(tile, pair, p)) return cudaErrorInvalidValue;
+    const WideInstance& instance = instances()[static_cast<std::size_t>(tile)];
+    sm90::WideProblem problem{};
+    problem.output = p.output;
+    problem.epilogue = p.epilogue;
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    EpilogueParams& e = problem.epilogue;
+    if (e.act != 2) {
+        e.low = e.act == 1 ? 0 : -infinity;
+        e.high = infinity;
+    }
+    if (instance.config.out_type == type_s8) {
+        e.low = std::max(e.low, -128.0F);
+        e.high = std::min(e.high, 127.0F);
+    }
+    problem.gelu = e.act == 4 ? 1 : e.act == 5 ? 2 : 0;
+    problem.rows = static_cast<std::int32_t>(rows_of(p));
+    problem.columns = p.k;
+    problem.out_stride = p.k_stride;
+    problem.residual_stride = e.residual_stride != 0 ? e.residual_stride : p.k_stride;
+    const int element = bytes_of_type(instance.config.in_type);
+    problem.chunks = (p.c * element + 127) / 128;
+    problem.stages = std::min(instance.most_stages, 14);
+    const int tiles_n = (p.k + instance.config.n - 1) / instance.config.n, tiles_m = (problem.rows + 127) / 128;
+    problem.pair = pair ? 1 : 0;
+    problem.tiles_n = pair ? tiles_n / 2 : tiles_n;
+    problem.tiles = problem.tiles_n * tiles_m;
+
+    alignas(64) CUtensorMap both[2];
+    std::memcpy(both, maps, sizeof(both));
+    void* arguments[] = {&both[0], &both[1], &problem};
+    cudaLaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (pair) {
+        attributes[count].id = cudaLaunchAttributeClusterDimension;
+        attributes[count++].val.clusterDim = {2, 1, 1};
+    }
+    if (programmatic) {
+        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    const int width = pair ? 2 : 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(std::min(problem.tiles, multiprocessors / width) * width));
+    config.blockDim = dim3(384);
+    config.dynamicSmemBytes = static_cast<std::size_t>(problem.stages * instance.stage_bytes + instance.before + 1024);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = count;
+    return cudaLaunchKernelExC(&config, instance.kernel, arguments);
+}
+
+} // namespace lathe::cuda::kernels

@@ -1,0 +1,127 @@
+#pragma once
+// What the host side of both Hopper kernels shares.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "backends/cuda/kernels/launch.hpp"
+#include "backends/cuda/kernels/sm90/epilogue.cuh"
+#include "backends/cuda/kernels/sm90/tensor_maps.hpp"
+
+namespace lathe::cuda::kernels::sm90 {
+
+inline constexpr int shared_limit = 232448; ///< bytes of shared memory of a block, at most
+
+inline bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+/// 1x1, stride 1, no padding: pixels are rows of a matrix.
+inline bool is_matrix(const ImplicitGemmParams& params) {
+    return params.r == 1 && params.s == 1 && params.stride_h == 1 && params.stride_w == 1 && params.pad_h == 0 &&
+           params.pad_w == 0 && params.p == params.h && params.q == params.w;
+}
+
+/// Whether results can go straight from registers to memory: whole runs of
+/// channels, simple arithmetic behind the sums.
+inline bool is_direct(int run, const ImplicitGemmParams& params) {
+    return params.k % (4 * run) == 0 && params.k == params.k_stride && params.epilogue.act <= 2 &&
+           params.epilogue.output_scale_inverse == 1 && is_aligned(params.output) &&
+           is_aligned(params.epilogue.residual);
+}
+
+/// A window that is odd, padded by half of it, in steps of one or two.
+inline bool is_centred_window(const ImplicitGemmParams& params) {
+    return params.r % 2 == 1 && params.s % 2 == 1 && params.pad_h == params.r / 2 && params.pad_w == params.s / 2 &&
+           params.stride_h == params.stride_w && params.stride_h <= 2 && params.dil_h == 1 && params.dil_w == 1 &&
+           params.p == (params.h + params.stride_h - 1) / params.stride_h &&
+           params.q == (params.w + params.stride_w - 1) / params.stride_w;
+}
+
+/// Whether im2col boxes can walk over these outputs, up to `reach` pixels
+/// behind the first tap.
+inline bool is_walkable(int extent, int outputs, int stride, int pad, int reach) {
+    const PixelBox box = pixel_box(extent, outputs, stride, pad);
+    return stride <= 8 && box.lower >= -128 && box.upper >= -128 && box.upper <= 127 && reach <= 255;
+}
+
+inline Destination destination_of(const ImplicitGemmParams& params, const TileConfig& config, bool direct) {
+    Destination to{};
+    to.output = params.output;
+    to.epilogue = params.epilogue;
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    if (params.epilogue.act < 2) {
+        to.epilogue.low = params.epilogue.act == 1 ? 0 : -infinity;
+        to.epilogue.high = infinity;
+    }
+    to.direct = direct;
+    to.small_sums = direct && config.in_type == type_s8 && params.r * params.s * params.c <= 256;
+    if (direct && config.out_type == type_s8) {
+        to.epilogue.low = std::max(to.epilogue.low, -128.0F);
+        to.epilogue.high = std::min(to.epilogue.high, 127.0F);
+    }
+    to.rows = params.n * params.p * params.q;
+    to.k = params.k;
+    to.k_stride = params.k_stride;
+    to.type = config.out_type;
+    to.vectors = params.k_stride * element_bytes(config.out_type) % 16 == 0 && is_aligned(params.output) &&
+                 is_aligned(params.epilogue.residual);
+    return to;
+}
+
+inline MapFormat input_format(const TileConfig& config) {
+    return {config.in_type, config.k_bytes / element_bytes(config.in_type)};
+}
+/// The input's pixels as tiles walk over them; `flat_p` by `flat_q` first taps
+/// an image.
+inline Pixels pixels_of(const ImplicitGemmParams& params, int flat_p, int flat_q) {
+    return {params.n, params.h,        params.w,        params.c,     params.c_stride, flat_p,
+            flat_q,   params.stride_h, params.stride_w, params.pad_h, params.pad_w};
+}
+
+/// The kernel that keeps its weights; `index` among its own tiles.
+const TileConfig* resident_tiles(int& count);
+bool resident_takes(int index, const ImplicitGemmParams& params);
+cudaError_t encode_resident(int index, const ImplicitGemmParams& params, void* maps);
+cudaError_t launch_resident(int index, const ImplicitGemmParams& params, const void* maps, cudaStream_t stream,
+                            bool programmatic);
+
+/// The kernel that loads the pixels under a window once; `index` among its own tiles.
+const TileConfig* window_tiles(int& count);
+bool window_takes(int index, int split, const ImplicitGemmParams& params);
+cudaError_t encode_window(int index, const ImplicitGemmParams& params, void* maps);
+cudaError_t launch_window(int index, int split, const ImplicitGemmParams& params, const void* maps, cudaStream_t stream,
+                          bool programmatic);
+
+/// The kernel for 3x3 windows over few channels; `index` among its own tiles.
+const TileConfig* strip_tiles(int& count);
+bool strip_takes(int index, const ImplicitGemmParams& params);
+cudaError_t encode_strip(int index, const ImplicitGemmParams& params, void* maps);
+cudaError_t launch_strip(int index, const ImplicitGemmParams& params, const void* maps, cudaStream_t stream,
+                         bool programmatic);
+
+/// Launches `kernel` in clusters of `split` blocks along x.
+inline cudaError_t launch_cluster(const void* kernel, dim3 grid, int threads, int shared_bytes, int split,
+                                  cudaStream_t stream, bool programmatic, void** arguments) {
+    cudaLaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (split > 1) {
+        attributes[count].id = cudaLaunchAttributeClusterDimension;
+        attributes[count].val.clusterDim = {static_cast<unsigned>(split), 1, 1};
+        ++count;
+    }
+    if (programmatic) {
+        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[count].val.programmaticStreamSerializationAllowed = 1;
+        ++count;
+    }
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = count;
+    return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+} // namespace lathe::cuda::kernels::sm90

@@ -1,0 +1,17 @@
+#include "backends/cuda/kernels/sm90/window_gemm.cuh"
+
+namespace lathe::cuda::kernels::sm90 {
+
+const WindowInstance* window_f16(int& count) {
+    static const WindowInstance instances[] = {
+        make_window<__half, __half, 64, 64, 128, 1, 2>("wgemm_f16_m64n64k128_wgmma"),
+        make_window<__half, __half, 64, 128, 128, 1, 2>("wgemm_f16_m64n128k128_wgmma"),
+        make_window<__half, __half, 128, 64, 128, 2, 1>("wgemm_f16_m128n64k128_wgmma"),
+        make_window<__half, __half, 128, 128, 128, 2, 1>("wgemm_f16_m128n128k128_wgmma"),
+        make_window<__half, __half, 256, 128, 128, 4, 1>("wgemm_f16_m256n128k128_wgmma"),
+    };
+    count = static_cast<int>(sizeof(instances) / sizeof(instances[0]));
+    return instances;
+}
+
+} // namespace lathe::cuda::kernels::sm90

@@ -1,0 +1,195 @@
+#include "backends/cuda/plan/interpret_op.hpp"
+
+#include <array>
+#include <limits>
+
+namespace lathe::cuda {
+
+namespace {
+
+/// Adds one tap times one plane of the input to one plane of the result.
+void add_tap(const Window& w, double factor, std::int64_t r, std::int64_t s, const double* in, const Planes& x,
+             double* out, const Planes& y) {
+    for (std::int64_t p = 0; p < y.h; ++p) {
+        const std::int64_t ih = p * w.stride[0] - w.pads[0] + r * w.dilation[0];
+        if (ih < 0 || ih >= x.h) continue;
+        const std::int64_t shift = s * w.dilation[1] - w.pads[1];
+        // Columns q for which 0 <= q * stride + shift < width.
+        const std::int64_t first = shift >= 0 ? 0 : (-shift + w.stride[1] - 1) / w.stride[1];
+        const std::int64_t last = shift >= x.w ? 0 : std::min(y.w, (x.w - 1 - shift) / w.stride[1] + 1);
+        const double* row = in + ih * x.w + shift;
+        double* target = out + p * y.w;
+        if (w.stride[1] == 1) {
+            for (std::int64_t q = first; q < last; ++q)
+                target[q] += factor * row[q];
+        } else {
+            for (std::int64_t q = first; q < last; ++q)
+                target[q] += factor * row[q * w.stride[1]];
+        }
+    }
+}
+
+} // namespace
+
+Result<void> OpInterpreter::operator()(const Conv& d) {
+    const Planes x = image(in_value(0));
+    const Planes result = image(out_value());
+    Planes y = result;
+    if (d.pooled) {
+        y.h = conv_size(x.h, d.window, 0);
+        y.w = conv_size(x.w, d.window, 1);
+    }
+    const Weight& packed = state_.plan.weights->weights[d.weight];
+    const Numbers weight = state_.weight(d.weight);
+    const std::int64_t padded = packed.dims[3];
+    const std::int64_t k_group = y.c / d.groups;
+    const std::int64_t c_group = x.c / d.groups;
+    Numbers input = in(0);
+    if (d.reads_nchw) { // the kernel converts to the type it multiplies in
+        for (double& number : input)
+            number = rounded(number, op_.compute, state_.options.round_values);
+    }
+    Numbers acc(static_cast<std::size_t>(y.n * y.c) * y.plane(), 0.0);
+    for (std::int64_t n = 0; n < y.n; ++n) {
+        for (std::int64_t k = 0; k < y.c; ++k) {
+            double* out = acc.data() + static_cast<std::size_t>(n * y.c + k) * y.plane();
+            for (std::int64_t c = 0; c < c_group; ++c) {
+                const double* from =
+                    input.data() + static_cast<std::size_t>(n * x.c + k / k_group * c_group + c) * x.plane();
+                for (std::int64_t r = 0; r < d.window.kernel[0]; ++r) {
+                    for (std::int64_t s = 0; s < d.window.kernel[1]; ++s) {
+                        const auto at = static_cast<std::size_t>(
+                            ((k * d.window.kernel[0] + r) * d.window.kernel[1] + s) * padded + c);
+                        add_tap(d.window, weight[at], r, s, from, x, out, y);
+                    }
+                }
+            }
+        }
+    }
+    acc = finish(state_, d.epilogue, std::move(acc), channel_of(y));
+    if (d.pooled) {
+        for (double& number : acc)
+            number = rounded(number, out_value().type, state_.options.round_values);
+        acc = max_pool(acc, y, result, d.pool);
+    }
+    state_.store(op_.outputs[0], std::move(acc));
+    return {};
+}
+
+Result<void> OpInterpreter::operator()(const Depthwise& d) {
+    const Planes x = image(in_value(0));
+    const Planes y = image(out_value());
+    const std::int64_t padded = state_.plan.weights->weights[d.weight].dims[2];
+    const Numbers weight = state_.weight(d.weight);
+    Numbers acc(static_cast<std::size_t>(y.n * y.c) * y.plane(), 0.0);
+    for (std::int64_t plane = 0; plane < y.n * y.c; ++plane) {
+        for (std::int64_t r = 0; r < d.window.kernel[0]; ++r) {
+            for (std::int64_t s = 0; s < d.window.kernel[1]; ++s) {
+                const auto at = static_cast<std::size_t>((r * d.window.kernel[1] + s) * padded + plane % y.c);
+                add_tap(d.window, weight[at], r, s, in(0).data() + static_cast<std::size_t>(plane) * x.plane(), x,
+                        acc.data() + static_cast<std::size_t>(plane) * y.plane(), y);
+            }
+        }
+    }
+    state_.store(op_.outputs[0], finish(state_, d.epilogue, std::move(acc), channel_of(y)));
+    return {};
+}
+
+Result<void> OpInterpreter::operator()(const Gemm& d) {
+    const Numbers weight = state_.weight(d.weight);
+    const auto n = static_cast<std::size_t>(d.n);
+    const auto k = static_cast<std::size_t>(d.k);
+    Numbers acc(static_cast<std::size_t>(d.m) * n, 0.0);
+    for (std::size_t i = 0; i < acc.size(); ++i) {
+        const double* row = in(0).data() + i / n * k;
+        const double* column = weight.data() + i % n * k;
+        for (std::size_t at = 0; at < k; ++at)
+            acc[i] += row[at] * column[at];
+    }
+    state_.store(op_.outputs[0], finish(state_, d.epilogue, std::move(acc), [n](std::size_t i) { return i % n; }));
+    return {};
+}
+
+Result<void> OpInterpreter::operator()(const BatchedGemm& d) {
+    const auto outer = [](const Shape& dims) { return Shape(dims.begin(), dims.end() - 2); };
+    const Shape batch = outer(out_value().dims);
+    std::vector<std::size_t> left(static_cast<std::size_t>(d.batch));
+    std::vector<std::size_t> right(left.size());
+    walk(batch, strides_for(outer(in_value(0).dims), batch), 0, [&](std::size_t i, std::size_t at) { left[i] = at; });
+    walk(batch, strides_for(outer(in_value(1).dims), batch), 0, [&](std::size_t i, std::size_t at) { right[i] = at; });
+    const Numbers a = state_.real(op_.inputs[0]);
+    const Numbers b = state_.real(op_.inputs[1]);
+    const auto m = static_cast<std::size_t>(d.m);
+    const auto n = static_cast<std::size_t>(d.n);
+    const auto k = static_cast<std::size_t>(d.k);
+    Numbers out(left.size() * m * n, 0.0);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const std::size_t at = i / (m * n);
+        const std::size_t row = i / n % m;
+        const std::size_t column = i % n;
+        const double* pa = a.data() + left[at] * m * k;
+        const double* pb = b.data() + right[at] * k * n;
+        for (std::size_t l = 0; l < k; ++l) {
+            out[i] +=
+                pa[d.transpose_a ? l * m + row : row * k + l] * pb[d.transpose_b ? column * k + l : l * n + column];
+        }
+        out[i] *= static_cast<double>(d.alpha);
+    }
+    state_.store_real(op_.outputs[0], std::move(out));
+    return {};
+}
+
+Result<void> OpInterpreter::operator()(const Attention& d) {
+    const auto heads = static_cast<std::size_t>(d.heads);
+    const auto depth = static_cast<std::size_t>(d.depth);
+    const auto q_len = static_cast<std::size_t>(d.q_len);
+    const auto kv_len = static_cast<std::size_t>(d.kv_len);
+    const Numbers q = state_.real(op_.inputs[0]);
+    const Numbers k = d.packed ? q : state_.real(op_.inputs[1]);
+    const Numbers v = d.packed ? q : state_.real(op_.inputs[2]);
+    const std::size_t parts = d.packed ? 3 : 1;
+    const auto at = [&](std::size_t b, std::size_t s, std::size_t length, std::size_t part, std::size_t h) {
+        return ((b * length + s) * parts + (d.packed ? part : 0)) * heads * depth + h * depth;
+    };
+    Numbers mask;
+    std::vector<std::int64_t> steps(4, 0);
+    if (d.masked) {
+        mask = state_.real(op_.inputs.back());
+        steps = strides_for(state_.value(op_.inputs.back()).dims, {d.batch, d.heads, d.q_len, d.kv_len});
+    }
+    Numbers out(static_cast<std::size_t>(d.batch) * q_len * heads * depth, 0.0);
+    Numbers scores(kv_len);
+    for (std::size_t b = 0; b < static_cast<std::size_t>(d.batch); ++b) {
+        for (std::size_t h = 0; h < heads; ++h) {
+            for (std::size_t i = 0; i < q_len; ++i) {
+                double top = -std::numeric_limits<double>::infinity();
+                for (std::size_t j = 0; j < kv_len; ++j) {
+                    double sum = 0;
+                    for (std::size_t l = 0; l < depth; ++l)
+                        sum += q[at(b, i, q_len, 0, h) + l] * k[at(b, j, kv_len, 1, h) + l];
+                    sum *= static_cast<double>(d.scale);
+                    if (d.masked) {
+                        const auto offset =
+                            static_cast<std::int64_t>(b) * steps[0] + static_cast<std::int64_t>(h) * steps[1] +
+                            static_cast<std::int64_t>(i) * steps[2] + static_cast<std::int64_t>(j) * steps[3];
+                        sum += mask[static_cast<std::size_t>(offset)];
+                    }
+                    scores[j] = sum;
+                    top = std::max(top, sum);
+                }
+                double total = 0;
+                for (double& score : scores)
+                    total += score = std::exp(score - top);
+                double* to = out.data() + ((b * q_len + i) * heads + h) * depth;
+                for (std::size_t j = 0; j < kv_len; ++j) {
+                    for (std::size_t l = 0; l < depth; ++l)
+                        to[l] += scores[j] / total * v[at(b, j, kv_len, 2, h) + l];
+                }
+            }
+        }
+    }
+    state_.store_real(op_.outputs[0], std::move(out));
+    return {};
+}
+
+} // namespace lathe::cuda

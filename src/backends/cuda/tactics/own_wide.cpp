@@ -1,0 +1,149 @@
+// Provider "lathe90w": Hopper kernels of transformers, large matrix products and attention on wgmma. A candidate of a
+// product is a tile and whether two blocks share rows: "wide_s8_f16_m128n192_alternate_pair"; one of attention says how
+// many warpgroups a block has: "attention_wgmma/2".
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+#include "backends/cuda/kernels/sm90/attention_wgmma.hpp"
+#include "backends/cuda/kernels/sm90/gemm_wgmma.hpp"
+#include "backends/cuda/tactics/params.hpp"
+
+namespace lathe::cuda {
+
+using namespace kernels;
+
+namespace {
+
+struct Candidate {
+    std::string id;
+    int number = 0; ///< tile, or warpgroups of attention
+    bool pair = false;
+    double cost = 0;
+};
+
+using ProductMaps = std::array<std::byte, 256>;
+using AttentionMaps = std::array<std::byte, 128 * attention_wgmma_maps>;
+
+/// Time of the fullest multiprocessor in clock cycles, roughly: to order candidates.
+double cost_of(const TileConfig& tile, bool alternate, const ImplicitGemm& op, const Device& device) {
+    const auto up = [](double a, double b) { return std::ceil(a / b); };
+    const double n = tile.n, chunks = up(op.params.c * static_cast<double>(bytes_of(op.in)), 128);
+    const double tiles = up(static_cast<double>(op.rows()), tile.m) * up(op.params.k, n);
+    const double each = up(tiles, std::max(1, device.multiprocessors));
+    const double product = chunks * std::max(n * 4, 640.0);
+    const double finish = tile.m * n * (op.epilogue.act > Activation::clip ? 0.2 : 0.1);
+    if (!alternate) return each * (product + finish);
+    return (each - 1) * std::max(product, finish / 2) + product + finish * 2;
+}
+
+Result<std::vector<Candidate>> products(const FusedOp& fused, const Plan& plan, const Device& device) {
+    LATHE_TRY(const ImplicitGemm op, implicit_gemm(fused, plan));
+    if (op.in != op.weight) return cannot(fused, "input and weight of different types");
+    if (op.params.c != op.params.c_stride) return cannot(fused, "the weight's channels are padded unlike the input's");
+    if (op.rows() < 64) return cannot(fused, "too few rows for large tiles");
+    if (op.epilogue.residual != none) {
+        const ElementType residual = plan.values[op.epilogue.residual].type;
+        if (residual != ElementType::s8 && residual != op.out) return cannot(fused, "a residual of another type");
+    }
+    int count = 0;
+    const TileConfig* tiles = wide_tiles(count);
+    std::vector<Candidate> found;
+    for (int i = 0; i < count; ++i) {
+        if (tiles[i].in_type != type_number(op.in) || tiles[i].out_type != type_number(op.out)) continue;
+        for (const bool pair : {false, true}) {
+            if (!wide_takes(i, pair, op.params)) continue;
+            const std::string id = std::string(tiles[i].name) + (pair ? "_pair" : "");
+            const bool alternate = id.find("alternate") != std::string::npos;
+            found.push_back({id, i, pair, cost_of(tiles[i], alternate, op, device) + (pair ? 1 : 0)});
+        }
+    }
+    if (found.empty()) return cannot(fused, "types, sizes or an activation without a tile");
+    return found;
+}
+
+Result<std::vector<Candidate>> attentions(const FusedOp& fused, const Plan& plan) {
+    LATHE_TRY(const AttentionParams params, attention_params(fused, plan));
+    std::vector<Candidate> found;
+    for (int groups = 1; groups <= attention_wgmma_most_groups; ++groups) {
+        if (!attention_wgmma_takes(params, groups)) continue;
+        found.push_back({"attention_wgmma/" + std::to_string(groups), groups, false, static_cast<double>(groups)});
+    }
+    if (found.empty()) return cannot(fused, "attention of a depth, length, mask or type without a kernel");
+    return found;
+}
+
+/// Best guess first. The error says why there are none.
+Result<std::vector<Candidate>> ordered(const FusedOp& op, const Plan& plan, const Device& device) {
+    if (device.sm != 90) return cannot(op, "needs a GPU of compute capability 9.0");
+    const bool attends = std::holds_alternative<Attention>(op.detail);
+    LATHE_TRY(auto found, attends ? attentions(op, plan) : products(op, plan, device));
+    std::ranges::stable_sort(found, {}, &Candidate::cost);
+    return found;
+}
+
+class WideProvider final : public Provider {
+public:
+    std::string name() const override { return "lathe90w"; }
+
+    std::vector<std::string> candidates(const FusedOp& op, const Plan& plan, const Device& device, Effort effort,
+                                        std::string& why) const override {
+        const auto order = ordered(op, plan, device);
+        if (!order) {
+            why = order.error().message;
+            return {};
+        }
+        const std::size_t wanted = effort == Effort::fast ? 3 : effort == Effort::standard ? 6 : order->size();
+        std::vector<std::string> ids;
+        for (const Candidate& candidate : *order) {
+            if (ids.size() == wanted) break;
+            ids.push_back(candidate.id);
+        }
+        return ids;
+    }
+
+    Result<std::unique_ptr<PreparedKernel>> prepare(const std::string& id, const FusedOp& op, const Plan& plan,
+                                                    const Device& device) const override {
+        LATHE_TRY(const std::vector<Candidate> all, ordered(op, plan, device));
+        const auto chosen = std::ranges::find(all, id, &Candidate::id);
+        if (chosen == all.end()) return no_such_tactic(name(), id, op);
+        if (std::holds_alternative<Attention>(op.detail)) return attention(*chosen, op, plan);
+        LATHE_TRY(const ImplicitGemm gemm, implicit_gemm(op, plan));
+        return make_kernel(
+            id + " " + op.name, 0, true,
+            [gemm, tile = chosen->number, pair = chosen->pair, count = device.multiprocessors,
+             op_name = op.name](const Pointers& pointers) -> Result<Launch> {
+                const ImplicitGemmParams params = gemm.bound(pointers);
+                ProductMaps maps{};
+                LATHE_CUDA(encode_maps_wide(tile, pair, params, maps.data()), "the tensor maps of " + op_name);
+                return Launch([params, maps, tile, pair, count](cudaStream_t stream, bool programmatic) {
+                    return launch_wide_gemm(tile, pair, count, params, maps.data(), stream, programmatic);
+                });
+            });
+    }
+
+private:
+    static Result<std::unique_ptr<PreparedKernel>> attention(const Candidate& chosen, const FusedOp& op,
+                                                             const Plan& plan) {
+        LATHE_TRY(const AttentionParams params, attention_params(op, plan));
+        return make_kernel(chosen.id + " " + op.name, 0, true,
+                           [params, set = attention_setter(op, plan), groups = chosen.number,
+                            op_name = op.name](const Pointers& pointers) -> Result<Launch> {
+                               AttentionParams bound = params;
+                               set(bound, pointers);
+                               AttentionMaps maps{};
+                               LATHE_CUDA(encode_maps_attention(bound, groups, maps.data()),
+                                          "the tensor maps of " + op_name);
+                               return Launch([bound, maps, groups](cudaStream_t stream, bool programmatic) {
+                                   return launch_attention_wgmma(bound, groups, maps.data(), stream, programmatic);
+                               });
+                           });
+    }
+};
+
+} // namespace
+
+std::unique_ptr<Provider> make_wide_provider() { return std::make_unique<WideProvider>(); }
+
+} // namespace lathe::cuda

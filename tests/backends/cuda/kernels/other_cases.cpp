@@ -1,0 +1,203 @@
+// The other operations of the kernel tests: pooling, softmax, LayerNorm, gather, copies, elementwise chains.
+#include "cases.hpp"
+
+namespace lathe::cuda::test {
+
+using T = ElementType;
+
+namespace {
+
+TestPlan pool_plan(const Shape& x, T type, bool average, std::int64_t kernel, std::int64_t stride, std::int64_t pad,
+                   bool count_pad) {
+    PlanBuilder b;
+    const ValueId in = b.image(x, type);
+    const std::int64_t p = (x[2] + 2 * pad - kernel) / stride + 1, q = (x[3] + 2 * pad - kernel) / stride + 1;
+    const ValueId y = b.value({x[0], x[1], p, q}, type, Layout::nhwc, 1.0F / 32);
+    Pool pool;
+    pool.window = {{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad, pad, pad}};
+    pool.average = average;
+    pool.count_pad = count_pad;
+    return b.finish(pool, {in}, {y}, type);
+}
+
+TestPlan global_pool_plan(const Shape& x, T type, T out) {
+    PlanBuilder b;
+    const ValueId in = b.image(x, type);
+    const ValueId y = b.value({x[0], x[1], 1, 1}, out, Layout::nhwc, 1.0F / 128);
+    GlobalPool pool;
+    pool.rescale = type == T::s8 ? (out == T::s8 ? 4.0F : 1.0F / 32) : 1.0F;
+    return b.finish(pool, {in}, {y}, type);
+}
+
+TestPlan softmax_plan(std::int64_t rows, std::int64_t columns, T type, bool log) {
+    PlanBuilder b;
+    const ValueId x = b.ready({rows, columns}, type);
+    const ValueId y = b.value({rows, columns}, type);
+    return b.finish(Softmax{rows, columns, log}, {x}, {y}, type);
+}
+
+TestPlan layer_norm_plan(std::int64_t rows, std::int64_t columns, T type, bool residual, bool quantized, bool sum) {
+    PlanBuilder b;
+    std::vector<ValueId> inputs{b.ready({rows, columns}, type)}, outputs{b.value({rows, columns}, type)};
+    if (residual) inputs.push_back(b.ready({rows, columns}, type));
+    if (quantized) outputs.push_back(b.value({rows, columns}, T::s8, Layout::linear, 1.0F / 30));
+    if (sum) outputs.push_back(b.value({rows, columns}, type));
+    LayerNorm n;
+    n.rows = rows;
+    n.columns = columns;
+    n.gamma = b.vector(columns, 0.5F, 1.5F);
+    n.beta = b.vector(columns, -0.5F, 0.5F);
+    n.residual = residual;
+    n.quantized_output = quantized;
+    n.sum_output = sum;
+    return b.finish(n, inputs, outputs, type);
+}
+
+TestPlan reduce_plan(ReduceKind kind) {
+    PlanBuilder b;
+    const ValueId x = b.ready({3, 50, 7}, T::f32);
+    const ValueId y = b.value({3, 7}, T::f32);
+    return b.finish(Reduce{kind, 3, 50, 7}, {x}, {y}, T::f32);
+}
+
+TestPlan gather_plan(std::int64_t inner, T type, int tables) {
+    PlanBuilder b;
+    Gather g;
+    std::vector<ValueId> inputs;
+    for (int t = 0; t < tables; ++t) {
+        inputs.push_back(b.input({2, 16}, T::s64)); // the runner keeps indices below 20
+        g.tables.push_back(b.weight({20, inner}, type, 1));
+    }
+    const ValueId y = b.value({2, 16, inner}, type);
+    return b.finish(g, inputs, {y}, type);
+}
+
+TestPlan concat_plan(T type, Layout layout, std::int64_t axis) {
+    PlanBuilder b;
+    const Shape first{2, 24, 6, 5};
+    Shape second = first, out = first;
+    second[static_cast<std::size_t>(axis)] = 10;
+    out[static_cast<std::size_t>(axis)] += 10;
+    const ValueId x = b.ready(first, type, layout), z = b.ready(second, type, layout);
+    const ValueId y = b.value(out, type, layout, 1.0F / 32);
+    return b.finish(Concat{axis}, {x, z}, {y}, type);
+}
+
+TestPlan slice_plan() {
+    PlanBuilder b;
+    const ValueId x = b.ready({2, 12, 9, 8}, T::f16);
+    const ValueId y = b.value({2, 5, 9, 3}, T::f16);
+    return b.finish(Slice{{0, 2, 0, 1}, {1, 2, 1, 3}}, {x}, {y}, T::f16);
+}
+
+TestPlan transpose_plan(const Shape& x, std::vector<std::int64_t> order, T type) {
+    PlanBuilder b;
+    Shape out;
+    for (const std::int64_t d : order)
+        out.push_back(x[static_cast<std::size_t>(d)]);
+    const ValueId in = b.ready(x, type);
+    const ValueId y = b.value(out, type);
+    return b.finish(Transpose{std::move(order)}, {in}, {y}, type);
+}
+
+TestPlan resize_plan(ResizeMode mode, const std::string& coordinates, T type) {
+    PlanBuilder b;
+    const ValueId x = b.image({1, 24, 7, 9}, type);
+    const ValueId y = b.value({1, 24, 14, 18}, type, Layout::nhwc, 1.0F / 32);
+    Resize r;
+    r.mode = mode;
+    r.coordinates = coordinates;
+    r.nearest = coordinates == "asymmetric" ? "floor" : "round_prefer_floor";
+    r.scales = {1, 1, 2, 2};
+    return b.finish(r, {x}, {y}, type);
+}
+
+TestPlan reformat_plan(const Shape& dims, T from, Layout from_layout, T to, Layout to_layout) {
+    PlanBuilder b;
+    const ValueId x = b.ready(dims, from, from_layout);
+    const ValueId y = b.value(dims, to, to_layout, 1.0F / 40);
+    return b.finish(Reformat{}, {x}, {y}, to);
+}
+
+/// (a + b) * sigmoid(c) clipped, c of the given shape.
+TestPlan pointwise_plan(const Shape& out, const Shape& other, T type, Layout layout) {
+    PlanBuilder b;
+    const ValueId x = b.ready(out, type, layout), z = b.ready(out, type, layout);
+    const ValueId c =
+        other.size() == out.size() && layout == Layout::nhwc ? b.ready(other, type, layout) : b.ready(other, type);
+    const ValueId y = b.value(out, type, layout, 1.0F / 32);
+    Pointwise p;
+    p.code = {{PointOp::input, 0, 0, 0, 0, 0},   {PointOp::input, 1, 0, 0, 0, 0},   {PointOp::add, 0, 1, 0, 0, 0},
+              {PointOp::input, 2, 0, 0, 0, 0},   {PointOp::sigmoid, 3, 0, 0, 0, 0}, {PointOp::mul, 2, 4, 0, 0, 0},
+              {PointOp::clip, 5, 0, 0, -2, 1.5F}};
+    p.results = {6};
+    return b.finish(p, {x, z, c}, {y}, type);
+}
+
+} // namespace
+
+void add_other_cases(Cases& add) {
+    for (const T type : {T::f32, T::f16, T::bf16, T::s8}) {
+        const std::string end = "_" + type_name(type);
+        add("maxpool3s2" + end, [=] { return pool_plan({2, 64, 17, 15}, type, false, 3, 2, 1, false); });
+        add("avgpool2s2" + end, [=] { return pool_plan({2, 40, 12, 10}, type, true, 2, 2, 0, false); });
+        add("avgpool3pad" + end, [=] { return pool_plan({1, 32, 9, 9}, type, true, 3, 1, 1, true); });
+        add("global" + end, [=] { return global_pool_plan({3, 72, 7, 7}, type, type); });
+    }
+    add("maxpool5", [] { return pool_plan({1, 32, 13, 13}, T::f16, false, 5, 1, 2, false); });
+    add("global_s8f16", [] { return global_pool_plan({2, 2048, 7, 7}, T::s8, T::f16); });
+
+    for (const T type : {T::f32, T::f16}) {
+        const std::string end = "_" + type_name(type);
+        add("softmax" + end, [=] { return softmax_plan(37, 128, type, false); });
+        add("softmax_1000" + end, [=] { return softmax_plan(5, 1000, type, false); });
+        add("softmax_odd" + end, [=] { return softmax_plan(5, 999, type, false); });
+        add("softmax_long" + end, [=] { return softmax_plan(3, 3000, type, false); });
+        add("layernorm" + end, [=] { return layer_norm_plan(33, 384, type, true, false, false); });
+        add("layernorm_768" + end, [=] { return layer_norm_plan(17, 768, type, true, true, true); });
+        if (type == T::f16)
+            add(
+                "layernorm_many", [=] { return layer_norm_plan(3000, 768, type, true, true, true); }, false);
+        add("layernorm_long" + end, [=] { return layer_norm_plan(5, 3072, type, false, true, false); });
+    }
+    add("log_softmax_1000", [] { return softmax_plan(3, 1000, T::f16, true); });
+    add("log_softmax", [] { return softmax_plan(7, 100, T::f32, true); });
+    for (int kind = 0; kind < 6; ++kind)
+        add("reduce" + std::to_string(kind), [=] { return reduce_plan(static_cast<ReduceKind>(kind)); });
+    add("gather1", [] { return gather_plan(768, T::f16, 1); });
+    add("gather3", [] { return gather_plan(384, T::f32, 3); });
+    add("gather_odd", [] { return gather_plan(13, T::f16, 2); });
+    add("concat_f16", [] { return concat_plan(T::f16, Layout::nhwc, 1); });
+    add("concat_s8", [] { return concat_plan(T::s8, Layout::nhwc, 1); });
+    add("concat_linear", [] { return concat_plan(T::f32, Layout::linear, 2); });
+    add("slice", [] { return slice_plan(); });
+    add("transpose_last", [] { return transpose_plan({3, 40, 70}, {0, 2, 1}, T::f16); });
+    add("transpose_0213", [] { return transpose_plan({2, 5, 6, 16}, {0, 2, 1, 3}, T::f16); });
+    add("resize_nearest", [] { return resize_plan(ResizeMode::nearest, "asymmetric", T::f16); });
+    add("resize_linear", [] { return resize_plan(ResizeMode::linear, "half_pixel", T::f16); });
+    add("resize_cubic", [] { return resize_plan(ResizeMode::cubic, "half_pixel", T::f32); });
+    for (const T to : {T::f16, T::s8, T::f32}) {
+        add("reformat_in_" + type_name(to), [=] {
+            return reformat_plan({2, 35, 9, 11}, T::f32, Layout::linear, to, Layout::nhwc);
+        });
+        add("reformat_out_" + type_name(to), [=] {
+            return reformat_plan({2, 35, 9, 11}, to, Layout::nhwc, T::f32, Layout::linear);
+        });
+        add("convert_" + type_name(to), [=] {
+            return reformat_plan({2, 35, 9, 11}, T::f16, Layout::linear, to, Layout::linear);
+        });
+    }
+    add("quantize_nhwc", [] { return reformat_plan({2, 64, 9, 11}, T::f16, Layout::nhwc, T::s8, Layout::nhwc); });
+    for (const T type : {T::f32, T::f16, T::s8}) {
+        const std::string end = "_" + type_name(type);
+        add("pointwise_same" + end, [=] { return pointwise_plan({2, 32, 7, 9}, {2, 32, 7, 9}, type, Layout::nhwc); });
+        add("pointwise_se" + end, [=] { return pointwise_plan({2, 32, 7, 9}, {2, 32, 1, 1}, type, Layout::nhwc); });
+        add("pointwise_bias" + end, [=] { return pointwise_plan({2, 7, 48}, {48}, type, Layout::linear); });
+        add("pointwise_rows" + end, [=] { return pointwise_plan({2, 7, 48}, {2, 7, 1}, type, Layout::linear); });
+        add("pointwise_scalar" + end, [=] { return pointwise_plan({3, 5, 7}, {1}, type, Layout::linear); });
+        add("pointwise_mid" + end, [=] { return pointwise_plan({3, 5, 7}, {5, 1}, type, Layout::linear); });
+        add("pointwise_odd" + end, [=] { return pointwise_plan({2, 20, 7, 9}, {1, 20, 1, 1}, type, Layout::nhwc); });
+    }
+}
+
+} // namespace lathe::cuda::test
