@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gathers what Lathe is built with into FOLDER/deps.tar.xz (about 32 MB), for a GPU machine that has a compiler, CMake,
+# Gathers what Lathe is built with into FOLDER/deps.tar.xz (about 33 MB), for a GPU machine that has a compiler, CMake,
 # Ninja, nvcc and Python but no package registry and none of Debian's libraries. It installs what is missing here
 # (scripts/setup.sh). There:
 #

@@ -140,7 +140,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     }
     if (gives_embeddings(*first) && data->has_labels()) {
         return Error{ErrorCode::invalid_argument, "the model gives embeddings, no classes", request.data.string(),
-                     "use --task similarity, or export a classifier (--head)"};
+                     "use lathe eval --task similarity, or export a classifier (--head)"};
     }
     if (!data->has_labels() && reference == nullptr) {
         return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",
