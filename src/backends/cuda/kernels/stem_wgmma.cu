@@ -43,7 +43,7 @@ constexpr int weight_bytes = R*((S + 3) / 4) * 16 * channels * 2;
 template <int R, int S, class Out>
 constexpr int fixed_bytes = weight_bytes<R, S> + channels * 8 + groups* conv_columns* staged_pitch<Out>;
 
-__device__ __forceinline__ uint4 larger(const uint4& a, const uint4& b, __half) {
+[[maybe_unused]] __device__ __forceinline__ uint4 larger(const uint4& a, const uint4& b, __half) {
     uint4 out;
     const __half2 *x = reinterpret_cast<const __half2*>(&a), *y = reinterpret_cast<const __half2*>(&b);
 #pragma unroll
@@ -51,18 +51,18 @@ __device__ __forceinline__ uint4 larger(const uint4& a, const uint4& b, __half) 
         reinterpret_cast<__half2*>(&out)[i] = __hmax2(x[i], y[i]);
     return out;
 }
-__device__ __forceinline__ uint4 larger(const uint4& a, const uint4& b, std::int8_t) {
+[[maybe_unused]] __device__ __forceinline__ uint4 larger(const uint4& a, const uint4& b, std::int8_t) {
     return make_uint4(__vmaxs4(a.x, b.x), __vmaxs4(a.y, b.y), __vmaxs4(a.z, b.z), __vmaxs4(a.w, b.w));
 }
 
 /// No swizzle, K-major: core matrices of 8 rows of 16 bytes, `along_k` and `along_rows` bytes apart.
-__device__ __forceinline__ std::uint64_t descriptor(std::uint32_t address, std::uint32_t along_k,
-                                                    std::uint32_t along_rows) {
+[[maybe_unused]] __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t address, std::uint32_t along_k,
+                                                                     std::uint32_t along_rows) {
     return static_cast<std::uint64_t>((address & 0x3ffffU) >> 4) | static_cast<std::uint64_t>(along_k >> 4) << 16 |
            static_cast<std::uint64_t>(along_rows >> 4) << 32;
 }
 
-__device__ __forceinline__ uint2 pixel(float a, float b, float c) {
+[[maybe_unused]] __device__ __forceinline__ uint2 pixel(float a, float b, float c) {
     const __half2 lo = __floats2half2_rn(a, b), hi = __floats2half2_rn(c, 0.0F);
     return make_uint2(*reinterpret_cast<const std::uint32_t*>(&lo), *reinterpret_cast<const std::uint32_t*>(&hi));
 }

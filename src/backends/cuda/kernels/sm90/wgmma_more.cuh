@@ -11,28 +11,6 @@ namespace lathe::cuda::kernels::sm90 {
 #define LATHE_WIDE_4(kind, i) kind(d[i]), kind(d[i + 1]), kind(d[i + 2]), kind(d[i + 3])
 #define LATHE_WIDE_16(kind, i) LATHE_WIDE_4(kind, i), LATHE_WIDE_4(kind, i + 4), LATHE_WIDE_4(kind, i + 8), LATHE_WIDE_4(kind, i + 12)
 #define LATHE_WIDE_32(kind, i) LATHE_WIDE_16(kind, i), LATHE_WIDE_16(kind, i + 16)
-#define LATHE_WIDE_96(kind, i) LATHE_WIDE_32(kind, i), LATHE_WIDE_32(kind, i + 32), LATHE_WIDE_32(kind, i + 64)
-
-#define LATHE_WIDE_NAMES_96 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-
-#define LATHE_WGMMA_192(T, types, options, kind)                                                                       \
-    template <> struct Wgmma<T, 192> {                                                                                 \
-        using Sum = Accumulator<T>::type;                                                                              \
-        __device__ static void run(Sum (&d)[96], std::uint64_t a, std::uint64_t b) {                                   \
-            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                    \
-                         "wgmma.mma_async.sync.aligned.m64n192" types " {" LATHE_WIDE_NAMES_96 "}, "                   \
-                         "%96, %97, p" options ";\n}\n"                                                                \
-                         : LATHE_WIDE_96(kind, 0) : "l"(a), "l"(b));                                                   \
-        }                                                                                                              \
-    };
-LATHE_WGMMA_192(std::int8_t, "k32.s32.s8.s8", "", "+r")
-LATHE_WGMMA_192(__half, "k16.f32.f16.f16", ", 1, 1, 0, 0", "+f")
 
 /// d[64 x N] += a[64 x 16] * b[16 x N]: `a` in registers as the sums of an earlier product lie, packed; `b` in shared
 /// memory with columns next to each other, 2 N bytes a row, swizzled as wide as a row.
@@ -72,9 +50,6 @@ __device__ inline void wgmma_scores_next(float (&d)[32], std::uint64_t a, std::u
 #undef LATHE_VALUES_NAMES_16
 #undef LATHE_VALUES_NAMES_32
 #undef LATHE_WGMMA_VALUES
-#undef LATHE_WGMMA_192
-#undef LATHE_WIDE_NAMES_96
-#undef LATHE_WIDE_96
 #undef LATHE_WIDE_32
 #undef LATHE_WIDE_16
 #undef LATHE_WIDE_4
