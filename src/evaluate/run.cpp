@@ -61,8 +61,8 @@ DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine) {
 Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine) {
     if (engine.preprocess.empty()) return std::optional<Preprocess>();
     LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
-    LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
-    return std::optional<Preprocess>(std::move(preprocess));
+    LATHE_TRY(const Preprocess preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+    return std::optional<Preprocess>(preprocess);
 }
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
@@ -91,8 +91,8 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
                 LATHE_TRY(on_device, preprocess_of(*first));
             }
         }
-        auto predictor = make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name,
-                                               std::move(on_device));
+        auto predictor =
+            make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name, on_device);
         if (!predictor) return std::move(predictor).error().in(file.string());
         owned.push_back(std::move(*predictor));
         return owned.back().get();
