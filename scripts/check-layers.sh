@@ -19,7 +19,7 @@ allowed() {
     backends/cuda/plan | backends/cuda/tuning) echo support graph onnx passes backends/api backends/cuda/plan backends/cuda/plan/patterns backends/cuda/tuning ;;
     backends/cuda/*) echo support graph backends/api backends/cuda/plan backends/cuda/tuning backends/cuda/device backends/cuda/tactics backends/cuda/kernels backends/cuda/kernels/sm90 ;;
     backends/cuda) echo support graph backends/api backends/cuda backends/cuda/plan backends/cuda/device ;;
-    backends/*) echo support graph onnx passes calibrate backends/api "$1" ;;
+    backends/*) echo support graph onnx passes data calibrate backends/api "$1" ;;
     runtime) echo support graph onnx backends/api runtime ;;
     bench) echo support graph onnx data runtime bench ;;
     evaluate) echo support data runtime bench evaluate ;;

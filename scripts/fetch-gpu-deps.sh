@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gathers what Lathe is built with into FOLDER/deps.tar.xz (about 32 MB), for a GPU machine that has a compiler, CMake,
+# Gathers what Lathe is built with into FOLDER/deps.tar.xz (about 33 MB), for a GPU machine that has a compiler, CMake,
 # Ninja, nvcc and Python but no package registry and none of Debian's libraries. It installs what is missing here
 # (scripts/setup.sh). There:
 #
@@ -33,6 +33,7 @@ gather() {
   # Of OpenVINO: the CPU's plugin and the ONNX reader.
   (cd "$staged/openvino" && find . -mindepth 1 -maxdepth 1 ! -name cmake ! -name include ! -name libs -exec rm -rf {} + &&
     cd libs && rm -f ./*_gpu_plugin* ./*_npu_plugin* ./*_{auto,hetero,auto_batch}_plugin* ./*_{jax,paddle,pytorch,tensorflow,tensorflow_lite,gguf}_frontend* ./cache.json)
+  cp -L "$(dirname "$OpenVINO_DIR")/../openvino_tokenizers/lib/libopenvino_tokenizers.so" "$staged/openvino/libs/"
   # Its CMake package insists on files even of targets that nobody asks for.
   sed -i -E '/_cmake_import_check_targets openvino::frontend::(jax|paddle|pytorch|tensorflow|tensorflow_lite|gguf) /d' \
     "$staged/openvino/cmake/OpenVINOTargets-release.cmake"

@@ -18,11 +18,15 @@ namespace lathe {
 /// Samples for a model: a path, or arrays in memory.
 struct Data {
     /// A folder of images (with labels.csv or class subfolders: labelled), one image, a list of images (.txt, .csv), a
-    /// .npy file or folder of them, or a .npz file with one array a model input and, optionally, "labels".
+    /// .npy file or folder of them, or a .npz file with one array a model input and, optionally, "labels". For a model
+    /// with a tokenizer also texts: .tsv, .csv, .jsonl or .txt.
     std::filesystem::path path;
     /// Instead of a path: one array a model input, by name (or one for the only input); axis 0 is the sample.
     std::vector<HostTensor> arrays;
     std::vector<std::int64_t> labels; ///< of `arrays`: none, or one a sample
+    /// Of a text file: "text=NAME,pair=NAME,label=NAME", names of its header line or numbers from 0; empty: usual
+    /// names.
+    std::string columns = {};
 
     Data(std::filesystem::path path_) : path(std::move(path_)) {}
     Data(const char* path_) : path(path_) {}

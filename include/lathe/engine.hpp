@@ -24,7 +24,7 @@ struct BuildOptions {
     std::string device = "cpu"; ///< see `lathe doctor`
     Precision precision = Precision::float32;
     /// By input name. An input with sizes that are not fixed and that is not named here gets batches 1..8..32 on
-    /// axis 0; other open sizes are an error.
+    /// axis 0 and, in a model with a tokenizer, lengths 1..128..its longest on axis 1; other open sizes are an error.
     std::map<std::string, ShapeRange> shapes;
     /// Further profiles beside `shapes`, each as complete: shapes within any of them are legal, and each is tuned for.
     std::vector<std::map<std::string, ShapeRange>> more_profiles;
@@ -56,7 +56,8 @@ struct EngineInfo {
     std::vector<IoInfo> outputs;
     std::vector<std::map<std::string, ShapeRange>> profiles; ///< if several: those the inputs' ranges are the hull of
     std::string preprocess;                                  ///< JSON object; empty if the model has none
-    std::vector<std::string> labels;                         ///< class names; may be empty
+    std::string tokenizer;           ///< JSON object that make_tokenizer takes; empty if the model has none
+    std::vector<std::string> labels; ///< class names; may be empty
     std::string source;
     std::map<std::string, std::string> hashes; ///< "model" always: digest of the graph
     std::string calibration_digest;

@@ -31,7 +31,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="lathe export", description="PyTorch to ONNX")
-    parser.add_argument("model", help="torchvision or timm name, timm/NAME, efficientnet-lite0..4, or FILE.py:function")
+    parser.add_argument("model", help="torchvision or timm name, timm/NAME, efficientnet-lite0..4, all-minilm-l6-v2, hf/FOLDER, or FILE.py:function")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--random-weights", action="store_true")
@@ -45,6 +45,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--preprocess", type=Path)
     parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("--sequence-length", type=int)
+    parser.add_argument("--pooling", choices=["none", "mean", "cls"])
+    parser.add_argument("--normalize", action="store_true")
+    parser.add_argument("--head", type=Path)
+    parser.add_argument("--no-tokenizer", action="store_true")
     parser.add_argument("--external-data", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quiet", action="store_true")
@@ -53,6 +58,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         raise ExportError("invalid_argument", "--weights and --random-weights contradict each other", "", "give one of them")
     if options.batch_size is not None and options.batch_size < 1:
         raise ExportError("invalid_argument", "--batch-size must be at least 1", "", "")
+    if options.sequence_length is not None and not 1 <= options.sequence_length <= 1 << 20:
+        raise ExportError("invalid_argument", "--sequence-length must be 1 or more", "", "")
     if not 7 <= options.opset <= 25:
         raise ExportError("invalid_argument", f"opset {options.opset} is not one torch.onnx writes", "", "use 18")
     if not options.tolerance > 0:
@@ -64,8 +71,21 @@ def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[s
     """(module in eval mode, example inputs or None, lathe.source)."""
     import torch
 
-    from . import modules
+    from . import encoders, modules
 
+    if encoders.is_encoder(options.model):
+        if options.random_weights:
+            torch.manual_seed(options.seed)
+        if options.weights is not None:
+            raise ExportError("invalid_argument", "--weights does not go with a Hugging Face model", "", "name the folder that holds its weights")
+        module, source = encoders.build(options.model, options.random_weights, options.pooling or "none", options.normalize, options.head)
+        if options.random_weights:
+            source["random_seed"] = options.seed
+        source |= {"torch": torch.__version__, "opset": options.opset, "exporter": options.exporter}
+        return module, encoders.example_inputs(module, options.sequence_length or 16), source
+    for name in ("pooling", "normalize", "head", "sequence_length"):
+        if getattr(options, name):
+            raise ExportError("invalid_argument", f"--{name.replace('_', '-')} is for text encoders", "", "leave it out")
     kind, name = modules.find_kind(options.model)
     source: dict[str, Any] = {"kind": kind, "name": name}
     weights = options.weights.expanduser().resolve() if options.weights is not None else None
@@ -111,6 +131,8 @@ def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[s
 def choose_preprocess(options: argparse.Namespace, module: Any, source: dict[str, Any], example: Any) -> tuple[dict[str, Any] | None, str]:
     from . import preprocessing
 
+    if source["kind"] == "huggingface":
+        return None, "a text encoder has none"
     if options.preprocess is not None:
         return preprocessing.read(options.preprocess), f"--preprocess {options.preprocess}"
     weights = Path(source["weights"]) if source.get("weights") else None
@@ -160,6 +182,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         raise ExportError("mismatch", f"--input-size {size[0]}x{size[1]} is not the size that preprocessing gives", origin, "change one of them")
     inputs = convert.make_inputs(module, example, size)
     inputs.dynamic = convert.parse_dynamic(options.dynamic, inputs)
+    if source["kind"] == "huggingface":
+        for name in inputs.tensors:
+            free = ([] if options.batch_size else [(0, "batch")]) + ([] if options.sequence_length else [(1, "sequence")])
+            for axis, symbol in free:
+                inputs.dynamic.setdefault(name, {}).setdefault(axis, symbol)
     if options.dynamic_batch:
         for name, tensor in inputs.tensors.items():
             if tensor.ndim:
@@ -171,6 +198,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         if batch is not None and tensor.ndim and tensor.shape[0] != batch:
             convert.set_size(inputs, name, 0, batch)
 
+    tokenizer, trials = None, None
+    if source["kind"] == "huggingface":
+        from . import encoders, tokenizer as tokenizers
+
+        if "folder" in source and not options.no_tokenizer:
+            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), encoders.positions_of(module), module.gives_embedding())
+        trials = encoders.trials(module, inputs.tensors, bool(inputs.dynamic), torch.Generator().manual_seed(20))
+
     with files:
         traced = files.folder / "traced.onnx"
         say(f"exporting {options.model} with {options.exporter}, opset {options.opset}")
@@ -181,20 +216,22 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         first = next(iter(outputs.values()))
         classes = int(first.shape[-1]) if len(outputs) == 1 and first.ndim == 2 else None
         labels = choose_labels(options, source, classes)
-        convert.set_metadata(model, {"lathe.preprocess": settings, "lathe.labels": labels, "lathe.source": source})
+        convert.set_metadata(model, {"lathe.preprocess": settings, "lathe.labels": labels, "lathe.source": source, "lathe.tokenizer": tokenizer})
         path = files.save(model, options.external_data)
         try:
             onnx.checker.check_model(str(path), full_check=True)
         except Exception as error:
             raise ExportError("verification_failed", f"the ONNX checker refuses the exported model: {one_line(error)}", "", "try the other --exporter, or another --opset") from error
         say("checking against PyTorch")
-        comparison = convert.compare(module, inputs, path, options.tolerance)
+        comparison = convert.compare(module, inputs, path, options.tolerance, trials)
         written = files.commit(path)
 
     say(f"max abs error {comparison.max_abs:.3g}, max relative error {comparison.max_rel:.3g} (tolerance {options.tolerance:g}), at " + " and ".join(comparison.sizes))
     for refused in comparison.not_checked:
         say(f"not checked at another size, PyTorch itself refuses it: {refused}")
-    if settings is None:
+    if source["kind"] == "huggingface":
+        say(f"tokenizer: {', '.join(tokenizer['source'])}, at most {tokenizer['max_length']} tokens" if tokenizer else "no tokenizer written: data has to be arrays")
+    elif settings is None:
         say(f"no preprocessing written: {origin}; pass --preprocess to the later steps")
     else:
         say(f"preprocessing from {origin}: {json.dumps(settings)}")
@@ -208,6 +245,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "outputs": [{"name": name, "example_shape": list(tensor.shape)} for name, tensor in outputs.items()],
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "preprocess": settings, "preprocess_from": origin, "labels": len(labels) if labels else 0, "source": source,
+        "tokenizer": {key: tokenizer[key] for key in ("format", "version", "source", "digest", "max_length")} if tokenizer else None,
         "check": {"max_abs": comparison.max_abs, "max_rel": comparison.max_rel, "tolerance": options.tolerance, "inputs": comparison.sizes, "not_checked": comparison.not_checked},
     }
 

@@ -197,9 +197,9 @@ def random_like(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tenso
     return torch.randint(low, high + 1, tensor.shape, generator=generator, dtype=torch.int64).to(tensor.dtype)
 
 
-def compare(module: nn.Module, inputs: Inputs, path: Path, tolerance: float) -> Comparison:
-    """Runs PyTorch and ONNX Runtime on the same random inputs: at the exported shapes, and with every free axis at
-    another size. The relative error of an output is max |a - b| / max |b|, b PyTorch's."""
+def compare(module: nn.Module, inputs: Inputs, path: Path, tolerance: float, given: list[dict[str, torch.Tensor]] | None = None) -> Comparison:
+    """Runs PyTorch and ONNX Runtime on the same inputs: those given, or random ones at the exported shapes and with
+    every free axis at another size. The relative error of an output is max |a - b| / max |b|, b PyTorch's."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -220,8 +220,9 @@ def compare(module: nn.Module, inputs: Inputs, path: Path, tolerance: float) -> 
             for axis, symbol in axes.items():
                 set_size(other, name, axis, 2 * symbols[symbol] + (1 if axis == 0 else 0))
         trials.append(other.tensors)
-    for number, tensors in enumerate(trials):
-        trial = Inputs({name: random_like(tensor, generator) for name, tensor in tensors.items()}, inputs.by_keyword)
+    for number, tensors in enumerate(given or trials):
+        values = tensors if given else {name: random_like(tensor, generator) for name, tensor in tensors.items()}
+        trial = Inputs(values, inputs.by_keyword)
         shapes = ", ".join(f"{name} {'x'.join(map(str, tensor.shape))}" for name, tensor in trial.tensors.items())
         try:
             expected = run_reference(module, trial)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import modules
+from . import encoders, modules
 from .errors import ExportError
 
 
@@ -24,6 +24,13 @@ def rebuild(source: dict[str, Any]) -> nn.Module:
         raise ExportError("parse_error", 'lathe.source lacks "kind" or "name"', "lathe.source", "export the model again")
     if source.get("random_seed") is not None:
         torch.manual_seed(int(source["random_seed"]))
+    if kind == "huggingface":
+        for key in ("weights", "head"):
+            if source.get(key) is not None:
+                _check_unchanged(Path(source[key]), source.get(f"{key}_hash"))
+        head = Path(source["head"]) if source.get("head") else None
+        random = source.get("random_seed") is not None
+        return encoders.build(name, random, source.get("pooling", "none"), bool(source.get("normalize")), head)[0]
     if kind == "file":
         path, function = Path(source["file"]), source["function"]
         _check_unchanged(path, source.get("file_hash"))

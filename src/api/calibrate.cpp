@@ -215,8 +215,9 @@ Result<CalibrateOutcome> calibrate_on(const Task& task, Dataset& dataset, const 
     return outcome;
 }
 
-DatasetOptions dataset_options(const CalibrateRequest& request) {
+DatasetOptions dataset_options(const Model& model, const CalibrateRequest& request) {
     DatasetOptions options;
+    options.text = text_options(model, request.columns);
     options.samples = request.samples;
     options.threads = request.threads;
     return options;
@@ -230,14 +231,15 @@ Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequ
     if (!preprocess) {
         LATHE_TRY(preprocess, preprocess_of(model));
     }
-    LATHE_TRY(const auto dataset, open_dataset(request.data, preprocess, task.inputs, dataset_options(request)));
+    LATHE_TRY(const auto dataset, open_dataset(request.data, preprocess, task.inputs, dataset_options(model, request)));
     return calibrate_on(task, *dataset, preprocess, request, progress);
 }
 
 Result<CalibrateOutcome> calibrate_arrays(const Model& model, std::vector<HostTensor> arrays,
                                           const CalibrateRequest& request, Progress& progress) {
     LATHE_TRY(const Task task, make_task(model, request));
-    LATHE_TRY(const auto dataset, dataset_of_arrays(std::move(arrays), {}, task.inputs, dataset_options(request)));
+    LATHE_TRY(const auto dataset,
+              dataset_of_arrays(std::move(arrays), {}, task.inputs, dataset_options(model, request)));
     return calibrate_on(task, *dataset, std::nullopt, request, progress);
 }
 

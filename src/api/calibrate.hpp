@@ -16,6 +16,7 @@ namespace lathe {
 
 struct CalibrateRequest {
     std::filesystem::path data;
+    std::string columns;                  ///< of a text file; see parse_text_columns
     std::optional<Preprocess> preprocess; ///< absent: the model's metadata, if it has any
     std::size_t samples = 300;            ///< 0 takes all
     std::size_t batch_size = 0;           ///< 0: the model's own, 1 where that is free

@@ -14,6 +14,7 @@ Calibration::~Calibration() = default;
 Result<Calibration> Calibration::run(const Model& model, Data data, const CalibrationOptions& options) {
     CalibrateRequest request;
     request.data = data.path;
+    request.columns = data.columns;
     LATHE_TRY(request.preprocess, preprocess_from_text(options.preprocess));
     request.samples = options.samples;
     request.batch_size = options.batch_size;

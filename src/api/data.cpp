@@ -1,6 +1,7 @@
 #include "lathe/data.hpp"
 
 #include "api/model_data.hpp"
+#include "backends/openvino/tokenizer.hpp"
 #include "data/image.hpp"
 #include "support/json.hpp"
 #include "support/thread_pool.hpp"
@@ -22,6 +23,17 @@ Result<std::optional<Preprocess>> preprocess_of(const Model& model) {
     LATHE_TRY(const Json json, parse_json(*stored, "metadata lathe.preprocess"));
     LATHE_TRY(const Preprocess preprocess, Preprocess::from_json(json, "metadata lathe.preprocess"));
     return std::optional<Preprocess>(preprocess);
+}
+
+TextOptions text_options(const Model& model, std::string columns) {
+    TextOptions options;
+    options.columns = std::move(columns);
+    if (const std::string* stored = model.find_metadata("lathe.tokenizer"); stored != nullptr) {
+        options.tokenizer = *stored;
+    }
+    options.make_tokenizer = openvino::make_tokenizer;
+    options.labels = TextLabels::none;
+    return options;
 }
 
 Result<std::optional<Preprocess>> preprocess_from_text(std::string_view text) {

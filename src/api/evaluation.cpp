@@ -1,6 +1,7 @@
 #include "lathe/evaluate.hpp"
 
 #include "api/model_data.hpp"
+#include "backends/openvino/tokenizer.hpp"
 #include "evaluate/engine_predictor.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/run.hpp"
@@ -11,6 +12,8 @@ namespace {
 Result<std::unique_ptr<Dataset>> open(Data data, const EngineInfo& engine, const EngineEvaluationOptions& options) {
     DatasetOptions opening;
     opening.samples = options.samples;
+    opening.text.columns = data.columns;
+    opening.text.make_tokenizer = openvino::make_tokenizer;
     if (!data.arrays.empty()) {
         return dataset_of_arrays(std::move(data.arrays), std::move(data.labels), input_specs(engine), opening);
     }

@@ -17,6 +17,9 @@ std::vector<InputSpec> input_specs(const Model& model);
 /// The preprocessing in the model's metadata, if there is any. Errors: parse_error, invalid_argument.
 Result<std::optional<Preprocess>> preprocess_of(const Model& model);
 
+/// How texts become this model's inputs: its tokenizer, if it has one, run by OpenVINO. Labels are not read.
+TextOptions text_options(const Model& model, std::string columns);
+
 /// JSON text as a caller gives it; nothing for an empty text.
 Result<std::optional<Preprocess>> preprocess_from_text(std::string_view text);
 

@@ -218,6 +218,10 @@ private:
         }
         DatasetOptions options;
         options.samples = request_.samples;
+        options.text.columns = request_.columns;
+        options.text.tokenizer = engines_[0].tokenizer;
+        options.text.make_tokenizer = request_.make_tokenizer;
+        options.text.labels = TextLabels::none;
         return open_dataset(request_.data, preprocess, specs, options);
     }
 

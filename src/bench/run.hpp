@@ -8,6 +8,7 @@
 
 #include "bench/subject.hpp"
 #include "data/preprocess.hpp"
+#include "data/tokenizer.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
 #include "support/progress.hpp"
@@ -36,6 +37,8 @@ struct BenchRequest {
     std::vector<int> devices;              ///< GPUs to serve on, by index; latency is that of the first. Empty: GPU 0
     bool scaling = false;                  ///< throughput on 1, 2, 4, ... of them in turns
     std::filesystem::path data;            ///< real inputs; empty: random ones
+    std::string columns;                   ///< of a text file; see parse_text_columns
+    TokenizerFactory make_tokenizer;       ///< for texts, which are filled up and cut to the engine's favourite length
     std::optional<Preprocess> preprocess;  ///< instead of the engine's own
     std::size_t samples = 0;               ///< of the data; 0: all
     /// Starts a process that answers `answer_probe` (load time and memory); empty: those are not measured.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/openvino/tokenizer.hpp"
 #include "bench/probe.hpp"
 #include "bench/run.hpp"
 #include "bench/turns.hpp"
@@ -24,6 +25,7 @@ struct BenchOptions {
     std::vector<int> devices;
     bool scaling = false;
     std::string data;
+    std::string columns;
     std::string preprocess;
     std::size_t samples = 0;
     std::string output;
@@ -241,6 +243,8 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     request.devices = options.devices;
     request.scaling = options.scaling;
     request.data = options.data;
+    request.columns = options.columns;
+    request.make_tokenizer = openvino::make_tokenizer;
     if (!options.preprocess.empty()) {
         LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
     }
@@ -295,7 +299,10 @@ void add_bench(Commands& commands) {
         ->delimiter(',')
         ->check(CLI::NonNegativeNumber);
     command.add_flag("--scaling", options->scaling, "GPU: throughput on 1, 2, 4, ... of --devices in turns");
-    command.add_option("--data", options->data, "Real inputs: an image folder, .npy or .npz (default: random numbers)");
+    command.add_option(
+        "--data", options->data,
+        "Real inputs: an image folder, .npy or .npz; texts (.tsv, .csv, .jsonl) (default: random numbers)");
+    command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples of the data");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
     command.add_option("--output", options->output, "Write the results as JSON");

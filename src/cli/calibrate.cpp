@@ -93,7 +93,8 @@ void add_calibrate(Commands& commands) {
                       "Run a model on sample data and record the range of every tensor that quantisation may need",
                       {"lathe calibrate m.onnx --data photos/ --output m.ranges",
                        "lathe calibrate m.onnx --data photos/ --samples 300 --method entropy --output m.ranges",
-                       "lathe calibrate m.onnx --data inputs.npz --method percentile --percentile 99.9 --force"}},
+                       "lathe calibrate m.onnx --data inputs.npz --method percentile --percentile 99.9 --force",
+                       "lathe calibrate minilm.onnx --data texts.tsv --columns text=sentence"}},
                      [options, &context]() -> Result<void> {
                          CalibrateRequest& request = options->request;
                          LATHE_TRY(request.method, method_from_name(options->method));
@@ -117,8 +118,11 @@ void add_calibrate(Commands& commands) {
     for (const Estimator& estimator : estimators())
         methods += (methods.empty() ? "" : "; ") + std::string(estimator.name) + ": " + estimator.summary;
     command.add_option("model", options->model, "ONNX model in floating point, simplified")->required();
-    command.add_option("--data", options->request.data, "Images or arrays: folder, .npy, .npz, list of files")
+    command
+        .add_option("--data", options->request.data,
+                    "Images, arrays or texts: folder, .npy, .npz, list of files, .tsv, .csv, .jsonl")
         ->required();
+    command.add_option("--columns", options->request.columns, columns_help);
     command.add_option("--samples", options->request.samples, "How many samples, spread evenly over the data; 0: all")
         ->capture_default_str();
     command.add_option("--method", options->method, methods)->capture_default_str();

@@ -4,6 +4,11 @@
 
 namespace lathe::cli {
 
+/// What --columns takes, wherever texts are read.
+inline constexpr const char* columns_help =
+    "Of a text file: text=NAME,pair=NAME,label=NAME, names of the header line, or numbers from 0 where there is none "
+    "(default: sentence, text, sentence1, ...; sentence2, ...; label, score)";
+
 // One file a subcommand: src/cli/NAME.cpp defines add_NAME, which adds the subcommand, its options and its body.
 void add_optimize(Commands& commands);
 void add_export(Commands& commands);

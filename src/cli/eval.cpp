@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
 #include "evaluate/run.hpp"
 #include "support/json.hpp"
@@ -14,6 +15,8 @@ struct EvalOptions {
     std::vector<std::string> engines;
     std::string reference;
     std::string data;
+    std::string task = "classification";
+    std::string columns;
     std::size_t samples = 0;
     std::size_t batch_size = 16;
     std::string preprocess;
@@ -96,12 +99,44 @@ void print_worst(const Context& context, const Json& document) {
     }
 }
 
+/// "0.8203 (0.800..0.838)"
+std::string correlation(const Json& object, const std::string& key, const char* format = "%.4f") {
+    if (!object[key].is_number()) return "-";
+    const Json& interval = object[key + "_ci95"];
+    return number(object[key], format) + " (" + number(interval[0], format) + ".." + number(interval[1], format) + ")";
+}
+
+void print_similarity(const Context& context, const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"subject", "precision", "Spearman (95 %)", "Pearson (95 %)"}};
+    std::vector<std::vector<std::string>> against{{"subject", "reference", "Spearman difference (95 %)",
+                                                   "rank agreement", "cosine", "least cosine", "SQNR dB", "max error"}};
+    for (const auto& subject : document["subjects"]) {
+        rows.push_back({subject["name"].get<std::string>(), subject["precision"].get<std::string>(),
+                        correlation(subject, "spearman"), correlation(subject, "pearson")});
+        if (!subject.contains("vs_reference")) continue;
+        const Json& versus = subject["vs_reference"];
+        against.push_back({subject["name"].get<std::string>(), versus["reference"].get<std::string>(),
+                           correlation(versus, "spearman_delta", "%+.4f"), number(versus["rank_agreement"], "%.5f"),
+                           number(versus["cosine"], "%.6f"), number(versus["least_cosine"], "%.6f"),
+                           versus["sqnr_db"].is_null() ? "equal" : number(versus["sqnr_db"], "%.1f"),
+                           number(versus["max_abs_error"], "%.4g")});
+    }
+    context.print(context.bold("Similarity on " + document["data"]["samples"].dump() + " pairs"));
+    context.print(table(rows) + "\n");
+    if (against.size() < 2) return;
+    context.print(context.bold("Against the reference"));
+    context.print(table(against) + "\n");
+}
+
 Result<void> run_eval(const EvalOptions& options, const Context& context) {
     EvalRequest request;
     request.engines.assign(options.engines.begin(), options.engines.end());
     request.reference = options.reference;
     request.data = options.data;
     request.samples = options.samples;
+    if (options.task == "similarity") request.task = EvalTask::similarity;
+    request.columns = options.columns;
+    request.make_tokenizer = openvino::make_tokenizer;
     if (!options.preprocess.empty()) {
         LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
     }
@@ -114,13 +149,17 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     request.command_line = context.command_line();
     LATHE_TRY(const Json document, evaluate_engines(request, context.progress()));
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
-    print_accuracy(context, document);
-    print_fidelity(context, document);
-    print_worst(context, document);
+    if (request.task == EvalTask::similarity) {
+        print_similarity(context, document);
+    } else {
+        print_accuracy(context, document);
+        print_fidelity(context, document);
+        print_worst(context, document);
+    }
     for (const auto& subject : document["subjects"]) {
         if (subject["nonfinite_samples"] != 0) {
             context.warn(subject["name"].get<std::string>() + " gave NaN or infinity on " +
-                         subject["nonfinite_samples"].dump() + " samples; they count as wrong");
+                         subject["nonfinite_samples"].dump() + " samples; they count as wrong, or as not alike");
         }
     }
     if (!options.output.empty()) context.print("results: " + options.output);
@@ -138,12 +177,22 @@ void add_eval(Commands& commands) {
                       "Accuracy of engines on labelled data, and how closely they follow a reference engine",
                       {"lathe eval int8.engine bf16.engine --reference fp32.engine --data validation/",
                        "lathe eval int8.engine --data validation/ --samples 1000 --json",
-                       "lathe eval int8.engine --reference fp32.engine --data unlabelled/ --output eval.json"}},
+                       "lathe eval int8.engine --reference fp32.engine --data unlabelled/ --output eval.json",
+                       "lathe eval minilm.engine --task similarity --data sts.tsv --columns text=5,pair=6,label=4"}},
                      [options, &context] { return run_eval(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
     command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
-    command.add_option("--data", options->data, "Folder with labels.csv or class subfolders, images, .npy or .npz")
+    command
+        .add_option("--data", options->data,
+                    "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl)")
         ->required();
+    command
+        .add_option("--task", options->task,
+                    "classification: is the likeliest class right; similarity: does the cosine between two texts' "
+                    "embeddings follow their score")
+        ->check(CLI::IsMember({"classification", "similarity"}))
+        ->capture_default_str();
+    command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
     command.add_option("--batch-size", options->batch_size, "Samples decoded and run together")
         ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))

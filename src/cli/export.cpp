@@ -38,6 +38,11 @@ struct ExportOptions {
     std::string preprocess;
     double tolerance = 1e-4;
     bool external_data = false;
+    std::string pooling;
+    bool normalize = false;
+    std::string head;
+    std::optional<std::int64_t> sequence_length;
+    bool no_tokenizer = false;
 };
 
 /// The descriptor on which the Python side writes its failure as JSON.
@@ -93,6 +98,11 @@ std::vector<std::string> make_arguments(const ExportOptions& options, const Cont
     add("--labels", options.labels);
     add("--preprocess", options.preprocess);
     add("--tolerance", tolerance.data());
+    add("--pooling", options.pooling);
+    add_flag("--normalize", options.normalize);
+    add("--head", options.head);
+    if (options.sequence_length) add("--sequence-length", std::to_string(*options.sequence_length));
+    add_flag("--no-tokenizer", options.no_tokenizer);
     add_flag("--external-data", options.external_data);
     add_flag("--json", context.json);
     add_flag("--quiet", context.quiet);
@@ -226,6 +236,7 @@ void add_export(Commands& commands) {
         "PyTorch to ONNX: checked against PyTorch, with preprocessing and labels in its metadata",
         {"lathe export efficientnet-lite0 --dynamic-batch --output lite0.onnx",
          "lathe export resnet50 --weights resnet50.pth --labels classes.csv --output resnet50.onnx",
+         "lathe export all-minilm-l6-v2 --pooling mean --normalize --output minilm.onnx",
          "lathe export timm/mobilenetv3_small_050 --random-weights --output speed-only.onnx",
          "lathe export net.py:make_net --weights net.pth --dynamic input:0=batch --output net.onnx"}};
     CLI::App& command = commands.add(spec, [options, &context]() -> Result<void> {
@@ -235,7 +246,8 @@ void add_export(Commands& commands) {
     });
     command
         .add_option("model", options->model,
-                    "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, or FILE.py:FUNCTION, which "
+                    "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, all-minilm-l6-v2, bert-base, "
+                    "bert-large, distilbert-base, hf/FOLDER of a Hugging Face text encoder, or FILE.py:FUNCTION, which "
                     "returns a module or (module, example inputs)")
         ->required();
     command.add_option("--output", options->output, "ONNX file to write")->required();
@@ -256,6 +268,15 @@ void add_export(Commands& commands) {
     command.add_option("--preprocess", options->preprocess, "JSON that overrides the model's own preprocessing");
     command.add_option("--tolerance", options->tolerance, "Largest relative error against PyTorch")
         ->capture_default_str();
+    command.add_option("--pooling", options->pooling, "Text encoders: one embedding a text (none: one a token)")
+        ->check(CLI::IsMember({"none", "mean", "cls"}));
+    command.add_flag("--normalize", options->normalize, "Text encoders: embeddings of length 1");
+    command.add_option(
+        "--head", options->head,
+        "Text encoders: .npz with a vector w, weights and bias of a logistic regression on the embedding");
+    command.add_option("--sequence-length", options->sequence_length,
+                       "Text encoders: fixed number of tokens (default: free, like the batch size)");
+    command.add_flag("--no-tokenizer", options->no_tokenizer, "Text encoders: leave the tokenizer out of the metadata");
     command.add_flag("--external-data", options->external_data,
                      "Weights in a second file (done without asking above 2 GB)");
 }

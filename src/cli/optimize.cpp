@@ -5,8 +5,10 @@
 #include <optional>
 #include <set>
 
+#include "api/model_data.hpp"
 #include "api/summary.hpp"
 #include "backends/api/backend.hpp"
+#include "backends/openvino/tokenizer.hpp"
 #include "bench/run.hpp"
 #include "calibrate/report.hpp"
 #include "cli/calibrate.hpp"
@@ -38,6 +40,7 @@ struct Options {
     std::string model;
     std::string calibrate;
     std::string evaluate;
+    std::string columns;
     std::string output = "out";
     std::string preprocess;
     std::string method = to_string(Method::mse);
@@ -148,6 +151,7 @@ private:
     Result<void> calibrate() {
         CalibrateRequest request;
         request.data = options_.calibrate;
+        request.columns = options_.columns;
         request.preprocess = preprocess_;
         request.samples = options_.samples;
         request.threads = options_.threads;
@@ -259,6 +263,8 @@ private:
         request.engines = engines_;
         request.reference = file(".fp32.engine");
         request.data = options_.evaluate;
+        request.columns = options_.columns;
+        request.make_tokenizer = openvino::make_tokenizer;
         request.samples = options_.evaluate_samples;
         request.preprocess = preprocess_;
         request.command_line = context_.command_line();
@@ -278,6 +284,7 @@ private:
         }
         DatasetOptions data;
         data.samples = options_.evaluate_samples;
+        data.text = text_options(model_, options_.columns);
         LATHE_TRY(const auto dataset, open_dataset(options_.evaluate, preprocess_, inputs, data));
         return dataset->digest();
     }
@@ -302,13 +309,15 @@ private:
         request.duration_s = options_.duration_s;
         request.time_limit_s = options_.time_limit_s;
         request.data = options_.evaluate.empty() ? options_.calibrate : options_.evaluate;
+        request.columns = options_.columns;
+        request.make_tokenizer = openvino::make_tokenizer;
         request.preprocess = preprocess_;
         request.samples = 64;
         request.probe_command = {"/proc/self/exe", "bench", "--probe"};
         request.command_line = context_.command_line();
         LATHE_TRY(std::string key, engines_key());
         key = key_of({key, source_hash_, this_machine().fingerprint(), std::to_string(options_.duration_s),
-                      std::to_string(options_.time_limit_s), request.data.string()});
+                      std::to_string(options_.time_limit_s), request.data.string(), request.columns});
         for (const auto& text : options_.against)
             key = key_of({key, text});
         for (const auto batch : options_.batch_sizes)
@@ -437,8 +446,10 @@ void add_optimize(Commands& commands) {
           "lathe optimize m.onnx --device cuda --calibrate photos/ --evaluate labelled/ --batch-sizes 1,8,32"}},
         [options, &context] { return optimize(completed(*options), context); });
     command.add_option("model", options->model, "ONNX model in floating point (see lathe export)")->required();
-    command.add_option("--calibrate", options->calibrate, "Data to calibrate on: folder of images, .npy, .npz");
+    command.add_option("--calibrate", options->calibrate,
+                       "Data to calibrate on: folder of images, .npy, .npz; texts (.tsv, .csv, .jsonl)");
     command.add_option("--evaluate", options->evaluate, "Labelled data to judge on (not the calibration data)");
+    command.add_option("--columns", options->columns, columns_help);
     command.add_option("-o,--output", options->output, "Folder for engines, JSON and report")->capture_default_str();
     command.add_option("--samples", options->samples, "Calibration samples; 0: all")->capture_default_str();
     command.add_option("--evaluate-samples", options->evaluate_samples, "Evaluation samples; 0: all");

@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
 #include "data/npy.hpp"
 #include "data/open_dataset.hpp"
 #include "data/picture_batch.hpp"
 #include "data/preprocess.hpp"
+#include "data/text_dataset.hpp"
+#include "evaluate/run.hpp"
+#include "evaluate/similarity.hpp"
 #include "runtime/engine.hpp"
 
 namespace lathe::cli {
@@ -21,6 +25,9 @@ namespace {
 struct Options {
     std::filesystem::path engine;
     std::vector<std::filesystem::path> inputs;
+    std::vector<std::string> texts;
+    std::vector<std::string> pairs; ///< second texts
+    std::string columns;
     std::filesystem::path output;
     std::filesystem::path preprocess;
     std::string preprocess_on = "cpu";
@@ -136,8 +143,17 @@ public:
         DatasetOptions data_options;
         data_options.samples = options_.samples;
         data_options.pictures = options_.preprocess_on == "gpu";
+        data_options.text.columns = options_.columns;
+        data_options.text.make_tokenizer = openvino::make_tokenizer;
+        data_options.text.labels = TextLabels::none;
+        if (!options_.texts.empty()) {
+            LATHE_TRY(const auto dataset,
+                      dataset_of_texts(options_.texts, options_.pairs, specs, with_lengths(data_options, *info_)));
+            LATHE_CHECK(run_dataset(*dataset, session));
+        }
         for (const auto& path : options_.inputs) {
-            LATHE_TRY(const std::unique_ptr<Dataset> dataset, open_dataset(path, preprocess_, specs, data_options));
+            LATHE_TRY(const std::unique_ptr<Dataset> dataset,
+                      open_dataset(path, preprocess_, specs, with_lengths(data_options, *info_)));
             LATHE_CHECK(run_dataset(*dataset, session));
         }
         return finish();
@@ -190,6 +206,10 @@ private:
     }
 
     void show(const Batch& batch, const std::vector<TensorView>& outputs) {
+        if (gives_embeddings(*info_) && outputs[0].type == DataType::float32) {
+            show_embeddings(batch, outputs[0]);
+            return;
+        }
         const auto scores = std::find_if(outputs.begin(), outputs.end(), is_classification);
         const bool classified = scores != outputs.end() && scores->shape[0] == static_cast<std::int64_t>(batch.size());
         for (std::size_t sample = 0; sample < batch.size(); ++sample) {
@@ -204,6 +224,22 @@ private:
         for (const auto& view : outputs) {
             context_.print(batch.names.front() + ": output " + view.name + " " + to_string(view.type) + " " +
                            to_string(view.shape) + " (write it with --output FILE.npz)");
+        }
+    }
+
+    /// How alike each text is to the first one.
+    void show_embeddings(const Batch& batch, const TensorView& embeddings) {
+        const std::span<const float> values = embeddings.as<const float>();
+        const std::size_t width = values.size() / batch.size();
+        for (std::size_t sample = 0; sample < batch.size(); ++sample) {
+            const std::span<const float> row = values.subspan(sample * width, width);
+            if (count_ == 0) first_embedding_.assign(row.begin(), row.end());
+            ++count_;
+            const double alike = cosine(first_embedding_, row);
+            char text[32];
+            std::snprintf(text, sizeof text, "%7.4f  ", alike);
+            context_.print((count_ == 1 ? " cosine  " : std::string(text)) + batch.names[sample]);
+            samples_.push_back({{"sample", batch.names[sample]}, {"cosine_to_first", alike}});
         }
     }
 
@@ -253,6 +289,7 @@ private:
     Json samples_ = Json::array();
     std::size_t count_ = 0;
     bool told_softmax_ = false;
+    std::vector<float> first_embedding_;
 };
 
 } // namespace
@@ -262,15 +299,26 @@ void add_run(Commands& commands) {
     Context& context = commands.context();
     CLI::App& command =
         commands.add({"run",
-                      "Run an engine on images or arrays: the likeliest classes, or the outputs as .npz.",
+                      "Run an engine on images, arrays or texts: the likeliest classes, or the outputs as .npz.",
                       {"lathe run lite0.engine photo.jpg", "lathe run lite0.engine photos/ --top-k 3 --json",
-                       "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16"}},
+                       "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16",
+                       "lathe run sentiment.engine --text 'a quiet, moving film'"}},
                      [options, &context] {
+                         if (options->inputs.empty() && options->texts.empty()) {
+                             return Result<void>(Error{ErrorCode::invalid_argument, "there is nothing to run on", "",
+                                                       "name images, arrays or a text file, or give --text"});
+                         }
                          Runner runner(*options, context);
                          return runner.run();
                      });
     command.add_option("engine", options->engine, "Engine file (see `lathe build`)")->required();
-    command.add_option("inputs", options->inputs, "Images, a folder of them, or .npy/.npz arrays")->required();
+    command.add_option("inputs", options->inputs,
+                       "Images, a folder of them, .npy/.npz arrays, or texts (.tsv, .csv, .jsonl)");
+    command.add_option("--text", options->texts, "A text for a model with a tokenizer; may be repeated")
+        ->allow_extra_args(false);
+    command.add_option("--text-pair", options->pairs, "The second text of each --text, where the model reads pairs")
+        ->allow_extra_args(false);
+    command.add_option("--columns", options->columns, columns_help);
     command.add_option("-o,--output", options->output, "Write the raw outputs to this .npz file");
     command.add_option("--top-k", options->top_k, "Classes to show a sample")
         ->check(CLI::PositiveNumber)

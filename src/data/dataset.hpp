@@ -18,6 +18,7 @@ struct Batch {
     std::vector<Image> pictures{};    ///< instead of inputs, where the dataset was asked for pictures
     std::vector<std::string> names;   ///< one a sample: file name or index
     std::vector<std::int64_t> labels; ///< one a sample; -1 where unknown
+    std::vector<double> scores{};     ///< one a sample where the data has numbers for labels; else empty
     std::size_t size() const { return names.size(); }
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/sources.hpp"
+#include "data/text_dataset.hpp"
 
 namespace lathe {
 
@@ -59,10 +60,14 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                      "leave preprocessing to the CPU, or give pictures"};
     }
     if (path.extension() == ".npz") return detail::open_npz_dataset(path, preprocess, inputs, options);
+    const bool only_text = path.extension() == ".tsv" || path.extension() == ".jsonl";
+    if (only_text || (is_text_file(path) && !options.text.tokenizer.empty())) {
+        return open_text_dataset(path, inputs, options);
+    }
     if (inputs.size() > 1) {
         return Error{ErrorCode::invalid_argument,
                      "the model has " + std::to_string(inputs.size()) + " inputs, this data has one", path.string(),
-                     "give a .npz file with one array an input"};
+                     "give a .npz file with one array an input, or texts where the model has a tokenizer"};
     }
     if (path.extension() == ".npy") return detail::open_npy_dataset(path, preprocess, inputs[0], options);
     LATHE_TRY(detail::SampleFiles files, detail::find_samples(path));

@@ -9,6 +9,7 @@
 
 #include "data/dataset.hpp"
 #include "data/preprocess.hpp"
+#include "data/tokenizer.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
 
@@ -21,11 +22,25 @@ struct InputSpec {
     Shape shape;
 };
 
+/// What a text file's label column means. `scores`: how alike the two texts of a row are.
+enum class TextLabels { none, classes, scores };
+
+/// How texts become a model's inputs.
+struct TextOptions {
+    std::string columns;   ///< see parse_text_columns; empty: found by the header
+    std::string tokenizer; ///< the model's metadata `lathe.tokenizer`; empty where it has none
+    TokenizerFactory make_tokenizer;
+    TextLabels labels = TextLabels::classes;
+    std::size_t min_length = 0; ///< tokens: shorter batches are filled up
+    std::size_t max_length = 0; ///< longer samples are cut; 0: by the tokenizer alone
+};
+
 struct DatasetOptions {
     std::size_t samples = 0;           ///< take this many of all (see `choose_samples`); 0 takes all
     std::size_t threads = 0;           ///< decoding threads; 0 means available_cores()
     std::optional<std::uint64_t> seed; ///< choose samples at random with this seed instead of evenly spread
-    /// Batches hold decoded pictures: somebody else preprocesses them. Errors: invalid_argument for arrays.
+    TextOptions text{};
+    /// Batches hold decoded pictures: somebody else preprocesses them. Errors: invalid_argument for arrays and texts.
     bool pictures = false;
 };
 
@@ -41,7 +56,8 @@ std::vector<std::size_t> choose_samples(std::size_t total, std::size_t wanted, s
 ///  - a folder of images (.jpg, .jpeg, .png): unlabelled, in order of name;
 ///  - one image; a .txt file with one image path a line, or a .csv file as labels.csv, paths relative to that file;
 ///  - a .npy file: axis 0 is the sample (or one sample, if its rank is one less); a folder of .npy files: one sample
-///    each; a .npz file: one array a model input, by name, and optionally integer "labels".
+///    each; a .npz file: one array a model input, by name, and optionally integer "labels";
+///  - texts, for a model with a tokenizer: .tsv, .csv, .jsonl, .txt (see open_text_dataset).
 /// Images need `preprocess`, whose size must fit the input. Arrays need it only to turn uint8 pixels (NxHxWx3) into
 /// floats. Numbers are converted to the input's type where that keeps their meaning (any number to floating point,
 /// integers to integers that hold them).

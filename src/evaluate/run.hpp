@@ -22,14 +22,29 @@ Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine);
 /// What the engine expects of data, input by input; the batch is free.
 std::vector<InputSpec> input_specs(const EngineInfo& engine);
 
-/// Samples for an engine, with its own preprocessing unless another is given.
+/// Whether the engine's output is an embedding a text, to be compared with others', as its tokenizer's description
+/// says.
+bool gives_embeddings(const EngineInfo& engine);
+
+/// The options with the engine's tokenizer and the sequence lengths that it takes.
+DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine);
+
+/// Samples for an engine, with its own preprocessing unless another is given, and its own tokenizer (which
+/// `options.text.make_tokenizer` makes) and sequence lengths.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
                                               const EngineInfo& engine, const DatasetOptions& options);
+
+/// What is measured: how often the likeliest class is the right one, or how well the cosine between the outputs for
+/// two texts follows the score that people gave them.
+enum class EvalTask { classification, similarity };
 
 struct EvalRequest {
     std::vector<std::filesystem::path> engines;
     std::filesystem::path reference; ///< an engine; empty: accuracy alone. May be one of `engines`
+    EvalTask task = EvalTask::classification;
     std::filesystem::path data;
+    std::string columns;                  ///< of a text file; see parse_text_columns
+    TokenizerFactory make_tokenizer;      ///< for texts
     std::size_t samples = 0;              ///< 0: all
     std::optional<Preprocess> preprocess; ///< instead of the first engine's own
     bool preprocess_on_device = false;    ///< pictures are resized and normalised by the engines' device, not the CPU

@@ -157,6 +157,8 @@ Result<void> check_eval_subject(const Json& subject, const std::string& where) {
                               {"top1_ci95", Type::numbers},
                               {"top5", Type::number},
                               {"top5_ci95", Type::numbers},
+                              {"spearman", Type::number},
+                              {"spearman_ci95", Type::numbers},
                               {"vs_reference", Type::object}},
                              where));
     if (const Json* versus = member(subject, "vs_reference"); versus != nullptr && versus->is_object()) {
@@ -169,6 +171,8 @@ Result<void> check_eval_subject(const Json& subject, const std::string& where) {
                                   {"sqnr_db", Type::number},
                                   {"cosine", Type::number},
                                   {"max_abs_error", Type::number},
+                                  {"spearman_delta", Type::number},
+                                  {"spearman_delta_ci95", Type::numbers},
                                   {"top1_delta", Type::number},
                                   {"top1_delta_ci95", Type::numbers},
                                   {"mcnemar", Type::object}},

@@ -28,6 +28,7 @@ namespace {
 
 constexpr const char* graph_section = "graph.onnx";
 constexpr const char* blob_section = "compiled";
+constexpr const char* tokenizer_section = "tokenizer";
 
 /// Class names from the model's metadata. A list that is no list of strings is an error, not an empty one.
 Result<std::vector<std::string>> labels_of(const Model& model) {
@@ -46,6 +47,13 @@ Result<std::string> preprocess_of(const Model& model) {
     const std::string* text = model.find_metadata("lathe.preprocess");
     if (text == nullptr) return std::string();
     LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.preprocess"));
+    return json.dump();
+}
+
+Result<std::string> tokenizer_of(const Model& model) {
+    const std::string* text = model.find_metadata("lathe.tokenizer");
+    if (text == nullptr) return std::string();
+    LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.tokenizer"));
     return json.dump();
 }
 
@@ -122,6 +130,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     impl->traits = backend->traits();
     EngineInfo& info = impl->info;
     LATHE_TRY(info.preprocess, preprocess_of(model));
+    LATHE_TRY(info.tokenizer, tokenizer_of(model));
     LATHE_TRY(info.labels, labels_of(model));
     LATHE_TRY(impl->own_graph, serialize_onnx(model));
     impl->graph = std::as_bytes(std::span(impl->own_graph));
@@ -162,6 +171,10 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     impl->info.file_bytes = file->bytes().size();
     LATHE_TRY(impl->graph, contents.section(graph_section));
     LATHE_TRY(const auto blob, contents.section(blob_section));
+    if (contents.has(tokenizer_section)) {
+        LATHE_TRY(const auto text, contents.section(tokenizer_section));
+        impl->info.tokenizer.assign(reinterpret_cast<const char*>(text.data()), text.size());
+    }
     LATHE_TRY(const Backend* backend, backend_for_device(impl->info.device));
     impl->traits = backend->traits();
     const bool other_threads =
@@ -217,8 +230,11 @@ Result<void> Engine::save(const std::filesystem::path& path) {
     EngineInfo stored = impl_->info;
     stored.recompiled = false;
     stored.recompiled_reason.clear();
-    LATHE_TRY(impl_->info.file_bytes,
-              write_engine(path, to_json(stored), {{graph_section, impl_->graph}, {blob_section, blob}}));
+    std::vector<EngineSection> sections{{graph_section, impl_->graph}, {blob_section, blob}};
+    if (!stored.tokenizer.empty()) {
+        sections.push_back({tokenizer_section, std::as_bytes(std::span(stored.tokenizer))});
+    }
+    LATHE_TRY(impl_->info.file_bytes, write_engine(path, to_json(stored), sections));
     return {};
 }
 

@@ -60,6 +60,11 @@ Result<EngineSection> read_section(const Json& entry, std::span<const std::byte>
 
 } // namespace
 
+bool EngineContents::has(std::string_view name) const {
+    return std::any_of(sections.begin(), sections.end(),
+                       [&](const EngineSection& section) { return section.name == name; });
+}
+
 Result<std::span<const std::byte>> EngineContents::section(std::string_view name) const {
     for (const auto& candidate : sections) {
         if (candidate.name == name) return candidate.bytes;

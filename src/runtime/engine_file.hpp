@@ -37,6 +37,7 @@ struct EngineContents {
     Json info;
     std::vector<EngineSection> sections; ///< views into the bytes parsed
 
+    bool has(std::string_view name) const;
     /// The section's bytes, or an error (corrupt) if there is none of this name.
     Result<std::span<const std::byte>> section(std::string_view name) const;
 };

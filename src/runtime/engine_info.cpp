@@ -57,6 +57,15 @@ Json embedded(const std::string& text) {
     return json.is_discarded() ? Json() : json;
 }
 
+/// A tokenizer's description without its graphs, which are kept in a section of their own.
+Json without_graphs(const std::string& tokenizer) {
+    Json json = embedded(tokenizer);
+    if (!json.is_object()) return nullptr;
+    json.erase("single");
+    json.erase("pair");
+    return json;
+}
+
 std::string embedded_text(const Json& json) { return json.is_null() ? "" : json.dump(); }
 
 } // namespace
@@ -88,6 +97,7 @@ Json to_json(const EngineInfo& info) {
               {"file_bytes", info.file_bytes},
               {"recompiled", info.recompiled},
               {"recompiled_reason", info.recompiled_reason}};
+    if (!info.tokenizer.empty()) json["tokenizer"] = without_graphs(info.tokenizer);
     if (!info.profiles.empty()) json["profiles"] = profiles_json(info.profiles);
     return json;
 }

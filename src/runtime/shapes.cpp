@@ -43,6 +43,15 @@ Error open_size(const ValueInfo& input, std::size_t axis) {
             input.name, "give its range with --shape " + input.name + ":MIN..OPT..MAX"};
 }
 
+/// Tokens a sample, at most, of a model that carries a tokenizer; 0 for others.
+std::int64_t longest_text(const Model& model) {
+    const std::string* text = model.find_metadata("lathe.tokenizer");
+    if (text == nullptr) return 0;
+    const auto json = parse_json(*text, "metadata lathe.tokenizer");
+    if (!json || !json->is_object() || !json->value("max_length", Json()).is_number_integer()) return 0;
+    return std::max<std::int64_t>(0, (*json)["max_length"].get<std::int64_t>());
+}
+
 std::size_t count_inputs(const Graph& graph) {
     return static_cast<std::size_t>(std::count_if(graph.inputs.begin(), graph.inputs.end(), [&](const auto& input) {
         return graph.initializer(input.name) == nullptr;
@@ -77,6 +86,7 @@ Result<std::map<std::string, ShapeRange>> complete_shapes(const Model& model,
                                                           const std::map<std::string, ShapeRange>& given) {
     std::map<std::string, ShapeRange> shapes;
     std::string names;
+    const std::int64_t longest = longest_text(model);
     const bool single = count_inputs(model.graph) == 1;
     for (const auto& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr) continue;
@@ -101,10 +111,12 @@ Result<std::map<std::string, ShapeRange>> complete_shapes(const Model& model,
         ShapeRange range;
         for (std::size_t axis = 0; axis < input.dims->size(); ++axis) {
             const auto& size = (*input.dims)[axis].size;
-            if (!size && axis > 0) return open_size(input, axis);
+            // A text's length: up to what the tokenizer gives, tuned for half a page.
+            const bool tokens = !size && axis == 1 && longest > 0 && input.dims->size() == 2;
+            if (!size && axis > 0 && !tokens) return open_size(input, axis);
             range.min.push_back(size.value_or(1));
-            range.opt.push_back(size.value_or(8));
-            range.max.push_back(size.value_or(32));
+            range.opt.push_back(tokens ? std::min<std::int64_t>(128, longest) : size.value_or(8));
+            range.max.push_back(tokens ? longest : size.value_or(32));
         }
         shapes.emplace(input.name, std::move(range));
     }

@@ -339,6 +339,33 @@ TEST(ActivationSource, ShowsInputsAndInnerTensors) {
     EXPECT_EQ(missing.error().code, ErrorCode::not_found);
 }
 
+TEST(ActivationSource, SequencesOfAnyLength) {
+    const Model model = model_from_text("opset 18\n"
+                                        "input %x: float32[batch, sequence]\n"
+                                        "%y = Add(%x, %x)\n"
+                                        "%z = Relu(%y)\n"
+                                        "output %z: float32[batch, sequence]\n");
+    auto source = cpu().observe(model, {"x", "z"}, 2);
+    ASSERT_TRUE(source) << source.error().describe();
+    const std::size_t lanes = (*source)->set_lanes(2);
+    std::uint32_t seed = 1;
+    for (const std::int64_t length : {3, 9, 1, 40, 5, 3, 17, 9}) {
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+            HostTensor x("x", DataType::float32, {2, length});
+            const auto values = noise(static_cast<std::size_t>(2 * length), seed++);
+            std::ranges::copy(values, x.as<float>().begin());
+            const TensorView view = x.view();
+            std::vector<std::vector<float>> seen(2);
+            const auto ran = (*source)->run(lane, {&view, 1}, keep_in(seen));
+            ASSERT_TRUE(ran) << ran.error().describe();
+            EXPECT_EQ(seen[0], values);
+            ASSERT_EQ(seen[1].size(), values.size());
+            for (std::size_t i = 0; i < values.size(); ++i)
+                ASSERT_EQ(seen[1][i], std::max(0.0F, 2 * values[i]));
+        }
+    }
+}
+
 TEST(ActivationSource, LanesRunSideBySide) {
     const Model model = small_network();
     auto source = cpu().observe(model, {"relu", "scores"}, 2);

@@ -69,7 +69,7 @@ TEST_F(BenchRun, MeasuresTwoEnginesAndRawOpenVino) {
     std::filesystem::create_directory(second);
     std::filesystem::copy_file(file_, second / "small.engine");
     request_.engines.push_back(second / "small.engine");
-    request_.against = {{SubjectKind::openvino, {}}, {SubjectKind::pytorch, {}}};
+    request_.against = {{SubjectKind::openvino, {}, {}}, {SubjectKind::pytorch, {}, {}}};
     request_.command_line = "lathe bench";
     const auto document = bench(request_, no_progress());
     ASSERT_TRUE(document) << document.error().describe();

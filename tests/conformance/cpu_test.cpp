@@ -42,10 +42,15 @@ Result<void> claimed(const Backend& backend, Model model) {
     return {};
 }
 
-Result<void> run_once(const Backend& backend, const Model& model, const DataSet& data, Tolerance tolerance) {
+/// The model's outputs on one data set, by one thread.
+Result<std::vector<HostTensor>> outputs_of(const Backend& backend, const Model& model, const DataSet& data) {
     CompileOptions options;
     options.threads = 1;
-    LATHE_TRY(std::vector<HostTensor> outputs, test::outputs_of(backend, model, data, options));
+    return test::outputs_of(backend, model, data, options);
+}
+
+Result<void> run_once(const Backend& backend, const Model& model, const DataSet& data, Tolerance tolerance) {
+    LATHE_TRY(std::vector<HostTensor> outputs, outputs_of(backend, model, data));
     if (outputs.size() != data.outputs.size()) {
         return Error{ErrorCode::mismatch, "it has " + std::to_string(outputs.size()) + " outputs", "", ""};
     }

@@ -81,8 +81,26 @@ TEST(Engine, RoundTripKeepsEverything) {
     ASSERT_TRUE(session);
     for (const std::int64_t batch : {1, 3, 8})
         expect_right(*session, batch);
+    EXPECT_EQ(info.tokenizer, "");
     ASSERT_TRUE(loaded->save(folder / "again.engine"));
     EXPECT_TRUE(Engine::load(folder / "again.engine"));
+}
+
+TEST(Engine, CarriesItsTokenizerApartFromItsDescription) {
+    const TemporaryFolder folder;
+    const std::string graph(100'000, 'A');
+    Model model = small_network();
+    model.set_metadata("lathe.tokenizer", Json{{"max_length", 9}, {"single", {{"xml", graph}}}, {"pair", 1}}.dump());
+    auto engine = Engine::build(model, {});
+    ASSERT_TRUE(engine) << engine.error().describe();
+    ASSERT_TRUE(engine->save(folder / "m.engine"));
+    const auto loaded = Engine::load(folder / "m.engine");
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    EXPECT_EQ(Json::parse(loaded->info().tokenizer)["single"]["xml"], graph);
+    const Json told = Json::parse(to_json_text(loaded->info()));
+    EXPECT_EQ(told["tokenizer"], (Json{{"max_length", 9}})) << "half a megabyte of graphs is not for reading";
+    model.set_metadata("lathe.tokenizer", "{");
+    EXPECT_FALSE(Engine::build(model, {}));
 }
 
 TEST(Engine, SessionOutlivesItsEngine) {
@@ -327,6 +345,21 @@ TEST(Shapes, OpenBatchGetsADefaultAndOtherOpenSizesAreNamed) {
     ASSERT_FALSE(unknown);
     EXPECT_THAT(unknown.error().describe(), HasSubstr("nope"));
     EXPECT_FALSE(complete_shapes(small_network(), {{"input", {{1}, {1}, {1}}}}));
+}
+
+TEST(Shapes, TextsGetTheirTokenizersLength) {
+    Model model = small_network();
+    model.graph.inputs[0].dims = {Dimension::named("batch"), Dimension::named("sequence")};
+    EXPECT_FALSE(complete_shapes(model, {}));
+    model.set_metadata("lathe.tokenizer", R"({"max_length": 256})");
+    EXPECT_EQ(complete_shapes(model, {}).value().at("input").describe(), "1x1..8x128..32x256");
+    model.set_metadata("lathe.tokenizer", R"({"max_length": 40})");
+    EXPECT_EQ(complete_shapes(model, {}).value().at("input").describe(), "1x1..8x40..32x40");
+    model.set_metadata("lathe.tokenizer", R"({"max_length": "long"})");
+    EXPECT_FALSE(complete_shapes(model, {}));
+    model.set_metadata("lathe.tokenizer", R"({"max_length": 40})");
+    model.graph.inputs[0].dims->push_back(Dimension::named("width"));
+    EXPECT_FALSE(complete_shapes(model, {})) << "no tokens have three axes";
 }
 
 } // namespace

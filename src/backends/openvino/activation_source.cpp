@@ -189,11 +189,19 @@ private:
         return {};
     }
 
+    /// Whether the model reads sequences of any length. Then one form serves all: compiling one a length would take
+    /// longer than the runs. (Pictures of free size are mostly all of one size, which a static form runs faster.)
+    bool reads_sequences() const {
+        return std::ranges::any_of(inputs_, [](const ValueInfo& input) {
+            return input.dims && input.dims->size() == 2 && !input.dims->back().size;
+        });
+    }
+
     /// One static form a set of input shapes: a calibration has one batch size and perhaps a smaller last batch.
     std::shared_ptr<Form> form_for(const std::vector<Shape>& shapes) {
         const std::lock_guard lock(mutex_);
         for (const auto& form : forms_) {
-            if (form->shapes == shapes) return form;
+            if (form->shapes == shapes || reads_sequences()) return form;
         }
         constexpr std::size_t kept = 3;
         if (forms_.size() >= kept) forms_.erase(forms_.begin());
@@ -203,7 +211,7 @@ private:
             if (ports_[i] == unread) continue;
             partial[ports_[i]] = ov::PartialShape(std::vector<ov::Dimension>(shapes[i].begin(), shapes[i].end()));
         }
-        model->reshape(partial);
+        if (!reads_sequences()) model->reshape(partial);
         auto form = std::make_shared<Form>();
         form->shapes = shapes;
         const std::size_t lanes = shows_->size();

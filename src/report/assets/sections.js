@@ -125,6 +125,8 @@ function accuracyTable() {
     { title: "Top-1", value: (s) => share(s.top1, s.top1_ci95), present: (s) => isNumber(s.top1) },
     { title: "Top-5", value: (s) => share(s.top5, s.top5_ci95), present: (s) => isNumber(s.top5) },
     { title: "Top-1 change, pt", value: (s) => withBounds(format.points(versus(s).top1_delta), versus(s).top1_delta_ci95, format.points), present: (s) => isNumber(versus(s).top1_delta) },
+    { title: "Spearman", value: (s) => (isNumber(s.spearman) ? withBounds(s.spearman.toFixed(4), s.spearman_ci95, (end) => end.toFixed(3)) : DASH), present: (s) => isNumber(s.spearman) },
+    { title: "Spearman change", value: (s) => (isNumber(versus(s).spearman_delta) ? withBounds(versus(s).spearman_delta.toFixed(4), versus(s).spearman_delta_ci95, (end) => end.toFixed(4)) : DASH), present: (s) => isNumber(versus(s).spearman_delta) },
     { title: "Agreement", value: (s) => share(versus(s).agreement, versus(s).agreement_ci95), present: (s) => isNumber(versus(s).agreement) },
     { title: "Mean KL", value: (s) => format.small(versus(s).mean_kl), present: (s) => isNumber(versus(s).mean_kl) },
     { title: "SQNR", value: (s) => format.decibel(versus(s).sqnr_db), present: (s) => isNumber(versus(s).sqnr_db) },

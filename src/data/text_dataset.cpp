@@ -1,0 +1,254 @@
+#include "data/text_dataset.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "data/text_table.hpp"
+#include "support/hash.hpp"
+
+namespace lathe {
+
+namespace {
+
+/// Where rows come from.
+class Rows {
+public:
+    virtual ~Rows() = default;
+    virtual std::size_t count() const = 0;
+    virtual bool has_pairs() const = 0;
+    virtual bool has_labels() const = 0;
+    virtual Result<TextRow> read(std::size_t row) const = 0;
+    virtual std::string name(std::size_t row) const = 0;
+    virtual std::string digest() const = 0;
+};
+
+class FileRows final : public Rows {
+public:
+    explicit FileRows(TextTable table) : table_(std::move(table)) {}
+    std::size_t count() const override { return table_.rows(); }
+    bool has_pairs() const override { return table_.has_pairs(); }
+    bool has_labels() const override { return table_.has_labels(); }
+    Result<TextRow> read(std::size_t row) const override { return table_.read(row); }
+    std::string name(std::size_t row) const override { return std::to_string(row); }
+    std::string digest() const override { return table_.digest() + " " + table_.columns(); }
+
+private:
+    TextTable table_;
+};
+
+class MemoryRows final : public Rows {
+public:
+    MemoryRows(std::vector<std::string> texts, std::vector<std::string> pairs)
+        : texts_(std::move(texts)), pairs_(std::move(pairs)) {}
+    std::size_t count() const override { return texts_.size(); }
+    bool has_pairs() const override { return !pairs_.empty(); }
+    bool has_labels() const override { return false; }
+    Result<TextRow> read(std::size_t row) const override {
+        return TextRow{texts_[row], pairs_.empty() ? std::string() : pairs_[row], {}};
+    }
+    std::string name(std::size_t row) const override { return texts_[row]; }
+    std::string digest() const override {
+        Hasher hasher;
+        for (const auto* list : {&texts_, &pairs_}) {
+            hasher.update(static_cast<std::int64_t>(list->size()));
+            for (const std::string& text : *list) {
+                hasher.update(static_cast<std::int64_t>(text.size()));
+                hasher.update(text);
+            }
+        }
+        return hasher.hex();
+    }
+
+private:
+    std::vector<std::string> texts_;
+    std::vector<std::string> pairs_;
+};
+
+/// Sizes of the batches: what the model leaves open, and where it is fixed.
+struct Lengths {
+    std::size_t least = 0; ///< filled up to
+    std::size_t most = 0;  ///< 0: whatever the tokenizer gives
+};
+
+Result<Lengths> lengths_of(const std::vector<InputSpec>& inputs, const TextOptions& text) {
+    Lengths lengths{text.min_length, text.max_length};
+    for (const InputSpec& input : inputs) {
+        const bool known =
+            input.name == "input_ids" || input.name == "attention_mask" || input.name == "token_type_ids";
+        if (!known) {
+            return Error{ErrorCode::unsupported, "text does not fill this input", input.name,
+                         "it fills input_ids, attention_mask and token_type_ids; give a .npz file with all inputs"};
+        }
+        if (input.shape.size() != 2 || (input.type != DataType::int64 && input.type != DataType::int32)) {
+            return Error{ErrorCode::unsupported,
+                         "the input is " + to_string(input.type) + " " + to_string(input.shape) +
+                             ", tokens are integers of batch x sequence",
+                         input.name, ""};
+        }
+        if (input.shape[1] >= 0)
+            lengths = {static_cast<std::size_t>(input.shape[1]), static_cast<std::size_t>(input.shape[1])};
+    }
+    return lengths;
+}
+
+std::optional<double> parse_score(const std::string& text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+    return value;
+}
+
+class TextDataset final : public Dataset {
+public:
+    TextDataset(std::unique_ptr<Rows> rows, std::shared_ptr<Tokenizer> tokenizer, std::vector<InputSpec> inputs,
+                Lengths lengths, const DatasetOptions& options)
+        : rows_(std::move(rows)), tokenizer_(std::move(tokenizer)), inputs_(std::move(inputs)), lengths_(lengths),
+          labels_(rows_->has_labels() ? options.text.labels : TextLabels::none),
+          // Two texts whose likeness is judged are samples of their own in any model.
+          sides_(rows_->has_pairs() && (tokenizer_->separates_pairs() || labels_ == TextLabels::scores) ? 2 : 1),
+          chosen_(choose_samples(rows_->count(), (options.samples + sides_ - 1) / sides_, options.seed)) {}
+
+    std::size_t size() const override { return chosen_.size() * sides_; }
+    bool has_labels() const override { return labels_ != TextLabels::none; }
+    void rewind() override { position_ = 0; }
+
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        count = std::min(count, size() - position_);
+        if (count == 0) return std::optional<Batch>{};
+        Batch batch;
+        std::vector<std::string> first;
+        std::vector<std::string> second;
+        for (std::size_t i = position_; i < position_ + count; ++i) {
+            const std::size_t index = chosen_[i / sides_];
+            LATHE_TRY(TextRow row, rows_->read(index));
+            batch.names.push_back(rows_->name(index) + (sides_ == 1 ? "" : i % sides_ == 0 ? ", first" : ", second"));
+            LATHE_CHECK(add_label(row, batch));
+            if (sides_ == 1 && rows_->has_pairs()) second.push_back(std::move(row.pair));
+            first.push_back(i % sides_ == 0 ? std::move(row.text) : std::move(row.pair));
+        }
+        auto tokens = tokenizer_->encode(first, second);
+        if (!tokens) return std::move(tokens).error().in(batch.names.front());
+        for (const InputSpec& input : inputs_)
+            batch.inputs.push_back(tensor_of(input, *tokens));
+        position_ += count;
+        return std::optional<Batch>(std::move(batch));
+    }
+
+    Result<std::string> digest() const override {
+        Hasher hasher;
+        hasher.update(rows_->digest() + " " + tokenizer_->digest());
+        hasher.update(static_cast<std::int64_t>(sides_));
+        return hasher.hex();
+    }
+
+private:
+    Result<void> add_label(const TextRow& row, Batch& batch) const {
+        batch.labels.push_back(-1);
+        if (labels_ == TextLabels::none) return {};
+        const auto score = parse_score(row.label);
+        if (labels_ == TextLabels::scores) {
+            if (!score) return bad_label(row.label, "a number", batch.names.back());
+            batch.scores.push_back(*score);
+            return {};
+        }
+        constexpr double most_classes = 1e6;
+        if (!score || *score < 0 || *score != std::floor(*score) || *score >= most_classes) {
+            return bad_label(row.label, "the index of a class", batch.names.back());
+        }
+        batch.labels.back() = static_cast<std::int64_t>(*score);
+        return {};
+    }
+
+    static Error bad_label(const std::string& label, const std::string& wanted, const std::string& row) {
+        return {ErrorCode::parse_error, "the label \"" + label.substr(0, 40) + "\" is not " + wanted, "sample " + row,
+                "name the right column with --columns text=...,label=..."};
+    }
+
+    /// One model input, filled up on the right.
+    HostTensor tensor_of(const InputSpec& input, const Tokens& tokens) const {
+        const std::size_t length = std::max(tokens.length, lengths_.least);
+        const bool ids = input.name == "input_ids";
+        const std::vector<std::int64_t>& values = ids                              ? tokens.ids
+                                                  : input.name == "attention_mask" ? tokens.mask
+                                                                                   : tokens.types;
+        HostTensor tensor(input.name, input.type,
+                          {static_cast<std::int64_t>(tokens.count), static_cast<std::int64_t>(length)});
+        const auto fill = [&](auto out) {
+            using Value = typename decltype(out)::value_type;
+            std::ranges::fill(out, static_cast<Value>(ids ? tokenizer_->pad_id() : 0));
+            for (std::size_t row = 0; row < tokens.count && !values.empty(); ++row) {
+                for (std::size_t i = 0; i < tokens.length; ++i)
+                    out[row * length + i] = static_cast<Value>(values[row * tokens.length + i]);
+            }
+        };
+        if (input.type == DataType::int64) {
+            fill(tensor.as<std::int64_t>());
+        } else {
+            fill(tensor.as<std::int32_t>());
+        }
+        return tensor;
+    }
+
+    std::unique_ptr<Rows> rows_;
+    std::shared_ptr<Tokenizer> tokenizer_;
+    std::vector<InputSpec> inputs_;
+    Lengths lengths_;
+    TextLabels labels_;
+    std::size_t sides_;
+    std::vector<std::size_t> chosen_;
+    std::size_t position_ = 0;
+};
+
+Result<std::unique_ptr<Dataset>> make(std::unique_ptr<Rows> rows, const std::string& where,
+                                      const std::vector<InputSpec>& inputs, const DatasetOptions& options) {
+    if (options.pictures) {
+        return Error{ErrorCode::invalid_argument, "the data are texts, not pictures", where,
+                     "leave preprocessing to the CPU, or give pictures"};
+    }
+    if (options.text.tokenizer.empty()) {
+        return Error{ErrorCode::unsupported, "the model carries no tokenizer, so it cannot take texts", where,
+                     "export it with lathe export from a folder with tokenizer.json, or give arrays (.npz)"};
+    }
+    if (!options.text.make_tokenizer) {
+        return Error{ErrorCode::unsupported, "no tokenizer library is at hand", where, ""};
+    }
+    LATHE_TRY(const Lengths lengths, lengths_of(inputs, options.text));
+    LATHE_TRY(auto tokenizer, options.text.make_tokenizer(options.text.tokenizer, lengths.most));
+    if (options.text.labels == TextLabels::scores && (!rows->has_pairs() || !rows->has_labels())) {
+        return Error{ErrorCode::invalid_argument, "similarity needs two text columns and a score", where,
+                     "name them with --columns text=...,pair=...,label=..."};
+    }
+    return std::unique_ptr<Dataset>(
+        std::make_unique<TextDataset>(std::move(rows), std::move(tokenizer), inputs, lengths, options));
+}
+
+} // namespace
+
+bool is_text_file(const std::filesystem::path& path) {
+    static const std::set<std::string> extensions{".tsv", ".csv", ".jsonl", ".txt"};
+    return extensions.contains(path.extension().string());
+}
+
+Result<std::unique_ptr<Dataset>> open_text_dataset(const std::filesystem::path& path,
+                                                   const std::vector<InputSpec>& inputs,
+                                                   const DatasetOptions& options) {
+    LATHE_TRY(const TextColumns columns, parse_text_columns(options.text.columns));
+    LATHE_TRY(TextTable table, TextTable::open(path, columns));
+    return make(std::make_unique<FileRows>(std::move(table)), path.string(), inputs, options);
+}
+
+Result<std::unique_ptr<Dataset>> dataset_of_texts(std::vector<std::string> texts, std::vector<std::string> pairs,
+                                                  const std::vector<InputSpec>& inputs, const DatasetOptions& options) {
+    if (texts.empty() || (!pairs.empty() && pairs.size() != texts.size())) {
+        return Error{ErrorCode::invalid_argument,
+                     std::to_string(pairs.size()) + " second texts for " + std::to_string(texts.size()) + " texts", "",
+                     "give as many second texts as texts, or none"};
+    }
+    return make(std::make_unique<MemoryRows>(std::move(texts), std::move(pairs)), "texts", inputs, options);
+}
+
+} // namespace lathe

@@ -1,0 +1,294 @@
+#include "data/text_dataset.hpp"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/text_table.hpp"
+#include "support_lib/command.hpp"
+
+namespace lathe {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+fs::path put(const TemporaryFolder& folder, const std::string& name, const std::string& text) {
+    const fs::path path = folder.path() / name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+}
+
+/// A token a character (its code), 1 in front and 2 behind each text.
+class Letters final : public Tokenizer {
+public:
+    Letters(std::size_t limit, bool separate) : limit_(limit == 0 ? 100 : limit), separate_(separate) {}
+    std::size_t max_length() const override { return limit_; }
+    std::int64_t pad_id() const override { return 7; }
+    bool separates_pairs() const override { return separate_; }
+    std::string digest() const override { return "letters"; }
+    Result<Tokens> encode(std::span<const std::string> first, std::span<const std::string> second) override {
+        std::vector<std::vector<std::int64_t>> rows;
+        std::vector<std::size_t> ends;
+        for (std::size_t i = 0; i < first.size(); ++i) {
+            std::vector<std::int64_t> row{1};
+            for (const char c : first[i])
+                row.push_back(c);
+            row.push_back(2);
+            ends.push_back(row.size());
+            if (!second.empty()) {
+                for (const char c : second[i])
+                    row.push_back(c);
+                row.push_back(2);
+            }
+            row.resize(std::min(row.size(), limit_));
+            rows.push_back(std::move(row));
+        }
+        Tokens tokens;
+        tokens.count = rows.size();
+        for (const auto& row : rows)
+            tokens.length = std::max(tokens.length, row.size());
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            for (std::size_t j = 0; j < tokens.length; ++j) {
+                const bool inside = j < rows[i].size();
+                tokens.ids.push_back(inside ? rows[i][j] : 7);
+                tokens.mask.push_back(inside ? 1 : 0);
+                tokens.types.push_back(inside && j >= ends[i] ? 1 : 0);
+            }
+        }
+        return tokens;
+    }
+
+private:
+    std::size_t limit_;
+    bool separate_;
+};
+
+DatasetOptions letters(bool separate = false) {
+    DatasetOptions options;
+    options.text.tokenizer = "{}";
+    options.text.make_tokenizer = [separate](std::string_view, std::size_t limit) {
+        return Result<std::shared_ptr<Tokenizer>>(std::make_shared<Letters>(limit, separate));
+    };
+    return options;
+}
+
+std::vector<InputSpec> inputs(std::int64_t length = -1, DataType type = DataType::int64) {
+    return {{"input_ids", type, {-1, length}},
+            {"attention_mask", type, {-1, length}},
+            {"token_type_ids", type, {-1, length}}};
+}
+
+std::vector<std::int64_t> row(const HostTensor& tensor, std::size_t index) {
+    const auto length = static_cast<std::size_t>(tensor.shape[1]);
+    const auto values = tensor.as<std::int64_t>().subspan(index * length, length);
+    return {values.begin(), values.end()};
+}
+
+Batch first_batch(Dataset& dataset, std::size_t count) {
+    auto batch = dataset.next(count);
+    EXPECT_TRUE(batch) << batch.error().describe();
+    EXPECT_TRUE(*batch);
+    return std::move(**batch);
+}
+
+TEST(TextColumns, AreNamed) {
+    const auto columns = parse_text_columns("text=a b,label=2");
+    ASSERT_TRUE(columns);
+    EXPECT_EQ(columns->text, "a b");
+    EXPECT_EQ(columns->pair, "");
+    EXPECT_EQ(columns->label, "2");
+    for (const char* wrong : {"text", "text=", "words=a", "text=a,,label=b"})
+        EXPECT_FALSE(parse_text_columns(wrong)) << wrong;
+}
+
+struct TableCase {
+    std::string file;
+    std::string content;
+    std::string columns;
+    std::vector<std::string> texts;
+    std::vector<std::string> pairs;
+    std::vector<std::string> labels;
+};
+
+TEST(TextTable, ReadsEveryFormat) {
+    const TableCase cases[] = {
+        // A quote is a character in GLUE's files; CRLF and an empty line are no part of a text.
+        {"a.tsv", "sentence\tlabel\r\na \"b\"\t1\r\n\r\n c \t0\r\n", "", {"a \"b\"", " c "}, {"", ""}, {"1", "0"}},
+        {"b.csv", "id,text,label\n1,\"x, \"\"y\"\"\nz\",0\n2,w,1", "", {"x, \"y\"\nz", "w"}, {"", ""}, {"0", "1"}},
+        // STS-B's .csv: tabs, no header, more fields in some rows.
+        {"c.csv",
+         "n\t4.5\tone\ttwo\nm\t0\tthree\tfour\t\"\n",
+         "text=2,pair=3,label=1",
+         {"one", "three"},
+         {"two", "four"},
+         {"4.5", "0"}},
+        {"d.jsonl",
+         "{\"text\": \"\\u00e9\\n\", \"label\": 3}\n{\"text\": \"b\", \"label\": \"4\"}\n",
+         "",
+         {"\xC3\xA9\n", "b"},
+         {"", ""},
+         {"3", "4"}},
+        {"e.txt", "one, two\n\nthree", "", {"one, two", "three"}, {"", ""}, {"", ""}},
+        {"f.tsv", "\xEF\xBB\xBFsentence1\tsentence2\tscore\nx\ty\t5\n", "", {"x"}, {"y"}, {"5"}},
+        {"g.tsv", "a\tb\nx\ty\n", "text=b", {"y"}, {""}, {""}},
+    };
+    const TemporaryFolder folder;
+    for (const auto& each : cases) {
+        SCOPED_TRACE(each.file);
+        const auto columns = parse_text_columns(each.columns);
+        ASSERT_TRUE(columns);
+        const auto table = TextTable::open(put(folder, each.file, each.content), *columns);
+        ASSERT_TRUE(table) << table.error().describe();
+        ASSERT_EQ(table->rows(), each.texts.size());
+        for (std::size_t i = 0; i < table->rows(); ++i) {
+            const auto read = table->read(i);
+            ASSERT_TRUE(read) << read.error().describe();
+            EXPECT_EQ(read->text, each.texts[i]);
+            EXPECT_EQ(read->pair, each.pairs[i]);
+            EXPECT_EQ(read->label, each.labels[i]);
+        }
+    }
+}
+
+TEST(TextTable, RefusesWithThePlace) {
+    struct Case {
+        std::string file, content, columns, message;
+    };
+    const Case cases[] = {
+        {"a.tsv", "x\ty\n1\t2\n", "", "no column with texts"},
+        {"a.tsv", "x\ty\n1\t2\n", "text=z", "no column \"z\""},
+        {"a.tsv", "x\ty\n1\t2\n", "text=5", "no column 5"},
+        {"a.csv", "text,b\n\"x,1\n", "", "does not end"},
+        {"a.tsv", "sentence\n", "", "no samples"},
+        {"a.tsv", "", "", "no samples"},
+        {"a.jsonl", "[1]\n", "", "no JSON object"},
+        {"a.txt", "x\n", "text=0,label=1", "no columns"},
+    };
+    const TemporaryFolder folder;
+    for (const auto& each : cases) {
+        const auto columns = parse_text_columns(each.columns);
+        ASSERT_TRUE(columns);
+        const auto table = TextTable::open(put(folder, each.file, each.content), *columns);
+        ASSERT_FALSE(table) << each.content;
+        EXPECT_THAT(table.error().describe(), HasSubstr(each.message));
+    }
+    // A row that lacks the column, a line that is no JSON: told with their number when their turn comes.
+    const auto table = TextTable::open(put(folder, "short.tsv", "a\ttext\nx\ty\nz\n"), {});
+    ASSERT_TRUE(table);
+    EXPECT_TRUE(table->read(0));
+    EXPECT_THAT(table->read(1).error().describe(), HasSubstr("row 3"));
+}
+
+TEST(TextDataset, FillsUpToTheLongestOfTheBatch) {
+    const TemporaryFolder folder;
+    const auto path = put(folder, "a.tsv", "sentence\tlabel\nab\t1\nc\t0\nd\t1\n");
+    const auto dataset = open_dataset(path, {}, inputs(), letters());
+    ASSERT_TRUE(dataset) << dataset.error().describe();
+    EXPECT_EQ((*dataset)->size(), 3U);
+    EXPECT_TRUE((*dataset)->has_labels());
+    const Batch batch = first_batch(**dataset, 2);
+    EXPECT_EQ(batch.inputs[0].shape, (Shape{2, 4}));
+    EXPECT_THAT(row(batch.inputs[0], 0), ElementsAre(1, 'a', 'b', 2));
+    EXPECT_THAT(row(batch.inputs[0], 1), ElementsAre(1, 'c', 2, 7));
+    EXPECT_THAT(row(batch.inputs[1], 1), ElementsAre(1, 1, 1, 0));
+    EXPECT_THAT(batch.labels, ElementsAre(1, 0));
+    const Batch last = first_batch(**dataset, 2);
+    EXPECT_EQ(last.inputs[0].shape, (Shape{1, 3}));
+    const auto end = (*dataset)->next(2);
+    ASSERT_TRUE(end);
+    EXPECT_FALSE(*end);
+    (*dataset)->rewind();
+    EXPECT_EQ(first_batch(**dataset, 1).labels, std::vector<std::int64_t>{1});
+}
+
+TEST(TextDataset, FixedLengthsCutAndFill) {
+    const TemporaryFolder folder;
+    const auto path = put(folder, "a.txt", "abcdefgh\nx\n");
+    const auto fixed = open_dataset(path, {}, inputs(5), letters());
+    ASSERT_TRUE(fixed);
+    const Batch batch = first_batch(**fixed, 2);
+    EXPECT_THAT(row(batch.inputs[0], 0), ElementsAre(1, 'a', 'b', 'c', 'd'));
+    EXPECT_THAT(row(batch.inputs[0], 1), ElementsAre(1, 'x', 2, 7, 7));
+    auto options = letters();
+    options.text.min_length = 4;
+    options.text.max_length = 6;
+    const auto ranged = open_dataset(path, {}, inputs(), options);
+    ASSERT_TRUE(ranged);
+    EXPECT_EQ(first_batch(**ranged, 1).inputs[0].shape, (Shape{1, 6}));
+    EXPECT_EQ(first_batch(**ranged, 1).inputs[0].shape, (Shape{1, 4}));
+    const auto narrow = open_dataset(path, {}, inputs(-1, DataType::int32), letters());
+    ASSERT_TRUE(narrow);
+    EXPECT_EQ(first_batch(**narrow, 1).inputs[0].as<std::int32_t>()[1], 'a');
+}
+
+TEST(TextDataset, PairsAreOneSampleOrTwo) {
+    const TemporaryFolder folder;
+    const auto path = put(folder, "a.tsv", "sentence1\tsentence2\tscore\na\tb\t1.5\nc\td\t0\n");
+    auto options = letters();
+    options.text.labels = TextLabels::none;
+    const auto joint = open_dataset(path, {}, inputs(), options);
+    ASSERT_TRUE(joint);
+    EXPECT_FALSE((*joint)->has_labels());
+    const Batch batch = first_batch(**joint, 1);
+    EXPECT_THAT(row(batch.inputs[0], 0), ElementsAre(1, 'a', 2, 'b', 2));
+    EXPECT_THAT(row(batch.inputs[2], 0), ElementsAre(0, 0, 0, 1, 1));
+
+    options = letters(true);
+    options.text.labels = TextLabels::scores;
+    const auto separate = open_dataset(path, {}, inputs(), options);
+    ASSERT_TRUE(separate);
+    EXPECT_EQ((*separate)->size(), 4U);
+    const Batch texts = first_batch(**separate, 4);
+    EXPECT_THAT(row(texts.inputs[0], 1), ElementsAre(1, 'b', 2));
+    EXPECT_THAT(row(texts.inputs[0], 2), ElementsAre(1, 'c', 2));
+    EXPECT_THAT(texts.scores, ElementsAre(1.5, 1.5, 0, 0));
+    EXPECT_THAT(texts.names, ElementsAre("0, first", "0, second", "1, first", "1, second"));
+    options.samples = 2; // texts
+    const auto fewer = open_dataset(path, {}, inputs(), options);
+    ASSERT_TRUE(fewer);
+    EXPECT_EQ((*fewer)->size(), 2U);
+}
+
+TEST(TextDataset, Refuses) {
+    const TemporaryFolder folder;
+    const auto path = put(folder, "a.tsv", "sentence\tlabel\nab\tpositive\n");
+    const auto named = open_dataset(path, {}, inputs(), letters());
+    ASSERT_TRUE(named);
+    EXPECT_THAT((*named)->next(1).error().describe(), HasSubstr("\"positive\" is not the index of a class"));
+    const auto no_tokenizer = open_dataset(path, {}, inputs(), {});
+    ASSERT_FALSE(no_tokenizer);
+    EXPECT_THAT(no_tokenizer.error().describe(), HasSubstr("carries no tokenizer"));
+    auto others = inputs();
+    others.push_back({"pixels", DataType::float32, {-1, 3}});
+    EXPECT_THAT(open_dataset(path, {}, others, letters()).error().describe(), HasSubstr("pixels"));
+    auto scored = letters();
+    scored.text.labels = TextLabels::scores;
+    EXPECT_THAT(open_dataset(path, {}, inputs(), scored).error().describe(), HasSubstr("two text columns"));
+    auto pictures = letters();
+    pictures.pictures = true;
+    EXPECT_THAT(open_dataset(path, {}, inputs(), pictures).error().describe(), HasSubstr("texts, not pictures"));
+    EXPECT_FALSE(dataset_of_texts({"a"}, {"b", "c"}, inputs(), letters()));
+    EXPECT_FALSE(dataset_of_texts({}, {}, inputs(), letters()));
+}
+
+TEST(TextDataset, DigestFollowsTextsAndColumns) {
+    const TemporaryFolder folder;
+    const auto digest = [&](const std::string& content, const std::string& columns) {
+        auto options = letters();
+        options.text.columns = columns;
+        const auto dataset = open_dataset(put(folder, "a.tsv", content), {}, inputs(), options);
+        EXPECT_TRUE(dataset) << dataset.error().describe();
+        return (*dataset)->digest().value();
+    };
+    const std::string text = "sentence\tlabel\tmore\nab\t1\t0\n";
+    EXPECT_EQ(digest(text, ""), digest(text, "text=sentence"));
+    EXPECT_NE(digest(text, ""), digest(text, "label=more"));
+    EXPECT_NE(digest(text, ""), digest("sentence\tlabel\tmore\nac\t1\t0\n", ""));
+}
+
+} // namespace
+} // namespace lathe

@@ -1,0 +1,196 @@
+"""`python -m lathe_export` on text encoders: small random ones, MiniLM's tokenizer. Run: python test_encoders.py [SHARED]"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    import openvino
+    import openvino_tokenizers
+    import torch
+    import transformers
+except ImportError as error:
+    print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
+    sys.exit(77)
+
+from lathe_export import __main__ as command
+from lathe_export import encoders
+from lathe_export.errors import ExportError
+from lathe_export.rebuild import rebuild
+
+SHARED = Path(sys.argv.pop(1)) if len(sys.argv) > 1 else Path(__file__).resolve().parents[3] / "shared/data"
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the film quiet moving a".split()
+SIZES = {"vocab_size": len(WORDS), "max_position_embeddings": 40}
+BERT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+class Encoders(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.work = Path(temporary.name)
+        self.folder = self.work / "model"
+        self.output = self.work / "out" / "m.onnx"
+        self.output.parent.mkdir()
+        torch.manual_seed(2)
+
+    def save(self, network: transformers.PreTrainedModel, tokenizer: bool = True) -> transformers.PreTrainedModel:
+        with torch.no_grad():
+            for value in network.parameters():
+                value.mul_(3)  # attention that differs from token to token
+        network.save_pretrained(self.folder)
+        if tokenizer:
+            (self.folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+            transformers.BertTokenizerFast(vocab=str(self.folder / "vocab.txt"), model_max_length=40).save_pretrained(self.folder)
+        return network.eval()
+
+    def bert(self) -> transformers.PreTrainedModel:
+        return self.save(transformers.BertModel(transformers.BertConfig(**SIZES, **BERT), add_pooling_layer=False))
+
+    def export(self, *arguments: str) -> dict:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return command.run(command.parse_arguments([*arguments, "--output", str(self.output), "--quiet"]))
+
+    def refused(self, code: str, *arguments: str) -> None:
+        with self.assertRaises(ExportError) as caught:
+            self.export(*arguments)
+        self.assertEqual(caught.exception.code, code, caught.exception.message)
+        self.assertEqual(list(self.output.parent.iterdir()), [], "nothing may be written on failure")
+
+    def metadata(self) -> dict:
+        return {prop.key: json.loads(prop.value) for prop in onnx.load(self.output).metadata_props}
+
+    def run_onnx(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        return onnxruntime.InferenceSession(str(self.output)).run(None, inputs)[0]
+
+    @staticmethod
+    def tokens(lengths: list[int], width: int) -> dict[str, np.ndarray]:
+        generator = np.random.default_rng(1)
+        mask = (np.arange(width)[None, :] < np.array(lengths)[:, None]).astype(np.int64)
+        ids = generator.integers(1, len(WORDS), mask.shape) * mask
+        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask)}
+
+    def test_hidden_states_equal_the_networks_own(self) -> None:
+        network = self.bert()
+        document = self.export(str(self.folder))
+        self.assertEqual(len(document["check"]["inputs"]), 3)
+        graph = onnx.load(self.output).graph
+        self.assertEqual([value.name for value in graph.input], ["input_ids", "attention_mask", "token_type_ids"])
+        for value in graph.input:
+            self.assertEqual([dim.dim_param for dim in value.type.tensor_type.shape.dim], ["batch", "sequence"])
+        inputs = self.tokens([7, 3, 1], 7)
+        with torch.inference_mode():
+            expected = network(**{name: torch.from_numpy(value) for name, value in inputs.items()}).last_hidden_state.numpy()
+        actual = self.run_onnx(inputs)
+        for row, length in enumerate([7, 3, 1]):  # what stands at padding nobody reads
+            np.testing.assert_allclose(actual[row, :length], expected[row, :length], atol=2e-5)
+
+    def test_padding_changes_nothing(self) -> None:
+        self.bert()
+        self.export(str(self.folder), "--pooling", "mean", "--normalize")
+        inputs = self.tokens([9, 4, 1], 12)
+        together = self.run_onnx(inputs)
+        np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
+        for row, length in enumerate([9, 4, 1]):
+            alone = self.run_onnx({name: value[row : row + 1, :length] for name, value in inputs.items()})
+            np.testing.assert_allclose(together[row], alone[0], atol=1e-6)
+        other = inputs | {"attention_mask": np.ones_like(inputs["attention_mask"])}
+        self.assertGreater(np.abs(self.run_onnx(other) - together).max(), 1e-3, "the mask must count")
+
+    def test_pooling_head_and_rebuild(self) -> None:
+        network = self.bert()
+        weights = np.random.default_rng(3).normal(size=17)
+        np.savez(self.work / "head.npz", w=weights)
+        self.export(str(self.folder), "--pooling", "cls", "--head", str(self.work / "head.npz"))
+        inputs = self.tokens([5, 8], 8)
+        logits = self.run_onnx(inputs)
+        with torch.inference_mode():
+            hidden = network(**{name: torch.from_numpy(value) for name, value in inputs.items()}).last_hidden_state.numpy()
+        np.testing.assert_allclose(logits[:, 1] - logits[:, 0], hidden[:, 0] @ weights[:-1] + weights[-1], atol=1e-4)
+        source = self.metadata()["lathe.source"]
+        with torch.inference_mode():
+            again = rebuild(source)(**{name: torch.from_numpy(value) for name, value in inputs.items()})["logits"].numpy()
+        np.testing.assert_allclose(again, logits, atol=1e-5)
+        self.assertEqual(self.metadata()["lathe.tokenizer"]["pairs"], "joint")
+        (self.work / "head.npz").write_bytes(b"changed")
+        with self.assertRaisesRegex(ExportError, "changed since"):
+            rebuild(source)
+
+    def test_classifiers_and_distilbert(self) -> None:
+        config = transformers.DistilBertConfig(**SIZES, dim=16, n_layers=2, n_heads=2, hidden_dim=32, num_labels=3, architectures=["DistilBertForSequenceClassification"])
+        network = self.save(transformers.DistilBertForSequenceClassification(config))
+        document = self.export(str(self.folder))
+        self.assertEqual([entry["name"] for entry in document["inputs"]], ["input_ids", "attention_mask"])
+        inputs = self.tokens([6, 2], 6)
+        del inputs["token_type_ids"]
+        with torch.inference_mode():
+            expected = network(**{name: torch.from_numpy(value) for name, value in inputs.items()}).logits.numpy()
+        np.testing.assert_allclose(self.run_onnx(inputs), expected, atol=2e-5)
+
+    def test_configuration_alone(self) -> None:
+        self.folder.mkdir()
+        transformers.BertConfig(**SIZES, **BERT).save_pretrained(self.folder)
+        self.refused("invalid_argument", str(self.folder))
+        document = self.export(str(self.folder), "--random-weights", "--seed", "5", "--batch-size", "2", "--sequence-length", "8")
+        self.assertEqual(document["inputs"][0]["shape"], [2, 8])
+        self.assertIsNone(document["tokenizer"])
+        self.assertEqual(self.metadata()["lathe.source"]["random_seed"], 5)
+        self.assertNotIn("lathe.tokenizer", self.metadata())
+
+    def test_refusals(self) -> None:
+        self.bert()
+        np.savez(self.work / "short.npz", w=np.zeros(5))
+        folder = str(self.folder)
+        self.refused("invalid_argument", folder, "--normalize")
+        self.refused("mismatch", folder, "--pooling", "mean", "--head", str(self.work / "short.npz"))
+        self.refused("not_found", folder, "--pooling", "mean", "--head", str(self.work / "none.npz"))
+        self.refused("invalid_argument", folder, "--weights", str(self.folder / "model.safetensors"))
+        self.refused("invalid_argument", "resnet18", "--random-weights", "--pooling", "mean")
+        self.refused("not_found", "hf/" + str(self.work / "nothing"))
+        self.refused("invalid_argument", "bert-base")
+
+    def test_minilms_tokens_equal_its_own_tokenizers(self) -> None:
+        try:
+            folder = encoders.folder_of("all-minilm-l6-v2")
+        except ExportError as error:
+            self.skipTest(error.message)
+        from lathe_export import tokenizer as tokenizers
+
+        sts, sst = SHARED / "text/stsb/sts-test.csv", SHARED / "text/sst2/test.tsv"
+        if not sts.is_file() or not sst.is_file():
+            self.skipTest(f"no {sts}")
+        texts = [part for line in sts.read_text(encoding="utf-8").split("\n") if line for part in line.split("\t")[5:7]]
+        texts += [line.split("\t")[0] for line in sst.read_text(encoding="utf-8").split("\n")[1:] if line]
+        texts += ["κύριος", "5 µm", "ſtraße", "\u00adx", "x\u200dy", "A" * 120, "word " * 400, "日本語 テスト", "e\u0301", "\ufeffx"]
+        packed = tokenizers.metadata(folder, ["input_ids"], 512, True)
+        with tempfile.TemporaryDirectory() as work:
+            for name, suffix in (("xml", ".xml"), ("weights", ".bin")):
+                Path(work, "t").with_suffix(suffix).write_bytes(zlib.decompress(base64.b64decode(packed["single"][name])))
+            core = openvino.Core()
+            core.add_extension(str(Path(openvino_tokenizers.__file__).parent / "lib/libopenvino_tokenizers.so"))
+            ours = core.compile_model(str(Path(work, "t.xml")), "CPU")
+            own = tokenizers.load(folder)
+            for start in range(0, len(texts), 64):
+                batch = texts[start : start + 64]
+                expected = own(batch, padding=True, truncation=True, max_length=256, return_tensors="np")
+                actual = ours(batch)
+                for key in ("input_ids", "attention_mask", "token_type_ids"):
+                    for row, text in enumerate(batch):
+                        self.assertEqual(actual[key][row].tolist(), expected[key][row].tolist(), text)
+
+
+if __name__ == "__main__":
+    unittest.main()
