@@ -46,6 +46,9 @@ from gpu.torch_graph import Memory, TorchGraph, flat, weight_bytes
 from gpu.turns import Turns
 
 ROUNDS = 15
+# Relative error of an output above which something is broken, not rounded: against the model (int8: the Q/DQ model) in
+# double precision.
+MOST_ERROR = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 3e-2, "bf16": 1e-1, "int8": 1e-1}
 
 
 def log(*words):
@@ -181,6 +184,9 @@ class Run:
                 row |= agreement(got[index].astype(np.float64).reshape(want.shape), want)
                 self.document["accuracy"].append(row)
                 log("accuracy", json.dumps(row))
+                if title == "fp64" and not row["relative"] <= MOST_ERROR[name]:
+                    self.problem(f"{name} at {self.network.label(size)}",
+                                 f"WRONG: relative error {row['relative']:.3g}, expected at most {MOST_ERROR[name]}")
         return self.references[key]
 
     def torch_subjects(self, size):

@@ -260,6 +260,11 @@ Result<void> Trial::attempt(const PreparedKernel& kernel, Timing& timing, bool i
         place_outputs(set, 2);
         LATHE_TRY(const auto bound, bind(kernel, set, place_.weights));
         LATHE_CUDA(cudaMemsetAsync(outputs_at_ + 2 * output_bytes_, 0xFF, output_bytes_, stream_.get()), "poisoning");
+        // In a network the workspace holds what the operation before left there.
+        if (timing.workspace > 0) {
+            LATHE_TRY(std::byte * workspace, workspace_.need(timing.workspace, "workspace"));
+            LATHE_CUDA(cudaMemsetAsync(workspace, 0xFF, timing.workspace, stream_.get()), "poisoning the workspace");
+        }
         LATHE_CHECK(start_.record(stream_));
         LATHE_CHECK(bound->launch(stream_.get(), false));
         LATHE_CHECK(end_.record(stream_));
