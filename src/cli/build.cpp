@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/tune.hpp"
 #include "data/preprocess.hpp"
 #include "onnx/onnx.hpp"
 #include "runtime/engine.hpp"
@@ -174,9 +175,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
     build.allow_fallback = options.allow_fallback;
     build.devices = options.gpus;
     build.progress = &context.progress();
-    build.tune = options.tune == "fast"   ? TuneEffort::fast
-                 : options.tune == "full" ? TuneEffort::full
-                                          : TuneEffort::standard;
+    build.tune = tune_effort(options.tune);
     if (!options.preprocess.empty()) {
         LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options.preprocess));
         model.set_metadata("lathe.preprocess", preprocess.to_json().dump());
@@ -237,9 +236,7 @@ void add_build(Commands& commands) {
     command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the model's own");
     command.add_option("--timing-cache", options->timing_cache,
                        "GPU: file of kernel times, read and added to; else one in the user's cache folder");
-    command.add_option("--tune", options->tune, "GPU: how long kernels may be timed: fast, default or full")
-        ->check(CLI::IsMember({"fast", "default", "full"}))
-        ->capture_default_str();
+    add_tune_option(command, options->tune);
     command
         .add_option("--devices,--gpus", options->gpus,
                     "GPU: indices of those to run on, separated by commas; else the first")

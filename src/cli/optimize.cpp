@@ -16,6 +16,7 @@
 #include "cli/profile.hpp"
 #include "cli/simplify.hpp"
 #include "cli/stages.hpp"
+#include "cli/tune.hpp"
 #include "data/open_dataset.hpp"
 #include "evaluate/run.hpp"
 #include "onnx/onnx.hpp"
@@ -229,9 +230,7 @@ private:
         build.precision = precision;
         build.timing_cache = options_.timing_cache;
         build.allow_fallback = options_.allow_fallback;
-        build.tune = options_.tune == "fast"   ? TuneEffort::fast
-                     : options_.tune == "full" ? TuneEffort::full
-                                               : TuneEffort::standard;
+        build.tune = tune_effort(options_.tune);
         build.progress = &context_.progress();
         build.threads = options_.threads;
         for (const auto& text : options_.shapes) {
@@ -461,9 +460,7 @@ void add_optimize(Commands& commands) {
     command.add_option("--device", options->device, "Device to build for and to measure on (see lathe doctor)")
         ->capture_default_str();
     command.add_option("--timing-cache", options->timing_cache, "GPU: file of kernel times (see lathe build)");
-    command.add_option("--tune", options->tune, "GPU: how long kernels may be timed: fast, default or full")
-        ->check(CLI::IsMember({"fast", "default", "full"}))
-        ->capture_default_str();
+    add_tune_option(command, options->tune);
     command
         .add_option("--precisions", options->precisions,
                     "Engines to build (default fp32,bf16,int8; on a GPU fp32,fp16,int8)")
