@@ -20,9 +20,8 @@ void Planner::choose_zero_points(QuantizationPlan& plan) const {
     for (const QuantizedTensor& tensor : plan.tensors) {
         ScaleGroup& group = plan.groups[tensor.group];
         const bool alone = members[tensor.group] == 1 && group.ranges == std::vector{tensor.name};
-        group.from_zero =
-            alone && wanted_by_all(tensor.name) && one_kernel_gives(tensor.name) &&
-            std::ranges::all_of(tensor.readers, [&](const Edge& edge) { return takes_zero_point(edge); });
+        group.from_zero = alone && wanted_by_all(tensor.name) && one_kernel_gives(tensor.name) &&
+                          std::ranges::all_of(tensor.readers, [&](const Edge& edge) { return takes_zero_point(edge); });
     }
 }
 

@@ -108,8 +108,7 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
                 continue;
             }
             std::optional<Collapse> collapse;
-            values[name] =
-                guarded_range(tensor->histogram, *options.method, format, estimation, &collapse);
+            values[name] = guarded_range(tensor->histogram, *options.method, format, estimation, &collapse);
             if (collapse) collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
         }
     }

@@ -118,8 +118,8 @@ Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
 }
 
 // int8 with everything divided by the result's scale where the activation allows it, so that kernels only add, clip
-// and round: scale[c] = s_x * s_w[c] / s_y, bias[c] = b[c] / s_y, residual_scale = s_r / s_y. Zero points add constants:
-// bias[c] += z_y - z_x * scale[c] * sum of c's weights - z_r * residual_scale; relu's 0 is then z_y.
+// and round: scale[c] = s_x * s_w[c] / s_y, bias[c] = b[c] / s_y, residual_scale = s_r / s_y. Zero points add
+// constants: bias[c] += z_y - z_x * scale[c] * sum of c's weights - z_r * residual_scale; relu's 0 is then z_y.
 Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& request, const Tail& tail) {
     Finished result;
     Epilogue& e = result.epilogue;
@@ -212,8 +212,7 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
             for (const Constant& term : tail.bias_terms)
                 LATHE_CHECK(add(term, 1.0, 0, channels));
             for (double& each : sum)
-                each = each * inside + tail.output_zero_point -
-                       residual_zero * static_cast<double>(e.residual_scale);
+                each = each * inside + tail.output_zero_point - residual_zero * static_cast<double>(e.residual_scale);
             if (request.zero_point != 0) {
                 LATHE_TRY(const auto extra, zero_point_sums(lowering, parts, factor));
                 for (std::size_t i = 0; i < channels; ++i)

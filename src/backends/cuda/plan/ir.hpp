@@ -41,8 +41,8 @@ struct Value {
     /// s8 only. Other than 0 only between convolutions without padding, products and residual sums, whose biases hold
     /// what it adds: see zero_point_misuse.
     std::int32_t zero_point = 0;
-    ValueId alias_of = none;         ///< same bytes as that value (Reshape, Flatten, ...): no memory of its own
-    WeightId weight = none;          ///< role constant
+    ValueId alias_of = none; ///< same bytes as that value (Reshape, Flatten, ...): no memory of its own
+    WeightId weight = none;  ///< role constant
     std::size_t byte_size() const;
 };
 

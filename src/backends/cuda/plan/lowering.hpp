@@ -211,8 +211,8 @@ struct EpilogueRequest {
         std::string sums_key;
     };
     std::vector<Part> parts;
-    float bias_factor = 1; ///< beta of a Gemm, for the parts' biases
-    float factor = 1;      ///< alpha of a Gemm, times the input's scale for int8
+    float bias_factor = 1;       ///< beta of a Gemm, for the parts' biases
+    float factor = 1;            ///< alpha of a Gemm, times the input's scale for int8
     std::int32_t zero_point = 0; ///< of an int8 input
     std::int64_t channels = 0, padded = 0;
     Layout layout = Layout::nhwc;

@@ -86,15 +86,14 @@ void expect_like_the_graph(const Model& model, const std::vector<Shape>& shapes,
 TEST(ZeroPoint, QuantisedNetworkLowersToProductsAlone) {
     const auto plan = plan_of(quantised(float_network(), 3.0F), Precision::int8, {{2, 32, 9, 9}});
     const std::map<std::string, std::int32_t> expected{
-        {"x_q", 0},      {"a_r_q", 0},    {"b_r_q", -128}, {"sum_r_q", -128}, {"e_k_q", -128},  {"sum2_r_q", -128},
-        {"d_q", 0},      {"g_r_q", 0},    {"h_r_q", -128}, {"sum3_r_q", 0},   {"j_q", 0},       {"sum4_r_q", 0},
-        {"p_q", 0},      {"up_r_q", -128}};
+        {"x_q", 0},         {"a_r_q", 0},    {"b_r_q", -128}, {"sum_r_q", -128}, {"e_k_q", -128},
+        {"sum2_r_q", -128}, {"d_q", 0},      {"g_r_q", 0},    {"h_r_q", -128},   {"sum3_r_q", 0},
+        {"j_q", 0},         {"sum4_r_q", 0}, {"p_q", 0},      {"up_r_q", -128}};
     EXPECT_EQ(zero_points(plan), expected) << print(plan);
     for (const cuda::FusedOp& op : plan.ops) {
-        const bool known = std::holds_alternative<cuda::Conv>(op.detail) ||
-                           std::holds_alternative<cuda::Depthwise>(op.detail) ||
-                           std::holds_alternative<cuda::Gemm>(op.detail) ||
-                           std::holds_alternative<cuda::GlobalPool>(op.detail);
+        const bool known =
+            std::holds_alternative<cuda::Conv>(op.detail) || std::holds_alternative<cuda::Depthwise>(op.detail) ||
+            std::holds_alternative<cuda::Gemm>(op.detail) || std::holds_alternative<cuda::GlobalPool>(op.detail);
         EXPECT_TRUE(known || op.name == "reformat x_q" || op.inputs == plan.inputs) << op.name << "\n" << print(plan);
         if (known && op.detail.index() < 3) EXPECT_EQ(op.compute, cuda::ElementType::s8) << op.name;
         // Where the result starts at -128, saturation is the Relu; Clip at 2 of 3 stays, at 2 / (3 / 255) - 128.
@@ -185,8 +184,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Refused{"%m = GlobalAveragePool(%d)\n%y = Conv(%m, %w_c)\n", "zero point -30"},
                     Refused{"%m = Concat(%d, %d) {axis = 1}\n%y = Exp(%m)\n", "zero point -30"},
                     Refused{"%y = Exp(%d)\n", "zero point -30"},
-                    Refused{"%l = LeakyRelu(%f)\n%lq = QuantizeLinear(%l, %s, %p)\n%y = DequantizeLinear(%lq, %s, %p)\n",
-                            "a zero point of -30"},
+                    Refused{
+                        "%l = LeakyRelu(%f)\n%lq = QuantizeLinear(%l, %s, %p)\n%y = DequantizeLinear(%lq, %s, %p)\n",
+                        "a zero point of -30"},
                     Refused{"%xq = QuantizeLinear(%x, %s, %p)\n%xd = DequantizeLinear(%xq, %s, %p)\n"
                             "%y = Conv(%xd, %wd)\n",
                             "a zero point of -30"}));

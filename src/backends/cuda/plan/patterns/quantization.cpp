@@ -54,9 +54,10 @@ Result<void> quantize(Lowering& lowering, Node& node) {
         return {};
     }
     if (grid->zero_point != 0) {
-        Error error = Lowering::cannot(node, "a zero point of " + std::to_string(grid->zero_point) +
-                                                 " is taken only straight behind a convolution or matrix product, with "
-                                                 "nothing but a residual sum, Relu or Clip between and no other reader");
+        Error error =
+            Lowering::cannot(node, "a zero point of " + std::to_string(grid->zero_point) +
+                                       " is taken only straight behind a convolution or matrix product, with "
+                                       "nothing but a residual sum, Relu or Clip between and no other reader");
         error.hint = cure;
         return error;
     }
