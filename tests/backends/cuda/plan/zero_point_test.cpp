@@ -69,7 +69,8 @@ Model quantised(const std::string& text, float high) {
 std::map<std::string, std::int32_t> zero_points(const cuda::Plan& plan) {
     std::map<std::string, std::int32_t> found;
     for (const cuda::Value& value : plan.values) {
-        if (value.type == cuda::ElementType::s8 && !value.name.ends_with("_dq")) found[value.name] = value.zero_point;
+        const bool stored = value.alias_of == cuda::none && !value.name.ends_with("_dq");
+        if (stored && value.type == cuda::ElementType::s8) found[value.name] = value.zero_point;
     }
     return found;
 }
