@@ -115,6 +115,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     compile.timing_cache = options.timing_cache;
     compile.tune = options.tune;
     compile.allow_fallback = options.allow_fallback;
+    compile.check = options.check;
     compile.devices = options.devices;
     compile.progress = options.progress;
     LATHE_TRY(compile.shapes, complete_shapes(model, options.shapes));

@@ -56,6 +56,7 @@ struct CompileOptions {
     std::filesystem::path timing_cache;                           ///< empty: the user's cache folder
     TuneEffort tune = TuneEffort::standard;
     bool allow_fallback = false;  ///< where most of the work cannot run in the precision asked, go on all the same
+    bool check = true;            ///< compare the finished network with reference kernels, operation by operation
     std::vector<int> devices{};   ///< indices; empty: the first
     Progress* progress = nullptr; ///< told how far it is, and asked whether to stop; may be null
 };

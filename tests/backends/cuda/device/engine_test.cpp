@@ -118,6 +118,25 @@ TEST_P(CudaEngine, AgreesWithTheInterpreter) {
     }
 }
 
+TEST_P(CudaEngine, IsCheckedAsAWhole) {
+    const Model model = network(GetParam().text);
+    auto asked = options();
+    const auto checked = backend().compile(model, asked);
+    ASSERT_TRUE(checked) << checked.error().describe();
+    const auto report = (*checked)->report();
+    ASSERT_TRUE(report) << report.error().describe();
+    EXPECT_GT(report->check_seconds, 0);
+    EXPECT_EQ(report->checked_operations, report->ops.size()) << "every operation at every tuned shape";
+    for (const std::string& note : report->check_notes)
+        ADD_FAILURE() << note;
+    asked.check = false;
+    const auto unchecked = backend().compile(model, asked);
+    ASSERT_TRUE(unchecked) << unchecked.error().describe();
+    const auto other = (*unchecked)->report();
+    ASSERT_TRUE(other) << other.error().describe();
+    EXPECT_EQ(other->checked_operations, 0U);
+}
+
 TEST_P(CudaEngine, GivesTheSameAfterSavingAndLoading) {
     const auto [model, engine, first] = Ready();
     auto inputs = random_inputs(model, {input(3)});
