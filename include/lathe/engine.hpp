@@ -121,6 +121,9 @@ public:
     /// Errors: unsupported (CPU).
     Result<void> set_timing(bool on);
     Result<RunTimes> times();
+    /// What handing over the last run cost the calling thread beside the launch of the graph itself, in microseconds;
+    /// copying inputs to page-locked memory comes before and is not in it. Errors: unsupported but on GPUs.
+    Result<double> host_overhead_us();
 
 private:
     friend class Engine;

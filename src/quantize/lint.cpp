@@ -149,11 +149,12 @@ private:
             for (const Edge& edge : index_.readers(node.output(0))) {
                 const Node& reader = index_.node(edge.node);
                 const bool product = reader.is("Gemm") || reader.is("MatMul") || reader.is("Add");
-                if (product || (reader.is("Conv") && is_unpadded(graph_, reader))) continue;
+                if (product || (reader.is("Conv") && (is_unpadded(graph_, reader) || is_depthwise(graph_, reader))))
+                    continue;
                 report("asymmetric_zero_point", LintSeverity::error, where + ", zero point " + node.input(2),
                        reader.label() + " reads it; " + std::string(profile_.name) +
-                           " takes a zero point other than 0 only in convolutions without padding, matrix products "
-                           "and residual sums",
+                           " takes a zero point other than 0 only in depthwise convolutions, others without "
+                           "padding, matrix products and residual sums",
                        cure);
                 break;
             }

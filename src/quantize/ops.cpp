@@ -207,6 +207,13 @@ bool is_unpadded(const Graph& graph, const Node& conv) {
     return std::ranges::all_of(conv.ints_or("pads", {}), [](std::int64_t n) { return n == 0; });
 }
 
+bool is_depthwise(const Graph& graph, const Node& conv) {
+    const Constant filters = resolve_constant(graph, conv.input(1));
+    const auto* tensor = std::get_if<Tensor>(&filters);
+    return tensor != nullptr && tensor->shape().size() > 2 && tensor->shape()[1] == 1 && tensor->shape()[0] > 1 &&
+           conv.int_or("group", 1) == tensor->shape()[0];
+}
+
 bool is_average_pool(const Node& node) {
     return one_of(node, std::array<std::string_view, 2>{"AveragePool", "GlobalAveragePool"});
 }

@@ -26,6 +26,8 @@ bool is_pass_through(const Graph& graph, const Node& node);
 bool starts_at_zero(const Graph& graph, const Node& node);
 /// A convolution that reads no pixel outside its input. With SAME padding that is known of 1x1 filters alone.
 bool is_unpadded(const Graph& graph, const Node& conv);
+/// A convolution of each channel with one filter of its own.
+bool is_depthwise(const Graph& graph, const Node& conv);
 
 /// A constant operand, or why it is none.
 using Constant = std::variant<Tensor, Reason>;

@@ -12,7 +12,8 @@ bool multiplies(const Node& node) { return node.is("Conv") || node.is("Gemm") ||
 } // namespace
 
 // Conv -> (+ skip) -> Relu -> [Q DQ] -> 1x1 Conv, Add: one kernel writes the int8 values, with the zero point in its
-// bias, and those that read them take what it adds out of theirs. That is so only if no other kernel ever sees them.
+// bias, and those that read them take what it adds out of theirs; depthwise ones pad with it. That is so only if no
+// other kernel ever sees them.
 void Planner::choose_zero_points(QuantizationPlan& plan) const {
     std::vector<std::size_t> members(plan.groups.size(), 0);
     for (const QuantizedTensor& tensor : plan.tensors)
@@ -67,7 +68,7 @@ bool Planner::takes_zero_point(const Edge& edge) const {
     if (!int8_node_[edge.node]) return false;
     if (node.is("Add")) return node.inputs.size() == 2 && adds_behind(edge.node, 1 - edge.input);
     if (edge.input != 0 || !multiplies(node)) return false;
-    if (node.is("Conv")) return is_unpadded(graph_, node);
+    if (node.is("Conv")) return is_unpadded(graph_, node) || is_depthwise(graph_, node);
     if (node.is("Gemm")) return node.int_or("transA", 0) == 0;
     const Constant weight = resolve_constant(graph_, node.input(1));
     const auto* tensor = std::get_if<Tensor>(&weight);

@@ -113,6 +113,19 @@ TEST(ZeroPoint, SameUpperPadsNothingAroundOnePixelOnly) {
     EXPECT_THAT(chosen("%y = Conv(%q, %b) {pads = [0, 1, 0, 0]}\n"), IsEmpty());
 }
 
+TEST(ZeroPoint, DepthwiseConvolutionsPadWithIt) {
+    const std::string head = "opset 18\nir 8\ninput %x: float32[1, 16, 4, 4]\n" + filters("a", "16, 16, 1, 1", 256) +
+                             filters("o", "16, 1, 3, 3", 144) + filters("t", "16, 2, 3, 3", 288) +
+                             "%p = Conv(%x, %a)\n%q = Relu(%p)\n";
+    const std::string end = "output %y: float32[1, 16, 4, 4]\n";
+    EXPECT_THAT(
+        from_zero(plan(inferred(head + "%y = Conv(%q, %o) {group = 16, pads = [1, 1, 1, 1]}\n" + end), Target::cuda)),
+        ElementsAre("q"));
+    EXPECT_THAT(
+        from_zero(plan(inferred(head + "%y = Conv(%q, %t) {group = 8, pads = [1, 1, 1, 1]}\n" + end), Target::cuda)),
+        IsEmpty());
+}
+
 TEST(ZeroPoint, IsWrittenAsMinus128WithAllOfInt8) {
     const Model model = many_places();
     const auto planned = plan(model, Target::cuda);
@@ -149,6 +162,8 @@ TEST(ZeroPoint, LintNamesAReaderThatCannotTakeIt) {
     };
     EXPECT_THAT(faults("%y = Conv(%d, %a)\n"), IsEmpty());
     EXPECT_THAT(faults("%y = Conv(%d, %a) {name = \"wide\", pads = [1, 1, 1, 1]}\n"), ElementsAre(HasSubstr("wide")));
+    const std::string own = filters("o", "16, 1, 3, 3", 144);
+    EXPECT_THAT(faults(own + "%y = Conv(%d, %o) {group = 16, pads = [1, 1, 1, 1]}\n"), IsEmpty());
     EXPECT_THAT(faults("%y = MaxPool(%d) {name = \"pool\", kernel_shape = [2, 2]}\n"), ElementsAre(HasSubstr("pool")));
 }
 

@@ -96,6 +96,7 @@ public:
         traits.profiles_without_recompiling = true;
         traits.sessions_share_engine = true;
         traits.several_profiles = true;
+        traits.several_devices = true;
         return traits;
     }
 

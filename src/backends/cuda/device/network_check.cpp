@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "backends/cuda/device/bound.hpp"
 #include "backends/cuda/device/compare.hpp"
 #include "backends/cuda/device/guard.hpp"
 #include "backends/cuda/device/handles.hpp"
@@ -41,17 +42,11 @@ public:
         LATHE_TRY(workspace_, DeviceMemory::allocate(source_->workspace + guard_bytes, "workspace"));
         LATHE_TRY(differences_,
                   DeviceMemory::allocate(plan().values.size() * sizeof(kernels::Difference) + 1, "comparing"));
-        const auto& weights = place_.weights;
-        values_ = value_addresses(plan(), source_->memory, arena_.data(), weights);
-        others_ = value_addresses(plan(), source_->memory, other_.data(), weights);
-        for (std::size_t i = 0; i < plan().ops.size(); ++i) {
-            auto kernel = source_->kernels[i]->bind(Pointers{values_, weights, workspace_.data()});
-            if (!kernel) return std::move(kernel).error().in(plan().ops[i].name);
-            bound_.push_back(std::move(kernel).value());
-        }
+        LATHE_TRY(bound_, bind_plan(state_, 0, source_, arena_, workspace_));
+        others_ = value_addresses(plan(), source_->memory, other_.data(), place_.weights);
         // Modules load at their first launch, which must not happen while a graph is recorded.
         LATHE_CHECK(prepare());
-        LATHE_CHECK(enqueue(plan().ops.size()));
+        LATHE_CHECK(bound_->enqueue_kernels(stream_.get(), size()));
         LATHE_CHECK(stream_.synchronize("running the model"));
         return prepare();
     }
@@ -62,8 +57,9 @@ public:
     Result<std::optional<NetworkFault>> step(std::size_t i) {
         LATHE_CHECK(run_reference(i));
         LATHE_CHECK(prepare());
-        LATHE_TRY(const Graph graph, Graph::capture(
-                                         stream_, [&] { return enqueue(i + 1); }, "recording the model"));
+        LATHE_TRY(const Graph graph,
+                  Graph::capture(
+                      stream_, [&] { return bound_->enqueue_kernels(stream_.get(), i + 1); }, "recording the model"));
         LATHE_CHECK(graph.launch(stream_));
         if (auto ran = stream_.synchronize("running the model"); !ran)
             return std::move(ran).error().in(plan().ops[i].name + " (" + source_->tactics[i] + ")");
@@ -87,21 +83,9 @@ private:
         for (const ValueId id : plan().inputs) {
             const Value& value = plan().values[id];
             const auto [low, high] = integer_range(plan(), id);
-            LATHE_CUDA(kernels::launch_fill(values_[id], static_cast<int>(value.type),
+            LATHE_CUDA(kernels::launch_fill(bound_->values[id], static_cast<int>(value.type),
                                             value.byte_size() / bytes_of(value.type), 1 + id, low, high, stream_.get()),
                        "filling the inputs");
-        }
-        return {};
-    }
-
-    /// The first `count` operations, as sessions enqueue them.
-    Result<void> enqueue(std::size_t count) const {
-        bool after_waiting = false;
-        for (std::size_t i = 0; i < count; ++i) {
-            const bool waits = source_->kernels[i]->waits();
-            if (auto launched = bound_[i]->launch(stream_.get(), waits && after_waiting); !launched)
-                return std::move(launched).error().in(plan().ops[i].name + " (" + source_->tactics[i] + ")");
-            after_waiting = waits;
         }
         return {};
     }
@@ -134,7 +118,7 @@ private:
             const Value& value = plan().values[values[v]];
             const bool nhwc = value.layout == Layout::nhwc && value.dims.size() > 1;
             LATHE_CUDA(kernels::launch_compare(
-                           others_[values[v]], values_[values[v]], static_cast<int>(value.type),
+                           others_[values[v]], bound_->values[values[v]], static_cast<int>(value.type),
                            value.byte_size() / bytes_of(value.type), nhwc ? static_cast<int>(value.dims[1]) : 1,
                            nhwc ? static_cast<int>(value.channel_stride) : 1, at + v, stream_.get()),
                        "comparing");
@@ -185,8 +169,8 @@ private:
     std::shared_ptr<const DevicePlan> source_;
     Stream stream_;
     DeviceMemory arena_, other_, workspace_, differences_;
-    std::vector<void*> values_, others_;
-    std::vector<std::unique_ptr<BoundKernel>> bound_;
+    std::unique_ptr<Bound> bound_;
+    std::vector<void*> others_;
 };
 
 } // namespace

@@ -13,12 +13,6 @@ const Epilogue* epilogue_of(const FusedOp& op) {
     return nullptr;
 }
 
-const Window* window_of(const FusedOp& op) {
-    if (const auto* conv = std::get_if<Conv>(&op.detail)) return &conv->window;
-    if (const auto* depthwise = std::get_if<Depthwise>(&op.detail)) return &depthwise->window;
-    return nullptr;
-}
-
 bool shifted(const Value& value) { return value.type == ElementType::s8 && value.zero_point != 0; }
 
 std::string named(const Value& value) {
@@ -43,12 +37,14 @@ std::string zero_point_misuse(const Plan& plan, const FusedOp& op) {
         if (!shifted(value)) continue;
         if (epilogue == nullptr || (i == 0 && op.compute != ElementType::s8)) {
             return "it reads " + named(value) +
-                   ", which only convolutions without padding, matrix products and residual sums in int8 do: quantise "
+                   ", which only depthwise convolutions, others without padding, matrix products and residual sums in "
+                   "int8 do: quantise "
                    "it symmetrically";
         }
         if (i > 0) continue; // the residual
-        const Window* window = window_of(op);
-        if (window != nullptr && std::any_of(window->pads.begin(), window->pads.end(), [](auto n) { return n != 0; })) {
+        // Depthwise kernels pad with the zero point, others with what their copies from memory can: zeros.
+        const auto* conv = std::get_if<Conv>(&op.detail);
+        if (conv != nullptr && std::ranges::any_of(conv->window.pads, [](auto n) { return n != 0; })) {
             return "it pads " + named(value) +
                    " with stored zeros, which stand for another number: quantise it symmetrically";
         }

@@ -164,6 +164,10 @@ TEST_P(CudaEngine, TellsTimesAndLayers) {
     ASSERT_TRUE(times) << times.error().describe();
     EXPECT_GT(times->compute_ms, 0);
     EXPECT_GT(times->enqueue_us, 0);
+    const auto overhead = session.host_overhead_us();
+    ASSERT_TRUE(overhead) << overhead.error().describe();
+    EXPECT_GT(*overhead, 0);
+    EXPECT_LT(*overhead, times->enqueue_us);
     EXPECT_EQ(plain[0].bytes, timed[0].bytes);
     const auto layers = session.profile();
     ASSERT_TRUE(layers) << layers.error().describe();

@@ -88,7 +88,7 @@ TEST(ZeroPoint, QuantisedNetworkLowersToProductsAlone) {
     const auto plan = plan_of(quantised(float_network(), 3.0F), Precision::int8, {{2, 32, 9, 9}});
     const std::map<std::string, std::int32_t> expected{
         {"x_q", 0},         {"a_r_q", 0},    {"b_r_q", -128}, {"sum_r_q", -128}, {"e_k_q", -128},
-        {"sum2_r_q", -128}, {"d_q", 0},      {"g_r_q", 0},    {"h_r_q", -128},   {"sum3_r_q", 0},
+        {"sum2_r_q", -128}, {"d_q", 0},      {"g_r_q", -128}, {"h_r_q", -128},   {"sum3_r_q", 0},
         {"j_q", 0},         {"sum4_r_q", 0}, {"p_q", 0},      {"up_r_q", -128}};
     EXPECT_EQ(zero_points(plan), expected) << print(plan);
     for (const cuda::FusedOp& op : plan.ops) {
@@ -217,7 +217,7 @@ TEST(ZeroPoint, VerifyFindsAnOpThatCannotTakeIt) {
     auto plan = plan_of(network(foreign), Precision::int8, {{1, 3, 12, 12}});
     ASSERT_TRUE(verify(plan));
     for (cuda::FusedOp& op : plan.ops) {
-        if (auto* depthwise = std::get_if<cuda::Depthwise>(&op.detail)) depthwise->window.pads = {1, 1, 1, 1};
+        if (auto* conv = std::get_if<cuda::Conv>(&op.detail)) conv->window.pads = {1, 1, 1, 1};
     }
     EXPECT_FALSE(verify(plan));
 }
