@@ -85,6 +85,7 @@ Json to_json(const BuildReport& report) {
                 {"build_seconds", report.build_seconds},
                 {"check_seconds", report.check_seconds},
                 {"checked_operations", report.checked_operations},
+                {"checked_before", report.checked_before},
                 {"check_notes", report.check_notes}};
 }
 
@@ -128,7 +129,10 @@ void explain(const BuildReport& report, const Context& context) {
         context.print("  " + note);
     context.print(report.check_seconds > 0
                       ? "  " + std::to_string(report.checked_operations) +
-                            " operations checked in the whole network, " + fixed(report.check_seconds, 1) + " s"
+                            " operations checked in the whole network, " + fixed(report.check_seconds, 1) + " s" +
+                            (report.checked_before > 0
+                                 ? ", " + std::to_string(report.checked_before) + " of them in an earlier build"
+                                 : "")
                       : std::string("  not checked in the whole network"));
     context.print("  memory a session: " + std::to_string(report.arena_bytes >> 10) + " KiB of activations (at least " +
                   std::to_string(report.arena_lower_bound >> 10) + "), " +

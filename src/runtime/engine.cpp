@@ -185,7 +185,8 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
         impl->info.tokenizer.assign(reinterpret_cast<const char*>(text.data()), text.size());
     }
     LATHE_TRY(const Backend* backend, backend_for_device(impl->info.device));
-    if (auto taken = check_devices(*backend, options.devices); !taken) return std::move(taken).error().in(path.string());
+    if (auto taken = check_devices(*backend, options.devices); !taken)
+        return std::move(taken).error().in(path.string());
     impl->traits = backend->traits();
     const bool other_threads =
         impl->traits.threads_matter && options.threads > 0 && options.threads != impl->info.threads;

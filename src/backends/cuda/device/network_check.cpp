@@ -8,6 +8,7 @@
 #include "backends/cuda/device/compare.hpp"
 #include "backends/cuda/device/guard.hpp"
 #include "backends/cuda/device/handles.hpp"
+#include "support/hash.hpp"
 
 namespace lathe::cuda {
 
@@ -183,6 +184,27 @@ Result<std::string> reference_tactic(const FusedOp& op, const Plan& plan, const 
         if (!ids.empty()) return "reference:" + ids.front();
     }
     return Error{ErrorCode::internal, "no reference kernel: " + why, op.name, "report this"};
+}
+
+std::string network_key(const DevicePlan& built) {
+    Hasher hasher;
+    const auto places = [&](const std::vector<ValueId>& values) {
+        hasher.update(static_cast<std::int64_t>(values.size()));
+        for (const ValueId id : values) {
+            hasher.update(static_cast<std::int64_t>(id));
+            hasher.update(static_cast<std::int64_t>(built.memory.offsets[id]));
+        }
+    };
+    for (std::size_t i = 0; i < built.plan.ops.size(); ++i) {
+        const FusedOp& op = built.plan.ops[i];
+        hasher.update(signature(op, built.plan));
+        hasher.update(built.tactics[i]);
+        places(op.inputs);
+        places(op.outputs);
+    }
+    hasher.update(static_cast<std::int64_t>(built.memory.peak));
+    hasher.update(static_cast<std::int64_t>(built.workspace));
+    return "network " + hasher.hex();
 }
 
 Result<std::optional<NetworkFault>> check_network(EngineState& state, const std::vector<Shape>& shapes,

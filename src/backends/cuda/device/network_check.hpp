@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backends/cuda/device/state.hpp"
@@ -17,6 +18,10 @@ namespace lathe::cuda {
 /// Errors: out_of_memory (it takes two arenas), cancelled, and where the device's state is lost.
 Result<std::optional<NetworkFault>> check_network(EngineState& state, const std::vector<Shape>& shapes,
                                                   Progress* progress);
+
+/// Stands for a plan's operations, their kernels and the places of their values in memory: for the timing cache, so that
+/// a network that was right is not checked again.
+std::string network_key(const DevicePlan& built);
 
 /// The id of the reference kernel of an operation, as "reference:ID". Errors: internal, if there is none.
 Result<std::string> reference_tactic(const FusedOp& op, const Plan& plan, const Device& device);

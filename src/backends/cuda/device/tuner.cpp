@@ -261,6 +261,15 @@ private:
         for (auto next = done.begin(); next != done.end(); next = std::find(done.begin(), done.end(), false)) {
             const auto i = static_cast<std::size_t>(next - done.begin());
             const Plan& plan = *plans_[i].second;
+            LATHE_TRY(const auto built, plan_for(state_, 0, points[i]));
+            const std::string key = network_key(*built);
+            if (cache_.find(key)) { // the same kernels at the same places were right before
+                right[i] = plan.ops.size();
+                state_.report.checked_before += plan.ops.size();
+                done[i] = true;
+                if (options_.progress != nullptr) options_.progress->advance();
+                continue;
+            }
             auto fault = check_network(state_, points[i], options_.progress);
             if (!fault && fault.error().code == ErrorCode::out_of_memory) {
                 const std::string text = "not checked as a whole: " + plans_[i].first + ": " + fault.error().message;
@@ -271,6 +280,7 @@ private:
             }
             if (!fault) return std::move(fault).error();
             if (!*fault) {
+                cache_.store(key, {}, static_cast<int>(Effort::full));
                 right[i] = plan.ops.size();
                 done[i] = true;
                 if (options_.progress != nullptr) options_.progress->advance();
@@ -286,6 +296,9 @@ private:
             }
         }
         if (options_.progress != nullptr) options_.progress->end();
+        // What is wrong in one network is not tried in the next one.
+        for (const std::string& text : banned_)
+            if (cache_.find(text)) cache_.store(text, timings_[text], static_cast<int>(limits_.effort));
         for (const std::size_t count : right)
             state_.report.checked_operations += count;
         state_.report.check_seconds = seconds_since(start);
@@ -301,7 +314,8 @@ private:
                                  state_.tactics[fault.signature].front() + " is used";
         log(LogLevel::warning, text);
         state_.report.check_notes.push_back(text);
-        for (Timing& timing : timings_[fault.signature]) // a copy of what the cache keeps: the ban is this build's
+        banned_.insert(fault.signature);
+        for (Timing& timing : timings_[fault.signature])
             if (timing.tactic == fault.tactic) timing.refused = "wrong in the whole network: " + fault.what;
         place.plans = LruCache<std::string, std::shared_ptr<const DevicePlan>>(64);
         return {};
@@ -333,6 +347,7 @@ private:
     Limits limits_;
     std::vector<std::pair<std::string, std::unique_ptr<Plan>>> plans_; ///< by point: its shapes as text
     std::vector<Task> tasks_;
+    std::set<std::string> banned_; ///< signatures of operations whose kernel was wrong in a whole network
     std::map<std::string, std::vector<Timing>> timings_;
     std::map<std::string, std::vector<std::pair<std::string, std::string>>> refusals_; ///< providers with no candidate
     std::map<std::string, std::map<std::string, double>> whole_; ///< by signature and tactic, see TacticTiming

@@ -121,6 +121,8 @@ TEST_P(CudaEngine, AgreesWithTheInterpreter) {
 TEST_P(CudaEngine, IsCheckedAsAWhole) {
     const Model model = network(GetParam().text);
     auto asked = options();
+    asked.timing_cache = std::filesystem::path(testing::TempDir()) / "cuda-engine-test-checks.json";
+    std::filesystem::remove(asked.timing_cache);
     const auto checked = backend().compile(model, asked);
     ASSERT_TRUE(checked) << checked.error().describe();
     const auto report = (*checked)->report();
@@ -129,6 +131,13 @@ TEST_P(CudaEngine, IsCheckedAsAWhole) {
     EXPECT_EQ(report->checked_operations, report->ops.size()) << "every operation at every tuned shape";
     for (const std::string& note : report->check_notes)
         ADD_FAILURE() << note;
+    EXPECT_EQ(report->checked_before, 0U);
+    const auto again = backend().compile(model, asked);
+    ASSERT_TRUE(again) << again.error().describe();
+    const auto known = (*again)->report();
+    ASSERT_TRUE(known) << known.error().describe();
+    EXPECT_EQ(known->checked_operations, report->checked_operations);
+    EXPECT_EQ(known->checked_before, report->checked_operations) << "the same kernels, unless timings are within 1 %";
     asked.check = false;
     const auto unchecked = backend().compile(model, asked);
     ASSERT_TRUE(unchecked) << unchecked.error().describe();
