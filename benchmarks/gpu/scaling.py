@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gpu.machine import clocks, machine
+from gpu.machine import machine
 
 
 def run(command):
@@ -56,7 +56,7 @@ def main():
              "samples_per_second": row["samples_per_second"], "times": row["times_one_device"]}
             for row in result["scaling"]]
     document = {"kind": "gpu-scaling", "version": 1, "network": options.title, "machine": machine("cuda"),
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "clocks": {"after": clocks()}, "rows": rows}
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows": rows}
     target = Path(options.output)
     if options.add and target.exists():
         document["rows"] = json.loads(target.read_text(encoding="utf-8"))["rows"] + rows
