@@ -10,7 +10,7 @@
 #   LATHE_PREBUILT=FOLDER scripts/gpu-check.sh [--quick|--full]   there: checks those programs
 #   scripts/gpu-check.sh --list                the stages, their limits and what includes them
 #
-# LATHE_GPU_STAGES="NAME NAME" runs these alone. LATHE_CUDA_LIBRARIES names folders with cuDNN and cuBLASLt; without it
+# LATHE_GPU_STAGES="NAME NAME" runs these alone. LATHE_CUDA_ARCHS=full builds kernels for all architectures. LATHE_CUDA_LIBRARIES names folders with cuDNN and cuBLASLt; without it
 # those beside PyTorch, if there, are used. LATHE_ONNX_TEST_DATA=FOLDER holds ONNX's test cases (LATHE_DEPS brings them).
 # LATHE_GPU_MODELS=FILE.onnx[:FILE.onnx...] adds a build and a bench of these models.
 # LATHE_GPU_DATA=FOLDER, made by benchmarks/pack_accuracy.py, adds accuracy on real data.
@@ -115,7 +115,7 @@ stage_build() {
   export LATHE_DEPS_UNPACKED=$WORK/deps
   # shellcheck source=scripts/fetch-gpu-deps.sh
   source "$ROOT/scripts/fetch-gpu-deps.sh" --unpack "$LATHE_DEPS"
-  build_lathe "$WORK/build" -DLATHE_CUDA=ON --target lathe_cli --target test_backends_cuda_plan \
+  build_lathe "$WORK/build" -DLATHE_CUDA=ON -DLATHE_CUDA_ARCHS="${LATHE_CUDA_ARCHS:-hopper}" --target lathe_cli --target test_backends_cuda_plan \
     --target test_backends_cuda_kernels --target test_backends_cuda_device --target test_conformance_cuda
 }
 stage_environment() {
