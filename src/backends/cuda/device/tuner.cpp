@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <set>
 
 #include "backends/cuda/device/candidates.hpp"
+#include "backends/cuda/device/chain_choice.hpp"
 #include "backends/cuda/device/trial.hpp"
 #include "backends/cuda/device/whole_graph.hpp"
+#include "backends/cuda/plan/chains.hpp"
+#include "backends/cuda/tuning/chain_choice.hpp"
 #include "support/log.hpp"
 #include "support/thread_pool.hpp"
 
@@ -59,6 +63,7 @@ public:
         if (!tasks_.empty()) LATHE_CHECK(time_all(place));
         for (const auto& [text, timings] : timings_)
             state_.tactics[text] = ranking(timings, state_.workspace_limit);
+        choose_kernels_for_chains();
         if (limits_.whole_seconds > 0) LATHE_CHECK(tune_networks());
         describe();
         return {};
@@ -73,20 +78,26 @@ private:
         LATHE_CHECK(upload_weights(state_, place));
         struct Wanted {
             const Plan* plan;
-            std::size_t op;
+            const FusedOp* op;
             std::string signature;
         };
         std::vector<Wanted> wanted;
         std::set<std::string> seen;
+        const auto want = [&](const Plan& plan, const FusedOp& op) {
+            std::string text = signature(op, plan);
+            if (!seen.insert(text).second) return;
+            if (auto known = cache_.find(text, static_cast<int>(limits_.effort)); known && usable(*known)) {
+                timings_[text] = std::move(*known);
+                return;
+            }
+            wanted.push_back({&plan, &op, std::move(text)});
+        };
         for (const auto& [shape, plan] : plans_) {
-            for (std::size_t i = 0; i < plan->ops.size(); ++i) {
-                std::string text = signature(plan->ops[i], *plan);
-                if (!seen.insert(text).second) continue;
-                if (auto known = cache_.find(text, static_cast<int>(limits_.effort)); known && usable(*known)) {
-                    timings_[text] = std::move(*known);
-                    continue;
-                }
-                wanted.push_back({plan.get(), i, std::move(text)});
+            for (const FusedOp& op : plan->ops)
+                want(*plan, op);
+            for (const ChainSite& site : chain_sites(*plan)) {
+                chains_.push_back(chain_of(*plan, site));
+                want(*plan, chains_.back());
             }
         }
         // Vendor libraries take their time to say what they have: side by side.
@@ -95,7 +106,7 @@ private:
         ThreadPool pool(std::min<std::size_t>(available_cores(), 16));
         pool.for_each(wanted.size(), [&](std::size_t i) {
             static_cast<void>(cudaSetDevice(place.device.index));
-            auto task = make_task(*wanted[i].plan, wanted[i].op, std::move(wanted[i].signature), place.device);
+            auto task = make_task(*wanted[i].plan, *wanted[i].op, std::move(wanted[i].signature), place.device);
             if (task) {
                 tasks_[i] = std::move(task).value();
             } else {
@@ -104,6 +115,8 @@ private:
         });
         for (auto& failure : failures)
             if (failure) return std::move(*failure);
+        // A chain that no kernel takes runs as its parts.
+        std::erase_if(tasks_, [](const Task& task) { return is_chain(task.fused()) && task.candidates.empty(); });
         for (const Task& task : tasks_)
             refusals_[task.signature] = task.refusals;
         return {};
@@ -121,12 +134,13 @@ private:
         return best != nullptr && provider_of(best->tactic, id).has_value();
     }
 
-    Result<Task> make_task(const Plan& plan, std::size_t index, std::string text, const Device& device) const {
+    static bool is_chain(const FusedOp& op) { return std::holds_alternative<Chain>(op.detail); }
+
+    Result<Task> make_task(const Plan& plan, const FusedOp& op, std::string text, const Device& device) const {
         Task task;
         task.plan = &plan;
-        task.op = index;
+        task.op = &op;
         task.signature = std::move(text);
-        const FusedOp& op = plan.ops[index];
         for (const Provider* provider : usable_providers()) {
             std::string why;
             const auto ids = provider->candidates(op, plan, device, limits_.effort, why);
@@ -192,7 +206,7 @@ private:
                 timings.push_back(std::move(timing));
             }
             if (thorough) LATHE_CHECK(warm_and_cold(bench, task, timings));
-            if (!any || task.fused().macs == 0) {
+            if ((!any && !is_chain(task.fused())) || task.fused().macs == 0) {
                 // The slow one is needed, or may well be as fast as any.
                 LATHE_TRY(Timing timing, bench.measure(*task.reference, task.reference_tactic, true, thorough));
                 timings.push_back(std::move(timing));
@@ -262,31 +276,80 @@ private:
         return {};
     }
 
+    /// Time of an operation's best kernel; 0: not known.
+    double best_us(const std::string& text) const {
+        const auto found = timings_.find(text);
+        const Timing* best = found == timings_.end() ? nullptr : choose(found->second, state_.workspace_limit);
+        return best == nullptr ? 0 : best->mixed_us;
+    }
+
+    /// Chains whose kernel is faster than the best ones of their operations; `state_.tactics` names none for others.
+    void choose_kernels_for_chains() {
+        std::set<std::string> faster, all;
+        for (const auto& [shape, plan] : plans_) {
+            std::vector<double> op_us;
+            for (const FusedOp& op : plan->ops)
+                op_us.push_back(best_us(signature(op, *plan)));
+            std::vector<ChainOption> options;
+            std::vector<std::string> texts;
+            for (const ChainSite& site : chain_sites(*plan)) {
+                texts.push_back(signature(chain_of(*plan, site), *plan));
+                options.push_back({site.ops(), best_us(texts.back())});
+            }
+            for (const std::size_t chosen : choose_chains(options, op_us))
+                faster.insert(texts[chosen]);
+            all.insert(texts.begin(), texts.end());
+        }
+        for (const std::string& text : all)
+            if (!faster.contains(text)) state_.tactics[text].clear();
+    }
+
     void describe() {
         for (const auto& [shape, plan] : plans_) {
-            for (const FusedOp& op : plan->ops) {
-                const std::string text = signature(op, *plan);
-                BuildReport::Op row{shape, op.name, text, op.tf32 ? "tf32" : to_string(op.compute), {}};
-                const auto& order = state_.tactics[text];
-                for (const Timing& timing : timings_[text]) {
-                    const auto& ratios = whole_[text];
-                    const auto ratio = ratios.find(timing.tactic);
-                    row.candidates.push_back({timing.tactic, timing.refused, timing.mixed_us, timing.warm_us,
-                                              timing.cold_us, ratio == ratios.end() ? 0 : ratio->second,
-                                              !order.empty() && order.front() == timing.tactic});
-                }
-                for (const auto& [provider, why] : refusals_[text])
-                    row.candidates.push_back({provider, why, 0, 0, 0, 0, false});
-                state_.report.ops.push_back(std::move(row));
+            Plan joined = *plan;
+            join_chosen(state_, joined);
+            std::set<std::string> runs;
+            for (const FusedOp& op : joined.ops)
+                runs.insert(signature(op, joined));
+            for (const FusedOp& op : plan->ops)
+                describe(shape, *plan, op, runs);
+            for (const ChainSite& site : chain_sites(*plan)) {
+                const FusedOp op = chain_of(*plan, site);
+                if (!timings_.contains(signature(op, *plan))) continue;
+                BuildReport::Op& row = describe(shape, *plan, op, runs);
+                double apart = 0;
+                for (const std::size_t part : site.ops())
+                    apart += best_us(signature(plan->ops[part], *plan));
+                row.candidates.push_back({"apart", "", apart, 0, 0, 0, !runs.contains(row.signature)});
             }
         }
+    }
+
+    /// `runs`: signatures of what the network runs.
+    BuildReport::Op& describe(const std::string& shape, const Plan& plan, const FusedOp& op,
+                              const std::set<std::string>& runs) {
+        const std::string text = signature(op, plan);
+        BuildReport::Op row{shape, op.name, text, op.tf32 ? "tf32" : to_string(op.compute), {}};
+        const auto& order = state_.tactics[text];
+        for (const Timing& timing : timings_[text]) {
+            const auto& ratios = whole_[text];
+            const auto ratio = ratios.find(timing.tactic);
+            row.candidates.push_back({timing.tactic, timing.refused, timing.mixed_us, timing.warm_us, timing.cold_us,
+                                      ratio == ratios.end() ? 0 : ratio->second,
+                                      runs.contains(text) && !order.empty() && order.front() == timing.tactic});
+        }
+        for (const auto& [provider, why] : refusals_[text])
+            row.candidates.push_back({provider, why, 0, 0, 0, 0, false});
+        state_.report.ops.push_back(std::move(row));
+        return state_.report.ops.back();
     }
 
     EngineState& state_;
     TimingCache& cache_;
     const TuneOptions& options_;
     Limits limits_;
-    std::vector<std::pair<std::string, std::unique_ptr<Plan>>> plans_; ///< by point: its shapes as text
+    std::vector<std::pair<std::string, std::unique_ptr<Plan>>> plans_; ///< by point: its shapes as text; not joined
+    std::deque<FusedOp> chains_;                                       ///< of their operations
     std::vector<Task> tasks_;
     std::map<std::string, std::vector<Timing>> timings_;
     std::map<std::string, std::vector<std::pair<std::string, std::string>>> refusals_; ///< providers with no candidate
