@@ -49,7 +49,7 @@ public:
         std::vector<ChainSite> found;
         for (std::size_t i = 0; i < plan_.ops.size(); ++i) {
             const Conv* conv = plain(plan_, plan_.ops[i]);
-            if (conv == nullptr || !steps_by_one(*conv) || conv->epilogue.residual == none) continue;
+            if (conv == nullptr || conv->epilogue.residual == none) continue;
             const auto before = shortcut(i, *conv), after = behind(i);
             if (before && after) found.push_back({before, i, after});
             if (before) found.push_back({before, i, std::nullopt});

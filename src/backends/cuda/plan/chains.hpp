@@ -17,10 +17,10 @@ struct ChainSite {
     std::vector<std::size_t> ops() const; ///< in order of execution
 };
 
-/// Where chains could be, those of more ops first; sites may share ops. What adds is a 1x1 convolution of stride 1 in
-/// int8 or f16 without padding channels whose result, stored in that type, has a residual of that type; the shortcut
-/// one without residual (of any stride) whose result nothing else reads; what lies behind one of stride 1 without
-/// residual that reads the sum, which others may read too. Activations are none, relu or clip.
+/// Where chains could be, those of more ops first; sites may share ops. All are 1x1 convolutions in int8 or f16, stored
+/// in that type without padding channels, with activation none, relu or clip. What adds has a residual of its type; the
+/// shortcut has none, and nothing else reads its result; what lies behind has none, steps by one and reads the sum,
+/// which others may read too.
 std::vector<ChainSite> chain_sites(const Plan& plan);
 
 /// The op that stands for a site's ops.

@@ -66,6 +66,24 @@ TEST(CudaChains, AreFoundFromShortcutToTheNextBlock) {
     EXPECT_EQ(names(plan, chain_sites(plan)), "dce dc ce fg ");
 }
 
+TEST(CudaChains, AreFoundInAQuantisedNetwork) {
+    const auto model = lathe::test::network(lathe::test::bottleneck_network());
+    const std::vector<Shape> shapes{{1, 64, 20, 20}};
+    const Plan plan = lathe::test::plan_of(model, Precision::int8, shapes);
+    std::string found;
+    for (const ChainSite& site : chain_sites(plan))
+        found += chain_of(plan, site).name + "; ";
+    // The expanding convolution is quantised on its own: it is what the shortcut's convolution adds.
+    EXPECT_EQ(found, "Conv -> a3 + Conv -> a0 + Conv -> b1; Conv -> c3 + Conv -> c0 + Conv -> d1; "
+                     "Conv -> a3 + Conv -> a0; Conv -> a0 + Conv -> b1; Conv -> b3 + Conv -> c1; "
+                     "Conv -> c3 + Conv -> c0; Conv -> c0 + Conv -> d1; ");
+    Plan joined = plan;
+    join_chains(joined, chain_sites(plan));
+    auto inputs = lathe::test::random_inputs(model, shapes);
+    EXPECT_EQ(lathe::test::interpreted(plan, inputs, true)[0].bytes,
+              lathe::test::interpreted(joined, inputs, true)[0].bytes);
+}
+
 TEST(CudaChains, ASumReadByOthersIsWrittenAnywayAShortcutIsNot) {
     // d is read twice: no kernel may keep it to itself.
     std::string text = blocks();

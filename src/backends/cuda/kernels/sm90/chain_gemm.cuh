@@ -33,12 +33,18 @@ struct ChainMaps {
     CUtensorMap weight, down_weight, second_weight;
 };
 
+/// How an input is walked over: rows of a matrix, or pixels of an image in steps.
+struct ChainWalk {
+    std::int32_t stride_h, stride_w;
+    bool strided;
+};
+
 /// Arguments beside the maps.
 struct ChainProblem {
     Destination first, down, second; ///< first: of the middle, stored by its map; down: scale, bias and bounds alone
-    std::int32_t tiles;              ///< of 64 rows
-    std::int32_t p, q, stride_h, stride_w; ///< outputs of an image; steps of the shortcut's input
-    bool strided;                          ///< the shortcut's input is an image; else a matrix
+    ChainWalk input, down_input;
+    std::int32_t tiles; ///< of 64 rows
+    std::int32_t p, q;  ///< outputs of an image
 };
 
 /// Sizes of one form. K1, KD: channels of the inputs (KD 0: the residual is a tensor); N1: columns of the middle in a
@@ -247,28 +253,27 @@ __global__ void __launch_bounds__(GROUPS * 128, 1)
 
     const int step = static_cast<int>(gridDim.y) * Shape::teams;
     const int first_tile = static_cast<int>(blockIdx.y) + team * static_cast<int>(gridDim.y);
+    // Channels of a tile's rows, `count` boxes of `chunk` bytes a row.
+    const auto load_rows = [&](const CUtensorMap& map, const ChainWalk& walk, int tile, std::uint32_t to, int count,
+                               int chunk, std::uint32_t barrier) {
+        FirstPixel pixel;
+        if (walk.strided) pixel = first_pixel(tile * 64, problem.p, problem.q, walk.stride_h, walk.stride_w, 0, 0);
+        for (int c = 0; c < count; ++c) {
+            if (walk.strided)
+                load_pixels(to + c * 64 * chunk, &map, c * chunk / Shape::size, pixel.w, pixel.h, pixel.n, 0, 0,
+                            barrier);
+            else
+                load_matrix(to + c * 64 * chunk, &map, c * chunk / Shape::size, tile * 64, barrier);
+        }
+    };
     const auto load_inputs = [&](int tile, int stage) {
         if (tile >= problem.tiles) return;
         const std::uint32_t at = stages + stage * Shape::stage_bytes, barrier = stage_full + stage * 8;
         barrier_expect(barrier, Shape::stage_bytes);
-#pragma unroll
-        for (int c = 0; c < Shape::chunks; ++c)
-            load_matrix(at + c * 64 * Shape::chunk_bytes, &maps.input, c * Shape::chunk_bytes / Shape::size, tile * 64,
-                        barrier);
-        if constexpr (Shape::down) {
-            FirstPixel pixel;
-            if (problem.strided)
-                pixel = first_pixel(tile * 64, problem.p, problem.q, problem.stride_h, problem.stride_w, 0, 0);
-#pragma unroll
-            for (int c = 0; c < Shape::down_chunks; ++c) {
-                const std::uint32_t to = at + Shape::input_bytes + c * 64 * Shape::down_chunk_bytes;
-                const int from = c * Shape::down_chunk_bytes / Shape::size;
-                if (problem.strided)
-                    load_pixels(to, &maps.down_input, from, pixel.w, pixel.h, pixel.n, 0, 0, barrier);
-                else
-                    load_matrix(to, &maps.down_input, from, tile * 64, barrier);
-            }
-        }
+        load_rows(maps.input, problem.input, tile, at, Shape::chunks, Shape::chunk_bytes, barrier);
+        if constexpr (Shape::down)
+            load_rows(maps.down_input, problem.down_input, tile, at + Shape::input_bytes, Shape::down_chunks,
+                      Shape::down_chunk_bytes, barrier);
     };
     const auto load_residual = [&](int tile, int slot) {
         if (Shape::down || tile >= problem.tiles) return;

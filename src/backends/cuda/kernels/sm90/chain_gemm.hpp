@@ -8,8 +8,8 @@
 namespace lathe::cuda::kernels {
 
 /// 1x1 convolutions that follow one another, in one kernel for compute capability 9.0: `first` and the sum with its
-/// residual; the residual may be `down`'s result instead (1x1 of any stride, as if it had been stored in the output's
-/// type); `second` reads what first wrote. All results are written but down's. Types alike: f16 or s8.
+/// residual; the residual may be `down`'s result instead, as if it had been stored in the output's type (strides of
+/// both as they like); `second` reads what first wrote. All results are written but down's. Types alike: f16 or s8.
 struct ChainParams {
     ImplicitGemmParams first, down, second;
     bool has_down, has_second;

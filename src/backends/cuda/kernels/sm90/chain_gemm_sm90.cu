@@ -29,8 +29,13 @@ const std::vector<ChainInstance>& instances() {
 
 /// 1x1 without padding from `c` channels, results straight from registers.
 bool is_part(const ImplicitGemmParams& params, int run, int c) {
-    return params.r == 1 && params.s == 1 && params.pad_h == 0 && params.pad_w == 0 && params.c == c &&
+    const bool walks = sm90::is_matrix(params) || (sm90::is_walkable(params.h, params.p, params.stride_h, 0, 0) &&
+                                                   sm90::is_walkable(params.w, params.q, params.stride_w, 0, 0));
+    return walks && params.r == 1 && params.s == 1 && params.pad_h == 0 && params.pad_w == 0 && params.c == c &&
            params.c_stride == c && sm90::is_direct(run, params);
+}
+sm90::ChainWalk walk_of(const ImplicitGemmParams& params) {
+    return {params.stride_h, params.stride_w, !sm90::is_matrix(params)};
 }
 bool same_rows(const ImplicitGemmParams& a, const ImplicitGemmParams& b) {
     return a.n == b.n && a.p == b.p && a.q == b.q;
@@ -48,6 +53,12 @@ sm90::MapFormat format_of(const ChainForm& form, int channels) {
     return {form.type, std::min(channels, 128 / sm90::element_bytes(form.type))};
 }
 std::int64_t rows_of(const ImplicitGemmParams& params) { return std::int64_t{params.n} * params.p * params.q; }
+cudaError_t encode_input(CUtensorMap& map, const ChainForm& form, const ImplicitGemmParams& params) {
+    const sm90::MapFormat format = format_of(form, params.c);
+    return sm90::is_matrix(params)
+               ? sm90::encode_matrix(map, format, params.input, params.c, rows_of(params), params.c_stride, 64)
+               : sm90::encode_pixels(map, format, params.input, sm90::pixels_of(params, params.p, params.q), 64);
+}
 
 } // namespace
 
@@ -67,14 +78,13 @@ bool chain_takes(int form, const ChainParams& params, int type) {
     const ChainForm& f = instance.form;
     const ImplicitGemmParams& first = params.first;
     if (f.type != type || params.has_down != (f.kd > 0) || params.has_second != (f.n2 > 0)) return false;
-    if (!is_part(first, instance.run, f.k1) || !sm90::is_matrix(first)) return false;
+    if (!is_part(first, instance.run, f.k1)) return false;
     if (params.has_second ? first.k != f.n1 : first.k % f.n1 != 0) return false;
     if (rows_of(first) > std::numeric_limits<std::int32_t>::max() / 2) return false;
     if (params.has_down) {
         const ImplicitGemmParams& down = params.down;
-        if (!is_part(down, instance.run, f.kd) || down.k != first.k || !same_rows(first, down)) return false;
-        if (!sm90::is_matrix(down) && (!sm90::is_walkable(down.h, down.p, down.stride_h, 0, 0) ||
-                                       !sm90::is_walkable(down.w, down.q, down.stride_w, 0, 0)))
+        if (!is_part(down, instance.run, f.kd) || down.k != first.k || !same_rows(first, down) ||
+            down.epilogue.residual_scale != 0)
             return false;
     } else {
         const EpilogueParams& epilogue = first.epilogue;
@@ -96,8 +106,7 @@ cudaError_t encode_chain(int form, const ChainParams& params, void* maps) {
     const ImplicitGemmParams& first = params.first;
     const std::int64_t rows = rows_of(first);
     ChainMaps all{};
-    cudaError_t error =
-        sm90::encode_matrix(all.input, format_of(f, f.k1), first.input, first.c, rows, first.c_stride, 64);
+    cudaError_t error = encode_input(all.input, f, first);
     const auto then = [&](auto encode) {
         if (error == cudaSuccess) error = encode();
     };
@@ -110,14 +119,8 @@ cudaError_t encode_chain(int form, const ChainParams& params, void* maps) {
     then([&] { return middle(all.middle, first.output); });
     then([&] { return weights(all.weight, first, 128, instance.run); });
     if (params.has_down) {
-        const ImplicitGemmParams& down = params.down;
-        then([&] { return weights(all.down_weight, down, 128, instance.run); });
-        then([&] {
-            return sm90::is_matrix(down) ? sm90::encode_matrix(all.down_input, format_of(f, f.kd), down.input, down.c,
-                                                               rows, down.c_stride, 64)
-                                         : sm90::encode_pixels(all.down_input, format_of(f, f.kd), down.input,
-                                                               sm90::pixels_of(down, down.p, down.q), 64);
-        });
+        then([&] { return weights(all.down_weight, params.down, 128, instance.run); });
+        then([&] { return encode_input(all.down_input, f, params.down); });
     } else {
         then([&] { return middle(all.residual, first.epilogue.residual); });
     }
@@ -139,14 +142,12 @@ cudaError_t launch_chain(int form, const ChainParams& params, const void* maps, 
     sm90::ChainProblem problem{};
     problem.first = sm90::destination_of(params.first, config, true);
     problem.tiles = static_cast<std::int32_t>((rows_of(params.first) + 63) / 64);
+    problem.p = params.first.p;
+    problem.q = params.first.q;
+    problem.input = walk_of(params.first);
     if (params.has_down) {
-        const ImplicitGemmParams& down = params.down;
-        problem.down = sm90::destination_of(down, config, true);
-        problem.strided = !sm90::is_matrix(down);
-        problem.p = down.p;
-        problem.q = down.q;
-        problem.stride_h = down.stride_h;
-        problem.stride_w = down.stride_w;
+        problem.down = sm90::destination_of(params.down, config, true);
+        problem.down_input = walk_of(params.down);
     }
     if (params.has_second) problem.second = sm90::destination_of(params.second, config, true);
     const bool positive = is_positive(f, params.first) && (!params.has_second || is_positive(f, params.second));
