@@ -27,14 +27,14 @@ struct Candidate {
 /// An operation to be tuned: the first of its signature.
 struct Task {
     const Plan* plan = nullptr;
-    std::size_t op = 0;
+    const FusedOp* op = nullptr; ///< of the plan, or a chain of ops of it
     std::string signature;
     std::vector<Candidate> candidates; ///< without the reference
     std::unique_ptr<PreparedKernel> reference;
     std::string reference_tactic;
     std::vector<std::pair<std::string, std::string>> refusals; ///< providers with no candidate, and why
 
-    const FusedOp& fused() const { return plan->ops[op]; }
+    const FusedOp& fused() const { return *op; }
 };
 
 /// Prepares candidates on host threads, in the order in which they are wanted.

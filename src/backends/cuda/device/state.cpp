@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "backends/cuda/device/chain_choice.hpp"
 #include "backends/cuda/device/libraries.hpp"
 #include "kernels_digest.hpp"
 #include "support/log.hpp"
@@ -76,8 +77,9 @@ private:
         if (filled_) return tuned_;
         filled_ = true;
         for (const auto& shapes : state_.points()) {
-            const auto plan = lower(state_.prepared, shapes);
+            auto plan = lower(state_.prepared, shapes);
             if (!plan) continue;
+            join_chosen(state_, *plan);
             for (const FusedOp& op : plan->ops) {
                 const auto found = state_.tactics.find(signature(op, *plan));
                 if (found != state_.tactics.end() && !found->second.empty())
@@ -96,6 +98,7 @@ Result<std::shared_ptr<const DevicePlan>> make_plan(EngineState& state, DeviceSt
                                                     const std::vector<Shape>& shapes) {
     auto made = std::make_shared<DevicePlan>();
     LATHE_TRY(made->plan, lower(state.prepared, shapes));
+    join_chosen(state, made->plan);
     const Plan& plan = made->plan;
     LATHE_CHECK(upload_weights(state, device));
     made->memory = plan_memory(plan);

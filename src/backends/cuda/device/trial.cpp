@@ -15,12 +15,18 @@ namespace {
 constexpr std::size_t most_launches = 20;
 constexpr double graph_ms = 0.2, enough_ms = 2, drop = 1.3;
 
-/// The constant that most of an op's weight bytes are in, or none.
-WeightId main_weight(const FusedOp& op) {
-    if (const auto* conv = std::get_if<Conv>(&op.detail)) return conv->weight;
-    if (const auto* depthwise = std::get_if<Depthwise>(&op.detail)) return depthwise->weight;
-    if (const auto* gemm = std::get_if<Gemm>(&op.detail)) return gemm->weight;
-    return none;
+/// The constants that most of an op's weight bytes are in.
+std::vector<WeightId> main_weights(const FusedOp& op) {
+    if (const auto* conv = std::get_if<Conv>(&op.detail)) return {conv->weight};
+    if (const auto* depthwise = std::get_if<Depthwise>(&op.detail)) return {depthwise->weight};
+    if (const auto* gemm = std::get_if<Gemm>(&op.detail)) return {gemm->weight};
+    std::vector<WeightId> all;
+    if (const auto* chain = std::get_if<Chain>(&op.detail)) {
+        for (const FusedOp& part : chain->parts)
+            for (const WeightId id : main_weights(part))
+                all.push_back(id);
+    }
+    return all;
 }
 
 /// Least and greatest integer an op may read: indices must lie in their table.
@@ -183,19 +189,24 @@ Result<std::unique_ptr<BoundKernel>> Trial::bind(const PreparedKernel& kernel, s
 /// As many copies of the op's weights as launches are timed at once, so that each finds its own cold.
 Result<void> Trial::copy_weights(bool many) {
     copies_.assign(1, place_.weights);
-    const WeightId id = main_weight(task_->fused());
-    if (id == none) return {};
-    const std::size_t bytes = aligned(task_->plan->weights->weights[id].bytes.size());
+    const std::vector<WeightId> ids = main_weights(task_->fused());
+    const auto bytes_of_weight = [&](WeightId id) { return task_->plan->weights->weights[id].bytes.size(); };
+    std::size_t bytes = 0;
+    for (const WeightId id : ids)
+        bytes += aligned(bytes_of_weight(id));
+    if (bytes == 0) return {};
     constexpr std::size_t most_memory = std::size_t{1} << 30;
     const std::size_t count = many ? std::clamp<std::size_t>(most_memory / bytes, 1, most_launches) : 1;
     LATHE_TRY(std::byte * memory, weights_.need(bytes * count, "copies of weights"));
     copies_.assign(count, place_.weights);
     for (std::size_t i = 0; i < count; ++i) {
-        LATHE_CUDA(cudaMemcpyAsync(memory + i * bytes, place_.weights[id],
-                                   task_->plan->weights->weights[id].bytes.size(), cudaMemcpyDeviceToDevice,
-                                   stream_.get()),
-                   "copying weights");
-        copies_[i][id] = memory + i * bytes;
+        for (const WeightId id : ids) {
+            LATHE_CUDA(cudaMemcpyAsync(memory, place_.weights[id], bytes_of_weight(id), cudaMemcpyDeviceToDevice,
+                                       stream_.get()),
+                       "copying weights");
+            copies_[i][id] = memory;
+            memory += aligned(bytes_of_weight(id));
+        }
     }
     return {};
 }

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <set>
 
 #include "backends/cuda/device/candidates.hpp"
+#include "backends/cuda/device/chain_choice.hpp"
 #include "backends/cuda/device/network_check.hpp"
 #include "backends/cuda/device/trial.hpp"
 #include "backends/cuda/device/whole_graph.hpp"
+#include "backends/cuda/plan/chains.hpp"
+#include "backends/cuda/tuning/chain_choice.hpp"
 #include "support/log.hpp"
 #include "support/thread_pool.hpp"
 
@@ -47,6 +51,7 @@ public:
         if (!tasks_.empty()) LATHE_CHECK(time_all(place));
         for (const auto& [text, timings] : timings_)
             state_.tactics[text] = ranking(timings, state_.workspace_limit);
+        choose_kernels_for_chains();
         if (limits_.whole_seconds > 0) LATHE_CHECK(tune_networks());
         if (options_.check) LATHE_CHECK(check_networks(place));
         describe();
@@ -62,20 +67,26 @@ private:
         LATHE_CHECK(upload_weights(state_, place));
         struct Wanted {
             const Plan* plan;
-            std::size_t op;
+            const FusedOp* op;
             std::string signature;
         };
         std::vector<Wanted> wanted;
         std::set<std::string> seen;
+        const auto want = [&](const Plan& plan, const FusedOp& op) {
+            std::string text = signature(op, plan);
+            if (!seen.insert(text).second) return;
+            if (auto known = cache_.find(text, static_cast<int>(limits_.effort)); known && usable(*known)) {
+                timings_[text] = std::move(*known);
+                return;
+            }
+            wanted.push_back({&plan, &op, std::move(text)});
+        };
         for (const auto& [shape, plan] : plans_) {
-            for (std::size_t i = 0; i < plan->ops.size(); ++i) {
-                std::string text = signature(plan->ops[i], *plan);
-                if (!seen.insert(text).second) continue;
-                if (auto known = cache_.find(text, static_cast<int>(limits_.effort)); known && usable(*known)) {
-                    timings_[text] = std::move(*known);
-                    continue;
-                }
-                wanted.push_back({plan.get(), i, std::move(text)});
+            for (const FusedOp& op : plan->ops)
+                want(*plan, op);
+            for (const ChainSite& site : chain_sites(*plan)) {
+                chains_.push_back(chain_of(*plan, site));
+                want(*plan, chains_.back());
             }
         }
         // Vendor libraries take their time to say what they have: side by side.
@@ -84,7 +95,7 @@ private:
         ThreadPool pool(std::min<std::size_t>(available_cores(), 16));
         pool.for_each(wanted.size(), [&](std::size_t i) {
             static_cast<void>(cudaSetDevice(place.device.index));
-            auto task = make_task(*wanted[i].plan, wanted[i].op, std::move(wanted[i].signature), place.device);
+            auto task = make_task(*wanted[i].plan, *wanted[i].op, std::move(wanted[i].signature), place.device);
             if (task) {
                 tasks_[i] = std::move(task).value();
             } else {
@@ -93,6 +104,8 @@ private:
         });
         for (auto& failure : failures)
             if (failure) return std::move(*failure);
+        // A chain that no kernel takes runs as its parts.
+        std::erase_if(tasks_, [](const Task& task) { return is_chain(task.fused()) && task.candidates.empty(); });
         for (const Task& task : tasks_)
             refusals_[task.signature] = task.refusals;
         return {};
@@ -110,12 +123,13 @@ private:
         return best != nullptr && provider_of(best->tactic, id).has_value();
     }
 
-    Result<Task> make_task(const Plan& plan, std::size_t index, std::string text, const Device& device) const {
+    static bool is_chain(const FusedOp& op) { return std::holds_alternative<Chain>(op.detail); }
+
+    Result<Task> make_task(const Plan& plan, const FusedOp& op, std::string text, const Device& device) const {
         Task task;
         task.plan = &plan;
-        task.op = index;
+        task.op = &op;
         task.signature = std::move(text);
-        const FusedOp& op = plan.ops[index];
         for (const Provider* provider : usable_providers()) {
             std::string why;
             const auto ids = provider->candidates(op, plan, device, limits_.effort, why);
@@ -181,7 +195,7 @@ private:
                 timings.push_back(std::move(timing));
             }
             if (thorough) LATHE_CHECK(warm_and_cold(bench, task, timings));
-            if (!any || task.fused().macs == 0) {
+            if ((!any && !is_chain(task.fused())) || task.fused().macs == 0) {
                 // The slow one is needed, or may well be as fast as any.
                 LATHE_TRY(Timing timing, bench.measure(*task.reference, task.reference_tactic, true, thorough));
                 timings.push_back(std::move(timing));
@@ -251,6 +265,41 @@ private:
         return {};
     }
 
+    /// Time of an operation's best kernel; 0: not known.
+    double best_us(const std::string& text) const {
+        const auto found = timings_.find(text);
+        const Timing* best = found == timings_.end() ? nullptr : choose(found->second, state_.workspace_limit);
+        return best == nullptr ? 0 : best->mixed_us;
+    }
+
+    /// Chains whose kernel is faster than the best ones of their operations; `state_.tactics` names none for others.
+    void choose_kernels_for_chains() {
+        std::set<std::string> faster, all;
+        for (const auto& [shape, plan] : plans_) {
+            std::vector<double> op_us;
+            for (const FusedOp& op : plan->ops)
+                op_us.push_back(best_us(signature(op, *plan)));
+            std::vector<ChainOption> options;
+            std::vector<std::string> texts;
+            for (const ChainSite& site : chain_sites(*plan)) {
+                texts.push_back(signature(chain_of(*plan, site), *plan));
+                options.push_back({site.ops(), best_us(texts.back())});
+            }
+            for (const std::size_t chosen : choose_chains(options, op_us))
+                faster.insert(texts[chosen]);
+            all.insert(texts.begin(), texts.end());
+        }
+        for (const std::string& text : all)
+            if (!faster.contains(text)) state_.tactics[text].clear();
+    }
+
+    /// As it runs: with the chains that were chosen.
+    Plan joined(const Plan& plan) const {
+        Plan result = plan;
+        join_chosen(state_, result);
+        return result;
+    }
+
     /// The finished networks of all tuned points: a kernel that is wrong there gives way to the next best.
     Result<void> check_networks(DeviceState& place) {
         const auto start = Clock::now();
@@ -260,8 +309,8 @@ private:
         std::vector<std::size_t> right(points.size(), 0); ///< operations
         for (auto next = done.begin(); next != done.end(); next = std::find(done.begin(), done.end(), false)) {
             const auto i = static_cast<std::size_t>(next - done.begin());
-            const Plan& plan = *plans_[i].second;
             LATHE_TRY(const auto built, plan_for(state_, 0, points[i]));
+            const Plan& plan = built->plan;
             const std::string key = network_key(*built);
             if (cache_.find(key)) { // the same kernels at the same places were right before
                 right[i] = plan.ops.size();
@@ -286,14 +335,14 @@ private:
                 if (options_.progress != nullptr) options_.progress->advance();
                 continue;
             }
-            LATHE_CHECK(ban(**fault, plan, place));
-            // Points that were right and use the kernel as well have another one now.
+            // Points that were right and use the kernel as well get another one.
             for (std::size_t other = 0; other < done.size(); ++other) {
-                const Plan& checked = *plans_[other].second;
+                const Plan checked = joined(*plans_[other].second);
                 done[other] = done[other] && std::none_of(checked.ops.begin(), checked.ops.end(), [&](const auto& op) {
                                   return signature(op, checked) == (*fault)->signature;
                               });
             }
+            LATHE_CHECK(ban(**fault, plan, place));
         }
         if (options_.progress != nullptr) options_.progress->end();
         // What is wrong in one network is not tried in the next one.
@@ -323,29 +372,49 @@ private:
 
     void describe() {
         for (const auto& [shape, plan] : plans_) {
-            for (const FusedOp& op : plan->ops) {
-                const std::string text = signature(op, *plan);
-                BuildReport::Op row{shape, op.name, text, op.tf32 ? "tf32" : to_string(op.compute), {}};
-                const auto& order = state_.tactics[text];
-                for (const Timing& timing : timings_[text]) {
-                    const auto& ratios = whole_[text];
-                    const auto ratio = ratios.find(timing.tactic);
-                    row.candidates.push_back({timing.tactic, timing.refused, timing.mixed_us, timing.warm_us,
-                                              timing.cold_us, ratio == ratios.end() ? 0 : ratio->second,
-                                              !order.empty() && order.front() == timing.tactic});
-                }
-                for (const auto& [provider, why] : refusals_[text])
-                    row.candidates.push_back({provider, why, 0, 0, 0, 0, false});
-                state_.report.ops.push_back(std::move(row));
+            const Plan running = joined(*plan);
+            std::set<std::string> runs;
+            for (const FusedOp& op : running.ops)
+                runs.insert(signature(op, running));
+            for (const FusedOp& op : plan->ops)
+                describe(shape, *plan, op, runs);
+            for (const ChainSite& site : chain_sites(*plan)) {
+                const FusedOp op = chain_of(*plan, site);
+                if (!timings_.contains(signature(op, *plan))) continue;
+                BuildReport::Op& row = describe(shape, *plan, op, runs);
+                double apart = 0;
+                for (const std::size_t part : site.ops())
+                    apart += best_us(signature(plan->ops[part], *plan));
+                row.candidates.push_back({"apart", "", apart, 0, 0, 0, !runs.contains(row.signature)});
             }
         }
+    }
+
+    /// `runs`: signatures of what the network runs.
+    BuildReport::Op& describe(const std::string& shape, const Plan& plan, const FusedOp& op,
+                              const std::set<std::string>& runs) {
+        const std::string text = signature(op, plan);
+        BuildReport::Op row{shape, op.name, text, op.tf32 ? "tf32" : to_string(op.compute), {}};
+        const auto& order = state_.tactics[text];
+        for (const Timing& timing : timings_[text]) {
+            const auto& ratios = whole_[text];
+            const auto ratio = ratios.find(timing.tactic);
+            row.candidates.push_back({timing.tactic, timing.refused, timing.mixed_us, timing.warm_us, timing.cold_us,
+                                      ratio == ratios.end() ? 0 : ratio->second,
+                                      runs.contains(text) && !order.empty() && order.front() == timing.tactic});
+        }
+        for (const auto& [provider, why] : refusals_[text])
+            row.candidates.push_back({provider, why, 0, 0, 0, 0, false});
+        state_.report.ops.push_back(std::move(row));
+        return state_.report.ops.back();
     }
 
     EngineState& state_;
     TimingCache& cache_;
     const TuneOptions& options_;
     Limits limits_;
-    std::vector<std::pair<std::string, std::unique_ptr<Plan>>> plans_; ///< by point: its shapes as text
+    std::vector<std::pair<std::string, std::unique_ptr<Plan>>> plans_; ///< by point: its shapes as text; not joined
+    std::deque<FusedOp> chains_;                                       ///< of their operations
     std::vector<Task> tasks_;
     std::set<std::string> banned_; ///< signatures of operations whose kernel was wrong in a whole network
     std::map<std::string, std::vector<Timing>> timings_;

@@ -35,14 +35,21 @@ double Audit::share(const std::string& precision) const {
 
 Audit audit(const Plan& plan, Precision asked) {
     Audit result;
-    for (const FusedOp& op : plan.ops) {
-        if (op.macs == 0) continue;
+    const auto add = [&](const FusedOp& op) {
+        if (op.macs == 0) return;
         const std::string precision = precision_of(op);
         const bool aside = exempt(op, asked);
         result.rows.push_back({op.name, precision,
                                aside ? "attention multiplies activations with each other, with a softmax between"
                                      : why(precision, lathe::to_string(asked)),
                                op.macs, 0, !aside});
+    };
+    for (const FusedOp& op : plan.ops) {
+        if (const auto* chain = std::get_if<Chain>(&op.detail)) {
+            std::for_each(chain->parts.begin(), chain->parts.end(), add);
+        } else {
+            add(op);
+        }
     }
     return result;
 }

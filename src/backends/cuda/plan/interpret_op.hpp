@@ -99,6 +99,7 @@ public:
     Result<void> operator()(const Resize& d);
     Result<void> operator()(const Reformat& d);
     Result<void> operator()(const Pointwise& d);
+    Result<void> operator()(const Chain& d);
 
 private:
     const Value& in_value(std::size_t i) const { return state_.value(op_.inputs[i]); }

@@ -247,6 +247,12 @@ Result<void> OpInterpreter::operator()(const Pointwise& d) {
     return {};
 }
 
+Result<void> OpInterpreter::operator()(const Chain& d) {
+    for (const FusedOp& part : d.parts)
+        LATHE_CHECK(interpret_op(state_, part));
+    return {};
+}
+
 Result<void> interpret_op(Interpretation& state, const FusedOp& op) {
     return std::visit(OpInterpreter(state, op), op.detail);
 }

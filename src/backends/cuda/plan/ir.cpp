@@ -115,7 +115,7 @@ const char* kind_of(const FusedOp& op) {
                                  [](const Gather&) { return "gather"; }, [](const Concat&) { return "concat"; },
                                  [](const Slice&) { return "slice"; }, [](const Transpose&) { return "transpose"; },
                                  [](const Resize&) { return "resize"; }, [](const Reformat&) { return "reformat"; },
-                                 [](const Pointwise&) { return "pointwise"; }},
+                                 [](const Pointwise&) { return "pointwise"; }, [](const Chain&) { return "chain"; }},
                       op.detail);
 }
 
@@ -199,6 +199,12 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                                           number(std::int64_t{i.c});
                               }
                               return text + operands(op, plan);
+                          },
+                          [&](const Chain& d) {
+                              std::string text = d.shortcut ? " shortcut" : "";
+                              for (const FusedOp& part : d.parts)
+                                  text += " {" + signature(part, plan) + "}";
+                              return text;
                           }},
                op.detail);
 }

@@ -232,8 +232,20 @@ struct Pointwise {
     std::vector<std::uint8_t> results;
 };
 
+struct FusedOp;
+/// 1x1 convolutions one behind the other, for a kernel that does not read in between what it has just written. In order
+/// of execution: the shortcut, if any, whose result nothing but the next reads, as its residual (it has no place in
+/// memory); the convolution that adds; the one that reads that sum, if any. inputs: what the parts read from outside.
+/// outputs: results of all but the shortcut.
+struct Chain {
+    std::vector<FusedOp> parts;
+    bool shortcut = false; ///< parts[0] is one
+    const FusedOp& adding() const;
+    const FusedOp* behind() const; ///< the last, if it is not the one that adds
+};
+
 using OpDetail = std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm,
-                              Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise>;
+                              Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain>;
 
 struct FusedOp {
     std::string name;               ///< of its main ONNX node
@@ -245,6 +257,9 @@ struct FusedOp {
     std::int64_t macs = 0;
 };
 const char* kind_of(const FusedOp& op); ///< "conv", "gemm", ...
+
+inline const FusedOp& Chain::adding() const { return parts[shortcut ? 1 : 0]; }
+inline const FusedOp* Chain::behind() const { return &parts.back() == &adding() ? nullptr : &parts.back(); }
 
 /// A model for one set of input shapes.
 struct Plan {

@@ -230,6 +230,12 @@ private:
                         }
                     }
                     return text + "} -> r" + list(d.results);
+                },
+                [&](const Chain& d) {
+                    std::string text = d.shortcut ? " shortcut" : "";
+                    for (const FusedOp& part : d.parts)
+                        text += " {" + line(part) + "}";
+                    return text;
                 }},
             op.detail);
     }

@@ -93,6 +93,7 @@ private:
             if (id >= plan_.values.size()) return wrong("", "input out of range");
             if (!known(id)) return wrong("", "%" + std::to_string(id) + " is read before it is written");
         }
+        if (const auto* chain = std::get_if<Chain>(&op.detail)) return check(op, *chain);
         for (const ValueId id : op.outputs) {
             if (id >= plan_.values.size()) return wrong("", "output out of range");
             if (plan_.values[id].alias_of != none) return wrong("", "an op writes an alias");
@@ -141,6 +142,26 @@ private:
             LATHE_CHECK(weight(norm->beta, "beta", true, norm->columns));
             const std::size_t outputs = 1U + (norm->quantized_output ? 1U : 0U) + (norm->sum_output ? 1U : 0U);
             if (op.outputs.size() != outputs) return wrong("", "results of a layer norm");
+        }
+        return {};
+    }
+
+    /// The parts are checked like other ops; nobody else may read what has no place in memory.
+    Result<void> check(const FusedOp& op, const Chain& chain) {
+        if (chain.parts.size() < 2 || chain.parts.size() > (chain.shortcut ? 3U : 2U)) {
+            return wrong("", "a chain of another number of parts");
+        }
+        for (const FusedOp& part : chain.parts) {
+            if (auto fits = check(part); !fits) return std::move(fits).error().in(part.name);
+        }
+        for (const ValueId id : op.outputs) {
+            if (id >= plan_.values.size() || !written_[id]) return wrong("", "a chain does not write its result");
+        }
+        if (chain.shortcut) {
+            const ValueId inside = chain.parts[0].outputs[0];
+            const auto* conv = std::get_if<Conv>(&chain.adding().detail);
+            if (conv == nullptr || conv->epilogue.residual != inside) return wrong("", "a shortcut is not added");
+            written_[inside] = false;
         }
         return {};
     }

@@ -210,6 +210,7 @@ public:
     void operator()(const Concat&) { refuse("the general kernel does concatenations"); }
     void operator()(const Slice&) { refuse("the general kernel does slices"); }
     void operator()(const Resize&) { refuse("the general kernel resizes"); }
+    void operator()(const Chain&) { refuse("chains have kernels on Hopper alone"); }
 
 private:
     const Value& value(ValueId id) const { return plan_.values[id]; }

@@ -58,9 +58,10 @@ public:
 /// All providers usable on this device. `reference` takes every op that the lowering makes.
 const std::vector<std::unique_ptr<Provider>>& providers();
 std::unique_ptr<Provider> make_reference_provider();
-std::unique_ptr<Provider> make_own_provider();  ///< "lathe": kernels/*.cu
-std::unique_ptr<Provider> make_sm90_provider(); ///< "lathe90": kernels/sm90/implicit_gemm_*.cu, own_sm90.cpp
-std::unique_ptr<Provider> make_wide_provider(); ///< "lathe90w": kernels/sm90/*_wgmma.cu for transformers, own_wide.cpp
+std::unique_ptr<Provider> make_own_provider();   ///< "lathe": kernels/*.cu
+std::unique_ptr<Provider> make_sm90_provider();  ///< "lathe90": kernels/sm90/implicit_gemm_*.cu, own_sm90.cpp
+std::unique_ptr<Provider> make_wide_provider();  ///< "lathe90w": kernels/sm90/*_wgmma.cu for transformers, own_wide.cpp
+std::unique_ptr<Provider> make_chain_provider(); ///< "lathe90c": kernels/sm90/chain_gemm_*.cu, own_chain.cpp
 std::unique_ptr<Provider> make_cublaslt_provider();
 std::unique_ptr<Provider> make_cudnn_provider();
 std::unique_ptr<Provider> make_cutlass_provider();

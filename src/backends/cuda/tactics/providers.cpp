@@ -9,6 +9,7 @@ std::vector<std::unique_ptr<Provider>> all() {
     // own kernels first: they cost no time to prepare and no library at run time
     list.push_back(make_sm90_provider());
     list.push_back(make_wide_provider());
+    list.push_back(make_chain_provider());
     list.push_back(make_own_provider());
     list.push_back(make_cublaslt_provider());
 #ifdef LATHE_HAS_CUDNN_FRONTEND

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "backends/cuda/tactics/sequence.hpp"
+
 namespace lathe::cuda {
 
 using namespace kernels;
@@ -15,8 +17,8 @@ std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
 
 class Reference {
 public:
-    Reference(const FusedOp& op, const Plan& plan, const Device& device)
-        : op_(op), plan_(plan), waits_(waits_on(device)) {}
+    Reference(const FusedOp& op, const Plan& plan, const Device& device) : Reference(op, plan, waits_on(device)) {}
+    Reference(const FusedOp& op, const Plan& plan, bool waits) : op_(op), plan_(plan), waits_(waits) {}
 
     Prepared_ operator()(const Conv& conv) const { return convolution(conv.window, conv.weight, conv.epilogue, &conv); }
     Prepared_ operator()(const Depthwise& depthwise) const {
@@ -219,6 +221,20 @@ public:
     Prepared_ operator()(const Pointwise&) const {
         LATHE_TRY(const PointwiseParams params, pointwise_params(op_, plan_));
         return make_kernel(name(), waits_, params, pointwise_setter(op_, plan_), launch_pointwise_general);
+    }
+
+    Prepared_ operator()(const Chain& chain) const {
+        std::vector<std::unique_ptr<PreparedKernel>> kernels;
+        for (const FusedOp& part : chain.parts) {
+            LATHE_TRY(auto kernel, std::visit(Reference(part, plan_, waits_), part.detail));
+            kernels.push_back(std::move(kernel));
+        }
+        std::vector<Placeless> placeless;
+        if (chain.shortcut) {
+            const ValueId inside = chain.parts[0].outputs[0];
+            placeless.push_back({inside, value(inside).byte_size()});
+        }
+        return make_sequence(std::move(kernels), std::move(placeless));
     }
 
 private:

@@ -33,7 +33,7 @@ struct Case {
     std::string name, text;
     Precision precision;
     double limit; ///< relative to the interpreter
-    std::int64_t side = 32;
+    std::int64_t side = 32, channels = 3;
 };
 
 /// GoogleTest names a parameter by this.
@@ -46,7 +46,7 @@ protected:
         if (!state.available) GTEST_SKIP() << state.cause;
     }
 
-    static Shape input(std::int64_t batch) { return {batch, 3, GetParam().side, GetParam().side}; }
+    static Shape input(std::int64_t batch) { return {batch, GetParam().channels, GetParam().side, GetParam().side}; }
 
     static CompileOptions options() {
         CompileOptions options;
@@ -82,7 +82,8 @@ std::vector<Case> cases() {
             {"ResidualBf16", residual_network(), Precision::bfloat16, 4e-2},
             {"DepthwiseFp32", depthwise_network(), Precision::float32, 1e-4, 24},
             {"DepthwiseFp16", depthwise_network(), Precision::float16, 5e-3, 24},
-            {"QuantisedInt8", quantised_network(), Precision::int8, 3e-2}};
+            {"QuantisedInt8", quantised_network(), Precision::int8, 3e-2},
+            {"BottlenecksInt8", bottleneck_network(), Precision::int8, 3e-2, 20, 64}};
 }
 INSTANTIATE_TEST_SUITE_P(All, CudaEngine, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
 

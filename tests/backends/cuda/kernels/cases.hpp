@@ -64,6 +64,7 @@ Epilogue epilogue_of(PlanBuilder& b, Tail tail, ElementType compute, ValueId y, 
 
 void add_convolution_cases(Cases& add);
 void add_product_cases(Cases& add);
+void add_chain_cases(Cases& add);
 void add_other_cases(Cases& add);
 
 /// All cases.
@@ -71,6 +72,7 @@ inline std::vector<Case> table() {
     Cases cases;
     add_convolution_cases(cases);
     add_product_cases(cases);
+    add_chain_cases(cases);
     add_other_cases(cases);
     return cases.take();
 }

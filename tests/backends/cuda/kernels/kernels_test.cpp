@@ -29,7 +29,8 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
     device.sm = 90;
     device.multiprocessors = 132;
     device.shared_per_block = 227 << 10;
-    const auto reference = make_reference_provider(), own = make_own_provider(), wide = make_wide_provider();
+    const auto reference = make_reference_provider(), own = make_own_provider(), wide = make_wide_provider(),
+               chains = make_chain_provider();
     for (const Case& c : table()) {
         const TestPlan test = c.make();
         const auto valid = verify(test.plan);
@@ -38,7 +39,7 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
             std::string why;
             EXPECT_FALSE(reference->candidates(op, test.plan, device, Effort::fast, why).empty())
                 << c.name << ": " << why;
-            for (const auto* provider : {own.get(), wide.get()}) {
+            for (const auto* provider : {own.get(), wide.get(), chains.get()}) {
                 why.clear();
                 const auto ids = provider->candidates(op, test.plan, device, Effort::full, why);
                 EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
@@ -83,7 +84,8 @@ TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
     device.shared_per_block = 227 << 10;
     const TestPlan test = table().front().make();
     const FusedOp& op = test.plan.ops[test.main];
-    for (const auto& provider : {make_reference_provider(), make_own_provider(), make_wide_provider()}) {
+    for (const auto& provider :
+         {make_reference_provider(), make_own_provider(), make_wide_provider(), make_chain_provider()}) {
         const auto prepared = provider->prepare("no_such_kernel", op, test.plan, device);
         ASSERT_FALSE(prepared);
         EXPECT_EQ(prepared.error().code, ErrorCode::mismatch);

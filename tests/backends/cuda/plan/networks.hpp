@@ -187,6 +187,49 @@ inline std::string quantised_network() {
            "output %y: float32[N, 10]\n";
 }
 
+/// The beginning of a quantised bottleneck network at its real widths: a shortcut from 64 to 256 channels, a block
+/// behind it, a shortcut of stride 2 to 512.
+inline std::string bottleneck_network() {
+    std::string inputs, nodes;
+    const auto rounded = [](const std::string& name) {
+        return "%" + name + "_q = QuantizeLinear(%" + name + ", %s_act, %z_act)\n%" + name +
+               "_dq = DequantizeLinear(%" + name + "_q, %s_act, %z_act)\n";
+    };
+    const auto conv = [&](const std::string& name, const std::string& x, int c, int k, int size, int stride) {
+        const std::string channels = std::to_string(k), window = std::to_string(size);
+        inputs += "input %q_" + name + ": int8[" + channels + ", " + std::to_string(c) + ", " + window + ", " + window +
+                  "]\ninput %s_" + name + ": float32[" + channels + "]\ninput %z_" + name + ": int8[" + channels +
+                  "]\ninput %b_" + name + ": float32[" + channels + "]\n";
+        const std::string pad = std::to_string(size / 2), step = std::to_string(stride);
+        nodes += "%" + name + "_w = DequantizeLinear(%q_" + name + ", %s_" + name + ", %z_" + name + ") {axis = 0}\n%" +
+                 name + " = Conv(%" + x + ", %" + name + "_w, %b_" + name + ") {pads = [" + pad + ", " + pad + ", " +
+                 pad + ", " + pad + "], strides = [" + step + ", " + step + "]}\n";
+    };
+    const auto relu = [&](const std::string& name) {
+        nodes += "%" + name + "_r = Relu(%" + name + ")\n" + rounded(name + "_r");
+    };
+    const auto block = [&](const std::string& name, const std::string& x, int c, int width, int stride, bool shortcut) {
+        conv(name + "1", x, c, width, 1, 1);
+        relu(name + "1");
+        conv(name + "2", name + "1_r_dq", width, width, 3, stride);
+        relu(name + "2");
+        conv(name + "3", name + "2_r_dq", width, 4 * width, 1, 1);
+        if (shortcut) {
+            nodes += rounded(name + "3");
+            conv(name + "0", x, c, 4 * width, 1, stride);
+        }
+        nodes += "%" + name + " = Add(%" + name + "3" + (shortcut ? "_dq, %" + name + "0" : ", %" + x) + ")\n";
+        relu(name);
+    };
+    nodes += rounded("x");
+    block("a", "x_dq", 64, 64, 1, true);
+    block("b", "a_r_dq", 256, 64, 1, false);
+    block("c", "b_r_dq", 256, 128, 2, true);
+    block("d", "c_r_dq", 512, 128, 1, false);
+    return "opset 18\ninput %x: float32[N, 64, 20, 20]\ninput %s_act: float32[]\ninput %z_act: int8[]\n" + inputs +
+           nodes + "%g = GlobalAveragePool(%d_r_dq)\n%y = Flatten(%g)\noutput %y: float32[N, 512]\n";
+}
+
 /// Depthwise blocks with clipped activations and a residual, channels that are no multiple of 16 bytes.
 inline std::string depthwise_network() {
     return "opset 18\n"
