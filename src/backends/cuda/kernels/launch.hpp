@@ -261,6 +261,16 @@ cudaError_t launch_stem(const StemParams& params, cudaStream_t stream, bool prog
 inline constexpr int stem_wgmma_most_rows = 7;
 bool stem_wgmma_takes(const StemParams& params);
 cudaError_t launch_stem_wgmma(const StemParams& params, int rows, cudaStream_t stream, bool programmatic);
+/// The same for 7x7 windows, an even number of rows and of columns, rows of the input that start on 16 bytes and an
+/// output_scale_inverse of 1: weights in registers, pixels spread out once in shared memory, pooling in registers. A
+/// tile is `rows` rows of the pool times 28 columns (`columns` 64), or of all if the convolution has up to 112
+/// (`columns` 112).
+struct StemPlanesTile {
+    std::int32_t rows, columns; ///< columns: of the convolution that are computed at once
+};
+bool stem_planes_takes(const StemParams& params, const StemPlanesTile& tile);
+cudaError_t launch_stem_planes(const StemParams& params, const StemPlanesTile& tile, cudaStream_t stream,
+                               bool programmatic);
 /// 3x3 without a pool, activation none, relu or clip: no shared memory. A warp goes down
 /// `steps` rows of 16 columns.
 bool stem_direct_takes(const StemParams& params);

@@ -58,6 +58,15 @@ double pointwise_cost(const ImplicitGemmParams& p, int type, const PointwiseTile
     return 0.9 + rounds * life + traffic / 1e7;
 }
 
+/// Rows of the convolution that the fullest multiprocessor computes, and what passes before its first. Less than that
+/// of "stem_wgmma" for the best tile.
+double planes_cost(const StemParams& p, const StemPlanesTile& tile, const Device& device) {
+    const bool all = tile.columns == 112;
+    const std::int64_t tiles = divided(p.pool_p, tile.rows) * (all ? 1 : divided(p.pool_q, 28)) * p.n;
+    const double rounds = std::ceil(static_cast<double>(tiles) / (2.0 * std::max(1, device.multiprocessors)));
+    return 0.5 * rounds * (2 * tile.rows + 1) * (all ? 1 : 0.6) + 2;
+}
+
 } // namespace
 
 std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, const Device& device,
@@ -111,6 +120,16 @@ std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, 
             options.push_back(make_option(op, waits, "stem_direct/" + std::to_string(steps), rounds * (2 + steps), p,
                                           set, [steps](const StemParams& q, cudaStream_t stream, bool programmatic) {
                                               return launch_stem_direct(q, steps, stream, programmatic);
+                                          }));
+        }
+    for (const int columns : {64, 112})
+        for (const int rows : {1, 2, 3, 4, 7, 14, 28}) {
+            const StemPlanesTile tile{rows, columns};
+            if (device.sm != 90 || !stem_planes_takes(p, tile)) continue;
+            const std::string id = "stem_planes/c" + std::to_string(columns) + "r" + std::to_string(rows);
+            options.push_back(make_option(op, waits, id, planes_cost(p, tile, device), p, set,
+                                          [tile](const StemParams& q, cudaStream_t stream, bool programmatic) {
+                                              return launch_stem_planes(q, tile, stream, programmatic);
                                           }));
         }
     if (device.sm == 90 && stem_wgmma_takes(p))

@@ -192,6 +192,7 @@ void add_convolution_cases(Cases& add) {
         for (const T out : {T::f16, T::s8}) {
             const std::string end = std::string(pooled ? "_pooled_" : "_") + type_name(out);
             add("stem7x7_64" + end, [=] { return stem_plan({1, 3, 64, 64}, 64, 7, T::f16, out, pooled); });
+            add("stem7x7_w100" + end, [=] { return stem_plan({2, 2, 44, 100}, 48, 7, T::f16, out, pooled); });
             add("stem7x7_odd" + end, [=] { return stem_plan({2, 3, 77, 51}, 32, 7, T::f16, out, pooled); });
             add(
                 "stem7x7_224" + end,
