@@ -19,8 +19,8 @@ namespace lathe::cuda {
 Result<std::optional<NetworkFault>> check_network(EngineState& state, const std::vector<Shape>& shapes,
                                                   Progress* progress);
 
-/// Stands for a plan's operations, their kernels and the places of their values in memory: for the timing cache, so that
-/// a network that was right is not checked again.
+/// Stands for a plan's operations, their kernels and the places of their values in memory: for the timing cache, so
+/// that a network that was right is not checked again.
 std::string network_key(const DevicePlan& built);
 
 /// The id of the reference kernel of an operation, as "reference:ID". Errors: internal, if there is none.

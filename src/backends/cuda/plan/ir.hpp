@@ -38,8 +38,8 @@ struct Value {
     Layout layout = Layout::linear;
     std::int64_t channel_stride = 0; ///< nhwc: >= C; what lies between is finite and meets zero weights
     float scale = 1;                 ///< s8 only
-    /// s8 only. Other than 0 only between depthwise or unpadded convolutions, products and residual sums, whose biases hold
-    /// what it adds: see zero_point_misuse.
+    /// s8 only. Other than 0 only between depthwise or unpadded convolutions, products and residual sums, whose biases
+    /// hold what it adds: see zero_point_misuse.
     std::int32_t zero_point = 0;
     ValueId alias_of = none; ///< same bytes as that value (Reshape, Flatten, ...): no memory of its own
     WeightId weight = none;  ///< role constant
