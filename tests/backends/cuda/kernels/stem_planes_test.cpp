@@ -70,7 +70,7 @@ TEST(StemPlanes, IsTimedFirstAndOnHopperAlone) {
         std::string why;
         const auto count = [&](int sm) {
             device.sm = sm;
-            const auto ids = own->candidates(test.plan.ops.at(0), test.plan, device, Effort::standard, why);
+            const auto ids = own->candidates(test.plan.ops.at(0), test.plan, device, Effort::full, why);
             EXPECT_FALSE(ids.empty()) << c.name << ": " << why;
             if (sm == 90) {
                 EXPECT_EQ(ids.at(0), "stem_planes/c64r1") << c.name;
