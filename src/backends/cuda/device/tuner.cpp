@@ -373,9 +373,9 @@ private:
     void describe() {
         for (const auto& [shape, plan] : plans_) {
             const Plan running = joined(*plan);
-            std::set<std::string> runs;
+            std::set<std::pair<std::string, std::string>> runs;
             for (const FusedOp& op : running.ops)
-                runs.insert(signature(op, running));
+                runs.emplace(op.name, signature(op, running));
             for (const FusedOp& op : plan->ops)
                 describe(shape, *plan, op, runs);
             for (const ChainSite& site : chain_sites(*plan)) {
@@ -385,23 +385,24 @@ private:
                 double apart = 0;
                 for (const std::size_t part : site.ops())
                     apart += best_us(signature(plan->ops[part], *plan));
-                row.candidates.push_back({"apart", "", apart, 0, 0, 0, !runs.contains(row.signature)});
+                row.candidates.push_back({"apart", "", apart, 0, 0, 0, !runs.contains({op.name, row.signature})});
             }
         }
     }
 
-    /// `runs`: signatures of what the network runs.
+    /// `runs`: names and signatures of what the network runs.
     BuildReport::Op& describe(const std::string& shape, const Plan& plan, const FusedOp& op,
-                              const std::set<std::string>& runs) {
+                              const std::set<std::pair<std::string, std::string>>& runs) {
         const std::string text = signature(op, plan);
         BuildReport::Op row{shape, op.name, text, op.tf32 ? "tf32" : to_string(op.compute), {}};
         const auto& order = state_.tactics[text];
         for (const Timing& timing : timings_[text]) {
             const auto& ratios = whole_[text];
             const auto ratio = ratios.find(timing.tactic);
-            row.candidates.push_back({timing.tactic, timing.refused, timing.mixed_us, timing.warm_us, timing.cold_us,
-                                      ratio == ratios.end() ? 0 : ratio->second,
-                                      runs.contains(text) && !order.empty() && order.front() == timing.tactic});
+            row.candidates.push_back(
+                {timing.tactic, timing.refused, timing.mixed_us, timing.warm_us, timing.cold_us,
+                 ratio == ratios.end() ? 0 : ratio->second,
+                 runs.contains({op.name, text}) && !order.empty() && order.front() == timing.tactic});
         }
         for (const auto& [provider, why] : refusals_[text])
             row.candidates.push_back({provider, why, 0, 0, 0, 0, false});

@@ -58,13 +58,11 @@ double pointwise_cost(const ImplicitGemmParams& p, int type, const PointwiseTile
     return 0.9 + rounds * life + traffic / 1e7;
 }
 
-/// Rows of the convolution that the fullest multiprocessor computes, and what passes before its first. Less than that
-/// of "stem_wgmma" for the best tile.
-double planes_cost(const StemParams& p, const StemPlanesTile& tile, const Device& device) {
-    const bool all = tile.columns == 112;
-    const std::int64_t tiles = divided(p.pool_p, tile.rows) * (all ? 1 : divided(p.pool_q, 28)) * p.n;
-    const double rounds = std::ceil(static_cast<double>(tiles) / (2.0 * std::max(1, device.multiprocessors)));
-    return 0.5 * rounds * (2 * tile.rows + 1) * (all ? 1 : 0.6) + 2;
+/// Pooled stems on wgmma: rounds of two blocks a multiprocessor, or of one where there are few, with `first` rows of
+/// the convolution's time until a tile's first one. `alone` and `shared`: microseconds a row.
+double pooled_stem_cost(std::int64_t tiles, int rows, double first, double alone, double shared, const Device& device) {
+    const double mine = blocks_a_processor(tiles, device);
+    return 2 + (2 * rows + 1 + first) * (mine <= 1 ? alone : shared * std::ceil(mine / 2));
 }
 
 } // namespace
@@ -126,17 +124,19 @@ std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, 
         for (const int rows : {1, 2, 3, 4, 7, 14, 28}) {
             const StemPlanesTile tile{rows, columns};
             if (device.sm != 90 || !stem_planes_takes(p, tile)) continue;
+            const bool all = columns == 112;
+            const std::int64_t tiles = divided(p.pool_p, rows) * (all ? 1 : divided(p.pool_q, 28)) * p.n;
+            const double cost = pooled_stem_cost(tiles, rows, 2.5, all ? 0.67 : 0.46, all ? 0.97 : 0.67, device);
             const std::string id = "stem_planes/c" + std::to_string(columns) + "r" + std::to_string(rows);
-            options.push_back(make_option(op, waits, id, planes_cost(p, tile, device), p, set,
+            options.push_back(make_option(op, waits, id, cost, p, set,
                                           [tile](const StemParams& q, cudaStream_t stream, bool programmatic) {
                                               return launch_stem_planes(q, tile, stream, programmatic);
                                           }));
         }
     if (device.sm == 90 && stem_wgmma_takes(p))
         for (const int rows : {1, 2, 3, 4, 7}) {
-            // rows of the convolution that the fullest multiprocessor computes, and as many again for a tile's input
-            const double tiles = std::ceil(static_cast<double>(p.pool_p) / rows) * std::ceil(p.pool_q / 56.0) * p.n;
-            const double cost = std::ceil(tiles / std::max(1, device.multiprocessors)) * (2 * rows + 1 + 2);
+            const std::int64_t tiles = divided(p.pool_p, rows) * divided(p.pool_q, 56) * p.n;
+            const double cost = pooled_stem_cost(tiles, rows, 0, 1.5, 2.4, device);
             options.push_back(make_option(op, waits, "stem_wgmma/" + std::to_string(rows), cost, p, set,
                                           [rows](const StemParams& q, cudaStream_t stream, bool programmatic) {
                                               return launch_stem_wgmma(q, rows, stream, programmatic);

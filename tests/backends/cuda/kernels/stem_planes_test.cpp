@@ -70,10 +70,10 @@ TEST(StemPlanes, IsTimedFirstAndOnHopperAlone) {
         std::string why;
         const auto count = [&](int sm) {
             device.sm = sm;
-            const auto ids = own->candidates(test.plan.ops.at(0), test.plan, device, Effort::standard, why);
+            const auto ids = own->candidates(test.plan.ops.at(0), test.plan, device, Effort::full, why);
             EXPECT_FALSE(ids.empty()) << c.name << ": " << why;
             if (sm == 90) {
-                EXPECT_EQ(ids.at(0), "stem_planes/c64r1") << c.name;
+                EXPECT_TRUE(ids.at(0).starts_with("stem_planes")) << ids.at(0);
             }
             return std::ranges::count_if(ids, [](const auto& id) { return id.starts_with("stem_planes"); });
         };
