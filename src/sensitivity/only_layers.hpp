@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "calibrate/ranges_file.hpp"
+#include "graph/graph.hpp"
+#include "lathe/quantize.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// Labels of all Conv, ConvTranspose, Gemm and MatMul of the top graph but those in `layers`: what to exclude so that
+/// these alone are quantised.
+std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered_set<std::string>& layers);
+
+/// A copy of the model (a piece of the one that was calibrated, value names kept) in which the layer with this label
+/// alone is quantised for the target, its weights and the activations that it multiplies. `reduce_range`: weights in 7
+/// bits. Errors: as insert_quantization; not_found where the layer cannot be quantised.
+Result<Model> quantize_only(const Model& piece, const std::string& layer, const RangesFile& ranges, Target target,
+                            bool reduce_range);
+
+} // namespace lathe

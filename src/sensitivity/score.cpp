@@ -1,0 +1,127 @@
+#include "sensitivity/score.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace lathe {
+
+namespace {
+
+constexpr std::array metric_names{"sqnr", "kl", "agreement", "top1"};
+
+bool finite(std::span<const float> row) {
+    return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
+}
+
+double share(std::uint64_t part, std::uint64_t whole) {
+    return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+} // namespace
+
+const char* to_string(DamageMetric metric) { return metric_names.at(static_cast<std::size_t>(metric)); }
+
+Result<DamageMetric> damage_metric_from_name(std::string_view name) {
+    for (std::size_t i = 0; i < metric_names.size(); ++i) {
+        if (metric_names.at(i) == name) return static_cast<DamageMetric>(i);
+    }
+    return Error{ErrorCode::invalid_argument, "unknown metric '" + std::string(name) + "'", "--metric",
+                 "use sqnr, kl, agreement or top1"};
+}
+
+void Score::add(std::span<const float> reference, std::span<const float> subject, std::int64_t label,
+                OutputKind kind) {
+    ++samples;
+    const auto expected = top_class(reference);
+    const auto actual = top_class(subject);
+    if (label >= 0) {
+        ++labelled;
+        right += actual && static_cast<std::int64_t>(*actual) == label ? 1 : 0;
+        reference_right += expected && static_cast<std::int64_t>(*expected) == label ? 1 : 0;
+    }
+    if (!finite(reference) || !finite(subject)) {
+        ++nonfinite;
+        return;
+    }
+    agree += expected == actual ? 1 : 0;
+    kl += kl_divergence(reference, subject, kind);
+    for (std::size_t i = 0; i < reference.size(); ++i) {
+        const double x = reference[i];
+        const double difference = x - static_cast<double>(subject[i]);
+        signal += x * x;
+        noise += difference * difference;
+    }
+}
+
+double Score::mean_kl() const {
+    return samples > nonfinite ? kl / static_cast<double>(samples - nonfinite) : 0.0;
+}
+
+double Score::sqnr_db() const {
+    if (noise == 0) return std::numeric_limits<double>::infinity();
+    if (signal == 0) return -std::numeric_limits<double>::infinity();
+    return 10 * std::log10(signal / noise);
+}
+
+double Score::agreement() const { return share(agree, samples); }
+
+double Score::top1_drop() const { return share(reference_right, labelled) - share(right, labelled); }
+
+double Score::damage(DamageMetric metric) const {
+    switch (metric) {
+        case DamageMetric::kl: return mean_kl();
+        case DamageMetric::agreement: return 1 - agreement();
+        case DamageMetric::top1: return std::max(0.0, top1_drop());
+        case DamageMetric::sqnr: break;
+    }
+    if (noise == 0) return 0;
+    return signal > 0 ? noise / signal : std::numeric_limits<double>::max();
+}
+
+Json sums_to_json(const Score& score) {
+    return {{"samples", score.samples},   {"nonfinite", score.nonfinite}, {"agree", score.agree},
+            {"labelled", score.labelled}, {"right", score.right},         {"reference_right", score.reference_right},
+            {"kl", score.kl},             {"signal", score.signal},       {"noise", score.noise}};
+}
+
+Result<Score> score_from_json(const Json& json) {
+    Score score;
+    bool whole = json.is_object();
+    const auto read = [&](const char* name, auto& value) {
+        const auto found = whole ? json.find(name) : json.end();
+        whole = whole && found != json.end() && found->is_number();
+        if (whole) value = found->template get<std::remove_reference_t<decltype(value)>>();
+    };
+    read("samples", score.samples);
+    read("nonfinite", score.nonfinite);
+    read("agree", score.agree);
+    read("labelled", score.labelled);
+    read("right", score.right);
+    read("reference_right", score.reference_right);
+    read("kl", score.kl);
+    read("signal", score.signal);
+    read("noise", score.noise);
+    if (!whole) return Error{ErrorCode::corrupt, "a score lacks one of its sums", "", ""};
+    return score;
+}
+
+Json to_json(const Score& score) {
+    const double sqnr = score.sqnr_db();
+    Json json{{"samples", score.samples},
+              {"sqnr_db", std::isfinite(sqnr) ? Json(sqnr) : Json(nullptr)},
+              {"mean_kl", score.mean_kl()},
+              {"agreement", score.agreement()},
+              {"top1", nullptr},
+              {"top1_delta", nullptr},
+              {"nonfinite_samples", score.nonfinite}};
+    if (score.labelled > 0) {
+        json["top1"] = share(score.right, score.labelled);
+        json["top1_delta"] = 0.0 - score.top1_drop();
+    }
+    return json;
+}
+
+} // namespace lathe
