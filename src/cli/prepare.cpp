@@ -23,8 +23,9 @@ Result<void> look_for_files(const PrepareOptions& options) {
     return {};
 }
 
-Result<RangesFile> ranges_for(const PrepareOptions& options, Model& simplified, const Model& original,
-                              const Context& context) {
+Result<RangesFile> ranges_for(const PrepareOptions& options, PreparedModel& prepared, const Model& original,
+                              const Context& context, const OwnSamples& own_samples) {
+    Model& simplified = prepared.model;
     if (options.ranges.empty()) {
         CalibrateRequest request;
         request.data = options.calibrate.empty() ? options.data : options.calibrate;
@@ -32,6 +33,12 @@ Result<RangesFile> ranges_for(const PrepareOptions& options, Model& simplified, 
         request.samples = options.calibrate_samples;
         request.threads = options.threads;
         LATHE_TRY(request.method, method_from_name(options.method));
+        if (options.calibrate.empty() && own_samples) {
+            LATHE_TRY(std::vector<HostTensor> arrays, own_samples(prepared));
+            LATHE_TRY(CalibrateOutcome own,
+                      calibrate_arrays(simplified, std::move(arrays), request, context.progress()));
+            return std::move(own.ranges);
+        }
         LATHE_TRY(CalibrateOutcome outcome, calibrate_model(simplified, request, context));
         return std::move(outcome.ranges);
     }
@@ -62,7 +69,8 @@ void add_prepare_options(CLI::App& command, PrepareOptions& options) {
     command.add_option("--threads", options.threads, "Threads (default: all cores)");
 }
 
-Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context& context) {
+Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context& context,
+                                    const OwnSamples& own_samples) {
     LATHE_CHECK(look_for_files(options));
     PreparedModel prepared;
     LATHE_TRY(Model original, load_onnx(options.model));
@@ -78,7 +86,7 @@ Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context
     LATHE_TRY(const SimplifyReport simplified, simplify_model(prepared.model, simplify));
     for (const std::string& warning : simplified.warnings)
         context.warn(warning);
-    LATHE_TRY(prepared.ranges, ranges_for(options, prepared.model, original, context));
+    LATHE_TRY(prepared.ranges, ranges_for(options, prepared, original, context, own_samples));
     context.progress().end();
 
     Hasher hasher;

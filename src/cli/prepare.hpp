@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "calibrate/ranges_file.hpp"
 #include "cli/context.hpp"
@@ -28,6 +30,10 @@ struct PrepareOptions {
     std::size_t threads = 0;
 };
 
+struct PreparedModel;
+/// Samples to calibrate on where neither --calibrate nor --ranges names any, one array an input.
+using OwnSamples = std::function<Result<std::vector<HostTensor>>(const PreparedModel&)>;
+
 struct PreparedModel {
     Model model; ///< simplified, with its preprocessing in the metadata
     std::optional<Preprocess> preprocess;
@@ -40,8 +46,9 @@ struct PreparedModel {
 void add_prepare_options(CLI::App& command, PrepareOptions& options);
 
 /// Loads, simplifies and calibrates. Errors: as the commands of these names; not_found for files that are not there,
-/// told before any work.
-Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context& context);
+/// told before any work. `own_samples`: empty takes those of --data.
+Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context& context,
+                                    const OwnSamples& own_samples = {});
 
 /// Samples for the prepared model, with class labels where the data have them.
 Result<std::unique_ptr<Dataset>> open_labelled(const std::filesystem::path& data, const PreparedModel& prepared,

@@ -185,8 +185,8 @@ private:
                     progress_.advance();
                     continue;
                 }
-                LATHE_TRY(const Model one, quantize_only(plain, result_.layers[layer].node, ranges_, options_.target,
-                                                         reduce_range_));
+                LATHE_TRY(const Model one, quantize_only(plain, fixed_.graph, result_.layers[layer].node, ranges_,
+                                                         options_.target, reduce_range_));
                 LATHE_TRY(Piece piece, compile_one(one));
                 own.quantised.emplace_back(layer, std::move(piece));
             }

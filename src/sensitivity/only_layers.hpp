@@ -16,9 +16,11 @@ namespace lathe {
 std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered_set<std::string>& layers);
 
 /// A copy of the model (a piece of the one that was calibrated, value names kept) in which the layer with this label
-/// alone is quantised for the target, its weights and the activations that it multiplies. `reduce_range`: weights in 7
-/// bits. Errors: as insert_quantization; not_found where the layer cannot be quantised.
-Result<Model> quantize_only(const Model& piece, const std::string& layer, const RangesFile& ranges, Target target,
-                            bool reduce_range);
+/// alone is quantised for the target, its weights and the activations that it multiplies. A tensor that was not
+/// calibrated because quantisation commutes with what makes it (pooling of maxima, reshaping; `whole` tells) has the
+/// range of what that was made from. `reduce_range`: weights in 7 bits.
+/// Errors: as insert_quantization; not_found where the layer cannot be quantised.
+Result<Model> quantize_only(const Model& piece, const Graph& whole, const std::string& layer, const RangesFile& ranges,
+                            Target target, bool reduce_range);
 
 } // namespace lathe

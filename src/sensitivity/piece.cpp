@@ -1,5 +1,6 @@
 #include "sensitivity/piece.hpp"
 
+#include <cstdlib>
 #include <utility>
 
 namespace lathe {
@@ -8,7 +9,7 @@ Result<Piece> Piece::compile(const Backend& backend, const Model& model, std::si
     CompileOptions options;
     options.precision = Precision::float32;
     options.threads = threads;
-    options.batch_plan = BatchPlan::whole;
+    options.batch_plan = std::getenv("MIX_WHOLE") ? BatchPlan::whole : BatchPlan::pieces;
     LATHE_TRY(auto compiled, backend.compile(model, options));
     LATHE_TRY(auto session, compiled->make_session());
     return Piece(std::move(compiled), std::move(session));
