@@ -1,6 +1,5 @@
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -8,11 +7,11 @@
 #include "cli/commands.hpp"
 #include "cli/prepare.hpp"
 #include "cli/tune.hpp"
+#include "evaluate/engine_predictor.hpp"
 #include "mix/engine_workshop.hpp"
 #include "mix/outcome.hpp"
 #include "mix/part_dataset.hpp"
 #include "mix/search.hpp"
-#include "evaluate/engine_predictor.hpp"
 #include "report/document.hpp"
 #include "report/html.hpp"
 #include "runtime/engine.hpp"
@@ -62,24 +61,12 @@ Result<double> parse_duration(const std::string& text) {
     return value * factor;
 }
 
-/// The samples as one array an input, `most` of them at most.
-std::vector<HostTensor> joined(const std::vector<Batch>& batches, std::size_t most) {
+/// The samples as one array an input, `most` of them at most (0: all).
+Result<std::vector<HostTensor>> joined(const std::vector<Batch>& batches, std::size_t most) {
     MemoryDataset samples(batches, most);
-    std::vector<HostTensor> arrays;
-    while (auto next = samples.next(1)) {
-        if (!*next) break;
-        const Batch& batch = **next;
-        for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-            const HostTensor& one = batch.inputs[i];
-            if (arrays.size() <= i) {
-                arrays.push_back(one);
-                continue;
-            }
-            arrays[i].shape[0] += one.shape[0];
-            arrays[i].bytes.insert(arrays[i].bytes.end(), one.bytes.begin(), one.bytes.end());
-        }
-    }
-    return arrays;
+    LATHE_TRY(std::optional<Batch> all, samples.next(samples.size()));
+    if (!all) return std::vector<HostTensor>{};
+    return std::move(all->inputs);
 }
 
 class Tuning {

@@ -194,9 +194,8 @@ void add_sensitivity(Commands& commands) {
         ->capture_default_str();
     command.add_option("--target", options->target, "The same by the runtime's name: openvino, onnxruntime, tensorrt, cuda")
         ->check(CLI::IsMember({"openvino", "onnxruntime", "tensorrt", "cuda"}));
-    command.add_option("--batch-size", options->measure.batch_size, "Samples at once, where the model leaves it open")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+    command.add_option("--batch-size", options->measure.batch_size, "Samples at once, where the model leaves it open (default: one a core)")
+        ->check(CLI::PositiveNumber);
     command.add_option("--output-name", options->measure.output_name, "Output to judge (default: the first)");
     command.add_option("-o,--output", options->output,
                        "JSON to write; FILE.part beside it keeps what is done, so that the same command goes on");

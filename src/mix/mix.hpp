@@ -33,7 +33,7 @@ Result<Mix> mix_from_key(const std::string& key);
 /// What was measured of one mix, on an engine that was built.
 struct Trial {
     Mix mix;
-    std::string phase;  ///< why it was tried: "float", "int8", "prefix", "tighten", "polish"
+    std::string phase;  ///< why it was tried: "float", "int8", "prefix", "base", "tighten", "polish"
     std::string failed; ///< why it cannot be built here; then there are no figures
     Score score;        ///< against the FP32 engine, on the part of the data that the search sees
     double latency_ms = 0;

@@ -2,10 +2,44 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "data/open_dataset.hpp"
 
 namespace lathe {
+
+namespace {
+
+bool fit_together(const Batch& batch, const Batch& other) {
+    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
+        const Shape& a = batch.inputs[i].shape;
+        const Shape& b = other.inputs[i].shape;
+        if (a.size() != b.size() || !std::equal(a.begin() + 1, a.end(), b.begin() + 1)) return false;
+    }
+    return true;
+}
+
+void append(Batch& batch, Batch&& other) {
+    if (batch.size() == 0) {
+        batch = std::move(other);
+        return;
+    }
+    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
+        batch.inputs[i].shape[0] += other.inputs[i].shape[0];
+        batch.inputs[i].bytes.insert(batch.inputs[i].bytes.end(), other.inputs[i].bytes.begin(),
+                                     other.inputs[i].bytes.end());
+    }
+    const auto join = [](auto& to, auto& from) {
+        to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+    };
+    join(batch.pictures, other.pictures);
+    join(batch.names, other.names);
+    join(batch.labels, other.labels);
+    join(batch.scores, other.scores);
+}
+
+} // namespace
 
 Batch rows_of(const Batch& batch, const std::vector<std::size_t>& rows) {
     Batch part;
@@ -72,13 +106,17 @@ bool MemoryDataset::has_labels() const {
 }
 
 Result<std::optional<Batch>> MemoryDataset::next(std::size_t count) {
-    if (next_ >= places_.size()) return std::optional<Batch>();
-    // Rows of one batch at a time: inputs of texts may differ in length between batches.
-    const std::size_t from = places_[next_].first;
-    std::vector<std::size_t> rows;
-    while (next_ < places_.size() && places_[next_].first == from && rows.size() < std::max<std::size_t>(1, count))
-        rows.push_back(places_[next_++].second);
-    return std::optional<Batch>(rows_of(batches_[from], rows));
+    Batch batch;
+    while (next_ < places_.size() && batch.size() < std::max<std::size_t>(1, count)) {
+        const auto [from, row] = places_[next_];
+        Batch one = rows_of(batches_[from], {row});
+        // Texts may differ in length between batches.
+        if (batch.size() > 0 && !fit_together(batch, one)) break;
+        append(batch, std::move(one));
+        ++next_;
+    }
+    if (batch.size() == 0) return std::optional<Batch>();
+    return std::optional<Batch>(std::move(batch));
 }
 
 Result<std::vector<Batch>> read_all(Dataset& data) {

@@ -41,6 +41,7 @@ public:
         if (!is_feasible(*int8, options_, false)) LATHE_CHECK(find_prefix());
         while (!over_) {
             const std::size_t before = state_.trials.size();
+            LATHE_CHECK(rebase());
             LATHE_CHECK(tighten());
             LATHE_CHECK(polish());
             if (state_.trials.size() == before) break;
@@ -87,27 +88,25 @@ private:
         return {};
     }
 
-    /// Everything in INT8; what is no layer, and layers that stay float, in the fastest precision that keeps the limit.
+    /// Everything in INT8, beside each precision that what is not INT8 may have and that alone keeps the limit. The
+    /// search goes on from the one that would be handed out if both were good enough.
     Result<const Trial*> measure_int8() {
-        const Trial* best = nullptr;
+        const Trial reference = *find(Mix::all_float(Precision::float32, layers_));
+        SearchOptions any = options_;
+        any.max_drop = std::numeric_limits<double>::infinity();
+        any.min_speedup = 0;
+        std::vector<Trial> candidates;
         for (const Precision base : options_.bases) {
             const Trial* plain = find(Mix::all_float(base, layers_));
-            if (plain != nullptr && (!plain->failed.empty() || !is_feasible(*plain, options_, false))) continue;
-            if (best == nullptr || (plain != nullptr && plain->speedup > best->speedup)) {
-                best = plain;
-                base_ = base;
-            }
+            if (plain != nullptr && !is_feasible(*plain, options_, false)) continue;
+            LATHE_TRY(const Trial* trial, attempt(Mix::all_int8(base, layers_), "int8", &reference, true));
+            if (trial->failed.empty()) candidates.push_back(*trial);
         }
-        for (const Precision base : {base_, options_.bases.front()}) {
-            const std::optional<Trial> reference = *find(Mix::all_float(Precision::float32, layers_));
-            LATHE_TRY(const Trial* trial, attempt(Mix::all_int8(base, layers_), "int8", &*reference, true));
-            base_ = base;
-            if (trial->failed.empty()) {
-                int8_ = *trial;
-                return trial;
-            }
-        }
-        return static_cast<const Trial*>(nullptr);
+        const auto best = choose(candidates, any);
+        if (!best) return static_cast<const Trial*>(nullptr);
+        int8_ = candidates[*best];
+        base_ = int8_->mix.base;
+        return static_cast<const Trial*>(&*int8_);
     }
 
     Mix with_floats(std::size_t count) const {
@@ -140,6 +139,22 @@ private:
         return *fastest;
     }
 
+    /// The fastest mix with its float layers in the device's other precisions.
+    Result<void> rebase() {
+        const Trial from = fastest();
+        if (!from.mix.any_int8()) return {};
+        for (const Precision base : options_.bases) {
+            const Trial* plain = find(Mix::all_float(base, layers_));
+            if (base == from.mix.base || (plain != nullptr && !is_feasible(*plain, options_, false))) continue;
+            const Mix mix{base, from.mix.int8};
+            if (find(mix) != nullptr) continue;
+            LATHE_TRY(const Trial* trial, attempt(mix, "base", &*int8_, false));
+            if (trial == nullptr) return {};
+        }
+        base_ = fastest().mix.base;
+        return {};
+    }
+
     Result<void> tighten() {
         for (bool again = true; again && !over_;) {
             again = false;
@@ -164,11 +179,30 @@ private:
         return {};
     }
 
+    /// What a layer kept float costs beyond its own time, in ms: values must be converted on both sides. Learned from
+    /// the mixes measured so far.
+    double conversion_ms() const {
+        double sum = 0;
+        std::size_t mixes = 0;
+        for (const Trial& trial : state_.trials) {
+            const std::size_t kept = layers_ - trial.mix.int8_layers();
+            if (!trial.failed.empty() || trial.mix.base != base_ || kept == 0 || !trial.mix.any_int8()) continue;
+            double rest = trial.latency_ms - int8_->latency_ms;
+            for (std::size_t i = 0; i < layers_; ++i)
+                rest -= trial.mix.int8[i] ? 0.0 : std::max(0.0, state_.gains[i]);
+            sum += rest / static_cast<double>(kept);
+            ++mixes;
+        }
+        const double least = least_gain * int8_->latency_ms;
+        return mixes == 0 ? least : std::max(least, sum / static_cast<double>(mixes));
+    }
+
     /// Layers still in INT8, in order, until their predicted cost reaches `room` ms.
     Mix floated(const Mix& from, double room) const {
         Mix mix = from;
+        const double conversion = conversion_ms();
         for (const std::size_t layer : order_) {
-            const double cost = std::max(0.0, state_.gains[layer]);
+            const double cost = std::max(0.0, state_.gains[layer]) + conversion;
             if (!mix.int8[layer] || state_.damage[layer] <= 0 || cost > room) continue;
             mix.int8[layer] = false;
             room -= cost;
@@ -180,22 +214,25 @@ private:
         const Trial from = fastest();
         if (!from.mix.any_int8() || options_.slack <= 0) return {};
         const double room = from.latency_ms * (1 / (1 - options_.slack) - 1);
-        std::vector<Mix> mixes;
-        for (const double step : polish_steps)
-            mixes.push_back(floated(from.mix, step * room));
+        for (const double step : polish_steps) {
+            LATHE_CHECK(polish_with(floated(from.mix, step * room)));
+        }
         std::size_t singles = 0;
         for (const std::size_t layer : order_) {
-            if (singles == polish_singles) break;
+            if (singles == polish_singles || over_) break;
             if (!from.mix.int8[layer] || state_.gains[layer] > room) continue;
-            mixes.push_back(from.mix);
-            mixes.back().int8[layer] = false;
+            Mix mix = from.mix;
+            mix.int8[layer] = false;
+            LATHE_CHECK(polish_with(mix));
             ++singles;
         }
-        for (const Mix& mix : mixes) {
-            if (!mix.any_int8() || find(mix) != nullptr) continue;
-            LATHE_TRY(const Trial* trial, attempt(mix, "polish", &*int8_, false));
-            if (trial == nullptr) return {};
-        }
+        return {};
+    }
+
+    Result<void> polish_with(const Mix& mix) {
+        if (over_ || !mix.any_int8() || find(mix) != nullptr) return {};
+        LATHE_TRY(const Trial* trial, attempt(mix, "polish", &*int8_, false));
+        (void)trial;
         return {};
     }
 

@@ -62,8 +62,9 @@ std::vector<std::size_t> order_layers(const std::vector<double>& damage, const s
 
 /// Searches: FP32 and the device's other precisions, everything in INT8, then
 ///   1. prefix: where INT8 loses too much, the shortest run of `order_layers` that must stay float (by halving);
-///   2. tighten: of the layers kept float, each back in INT8, the largest gain first;
-///   3. polish: more layers float as far as `slack` allows, which buys accuracy for nearly no time;
+///   2. base: the layers kept float in the device's other precisions;
+///   3. tighten: of the layers kept float, each back in INT8, the largest gain first;
+///   4. polish: more layers float as far as `slack` allows, which buys accuracy for nearly no time;
 /// and again from the best found, until nothing new is left to try or the time is up.
 /// A function of the state and what the workshop answers: with the trials of a search that was stopped, it goes on
 /// where that one was and finds what that one would have found.

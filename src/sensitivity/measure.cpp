@@ -17,6 +17,7 @@
 #include "sensitivity/only_layers.hpp"
 #include "sensitivity/piece.hpp"
 #include "sensitivity/segments.hpp"
+#include "support/thread_pool.hpp"
 
 namespace lathe {
 
@@ -66,7 +67,7 @@ public:
           journal_(options.journal, options.key) {}
 
     Result<Sensitivity> run() {
-        result_.batch_size = runnable_batch(model_, options_.batch_size);
+        result_.batch_size = runnable_batch(model_, options_.batch_size, options_.threads);
         reduce_range_ = profile_of(options_.target).reduce_range_without_vnni && !has_vnni();
         LATHE_TRY(fixed_, with_fixed_shapes(model_, result_.batch_size, options_.length));
         LATHE_CHECK(choose_output());
@@ -386,12 +387,13 @@ private:
 
 } // namespace
 
-std::size_t runnable_batch(const Model& model, std::size_t wanted) {
+std::size_t runnable_batch(const Model& model, std::size_t wanted, std::size_t threads) {
     for (const ValueInfo& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr || !input.dims || input.dims->empty()) continue;
         if (const auto size = input.dims->front().size) return static_cast<std::size_t>(std::max<std::int64_t>(1, *size));
     }
-    return std::max<std::size_t>(1, wanted);
+    if (wanted > 0) return wanted;
+    return threads > 0 ? threads : available_cores();
 }
 
 Result<Model> with_fixed_shapes(const Model& model, std::size_t batch, std::size_t length) {

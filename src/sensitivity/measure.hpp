@@ -42,7 +42,8 @@ struct Sensitivity {
 
 struct SensitivityOptions {
     Target target = Target::openvino;
-    std::size_t batch_size = 8; ///< samples at once, where the model's batch size is open
+    /// Samples at once, where the model's batch size is open; 0: one a core. More need more memory and gain nothing.
+    std::size_t batch_size = 0;
     std::size_t threads = 0;    ///< 0: all cores
     std::size_t length = 128;   ///< of a text model's samples, where that is open
     std::string output_name;    ///< of the output to judge; empty: the first
@@ -56,8 +57,9 @@ struct SensitivityOptions {
 /// Errors: unsupported where the batch size cannot be set; out_of_range for an open size in a model that takes no texts.
 Result<Model> with_fixed_shapes(const Model& model, std::size_t batch, std::size_t length);
 
-/// The batch size to run with: the model's own where it is fixed.
-std::size_t runnable_batch(const Model& model, std::size_t wanted);
+/// The batch size to run with: the model's own where it is fixed; `wanted` 0: one sample for each of `threads` (0: of
+/// all cores).
+std::size_t runnable_batch(const Model& model, std::size_t wanted, std::size_t threads);
 
 /// Quantises one layer at a time, all others in float32, and compares the model's output with that of the float model
 /// on the data. `model` is the one that was calibrated. The backend is the one that computes (the CPU's, whatever the
