@@ -75,14 +75,13 @@ public:
 
     Result<void> run() {
         LATHE_CHECK(settle_options());
-        LATHE_TRY(prepared_, prepare_model(options_.prepare, context_, [this](const PreparedModel& model) {
-                      return calibration_samples(model);
-                  }));
+        LATHE_TRY(prepared_, prepare_model(options_.prepare, context_,
+                                           [this](const PreparedModel& model) { return calibration_samples(model); }));
         LATHE_CHECK(open_data(prepared_));
         LATHE_TRY(layers_, quantizable_layers(prepared_.model, workshop_options_.target));
         if (layers_.empty()) {
-            return Error{ErrorCode::invalid_argument, "there is nothing in this model to quantise", options_.prepare.model,
-                         "lathe quantize --explain gives the reasons"};
+            return Error{ErrorCode::invalid_argument, "there is nothing in this model to quantise",
+                         options_.prepare.model, "lathe quantize --explain gives the reasons"};
         }
         LATHE_CHECK(resume());
         EngineWorkshop workshop(prepared_.model, prepared_.ranges, layers_, samples_, workshop_options_,
@@ -100,8 +99,9 @@ private:
         LATHE_TRY(search_options_.budget_s, parse_duration(options_.budget));
         LATHE_TRY(backend_, backend_for_device(options_.device));
         const bool gpu = options_.device != "cpu";
-        workshop_options_.target =
-            options_.device == "tensorrt" ? Target::tensorrt : gpu ? Target::cuda : Target::openvino;
+        workshop_options_.target = options_.device == "tensorrt" ? Target::tensorrt
+                                   : gpu                         ? Target::cuda
+                                                                 : Target::openvino;
         search_options_.floats = gpu ? std::vector{Precision::float32, Precision::bfloat16, Precision::float16}
                                      : std::vector{Precision::float32, Precision::bfloat16};
         search_options_.bases = gpu ? std::vector{Precision::float16} : search_options_.floats;
@@ -161,11 +161,12 @@ private:
         Hasher hasher;
         for (const std::string& part :
              {prepared_.key, digest, options_.device, options_.metric, options_.judge, backend_->blob_key(),
-              workshop_options_.output_name, options_.sensitivity, options_.tune, std::to_string(search_options_.max_drop),
-              std::to_string(search_options_.min_speedup), std::to_string(search_options_.slack),
-              std::to_string(workshop_options_.batch_size), std::to_string(options_.prepare.threads),
-              std::to_string(options_.prepare.samples), std::to_string(options_.prepare.length),
-              std::to_string(options_.sensitivity_samples), this_machine().fingerprint()})
+              workshop_options_.output_name, options_.sensitivity, options_.tune,
+              std::to_string(search_options_.max_drop), std::to_string(search_options_.min_speedup),
+              std::to_string(search_options_.slack), std::to_string(workshop_options_.batch_size),
+              std::to_string(options_.prepare.threads), std::to_string(options_.prepare.samples),
+              std::to_string(options_.prepare.length), std::to_string(options_.sensitivity_samples),
+              this_machine().fingerprint()})
             hasher.update(part);
         for (const std::string& shape : options_.shapes)
             hasher.update(shape);
@@ -286,8 +287,8 @@ private:
         const Trial& trial = state.trials.back();
         char text[200];
         if (trial.failed.empty()) {
-            std::snprintf(text, sizeof(text), "%-9s %-24s %7.3f ms  %5.2fx  loses %.3g %s, KL %.2g%s", trial.phase.c_str(),
-                          trial.mix.name().c_str(), trial.latency_ms, trial.speedup,
+            std::snprintf(text, sizeof(text), "%-9s %-24s %7.3f ms  %5.2fx  loses %.3g %s, KL %.2g%s",
+                          trial.phase.c_str(), trial.mix.name().c_str(), trial.latency_ms, trial.speedup,
                           drop_of(trial.score, search_options_.metric), drop_unit(search_options_.metric),
                           trial.score.mean_kl(), best + 1 == state.trials.size() ? "  <- best so far" : "");
             context_.print(text);
@@ -375,8 +376,8 @@ private:
         report::DocumentOptions page;
         page.command = context_.command_line();
         page.version = LATHE_VERSION;
-        LATHE_TRY(const Json whole, report::make_document({{options_.results.empty() ? "tune" : options_.results, document}},
-                                                          page));
+        LATHE_TRY(const Json whole,
+                  report::make_document({{options_.results.empty() ? "tune" : options_.results, document}}, page));
         return write_file(options_.report, report::render_html(whole));
     }
 
@@ -407,8 +408,8 @@ private:
         rows = {{"saved engine again, in turns with", "ms", "saved is faster (95 %)"}};
         for (const Json& engine : document["judged"]["timed"]) {
             rows.push_back({engine["name"].get<std::string>(), number(engine["latency_ms"], "%.3f"),
-                            number(engine["speedup"], "%.3f") + "x (" + number(engine["speedup_ci95"][0], "%.3f") + ".." +
-                                number(engine["speedup_ci95"][1], "%.3f") + ")"});
+                            number(engine["speedup"], "%.3f") + "x (" + number(engine["speedup_ci95"][0], "%.3f") +
+                                ".." + number(engine["speedup_ci95"][1], "%.3f") + ")"});
         }
         context_.print(table(rows) + "\n");
         context_.print(context_.bold(document["text"].get<std::string>()));
@@ -442,7 +443,8 @@ void add_tune(Commands& commands) {
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"tune",
-         "The best mix: search a precision for every layer, by accuracy on real data and latency of built engines. Exit "
+         "The best mix: search a precision for every layer, by accuracy on real data and latency of built engines. "
+         "Exit "
          "code 5 where the engine misses a limit or a plainer one is faster",
          {"lathe tune resnet50.onnx --data labelled/ --calibrate photos/ --max-drop 0.3 --output best.engine",
           "lathe tune m.onnx --data labelled/ --max-drop 0.5 --min-speedup 1.5 --time-budget 30m --report tune.html "

@@ -15,7 +15,8 @@ namespace lathe::cli {
 namespace {
 
 Result<void> look_for_files(const PrepareOptions& options) {
-    for (const std::string& path : {options.model, options.data, options.calibrate, options.ranges, options.preprocess}) {
+    for (const std::string& path :
+         {options.model, options.data, options.calibrate, options.ranges, options.preprocess}) {
         std::error_code failed;
         if (path.empty() || std::filesystem::exists(path, failed)) continue;
         return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
@@ -54,7 +55,8 @@ Result<RangesFile> ranges_for(const PrepareOptions& options, PreparedModel& prep
 
 void add_prepare_options(CLI::App& command, PrepareOptions& options) {
     command.add_option("model", options.model, "ONNX model in floating point (see lathe export)")->required();
-    command.add_option("--data", options.data, "Samples to judge on: images, arrays or texts, best labelled")->required();
+    command.add_option("--data", options.data, "Samples to judge on: images, arrays or texts, best labelled")
+        ->required();
     command.add_option("--calibrate", options.calibrate, "Samples to calibrate on (default: those of --data)");
     command.add_option("--ranges", options.ranges, "Ranges file of lathe calibrate, instead of calibrating");
     command.add_option("--calibrate-samples", options.calibrate_samples, "How many samples to calibrate on; 0: all")

@@ -25,7 +25,7 @@ struct PrepareOptions {
     std::string preprocess; ///< JSON file instead of the model's own
     std::string method = to_string(Method::mse);
     std::size_t calibrate_samples = 300;
-    std::size_t samples = 0; ///< of `data`; 0: all
+    std::size_t samples = 0;  ///< of `data`; 0: all
     std::size_t length = 128; ///< of texts
     std::size_t threads = 0;
 };

@@ -93,8 +93,8 @@ Result<void> write_report(const Options& options, const Json& document, const Co
     report::DocumentOptions page;
     page.command = context.command_line();
     page.version = LATHE_VERSION;
-    LATHE_TRY(const Json whole, report::make_document({{options.output.empty() ? "sensitivity" : options.output, document}},
-                                                      page));
+    LATHE_TRY(const Json whole,
+              report::make_document({{options.output.empty() ? "sensitivity" : options.output, document}}, page));
     LATHE_CHECK(write_file(options.report, report::render_html(whole)));
     context.print("report: " + options.report);
     return {};
@@ -140,8 +140,8 @@ Result<void> sensitivity(const Options& options, const Context& context) {
         std::error_code ignored;
         if (options.force) fs::remove(measure.journal, ignored);
     }
-    LATHE_TRY(const Sensitivity found, measure_sensitivity(prepared.model, prepared.ranges, *data, *backend, measure,
-                                                           context.progress()));
+    LATHE_TRY(const Sensitivity found,
+              measure_sensitivity(prepared.model, prepared.ranges, *data, *backend, measure, context.progress()));
     Json document = to_json(found, metric);
     document["target"] = target_of(options);
     document["method"] = to_string(prepared.ranges.method);
@@ -157,8 +157,7 @@ Result<void> sensitivity(const Options& options, const Context& context) {
         std::error_code ignored;
         fs::remove(measure.journal, ignored);
     }
-    if (found.resumed_samples > 0)
-        context.print("went on after " + std::to_string(found.resumed_samples) + " samples");
+    if (found.resumed_samples > 0) context.print("went on after " + std::to_string(found.resumed_samples) + " samples");
     print_result(document, options.all, context);
     LATHE_CHECK(write_report(options, document, context));
     context.print_json(document);
@@ -192,9 +191,13 @@ void add_sensitivity(Commands& commands) {
                     "Quantise as engines of this device want it; the CPU computes in any case (see --target)")
         ->check(CLI::IsMember({"cpu", "cuda", "tensorrt"}))
         ->capture_default_str();
-    command.add_option("--target", options->target, "The same by the runtime's name: openvino, onnxruntime, tensorrt, cuda")
+    command
+        .add_option("--target", options->target,
+                    "The same by the runtime's name: openvino, onnxruntime, tensorrt, cuda")
         ->check(CLI::IsMember({"openvino", "onnxruntime", "tensorrt", "cuda"}));
-    command.add_option("--batch-size", options->measure.batch_size, "Samples at once, where the model leaves it open (default: one a core)")
+    command
+        .add_option("--batch-size", options->measure.batch_size,
+                    "Samples at once, where the model leaves it open (default: one a core)")
         ->check(CLI::PositiveNumber);
     command.add_option("--output-name", options->measure.output_name, "Output to judge (default: the first)");
     command.add_option("-o,--output", options->output,

@@ -157,7 +157,7 @@ Result<Trial> EngineWorkshop::measure_built(const Mix& mix, const Trial* referen
     LATHE_CHECK(subject->prepare(*inputs, progress_));
     std::vector<Subject*> subjects{subject.get()};
     if (reference != nullptr) {
-        LATHE_TRY(Subject* beside, reference_subject(reference->mix));
+        LATHE_TRY(Subject * beside, reference_subject(reference->mix));
         subjects.push_back(beside);
     }
     LATHE_TRY(const auto timed, interleave(subjects, turns_of(options_.time_limit_s), no_progress()));
@@ -202,7 +202,7 @@ Result<std::vector<TimedEngine>> EngineWorkshop::compare(const Engine& engine, c
     LATHE_CHECK(own->prepare(*inputs, progress_));
     std::vector<Subject*> subjects{own.get()};
     for (const Mix& mix : mixes) {
-        LATHE_TRY(Subject* subject, reference_subject(mix));
+        LATHE_TRY(Subject * subject, reference_subject(mix));
         subjects.push_back(subject);
     }
     LATHE_TRY(const auto timed, interleave(subjects, turns_of(options_.final_time_limit_s), progress_));

@@ -49,7 +49,8 @@ void judge_accuracy(Outcome& outcome, const Judged& judged, const SearchOptions&
     outcome.drop = loss;
     outcome.drop_ci95 = interval;
     const std::string limit = with_unit(options.max_drop, options.metric);
-    const std::string where = " on " + std::to_string(judged.evaluation.samples) + " samples that the search did not see";
+    const std::string where =
+        " on " + std::to_string(judged.evaluation.samples) + " samples that the search did not see";
     const std::string measured = "it loses " + with_unit(loss, options.metric) + " (" + text("%.2f", interval.low) +
                                  " to " + text("%.2f", interval.high) + ")" + where;
     const bool over = loss > options.max_drop + 1e-9;
@@ -75,8 +76,8 @@ void judge_speed(Outcome& outcome, const Trial& chosen, const Judged& judged, co
         const TimedEngine& other = judged.timed[i];
         if (other.name == chosen.mix.name() || other.speedup.ci95.high >= 1) continue;
         outcome.good = false;
-        outcome.reasons.push_back("It is slower than the " + other.name + " engine: " +
-                                  text("%.3f", other.speedup.median) + " times its speed.");
+        outcome.reasons.push_back("It is slower than the " + other.name +
+                                  " engine: " + text("%.3f", other.speedup.median) + " times its speed.");
     }
     const RatioSummary& ratio = judged.timed.at(1).speedup;
     if (options.min_speedup > 0 && ratio.median < options.min_speedup) {

@@ -98,7 +98,9 @@ private:
         std::vector<Trial> candidates;
         for (const Precision base : options_.bases) {
             const Trial* plain = find(Mix::all_float(base, layers_));
-            if (plain != nullptr && !is_feasible(*plain, options_, false)) continue;
+            // The usual one is tried in any case, so that INT8 is always among what was measured.
+            const bool hopeless = plain != nullptr && !is_feasible(*plain, options_, false);
+            if (hopeless && base != options_.bases.front()) continue;
             LATHE_TRY(const Trial* trial, attempt(Mix::all_int8(base, layers_), "int8", &reference, true));
             if (trial->failed.empty()) candidates.push_back(*trial);
         }
@@ -164,7 +166,8 @@ private:
             for (const std::size_t layer : order_) {
                 if (!from.mix.int8[layer] && state_.gains[layer] >= least_gain * from.latency_ms) kept.push_back(layer);
             }
-            std::ranges::stable_sort(kept, [&](std::size_t a, std::size_t b) { return state_.gains[a] > state_.gains[b]; });
+            std::ranges::stable_sort(kept,
+                                     [&](std::size_t a, std::size_t b) { return state_.gains[a] > state_.gains[b]; });
             for (const std::size_t layer : kept) {
                 Mix mix = from.mix;
                 mix.int8[layer] = true;

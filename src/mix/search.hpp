@@ -27,9 +27,9 @@ public:
 
 struct SearchOptions {
     DamageMetric metric = DamageMetric::top1;
-    double max_drop = 0.3;    ///< see drop_of
-    double min_speedup = 0;   ///< over FP32; 0: any
-    double budget_s = 600;    ///< of all trials together; those that every search needs are made in any case
+    double max_drop = 0.3;  ///< see drop_of
+    double min_speedup = 0; ///< over FP32; 0: any
+    double budget_s = 600;  ///< of all trials together; those that every search needs are made in any case
     /// A mix that keeps more accuracy may cost this share of the speed of the fastest one that is good enough.
     double slack = 0.03;
     std::vector<Precision> floats{Precision::float32}; ///< the device's, FP32 first
@@ -48,8 +48,8 @@ struct SearchState {
 /// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone.
 bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed = true);
 
-/// Which trial to hand out: of those within the limits, the one of least mean KL among those at most `slack` slower than
-/// the fastest. Where none is fast enough, the same without the limit on speed. Nothing before the FP32 engine was
+/// Which trial to hand out: of those within the limits, the one of least mean KL among those at most `slack` slower
+/// than the fastest. Where none is fast enough, the same without the limit on speed. Nothing before the FP32 engine was
 /// tried.
 std::optional<std::size_t> choose(const std::vector<Trial>& trials, const SearchOptions& options);
 

@@ -315,7 +315,8 @@ Result<void> check_tune(const Json& tune, const std::string& where) {
                               {"judged", Type::object},
                               {"trials", Type::list, true}},
                              where));
-    LATHE_CHECK(check_each(tune, "layers", where, fields({{"node", Type::text, true}, {"precision", Type::text, true}})));
+    LATHE_CHECK(
+        check_each(tune, "layers", where, fields({{"node", Type::text, true}, {"precision", Type::text, true}})));
     return check_each(tune, "trials", where,
                       fields({{"name", Type::text, true},
                               {"phase", Type::text},

@@ -95,9 +95,9 @@ std::vector<std::string> advise(const Sensitivity& sensitivity, DamageMetric met
             damage += layer.damage_share;
             macs += layer.macs_share;
         }
-        sentences.push_back("Keep " + listed(sensitivity, worst) + " in FP16 (or FP32, BF16 on a CPU): " +
-                            percent(damage) + " of the " + what_is_measured(metric) + " for " + percent(macs) +
-                            " of the multiply-accumulates.");
+        sentences.push_back("Keep " + listed(sensitivity, worst) +
+                            " in FP16 (or FP32, BF16 on a CPU): " + percent(damage) + " of the " +
+                            what_is_measured(metric) + " for " + percent(macs) + " of the multiply-accumulates.");
         std::string excluded;
         for (const RankedLayer& layer : worst)
             excluded += " --exclude '" + sensitivity.layers[layer.layer].node + "'";

@@ -10,10 +10,10 @@ namespace lathe {
 
 /// A layer among those that are quantised, the most harmful first.
 struct RankedLayer {
-    std::size_t layer = 0;     ///< index into Sensitivity::layers
-    double damage = 0;         ///< see Score::damage
-    double damage_share = 0;   ///< of the damage of all layers together
-    double macs_share = 0;     ///< of the multiply-accumulates of all layers, the float ones included
+    std::size_t layer = 0;   ///< index into Sensitivity::layers
+    double damage = 0;       ///< see Score::damage
+    double damage_share = 0; ///< of the damage of all layers together
+    double macs_share = 0;   ///< of the multiply-accumulates of all layers, the float ones included
 };
 
 /// Equal damage: the one of less work first, since it costs less to keep; then graph order.

@@ -68,7 +68,7 @@ public:
 
     Result<Sensitivity> run() {
         result_.batch_size = runnable_batch(model_, options_.batch_size, options_.threads);
-        reduce_range_ = profile_of(options_.target).reduce_range_without_vnni && !has_vnni();
+        rules_.reduce_range = profile_of(options_.target).reduce_range_without_vnni && !has_vnni();
         LATHE_TRY(fixed_, with_fixed_shapes(model_, result_.batch_size, options_.length));
         LATHE_CHECK(choose_output());
         LATHE_CHECK(list_layers());
@@ -92,6 +92,7 @@ private:
         for (const LayerSummary& layer : summarize(fixed_).layers)
             macs[layer.name] = layer.macs / static_cast<std::int64_t>(result_.batch_size);
         LATHE_TRY(const QuantizationPlan plan, plan_quantization(fixed_, profile_of(options_.target)));
+        rules_.from_zero = tensors_from_zero(plan);
         std::unordered_map<std::size_t, const EdgeDecision*> decisions; // of the first input
         for (const EdgeDecision& decision : plan.decisions) {
             if (decision.edge.input == 0 && decision.reason != Reason::inside_subgraph)
@@ -186,8 +187,7 @@ private:
                     progress_.advance();
                     continue;
                 }
-                LATHE_TRY(const Model one, quantize_only(plain, fixed_.graph, result_.layers[layer].node, ranges_,
-                                                         options_.target, reduce_range_));
+                LATHE_TRY(const Model one, quantize_only(plain, fixed_.graph, result_.layers[layer].node, rules_));
                 LATHE_TRY(Piece piece, compile_one(one));
                 own.quantised.emplace_back(layer, std::move(piece));
             }
@@ -323,8 +323,8 @@ private:
         for (std::size_t i = 0; i < batch.labels.size(); ++i) {
             if (batch.labels[i] < classes) continue;
             return Error{ErrorCode::out_of_range,
-                         "label " + std::to_string(batch.labels[i]) + ", but the model has " +
-                             std::to_string(classes) + " classes",
+                         "label " + std::to_string(batch.labels[i]) + ", but the model has " + std::to_string(classes) +
+                             " classes",
                          batch.names[i], "are these the labels of the data the model was trained on?"};
         }
         return {};
@@ -358,8 +358,8 @@ private:
         }
         for (std::size_t i = 0; i < batch.size(); ++i) {
             const std::size_t first = i * result_.classes;
-            score.add(expected.subspan(first, result_.classes), actual.subspan(first, result_.classes),
-                      batch.labels[i], result_.output_kind);
+            score.add(expected.subspan(first, result_.classes), actual.subspan(first, result_.classes), batch.labels[i],
+                      result_.output_kind);
         }
         return {};
     }
@@ -375,7 +375,7 @@ private:
     Sensitivity result_;
     Model fixed_;
     std::string output_;
-    bool reduce_range_ = false;
+    LayerRules rules_{ranges_, options_.target};
     std::vector<double> macs_;                              ///< a node
     std::unordered_map<std::size_t, std::size_t> position_; ///< node to layer
     std::optional<Piece> whole_;
@@ -390,7 +390,8 @@ private:
 std::size_t runnable_batch(const Model& model, std::size_t wanted, std::size_t threads) {
     for (const ValueInfo& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr || !input.dims || input.dims->empty()) continue;
-        if (const auto size = input.dims->front().size) return static_cast<std::size_t>(std::max<std::int64_t>(1, *size));
+        if (const auto size = input.dims->front().size)
+            return static_cast<std::size_t>(std::max<std::int64_t>(1, *size));
     }
     if (wanted > 0) return wanted;
     return threads > 0 ? threads : available_cores();
@@ -418,8 +419,7 @@ Result<Model> with_fixed_shapes(const Model& model, std::size_t batch, std::size
 }
 
 Result<Sensitivity> measure_sensitivity(const Model& model, const RangesFile& ranges, Dataset& data,
-                                        const Backend& backend, const SensitivityOptions& options,
-                                        Progress& progress) {
+                                        const Backend& backend, const SensitivityOptions& options, Progress& progress) {
     return Measurement(model, ranges, data, backend, options, progress).run();
 }
 

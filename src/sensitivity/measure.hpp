@@ -21,8 +21,8 @@ namespace lathe {
 struct LayerSensitivity {
     std::string node; ///< Node::label
     std::string op_type;
-    std::string role;      ///< for people: "first convolution", "classifier", "depthwise convolution", ...
-    std::int64_t macs = 0; ///< of one sample
+    std::string role;         ///< for people: "first convolution", "classifier", "depthwise convolution", ...
+    std::int64_t macs = 0;    ///< of one sample
     std::string float_reason; ///< why it is not quantised; empty where it is
     Score score;              ///< empty where it is not quantised
 };
@@ -44,17 +44,18 @@ struct SensitivityOptions {
     Target target = Target::openvino;
     /// Samples at once, where the model's batch size is open; 0: one a core. More need more memory and gain nothing.
     std::size_t batch_size = 0;
-    std::size_t threads = 0;    ///< 0: all cores
-    std::size_t length = 128;   ///< of a text model's samples, where that is open
-    std::string output_name;    ///< of the output to judge; empty: the first
+    std::size_t threads = 0;  ///< 0: all cores
+    std::size_t length = 128; ///< of a text model's samples, where that is open
+    std::string output_name;  ///< of the output to judge; empty: the first
     /// Record of what is done, so that a run that was stopped goes on; empty: none.
     std::filesystem::path journal;
-    std::string key;           ///< digest of what else the result depends on: data, ranges
+    std::string key;            ///< digest of what else the result depends on: data, ranges
     double journal_seconds = 2; ///< how often it is written, at most
 };
 
 /// The model with batch size `batch` and every other open size of its inputs `length`, shapes inferred.
-/// Errors: unsupported where the batch size cannot be set; out_of_range for an open size in a model that takes no texts.
+/// Errors: unsupported where the batch size cannot be set; out_of_range for an open size in a model that takes no
+/// texts.
 Result<Model> with_fixed_shapes(const Model& model, std::size_t batch, std::size_t length);
 
 /// The batch size to run with: the model's own where it is fixed; `wanted` 0: one sample for each of `threads` (0: of

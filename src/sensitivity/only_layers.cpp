@@ -5,7 +5,6 @@
 
 #include "quantize/insert.hpp"
 #include "quantize/ops.hpp"
-#include "quantize/placement.hpp"
 
 namespace lathe {
 
@@ -34,27 +33,39 @@ std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered
     return others;
 }
 
-Result<Model> quantize_only(const Model& piece, const Graph& whole, const std::string& layer, const RangesFile& ranges,
-                            Target target, bool reduce_range) {
-    const TargetProfile& profile = profile_of(target);
+std::unordered_set<std::string> tensors_from_zero(const QuantizationPlan& plan) {
+    std::unordered_set<std::string> names;
+    for (const QuantizedTensor& tensor : plan.tensors) {
+        if (plan.groups[tensor.group].from_zero) names.insert(tensor.name);
+    }
+    return names;
+}
+
+Result<Model> quantize_only(const Model& piece, const Graph& whole, const std::string& layer, const LayerRules& rules) {
+    const TargetProfile& profile = profile_of(rules.target);
     PlacementOptions placement;
     placement.exclude = all_layers_but(piece.graph, {layer});
-    LATHE_TRY(const QuantizationPlan plan, plan_quantization(piece, profile, placement));
+    LATHE_TRY(QuantizationPlan plan, plan_quantization(piece, profile, placement));
     if (plan.quantized_nodes == 0) {
         return Error{ErrorCode::not_found, "the layer cannot be quantised by itself", layer,
                      "lathe quantize --explain gives the reason"};
     }
+    for (const QuantizedTensor& tensor : plan.tensors) {
+        ScaleGroup& group = plan.groups[tensor.group];
+        group.from_zero = group.ranges == std::vector{tensor.name} && rules.from_zero.contains(tensor.name);
+    }
     std::map<std::string, Range> values;
     for (const ScaleGroup& group : plan.groups) {
+        const NumberFormat format = group.from_zero ? NumberFormat::uint8() : profile.activations;
         for (const std::string& name : group.ranges) {
-            const TensorRange* tensor = range_behind(whole, ranges, name);
+            const TensorRange* tensor = range_behind(whole, rules.ranges, name);
             if (tensor == nullptr) continue; // the insertion tells, with the cure
-            values[name] = group.whole_range ? estimate(tensor->histogram, Method::minmax, profile.activations)
-                                             : ranges.range(*tensor, profile.activations);
+            values[name] = group.whole_range ? estimate(tensor->histogram, Method::minmax, format)
+                                             : rules.ranges.range(*tensor, format);
         }
     }
     InsertOptions insert;
-    insert.reduce_range = reduce_range;
+    insert.reduce_range = rules.reduce_range;
     return insert_quantization(piece, plan, values, insert);
 }
 

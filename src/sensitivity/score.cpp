@@ -32,8 +32,7 @@ Result<DamageMetric> damage_metric_from_name(std::string_view name) {
                  "use sqnr, kl, agreement or top1"};
 }
 
-void Score::add(std::span<const float> reference, std::span<const float> subject, std::int64_t label,
-                OutputKind kind) {
+void Score::add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind) {
     ++samples;
     const auto expected = top_class(reference);
     const auto actual = top_class(subject);
@@ -56,9 +55,7 @@ void Score::add(std::span<const float> reference, std::span<const float> subject
     }
 }
 
-double Score::mean_kl() const {
-    return samples > nonfinite ? kl / static_cast<double>(samples - nonfinite) : 0.0;
-}
+double Score::mean_kl() const { return samples > nonfinite ? kl / static_cast<double>(samples - nonfinite) : 0.0; }
 
 double Score::sqnr_db() const {
     if (noise == 0) return std::numeric_limits<double>::infinity();
@@ -82,9 +79,11 @@ double Score::damage(DamageMetric metric) const {
 }
 
 Json sums_to_json(const Score& score) {
-    return {{"samples", score.samples},   {"nonfinite", score.nonfinite}, {"agree", score.agree},
-            {"labelled", score.labelled}, {"right", score.right},         {"reference_right", score.reference_right},
-            {"kl", score.kl},             {"signal", score.signal},       {"noise", score.noise}};
+    return {{"samples", score.samples}, {"nonfinite", score.nonfinite},
+            {"agree", score.agree},     {"labelled", score.labelled},
+            {"right", score.right},     {"reference_right", score.reference_right},
+            {"kl", score.kl},           {"signal", score.signal},
+            {"noise", score.noise}};
 }
 
 Result<Score> score_from_json(const Json& json) {

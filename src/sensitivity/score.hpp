@@ -45,7 +45,8 @@ struct Score {
 /// The sums themselves, exactly; and back. Errors: corrupt.
 Json sums_to_json(const Score& score);
 Result<Score> score_from_json(const Json& json);
-/// {"samples", "sqnr_db" (null: infinite), "mean_kl", "agreement", "top1", "top1_delta" (both null without labels), ...}
+/// {"samples", "sqnr_db" (null: infinite), "mean_kl", "agreement", "top1", "top1_delta" (both null without labels),
+/// ...}
 Json to_json(const Score& score);
 
 } // namespace lathe

@@ -95,7 +95,8 @@ private:
                 if (elements < 0) {
                     crossings[at].possible = false;
                 } else {
-                    crossings[at].bytes += static_cast<double>(elements) * static_cast<double>(bit_width(info->type)) / 8;
+                    crossings[at].bytes +=
+                        static_cast<double>(elements) * static_cast<double>(bit_width(info->type)) / 8;
                 }
             }
         }
@@ -241,7 +242,8 @@ Model extract(const Model& model, const std::vector<std::string>& inputs, const 
         piece.graph.add(*graph.nodes[i]);
         for (const std::string& name : reads_of(*graph.nodes[i])) {
             if (given.contains(name)) continue;
-            if (const Tensor* constant = graph.initializer(name)) piece.graph.initializers.insert_or_assign(name, *constant);
+            if (const Tensor* constant = graph.initializer(name))
+                piece.graph.initializers.insert_or_assign(name, *constant);
         }
         for (const std::string& output : graph.nodes[i]->outputs) {
             const auto info = graph.value_infos.find(output);

@@ -77,8 +77,8 @@ SearchState begin(const World& world) {
 Trial search(const World& world, const SearchOptions& options, SearchState* kept = nullptr) {
     FakeWorkshop workshop(world);
     SearchState state = begin(world);
-    const auto done = search_mix(state, options, workshop, [](const auto&, std::size_t) { return Result<void>(); },
-                                 no_progress());
+    const auto done = search_mix(
+        state, options, workshop, [](const auto&, std::size_t) { return Result<void>(); }, no_progress());
     EXPECT_TRUE(done) << done.error().describe();
     if (kept != nullptr) *kept = state;
     return state.trials[choose(state.trials, options).value()];

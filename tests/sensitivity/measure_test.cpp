@@ -191,7 +191,8 @@ TEST(Sensitivity, RefusesWhatMakesNoSense) {
     EXPECT_EQ(measure(4, wrong).error().code, ErrorCode::not_found);
     EXPECT_EQ(measure(4, options()).value().layers.size(), 4U);
 
-    Model relu = model_from_text("opset 18\ninput %x: float32[N, 3, 8, 8]\n%y = Relu(%x)\noutput %y: float32[N, 3, 8, 8]\n");
+    Model relu =
+        model_from_text("opset 18\ninput %x: float32[N, 3, 8, 8]\n%y = Relu(%x)\noutput %y: float32[N, 3, 8, 8]\n");
     const auto dataset = data(4);
     const auto nothing = measure_sensitivity(relu, RangesFile{}, *dataset, cpu(), options(), no_progress());
     ASSERT_FALSE(nothing);
