@@ -76,7 +76,7 @@ Result<Trial> trial_from_json(const Json& json) {
 
 double drop_of(const Score& score, DamageMetric metric) {
     switch (metric) {
-        case DamageMetric::top1: return 100 * score.top1_drop();
+        case DamageMetric::top1: return 100 * score.soft_top1_drop();
         case DamageMetric::agreement: return 100 * score.damage(metric);
         case DamageMetric::kl: return score.damage(metric);
         case DamageMetric::sqnr: return 100 * score.damage(metric);

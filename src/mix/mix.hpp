@@ -46,8 +46,8 @@ Json to_json(const Trial& trial);
 /// Errors: corrupt.
 Result<Trial> trial_from_json(const Json& json);
 
-/// The metrics that a loss can be limited by, and its unit: top1 and agreement in percentage points, kl in nats, sqnr
-/// as noise over signal in percent.
+/// What is lost against FP32, as the search sees it, in the metric's unit: top1 (smoothed, see Score::soft_top1_drop)
+/// and agreement in percentage points, kl in nats, sqnr as noise over signal in percent.
 double drop_of(const Score& score, DamageMetric metric);
 const char* drop_unit(DamageMetric metric);
 

@@ -20,6 +20,23 @@ double share(std::uint64_t part, std::uint64_t whole) {
     return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+/// How right a sample is, from 0 to 1: sigmoid of the margin. 0 for NaN.
+double softly_right(std::span<const float> row, std::size_t label, OutputKind kind) {
+    if (label >= row.size()) return 0;
+    double other = -std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        if (std::isnan(row[i])) return 0;
+        if (i != label) other = std::max(other, static_cast<double>(row[i]));
+    }
+    constexpr double smallest = 1e-38;
+    const double own = row[label];
+    if (kind == OutputKind::probabilities) {
+        const double odds = std::max(own, smallest) / std::max(other, smallest);
+        return odds / (1 + odds);
+    }
+    return 1 / (1 + std::exp(other - own));
+}
+
 } // namespace
 
 const char* to_string(DamageMetric metric) { return metric_names.at(static_cast<std::size_t>(metric)); }
@@ -40,6 +57,8 @@ void Score::add(std::span<const float> reference, std::span<const float> subject
         ++labelled;
         right += actual && static_cast<std::int64_t>(*actual) == label ? 1 : 0;
         reference_right += expected && static_cast<std::int64_t>(*expected) == label ? 1 : 0;
+        soft_right += softly_right(subject, static_cast<std::size_t>(label), kind);
+        soft_reference_right += softly_right(reference, static_cast<std::size_t>(label), kind);
     }
     if (!finite(reference) || !finite(subject)) {
         ++nonfinite;
@@ -67,6 +86,10 @@ double Score::agreement() const { return share(agree, samples); }
 
 double Score::top1_drop() const { return share(reference_right, labelled) - share(right, labelled); }
 
+double Score::soft_top1_drop() const {
+    return labelled == 0 ? 0.0 : (soft_reference_right - soft_right) / static_cast<double>(labelled);
+}
+
 double Score::damage(DamageMetric metric) const {
     switch (metric) {
         case DamageMetric::kl: return mean_kl();
@@ -79,10 +102,16 @@ double Score::damage(DamageMetric metric) const {
 }
 
 Json sums_to_json(const Score& score) {
-    return {{"samples", score.samples}, {"nonfinite", score.nonfinite},
-            {"agree", score.agree},     {"labelled", score.labelled},
-            {"right", score.right},     {"reference_right", score.reference_right},
-            {"kl", score.kl},           {"signal", score.signal},
+    return {{"samples", score.samples},
+            {"nonfinite", score.nonfinite},
+            {"agree", score.agree},
+            {"labelled", score.labelled},
+            {"right", score.right},
+            {"reference_right", score.reference_right},
+            {"soft_right", score.soft_right},
+            {"soft_reference_right", score.soft_reference_right},
+            {"kl", score.kl},
+            {"signal", score.signal},
             {"noise", score.noise}};
 }
 
@@ -100,6 +129,8 @@ Result<Score> score_from_json(const Json& json) {
     read("labelled", score.labelled);
     read("right", score.right);
     read("reference_right", score.reference_right);
+    read("soft_right", score.soft_right);
+    read("soft_reference_right", score.soft_reference_right);
     read("kl", score.kl);
     read("signal", score.signal);
     read("noise", score.noise);
@@ -115,10 +146,12 @@ Json to_json(const Score& score) {
               {"agreement", score.agreement()},
               {"top1", nullptr},
               {"top1_delta", nullptr},
+              {"soft_top1_delta", nullptr},
               {"nonfinite_samples", score.nonfinite}};
     if (score.labelled > 0) {
         json["top1"] = share(score.right, score.labelled);
         json["top1_delta"] = 0.0 - score.top1_drop();
+        json["soft_top1_delta"] = 0.0 - score.soft_top1_drop();
     }
     return json;
 }

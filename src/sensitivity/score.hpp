@@ -26,6 +26,8 @@ struct Score {
     std::uint64_t labelled = 0;
     std::uint64_t right = 0;           ///< of the labelled, the subject
     std::uint64_t reference_right = 0; ///< of the labelled, the float model
+    double soft_right = 0;             ///< `right`, smoothed; see soft_top1_drop
+    double soft_reference_right = 0;   ///< `reference_right`, smoothed
     double kl = 0;                     ///< nats, of all samples together
     double signal = 0;                 ///< squares of the float outputs
     double noise = 0;                  ///< squares of the differences
@@ -37,6 +39,12 @@ struct Score {
     double sqnr_db() const; ///< infinite where there is no noise
     double agreement() const;
     double top1_drop() const; ///< share of right answers lost; negative: won. 0 without labels
+    /// The same with far less noise. What small perturbations do to the top-1 of a few hundred samples is mostly
+    /// chance: samples near a border between classes fall to either side. So each sample counts as right by
+    /// sigmoid(margin), the margin being the label's logit (or log probability) minus the largest of the others,
+    /// instead of by 0 or 1. As long as margins are spread evenly within about 1 of the border, the expected loss is
+    /// the same.
+    double soft_top1_drop() const;
     /// Never negative, 0 for none, and of several layers about the sum: mean KL, noise over signal, share of classes
     /// changed, share of right answers lost.
     double damage(DamageMetric metric) const;

@@ -49,6 +49,8 @@ public:
         trial.score.kl = kl * 1000;
         trial.score.reference_right = 800;
         trial.score.right = 800 - static_cast<std::uint64_t>(std::llround(100 * kl));
+        trial.score.soft_reference_right = 800;
+        trial.score.soft_right = static_cast<double>(trial.score.right);
         return trial;
     }
     Result<std::vector<double>> gains(const Mix& /*base*/, const Mix& /*int8*/) override { return world_.gain; }

@@ -1,5 +1,6 @@
 #include "sensitivity/advice.hpp"
 
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,9 +66,17 @@ TEST(Score, SumsMeanWhatTheySay) {
     EXPECT_DOUBLE_EQ(score.damage(DamageMetric::sqnr), 18.0 / 23.0);
     EXPECT_DOUBLE_EQ(score.agreement(), 0.5);
     EXPECT_DOUBLE_EQ(score.top1_drop(), 0.5);
+    // First sample: no change. Second: the margin falls from 3 to -3.
+    const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+    EXPECT_NEAR(score.soft_top1_drop(), (sigmoid(3) - sigmoid(-3)) / 2, 1e-12);
     score.add(std::vector<float>{1, 0, 0}, std::vector<float>{1, NAN, 0}, -1, OutputKind::logits);
     EXPECT_EQ(score.nonfinite, 1U);
     EXPECT_EQ(score.labelled, 2U);
+
+    Score likely;
+    likely.add(std::vector<float>{0.5F, 0.25F, 0.25F}, std::vector<float>{0.25F, 0.5F, 0.25F}, 0,
+               OutputKind::probabilities);
+    EXPECT_NEAR(likely.soft_top1_drop(), 2.0 / 3 - 1.0 / 3, 1e-6) << "odds of 2 to 1 and 1 to 2";
 
     const auto back = score_from_json(Json::parse(sums_to_json(score).dump()));
     ASSERT_TRUE(back);

@@ -6,7 +6,7 @@
 
 #include "backends/models.hpp"
 #include "calibrate/model_key.hpp"
-#include "data/open_dataset.hpp"
+#include "data/dataset.hpp"
 #include "quantize/quantize.hpp"
 #include "sensitivity/advice.hpp"
 #include "sensitivity/only_layers.hpp"
@@ -67,17 +67,36 @@ RangesFile ranges_of(const Model& model) {
     return ranges;
 }
 
-std::unique_ptr<Dataset> data(std::size_t samples) {
-    HostTensor tensor("x", DataType::float32, {static_cast<std::int64_t>(samples), 3, 8, 8});
-    const auto values = noise(samples * 192, 5);
-    std::copy(values.begin(), values.end(), tensor.as<float>().begin());
-    std::vector<std::int64_t> labels(samples);
-    for (std::size_t i = 0; i < samples; ++i)
-        labels[i] = static_cast<std::int64_t>(i % 5);
-    auto dataset = dataset_of_arrays({tensor}, labels, {{"x", DataType::float32, {-1, 3, 8, 8}}}, {});
-    EXPECT_TRUE(dataset);
-    return std::move(*dataset);
-}
+/// Samples of noise with labels 0, 1, 2, 3, 4, 0, ...
+class NoiseData final : public Dataset {
+public:
+    explicit NoiseData(std::size_t samples) : values_(noise(samples * sample, 5)) {}
+    std::size_t size() const override { return values_.size() / sample; }
+    bool has_labels() const override { return true; }
+    void rewind() override { next_ = 0; }
+    Result<std::string> digest() const override { return std::string("noise"); }
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        count = std::min(count, size() - next_);
+        if (count == 0) return std::optional<Batch>();
+        Batch batch;
+        HostTensor tensor("x", DataType::float32, {static_cast<std::int64_t>(count), 3, 8, 8});
+        std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(next_ * sample), count * sample,
+                    tensor.as<float>().begin());
+        batch.inputs.push_back(std::move(tensor));
+        for (std::size_t i = 0; i < count; ++i, ++next_) {
+            batch.names.push_back(std::to_string(next_));
+            batch.labels.push_back(static_cast<std::int64_t>(next_ % 5));
+        }
+        return std::optional<Batch>(std::move(batch));
+    }
+
+private:
+    static constexpr std::size_t sample = std::size_t{3} * 8 * 8;
+    std::vector<float> values_;
+    std::size_t next_ = 0;
+};
+
+std::unique_ptr<Dataset> data(std::size_t samples) { return std::make_unique<NoiseData>(samples); }
 
 const Backend& cpu() { return **default_backend(); }
 

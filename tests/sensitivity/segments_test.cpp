@@ -48,7 +48,7 @@ std::vector<double> same_work(const Model& model) {
 
 TEST(Segments, CutBetweenResidualBlocks) {
     const Model model = residual_network();
-    const auto segments = cut_into_segments(model, same_work(model), 0.35);
+    const auto segments = cut_into_segments(model, same_work(model), 0.45);
     ASSERT_EQ(segments.size(), 3U);
     EXPECT_THAT(segments[0].inputs, ElementsAre("x"));
     EXPECT_THAT(segments[0].outputs, ElementsAre("o1")); // behind the Relu, and nothing else crosses
