@@ -200,12 +200,26 @@ private:
         return mixes == 0 ? least : std::max(least, sum / static_cast<double>(mixes));
     }
 
-    /// Layers still in INT8, in order, until their predicted cost reaches `room` ms.
+    /// What it costs, in ms, to keep a layer float, conversions included.
+    double cost_ms(std::size_t layer, double conversion) const {
+        return std::max(0.0, state_.gains[layer]) + conversion;
+    }
+
+    /// Layers by damage for cost. Unlike `order_`, one that gains nothing in INT8 is not free: it breaks a run of INT8.
+    std::vector<std::size_t> by_worth(double conversion) const {
+        std::vector<std::size_t> layers = order_;
+        std::ranges::stable_sort(layers, [&](std::size_t a, std::size_t b) {
+            return state_.damage[a] / cost_ms(a, conversion) > state_.damage[b] / cost_ms(b, conversion);
+        });
+        return layers;
+    }
+
+    /// Layers still in INT8, the worthiest first, until their predicted cost reaches `room` ms.
     Mix floated(const Mix& from, double room) const {
         Mix mix = from;
         const double conversion = conversion_ms();
-        for (const std::size_t layer : order_) {
-            const double cost = std::max(0.0, state_.gains[layer]) + conversion;
+        for (const std::size_t layer : by_worth(conversion)) {
+            const double cost = cost_ms(layer, conversion);
             if (!mix.int8[layer] || state_.damage[layer] <= 0 || cost > room) continue;
             mix.int8[layer] = false;
             room -= cost;
@@ -221,7 +235,7 @@ private:
             LATHE_CHECK(polish_with(floated(from.mix, step * room)));
         }
         std::size_t singles = 0;
-        for (const std::size_t layer : order_) {
+        for (const std::size_t layer : by_worth(conversion_ms())) {
             if (singles == polish_singles || over_) break;
             if (!from.mix.int8[layer] || state_.gains[layer] > room) continue;
             Mix mix = from.mix;
