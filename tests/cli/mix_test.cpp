@@ -42,7 +42,7 @@ TEST(SensitivityCommand, SaysWhatIsWrong) {
          {std::tuple{"sensitivity m.onnx --data nowhere", 3, "no such file"},
           std::tuple{"sensitivity m.onnx --data arrays.npy --metric top1", 2, "needs labels"},
           std::tuple{"sensitivity m.onnx --data arrays.npy --metric beauty", 2, "beauty"},
-          std::tuple{"sensitivity m.onnx --data arrays.npy -o no/such/folder/s.json", 1, "no/such/folder"},
+          std::tuple{"sensitivity m.onnx --data arrays.npy -o no/such/folder/s.json", 3, "no/such/folder"},
           std::tuple{"sensitivity m.onnx --data arrays.npy --output-name nothing", 3, "nothing"},
           std::tuple{"sensitivity m.onnx --data empty --calibrate arrays.npy", 3, "empty"}}) {
         const CommandResult result = work.lathe(arguments);
@@ -101,8 +101,8 @@ TEST(TuneCommand, SaysWhatIsWrong) {
     for (const auto& [arguments, code, words] :
          {std::tuple{"tune m.onnx --data photos --time-budget soon -o e", 2, "soon"},
           std::tuple{"tune m.onnx --data photos --metric beauty -o e", 2, "beauty"},
-          std::tuple{"tune m.onnx --data photos --device abacus -o e", 3, "abacus"},
-          std::tuple{"tune m.onnx --data photos -o no/such/folder/e", 1, "no/such/folder"},
+          std::tuple{"tune m.onnx --data photos --device abacus -o e", 2, "abacus"},
+          std::tuple{"tune m.onnx --data photos -o no/such/folder/e", 3, "no/such/folder"},
           std::tuple{"tune m.onnx --data arrays.npy -o e", 2, "needs labels"},
           std::tuple{"tune m.onnx --data one.npy --metric kl -o e", 2, "too few"},
           std::tuple{"tune m.onnx --data photos --judge nowhere -o e", 3, "nowhere"},
