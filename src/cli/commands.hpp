@@ -20,6 +20,8 @@ void add_build(Commands& commands);
 void add_run(Commands& commands);
 void add_bench(Commands& commands);
 void add_eval(Commands& commands);
+void add_sensitivity(Commands& commands);
+void add_tune(Commands& commands);
 void add_report(Commands& commands);
 void add_doctor(Commands& commands);
 

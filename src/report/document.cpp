@@ -244,9 +244,10 @@ Result<Json> make_document(std::vector<Input> inputs, const DocumentOptions& opt
         if (document.contains(part)) add_labels(document[part]);
     }
     if (document.contains("calibration")) order_tensors(document["calibration"], options.worst_histograms);
-    gather(document, "machine", {"bench", "eval"});
-    gather(document, "command", {"provenance", "bench", "eval"});
-    gather(document, "time", {"provenance", "bench", "eval"});
+    gather(document, "machine", {"bench", "eval", "tune", "sensitivity"});
+    gather(document, "command", {"provenance", "bench", "eval", "tune", "sensitivity"});
+    gather(document, "time", {"provenance", "bench", "eval", "tune", "sensitivity"});
+    gather(document, "model", {"tune", "sensitivity"});
     gather(document, "libraries", {"provenance", "bench"});
     document["notes"] = collect_notes(document);
 

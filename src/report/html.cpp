@@ -51,7 +51,8 @@ std::string value_of(std::string_view mark, const Json& document) {
     if (mark == "data") return escape_json(document);
     if (mark == "script") {
         std::string script;
-        for (const char* name : {"format.js", "tables.js", "charts.js", "figures.js", "sections.js", "main.js"})
+        for (const char* name :
+             {"format.js", "tables.js", "charts.js", "figures.js", "mix.js", "sections.js", "main.js"})
             script += asset(name);
         return script;
     }

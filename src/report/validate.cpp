@@ -271,6 +271,66 @@ Result<void> check_simplify(const Json& simplify, const std::string& where) {
     return check_each(simplify, "passes", where, fields({{"name", Type::text, true}, {"changes", Type::number}}));
 }
 
+Result<void> check_sensitivity(const Json& sensitivity, const std::string& where) {
+    LATHE_CHECK(check_common(sensitivity, where));
+    LATHE_CHECK(check_fields(sensitivity,
+                             {{"metric", Type::text, true},
+                              {"samples", Type::number},
+                              {"target", Type::text},
+                              {"seconds", Type::number},
+                              {"float_seconds", Type::number},
+                              {"everything", Type::object},
+                              {"outstanding", Type::texts},
+                              {"advice", Type::texts},
+                              {"layers", Type::list, true}},
+                             where));
+    return check_each(sensitivity, "layers", where,
+                      fields({{"node", Type::text, true},
+                              {"role", Type::text},
+                              {"quantized", Type::boolean, true},
+                              {"reason", Type::text},
+                              {"rank", Type::number},
+                              {"macs_share", Type::number},
+                              {"damage_share", Type::number},
+                              {"sqnr_db", Type::number},
+                              {"mean_kl", Type::number},
+                              {"agreement", Type::number},
+                              {"top1_delta", Type::number}}));
+}
+
+Result<void> check_tune(const Json& tune, const std::string& where) {
+    LATHE_CHECK(check_common(tune, where));
+    LATHE_CHECK(check_fields(tune,
+                             {{"metric", Type::text, true},
+                              {"drop_unit", Type::text},
+                              {"max_drop", Type::number},
+                              {"min_speedup", Type::number},
+                              {"search_samples", Type::number},
+                              {"seconds", Type::number},
+                              {"device", Type::text},
+                              {"chosen", Type::text},
+                              {"text", Type::text},
+                              {"reasons", Type::texts},
+                              {"good", Type::boolean},
+                              {"judged", Type::object},
+                              {"trials", Type::list, true}},
+                             where));
+    LATHE_CHECK(
+        check_each(tune, "layers", where, fields({{"node", Type::text, true}, {"precision", Type::text, true}})));
+    return check_each(tune, "trials", where,
+                      fields({{"name", Type::text, true},
+                              {"phase", Type::text},
+                              {"failed", Type::text},
+                              {"latency_ms", Type::number},
+                              {"speedup", Type::number},
+                              {"drop", Type::number},
+                              {"mean_kl", Type::number},
+                              {"feasible", Type::boolean},
+                              {"pareto", Type::boolean},
+                              {"chosen", Type::boolean},
+                              {"float_layers", Type::texts}}));
+}
+
 Result<void> check_optimize(const Json& optimize, const std::string& where) {
     LATHE_CHECK(check_common(optimize, where));
     LATHE_CHECK(check_fields(optimize, {{"model", Type::object}, {"verdict", Type::object}, {"simplify", Type::object}},
@@ -315,20 +375,23 @@ Result<void> check_optimize(const Json& optimize, const std::string& where) {
 
 Result<std::string> validate_result(const Json& json, const std::string& name) {
     const std::string kinds =
-        "the report takes results of lathe optimize, bench, eval, calibrate, quantize and simplify, and layer profiles";
+        "the report takes results of lathe optimize, bench, eval, calibrate, quantize, simplify, sensitivity and tune, "
+        "and layer profiles";
     const std::string kind = text(json, "kind");
     if (kind.empty()) {
         return Error{ErrorCode::parse_error, "not a result of Lathe: there is no \"kind\"", name, kinds};
     }
     const auto version = number(json, "version");
     using Check = Result<void> (*)(const Json&, const std::string&);
-    const std::array<std::pair<std::string_view, Check>, 7> known{{{"optimize", check_optimize},
+    const std::array<std::pair<std::string_view, Check>, 9> known{{{"optimize", check_optimize},
                                                                    {"bench", check_bench},
                                                                    {"eval", check_eval},
                                                                    {"layers", check_layers},
                                                                    {"calibration", check_calibration},
                                                                    {"quantize", check_quantization},
-                                                                   {"simplify", check_simplify}}};
+                                                                   {"simplify", check_simplify},
+                                                                   {"sensitivity", check_sensitivity},
+                                                                   {"tune", check_tune}}};
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.first == kind; });
     if (found == known.end()) {
         return Error{ErrorCode::unsupported, "results of kind \"" + kind + "\" cannot be reported", name, kinds};

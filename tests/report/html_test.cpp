@@ -30,7 +30,7 @@ TEST(Html, AssetsAreEmbeddedWhole) {
     EXPECT_TRUE(std::string(asset("chart.min.js")).ends_with("window.Chart=bn),bn}));\n") ||
                 asset("chart.min.js").size() > 150000U);
     for (const char* name :
-         {"report.html", "report.css", "format.js", "tables.js", "charts.js", "figures.js", "sections.js", "main.js"})
+         {"report.html", "report.css", "format.js", "tables.js", "charts.js", "figures.js", "mix.js", "sections.js", "main.js"})
         EXPECT_GT(asset(name).size(), 500U) << name;
     EXPECT_TRUE(asset("nothing").empty());
 }

@@ -305,6 +305,8 @@ function makeSections() {
   section("quantization", "Quantisation",
     [isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " convolutions and matrix products are quantised" : null, quantization.target ? "for target " + quantization.target : null].filter(Boolean).join(" ") || null,
     decisionsTable());
+  section("sensitivity", "Sensitivity", sensitivityLead(), sensitivityFigure(), below(sensitivityAdvice()), sensitivityTable());
+  section("mix", "The best mix", tuneLead(), tuneFigure(), below(tuneVerdict()), tuneTable());
   section("simplification", "Simplification", null, simplifyTable());
   section("findings", "Findings", null, findingsList());
   section("stages", "Stages", null, stagesTable());

@@ -1,0 +1,95 @@
+#include "mix/mix.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace lathe {
+
+namespace {
+
+std::string upper(std::string text) {
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return text;
+}
+
+} // namespace
+
+std::size_t Mix::int8_layers() const { return static_cast<std::size_t>(std::ranges::count(int8, true)); }
+
+std::string Mix::key() const {
+    std::string text = to_string(base) + ":";
+    for (const bool flag : int8)
+        text += flag ? '1' : '0';
+    return text;
+}
+
+std::string Mix::name() const {
+    const std::size_t kept = int8.size() - int8_layers();
+    if (!any_int8()) return upper(to_string(base));
+    if (kept == 0) return base == Precision::float32 ? "INT8" : "INT8 (rest " + upper(to_string(base)) + ")";
+    return "INT8, " + std::to_string(kept) + (kept == 1 ? " layer " : " layers ") + upper(to_string(base));
+}
+
+Result<Mix> mix_from_key(const std::string& key) {
+    const Error wrong{ErrorCode::corrupt, "no mix is called '" + key + "'", "", ""};
+    const std::size_t colon = key.find(':');
+    if (colon == std::string::npos) return wrong;
+    const auto base = precision_from_name(key.substr(0, colon));
+    if (!base) return wrong;
+    Mix mix{*base, {}};
+    for (const char c : key.substr(colon + 1)) {
+        if (c != '0' && c != '1') return wrong;
+        mix.int8.push_back(c == '1');
+    }
+    return mix;
+}
+
+Json to_json(const Trial& trial) {
+    return {{"mix", trial.mix.key()},
+            {"phase", trial.phase},
+            {"failed", trial.failed},
+            {"score", sums_to_json(trial.score)},
+            {"latency_ms", trial.latency_ms},
+            {"speedup", trial.speedup},
+            {"speedup_ci95", {trial.speedup_ci95.low, trial.speedup_ci95.high}},
+            {"noisy", trial.noisy},
+            {"seconds", trial.seconds}};
+}
+
+Result<Trial> trial_from_json(const Json& json) {
+    Trial trial;
+    try {
+        LATHE_TRY(trial.mix, mix_from_key(json.at("mix").get<std::string>()));
+        LATHE_TRY(trial.score, score_from_json(json.at("score")));
+        trial.phase = json.at("phase").get<std::string>();
+        trial.failed = json.at("failed").get<std::string>();
+        trial.latency_ms = json.at("latency_ms").get<double>();
+        trial.speedup = json.at("speedup").get<double>();
+        trial.speedup_ci95 = {json.at("speedup_ci95").at(0).get<double>(), json.at("speedup_ci95").at(1).get<double>()};
+        trial.noisy = json.at("noisy").get<bool>();
+        trial.seconds = json.at("seconds").get<double>();
+    } catch (const Json::exception& failure) {
+        return Error{ErrorCode::corrupt, std::string("a trial lacks a figure: ") + failure.what(), "", ""};
+    }
+    return trial;
+}
+
+double drop_of(const Score& score, DamageMetric metric) {
+    switch (metric) {
+        case DamageMetric::top1: return 100 * score.soft_top1_drop();
+        case DamageMetric::agreement: return 100 * score.damage(metric);
+        case DamageMetric::kl: return score.damage(metric);
+        case DamageMetric::sqnr: return 100 * score.damage(metric);
+    }
+    return 0;
+}
+
+const char* drop_unit(DamageMetric metric) {
+    switch (metric) {
+        case DamageMetric::kl: return "nats";
+        case DamageMetric::sqnr: return "%";
+        default: return "pt";
+    }
+}
+
+} // namespace lathe

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bench/statistics.hpp"
+#include "lathe/engine_types.hpp"
+#include "lathe/result.hpp"
+#include "sensitivity/score.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// A precision for every layer: INT8 where its flag is set, `base` for the others and for all that is no layer.
+struct Mix {
+    Precision base = Precision::float32;
+    std::vector<bool> int8; ///< one a layer that can be quantised, in graph order
+
+    bool operator==(const Mix&) const = default;
+    std::size_t int8_layers() const;
+    bool any_int8() const { return int8_layers() > 0; }
+    /// "fp32:0110", for the journal.
+    std::string key() const;
+    /// "INT8, 3 layers FP32", "BF16", for people.
+    std::string name() const;
+
+    static Mix all_float(Precision base, std::size_t layers) { return {base, std::vector<bool>(layers, false)}; }
+    static Mix all_int8(Precision base, std::size_t layers) { return {base, std::vector<bool>(layers, true)}; }
+};
+Result<Mix> mix_from_key(const std::string& key);
+
+/// What was measured of one mix, on an engine that was built.
+struct Trial {
+    Mix mix;
+    std::string phase;  ///< why it was tried: "float", "int8", "prefix", "base", "tighten", "polish"
+    std::string failed; ///< why it cannot be built here; then there are no figures
+    Score score;        ///< against the FP32 engine, on the part of the data that the search sees
+    double latency_ms = 0;
+    double speedup = 1; ///< over the FP32 engine
+    Interval speedup_ci95{1, 1};
+    bool noisy = false;
+    double seconds = 0; ///< what the trial took
+};
+Json to_json(const Trial& trial);
+/// Errors: corrupt.
+Result<Trial> trial_from_json(const Json& json);
+
+/// What is lost against FP32, as the search sees it, in the metric's unit: top1 (smoothed, see Score::soft_top1_drop)
+/// and agreement in percentage points, kl in nats, sqnr as noise over signal in percent.
+double drop_of(const Score& score, DamageMetric metric);
+const char* drop_unit(DamageMetric metric);
+
+} // namespace lathe

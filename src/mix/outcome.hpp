@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evaluate/evaluate.hpp"
+#include "mix/engine_workshop.hpp"
+#include "mix/search.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// The engine that is handed out, as saved: judged on data that the search did not see, and timed again.
+struct Judged {
+    Evaluation evaluation;          ///< the FP32 engine, then the one saved
+    std::vector<TimedEngine> timed; ///< the one saved, then FP32, the device's other precisions and INT8
+    std::size_t floats = 1;         ///< how many of those behind the first compute in floating point throughout
+};
+
+/// What is to be said of it.
+struct Outcome {
+    bool good = true; ///< no limit was missed beyond doubt, and no plainer engine is faster
+    std::string text; ///< one line
+    std::vector<std::string> reasons;
+    double drop = 0; ///< on the judging data; see drop_of
+    Interval drop_ci95;
+};
+
+/// Accuracy is missed where the loss measured is over the limit and its whole 95 % interval over zero (top1), or over
+/// the limit (agreement); kl and sqnr are compared as measured. Speed is missed where `min_speedup` is not reached as
+/// measured, or the interval of the ratio to FP32 or another floating-point engine lies below 1.
+Outcome judge(const Trial& chosen, const Judged& judged, const SearchOptions& options);
+
+/// The document of kind "tune": limits, every trial with what it measured, the Pareto front, the engine handed out with
+/// the precision of each layer, how it was judged. The caller adds where model and data came from.
+Json to_json(const SearchState& state, std::size_t chosen, const std::vector<std::string>& layers,
+             const SearchOptions& options, const Judged& judged, const Outcome& outcome);
+
+} // namespace lathe

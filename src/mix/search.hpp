@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/progress.hpp"
+#include "lathe/result.hpp"
+#include "mix/mix.hpp"
+
+namespace lathe {
+
+/// Builds engines of mixes and measures them; a double of it in tests.
+class MixWorkshop {
+public:
+    virtual ~MixWorkshop() = default;
+    /// Builds the mix, compares it with the FP32 engine on the search's part of the data and times it in turns with the
+    /// engine of `reference` (none: the FP32 engine), whose speed-up the result's builds on. A mix that this device or
+    /// backend cannot do is a trial that `failed`, not an error.
+    virtual Result<Trial> measure(const Mix& mix, const Trial* reference) = 0;
+    /// Milliseconds that each layer takes in engines of `base` and of `int8`, both measured layer by layer: what is
+    /// gained by quantising it. May be negative.
+    virtual Result<std::vector<double>> gains(const Mix& base, const Mix& int8) = 0;
+};
+
+struct SearchOptions {
+    DamageMetric metric = DamageMetric::top1;
+    double max_drop = 0.3;  ///< see drop_of
+    double min_speedup = 0; ///< over FP32; 0: any
+    double budget_s = 600;  ///< of all trials together; those that every search needs are made in any case
+    /// A mix that keeps more accuracy may cost this share of the speed of the fastest one that is good enough.
+    double slack = 0.03;
+    std::vector<Precision> floats{Precision::float32}; ///< the device's, FP32 first
+    std::vector<Precision> bases{Precision::float32};  ///< those that can stand beside INT8 in one engine; usual first
+    std::size_t most_trials = 64;
+};
+
+/// What the search knows, and all that is kept of it between runs.
+struct SearchState {
+    std::vector<double> damage; ///< a layer, any unit in which layers add up
+    std::vector<double> gains;  ///< a layer, ms; empty until measured
+    std::vector<Trial> trials;
+    double seconds = 0; ///< spent before the first trial: the sensitivity
+};
+
+/// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone.
+bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed = true);
+
+/// Which trial to hand out: of those within the limits, the one of least mean KL among those at most `slack` slower
+/// than the fastest. Where none is fast enough, the same without the limit on speed. Nothing before the FP32 engine was
+/// tried.
+std::optional<std::size_t> choose(const std::vector<Trial>& trials, const SearchOptions& options);
+
+/// Trials that no other one beats in both speed and mean KL, the fastest first.
+std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials);
+
+/// The order in which layers are taken out of INT8: most damage for the time that it costs first; those that gain
+/// nothing in INT8 before all others.
+std::vector<std::size_t> order_layers(const std::vector<double>& damage, const std::vector<double>& gains);
+
+/// Searches: FP32 and the device's other precisions, everything in INT8, then
+///   1. prefix: where INT8 loses too much, the shortest run of `order_layers` that must stay float (by halving);
+///   2. base: the layers kept float in the device's other precisions;
+///   3. tighten: of the layers kept float, each back in INT8, the largest gain first;
+///   4. polish: more layers float as far as `slack` allows, which buys accuracy for nearly no time;
+/// and again from the best found, until nothing new is left to try or the time is up.
+/// A function of the state and what the workshop answers: with the trials of a search that was stopped, it goes on
+/// where that one was and finds what that one would have found.
+/// `found` is called after every trial with the state and the index of the trial to hand out.
+/// Errors: what the workshop or `found` give; cancelled.
+Result<void> search_mix(SearchState& state, const SearchOptions& options, MixWorkshop& workshop,
+                        const std::function<Result<void>(const SearchState&, std::size_t)>& found, Progress& progress);
+
+} // namespace lathe

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "backends/api/backend.hpp"
+#include "calibrate/ranges_file.hpp"
+#include "data/dataset.hpp"
+#include "graph/graph.hpp"
+#include "lathe/progress.hpp"
+#include "lathe/quantize.hpp"
+#include "lathe/result.hpp"
+#include "sensitivity/score.hpp"
+
+namespace lathe {
+
+/// One Conv, ConvTranspose, Gemm or MatMul, and what quantising it alone does to the model's output.
+struct LayerSensitivity {
+    std::string node; ///< Node::label
+    std::string op_type;
+    std::string role;         ///< for people: "first convolution", "classifier", "depthwise convolution", ...
+    std::int64_t macs = 0;    ///< of one sample
+    std::string float_reason; ///< why it is not quantised; empty where it is
+    Score score;              ///< empty where it is not quantised
+};
+
+struct Sensitivity {
+    std::size_t samples = 0;
+    std::size_t classes = 0; ///< values of the output a sample
+    OutputKind output_kind = OutputKind::logits;
+    std::vector<LayerSensitivity> layers; ///< in graph order
+    Score everything;                     ///< the whole model quantised
+    std::size_t segments = 0;
+    std::size_t batch_size = 1;
+    double seconds = 0;       ///< all of it, earlier runs included
+    double float_seconds = 0; ///< the whole float model alone, run on the same batches in turns with the rest
+    std::size_t resumed_samples = 0;
+};
+
+struct SensitivityOptions {
+    Target target = Target::openvino;
+    /// Samples at once, where the model's batch size is open; 0: one a core. More need more memory and gain nothing.
+    std::size_t batch_size = 0;
+    std::size_t threads = 0;  ///< 0: all cores
+    std::size_t length = 128; ///< of a text model's samples, where that is open
+    std::string output_name;  ///< of the output to judge; empty: the first
+    /// Record of what is done, so that a run that was stopped goes on; empty: none.
+    std::filesystem::path journal;
+    std::string key;            ///< digest of what else the result depends on: data, ranges
+    double journal_seconds = 2; ///< how often it is written, at most
+};
+
+/// The model with batch size `batch` and every other open size of its inputs `length`, shapes inferred.
+/// Errors: unsupported where the batch size cannot be set; out_of_range for an open size in a model that takes no
+/// texts.
+Result<Model> with_fixed_shapes(const Model& model, std::size_t batch, std::size_t length);
+
+/// The batch size to run with: the model's own where it is fixed; `wanted` 0: one sample for each of `threads` (0: of
+/// all cores).
+std::size_t runnable_batch(const Model& model, std::size_t wanted, std::size_t threads);
+
+/// Quantises one layer at a time, all others in float32, and compares the model's output with that of the float model
+/// on the data. `model` is the one that was calibrated. The backend is the one that computes (the CPU's, whatever the
+/// target: numbers are those of the target's Q/DQ graph).
+///
+/// How it is fast: the network is cut into segments; the float one is run once a batch and what crosses the cuts is
+/// kept. For a layer, its own segment is run with the layer quantised, on the kept inputs, and then the float segments
+/// behind it. What is before the layer is never run again, nothing is compiled twice, and memory does not grow with
+/// the samples. The data are read once.
+///
+/// Errors: what the data, the ranges or the backend give; verification_failed where the segments do not compute what
+/// the whole model does; cancelled, with the record written.
+Result<Sensitivity> measure_sensitivity(const Model& model, const RangesFile& ranges, Dataset& data,
+                                        const Backend& backend, const SensitivityOptions& options, Progress& progress);
+
+} // namespace lathe

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/api/backend.hpp"
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+#include "lathe/types.hpp"
+
+namespace lathe {
+
+/// Values by name, while a network is run piece by piece.
+using Values = std::unordered_map<std::string, HostTensor>;
+
+/// A model compiled and ready to run on values by name. All its shapes are fixed.
+class Piece {
+public:
+    /// The backend must outlive it. A quantised model is taken as its graph says, the rest of it in float32.
+    static Result<Piece> compile(const Backend& backend, const Model& model, std::size_t threads);
+
+    const std::vector<IoInfo>& inputs() const { return compiled_->inputs(); }
+    /// Runs on `changed` where it has an input, else on `values` (the views are read in place), and returns the
+    /// outputs. Errors: internal for an input that neither has.
+    Result<Values> run(Values& changed, Values& values);
+
+private:
+    Piece(std::unique_ptr<CompiledModel> compiled, std::unique_ptr<BackendSession> session)
+        : compiled_(std::move(compiled)), session_(std::move(session)) {}
+
+    std::unique_ptr<CompiledModel> compiled_;
+    std::unique_ptr<BackendSession> session_;
+};
+
+} // namespace lathe

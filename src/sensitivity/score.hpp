@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "evaluate/fidelity.hpp"
+#include "lathe/result.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// By what a layer's damage is told.
+enum class DamageMetric { sqnr, kl, agreement, top1 };
+const char* to_string(DamageMetric metric);
+/// invalid_argument, with the names that exist, for any other text.
+Result<DamageMetric> damage_metric_from_name(std::string_view name);
+
+/// How far outputs with something quantised are from those in float, summed over samples in float64. Plain sums, so
+/// that what was summed before an interruption can be kept and added to.
+struct Score {
+    std::uint64_t samples = 0;   ///< compared
+    std::uint64_t nonfinite = 0; ///< of them, with a NaN or infinity: in no other figure, and counted as wrong
+    std::uint64_t agree = 0;     ///< whose likeliest class is the same
+    std::uint64_t labelled = 0;
+    std::uint64_t right = 0;           ///< of the labelled, the subject
+    std::uint64_t reference_right = 0; ///< of the labelled, the float model
+    double soft_right = 0;             ///< `right`, smoothed; see soft_top1_drop
+    double soft_reference_right = 0;   ///< `reference_right`, smoothed
+    double kl = 0;                     ///< nats, of all samples together
+    double signal = 0;                 ///< squares of the float outputs
+    double noise = 0;                  ///< squares of the differences
+
+    /// One sample's outputs, of equal length; label -1 where unknown.
+    void add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind);
+
+    double mean_kl() const;
+    double sqnr_db() const; ///< infinite where there is no noise
+    double agreement() const;
+    double top1_drop() const; ///< share of right answers lost; negative: won. 0 without labels
+    /// The same with far less noise. What small perturbations do to the top-1 of a few hundred samples is mostly
+    /// chance: samples near a border between classes fall to either side. So each sample counts as right by
+    /// sigmoid(margin), the margin being the label's logit (or log probability) minus the largest of the others,
+    /// instead of by 0 or 1. As long as margins are spread evenly within about 1 of the border, the expected loss is
+    /// the same.
+    double soft_top1_drop() const;
+    /// Never negative, 0 for none, and of several layers about the sum: mean KL, noise over signal, share of classes
+    /// changed, share of right answers lost.
+    double damage(DamageMetric metric) const;
+};
+
+/// The sums themselves, exactly; and back. Errors: corrupt.
+Json sums_to_json(const Score& score);
+Result<Score> score_from_json(const Json& json);
+/// {"samples", "sqnr_db" (null: infinite), "mean_kl", "agreement", "top1", "top1_delta" (both null without labels),
+/// ...}
+Json to_json(const Score& score);
+
+} // namespace lathe

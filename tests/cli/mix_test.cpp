@@ -1,0 +1,118 @@
+// `lathe sensitivity` and `lathe tune` as a user runs them: results, interruptions, wrong input.
+#include "cli/workspace.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string sensitivity = "sensitivity m.onnx --data photos --calibrate arrays.npy ";
+const std::string tune = "tune m.onnx --data photos --calibrate arrays.npy --metric kl --max-drop 1 --time-budget 5 "
+                         "--sensitivity-samples 4 --output best.engine ";
+
+TEST(SensitivityCommand, RanksLayersAndGivesAdvice) {
+    const Workspace work;
+    const Json result = work.good_json(sensitivity + "-o s.json --report s.html --batch-size 4");
+    EXPECT_EQ(result["kind"], "sensitivity");
+    EXPECT_EQ(result["samples"], 10);
+    ASSERT_EQ(result["layers"].size(), 3U);
+    EXPECT_EQ(result["layers"][0]["rank"], 1);
+    EXPECT_GE(result["layers"][0]["damage"], result["layers"][1]["damage"]);
+    EXPECT_TRUE(result["layers"][0]["top1"].is_number());
+    EXPECT_FALSE(result["advice"].empty());
+    EXPECT_EQ(work.json("s.json")["layers"], result["layers"]);
+    EXPECT_FALSE(std::filesystem::exists(work.path("s.json.part"))) << "done: nothing to go on with";
+    EXPECT_THAT(work.read("s.html"), HasSubstr("sensitivityFigure"));
+    EXPECT_THAT(work.good("report s.json -o r.html").output, HasSubstr("r.html"));
+    // Numbers of the GPU's quantisation, computed on the CPU: its stem stays float.
+    const Json gpu = work.good_json(sensitivity + "--device cuda");
+    EXPECT_EQ(gpu["target"], "cuda");
+    EXPECT_FALSE(gpu["layers"].back()["quantized"].get<bool>());
+}
+
+TEST(SensitivityCommand, SaysWhatIsWrong) {
+    const Workspace work;
+    work.write("s.json.part", "{\"kind\": \"journal\", \"version\": 1, \"key\": \"other\", \"state\": {}}");
+    const CommandResult other = work.lathe(sensitivity + "-o s.json");
+    EXPECT_EQ(other.exit_code, 3) << other.errors;
+    EXPECT_THAT(other.errors, HasSubstr("another model"));
+    (void)work.good(sensitivity + "-o s.json --force");
+    std::filesystem::create_directory(work.path("empty"));
+    for (const auto& [arguments, code, words] :
+         {std::tuple{"sensitivity m.onnx --data nowhere", 3, "no such file"},
+          std::tuple{"sensitivity m.onnx --data arrays.npy --metric top1", 2, "needs labels"},
+          std::tuple{"sensitivity m.onnx --data arrays.npy --metric beauty", 2, "beauty"},
+          std::tuple{"sensitivity m.onnx --data arrays.npy -o no/such/folder/s.json", 3, "no/such/folder"},
+          std::tuple{"sensitivity m.onnx --data arrays.npy --output-name nothing", 3, "nothing"},
+          std::tuple{"sensitivity m.onnx --data empty --calibrate arrays.npy", 3, "empty"}}) {
+        const CommandResult result = work.lathe(arguments);
+        EXPECT_EQ(result.exit_code, code) << arguments << "\n" << result.errors;
+        EXPECT_THAT(result.errors, HasSubstr(words)) << arguments;
+    }
+}
+
+TEST(TuneCommand, HandsOutAnEngineThatItJudged) {
+    const Workspace work;
+    const CommandResult run = work.lathe(tune + "--results t.json --report t.html");
+    // On so small a network any precision may be the fastest; what is told must be true either way.
+    ASSERT_TRUE(run.exit_code == 0 || run.exit_code == 5) << run.exit_code << run.errors;
+    const Json result = work.json("t.json");
+    EXPECT_EQ(result["good"], run.exit_code == 0);
+    EXPECT_EQ(result["search_samples"], 5);
+    EXPECT_EQ(result["judged"]["samples"], 5) << "the other half";
+    EXPECT_GE(result["trials"].size(), 2U);
+    EXPECT_EQ(result["trials"][0]["name"], "FP32");
+    EXPECT_EQ(result["layers"].size(), 3U);
+    EXPECT_EQ(work.good_json("inspect best.engine")["hashes"].contains("mix"), true);
+    EXPECT_FALSE(std::filesystem::exists(work.path("best.engine.journal")));
+    EXPECT_THAT(work.read("t.html"), HasSubstr("tuneFigure"));
+}
+
+TEST(TuneCommand, KilledItGoesOn) {
+    const Workspace work;
+    bool went_on = false;
+    for (const char* seconds : {"3", "4", "5", "6", "8", "10"}) {
+        const CommandResult killed = work.lathe(tune, std::string("timeout -s KILL ") + seconds);
+        if (killed.exit_code == 0 || killed.exit_code == 5) break;
+        if (!std::filesystem::exists(work.path("best.engine.journal"))) continue;
+        const Json journal = work.json("best.engine.journal");
+        const std::size_t trials = journal["state"]["trials"].size();
+        if (trials == 0) continue;
+        went_on = true;
+        (void)work.good("inspect best.engine"); // whole at every moment
+        const CommandResult other = work.lathe(tune + "--slack 0.1");
+        EXPECT_EQ(other.exit_code, 3) << other.errors;
+        EXPECT_THAT(other.errors, HasSubstr("other options"));
+        const CommandResult rest = work.lathe(tune + "--results t.json");
+        ASSERT_TRUE(rest.exit_code == 0 || rest.exit_code == 5) << rest.errors;
+        EXPECT_THAT(rest.output, HasSubstr("going on after " + std::to_string(trials) + " trials"));
+        const Json result = work.json("t.json");
+        ASSERT_GE(result["trials"].size(), trials);
+        for (std::size_t i = 0; i < trials; ++i)
+            EXPECT_EQ(result["trials"][i]["latency_ms"], journal["state"]["trials"][i]["latency_ms"]) << "not again";
+        break;
+    }
+    if (!went_on) GTEST_SKIP() << "SKIPPED: no kill fell between the first trial and the end";
+}
+
+TEST(TuneCommand, SaysWhatIsWrong) {
+    const Workspace work;
+    work.save_array("one.npy", {1, 3, 8, 8});
+    for (const auto& [arguments, code, words] :
+         {std::tuple{"tune m.onnx --data photos --time-budget soon -o e", 2, "soon"},
+          std::tuple{"tune m.onnx --data photos --metric beauty -o e", 2, "beauty"},
+          std::tuple{"tune m.onnx --data photos --device abacus -o e", 2, "abacus"},
+          std::tuple{"tune m.onnx --data photos -o no/such/folder/e", 3, "no/such/folder"},
+          std::tuple{"tune m.onnx --data arrays.npy -o e", 2, "needs labels"},
+          std::tuple{"tune m.onnx --data one.npy --metric kl -o e", 2, "too few"},
+          std::tuple{"tune m.onnx --data photos --judge nowhere -o e", 3, "nowhere"},
+          std::tuple{"tune m.onnx --data photos --sensitivity photos/labels.csv -o e", 3, "labels.csv"}}) {
+        const CommandResult result = work.lathe(arguments);
+        EXPECT_EQ(result.exit_code, code) << arguments << "\n" << result.errors;
+        EXPECT_THAT(result.errors, HasSubstr(words)) << arguments;
+    }
+    EXPECT_FALSE(std::filesystem::exists(work.path("e")));
+}
+
+} // namespace
+} // namespace lathe::test

@@ -1,0 +1,75 @@
+#include "mix/outcome.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// `lost` and `won` of 1000 samples, and how much faster the saved engine is than FP32 and BF16.
+Judged judged(std::size_t lost, std::size_t won, RatioSummary fp32, RatioSummary bf16) {
+    Judged result;
+    result.evaluation.samples = 1000;
+    SubjectEvaluation reference;
+    reference.name = "FP32";
+    SubjectEvaluation subject;
+    subject.name = "saved";
+    subject.versus.emplace();
+    subject.versus->samples = 1000;
+    subject.versus->agree = 1000 - lost - won;
+    subject.versus->outcomes = {600, lost, won, 400 - lost - won};
+    result.evaluation.subjects = {reference, subject};
+    result.timed = {{"saved", 1, {1, 1}, {1, {1, 1}, true, 9}, false},
+                    {"FP32", fp32.median, {}, fp32, false},
+                    {"BF16", bf16.median, {}, bf16, false}};
+    result.floats = 2;
+    return result;
+}
+
+Trial int8_trial() {
+    Trial trial;
+    trial.mix = Mix::all_int8(Precision::float32, 3);
+    return trial;
+}
+
+RatioSummary ratio(double low, double median, double high) { return {median, {low, high}, true, 20}; }
+
+TEST(Outcome, JudgesOnDataThatTheSearchDidNotSee) {
+    SearchOptions options;
+    options.max_drop = 0.3;
+    const Outcome good = judge(int8_trial(), judged(2, 1, ratio(2.9, 3, 3.1), ratio(1.4, 1.5, 1.6)), options);
+    EXPECT_TRUE(good.good);
+    EXPECT_NEAR(good.drop, 0.1, 1e-9);
+    EXPECT_THAT(good.text, HasSubstr("use it"));
+    const Outcome worse = judge(int8_trial(), judged(40, 3, ratio(2.9, 3, 3.1), ratio(1.4, 1.5, 1.6)), options);
+    EXPECT_FALSE(worse.good);
+    EXPECT_THAT(worse.reasons.front(), HasSubstr("is missed"));
+    const Outcome unknown = judge(int8_trial(), judged(12, 8, ratio(2.9, 3, 3.1), ratio(1.4, 1.5, 1.6)), options);
+    EXPECT_TRUE(unknown.good) << "over the limit as measured, but not beyond doubt";
+    EXPECT_THAT(unknown.reasons.front(), HasSubstr("neither kept nor missed"));
+}
+
+TEST(Outcome, SaysThatAPlainerEngineIsFaster) {
+    SearchOptions options;
+    const Outcome slower = judge(int8_trial(), judged(0, 0, ratio(1.1, 1.2, 1.3), ratio(0.8, 0.9, 0.95)), options);
+    EXPECT_FALSE(slower.good);
+    EXPECT_THAT(slower.reasons.back(), HasSubstr("slower than the BF16 engine"));
+    EXPECT_THAT(slower.text, HasSubstr("do not rely on it"));
+    const Outcome same = judge(int8_trial(), judged(0, 0, ratio(1.1, 1.2, 1.3), ratio(0.97, 0.99, 1.01)), options);
+    EXPECT_TRUE(same.good) << "equal within noise";
+    options.min_speedup = 1.5;
+    EXPECT_FALSE(judge(int8_trial(), judged(0, 0, ratio(1.1, 1.2, 1.3), ratio(1, 1.1, 1.2)), options).good);
+}
+
+TEST(Outcome, OtherMetrics) {
+    SearchOptions options;
+    options.metric = DamageMetric::agreement;
+    options.max_drop = 2;
+    EXPECT_FALSE(judge(int8_trial(), judged(30, 30, ratio(2, 3, 4), ratio(2, 3, 4)), options).good);
+    EXPECT_TRUE(judge(int8_trial(), judged(5, 5, ratio(2, 3, 4), ratio(2, 3, 4)), options).good);
+}
+
+} // namespace
+} // namespace lathe::test

@@ -1,0 +1,232 @@
+#include "mix/search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/progress.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::ElementsAre;
+
+/// A device on which layer i costs gain[i] ms more in float, and damage adds up. Accuracy: what is lost in points is
+/// ten times the KL, so that the limit is one on the sum of damage.
+struct World {
+    std::vector<double> damage{0.050, 0.001, 0.002, 0.030, 0.001, 0.002, 0.001, 0.004};
+    std::vector<double> gain{0.02, 0.50, 0.40, 0.05, 0.30, 0.30, 0.20, 0.10};
+    double int8_ms = 1.0;
+    double conversion_ms = 0.0;
+    bool bf16 = false;
+    bool int8 = true;
+};
+
+class FakeWorkshop final : public MixWorkshop {
+public:
+    explicit FakeWorkshop(World world) : world_(std::move(world)) {}
+
+    Result<Trial> measure(const Mix& mix, const Trial* reference) override {
+        measured.push_back(mix.key());
+        if (fail_after && measured.size() > *fail_after) return Error{ErrorCode::cancelled, "killed", "", ""};
+        Trial trial;
+        trial.mix = mix;
+        trial.seconds = 10;
+        if (mix.base == Precision::bfloat16 && !world_.bf16) trial.failed = "no bf16 here";
+        if (mix.any_int8() && !world_.int8) trial.failed = "no int8 here";
+        double ms = world_.int8_ms;
+        double kl = mix.base == Precision::bfloat16 ? 0.0001 : 0;
+        for (std::size_t i = 0; i < mix.int8.size(); ++i) {
+            const double share = mix.base == Precision::bfloat16 ? 0.5 : 1;
+            ms += mix.int8[i] ? 0 : world_.gain[i] * share + (mix.any_int8() ? world_.conversion_ms : 0);
+            kl += mix.int8[i] ? world_.damage[i] : 0;
+        }
+        trial.latency_ms = ms;
+        trial.speedup = reference == nullptr ? 1 : reference->speedup * reference->latency_ms / ms;
+        trial.score.samples = 1000;
+        trial.score.labelled = 1000;
+        trial.score.kl = kl * 1000;
+        trial.score.reference_right = 800;
+        trial.score.right = 800 - static_cast<std::uint64_t>(std::llround(100 * kl));
+        trial.score.soft_reference_right = 800;
+        trial.score.soft_right = static_cast<double>(trial.score.right);
+        return trial;
+    }
+    Result<std::vector<double>> gains(const Mix& /*base*/, const Mix& /*int8*/) override { return world_.gain; }
+
+    std::vector<std::string> measured;
+    std::optional<std::size_t> fail_after;
+
+private:
+    World world_;
+};
+
+SearchOptions limits(double max_drop) {
+    SearchOptions options;
+    options.max_drop = max_drop;
+    options.slack = 0.03;
+    options.budget_s = 1e6;
+    return options;
+}
+
+SearchState begin(const World& world) {
+    SearchState state;
+    state.damage = world.damage;
+    return state;
+}
+
+Trial search(const World& world, const SearchOptions& options, SearchState* kept = nullptr) {
+    FakeWorkshop workshop(world);
+    SearchState state = begin(world);
+    const auto done = search_mix(
+        state, options, workshop, [](const auto&, std::size_t) { return Result<void>(); }, no_progress());
+    EXPECT_TRUE(done) << done.error().describe();
+    if (kept != nullptr) *kept = state;
+    return state.trials[choose(state.trials, options).value()];
+}
+
+TEST(SearchMix, EverythingInInt8WhereThatIsGoodEnough) {
+    World world;
+    world.damage.assign(8, 0.0);
+    const Trial best = search(world, limits(0.3));
+    EXPECT_EQ(best.mix.int8_layers(), 8U);
+    EXPECT_GT(best.speedup, 2.5);
+}
+
+TEST(SearchMix, KeepsTheHarmfulLayersThatCostLittle) {
+    // 0.091 in all: 9 right answers of 1000. At most 2 may go: layers 0 and 3 must stay, and it takes no others.
+    const Trial best = search(World{}, limits(0.2));
+    EXPECT_FALSE(best.mix.int8[0]);
+    EXPECT_FALSE(best.mix.int8[3]);
+    for (const std::size_t layer : {1, 2, 4, 5, 6})
+        EXPECT_TRUE(best.mix.int8[layer]) << layer;
+}
+
+TEST(SearchMix, SpendsTheSlackOnAccuracyOnly) {
+    World world;
+    world.damage = {0.004, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001};
+    world.gain[0] = 0.01;
+    const SearchOptions options = limits(5);
+    SearchState state;
+    const Trial best = search(world, options, &state);
+    EXPECT_FALSE(best.mix.int8[0]) << "it costs 1 % and does half of the damage";
+    double fastest = 0;
+    for (const Trial& trial : state.trials)
+        fastest = std::max(fastest, trial.speedup);
+    EXPECT_GE(best.speedup, fastest * (1 - options.slack));
+    SearchOptions none = options;
+    none.slack = 0;
+    EXPECT_EQ(search(world, none).mix.int8_layers(), 8U);
+}
+
+TEST(SearchMix, FloatWhereNothingElseIsGoodEnough) {
+    World fragile;
+    fragile.damage.assign(8, 0.02); // two right answers of 1000 for any layer
+    EXPECT_EQ(search(fragile, limits(0)).mix.int8_layers(), 0U);
+    World slow;
+    slow.gain.assign(8, -0.01); // INT8 is slower: FP32 is the faster and the better engine
+    EXPECT_EQ(search(slow, limits(100)).mix.name(), "FP32");
+    World without;
+    without.int8 = false;
+    EXPECT_EQ(search(without, limits(100)).mix.name(), "FP32");
+}
+
+TEST(SearchMix, TakesWhatTheDeviceOffers) {
+    World world;
+    world.bf16 = true;
+    SearchOptions options = limits(0.2);
+    options.floats = {Precision::float32, Precision::bfloat16};
+    options.bases = options.floats;
+    const Trial best = search(world, options);
+    EXPECT_EQ(best.mix.base, Precision::bfloat16);
+    EXPECT_TRUE(best.mix.any_int8());
+    world.bf16 = false; // listed, but not there: a failed trial and not the end
+    SearchState state;
+    EXPECT_EQ(search(world, options, &state).mix.base, Precision::float32);
+    EXPECT_TRUE(std::ranges::any_of(state.trials, [](const Trial& trial) { return !trial.failed.empty(); }));
+}
+
+TEST(SearchMix, SaysWhereTheSpeedIsNotReached) {
+    SearchOptions options = limits(0.2);
+    options.min_speedup = 100;
+    const Trial best = search(World{}, options);
+    EXPECT_FALSE(is_feasible(best, options)) << "handed out all the same, and judged as missing it";
+    EXPECT_TRUE(is_feasible(best, options, false));
+}
+
+TEST(SearchMix, StopsWhenTheTimeIsUp) {
+    SearchOptions options = limits(0.2);
+    options.budget_s = 0;
+    SearchState state;
+    const Trial best = search(World{}, options, &state);
+    EXPECT_EQ(state.trials.size(), 2U) << "FP32 and INT8 are measured in any case";
+    EXPECT_EQ(best.mix.name(), "FP32");
+    options.budget_s = 1e6;
+    options.most_trials = 5;
+    search(World{}, options, &state);
+    EXPECT_LE(state.trials.size(), 5U);
+}
+
+/// Killed after every possible number of trials and resumed from what was kept: the same trials, the same answer.
+TEST(SearchMix, KilledAndResumedGivesTheSame) {
+    for (const double max_drop : {0.2, 5.0}) {
+        const SearchOptions options = limits(max_drop);
+        SearchState whole;
+        const Trial expected = search(World{}, options, &whole);
+        for (std::size_t killed = 0; killed <= whole.trials.size(); ++killed) {
+            SearchState kept = begin(World{});
+            FakeWorkshop first{World{}};
+            first.fail_after = killed;
+            Json journal;
+            const auto found = [&](const SearchState& state, std::size_t) -> Result<void> {
+                journal = Json::array();
+                for (const Trial& trial : state.trials)
+                    journal.push_back(to_json(trial));
+                return {};
+            };
+            const auto stopped = search_mix(kept, options, first, found, no_progress());
+            EXPECT_EQ(stopped.has_value(), killed == whole.trials.size());
+            SearchState resumed = begin(World{});
+            for (const Json& trial : Json::parse(journal.is_null() ? "[]" : journal.dump()))
+                resumed.trials.push_back(trial_from_json(trial).value());
+            EXPECT_EQ(resumed.trials.size(), killed);
+            FakeWorkshop second{World{}};
+            ASSERT_TRUE(search_mix(resumed, options, second, found, no_progress()));
+            EXPECT_EQ(second.measured.size(), whole.trials.size() - killed) << "nothing is measured twice";
+            ASSERT_EQ(resumed.trials.size(), whole.trials.size());
+            for (std::size_t i = 0; i < whole.trials.size(); ++i)
+                EXPECT_EQ(to_json(resumed.trials[i]), to_json(whole.trials[i]));
+            EXPECT_EQ(resumed.trials[choose(resumed.trials, options).value()].mix.key(), expected.mix.key());
+        }
+    }
+}
+
+TEST(SearchMix, OrderAndFront) {
+    EXPECT_THAT(order_layers({1, 2, 3, 0.5}, {1, 1, 0, -1}), ElementsAre(2, 3, 1, 0));
+    const auto trial = [](double speedup, double kl) {
+        Trial made;
+        made.speedup = speedup;
+        made.score.samples = 1;
+        made.score.kl = kl;
+        return made;
+    };
+    std::vector<Trial> trials{trial(1, 0), trial(3, 0.5), trial(2, 0.6), trial(2.5, 0.1), trial(9, 0.01)};
+    trials[4].failed = "not built";
+    EXPECT_THAT(pareto_front(trials), ElementsAre(1, 3, 0));
+}
+
+TEST(Mix, KeysAndNames) {
+    Mix mix{Precision::bfloat16, {true, false, true}};
+    EXPECT_EQ(mix.key(), "bf16:101");
+    EXPECT_EQ(mix_from_key(mix.key()).value(), mix);
+    EXPECT_EQ(mix.name(), "INT8, 1 layer BF16");
+    EXPECT_EQ(Mix::all_float(Precision::float16, 3).name(), "FP16");
+    for (const char* wrong : {"", "fp32", "fp99:01", "fp32:01x"})
+        EXPECT_FALSE(mix_from_key(wrong)) << wrong;
+    EXPECT_FALSE(trial_from_json(Json::object()));
+    EXPECT_FALSE(trial_from_json(Json("text")));
+}
+
+} // namespace
+} // namespace lathe::test

@@ -1,0 +1,222 @@
+// On a small network, against the plain way: the whole model quantised but for one layer, run as a whole.
+#include "sensitivity/measure.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/models.hpp"
+#include "calibrate/model_key.hpp"
+#include "data/dataset.hpp"
+#include "quantize/quantize.hpp"
+#include "sensitivity/advice.hpp"
+#include "sensitivity/only_layers.hpp"
+#include "sensitivity/piece.hpp"
+#include "support/progress.hpp"
+#include "support_lib/command.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// Two plain convolutions, a MaxPool (through which quantisation moves), one convolution whose weights are dominated by
+/// a single huge one in each channel, which 8 bits cannot hold beside the others, and a classifier.
+Model network() {
+    Model model = model_from_text("opset 18\n"
+                                  "input %x: float32[N, 3, 8, 8]\n"
+                                  "input %w1: float32[8, 3, 3, 3]\ninput %w2: float32[8, 8, 3, 3]\n"
+                                  "input %w3: float32[8, 8, 1, 1]\ninput %f: float32[8, 5]\n"
+                                  "%c1 = Conv(%x, %w1) {name = \"first\", pads = [1, 1, 1, 1]}\n%r1 = Relu(%c1)\n"
+                                  "%c2 = Conv(%r1, %w2) {name = \"second\", pads = [1, 1, 1, 1]}\n%r2 = Relu(%c2)\n"
+                                  "%m = MaxPool(%r2) {kernel_shape = [2, 2], strides = [2, 2]}\n"
+                                  "%c3 = Conv(%m, %w3) {name = \"harmful\"}\n%r3 = Relu(%c3)\n"
+                                  "%g = GlobalAveragePool(%r3)\n%v = Flatten(%g)\n"
+                                  "%y = MatMul(%v, %f) {name = \"head\"}\n"
+                                  "output %y: float32[N, 5]\n");
+    model.graph.inputs.resize(1);
+    add_weights(model, "w1", {8, 3, 3, 3}, 1);
+    add_weights(model, "w2", {8, 8, 3, 3}, 2);
+    std::vector<float> third = noise(64, 3);
+    for (std::size_t channel = 0; channel < 8; ++channel) {
+        for (std::size_t i = 0; i < 8; ++i)
+            third[channel * 8 + i] *= i == 0 ? 200.0F : 0.4F;
+    }
+    model.graph.initializers.insert_or_assign("w3", Tensor::of_floats("w3", {8, 8, 1, 1}, third));
+    // The channel that meets the huge weights is always zero, so that only their scale does harm.
+    std::vector<float> second = noise(8 * 72, 2);
+    std::fill_n(second.begin(), 72, -1.0F);
+    model.graph.initializers.insert_or_assign("w2", Tensor::of_floats("w2", {8, 8, 3, 3}, second));
+    add_weights(model, "f", {8, 5}, 4);
+    return model;
+}
+
+RangesFile ranges_of(const Model& model) {
+    RangesFile ranges;
+    ranges.key.model = calibration_key(model);
+    ranges.samples_seen = 1;
+    for (const std::string& name : quantizable_tensors(model)) {
+        TensorRange tensor;
+        tensor.name = name;
+        std::vector<float> values = noise(1000, 9);
+        for (float& value : values)
+            value = name == "x" ? value : 8 * std::abs(value);
+        tensor.histogram.observe(values);
+        ranges.tensors.push_back(std::move(tensor));
+    }
+    ranges.method = Method::minmax;
+    return ranges;
+}
+
+/// Samples of noise with labels 0, 1, 2, 3, 4, 0, ...
+class NoiseData final : public Dataset {
+public:
+    explicit NoiseData(std::size_t samples) : values_(noise(samples * sample, 5)) {}
+    std::size_t size() const override { return values_.size() / sample; }
+    bool has_labels() const override { return true; }
+    void rewind() override { next_ = 0; }
+    Result<std::string> digest() const override { return std::string("noise"); }
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        count = std::min(count, size() - next_);
+        if (count == 0) return std::optional<Batch>();
+        Batch batch;
+        HostTensor tensor("x", DataType::float32, {static_cast<std::int64_t>(count), 3, 8, 8});
+        std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(next_ * sample), count * sample,
+                    tensor.as<float>().begin());
+        batch.inputs.push_back(std::move(tensor));
+        for (std::size_t i = 0; i < count; ++i, ++next_) {
+            batch.names.push_back(std::to_string(next_));
+            batch.labels.push_back(static_cast<std::int64_t>(next_ % 5));
+        }
+        return std::optional<Batch>(std::move(batch));
+    }
+
+private:
+    static constexpr std::size_t sample = std::size_t{3} * 8 * 8;
+    std::vector<float> values_;
+    std::size_t next_ = 0;
+};
+
+std::unique_ptr<Dataset> data(std::size_t samples) { return std::make_unique<NoiseData>(samples); }
+
+const Backend& cpu() { return **default_backend(); }
+
+Result<Sensitivity> measure(std::size_t samples, const SensitivityOptions& options,
+                            Progress& progress = no_progress()) {
+    const Model model = network();
+    const RangesFile ranges = ranges_of(model);
+    const auto dataset = data(samples);
+    return measure_sensitivity(model, ranges, *dataset, cpu(), options, progress);
+}
+
+SensitivityOptions options(std::size_t batch = 4) {
+    SensitivityOptions options;
+    options.batch_size = batch;
+    options.threads = 1;
+    options.journal_seconds = 0;
+    return options;
+}
+
+/// The score of one layer by running the whole model in which it alone is quantised.
+Score plain_score(const std::string& layer, std::size_t samples) {
+    const Model model = network();
+    QuantizeOptions quantize;
+    quantize.placement.exclude = all_layers_but(model.graph, {layer});
+    const auto quantised = quantize_model(model, ranges_of(model), quantize);
+    EXPECT_TRUE(quantised);
+    auto plain = Piece::compile(cpu(), with_fixed_shapes(model, samples, 1).value(), 1);
+    auto own = Piece::compile(cpu(), with_fixed_shapes(quantised->model, samples, 1).value(), 1);
+    EXPECT_TRUE(plain && own);
+    const auto batch = data(samples)->next(samples);
+    Values inputs;
+    inputs.emplace("x", (*batch)->inputs.at(0));
+    Values none;
+    auto reference = plain->run(none, inputs);
+    auto subject = own->run(none, inputs);
+    Score score;
+    for (std::size_t i = 0; i < samples; ++i)
+        score.add(reference->at("y").as<float>().subspan(i * 5, 5), subject->at("y").as<float>().subspan(i * 5, 5),
+                  static_cast<std::int64_t>(i % 5), OutputKind::logits);
+    return score;
+}
+
+TEST(Sensitivity, EqualsThePlainWay) {
+    const auto found = measure(10, options());
+    ASSERT_TRUE(found) << found.error().describe();
+    EXPECT_EQ(found->samples, 10U) << "the short last batch counts, its padding does not";
+    EXPECT_GT(found->segments, 1U);
+    ASSERT_EQ(found->layers.size(), 4U);
+    for (const LayerSensitivity& layer : found->layers) {
+        const Score plain = plain_score(layer.node, 10);
+        EXPECT_NEAR(layer.score.noise, plain.noise, 1e-3 * plain.noise + 1e-9) << layer.node;
+        EXPECT_NEAR(layer.score.kl, plain.kl, 1e-3 * plain.kl + 1e-6) << layer.node;
+        EXPECT_EQ(layer.score.agree, plain.agree) << layer.node;
+        EXPECT_EQ(layer.score.labelled, 10U);
+    }
+}
+
+TEST(Sensitivity, FindsTheHarmfulLayer) {
+    const auto found = measure(12, options());
+    ASSERT_TRUE(found) << found.error().describe();
+    EXPECT_EQ(found->layers[rank_layers(*found, DamageMetric::sqnr).front().layer].node, "harmful");
+    EXPECT_THAT(advise(*found, DamageMetric::sqnr).front(), HasSubstr("Keep harmful (1x1 convolution)"));
+    EXPECT_EQ(found->layers[0].role, "first convolution");
+    EXPECT_EQ(found->layers[3].role, "classifier");
+    EXPECT_EQ(found->layers[0].macs, 8 * 3 * 9 * 64);
+}
+
+/// Says stop when the stage that measures has advanced so many samples.
+class StopAfter final : public Progress {
+public:
+    explicit StopAfter(std::size_t samples) : left_(samples) {}
+    void begin(std::string_view stage, std::size_t /*total*/) override { counts_ = stage.starts_with("sensitivity"); }
+    void advance(std::size_t steps) override {
+        if (counts_) left_ -= std::min(left_, steps);
+    }
+    bool cancelled() const override { return left_ == 0; }
+
+private:
+    std::size_t left_;
+    bool counts_ = false;
+};
+
+TEST(Sensitivity, StoppedAndResumedGivesTheSame) {
+    const auto whole = measure(20, options());
+    ASSERT_TRUE(whole);
+    const TemporaryFolder folder;
+    SensitivityOptions kept = options();
+    kept.journal = folder.path() / "s.part";
+    kept.key = "k";
+    StopAfter stop(8);
+    const auto stopped = measure(20, kept, stop);
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
+    EXPECT_THAT(stopped.error().hint, HasSubstr("8 samples are kept"));
+    const auto resumed = measure(20, kept);
+    ASSERT_TRUE(resumed) << resumed.error().describe();
+    EXPECT_EQ(resumed->resumed_samples, 8U);
+    EXPECT_EQ(resumed->samples, 20U);
+    for (std::size_t i = 0; i < whole->layers.size(); ++i) {
+        EXPECT_EQ(sums_to_json(resumed->layers[i].score), sums_to_json(whole->layers[i].score));
+    }
+    EXPECT_EQ(sums_to_json(resumed->everything), sums_to_json(whole->everything));
+
+    kept.key = "another";
+    EXPECT_EQ(measure(20, kept).error().code, ErrorCode::mismatch);
+}
+
+TEST(Sensitivity, RefusesWhatMakesNoSense) {
+    SensitivityOptions wrong = options();
+    wrong.output_name = "nothing";
+    EXPECT_EQ(measure(4, wrong).error().code, ErrorCode::not_found);
+    EXPECT_EQ(measure(4, options()).value().layers.size(), 4U);
+
+    Model relu =
+        model_from_text("opset 18\ninput %x: float32[N, 3, 8, 8]\n%y = Relu(%x)\noutput %y: float32[N, 3, 8, 8]\n");
+    const auto dataset = data(4);
+    const auto nothing = measure_sensitivity(relu, RangesFile{}, *dataset, cpu(), options(), no_progress());
+    ASSERT_FALSE(nothing);
+    EXPECT_THAT(nothing.error().message, HasSubstr("nothing in this model to quantise"));
+}
+
+} // namespace
+} // namespace lathe::test
