@@ -8,6 +8,7 @@
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "onnx/onnx.hpp"
+#include "sensitivity/only_layers.hpp"
 #include "support/hash.hpp"
 
 namespace lathe::cli {
@@ -89,6 +90,7 @@ Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context
     for (const std::string& warning : simplified.warnings)
         context.warn(warning);
     LATHE_TRY(prepared.ranges, ranges_for(options, prepared, original, context, own_samples));
+    prepared.ranges = with_moved_tensors(prepared.model.graph, std::move(prepared.ranges));
     context.progress().end();
 
     Hasher hasher;

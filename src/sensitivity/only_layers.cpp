@@ -33,6 +33,21 @@ std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered
     return others;
 }
 
+RangesFile with_moved_tensors(const Graph& graph, RangesFile ranges) {
+    for (const auto& node : graph.nodes) {
+        if (!is_pass_through(graph, *node)) continue;
+        const TensorRange* source = ranges.find(node->input(0));
+        if (source == nullptr) continue;
+        const TensorRange copy = *source;
+        for (const std::string& output : node->outputs) {
+            if (output.empty() || ranges.find(output) != nullptr) continue;
+            ranges.tensors.push_back(copy);
+            ranges.tensors.back().name = output;
+        }
+    }
+    return ranges;
+}
+
 std::unordered_set<std::string> tensors_from_zero(const QuantizationPlan& plan) {
     std::unordered_set<std::string> names;
     for (const QuantizedTensor& tensor : plan.tensors) {
