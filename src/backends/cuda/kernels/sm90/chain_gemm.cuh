@@ -24,6 +24,7 @@
 #include "backends/cuda/kernels/sm90/ptx.cuh"
 #include "backends/cuda/kernels/sm90/share.cuh"
 #include "backends/cuda/kernels/sm90/wgmma.cuh"
+#include "backends/cuda/kernels/sm90/wgmma_first.cuh"
 
 namespace lathe::cuda::kernels::sm90 {
 
@@ -170,20 +171,13 @@ template <class T, int N, int CHUNKS, int CHUNK_BYTES, class Sum>
 __device__ inline void multiply(Sum (&sums)[N / 2], std::uint32_t a, std::uint32_t a_step, std::uint32_t b,
                                 std::uint32_t b_step) {
     constexpr std::uint64_t descriptor = operand_descriptor(CHUNK_BYTES);
+    WgmmaFirst<T, N>::run(sums, descriptor + a / 16, descriptor + b / 16);
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c)
 #pragma unroll
-        for (int k = 0; k < CHUNK_BYTES / 32; ++k)
+        for (int k = c == 0 ? 1 : 0; k < CHUNK_BYTES / 32; ++k)
             Wgmma<T, N>::run(sums, descriptor + ((a + c * a_step) / 16 + k * 2),
                              descriptor + ((b + c * b_step) / 16 + k * 2));
-}
-template <int COUNT, class Sum>
-__device__ inline void set_sums(Sum (&sums)[COUNT], Sum origin) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        sums[i] = origin;
-        pin(sums[i]);
-    }
 }
 template <int COUNT, class Sum>
 __device__ inline void pin_sums(Sum (&sums)[COUNT]) {
@@ -293,9 +287,6 @@ __global__ void __launch_bounds__(GROUPS * 128, 1)
     }
     barrier_wait(weights_full, 0);
 
-    // int8: sums of up to 256 products begin where they can be read as floats.
-    const auto origin_of = [](bool small) { return int8 && small ? static_cast<Sum>(sum_origin) : Sum{0}; };
-    constexpr bool small = K1 <= 256, down_small = KD <= 256, second_small = N1 <= 256;
     const std::uint32_t high_pair = static_cast<std::uint32_t>(__float2int_rn(problem.first.epilogue.high)) * 0x10001U;
     const std::uint32_t second_high =
         static_cast<std::uint32_t>(__float2int_rn(problem.second.epilogue.high)) * 0x10001U;
@@ -315,8 +306,6 @@ __global__ void __launch_bounds__(GROUPS * 128, 1)
         for (int pass = 0; pass < Shape::passes; ++pass) {
             const int at = member * Shape::share + pass * Shape::pass; // this pass's first column
             Sum sums[Shape::pass / 2], shortcut[Shape::down ? Shape::pass / 2 : 1];
-            set_sums(sums, origin_of(small));
-            set_sums(shortcut, origin_of(down_small));
             wgmma_fence();
             if constexpr (Shape::down)
                 multiply<T, Shape::pass, Shape::down_chunks, Shape::down_chunk_bytes>(
@@ -331,9 +320,11 @@ __global__ void __launch_bounds__(GROUPS * 128, 1)
                 if (pass == 0) barrier_wait(slot_full + slot * 8, slot_phase);
             wgmma_wait<0>();
             pin_sums(sums);
-            pin_sums(shortcut);
-            to_floats(sums, small);
-            if constexpr (Shape::down) to_floats(shortcut, down_small);
+            to_floats(sums, false);
+            if constexpr (Shape::down) {
+                pin_sums(shortcut);
+                to_floats(shortcut, false);
+            }
 #pragma unroll
             for (int u = 0; u < Shape::pass / (4 * V); ++u) {
                 const int unit = at / (4 * V) + u; // two of them fill 128 bytes
@@ -409,7 +400,6 @@ __global__ void __launch_bounds__(GROUPS * 128, 1)
             constexpr int N = Shape::share_second, R = Shape::run_second;
             barrier_wait(second_full, 0);
             Sum sums[N / 2];
-            set_sums(sums, origin_of(second_small));
             wgmma_fence();
             multiply<T, N, Shape::boxes, 128>(sums, middle, Shape::box_bytes,
                                               second_weight + member * Shape::boxes * N * 128, N * 128);
@@ -424,7 +414,7 @@ __global__ void __launch_bounds__(GROUPS * 128, 1)
                 }
                 __syncwarp();
             }
-            to_floats(sums, second_small);
+            to_floats(sums, false);
             const int channel = member * N + lane % 4 * R;
 #pragma unroll
             for (int g = 0; g < N / (4 * R); ++g) {

@@ -13,9 +13,7 @@ const ChainInstance* chain_s8(int& count) {
         make_chain<S8, 256, 128, 128, 0, 4, 2, 2, 2>("chain_s8_k256d128n128_g4_t2"),
         make_chain<S8, 256, 128, 128, 0, 4, 1, 1, 1>("chain_s8_k256d128n128_g4_t1"),
         make_chain<S8, 128, 256, 128, 0, 4, 1, 1, 1>("chain_s8_k128d256n128_g4_t1"),
-        make_chain<S8, 512, 256, 128, 0, 4, 2, 1, 1>("chain_s8_k512d256n128_g4_t2"),
         make_chain<S8, 256, 0, 256, 0, 4, 2, 2, 2>("chain_s8_k256n256_g4_t2"),
-        make_chain<S8, 256, 0, 128, 0, 4, 1, 2, 1>("chain_s8_k256n128_g4_t1"),
         make_chain<S8, 512, 0, 128, 0, 4, 2, 2, 1>("chain_s8_k512n128_g4_t2"),
         make_chain<S8, 128, 0, 128, 0, 4, 1, 3, 2>("chain_s8_k128n128_g4_t1"),
     };
