@@ -110,7 +110,7 @@ const std::map<std::string_view, PointOp>& plain_ops() {
 
 constexpr std::array other_ops{"Clip",   "LeakyRelu", "HardSigmoid", "HardSwish", "Gelu",        "Swish",
                                "Elu",    "Softplus",  "Cast",        "PRelu",     "LessOrEqual", "GreaterOrEqual",
-                               "Expand", "Mean"};
+                               "Expand", "Mean",      "IsNaN"};
 
 bool is_pointwise(const Node& node) {
     if (!node.domain.empty()) return false;
@@ -240,6 +240,10 @@ bool write(Lowering& lowering, Program& p, const Node& node) {
             result = next ? p.emit(PointOp::add, {*result, *next}) : next;
         }
         if (result) result = affine(p, result, 1.0F / static_cast<float>(node.inputs.size()), 0);
+    } else if (node.is("IsNaN")) {
+        const At x = p.operand(node.input(0));
+        const At equal = x ? p.emit(PointOp::equal, {*x, *x}) : At{};
+        if (equal) result = p.emit(PointOp::logical_not, {*equal});
     } else if (node.is("LessOrEqual") || node.is("GreaterOrEqual")) {
         const At a = p.operand(node.input(0));
         const At b = p.operand(node.input(1));
