@@ -240,12 +240,17 @@ bool become_gelu(const Site& site) {
 
 // ---- Attention ----
 
+/// Whether a Softmax alone reads what the root gives.
+bool goes_into_softmax(const Site& site) {
+    const auto& readers = site.uses.consumers(site.root.output(0));
+    return readers.size() == 1 && site.uses.use_count(site.root.output(0)) == 1 && readers.front()->is("Softmax");
+}
+
 //  Where(keep, scores, -inf) -> Softmax   ==>   Add(scores, Where(keep, 0, -inf)) -> Softmax
 // So too with the scores in third place. What is masked absorbs the score it is added to.
 bool mask_by_add(const Site& site) {
     Node& root = site.root;
-    const auto& readers = site.uses.consumers(root.output(0));
-    if (site.uses.use_count(root.output(0)) != 1 || !readers.front()->is("Softmax")) return false;
+    if (!goes_into_softmax(site)) return false;
     const auto second = scalar(site.graph, root.input(1));
     const auto third = scalar(site.graph, root.input(2));
     if (second.has_value() == third.has_value()) return false;
@@ -261,6 +266,20 @@ bool mask_by_add(const Site& site) {
     Node where = make_node("Where", {root.input(0), second ? root.input(1) : zero, second ? zero : root.input(2)});
     const std::string mask = add_before(site, std::move(where), type, keep);
     become(root, make_node("Add", {scores, mask}), root);
+    return true;
+}
+
+//  Add(scores, constant [S, S]) -> Softmax   ==>   the constant as [1, 1, S, S], which is how a mask is taken
+bool mask_of_rank_4(const Site& site) {
+    Node& root = site.root;
+    if (!goes_into_softmax(site)) return false;
+    const std::size_t at = site.graph.constant(root.input(0)) != nullptr ? 0 : 1;
+    const Tensor* mask = site.graph.constant(root.input(at));
+    if (mask == nullptr || mask->shape().size() >= 4 || dims_of(site.graph, root.input(1 - at)).size() != 4)
+        return false;
+    Shape whole = mask->shape();
+    whole.insert(whole.begin(), 4 - whole.size(), 1);
+    root.inputs[at] = add_constant(site.graph, "mask", mask->reshaped(whole));
     return true;
 }
 
@@ -303,7 +322,7 @@ std::optional<std::string> additive_mask(const Site& site, const Shape& scores) 
         if (type == DataType::boolean) {
             const std::string zero = add_scalar(site.graph, "kept", DataType::float32, 0);
             const std::string hidden =
-                add_scalar(site.graph, "hidden", DataType::float32, std::numeric_limits<float>::lowest());
+                add_scalar(site.graph, "hidden", DataType::float32, -std::numeric_limits<float>::infinity());
             mask = add_before(site, make_node("Where", {given, zero, hidden}), DataType::float32, dims);
         } else if (type != DataType::float32) {
             return std::nullopt;
@@ -319,6 +338,7 @@ std::optional<std::string> additive_mask(const Site& site, const Shape& scores) 
 }
 
 //  Attention(q, k, v [, mask])   ==>   MatMul(Softmax(MatMul(q, k transposed) * scale + mask), v)
+// With a boolean mask the Softmax's NaN become 0 before the last product.
 bool write_out_attention(const Site& site) {
     Graph& graph = site.graph;
     Node& root = site.root;
@@ -342,6 +362,12 @@ bool write_out_attention(const Site& site) {
     Node softmax = make_node("Softmax", {value});
     softmax.set("axis", std::int64_t{-1});
     value = add_before(site, std::move(softmax), type, scores);
+    if (type_of(graph, root.input(3)) == DataType::boolean) {
+        // A row in which nothing is left gives 0, as the operator is defined.
+        const std::string empty = add_before(site, make_node("IsNaN", {value}), DataType::boolean, scores);
+        const std::string zero = add_scalar(graph, "nothing", type, 0);
+        value = add_before(site, make_node("Where", {empty, zero, value}), type, scores);
+    }
     Node last = make_node("MatMul", {value, root.input(2)});
     root.outputs.resize(1);
     become(root, std::move(last), root);
@@ -355,6 +381,12 @@ std::string attention_refusal(const Node& node) {
     if (!node.input(4).empty() || !node.input(5).empty()) return "past keys and values as its own inputs";
     if (!node.input(6).empty()) return "lengths of its keys as an input";
     if (node.float_or("softcap", 0) != 0) return "softcap";
+    for (const Attribute& attribute : node.attributes) {
+        static const std::set<std::string_view> known{"is_causal",        "scale",        "softcap",
+                                                      "q_num_heads",      "kv_num_heads", "qk_matmul_output_mode",
+                                                      "softmax_precision"};
+        if (!known.contains(attribute.name)) return "the attribute " + attribute.name;
+    }
     for (std::size_t i = 1; i < node.outputs.size(); ++i) {
         if (!node.outputs[i].empty()) return "more than one output";
     }
@@ -370,6 +402,7 @@ Result<void> unify_spellings(Model& model) {
         norm_factor("Add"),
         Rule{Pattern::op("Mul|Div"), become_gelu},
         Rule{Pattern::op("Where"), mask_by_add},
+        Rule{Pattern::op("Add"), mask_of_rank_4},
         Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),
              transpose_of_heads},
         Rule{Pattern::op("Attention"), write_out_attention}};
