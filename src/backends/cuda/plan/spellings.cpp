@@ -299,6 +299,23 @@ bool transpose_of_heads(const Site& site) {
     return true;
 }
 
+//  keys [B, H, S, D] -> Mul scalar -> Transpose {0, 1, 3, 2}   ==>   Transpose {0, 1, 3, 2} -> Mul scalar
+bool transpose_before_scale(const Site& site) {
+    const Node scale = site.match.node("scale");
+    const std::size_t at = scale.is("Mul") && scalar(site.graph, scale.input(0)) ? 1 : 0;
+    const Shape dims = dims_of(site.graph, scale.input(at));
+    if (!scalar(site.graph, scale.input(1 - at)) || dims.size() != 4 || dims_of(site.graph, scale.output(0)) != dims ||
+        site.root.ints_or("perm", {}) != std::vector<std::int64_t>{0, 1, 3, 2})
+        return false;
+    Node turn = make_node("Transpose", {scale.input(at)});
+    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
+    const DataType type = type_of(site.graph, scale.output(0));
+    std::vector<std::string> inputs = scale.inputs;
+    inputs[at] = add_before(site, std::move(turn), type, {dims[0], dims[1], dims[3], dims[2]});
+    become(site.root, make_node(scale.op_type, std::move(inputs)), scale);
+    return true;
+}
+
 /// 0 where key j <= query i, else -inf: [1, 1, queries, keys].
 Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
     std::vector<float> values(static_cast<std::size_t>(queries * keys), 0.0F);
@@ -405,6 +422,7 @@ Result<void> unify_spellings(Model& model) {
         Rule{Pattern::op("Add"), mask_of_rank_4},
         Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),
              transpose_of_heads},
+        Rule{Pattern::op("Transpose", {Pattern::op("Mul|Div", {}, "scale").used_once()}), transpose_before_scale},
         Rule{Pattern::op("Attention"), write_out_attention}};
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) return {};
