@@ -248,11 +248,12 @@ void add_export(Commands& commands) {
         return run_python(make_arguments(*options, context, python), make_environment(folder), context.progress());
     });
     command
-        .add_option("model", options->model,
-                    "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, all-minilm-l6-v2, bert-base, "
-                    "bert-large, distilbert-base, vit-base, vit-large, gpt2[-medium|-large|-xl], hf/FOLDER of a Hugging "
-                    "Face text encoder, ViT or GPT-2, or FILE.py:FUNCTION, which returns a module or (module, example "
-                    "inputs)")
+        .add_option(
+            "model", options->model,
+            "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, all-minilm-l6-v2, bert-base, "
+            "bert-large, distilbert-base, vit-base, vit-large, gpt2[-medium|-large|-xl], hf/FOLDER of a Hugging "
+            "Face text encoder, ViT or GPT-2, or FILE.py:FUNCTION, which returns a module or (module, example "
+            "inputs)")
         ->required();
     command.add_option("--output", options->output, "ONNX file to write")->required();
     command.add_option("--weights", options->weights,

@@ -31,7 +31,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
     sys.exit(77)
 
-from lathe_export import convert, encoders
+from lathe_export import convert, decoders, encoders, vision
 
 RUN_PLAN = sys.argv.pop(1)
 OPSETS = (14, 17, 18, 20, 23)
@@ -205,7 +205,7 @@ class Spellings(unittest.TestCase):
             for opset in (18, 23):
                 self.add(f"norm first {norm_first}, {opset}", module, inputs, "dynamo", opset)
         for label, count in self.run_all().items():
-            self.assertEqual((count["layer_norm"], count["gelu"]), (2, 1), label)
+            self.assertEqual((count["layer_norm"], count["gelu"], count["attention"]), (2, 1, 0), label)
 
     def encoder(self, activation: str) -> encoders.Encoder:
         config = transformers.BertConfig(vocab_size=30, max_position_embeddings=40, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=HEADS, intermediate_size=32, hidden_act=activation)
@@ -227,6 +227,24 @@ class Spellings(unittest.TestCase):
                 for opset in OPSETS if activation == "gelu" else (18,):
                     self.add(f"{activation}, {exporter}, opset {opset}", module, self.bert_inputs(module), exporter, opset)
         self.expect_fused(self.run_all(), norms=3)
+
+    def test_vit_and_gpt2_as_lathe_exports_them(self) -> None:
+        sizes = {"hidden_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": HEADS, "intermediate_size": 32}
+        config = transformers.ViTConfig(**sizes, image_size=24, patch_size=8)
+        module = vision.Vision(transformers.AutoModel.from_config(config, attn_implementation="eager")).eval()
+        pictures = convert.make_inputs(module, vision.example_inputs(module, 2), (24, 24))
+        config = transformers.GPT2Config(vocab_size=30, n_positions=40, n_embd=WIDTH, n_layer=1, n_head=HEADS, bos_token_id=0, eos_token_id=0)
+        network = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        for exporter in EXPORTERS:
+            self.add(f"vit, {exporter}", module, pictures, exporter, 18)
+            for phase in ("prefill", "decode"):
+                decoder = decoders.Decoder(network, phase).eval()
+                self.add(f"gpt2 {phase}, {exporter}", decoder, decoders.example_inputs(decoder, None, None), exporter, 18)
+        counts = self.run_all()
+        self.expect_fused({label: count for label, count in counts.items() if label.startswith("vit")}, norms=3)
+        for label in (label for label in counts if label.startswith("gpt2")):
+            # The tanh form behind a Reshape is a program of its own; keys and values are outputs.
+            self.assertEqual((counts[label]["layer_norm"], counts[label]["softmax"], counts[label]["reduce"]), (3, 1, 0), label)
 
     def test_padding_changes_nothing(self) -> None:
         """A batch of mixed lengths against each text alone, on both engines, for masks by number and by Where."""

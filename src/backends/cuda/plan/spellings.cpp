@@ -32,7 +32,7 @@ bool near(std::optional<double> value, double expected) {
 
 /// Puts a node before the site's root; the name of what it gives.
 std::string add_before(const Site& site, Node node, DataType type, const Shape& dims) {
-    const std::string name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
+    std::string name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
     node.outputs = {name};
     node.name = name;
     ValueInfo info;
