@@ -31,7 +31,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="lathe export", description="PyTorch to ONNX")
-    parser.add_argument("model", help="torchvision or timm name, timm/NAME, efficientnet-lite0..4, all-minilm-l6-v2, hf/FOLDER, or FILE.py:function")
+    parser.add_argument("model", help="torchvision or timm name, timm/NAME, efficientnet-lite0..4, all-minilm-l6-v2, bert-base, vit-base, gpt2, hf/FOLDER, or FILE.py:function")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--random-weights", action="store_true")
@@ -49,6 +49,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pooling", choices=["none", "mean", "cls"])
     parser.add_argument("--normalize", action="store_true")
     parser.add_argument("--head", type=Path)
+    parser.add_argument("--phase", choices=["prefill", "decode"])
     parser.add_argument("--no-tokenizer", action="store_true")
     parser.add_argument("--external-data", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -67,25 +68,47 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def make_huggingface(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+    """As make_module, for a text encoder, a text decoder or a vision transformer."""
+    import torch
+
+    from . import decoders, encoders, huggingface, vision
+
+    if options.random_weights:
+        torch.manual_seed(options.seed)
+    if options.weights is not None:
+        raise ExportError("invalid_argument", "--weights does not go with a Hugging Face model", "", "name the folder that holds its weights")
+    family = huggingface.family_of(options.model)
+    wrong = {"encoder": ("phase", "input_size"), "decoder": ("pooling", "normalize", "head", "input_size"), "vision": ("pooling", "normalize", "head", "sequence_length", "phase", "input_size")}
+    for name in wrong[family]:
+        if getattr(options, name):
+            raise ExportError("invalid_argument", f"--{name.replace('_', '-')} does not go with {options.model}", "", "leave it out")
+    if family == "decoder":
+        module, source = decoders.build(options.model, options.random_weights, options.phase or "prefill")
+        example = decoders.example_inputs(module, options.sequence_length, options.batch_size)
+    elif family == "vision":
+        module, source = vision.build(options.model, options.random_weights)
+        example = vision.example_inputs(module, options.batch_size or 1)
+    else:
+        module, source = encoders.build(options.model, options.random_weights, options.pooling or "none", options.normalize, options.head)
+        example = encoders.example_inputs(module, options.sequence_length or 16)
+    if options.random_weights:
+        source["random_seed"] = options.seed
+    source |= {"torch": torch.__version__, "opset": options.opset, "exporter": options.exporter, "family": family}
+    return module, example, source
+
+
 def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[str, Any]]:
     """(module in eval mode, example inputs or None, lathe.source)."""
     import torch
 
-    from . import encoders, modules
+    from . import huggingface, modules
 
-    if encoders.is_encoder(options.model):
-        if options.random_weights:
-            torch.manual_seed(options.seed)
-        if options.weights is not None:
-            raise ExportError("invalid_argument", "--weights does not go with a Hugging Face model", "", "name the folder that holds its weights")
-        module, source = encoders.build(options.model, options.random_weights, options.pooling or "none", options.normalize, options.head)
-        if options.random_weights:
-            source["random_seed"] = options.seed
-        source |= {"torch": torch.__version__, "opset": options.opset, "exporter": options.exporter}
-        return module, encoders.example_inputs(module, options.sequence_length or 16), source
-    for name in ("pooling", "normalize", "head", "sequence_length"):
+    if huggingface.is_model(options.model):
+        return make_huggingface(options)
+    for name in ("pooling", "normalize", "head", "sequence_length", "phase"):
         if getattr(options, name):
-            raise ExportError("invalid_argument", f"--{name.replace('_', '-')} is for text encoders", "", "leave it out")
+            raise ExportError("invalid_argument", f"--{name.replace('_', '-')} is for text models of Hugging Face", "", "leave it out")
     kind, name = modules.find_kind(options.model)
     source: dict[str, Any] = {"kind": kind, "name": name}
     weights = options.weights.expanduser().resolve() if options.weights is not None else None
@@ -131,16 +154,20 @@ def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[s
 def choose_preprocess(options: argparse.Namespace, module: Any, source: dict[str, Any], example: Any) -> tuple[dict[str, Any] | None, str]:
     from . import preprocessing
 
-    if source["kind"] == "huggingface":
-        return None, "a text encoder has none"
+    if source.get("family", "vision") != "vision":
+        return None, "a text model has none"
     if options.preprocess is not None:
         return preprocessing.read(options.preprocess), f"--preprocess {options.preprocess}"
+    if source["kind"] == "huggingface":
+        from . import vision
+
+        return vision.preprocess(module, Path(source["folder"]) if "folder" in source else None)
     weights = Path(source["weights"]) if source.get("weights") else None
     name = options.model.removeprefix("timm/").removeprefix("torchvision/")
     return preprocessing.for_model(source["kind"], name, module, weights, options.input_size)
 
 
-def choose_labels(options: argparse.Namespace, source: dict[str, Any], classes: int | None) -> list[str] | None:
+def choose_labels(options: argparse.Namespace, module: Any, source: dict[str, Any], classes: int | None) -> list[str] | None:
     from . import preprocessing
 
     if options.labels is not None:
@@ -148,8 +175,12 @@ def choose_labels(options: argparse.Namespace, source: dict[str, Any], classes: 
         if classes is not None and len(labels) != classes:
             raise ExportError("mismatch", f"{len(labels)} class names for a model of {classes} classes", str(options.labels), "check --labels")
         return labels
+    if source.get("family") == "vision" and classes is not None and not options.random_weights:
+        from . import vision
+
+        return vision.labels(module)
     # Names for random weights would only mislead.
-    if classes == 1000 and source["kind"] != "file" and not options.random_weights:
+    if classes == 1000 and source["kind"] not in ("file", "huggingface") and not options.random_weights:
         return preprocessing.imagenet_names()
     return None
 
@@ -178,11 +209,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     module, example, source = make_module(options, say)
     settings, origin = choose_preprocess(options, module, source, example)
     size = options.input_size or (preprocessing.input_shape(settings) if settings else None) or (224, 224)
+    if source.get("family") == "vision":
+        size = tuple(example["pixel_values"].shape[2:])
     if settings is not None and preprocessing.input_shape(settings) != size:
-        raise ExportError("mismatch", f"--input-size {size[0]}x{size[1]} is not the size that preprocessing gives", origin, "change one of them")
+        raise ExportError("mismatch", f"the model takes {size[0]}x{size[1]}, which is not the size that preprocessing gives", origin, "change one of them")
     inputs = convert.make_inputs(module, example, size)
-    inputs.dynamic = convert.parse_dynamic(options.dynamic, inputs)
-    if source["kind"] == "huggingface":
+    for name, axes in convert.parse_dynamic(options.dynamic, inputs).items():
+        inputs.dynamic.setdefault(name, {}).update(axes)
+    family = source.get("family")
+    if family == "encoder":
         for name in inputs.tensors:
             free = ([] if options.batch_size else [(0, "batch")]) + ([] if options.sequence_length else [(1, "sequence")])
             for axis, symbol in free:
@@ -199,7 +234,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             convert.set_size(inputs, name, 0, batch)
 
     tokenizer, trials = None, None
-    if source["kind"] == "huggingface":
+    if family == "decoder":
+        from . import decoders
+
+        trials = decoders.trials(module, inputs, torch.Generator().manual_seed(20))
+    elif family == "encoder":
         from . import encoders, tokenizer as tokenizers
 
         if "folder" in source and not options.no_tokenizer:
@@ -215,7 +254,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         outputs = convert.run_reference(module, inputs)
         first = next(iter(outputs.values()))
         classes = int(first.shape[-1]) if len(outputs) == 1 and first.ndim == 2 else None
-        labels = choose_labels(options, source, classes)
+        labels = choose_labels(options, module, source, classes)
         convert.set_metadata(model, {"lathe.preprocess": settings, "lathe.labels": labels, "lathe.source": source, "lathe.tokenizer": tokenizer})
         path = files.save(model, options.external_data)
         try:
@@ -229,7 +268,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     say(f"max abs error {comparison.max_abs:.3g}, max relative error {comparison.max_rel:.3g} (tolerance {options.tolerance:g}), at " + " and ".join(comparison.sizes))
     for refused in comparison.not_checked:
         say(f"not checked at another size, PyTorch itself refuses it: {refused}")
-    if source["kind"] == "huggingface":
+    if family == "decoder":
+        say("no tokenizer written: a decoder's prompts are arrays")
+    elif family == "encoder":
         say(f"tokenizer: {', '.join(tokenizer['source'])}, at most {tokenizer['max_length']} tokens" if tokenizer else "no tokenizer written: data has to be arrays")
     elif settings is None:
         say(f"no preprocessing written: {origin}; pass --preprocess to the later steps")

