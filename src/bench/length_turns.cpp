@@ -82,8 +82,7 @@ Result<Padding> parse_padding(std::string_view text) {
         rest.remove_prefix(end + 1);
     }
     std::ranges::sort(padding.buckets);
-    const auto again = std::ranges::unique(padding.buckets);
-    padding.buckets.erase(again.begin(), again.end());
+    padding.buckets.erase(std::unique(padding.buckets.begin(), padding.buckets.end()), padding.buckets.end());
     return padding;
 }
 

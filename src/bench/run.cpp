@@ -198,11 +198,15 @@ private:
         if (request_.probe_command.empty()) return {};
         LATHE_TRY(const auto specs, engine_inputs(engines_[0], batch_sizes_.front()));
         progress_.begin("memory and load time", subjects_.size());
-        for (const auto& subject : subjects_) {
+        for (std::size_t i = 0; i < subjects_.size(); ++i) {
+            const auto& subject = subjects_[i];
             progress_.advance();
             const SubjectKind kind = subject->info().kind;
             if (kind != SubjectKind::engine && kind != SubjectKind::openvino) continue;
-            const auto probed = probe_subject(subject->info(), request_.probe_command, specs, progress_);
+            // Over a length mix, engines may be of lengths that the first does not take.
+            auto own = engine_inputs(engines_[i < engines_.size() ? i : 0], batch_sizes_.front());
+            const bool mix = !request_.lengths_from.empty() && own;
+            const auto probed = probe_subject(subject->info(), request_.probe_command, mix ? *own : specs, progress_);
             if (probed) continue;
             if (probed.error().code == ErrorCode::cancelled) return probed.error();
             subject->info().notes.push_back("memory and load time were not measured: " + probed.error().message);
