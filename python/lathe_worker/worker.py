@@ -6,6 +6,8 @@ Speaks one line of JSON a request on standard input, one a reply on standard out
   prepare     {"file", "inputs", "sets"}     -> {"peak_rss_bytes", "device_peak_bytes"}
   burst       {"milliseconds", "max_calls"}  -> {"call_ns", "copy_in_ns", "copy_out_ns", "device_ns"}
   throughput  {"seconds"}                    -> {"requests", "seconds", "streams"}
+  requests    {"file", "inputs", "shapes"}   -> {"peak_rss_bytes"}; requests of different shapes, for `turn`
+  turn        {"first", "count"}             -> {"call_ns"}
 
 A failure is {"error": {"code", "message", "hint"}}. What is timed is the framework's call with its inputs in memory,
 with the monotonic clock of this process; making framework tensors from memory and fetching the outputs are timed
@@ -41,14 +43,14 @@ class Tensor:
     shape: tuple
 
 
-def read_sets(path, tensors, count):
-    """The input sets as `lathe` wrote them: `count` times all tensors, densely packed. Read into own memory."""
+def read_lists(path, lists):
+    """Arrays for each list of tensors as `lathe` wrote them, densely packed. Read into own memory."""
     import numpy as np
 
     types = {"boolean": "bool"}
     sets = []
     with open(path, "rb") as file:
-        for _ in range(count):
+        for tensors in lists:
             arrays = []
             for tensor in tensors:
                 dtype = np.dtype(types.get(tensor.type, tensor.type))
@@ -61,6 +63,11 @@ def read_sets(path, tensors, count):
     return sets
 
 
+def read_sets(path, tensors, count):
+    """The input sets: `count` times all tensors."""
+    return read_lists(path, [tensors] * count)
+
+
 class Worker:
     """The state between requests: the subject and its inputs."""
 
@@ -68,6 +75,7 @@ class Worker:
         self.subject = None
         self.sets = []
         self.next_set = 0
+        self.mix = []
 
     def load(self, request):
         start = time.perf_counter_ns()
@@ -124,6 +132,39 @@ class Worker:
             gc.enable()
         return {"call_ns": calls, "copy_in_ns": copies_in, "copy_out_ns": copies_out, "device_ns": devices}
 
+    def requests(self, request):
+        """Requests of different shapes. Every shape is run once here, so that no turn meets a new one."""
+        if getattr(self.subject, "compiled", False):
+            raise Unavailable(
+                "unsupported", "torch.compile makes kernels of their own for every length", "compare with pytorch"
+            )
+        lists = [
+            [Tensor(t["name"], t["type"], tuple(shape)) for t, shape in zip(request["inputs"], shapes)]
+            for shapes in request["shapes"]
+        ]
+        self.mix = read_lists(request["file"], lists)
+        self.subject.prepare(lists[0])
+        self.subject.call(self.mix[0])
+        peak = peak_resident_bytes()
+        seen = set()
+        for tensors, arrays in zip(lists, self.mix):
+            shapes = tuple(tensor.shape for tensor in tensors)
+            if shapes not in seen:
+                seen.add(shapes)
+                self.subject.call(arrays)
+        return {"peak_rss_bytes": peak}
+
+    def turn(self, request):
+        """The calls of some requests in a row, after one that is not timed."""
+        first = request["first"]
+        gc.collect()
+        gc.disable()
+        try:
+            self.subject.call(self.mix[first])
+            return {"call_ns": [self.subject.call(arrays).call for arrays in self.mix[first : first + request["count"]]]}
+        finally:
+            gc.enable()
+
     def throughput(self, request):
         seconds = request["seconds"]
         best = None
@@ -174,6 +215,8 @@ def serve_requests(requests, replies):
         "prepare": worker.prepare,
         "burst": worker.burst,
         "throughput": worker.throughput,
+        "requests": worker.requests,
+        "turn": worker.turn,
     }
     for line in requests:
         request = json.loads(line)

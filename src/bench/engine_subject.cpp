@@ -5,6 +5,7 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "bench/lanes.hpp"
@@ -18,6 +19,47 @@ using Clock = std::chrono::steady_clock;
 
 /// Compiled copies cost memory and time to make; past this many the gain is small.
 constexpr std::size_t most_streams = 32;
+
+/// Requests of different shapes, one after another in a session of their own.
+class EngineRequests final : public RequestList {
+public:
+    static Result<std::unique_ptr<RequestList>> make(const Engine& engine, Requests& requests, Progress& progress) {
+        LATHE_TRY(Session session, engine.make_session());
+        std::unique_ptr<EngineRequests> list(new EngineRequests(std::move(session)));
+        std::set<std::vector<Shape>> seen;
+        for (std::vector<HostTensor>& request : requests) {
+            LATHE_CHECK(progress.check());
+            std::vector<Shape> shapes;
+            std::vector<TensorView>& views = list->views_.emplace_back();
+            for (HostTensor& tensor : request) {
+                shapes.push_back(tensor.shape);
+                views.push_back(tensor.view());
+            }
+            if (!seen.insert(std::move(shapes)).second) continue;
+            LATHE_TRY(const auto outputs, list->session_.run(views));
+        }
+        return std::unique_ptr<RequestList>(std::move(list));
+    }
+
+    Result<std::vector<double>> run(std::size_t first, std::size_t count, Progress& progress) override {
+        LATHE_CHECK(progress.check());
+        LATHE_TRY(const auto woken, session_.run(views_[first]));
+        std::vector<double> times;
+        for (std::size_t i = first; i < first + count; ++i) {
+            const auto start = Clock::now();
+            const auto outputs = session_.run(views_[i]);
+            times.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+            if (!outputs) return outputs.error();
+        }
+        return times;
+    }
+
+private:
+    explicit EngineRequests(Session session) : session_(std::move(session)) {}
+
+    Session session_;
+    std::vector<std::vector<TensorView>> views_;
+};
 
 class EngineSubject final : public Subject {
 public:
@@ -58,6 +100,10 @@ private:
         times_of_ = TimesOf::unknown;
         if (outputs.empty()) return Error{ErrorCode::internal, "the engine gave no outputs", info().file.string(), ""};
         return {};
+    }
+
+    Result<std::unique_ptr<RequestList>> do_take(Requests& requests, Progress& progress) override {
+        return EngineRequests::make(engine_, requests, progress);
     }
 
     Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) override {

@@ -128,8 +128,10 @@ private:
                 if (auto specs = engine_inputs(engines_[0], batch); !specs) return std::move(specs).error();
             return {};
         }
-        for (const std::int64_t batch : default_batch_sizes)
+        for (const std::int64_t batch : default_batch_sizes) {
+            if (!request_.lengths_from.empty() && !batch_sizes_.empty()) break; // the length mix takes one
             if (engine_inputs(engines_[0], batch)) batch_sizes_.push_back(batch);
+        }
         if (!batch_sizes_.empty()) return {};
         const auto& inputs = engines_[0].inputs;
         if (!inputs.empty() && !inputs[0].range.opt.empty()) batch_sizes_ = {inputs[0].range.opt[0]};
@@ -196,11 +198,15 @@ private:
         if (request_.probe_command.empty()) return {};
         LATHE_TRY(const auto specs, engine_inputs(engines_[0], batch_sizes_.front()));
         progress_.begin("memory and load time", subjects_.size());
-        for (const auto& subject : subjects_) {
+        for (std::size_t i = 0; i < subjects_.size(); ++i) {
+            const auto& subject = subjects_[i];
             progress_.advance();
             const SubjectKind kind = subject->info().kind;
             if (kind != SubjectKind::engine && kind != SubjectKind::openvino) continue;
-            const auto probed = probe_subject(subject->info(), request_.probe_command, specs, progress_);
+            // Over a length mix, engines may be of lengths that the first does not take.
+            auto own = engine_inputs(engines_[i < engines_.size() ? i : 0], batch_sizes_.front());
+            const bool mix = !request_.lengths_from.empty() && own;
+            const auto probed = probe_subject(subject->info(), request_.probe_command, mix ? *own : specs, progress_);
             if (probed) continue;
             if (probed.error().code == ErrorCode::cancelled) return probed.error();
             subject->info().notes.push_back("memory and load time were not measured: " + probed.error().message);
@@ -230,8 +236,33 @@ private:
         return open_dataset(request_.data, preprocess, specs, options);
     }
 
-    Result<Json> measure_all() {
+    /// Every batch size on requests of one size.
+    Result<Json> measure_equal() {
         LATHE_TRY(const std::unique_ptr<Dataset> data, open_data());
+        MeasureOptions options;
+        options.scaling = request_.scaling;
+        options.batch_sizes = batch_sizes_;
+        options.duration_s = request_.duration_s;
+        options.time_limit_s = request_.time_limit_s;
+        options.data = data.get();
+        options.inputs = [this](std::int64_t batch) { return engine_inputs(engines_[0], batch); };
+        return measure(subjects_, options, progress_);
+    }
+
+    Result<Json> measure_mix() {
+        LengthMixOptions options;
+        options.data = request_.lengths_from;
+        options.columns = request_.columns;
+        options.samples = request_.samples;
+        options.make_tokenizer = request_.make_tokenizer;
+        options.paddings = request_.paddings;
+        options.batch = batch_sizes_.front();
+        options.turns.time_limit_s = request_.time_limit_s;
+        return measure_length_mix(subjects_, engines_, options, progress_);
+    }
+
+    Result<Json> measure_all() {
+        const bool mix = !request_.lengths_from.empty();
         const Machine machine = this_machine();
         const CpuTimes before_idle = cpu_times();
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -242,14 +273,7 @@ private:
         DeviceMonitor monitor([backend](int device) { return backend->sample(device); },
                               request_.devices.empty() ? std::vector<int>{0} : request_.devices, sample_every_s);
 
-        MeasureOptions options;
-        options.scaling = request_.scaling;
-        options.batch_sizes = batch_sizes_;
-        options.duration_s = request_.duration_s;
-        options.time_limit_s = request_.time_limit_s;
-        options.data = data.get();
-        options.inputs = [this](std::int64_t batch) { return engine_inputs(engines_[0], batch); };
-        LATHE_TRY(Json measured, measure(subjects_, options, progress_));
+        LATHE_TRY(Json measured, mix ? measure_mix() : measure_equal());
         Json devices = monitor.finish();
         Json notes = noise_notes(machine, before_idle, before, cpu_times());
         for (const std::string& warning : device_warnings(devices))
@@ -261,7 +285,9 @@ private:
                       {"command", request_.command_line},
                       {"time", utc_now()},
                       {"libraries", Json::object()},
-                      {"inputs", request_.data.empty() ? Json("random") : Json(request_.data.string())},
+                      {"inputs", mix                     ? Json(request_.lengths_from.string())
+                                 : request_.data.empty() ? Json("random")
+                                                         : Json(request_.data.string())},
                       {"notes", std::move(notes)},
                       {"devices", std::move(devices)},
                       {"subjects", Json::array()}};
@@ -272,8 +298,9 @@ private:
         for (auto& entry : measured["unavailable"])
             unavailable_.push_back(std::move(entry));
         for (const char* key : {"latency", "throughput", "ratios"})
-            document[key] = std::move(measured[key]);
-        if (measured.contains("scaling")) document["scaling"] = std::move(measured["scaling"]);
+            document[key] = measured.contains(key) ? std::move(measured[key]) : Json::array();
+        for (const char* key : {"scaling", "length_mix"})
+            if (measured.contains(key)) document[key] = std::move(measured[key]);
         document["unavailable"] = std::move(unavailable_);
         return document;
     }
@@ -319,6 +346,14 @@ Result<PeerRequest> parse_peer(const std::string& text) {
 Result<Json> bench(const BenchRequest& request, Progress& progress) {
     for (const std::int64_t batch : request.batch_sizes) {
         if (batch < 1) return Error{ErrorCode::invalid_argument, "a batch size must be 1 or more", "--batch-sizes", ""};
+    }
+    if (!request.lengths_from.empty() && (request.scaling || !request.data.empty() || request.batch_sizes.size() > 1)) {
+        return Error{ErrorCode::invalid_argument, "the length mix is measured by itself, at one batch size",
+                     "--lengths-from", "leave out --data, --scaling and all but one of --batch-sizes"};
+    }
+    if (request.lengths_from.empty() && !request.paddings.empty()) {
+        return Error{ErrorCode::invalid_argument, "only texts of different lengths are filled up to buckets",
+                     "--buckets", "name the texts with --lengths-from"};
     }
     LATHE_TRY(Scratch scratch, Scratch::create());
     return Bench(request, progress, std::move(scratch)).run();

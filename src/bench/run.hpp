@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/length_mix.hpp"
 #include "bench/subject.hpp"
 #include "data/preprocess.hpp"
 #include "data/tokenizer.hpp"
@@ -41,6 +42,10 @@ struct BenchRequest {
     TokenizerFactory make_tokenizer;       ///< for texts, which are filled up and cut to the engine's favourite length
     std::optional<Preprocess> preprocess;  ///< instead of the engine's own
     std::size_t samples = 0;               ///< of the data; 0: all
+    /// A text file whose requests, each of its own length, are measured instead of equal ones (see measure_length_mix);
+    /// then there is one batch size, 1 if not given. Empty: not.
+    std::filesystem::path lengths_from{};
+    std::vector<Padding> paddings{}; ///< what engines' requests are filled up to there; empty: their own lengths
     /// Starts a process that answers `answer_probe` (load time and memory); empty: those are not measured.
     std::vector<std::string> probe_command;
     std::string command_line; ///< for the record
@@ -48,6 +53,7 @@ struct BenchRequest {
 
 /// Measures engines and peers in one interleaved run and returns the bench document (kind "bench", version 1).
 /// Peers that cannot run here are listed in it with reason and cure.
+/// With `lengths_from` it has the key "length_mix", and no latency or throughput of equal requests.
 /// Errors: a bad engine or request; cancelled.
 Result<Json> bench(const BenchRequest& request, Progress& progress);
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -84,6 +85,21 @@ struct SpreadPlan {
     InputPlace inputs = InputPlace::host;
 };
 
+/// Requests of shapes of their own: each has one tensor a model input.
+using Requests = std::vector<std::vector<HostTensor>>;
+
+/// Requests that a subject has taken (see Subject::take). Ends before the subject and the requests do.
+class RequestList {
+public:
+    RequestList() = default;
+    virtual ~RequestList() = default;
+    RequestList(const RequestList&) = delete;
+    RequestList& operator=(const RequestList&) = delete;
+    /// Nanoseconds of each of the calls first .. first + count - 1. One call that is not timed goes before them: it
+    /// wakes the threads and refills the caches that the subject before it used.
+    virtual Result<std::vector<double>> run(std::size_t first, std::size_t count, Progress& progress) = 0;
+};
+
 /// Something that is timed. Order: prepare, then any number of burst and throughput, then prepare again for another
 /// batch size. Used by one thread at a time.
 class Subject {
@@ -102,6 +118,11 @@ public:
     Result<Burst> burst(const BurstPlan& plan, Progress& progress) { return do_burst(plan, progress); }
     /// As many requests as it can serve in `seconds`.
     Result<Throughput> throughput(double seconds, Progress& progress) { return do_throughput(seconds, progress); }
+    /// Make ready for requests of different shapes: one call of every shape there is, not timed.
+    /// Errors: unsupported where a shape of its own for every request cannot be measured; what the calls give.
+    Result<std::unique_ptr<RequestList>> take(Requests& requests, Progress& progress) {
+        return do_take(requests, progress);
+    }
     /// What it takes on its device by now, as SubjectInfo::device_memory says it; null on the CPU.
     virtual Json memory() const { return nullptr; }
     /// Devices that requests can be spread over; 0 where there are none beside the CPU.
@@ -115,6 +136,10 @@ protected:
     virtual Result<Throughput> do_throughput(double seconds, Progress& progress) = 0;
     virtual Result<Throughput> do_spread(const SpreadPlan& /*plan*/, Progress& /*progress*/) {
         return Error{ErrorCode::unsupported, "requests cannot be spread over devices", info_.name, ""};
+    }
+    virtual Result<std::unique_ptr<RequestList>> do_take(Requests& /*requests*/, Progress& /*progress*/) {
+        return Error{ErrorCode::unsupported, "it is not measured on requests of different lengths", info_.name,
+                     "compare with pytorch or onnxruntime"};
     }
 
 private:

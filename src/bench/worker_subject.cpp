@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "bench/process.hpp"
+#include "support/files.hpp"
 
 namespace lathe {
 
@@ -13,6 +14,36 @@ using std::chrono::seconds;
 
 /// torch.compile takes minutes on a small machine; a hang must still end.
 constexpr seconds prepare_limit{1200};
+
+/// Requests in the worker's memory. A worker keeps one list at a time.
+class WorkerRequests final : public RequestList {
+public:
+    WorkerRequests(JsonProcess& process, std::string name) : process_(process), name_(std::move(name)) {}
+
+    Result<std::vector<double>> run(std::size_t first, std::size_t count, Progress& progress) override {
+        LATHE_TRY(const Json answer,
+                  process_.ask({{"command", "turn"}, {"first", first}, {"count", count}}, seconds(600), progress));
+        try {
+            return answer.at("call_ns").get<std::vector<double>>();
+        } catch (const Json::exception& error) {
+            return Error{ErrorCode::internal, std::string("the worker's answer is not as expected: ") + error.what(),
+                         name_, ""};
+        }
+    }
+
+private:
+    JsonProcess& process_;
+    std::string name_;
+};
+
+Result<void> write_requests(const std::filesystem::path& file, const Requests& requests) {
+    LATHE_TRY(AtomicFile out, AtomicFile::create(file));
+    for (const auto& request : requests) {
+        for (const HostTensor& tensor : request)
+            LATHE_CHECK(out.write(std::span<const std::byte>(tensor.bytes)));
+    }
+    return out.commit();
+}
 
 class WorkerSubject final : public Subject {
 public:
@@ -37,6 +68,30 @@ private:
                 info().device_memory = {{"peak", *peak}};
         }
         return {};
+    }
+
+    Result<std::unique_ptr<RequestList>> do_take(Requests& requests, Progress& progress) override {
+        const auto file = scratch_ / (info().name + "-requests.bin");
+        LATHE_CHECK(write_requests(file, requests));
+        Json inputs = Json::array();
+        Json shapes = Json::array();
+        for (const HostTensor& tensor : requests.front())
+            inputs.push_back({{"name", tensor.name}, {"type", to_string(tensor.type)}});
+        for (const auto& request : requests) {
+            Json& list = shapes.emplace_back(Json::array());
+            for (const HostTensor& tensor : request)
+                list.push_back(tensor.shape);
+        }
+        LATHE_TRY(const Json answer, process_->ask({{"command", "requests"},
+                                                    {"file", file.string()},
+                                                    {"inputs", std::move(inputs)},
+                                                    {"shapes", std::move(shapes)}},
+                                                   prepare_limit, progress));
+        if (!info().peak_rss_bytes) {
+            info().peak_rss_bytes = answer.value("peak_rss_bytes", std::uint64_t{0});
+            info().peak_rss_batch = requests.front().front().shape.front();
+        }
+        return std::unique_ptr<RequestList>(std::make_unique<WorkerRequests>(*process_, info().name));
     }
 
     Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) override {

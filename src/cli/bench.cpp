@@ -28,6 +28,8 @@ struct BenchOptions {
     std::string columns;
     std::string preprocess;
     std::size_t samples = 0;
+    std::string lengths_from;
+    std::vector<std::string> buckets;
     std::string output;
     bool probe = false;
     bool turns = false;
@@ -160,6 +162,50 @@ std::string ratio_table(const Json& document) {
     return rows.size() > 1 ? table(rows) : "";
 }
 
+std::string length_mix_table(const Json& document) {
+    if (!document.contains("length_mix")) return "";
+    std::vector<std::vector<std::string>> rows{{"subject", "filled up", "ms a sample", "median ms", "mean", "p90",
+                                                "p99", "whole mix s", "tokens/s", "padding", "lengths"}};
+    for (const auto& row : document["length_mix"]["rows"]) {
+        rows.push_back(
+            {row["subject"].get<std::string>(), row["padding"].get<std::string>(), milliseconds(row["ms_per_sample"]),
+             milliseconds(row["median_ms"]), milliseconds(row["mean_ms"]), milliseconds(row["p90_ms"]),
+             milliseconds(row["p99_ms"]) + (row["p99_reliable"].get<bool>() ? "" : "?"),
+             number(row["mix_ms"].get<double>() / 1000, 2), number(row["tokens_per_second"].get<double>(), 0),
+             number(100 * row["padding_share"].get<double>(), 1) + " %", row["lengths"].dump()});
+    }
+    return table(rows);
+}
+
+std::string length_mix_ratios(const Json& document) {
+    if (!document.contains("length_mix")) return "";
+    std::vector<std::vector<std::string>> rows{
+        {"subject", "filled up", "against", "", "times as fast", "95 %", "turns"}};
+    for (const auto& row : document["length_mix"]["ratios"]) {
+        rows.push_back({row["subject"].get<std::string>(), row["padding"].get<std::string>(),
+                        row["reference"].get<std::string>(), row["reference_padding"].get<std::string>(),
+                        number(row["speedup"].get<double>(), 3),
+                        number(row["ci95"][0].get<double>(), 3) + ".." + number(row["ci95"][1].get<double>(), 3),
+                        row["pairs"].dump()});
+    }
+    return rows.size() > 1 ? table(rows) : "";
+}
+
+/// "1821 samples of test.tsv, one a request: 25.1 tokens on average, 99 % up to 51, longest 64".
+std::string length_mix_title(const Json& document) {
+    if (!document.contains("length_mix")) return "";
+    const Json& mix = document["length_mix"];
+    std::string text = mix["samples"].dump() + " samples of " + mix["data"].get<std::string>() + ", " +
+                       (mix["batch"] == 1 ? std::string("one") : mix["batch"].dump()) +
+                       " a request: " + number(mix["mean_length"].get<double>(), 1) +
+                       " tokens on average, 99 % up to " + mix["p99_length"].dump() + ", longest " +
+                       mix["longest"].dump();
+    if (mix["cut_samples"].is_number() && mix["cut_samples"] > 0) {
+        text += "; " + mix["cut_samples"].dump() + " cut at " + mix["limit"].dump() + ", where an engine ends";
+    }
+    return text;
+}
+
 std::string subject_table(const Json& document) {
     std::vector<std::vector<std::string>> rows{{"subject", "kind", "precision", "file MiB", "load ms", "peak RSS MiB"}};
     for (const auto& entry : document["subjects"]) {
@@ -177,7 +223,9 @@ void print_tables(const Context& context, const Json& document) {
         context.print(context.bold(title));
         context.print(text + "\n");
     };
-    section("Latency, one call", latency_table(document));
+    if (!document["latency"].empty()) section("Latency, one call", latency_table(document));
+    section(length_mix_title(document), length_mix_table(document));
+    section("Speed-up over the length mix, turn by turn", length_mix_ratios(document));
     section("Speed-up, pair by pair", ratio_table(document));
     section("Copies, kernels and preprocessing apart", copies_table(document));
     section("Throughput", throughput_table(document));
@@ -193,6 +241,10 @@ void print_remarks(const Context& context, const Json& document) {
     for (const auto& entry : document["latency"]) {
         few = few || !entry["p99_reliable"].get<bool>();
         noisy = noisy || entry["noisy"].get<bool>();
+    }
+    if (document.contains("length_mix")) {
+        for (const auto& row : document["length_mix"]["rows"])
+            few = few || !row["p99_reliable"].get<bool>();
     }
     for (const auto& entry : document["unavailable"]) {
         const std::string batch =
@@ -249,6 +301,11 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
         LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
     }
     request.samples = options.samples;
+    request.lengths_from = options.lengths_from;
+    for (const auto& text : options.buckets) {
+        LATHE_TRY(Padding padding, parse_padding(text));
+        request.paddings.push_back(std::move(padding));
+    }
     request.probe_command = {"/proc/self/exe", "bench", "--probe"};
     request.command_line = context.command_line();
     LATHE_TRY(const Json document, bench(request, context.progress()));
@@ -272,6 +329,8 @@ void add_bench(Commands& commands) {
           "lathe bench int8.engine --against onnxruntime=ort_int8.onnx,openvino=nncf.xml --batch-sizes 1,8 --output "
           "bench.json",
           "lathe bench int8.engine --data photos/ --duration 0 --json",
+          "lathe bench int8.engine fp32.engine --against pytorch --lengths-from texts.tsv",
+          "lathe bench minilm.engine --lengths-from texts.tsv --buckets own --buckets longest --buckets 16,32,64",
           "lathe bench gpu.engine --devices 0,1,2,3 --scaling --batch-sizes 128 --output scaling.json"}},
         [options, &context] { return run_bench(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE");
@@ -305,6 +364,16 @@ void add_bench(Commands& commands) {
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples of the data");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
+    command.add_option("--lengths-from", options->lengths_from,
+                       "Texts (.tsv, .csv, .jsonl, .txt) to run one after another, each as long as it is, instead of "
+                       "requests of one size; with --batch-sizes N, N in a request");
+    command
+        .add_option(
+            "--buckets", options->buckets,
+            "What engines get --lengths-from filled up to: own (nothing), longest, or lengths such as 16,32,64; "
+            "may be repeated to compare. An engine of one length has only that; frameworks run own")
+        ->type_name("LENGTHS")
+        ->allow_extra_args(false);
     command.add_option("--output", options->output, "Write the results as JSON");
     // Hidden: what benchmarks/run_gpu.py and our own fresh processes ask.
     command.add_flag("--probe", options->probe)->group("");

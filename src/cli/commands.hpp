@@ -19,6 +19,7 @@ void add_quantize(Commands& commands);
 void add_build(Commands& commands);
 void add_run(Commands& commands);
 void add_bench(Commands& commands);
+void add_profile_data(Commands& commands);
 void add_eval(Commands& commands);
 void add_sensitivity(Commands& commands);
 void add_tune(Commands& commands);

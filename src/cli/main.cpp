@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
     add_quantize(commands);
     add_build(commands);
     add_run(commands);
+    add_profile_data(commands);
     add_bench(commands);
     add_eval(commands);
     add_sensitivity(commands);

@@ -98,6 +98,37 @@ Result<void> check_common(const Json& json, const std::string& where) {
                         where);
 }
 
+Result<void> check_length_mix(const Json& mix, const std::string& where) {
+    LATHE_CHECK(check_fields(mix,
+                             {{"data", Type::text},
+                              {"samples", Type::number},
+                              {"batch", Type::number},
+                              {"mean_length", Type::number},
+                              {"p99_length", Type::number},
+                              {"longest", Type::number},
+                              {"limit", Type::number},
+                              {"cut_samples", Type::number}},
+                             where));
+    LATHE_CHECK(check_each(mix, "rows", where,
+                           fields({{"subject", Type::text, true},
+                                   {"padding", Type::text, true},
+                                   {"ms_per_sample", Type::number, true},
+                                   {"median_ms", Type::number},
+                                   {"mean_ms", Type::number},
+                                   {"p90_ms", Type::number},
+                                   {"p99_ms", Type::number},
+                                   {"mix_ms", Type::number},
+                                   {"tokens_per_second", Type::number},
+                                   {"padding_share", Type::number}})));
+    return check_each(mix, "ratios", where,
+                      fields({{"subject", Type::text, true},
+                              {"padding", Type::text, true},
+                              {"reference", Type::text, true},
+                              {"reference_padding", Type::text, true},
+                              {"speedup", Type::number, true},
+                              {"ci95", Type::numbers}}));
+}
+
 Result<void> check_bench(const Json& bench, const std::string& where) {
     LATHE_CHECK(check_common(bench, where));
     LATHE_CHECK(check_fields(bench, {{"subjects", Type::list, true}, {"latency", Type::list}}, where));
@@ -144,6 +175,10 @@ Result<void> check_bench(const Json& bench, const std::string& where) {
                                    {"speedup", Type::number, true},
                                    {"ci95", Type::numbers},
                                    {"pairs", Type::number}})));
+    LATHE_CHECK(check_fields(bench, {{"length_mix", Type::object}}, where));
+    if (const Json* mix = member(bench, "length_mix"); mix != nullptr && mix->is_object()) {
+        LATHE_CHECK(check_length_mix(*mix, where + (where.ends_with(":") ? " " : ".") + "length_mix"));
+    }
     return check_each(bench, "unavailable", where,
                       fields({{"subject", Type::text, true}, {"reason", Type::text, true}}));
 }

@@ -44,6 +44,7 @@ class Protocol(unittest.TestCase):
         self.known = Known()
         patches = [
             mock.patch.object(worker, "make_subject", lambda *_: self.known),
+            mock.patch.object(worker, "read_lists", lambda path, lists: [[tensors] for tensors in lists]),
             mock.patch.object(worker, "read_sets", lambda path, tensors, count: [[None]] * count),
         ]
         for patch in patches:
@@ -77,6 +78,25 @@ class Protocol(unittest.TestCase):
         self.assertIn(served["streams"], [1, 2])
         self.assertGreaterEqual(served["seconds"], 0.05)
         self.assertGreater(served["requests"], 0)
+
+    REQUESTS = {
+        "command": "requests",
+        "file": "f",
+        "inputs": [{"name": "x", "type": "int64"}],
+        "shapes": [[[1, 4]], [[1, 9]], [[1, 4]]],
+    }
+
+    def test_requests_of_different_shapes(self):
+        _, taken, turn = self.ask(self.LOAD, self.REQUESTS, {"command": "turn", "first": 1, "count": 2})
+        self.assertGreater(taken["peak_rss_bytes"], 1 << 20)
+        # One for the memory, one a shape, one that wakes the turn, and the two that are timed.
+        self.assertEqual(self.known.calls, 6)
+        self.assertEqual(turn["call_ns"], [1_000_000] * 2)
+
+    def test_requests_of_different_shapes_are_not_for_torch_compile(self):
+        self.known.compiled = True
+        _, refused = self.ask(self.LOAD, self.REQUESTS)
+        self.assertIn("every length", refused["error"]["message"])
 
     def test_failures_are_replies_and_the_worker_lives_on(self):
         self.known.failing = True

