@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/correction.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/lint.hpp"
 
@@ -21,6 +22,7 @@ struct Arguments {
     double percentile = EstimateOptions{}.percentile;
     std::string reduce_range = "auto";
     std::vector<std::string> exclude;
+    CorrectionArguments correction;
     bool explain = false;
     bool lint = false;
 };
@@ -116,8 +118,11 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
     LATHE_TRY(const QuantizeOptions options, options_of(arguments));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
     LATHE_TRY(const RangesFile ranges, load_ranges(arguments.ranges));
-    auto outcome = quantize_model(model, ranges, options);
-    if (!outcome) return std::move(outcome).error().in(arguments.model);
+    LATHE_TRY(const CorrectOptions correcting, options_of(arguments.correction));
+    LATHE_TRY(const CorrectData data, data_of(arguments.correction));
+    auto corrected = quantize_on_data(model, ranges, options, correcting, data, context.progress());
+    if (!corrected) return std::move(corrected).error().in(arguments.model);
+    QuantizeOutcome* const outcome = &corrected->quantized;
     LATHE_CHECK(context.progress().check());
     LATHE_CHECK(save_onnx(outcome->model, arguments.output));
 
@@ -132,6 +137,7 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
         context.print("Weights in 7 bits: 8 would overflow the 16-bit sums of a CPU without VNNI. With --reduce-range "
                       "off all 8 are used, for another machine.");
     }
+    print_corrections(*corrected, context);
     context.print(context.bold(arguments.output) + ": " + std::to_string(outcome->plan.quantized_nodes) + " of " +
                   std::to_string(outcome->plan.heavy_nodes) + " Conv, ConvTranspose, Gemm and MatMul in int8 for " +
                   arguments.target + ", " + std::to_string(outcome->plan.tensors.size()) + " activations, ranges by " +
@@ -151,6 +157,7 @@ void add_quantize(Commands& commands) {
          "Write a model with explicit QuantizeLinear/DequantizeLinear for one target, or judge such a model.",
          {"lathe quantize m.onnx --ranges m.ranges --target tensorrt --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --exclude Softmax --exclude '/layer4/.*' --output m.int8.onnx",
+          "lathe quantize m.onnx --ranges m.ranges --effort 2 --data photos/ --output m.int8.onnx",
           "lathe quantize m.onnx --target openvino --explain", "lathe quantize --lint theirs.onnx --target tensorrt"}},
         [arguments, &context] { return quantize(*arguments, context); });
     app.add_option("model", arguments->model, "ONNX model: float, or quantised with --lint")->required();
@@ -170,6 +177,7 @@ void add_quantize(Commands& commands) {
                    "7-bit weights; auto: where the target's CPU kernels would overflow here")
         ->check(CLI::IsMember({"auto", "on", "off"}))
         ->capture_default_str();
+    add_correction_options(app, arguments->correction);
     app.add_flag("--explain", arguments->explain, "Print every decision with its reason, an edge a line");
     app.add_flag("--lint", arguments->lint, "Judge a quantised model for the target; exit code 5 on errors");
 }
