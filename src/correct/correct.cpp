@@ -72,7 +72,7 @@ private:
         const auto start = Clock::now();
         Model candidate = outcome_.quantized.model;
         LATHE_TRY(const std::vector<CorrectedLayer> layers,
-                  correct_layers(model_, candidate, samples_.fit, how, progress_));
+                  correct_layers(model_, candidate, quantize_.target, samples_.fit, how, progress_));
         Correction told;
         told.method = method;
         told.detail = summary_of(layers);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "correct/as_run.hpp"
 #include "correct/layer.hpp"
 #include "correct/layer_error.hpp"
 #include "correct/quantized_layer.hpp"
@@ -184,7 +185,9 @@ private:
         auto& inputs = quantized_.graph.nodes.at(node)->inputs;
         if (inputs.size() <= input) inputs.resize(input + 1);
         inputs[input] = value;
-        if (quantized_walk_ != nullptr) quantized_walk_->set_input(node, input, value);
+        if (quantized_walk_ != nullptr) {
+            quantized_walk_->set_input(quantized_.graph.nodes[node]->output(0), input, value);
+        }
     }
 
     const Model& real_;
@@ -206,7 +209,7 @@ void remove_unread_constants(Graph& graph, const std::vector<std::string>& names
 
 } // namespace
 
-Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& quantized,
+Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& quantized, Target target,
                                                    const std::map<std::string, Batches>& samples,
                                                    const LayerCorrection& options, Progress& progress) {
     const std::vector<QuantizedLayer> layers = quantized_layers(quantized);
@@ -214,7 +217,7 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
     LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads));
     std::optional<Walk> quantized_walk;
     if (options.inputs == LayerInputs::network_error) {
-        LATHE_TRY(quantized_walk, Walk::start(quantized, samples, options.threads));
+        LATHE_TRY(quantized_walk, Walk::start(as_run(quantized, target), samples, options.threads));
     }
     Corrector corrector(real, options, walk, quantized_walk ? &*quantized_walk : nullptr, quantized);
     progress.begin("correct layers", layers.size());

@@ -58,8 +58,8 @@ void Walk::set_constant(Tensor tensor) {
     model_->graph.initializers.insert_or_assign(std::move(name), std::move(tensor));
 }
 
-void Walk::set_input(std::size_t node, std::size_t input, std::string value) {
-    auto& inputs = model_->graph.nodes.at(node)->inputs;
+void Walk::set_input(const std::string& output, std::size_t input, std::string value) {
+    auto& inputs = model_->graph.nodes.at(index_->producer(output).value())->inputs;
     if (inputs.size() <= input) inputs.resize(input + 1);
     inputs[input] = std::move(value);
 }

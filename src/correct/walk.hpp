@@ -33,8 +33,8 @@ public:
     const Model& model() const { return *model_; }
     /// Of nodes that have not run.
     void set_constant(Tensor tensor);
-    /// The node's input, in the model that runs on.
-    void set_input(std::size_t node, std::size_t input, std::string value);
+    /// Of the node that computes `output` and has not run.
+    void set_input(const std::string& output, std::size_t input, std::string value);
     Model take() && { return std::move(*model_); }
 
 private:
