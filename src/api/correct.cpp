@@ -25,7 +25,9 @@ Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ra
     const std::vector<InputSpec> inputs = input_specs(model);
     CorrectOptions own = options;
     for (const InputSpec& input : inputs) {
-        if (!input.shape.empty() && input.shape[0] > 0) own.batch_size = static_cast<std::size_t>(input.shape[0]);
+        if (input.shape.empty() || input.shape[0] <= 0) continue;
+        own.batch_size = static_cast<std::size_t>(input.shape[0]);
+        own.fixed_batch = true;
     }
     const OpenData open = [&](std::size_t samples) {
         DatasetOptions opening;

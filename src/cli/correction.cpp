@@ -36,6 +36,18 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
         .add_option("--rounding", arguments.rounding,
                     "Weights: to the nearest step, or so that the layer's output errs least (default: by --effort)")
         ->check(CLI::IsMember({"nearest", "output-error"}));
+    command
+        .add_option("--auto-ranges", arguments.ranges,
+                    "Each tensor's range by the error it causes in what reads it (default: by --effort)")
+        ->check(CLI::IsMember({"on", "off"}));
+    command
+        .add_option("--equalize", arguments.equalize,
+                    "Scale channels between layers, so that activations use their 8 bits (default: by --effort)")
+        ->check(CLI::IsMember({"on", "off"}));
+    command
+        .add_option("--smooth", arguments.smooth,
+                    "The same between a LayerNormalization and what reads it: SmoothQuant (default: by --effort)")
+        ->check(CLI::IsMember({"on", "off"}));
     if (!with_data) return;
     command.add_option("--data", arguments.data, "The calibration's data, for --effort over 0 and its parts");
     command.add_option("--columns", arguments.columns, "Of a text file: as for lathe calibrate");
@@ -47,6 +59,9 @@ Result<CorrectOptions> options_of(const CorrectionArguments& arguments) {
     if (arguments.bias_correction == "none") options.bias = BiasCorrection::none;
     if (arguments.bias_correction == "fast") options.bias = BiasCorrection::fast;
     if (arguments.bias_correction == "exact") options.bias = BiasCorrection::exact;
+    if (!arguments.ranges.empty()) options.auto_ranges = arguments.ranges == "on";
+    if (!arguments.equalize.empty()) options.equalize = arguments.equalize == "on";
+    if (!arguments.smooth.empty()) options.smooth = arguments.smooth == "on";
     if (arguments.rounding == "nearest") options.rounding = Rounding::nearest;
     if (arguments.rounding == "output-error") options.rounding = Rounding::output_error;
     return options;

@@ -12,6 +12,7 @@ struct CorrectionArguments {
     int effort = 0;
     std::string bias_correction; ///< empty: what the effort says; likewise below
     std::string rounding;
+    std::string ranges;
     std::string equalize;
     std::string smooth;
     std::string data;

@@ -1,8 +1,14 @@
 #include "correct/correct.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
+#include "calibrate/collect.hpp"
+#include "calibrate/model_key.hpp"
+#include "correct/equalize.hpp"
+#include "correct/ranges.hpp"
 #include "correct/samples.hpp"
 #include "onnx/onnx.hpp"
 
@@ -42,6 +48,15 @@ std::string summary_of(const std::vector<CorrectedLayer>& layers) {
     return text.empty() ? "no layer to correct" : text;
 }
 
+/// The choice that gained most, in words.
+std::string worst_of(const RangeChoices& choices) {
+    if (choices.changed.empty()) return "";
+    const auto most = std::ranges::max_element(
+        choices.changed, {}, [](const RangeChoice& each) { return each.before - each.after; });
+    return ", most for " + most->tensor + " (" + most->method + ": " + number(10 * std::log10(most->before), "%.1f") +
+           " dB of noise to " + number(10 * std::log10(most->after), "%.1f") + ")";
+}
+
 class Pipeline {
 public:
     Pipeline(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
@@ -60,6 +75,9 @@ public:
         outcome_.last = outcome_.first;
         outcome_.fit_samples = samples_.fit_count;
         outcome_.held_back_samples = samples_.held_back_count;
+        if (options_.equalize) LATHE_CHECK(try_equalizing(judge, "equalize", {true, false, options_.threads}));
+        if (options_.smooth) LATHE_CHECK(try_equalizing(judge, "smooth", {false, true, options_.threads}));
+        if (options_.auto_ranges) LATHE_CHECK(try_ranges(judge));
         LATHE_CHECK(correct_layers_of(judge));
         outcome_.seconds = seconds_since(start);
         outcome_.quantized.document["corrections"] = to_json(outcome_);
@@ -68,6 +86,84 @@ public:
     }
 
 private:
+    /// Keeps the candidate if it is closer to the float model than what there is.
+    bool take(Correction told, Model candidate) {
+        told.kept = told.after.closer_than(told.before);
+        if (told.kept) {
+            outcome_.quantized.model = std::move(candidate);
+            outcome_.last = told.after;
+        }
+        outcome_.corrections.push_back(std::move(told));
+        return outcome_.corrections.back().kept;
+    }
+
+    /// Ranges of a changed model, from the samples that the old ones are from.
+    Result<RangesFile> calibrate(const Model& model) const {
+        LATHE_TRY(const Backend* backend, default_backend());
+        LATHE_TRY(const auto source, backend->observe(model, quantizable_tensors(model), options_.threads));
+        LATHE_TRY(const auto dataset, open_(ranges_.samples_seen));
+        CollectOptions collecting;
+        collecting.samples = ranges_.samples_seen;
+        collecting.batch_size = options_.fixed_batch ? options_.batch_size : 1;
+        collecting.threads = options_.threads;
+        LATHE_TRY(ActivationStatistics statistics, collect(*source, *dataset, collecting, progress_));
+        RangesKey key = ranges_.key;
+        key.model = calibration_key(model);
+        return make_ranges(std::move(statistics), key, ranges_.method, ranges_.options, options_.threads);
+    }
+
+    Result<void> try_equalizing(const Judge& judge, const char* method, const EqualizeOptions& how) {
+        const auto start = Clock::now();
+        Correction told;
+        told.method = method;
+        told.before = outcome_.last;
+        told.after = outcome_.last;
+        LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
+        told.detail = std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
+        if (equal.fired == 0) {
+            told.seconds = seconds_since(start);
+            outcome_.corrections.push_back(std::move(told));
+            return {};
+        }
+        told.detail += ", predicted noise x " + number(equal.noise_after / equal.noise_before, "%.2f");
+        LATHE_TRY(RangesFile ranges, calibrate(equal.model));
+        LATHE_TRY(QuantizeOutcome quantized, quantize_model(equal.model, ranges, quantize_));
+        LATHE_TRY(told.after, judge.judge(quantized.model));
+        told.seconds = seconds_since(start);
+        if (!take(std::move(told), std::move(quantized.model))) return {};
+        model_ = std::move(equal.model);
+        ranges_ = std::move(ranges);
+        return {};
+    }
+
+    Result<void> try_ranges(const Judge& judge) {
+        const auto start = Clock::now();
+        Correction told;
+        told.method = "ranges";
+        told.before = outcome_.last;
+        told.after = outcome_.last;
+        RangeChoiceOptions how;
+        how.threads = options_.threads;
+        LATHE_TRY(const RangeChoices choices,
+                  choose_ranges(model_, outcome_.quantized.model, outcome_.quantized.plan, ranges_, samples_.fit, how,
+                                progress_));
+        told.detail = std::to_string(choices.changed.size()) + " of " + std::to_string(choices.looked_at) +
+                      " scales changed" + worst_of(choices);
+        if (choices.changed.empty()) {
+            told.seconds = seconds_since(start);
+            outcome_.corrections.push_back(std::move(told));
+            return {};
+        }
+        QuantizeOptions quantizing = quantize_;
+        for (const auto& [name, range] : choices.ranges)
+            quantizing.overrides.try_emplace(name, range); // what the user gave stays
+        LATHE_TRY(QuantizeOutcome quantized, quantize_model(model_, ranges_, quantizing));
+        LATHE_TRY(told.after, judge.judge(quantized.model));
+        told.seconds = seconds_since(start);
+        take(std::move(told), std::move(quantized.model));
+        return {};
+    }
+
     Result<void> try_layers(const Judge& judge, const char* method, const LayerCorrection& how) {
         const auto start = Clock::now();
         Model candidate = outcome_.quantized.model;
@@ -78,13 +174,8 @@ private:
         told.detail = summary_of(layers);
         told.before = outcome_.last;
         LATHE_TRY(told.after, judge.judge(candidate));
-        told.kept = told.after.closer_than(told.before);
         told.seconds = seconds_since(start);
-        if (told.kept) {
-            outcome_.quantized.model = std::move(candidate);
-            outcome_.last = told.after;
-        }
-        outcome_.corrections.push_back(std::move(told));
+        take(std::move(told), std::move(candidate));
         return {};
     }
 
@@ -106,8 +197,8 @@ private:
         return try_layers(judge, "bias-correction", how);
     }
 
-    const Model& model_;
-    const RangesFile& ranges_;
+    Model model_; ///< in float: as given, or equalised
+    RangesFile ranges_;
     const QuantizeOptions& quantize_;
     const CorrectOptions& options_;
     const OpenData& open_;
@@ -120,10 +211,15 @@ private:
 
 CorrectOptions options_of_effort(int effort) {
     CorrectOptions options;
-    if (effort >= 1) options.bias = BiasCorrection::fast;
+    if (effort >= 1) {
+        options.bias = BiasCorrection::fast;
+        options.auto_ranges = true;
+    }
     if (effort >= 2) {
         options.bias = BiasCorrection::exact;
         options.rounding = Rounding::output_error;
+        options.equalize = true;
+        options.smooth = true;
     }
     return options;
 }

@@ -27,6 +27,7 @@ struct CorrectOptions {
     std::size_t held_back_samples = 64;
     std::size_t positions = 8192;
     std::size_t batch_size = 16;
+    bool fixed_batch = false; ///< the model takes batches of just that size
     std::size_t threads = 0;
 
     bool any() const {

@@ -25,7 +25,7 @@ std::optional<float> only_value(const Graph& graph, const std::string& name) {
     return values.front();
 }
 
-std::optional<Quantizer> quantizer_of(const EdgeIndex& index, const std::string& value) {
+std::optional<Quantizer> quantizer_of(const EdgeIndex& index, const std::string& value, std::string& quantized) {
     // Reshaping ops may lie between the pair and the layer; they do not change the values.
     std::string name = value;
     for (int hops = 0; hops < 8; ++hops) {
@@ -35,6 +35,9 @@ std::optional<Quantizer> quantizer_of(const EdgeIndex& index, const std::string&
             if (!scale || zero == nullptr) return std::nullopt;
             const auto zero_point = only_value(index.graph(), node->input(2));
             if (!zero_point) return std::nullopt;
+            const auto pair = index.producer(node->input(0));
+            if (!pair || !index.node(*pair).is("QuantizeLinear")) return std::nullopt;
+            quantized = index.node(*pair).input(0);
             const bool is_signed = zero->type() == DataType::int8;
             if (!is_signed && zero->type() != DataType::uint8) return std::nullopt;
             return Quantizer{*scale, *zero_point, is_signed ? -128.0F : 0.0F, is_signed ? 127.0F : 255.0F};
@@ -118,7 +121,7 @@ std::vector<QuantizedLayer> quantized_layers(const Model& model) {
         layer.limit = 0;
         for (const std::int8_t step : layer.steps)
             layer.limit = std::max(layer.limit, std::abs(static_cast<int>(step)));
-        layer.input = quantizer_of(index, node.input(0));
+        layer.input = quantizer_of(index, node.input(0), layer.quantized);
         layer.bias = bias_place(index, i, channels);
         layers.push_back(std::move(layer));
     }

@@ -42,6 +42,7 @@ struct QuantizedLayer {
     std::vector<float> scales; ///< one a channel, or one
     int limit = 127;           ///< the largest magnitude in use: 64 where weights have 7 bits
     std::optional<Quantizer> input; ///< of its input, where that is one per tensor
+    std::string quantized;          ///< the tensor that this quantises; empty without one
     std::optional<BiasPlace> bias;  ///< absent where none can be given
 
     float scale_of(std::size_t channel) const { return scales.size() == 1 ? scales[0] : scales[channel]; }
