@@ -256,13 +256,14 @@ class Run:
             self.document["gpu_samples"].append({"size": label, **samples.close()})
         whole = {}
         for name, turns in engines.items():
-            whole[name] = float(np.median(turns.ask(calls=60, warm=3, timed=False)["call_ms"]))
+            answer = turns.ask(calls=200, warm=3, timed=False)
+            whole[name] = {key: float(np.median(answer[key])) for key in ("call_ms", "host_us") if answer.get(key)}
         for name, values in times.items():
             middle, low, high = median_interval(values)
             row = {"subject": name, "size": label, "device_ms": middle, "ci95_ms": [low, high], "rounds": len(values),
                    "calls": calls[name]}
             if name in engines:
-                row["call_ms"] = whole[name]
+                row |= whole[name]
                 row |= {k: float(np.median(v)) for k, v in extra[name].items() if v and k != "call_ms"}
             elif launches[name]:
                 row["enqueue_us"] = float(np.median(launches[name]))

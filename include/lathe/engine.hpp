@@ -36,6 +36,7 @@ struct BuildOptions {
     std::filesystem::path timing_cache; ///< file of kernel times, read and added to; empty: in the user's cache folder
     TuneEffort tune = TuneEffort::standard;
     bool allow_fallback = false;  ///< build even where most of the work cannot run in the precision asked
+    bool check = true;            ///< compare the finished network with reference kernels, operation by operation
     std::vector<int> devices{};   ///< GPUs to run on, by index; sessions take turns. Empty: the first
     Progress* progress = nullptr; ///< may be null
 
@@ -120,6 +121,9 @@ public:
     /// Errors: unsupported (CPU).
     Result<void> set_timing(bool on);
     Result<RunTimes> times();
+    /// What handing over the last run cost the calling thread beside the launch of the graph itself, in microseconds;
+    /// copying inputs to page-locked memory comes before and is not in it. Errors: unsupported but on GPUs.
+    Result<double> host_overhead_us();
 
 private:
     friend class Engine;

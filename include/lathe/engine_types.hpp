@@ -82,6 +82,11 @@ struct BuildReport {
     std::vector<std::string> fallbacks;            ///< what runs in another precision than asked, and why
     std::map<std::string, double> precision_share; ///< of the multiply-accumulates
     double build_seconds = 0;
+    double check_seconds = 0;           ///< of them for checking the finished networks; 0: not checked
+    std::size_t checked_operations = 0; ///< found right there, of all tuned shapes
+    std::size_t checked_before = 0;     ///< of them in an earlier build, which the timing cache remembers
+    /// Kernels that were wrong there, with the error and what is used instead; shapes that could not be checked.
+    std::vector<std::string> check_notes;
 };
 
 /// One executed layer as the backend fused it.

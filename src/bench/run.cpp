@@ -99,6 +99,11 @@ private:
             subjects_.push_back(make_engine_subject(std::move(info), std::move(engine)));
             progress_.advance();
         }
+        const bool spreads = std::ranges::any_of(subjects_, [](const auto& each) { return each->devices() > 0; });
+        if (request_.scaling && !spreads) {
+            return Error{ErrorCode::invalid_argument, "none of the engines runs on numbered devices", "--scaling",
+                         "leave --scaling out, or name an engine built with --device cuda"};
+        }
         return {};
     }
 

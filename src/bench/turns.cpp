@@ -62,7 +62,11 @@ private:
             const std::chrono::duration<double, std::milli> took = Clock::now() - start;
             if (i < warm) continue;
             answer["call_ms"].push_back(took.count());
-            if (!timed) continue;
+            if (!timed) {
+                // What no GPU runs has no such figure.
+                if (const auto overhead = session_.host_overhead_us()) answer["host_us"].push_back(*overhead);
+                continue;
+            }
             LATHE_TRY(const RunTimes times, session_.times());
             answer["device_ms"].push_back(times.compute_ms);
             answer["copy_in_ms"].push_back(times.copy_in_ms);

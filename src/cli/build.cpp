@@ -31,6 +31,7 @@ struct Options {
     std::vector<int> gpus;
     bool allow_fallback = false;
     bool explain = false;
+    bool no_check = false;
 };
 
 /// The n-th --shape for an input belongs to the n-th profile; an input named less often keeps its first shape.
@@ -81,7 +82,11 @@ Json to_json(const BuildReport& report) {
                 {"weight_bytes", report.weight_bytes},
                 {"fallbacks", report.fallbacks},
                 {"precision_share", report.precision_share},
-                {"build_seconds", report.build_seconds}};
+                {"build_seconds", report.build_seconds},
+                {"check_seconds", report.check_seconds},
+                {"checked_operations", report.checked_operations},
+                {"checked_before", report.checked_before},
+                {"check_notes", report.check_notes}};
 }
 
 /// Of a kernel's times beside the one that is compared; "-" where it was not measured.
@@ -120,6 +125,15 @@ void explain(const BuildReport& report, const Context& context) {
         context.print("  " + fixed(share * 100, 1) + " % of the arithmetic in " + precision);
     for (const auto& fallback : report.fallbacks)
         context.print("  " + fallback);
+    for (const auto& note : report.check_notes)
+        context.print("  " + note);
+    context.print(report.check_seconds > 0
+                      ? "  " + std::to_string(report.checked_operations) +
+                            " operations checked in the whole network, " + fixed(report.check_seconds, 1) + " s" +
+                            (report.checked_before > 0
+                                 ? ", " + std::to_string(report.checked_before) + " of them in an earlier build"
+                                 : "")
+                      : std::string("  not checked in the whole network"));
     context.print("  memory a session: " + std::to_string(report.arena_bytes >> 10) + " KiB of activations (at least " +
                   std::to_string(report.arena_lower_bound >> 10) + "), " +
                   std::to_string(report.workspace_bytes >> 10) + " KiB workspace; weights " +
@@ -173,6 +187,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
     build.more_profiles.assign(profiles.begin() + 1, profiles.end());
     build.timing_cache = options.timing_cache;
     build.allow_fallback = options.allow_fallback;
+    build.check = !options.no_check;
     build.devices = options.gpus;
     build.progress = &context.progress();
     build.tune = tune_effort(options.tune);
@@ -244,6 +259,8 @@ void add_build(Commands& commands) {
         ->check(CLI::NonNegativeNumber);
     command.add_flag("--allow-fallback", options->allow_fallback,
                      "GPU: build even where less than 90 % of the arithmetic can run in --precision");
+    command.add_flag("--no-check", options->no_check,
+                     "GPU: do not compare the finished network with reference kernels, operation by operation");
     command.add_flag("--explain", options->explain,
                      "Tell which kernels were tried for every operation, and their times (all of them with --json)");
 }

@@ -97,7 +97,8 @@ private:
         std::vector<QuantizationParameters> parameters;
         for (const ScaleGroup& group : plan_.groups) {
             LATHE_TRY(const Range range, united_range(group, ranges));
-            parameters.push_back(parameters_of(range, profile.activations));
+            parameters.push_back(group.from_zero ? parameters_from_zero(range)
+                                                 : parameters_of(range, profile.activations));
         }
         const bool is_signed = profile.activations.symmetric;
         std::unordered_map<std::string, std::size_t> producers;
@@ -113,7 +114,8 @@ private:
             const std::string real = fresh(tensor.name + "_dq");
             add_constant(Tensor::of_floats(scale, {}, std::array{use.scale}));
             if (is_signed) {
-                add_constant(Tensor::of<std::int8_t>(zero, DataType::int8, {}, std::array<std::int8_t, 1>{0}));
+                const std::array value{static_cast<std::int8_t>(use.zero_point)};
+                add_constant(Tensor::of<std::int8_t>(zero, DataType::int8, {}, value));
             } else {
                 const std::array value{static_cast<std::uint8_t>(use.zero_point)};
                 add_constant(Tensor::of<std::uint8_t>(zero, DataType::uint8, {}, value));
@@ -196,6 +198,10 @@ private:
         json["quantized_nodes"] = plan_.quantized_nodes;
         json["total_nodes"] = plan_.heavy_nodes;
         json["activation_tensors"] = plan_.tensors.size();
+        if (profile_of(plan_.target).zero_point_from_zero) {
+            json["tensors_from_zero"] = std::ranges::count_if(
+                plan_.tensors, [&](const QuantizedTensor& tensor) { return plan_.groups[tensor.group].from_zero; });
+        }
         json["weight_tensors"] = plan_.weights.size();
         model_.set_metadata("lathe.quantization", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     }

@@ -28,6 +28,8 @@ struct QuantizationParameters {
 /// zero point = round(-low / scale), 0 and all of the range being representable. An empty range {0, 0} gives scale 1.
 /// A scale is never subnormal: runtimes flush those to zero and then divide by it.
 QuantizationParameters parameters_of(const Range& range, const NumberFormat& format);
+/// All of int8 for 0..high, for tensors without negative values: scale = high / 255, zero point -128.
+QuantizationParameters parameters_from_zero(const Range& range);
 
 /// int8 weights by channel of `axis`: w ~ values * scale[channel].
 struct QuantizedTensorData {

@@ -138,10 +138,26 @@ private:
         }
         if (!zero) return;
         const std::vector<std::int64_t> values = zero->to_int64s();
-        if (std::ranges::any_of(values, [](std::int64_t value) { return value != 0; })) {
+        if (std::ranges::all_of(values, [](std::int64_t value) { return value == 0; })) return;
+        const std::string cure = "quantise symmetrically: lathe quantize --target " + std::string(profile_.name);
+        if (!profile_.zero_point_from_zero || index_.is_constant(node.input(0))) {
             report("asymmetric_zero_point", LintSeverity::error, where + ", zero point " + node.input(2),
-                   std::string(profile_.name) + " refuses a zero point other than 0",
-                   "quantise symmetrically: lathe quantize --target " + std::string(profile_.name));
+                   std::string(profile_.name) + " refuses a zero point other than 0" +
+                       (profile_.zero_point_from_zero ? " on weights" : ""),
+                   cure);
+        } else if (is_dq(node)) {
+            for (const Edge& edge : index_.readers(node.output(0))) {
+                const Node& reader = index_.node(edge.node);
+                const bool product = reader.is("Gemm") || reader.is("MatMul") || reader.is("Add");
+                if (product || (reader.is("Conv") && (is_unpadded(graph_, reader) || is_depthwise(graph_, reader))))
+                    continue;
+                report("asymmetric_zero_point", LintSeverity::error, where + ", zero point " + node.input(2),
+                       reader.label() + " reads it; " + std::string(profile_.name) +
+                           " takes a zero point other than 0 only in depthwise convolutions, others without "
+                           "padding, matrix products and residual sums",
+                       cure);
+                break;
+            }
         }
     }
 

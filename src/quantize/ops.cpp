@@ -186,6 +186,34 @@ bool is_fused_activation(const Node& node) {
 
 bool is_clipping(const Node& node) { return one_of(node, std::array<std::string_view, 2>{"Relu", "Clip"}); }
 
+bool starts_at_zero(const Graph& graph, const Node& node) {
+    if (node.is("Relu")) return true;
+    if (!node.is("Clip") || node.input(1).empty()) return false;
+    const Constant low = resolve_constant(graph, node.input(1));
+    const auto* tensor = std::get_if<Tensor>(&low);
+    return tensor != nullptr && tensor->type() == DataType::float32 && tensor->count() == 1 &&
+           tensor->to_floats()[0] == 0.0F;
+}
+
+bool is_unpadded(const Graph& graph, const Node& conv) {
+    const std::string how = conv.string_or("auto_pad", "NOTSET");
+    if (how == "VALID") return true;
+    if (how == "SAME_UPPER" || how == "SAME_LOWER") {
+        const Constant filters = resolve_constant(graph, conv.input(1));
+        const auto* tensor = std::get_if<Tensor>(&filters);
+        return tensor != nullptr && tensor->shape().size() > 2 &&
+               std::all_of(tensor->shape().begin() + 2, tensor->shape().end(), [](std::int64_t n) { return n == 1; });
+    }
+    return std::ranges::all_of(conv.ints_or("pads", {}), [](std::int64_t n) { return n == 0; });
+}
+
+bool is_depthwise(const Graph& graph, const Node& conv) {
+    const Constant filters = resolve_constant(graph, conv.input(1));
+    const auto* tensor = std::get_if<Tensor>(&filters);
+    return tensor != nullptr && tensor->shape().size() > 2 && tensor->shape()[1] == 1 && tensor->shape()[0] > 1 &&
+           conv.int_or("group", 1) == tensor->shape()[0];
+}
+
 bool is_average_pool(const Node& node) {
     return one_of(node, std::array<std::string_view, 2>{"AveragePool", "GlobalAveragePool"});
 }

@@ -22,6 +22,13 @@ bool is_average_pool(const Node& node);
 /// is representable, which it always is). The graph is needed for constants: Pad commutes only if it pads with zero.
 bool is_pass_through(const Graph& graph, const Node& node);
 
+/// A Relu, or a Clip whose lower bound is the constant 0: its result starts at 0.
+bool starts_at_zero(const Graph& graph, const Node& node);
+/// A convolution that reads no pixel outside its input. With SAME padding that is known of 1x1 filters alone.
+bool is_unpadded(const Graph& graph, const Node& conv);
+/// A convolution of each channel with one filter of its own.
+bool is_depthwise(const Graph& graph, const Node& conv);
+
 /// A constant operand, or why it is none.
 using Constant = std::variant<Tensor, Reason>;
 /// The value of a constant: an initializer, a Constant node, or those behind Identity, Reshape, Transpose, Squeeze,

@@ -44,6 +44,7 @@ QuantizationPlan Planner::plan() {
         }
     }
     build_tensors(plan);
+    if (profile_.zero_point_from_zero) choose_zero_points(plan);
     build_decisions(plan);
     add_remarks(plan);
     return plan;

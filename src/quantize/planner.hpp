@@ -20,6 +20,7 @@ namespace lathe {
 ///   inputs
 ///   3. targets that need it: outputs of what runs in int8
 ///   4. wishes become pairs and shared scales
+///   5. which of them take a zero point
 class Planner {
 public:
     Planner(const Graph& graph, const TargetProfile& profile, std::vector<bool> excluded);
@@ -57,6 +58,11 @@ private:
     std::string scale_leader(const std::string& value);
 
     void build_tensors(QuantizationPlan& plan);
+    /// Which groups get a zero point (planner_zero.cpp).
+    void choose_zero_points(QuantizationPlan& plan) const;
+    bool one_kernel_gives(const std::string& value) const;
+    bool adds_behind(std::size_t add, std::size_t kept) const;
+    bool takes_zero_point(const Edge& edge) const;
     void build_decisions(QuantizationPlan& plan);
     void add_remarks(QuantizationPlan& plan) const;
     Verdict default_verdict(const Edge& edge) const;

@@ -10,6 +10,7 @@ namespace {
 // with the skip input alone 12 convolutions write float32 and 12 more kernels add (72). Accuracy is the same.
 // onnxruntime: QLinearConv needs its output quantised, and a single reader of it.
 // cuda: cuDNN's int8 stem is slower than its FP16 one (0.62 against 0.35 ms at batch 32), so it stays high.
+//   Symmetric int8 leaves 7 bits behind a Relu: ResNet-50 agrees with float in 97.8 % instead of 98.3 % of images.
 // tensorrt: image stems are padded to 4 channels and worth it; other convolutions under 8 channels are not.
 constexpr std::array profiles{
     TargetProfile{.target = Target::openvino,
@@ -38,7 +39,8 @@ constexpr std::array profiles{
                   .quantize_activation_matmul = false,
                   .minimum_channels = 8,
                   .quantize_stem = false,
-                  .minimum_matmul_size = 16},
+                  .minimum_matmul_size = 16,
+                  .zero_point_from_zero = true},
 };
 
 } // namespace

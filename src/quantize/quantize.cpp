@@ -95,20 +95,21 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     std::vector<CalibrationFinding> collapsed = options.method ? std::vector<CalibrationFinding>{} : ranges.findings;
     std::map<std::string, Range> values;
     for (const ScaleGroup& group : outcome.plan.groups) {
+        // From zero up, the grid is that of uint8.
+        const NumberFormat format = group.from_zero ? NumberFormat::uint8() : profile.activations;
         for (const std::string& name : group.ranges) {
             const TensorRange* tensor = ranges.find(name);
             if (tensor == nullptr) continue;
             if (group.whole_range) {
-                values[name] = estimate(tensor->histogram, Method::minmax, profile.activations);
+                values[name] = estimate(tensor->histogram, Method::minmax, format);
                 continue;
             }
             if (!options.method) {
-                values[name] = ranges.range(*tensor, profile.activations);
+                values[name] = ranges.range(*tensor, format);
                 continue;
             }
             std::optional<Collapse> collapse;
-            values[name] =
-                guarded_range(tensor->histogram, *options.method, profile.activations, estimation, &collapse);
+            values[name] = guarded_range(tensor->histogram, *options.method, format, estimation, &collapse);
             if (collapse) collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
         }
     }

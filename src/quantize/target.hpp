@@ -40,6 +40,10 @@ struct TargetProfile {
     std::int64_t minimum_matmul_size = 2;
     /// 8-bit weights overflow the 16-bit sums of u8 x s8 on CPUs without VNNI: 7 bits there (--reduce-range auto).
     bool reduce_range_without_vnni = false;
+    /// Activations that are never negative and are read only by depthwise convolutions, others without padding, matrix
+    /// products and residual Adds take all of int8, with zero point -128: there it costs nothing but a constant in the
+    /// bias.
+    bool zero_point_from_zero = false;
 };
 
 /// All targets, in the order of `Target`.

@@ -70,6 +70,12 @@ QuantizationParameters parameters_of(const Range& range, const NumberFormat& for
     return {narrowed, static_cast<std::int64_t>(std::clamp(zero, 0.0, static_cast<double>(format.levels - 1)))};
 }
 
+QuantizationParameters parameters_from_zero(const Range& range) {
+    QuantizationParameters parameters = parameters_of({0.0F, range.high}, NumberFormat::uint8());
+    parameters.zero_point = -128;
+    return parameters;
+}
+
 Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range) {
     const std::span<const float> values = weight.values<float>();
     for (const float value : values) {

@@ -83,6 +83,13 @@ std::string difference(const std::string& then, const std::string& now) {
     return text;
 }
 
+/// Numbers of devices where there are none to choose from would do nothing: an error.
+Result<void> check_devices(const Backend& backend, const std::vector<int>& devices) {
+    if (devices.empty() || backend.traits().several_devices) return {};
+    return Error{ErrorCode::invalid_argument, "device " + backend.device() + " has no numbered devices to choose from",
+                 "--devices", "leave --devices out; it names GPUs"};
+}
+
 CompileOptions compile_options(const EngineInfo& info, std::size_t threads, const EngineLoadOptions& wanted) {
     CompileOptions options;
     options.precision = info.precision;
@@ -107,6 +114,7 @@ Engine::~Engine() = default;
 
 Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     LATHE_TRY(const Backend* backend, backend_for_device(options.device));
+    LATHE_CHECK(check_devices(*backend, options.devices));
     CompileOptions compile;
     compile.precision = options.precision;
     compile.workspace_bytes = options.workspace_bytes;
@@ -115,6 +123,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     compile.timing_cache = options.timing_cache;
     compile.tune = options.tune;
     compile.allow_fallback = options.allow_fallback;
+    compile.check = options.check;
     compile.devices = options.devices;
     compile.progress = options.progress;
     LATHE_TRY(compile.shapes, complete_shapes(model, options.shapes));
@@ -176,6 +185,8 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
         impl->info.tokenizer.assign(reinterpret_cast<const char*>(text.data()), text.size());
     }
     LATHE_TRY(const Backend* backend, backend_for_device(impl->info.device));
+    if (auto taken = check_devices(*backend, options.devices); !taken)
+        return std::move(taken).error().in(path.string());
     impl->traits = backend->traits();
     const bool other_threads =
         impl->traits.threads_matter && options.threads > 0 && options.threads != impl->info.threads;

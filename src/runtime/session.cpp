@@ -105,6 +105,8 @@ Result<void> Session::set_timing(bool on) { return impl_->backend->set_timing(on
 
 Result<RunTimes> Session::times() { return impl_->backend->times(); }
 
+Result<double> Session::host_overhead_us() { return impl_->backend->host_overhead_us(); }
+
 Result<std::vector<LayerInfo>> Session::profile() { return impl_->backend->profile(); }
 
 } // namespace lathe

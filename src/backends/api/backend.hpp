@@ -56,6 +56,7 @@ struct CompileOptions {
     std::filesystem::path timing_cache;                           ///< empty: the user's cache folder
     TuneEffort tune = TuneEffort::standard;
     bool allow_fallback = false;  ///< where most of the work cannot run in the precision asked, go on all the same
+    bool check = true;            ///< compare the finished network with reference kernels, operation by operation
     std::vector<int> devices{};   ///< indices; empty: the first
     Progress* progress = nullptr; ///< told how far it is, and asked whether to stop; may be null
 };
@@ -101,6 +102,8 @@ public:
     /// Following runs can tell `times`; costs some speed.
     virtual Result<void> set_timing(bool /*on*/) { return no_such_session_feature("tell where a run's time went"); }
     virtual Result<RunTimes> times() { return no_such_session_feature("tell where a run's time went"); }
+    /// Microseconds that handing over the last run took the calling thread, the launch of its graph not counted.
+    virtual Result<double> host_overhead_us() { return no_such_session_feature("tell what a run costs the host"); }
     /// In place of set_input: memory of the session's device, read by the next runs. It stays valid until wait.
     virtual Result<void> set_device_input(std::size_t /*index*/, const DeviceTensor& /*tensor*/) {
         return no_such_session_feature("read device memory");
@@ -151,6 +154,7 @@ struct Traits {
     bool profiles_without_recompiling = false; ///< any session can tell per-layer times
     bool sessions_share_engine = false;        ///< several sessions of one engine serve requests side by side
     bool several_profiles = false;             ///< takes CompileOptions::more_profiles
+    bool several_devices = false;              ///< takes CompileOptions::devices
 };
 
 class Backend {

@@ -209,7 +209,7 @@ Result<void> tune_with_cache(EngineState& state, const CompileOptions& options) 
     const bool named = !options.timing_cache.empty();
     const std::filesystem::path file = named ? options.timing_cache : default_timing_cache();
     if (!file.empty()) LATHE_CHECK(cache.read(file));
-    LATHE_CHECK(tune(state, cache, {options.tune, options.progress}));
+    LATHE_CHECK(tune(state, cache, {options.tune, options.progress, options.check}));
     if (file.empty()) return {};
     std::error_code ignored;
     if (!named) std::filesystem::create_directories(file.parent_path(), ignored);

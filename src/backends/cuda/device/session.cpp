@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cuda/device/bound.hpp"
 #include "backends/cuda/device/handles.hpp"
 #include "backends/cuda/device/pictures.hpp"
 #include "backends/cuda/device/state.hpp"
@@ -18,36 +19,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t parallel_copy_bytes = std::size_t{1} << 20;
 constexpr std::size_t bound_plans = 16;
 
-/// An input or output of a bound plan.
-struct Port {
-    void* device = nullptr;
-    std::size_t bytes = 0;
-    Shape shape;
-};
-
-/// A plan on this session's memory.
-struct Bound {
-    std::shared_ptr<const DevicePlan> source;
-    std::vector<void*> values;
-    std::vector<const void*> weights;
-    std::vector<std::unique_ptr<BoundKernel>> kernels;
-    std::vector<Port> inputs, outputs;
-    Graph whole;   ///< copies and kernels
-    Graph compute; ///< kernels alone
-
-    Result<void> enqueue_kernels(cudaStream_t stream) const {
-        bool after_waiting = false;
-        for (std::size_t i = 0; i < kernels.size(); ++i) {
-            // A kernel may start before the one before it has ended if both keep to the rule: wait before touching
-            // activations.
-            const bool waits = source->kernels[i]->waits();
-            if (auto launched = kernels[i]->launch(stream, waits && after_waiting); !launched)
-                return std::move(launched).error().in(source->plan.ops[i].name + " (" + source->tactics[i] + ")");
-            after_waiting = waits;
-        }
-        return {};
-    }
-};
+double microseconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
 
 std::size_t grown(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -212,13 +186,21 @@ public:
         return times;
     }
 
+    Result<double> host_overhead_us() override {
+        LATHE_CHECK(usable());
+        if (current_ == nullptr)
+            return Error{ErrorCode::invalid_argument, "nothing ran yet", "", "run the session first"};
+        return enqueue_us_ - graph_launch_us_;
+    }
+
     /// Runs the last request again, operation by operation, each timed: the median of five runs.
     Result<std::vector<LayerInfo>> profile() override {
         LATHE_CHECK(usable());
         if (current_ == nullptr)
             return Error{ErrorCode::invalid_argument, "nothing ran yet", "", "run the session first"};
         if (running_) LATHE_CHECK(wait());
-        auto layers = time_layers();
+        LATHE_CHECK(select());
+        auto layers = current_->time_layers(stream_, [this] { return copy_in(); });
         if (!layers) return failed(std::move(layers).error());
         return layers;
     }
@@ -318,51 +300,18 @@ private:
         return {};
     }
 
-    Result<Port> port_of(const Bound& bound, ValueId id, const IoInfo& io) const {
-        const Value& value = bound.source->plan.values[id];
-        Port port;
-        port.device = bound.values[id];
-        port.shape = value.dims;
-        port.bytes = byte_size(io.type, static_cast<std::size_t>(element_count(value.dims)));
-        if (value.layout != Layout::linear || port.bytes != value.byte_size()) {
-            return Error{ErrorCode::internal,
-                         std::string("the plan keeps it as ") + to_string(value.type) + ", the model as " +
-                             lathe::to_string(io.type),
-                         io.name, "report this"};
-        }
-        return port;
-    }
-
     Result<std::unique_ptr<Bound>> bind(const std::vector<Shape>& shapes) {
-        auto bound = std::make_unique<Bound>();
-        LATHE_TRY(bound->source, plan_for(*state_, place_, shapes));
-        const DevicePlan& source = *bound->source;
-        LATHE_CHECK(reserve(source.memory.peak, source.workspace));
-        {
-            const std::lock_guard lock(state_->mutex);
-            bound->weights = state_->devices[place_]->weights;
-        }
-        bound->values = value_addresses(source.plan, source.memory, arena_.data(), bound->weights);
-        const Pointers pointers{bound->values, bound->weights, workspace_.data()};
-        for (std::size_t i = 0; i < source.kernels.size(); ++i) {
-            auto kernel = source.kernels[i]->bind(pointers);
-            if (!kernel) return std::move(kernel).error().in(source.plan.ops[i].name);
-            bound->kernels.push_back(std::move(kernel).value());
-        }
-        for (std::size_t i = 0; i < state_->inputs.size(); ++i) {
-            LATHE_TRY(Port port, port_of(*bound, source.plan.inputs[i], state_->inputs[i]));
-            bound->inputs.push_back(std::move(port));
-        }
+        LATHE_TRY(auto source, plan_for(*state_, place_, shapes));
+        LATHE_CHECK(reserve(source->memory.peak, source->workspace));
+        LATHE_TRY(auto bound, bind_plan(*state_, place_, std::move(source), arena_, workspace_));
         for (std::size_t i = 0; i < state_->outputs.size(); ++i) {
-            LATHE_TRY(Port port, port_of(*bound, source.plan.outputs[i], state_->outputs[i]));
-            if (port.bytes > staged_out_[i].size()) {
-                // Graphs of other shapes copy to the old memory.
-                LATHE_CHECK(stream_.synchronize("waiting for the last run"));
-                bound_ = LruCache<std::string, std::unique_ptr<Bound>>(bound_plans);
-                state_->staging.give(std::exchange(staged_out_[i], PinnedMemory()));
-                LATHE_TRY(staged_out_[i], state_->staging.take(grown(port.bytes), "output " + state_->outputs[i].name));
-            }
-            bound->outputs.push_back(std::move(port));
+            const std::size_t bytes = bound->outputs[i].bytes;
+            if (bytes <= staged_out_[i].size()) continue;
+            // Graphs of other shapes copy to the old memory.
+            LATHE_CHECK(stream_.synchronize("waiting for the last run"));
+            bound_ = LruCache<std::string, std::unique_ptr<Bound>>(bound_plans);
+            state_->staging.give(std::exchange(staged_out_[i], PinnedMemory()));
+            LATHE_TRY(staged_out_[i], state_->staging.take(grown(bytes), "output " + state_->outputs[i].name));
         }
         return bound;
     }
@@ -448,57 +397,32 @@ private:
     }
 
     Result<void> enqueue() {
+        const auto begin = Clock::now();
         LATHE_CHECK(select());
         LATHE_CHECK(find_bound());
         LATHE_CHECK(make_graphs());
-        const auto begin = Clock::now();
         if (!split()) {
-            LATHE_CHECK(current_->whole.launch(stream_));
+            LATHE_CHECK(launch(current_->whole));
         } else {
             if (timing_) LATHE_CHECK(marks_[0].record(stream_));
             LATHE_CHECK(copy_in());
             if (timing_) LATHE_CHECK(marks_[1].record(stream_));
-            LATHE_CHECK(current_->compute.launch(stream_));
+            LATHE_CHECK(launch(current_->compute));
             if (timing_) LATHE_CHECK(marks_[2].record(stream_));
             LATHE_CHECK(copy_out());
             if (timing_) LATHE_CHECK(marks_[3].record(stream_));
         }
         timed_ = timing_;
         LATHE_CHECK(done_.record(stream_));
-        enqueue_us_ = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+        enqueue_us_ = microseconds_since(begin);
         return {};
     }
 
-    Result<std::vector<LayerInfo>> time_layers() {
-        LATHE_CHECK(select());
-        const DevicePlan& source = *current_->source;
-        constexpr std::size_t runs = 5;
-        std::vector<Event> marks(source.plan.ops.size() + 1);
-        for (Event& mark : marks) {
-            LATHE_TRY(mark, Event::create(true));
-        }
-        std::vector<std::vector<double>> times(source.plan.ops.size());
-        for (std::size_t run = 0; run < runs; ++run) {
-            LATHE_CHECK(copy_in()); // later operations may have taken the inputs' memory
-            LATHE_CHECK(marks[0].record(stream_));
-            for (std::size_t i = 0; i < current_->kernels.size(); ++i) {
-                LATHE_CHECK(current_->kernels[i]->launch(stream_.get(), false));
-                LATHE_CHECK(marks[i + 1].record(stream_));
-            }
-            LATHE_CHECK(stream_.synchronize("running the model"));
-            for (std::size_t i = 0; i < times.size(); ++i) {
-                LATHE_TRY(const double ms, marks[i + 1].since(marks[i]));
-                times[i].push_back(ms);
-            }
-        }
-        std::vector<LayerInfo> layers;
-        for (std::size_t i = 0; i < times.size(); ++i) {
-            const FusedOp& op = source.plan.ops[i];
-            std::nth_element(times[i].begin(), times[i].begin() + runs / 2, times[i].end());
-            layers.push_back({op.name, op.nodes, kind_of(op), op.tf32 ? "tf32" : to_string(op.compute),
-                              source.tactics[i], times[i][runs / 2]});
-        }
-        return layers;
+    Result<void> launch(const Graph& graph) {
+        const auto begin = Clock::now();
+        LATHE_CHECK(graph.launch(stream_));
+        graph_launch_us_ = microseconds_since(begin);
+        return {};
     }
 
     std::shared_ptr<EngineState> state_;
@@ -517,7 +441,7 @@ private:
     std::unique_ptr<ThreadPool> copiers_;
     std::optional<Error> lost_;
     bool running_ = false, timing_ = false, timed_ = false;
-    double enqueue_us_ = 0;
+    double enqueue_us_ = 0, graph_launch_us_ = 0; ///< of the last start
 };
 
 } // namespace

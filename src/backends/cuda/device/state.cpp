@@ -115,6 +115,7 @@ Result<std::shared_ptr<const DevicePlan>> make_plan(EngineState& state, DeviceSt
         }
         const auto take_first = [&](const std::vector<std::string>& tactics) {
             for (const std::string& tactic : tactics) {
+                if (state.bans.holds(signature(plan.ops[i], plan), tactic)) continue;
                 std::string id;
                 auto provider = provider_of(tactic, id);
                 if (!provider) {

@@ -16,6 +16,7 @@
 #include "backends/cuda/plan/memory.hpp"
 #include "backends/cuda/tactics/provider.hpp"
 #include "backends/cuda/tuning/lru.hpp"
+#include "backends/cuda/tuning/network_check.hpp"
 
 namespace lathe::cuda {
 
@@ -51,6 +52,7 @@ struct EngineState {
     std::size_t arena_bytes = 0, workspace_bytes = 0; ///< a session's, for the largest shapes
     /// By signature: tactics that may be used, best first.
     std::map<std::string, std::vector<std::string>> tactics;
+    Bans bans; ///< kernels that were wrong in a network; while building
     BuildReport report;
 
     std::mutex mutex; ///< lowering, weights and plans

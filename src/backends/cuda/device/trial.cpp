@@ -5,6 +5,9 @@
 #include <cstdio>
 #include <limits>
 
+#include "backends/cuda/device/guard.hpp"
+#include "backends/cuda/tuning/network_check.hpp"
+
 namespace lathe::cuda {
 
 namespace {
@@ -35,19 +38,6 @@ std::pair<std::int64_t, std::int64_t> integer_range(const FusedOp& op, const Pla
         most = rows == std::numeric_limits<std::int64_t>::max() ? 0 : std::max<std::int64_t>(0, rows - 1);
     }
     return {0, most};
-}
-
-/// ‖out - ref‖ / ‖ref‖ up to which a kernel counts as right.
-double tolerance(ElementType compute, bool tf32, ElementType stored) {
-    double limit = 5e-5; // other orders of summation, Winograd's form; tf32 is at 3e-4
-    if (tf32) limit = 2e-3;
-    const auto at_least = [&](ElementType type) {
-        if (type == ElementType::f16) limit = std::max(limit, 3e-3);
-        if (type == ElementType::bf16) limit = std::max(limit, 2e-2);
-    };
-    at_least(compute);
-    at_least(stored);
-    return limit;
 }
 
 std::string short_number(double value) {
@@ -117,7 +107,7 @@ Result<void> Trial::prepare_memory(const Task& task, bool many_copies) {
         output_bytes += aligned(plan.values[id].byte_size());
     LATHE_TRY(std::byte * inputs, inputs_.need(2 * input_bytes, "trial inputs"));
     // The reference's two results, and the candidate's.
-    LATHE_TRY(std::byte * outputs, outputs_.need(3 * output_bytes, "trial results"));
+    LATHE_TRY(std::byte * outputs, outputs_.need(3 * output_bytes + guard_bytes, "trial results"));
     output_bytes_ = output_bytes;
     outputs_at_ = outputs;
     const auto [low, high] = integer_range(op, plan);
@@ -186,7 +176,7 @@ void Trial::place_outputs(std::size_t set, std::size_t slot) {
 
 Result<std::unique_ptr<BoundKernel>> Trial::bind(const PreparedKernel& kernel, std::size_t set,
                                                  const std::vector<const void*>& weights) {
-    LATHE_TRY(std::byte * workspace, workspace_.need(kernel.workspace_bytes(), "workspace"));
+    LATHE_TRY(std::byte * workspace, workspace_.need(kernel.workspace_bytes() + guard_bytes, "workspace"));
     return kernel.bind(Pointers{values_[set], weights, workspace});
 }
 
@@ -259,12 +249,12 @@ Result<void> Trial::attempt(const PreparedKernel& kernel, Timing& timing, bool i
     for (std::size_t set = 0; set < 2; ++set) {
         place_outputs(set, 2);
         LATHE_TRY(const auto bound, bind(kernel, set, place_.weights));
-        LATHE_CUDA(cudaMemsetAsync(outputs_at_ + 2 * output_bytes_, 0xFF, output_bytes_, stream_.get()), "poisoning");
+        std::byte* const result = outputs_at_ + 2 * output_bytes_;
+        LATHE_CUDA(cudaMemsetAsync(result, poison, output_bytes_ + guard_bytes, stream_.get()), "poisoning");
         // In a network the workspace holds what the operation before left there.
-        if (timing.workspace > 0) {
-            LATHE_TRY(std::byte * workspace, workspace_.need(timing.workspace, "workspace"));
-            LATHE_CUDA(cudaMemsetAsync(workspace, 0xFF, timing.workspace, stream_.get()), "poisoning the workspace");
-        }
+        LATHE_TRY(std::byte* const workspace, workspace_.need(timing.workspace + guard_bytes, "workspace"));
+        LATHE_CUDA(cudaMemsetAsync(workspace, poison, timing.workspace + guard_bytes, stream_.get()),
+                   "poisoning the workspace");
         LATHE_CHECK(start_.record(stream_));
         LATHE_CHECK(bound->launch(stream_.get(), false));
         LATHE_CHECK(end_.record(stream_));
@@ -273,6 +263,14 @@ Result<void> Trial::attempt(const PreparedKernel& kernel, Timing& timing, bool i
         if (is_reference) continue;
         LATHE_TRY(timing.refused, compare(set, timing.error));
         if (!timing.refused.empty()) return {};
+        // Behind both lies memory of others in a network.
+        LATHE_TRY(const std::size_t behind_result, bytes_written(result + output_bytes_, stream_));
+        LATHE_TRY(const std::size_t behind_workspace, bytes_written(workspace + timing.workspace, stream_));
+        if (behind_result + behind_workspace > 0) {
+            timing.refused = "writes " + std::to_string(behind_result) + " bytes behind its result and " +
+                             std::to_string(behind_workspace) + " behind its workspace";
+            return {};
+        }
     }
     // A first call far behind is not worth a better number; one launch by itself costs some 5 us more.
     if (once_ms * 1e3 > 3 * best_ + 20) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "backends/cuda/device/candidates.hpp"
+#include "backends/cuda/device/network_check.hpp"
 #include "backends/cuda/device/trial.hpp"
 #include "backends/cuda/device/whole_graph.hpp"
 #include "support/log.hpp"
@@ -34,19 +35,6 @@ Limits limits_of(TuneEffort effort) {
     return {12, 25, 0, Effort::standard};
 }
 
-/// The best three, as `choose` orders them.
-std::vector<std::string> ranking(std::vector<Timing> timings, std::size_t workspace_limit) {
-    std::vector<std::string> list;
-    constexpr std::size_t kept = 3;
-    while (list.size() < kept) {
-        const Timing* best = choose(timings, workspace_limit);
-        if (best == nullptr) break;
-        list.push_back(best->tactic);
-        timings.erase(timings.begin() + (best - timings.data()));
-    }
-    return list;
-}
-
 class Tuner {
 public:
     Tuner(EngineState& state, TimingCache& cache, const TuneOptions& options)
@@ -60,6 +48,7 @@ public:
         for (const auto& [text, timings] : timings_)
             state_.tactics[text] = ranking(timings, state_.workspace_limit);
         if (limits_.whole_seconds > 0) LATHE_CHECK(tune_networks());
+        if (options_.check) LATHE_CHECK(check_networks(place));
         describe();
         return {};
     }
@@ -262,6 +251,76 @@ private:
         return {};
     }
 
+    /// The finished networks of all tuned points: a kernel that is wrong there gives way to the next best.
+    Result<void> check_networks(DeviceState& place) {
+        const auto start = Clock::now();
+        const auto points = state_.points();
+        if (options_.progress != nullptr) options_.progress->begin("checking the whole network", points.size());
+        std::vector<bool> done(points.size(), false);
+        std::vector<std::size_t> right(points.size(), 0); ///< operations
+        for (auto next = done.begin(); next != done.end(); next = std::find(done.begin(), done.end(), false)) {
+            const auto i = static_cast<std::size_t>(next - done.begin());
+            const Plan& plan = *plans_[i].second;
+            LATHE_TRY(const auto built, plan_for(state_, 0, points[i]));
+            const std::string key = network_key(*built);
+            if (cache_.find(key)) { // the same kernels at the same places were right before
+                right[i] = plan.ops.size();
+                state_.report.checked_before += plan.ops.size();
+                done[i] = true;
+                if (options_.progress != nullptr) options_.progress->advance();
+                continue;
+            }
+            auto fault = check_network(state_, points[i], options_.progress);
+            if (!fault && fault.error().code == ErrorCode::out_of_memory) {
+                const std::string text = "not checked as a whole: " + plans_[i].first + ": " + fault.error().message;
+                log(LogLevel::warning, text);
+                state_.report.check_notes.push_back(text);
+                done[i] = true;
+                continue;
+            }
+            if (!fault) return std::move(fault).error();
+            if (!*fault) {
+                cache_.store(key, {}, static_cast<int>(Effort::full));
+                right[i] = plan.ops.size();
+                done[i] = true;
+                if (options_.progress != nullptr) options_.progress->advance();
+                continue;
+            }
+            LATHE_CHECK(ban(**fault, plan, place));
+            // Points that were right and use the kernel as well have another one now.
+            for (std::size_t other = 0; other < done.size(); ++other) {
+                const Plan& checked = *plans_[other].second;
+                done[other] = done[other] && std::none_of(checked.ops.begin(), checked.ops.end(), [&](const auto& op) {
+                                  return signature(op, checked) == (*fault)->signature;
+                              });
+            }
+        }
+        if (options_.progress != nullptr) options_.progress->end();
+        // What is wrong in one network is not tried in the next one.
+        for (const std::string& text : banned_)
+            if (cache_.find(text)) cache_.store(text, timings_[text], static_cast<int>(limits_.effort));
+        for (const std::size_t count : right)
+            state_.report.checked_operations += count;
+        state_.report.check_seconds = seconds_since(start);
+        return {};
+    }
+
+    Result<void> ban(const NetworkFault& fault, const Plan& plan, DeviceState& place) {
+        LATHE_TRY(const std::string reference, reference_tactic(plan.ops[fault.op], plan, place.device));
+        LATHE_CHECK(
+            state_.bans.ban(fault, state_.tactics, timings_[fault.signature], state_.workspace_limit, reference));
+        const std::string text = fault.name + " (" + fault.signature + "): kernel " + fault.tactic +
+                                 " is right alone and wrong in the whole network: " + fault.what + "; " +
+                                 state_.tactics[fault.signature].front() + " is used";
+        log(LogLevel::warning, text);
+        state_.report.check_notes.push_back(text);
+        banned_.insert(fault.signature);
+        for (Timing& timing : timings_[fault.signature])
+            if (timing.tactic == fault.tactic) timing.refused = "wrong in the whole network: " + fault.what;
+        place.plans = LruCache<std::string, std::shared_ptr<const DevicePlan>>(64);
+        return {};
+    }
+
     void describe() {
         for (const auto& [shape, plan] : plans_) {
             for (const FusedOp& op : plan->ops) {
@@ -288,6 +347,7 @@ private:
     Limits limits_;
     std::vector<std::pair<std::string, std::unique_ptr<Plan>>> plans_; ///< by point: its shapes as text
     std::vector<Task> tasks_;
+    std::set<std::string> banned_; ///< signatures of operations whose kernel was wrong in a whole network
     std::map<std::string, std::vector<Timing>> timings_;
     std::map<std::string, std::vector<std::pair<std::string, std::string>>> refusals_; ///< providers with no candidate
     std::map<std::string, std::map<std::string, double>> whole_; ///< by signature and tactic, see TacticTiming

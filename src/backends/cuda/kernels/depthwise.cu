@@ -27,14 +27,15 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll 1
     for (int r = 0; r < Kernel; ++r) {
         const int h = h0 + r;
-        if (static_cast<unsigned>(h) >= static_cast<unsigned>(p.h)) continue;
+        const bool row = static_cast<unsigned>(h) < static_cast<unsigned>(p.h);
+        if (!row && p.pad_word == 0) continue;
         uint4 x[reach], w[Kernel];
 #pragma unroll
         for (int s = 0; s < reach; ++s) {
             const int v = w0 + s;
-            x[s] = static_cast<unsigned>(v) < static_cast<unsigned>(p.w)
+            x[s] = row && static_cast<unsigned>(v) < static_cast<unsigned>(p.w)
                        ? *reinterpret_cast<const uint4*>(image + static_cast<std::int64_t>(h * p.w + v) * p.c_stride)
-                       : make_uint4(0, 0, 0, 0);
+                       : make_uint4(p.pad_word, p.pad_word, p.pad_word, p.pad_word);
         }
 #pragma unroll
         for (int s = 0; s < Kernel; ++s)

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
             (first + static_cast<std::uint32_t>(h)) * static_cast<std::uint32_t>(p.w * t.pixel_bytes);
 #pragma unroll
         for (int s = 0; s < wide; ++s)
-            load_words<Words>(to[s], image + (from + at[s]), row && inside[s]);
+            load_words<Words>(to[s], image + (from + at[s]), row && inside[s], p.pad_word);
         ++h;
     };
     std::uint32_t mask[N::parts];

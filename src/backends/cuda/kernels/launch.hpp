@@ -102,6 +102,7 @@ struct ConvGeneralParams {
     std::int32_t conv_h, conv_w; ///< size of the convolution's own result
     std::int32_t pooled;
     WindowParams pool;
+    std::int32_t pad_value; ///< s8: the input's zero point, which lies around the image
     EpilogueParams epilogue;
 };
 cudaError_t launch_conv_general(const ConvGeneralParams& params, cudaStream_t stream, bool programmatic);
@@ -272,6 +273,7 @@ struct DepthwiseParams {
     void* output;
     std::int32_t type, output_type, weight_c;
     std::int32_t n, h, w, c, c_stride, p, q, kernel, stride, pad_h, pad_w;
+    std::uint32_t pad_word; ///< what lies around the image: s8 its zero point in all four bytes, f16 0
     EpilogueParams epilogue;
 };
 bool depthwise_takes(const DepthwiseParams& params);

@@ -73,24 +73,25 @@ __device__ __forceinline__ void multiply(std::uint32_t (&c)[4], std::uint32_t a0
         : "r"(a0), "r"(a1), "r"(b0));
 }
 
-/// Words words from global memory or zeros; the address is a multiple of their size. One predicated load, no branch.
+/// Words words from global memory, or `other` in each; the address is a multiple of their size. One predicated load, no
+/// branch.
 template <int Words>
-__device__ __forceinline__ void load_words(std::uint32_t* to, const void* from, bool valid) {
+__device__ __forceinline__ void load_words(std::uint32_t* to, const void* from, bool valid, std::uint32_t other = 0) {
     static_assert(Words == 1 || Words == 2 || Words == 4);
     if constexpr (Words == 4)
-        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\n"
-                     "mov.u32 %3, 0;\n@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, %6;\nmov.u32 %1, %6;\nmov.u32 %2, %6;\n"
+                     "mov.u32 %3, %6;\n@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
                      : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
-                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)));
+                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)), "r"(other));
     else if constexpr (Words == 2)
-        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\n"
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\nmov.u32 %0, %4;\nmov.u32 %1, %4;\n"
                      "@p ld.global.v2.u32 {%0, %1}, [%2];\n}"
                      : "=&r"(to[0]), "=&r"(to[1])
-                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)));
+                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)), "r"(other));
     else
-        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.u32 %0, 0;\n@p ld.global.u32 %0, [%1];\n}"
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.u32 %0, %3;\n@p ld.global.u32 %0, [%1];\n}"
                      : "=&r"(to[0])
-                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)));
+                     : "l"(from), "r"(static_cast<std::uint32_t>(valid)), "r"(other));
 }
 /// The same from shared memory.
 template <int Words>

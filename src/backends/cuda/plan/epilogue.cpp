@@ -23,6 +23,38 @@ bool scales_through(Activation act) {
     return act == Activation::none || act == Activation::relu || act == Activation::clip;
 }
 
+/// act(x) + zero as an activation of x + zero, for none, relu and clip in the steps of an int8 result. A bound that
+/// rounds to the end of int8 is what saturation does anyway. Rounding never falls, so bounds may be rounded first.
+void shift_activation(Epilogue& e, std::int32_t zero) {
+    if (e.act == Activation::none) return;
+    const double low = (e.act == Activation::clip ? static_cast<double>(e.low) : 0.0) + zero;
+    const double high = e.act == Activation::clip ? static_cast<double>(e.high) + zero : 127.0;
+    const auto bound = [](double x) { return static_cast<float>(std::clamp(std::nearbyint(x), -128.0, 127.0)); };
+    const bool saturates = bound(low) == -128.0F && bound(high) == 127.0F;
+    e.act = saturates ? Activation::none : Activation::clip;
+    e.low = saturates ? 0.0F : bound(low);
+    e.high = saturates ? 0.0F : bound(high);
+}
+
+/// A channel's sum of weights times its scale as kernels have it: what one step of the input's zero point adds to
+/// acc * scale.
+Result<std::vector<double>> zero_point_sums(const Lowering& lowering, const std::vector<EpilogueRequest::Part>& parts,
+                                            double factor) {
+    std::vector<double> all;
+    for (const auto& part : parts) {
+        LATHE_TRY(const auto sums, part.sums());
+        std::vector<float> scales{1.0F};
+        if (part.scales) {
+            LATHE_TRY(scales, lowering.floats(*part.scales));
+        }
+        for (std::size_t i = 0; i < static_cast<std::size_t>(part.channels); ++i) {
+            const auto own = static_cast<double>(scales[scales.size() == 1 ? 0 : i]);
+            all.push_back(sums[i] * static_cast<double>(static_cast<float>(own * factor)));
+        }
+    }
+    return all;
+}
+
 } // namespace
 
 //  conv                            conv
@@ -71,19 +103,23 @@ Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
             continue;
         }
         if (reader->is("QuantizeLinear") && reader->input(0) == tail.end) {
-            const auto scale = symmetric_scale(*reader);
+            const auto found = grid(*reader);
             // A residual in floating point beside an int8 result is not among what kernels know.
-            if (!scale || (!tail.residual.empty() && !quantised_form(tail.residual))) return tail;
+            if (!found || (!tail.residual.empty() && !quantised_form(tail.residual))) return tail;
+            // A zero point is added before the activation: right only where that commutes with shifting and scaling.
+            if (found->zero_point != 0 && !scales_through(tail.act)) return tail;
             tail.nodes.push_back(reader);
             tail.end = reader->output(0);
-            tail.output_scale = scale;
+            tail.output_scale = found->scale;
+            tail.output_zero_point = found->zero_point;
         }
         return tail;
     }
 }
 
 // int8 with everything divided by the result's scale where the activation allows it, so that kernels only add, clip
-// and round: scale[c] = s_x * s_w[c] / s_y, bias[c] = b[c] / s_y, residual_scale = s_r / s_y.
+// and round: scale[c] = s_x * s_w[c] / s_y, bias[c] = b[c] / s_y, residual_scale = s_r / s_y. Zero points add
+// constants: bias[c] += z_y - z_x * scale[c] * sum of c's weights - z_r * residual_scale; relu's 0 is then z_y.
 Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& request, const Tail& tail) {
     Finished result;
     Epilogue& e = result.epilogue;
@@ -100,6 +136,15 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
         e.low = static_cast<float>(static_cast<double>(e.low) * inside);
         e.high = static_cast<float>(static_cast<double>(e.high) * inside);
     }
+    if (tail.output_zero_point != 0) shift_activation(e, tail.output_zero_point);
+    if (!tail.residual.empty()) {
+        const bool quantised = lowering.quantised_form(tail.residual).has_value();
+        LATHE_TRY(e.residual, lowering.want(tail.residual, quantised ? ElementType::s8 : result.type, request.layout));
+        const double scale = quantised ? static_cast<double>(lowering.value(e.residual).scale) : 1.0;
+        e.residual_scale = static_cast<float>(scale * inside);
+        result.residual = e.residual;
+    }
+    const std::int32_t residual_zero = e.residual == none ? 0 : lowering.value(e.residual).zero_point;
 
     const double factor = static_cast<double>(request.factor) * inside;
     const auto channels = static_cast<std::size_t>(request.channels);
@@ -129,7 +174,8 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
     }
 
     const bool biased = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return !part.biases.empty(); });
-    if (biased || !tail.bias_terms.empty()) {
+    const bool shifted = request.zero_point != 0 || residual_zero != 0 || tail.output_zero_point != 0;
+    if (biased || !tail.bias_terms.empty() || shifted) {
         std::string key = "bias";
         for (const auto& part : parts) {
             key += "|";
@@ -140,6 +186,13 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
         for (const Constant& term : tail.bias_terms)
             key += "+" + term.key();
         key += "|" + bits_of(static_cast<float>(inside)) + padded;
+        if (request.zero_point != 0) {
+            key += "|x" + std::to_string(request.zero_point) + "*" + bits_of(static_cast<float>(factor));
+            for (const auto& part : parts)
+                key += "*" + part.sums_key + (part.scales ? "*" + part.scales->key() : "");
+        }
+        if (residual_zero != 0) key += "|r" + std::to_string(residual_zero) + "*" + bits_of(e.residual_scale);
+        if (tail.output_zero_point != 0) key += "|y" + std::to_string(tail.output_zero_point);
         LATHE_TRY(e.bias, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
             std::vector<double> sum(channels, 0.0);
             const auto add = [&](const Constant& term, double times, std::size_t first,
@@ -158,20 +211,18 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
             }
             for (const Constant& term : tail.bias_terms)
                 LATHE_CHECK(add(term, 1.0, 0, channels));
+            for (double& each : sum)
+                each = each * inside + tail.output_zero_point - residual_zero * static_cast<double>(e.residual_scale);
+            if (request.zero_point != 0) {
+                LATHE_TRY(const auto extra, zero_point_sums(lowering, parts, factor));
+                for (std::size_t i = 0; i < channels; ++i)
+                    sum[i] -= request.zero_point * extra[i];
+            }
             std::vector<float> values(channels);
             for (std::size_t i = 0; i < channels; ++i)
-                values[i] = static_cast<float>(sum[i] * inside);
+                values[i] = static_cast<float>(sum[i]);
             return values;
         }));
-    }
-
-    if (!tail.residual.empty()) {
-        const bool quantised = lowering.quantised_form(tail.residual).has_value();
-        LATHE_TRY(e.residual, lowering.want(tail.residual, quantised ? ElementType::s8 : result.type, request.layout));
-        const Value& residual = lowering.value(e.residual);
-        const double scale = quantised ? static_cast<double>(residual.scale) : 1.0;
-        e.residual_scale = static_cast<float>(scale * inside);
-        result.residual = e.residual;
     }
     return result;
 }

@@ -84,7 +84,7 @@ Numbers Interpretation::real(ValueId id) const {
     Numbers numbers = values[id];
     if (value(id).type == ElementType::s8) {
         for (double& number : numbers)
-            number *= static_cast<double>(value(id).scale);
+            number = (number - value(id).zero_point) * static_cast<double>(value(id).scale);
     }
     return numbers;
 }
@@ -98,7 +98,7 @@ void Interpretation::store(ValueId id, Numbers numbers) {
 void Interpretation::store_real(ValueId id, Numbers numbers) {
     if (value(id).type == ElementType::s8) {
         for (double& number : numbers)
-            number /= static_cast<double>(value(id).scale);
+            number = number / static_cast<double>(value(id).scale) + value(id).zero_point;
     }
     store(id, std::move(numbers));
 }

@@ -205,7 +205,7 @@ Result<void> OpInterpreter::operator()(const Resize& d) {
 Result<void> OpInterpreter::operator()(const Reformat&) {
     // Between int8 values of one scale bytes are moved; else by way of the real numbers.
     if (in_value(0).type == ElementType::s8 && out_value().type == ElementType::s8 &&
-        in_value(0).scale == out_value().scale) {
+        in_value(0).scale == out_value().scale && in_value(0).zero_point == out_value().zero_point) {
         state_.store(op_.outputs[0], in(0));
     } else {
         Numbers real = state_.real(op_.inputs[0]);

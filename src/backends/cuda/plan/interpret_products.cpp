@@ -1,5 +1,6 @@
 #include "backends/cuda/plan/interpret_op.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -7,7 +8,7 @@ namespace lathe::cuda {
 
 namespace {
 
-/// Adds one tap times one plane of the input to one plane of the result.
+/// Adds one tap times one plane of the input, zeros around it, to one plane of the result.
 void add_tap(const Window& w, double factor, std::int64_t r, std::int64_t s, const double* in, const Planes& x,
              double* out, const Planes& y) {
     for (std::int64_t p = 0; p < y.h; ++p) {
@@ -81,12 +82,22 @@ Result<void> OpInterpreter::operator()(const Depthwise& d) {
     const Planes y = image(out_value());
     const std::int64_t padded = state_.plan.weights->weights[d.weight].dims[2];
     const Numbers weight = state_.weight(d.weight);
+    // Around the image lies the zero point: what is within counts from there, and all taps get it.
+    const auto zero = static_cast<double>(in_value(0).zero_point);
+    Numbers input = in(0);
+    for (double& number : input)
+        number -= zero;
+    const std::int64_t taps = d.window.kernel[0] * d.window.kernel[1];
     Numbers acc(static_cast<std::size_t>(y.n * y.c) * y.plane(), 0.0);
     for (std::int64_t plane = 0; plane < y.n * y.c; ++plane) {
+        double sum = 0;
+        for (std::int64_t tap = 0; tap < taps; ++tap)
+            sum += weight[static_cast<std::size_t>(tap * padded + plane % y.c)];
+        std::fill_n(acc.data() + static_cast<std::size_t>(plane) * y.plane(), y.plane(), zero * sum);
         for (std::int64_t r = 0; r < d.window.kernel[0]; ++r) {
             for (std::int64_t s = 0; s < d.window.kernel[1]; ++s) {
                 const auto at = static_cast<std::size_t>((r * d.window.kernel[1] + s) * padded + plane % y.c);
-                add_tap(d.window, weight[at], r, s, in(0).data() + static_cast<std::size_t>(plane) * x.plane(), x,
+                add_tap(d.window, weight[at], r, s, input.data() + static_cast<std::size_t>(plane) * x.plane(), x,
                         acc.data() + static_cast<std::size_t>(plane) * y.plane(), y);
             }
         }

@@ -18,7 +18,7 @@ struct Interpretation {
     const Numbers& of(ValueId id) const { return values[id]; }
     const Value& value(ValueId id) const { return plan.values[id]; }
     const Numbers& input(const FusedOp& op, std::size_t i) const { return values[op.inputs[i]]; }
-    /// Real numbers: int8 times its scale.
+    /// Real numbers: int8 without its zero point, times its scale.
     Numbers real(ValueId id) const;
     /// Stores real numbers in the value's type.
     void store_real(ValueId id, Numbers numbers);

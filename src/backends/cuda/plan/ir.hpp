@@ -29,7 +29,7 @@ inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
 enum class Role : std::uint8_t { input, output, activation, constant };
 
-/// One tensor of a plan; all sizes are known. int8 is symmetric: real = scale * stored.
+/// One tensor of a plan; all sizes are known. int8: real = scale * (stored - zero_point).
 struct Value {
     std::string name; ///< of the ONNX value it stands for; "" for temporaries
     Role role = Role::activation;
@@ -38,8 +38,11 @@ struct Value {
     Layout layout = Layout::linear;
     std::int64_t channel_stride = 0; ///< nhwc: >= C; what lies between is finite and meets zero weights
     float scale = 1;                 ///< s8 only
-    ValueId alias_of = none;         ///< same bytes as that value (Reshape, Flatten, ...): no memory of its own
-    WeightId weight = none;          ///< role constant
+    /// s8 only. Other than 0 only between depthwise or unpadded convolutions, products and residual sums, whose biases hold
+    /// what it adds: see zero_point_misuse.
+    std::int32_t zero_point = 0;
+    ValueId alias_of = none; ///< same bytes as that value (Reshape, Flatten, ...): no memory of its own
+    WeightId weight = none;  ///< role constant
     std::size_t byte_size() const;
 };
 

@@ -147,8 +147,10 @@ ValueId Lowering::make_result(const std::string& value, ElementType type, Layout
 ValueId Lowering::make_alias(const std::string& value, ValueId of, Shape dims, Layout layout) {
     const Value& source = plan_.values[of];
     const ElementType type = source.type;
+    const std::int32_t zero_point = source.zero_point;
     const ValueId id = make(value, type, std::move(dims), layout, source.scale);
     plan_.values[id].alias_of = of;
+    plan_.values[id].zero_point = zero_point;
     return id;
 }
 
@@ -209,6 +211,7 @@ Result<ValueId> Lowering::want(const std::string& value, ElementType type, Layou
         return make_alias(value, from, source.dims, layout);
     }
     const ValueId made = make(value, type, source.dims, layout, type == ElementType::s8 ? source.scale : 1.0F);
+    if (type == ElementType::s8) plan_.values[made].zero_point = source.zero_point;
     FusedOp op;
     op.name = "reformat " + value;
     op.detail = Reformat{};
@@ -309,8 +312,10 @@ Result<void> Lowering::finish_outputs() {
             }
             const Shape sizes = plan_.values[source].dims;
             const float scale = *exact == ElementType::s8 ? plan_.values[source].scale : 1.0F;
+            const std::int32_t zero_point = *exact == ElementType::s8 ? plan_.values[source].zero_point : 0;
             found = make(info.name, *exact, sizes, Layout::linear, scale);
             plan_.values[found].role = Role::output;
+            plan_.values[found].zero_point = zero_point;
             FusedOp op;
             op.name = "output " + info.name;
             op.detail = Reformat{};
@@ -402,12 +407,19 @@ Result<Plan> Lowering::run() {
         reasons += (reasons.empty() ? "" : "\n") + emitted.error().describe();
         lost_.insert(node->outputs.begin(), node->outputs.end());
     }
-    if (reasons.empty()) LATHE_CHECK(finish_outputs());
+    if (reasons.empty()) {
+        LATHE_CHECK(finish_outputs());
+        remove_unread();
+        for (const FusedOp& op : plan_.ops) {
+            if (const std::string why = zero_point_misuse(plan_, op); !why.empty()) {
+                reasons += (reasons.empty() ? "" : "\n") + op.name + ": " + why;
+            }
+        }
+    }
     if (!reasons.empty()) {
         return Error{ErrorCode::unsupported, "these nodes cannot run on the GPU:\n" + reasons, "",
                      "change the model, or build for the CPU"};
     }
-    remove_unread();
     LATHE_CHECK(verify(plan_));
     return std::move(plan_);
 }

@@ -33,6 +33,9 @@ Support lowering_support(const Node& node, const Model& model);
 
 /// Structure of a plan: ids in range, producers first, layouts and types fit each op. For tests and after load.
 Result<void> verify(const Plan& plan);
+/// Why this op cannot take or give its int8 values with a zero point other than 0; "" if it can. Convolutions without
+/// padding, matrix products and residual sums hold what it adds in their biases; for all others it would be wrong.
+std::string zero_point_misuse(const Plan& plan, const FusedOp& op);
 /// Text form for golden tests, one op a line.
 std::string print(const Plan& plan);
 

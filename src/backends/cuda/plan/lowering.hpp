@@ -35,6 +35,12 @@ struct Filter {
     std::int64_t axis = 0;
 };
 
+/// How int8 stands for real numbers: scale * (stored - zero_point).
+struct Grid {
+    float scale = 1;
+    std::int32_t zero_point = 0;
+};
+
 /// What is fused behind a convolution or matrix product.
 struct Tail {
     std::vector<Node*> nodes;
@@ -44,6 +50,7 @@ struct Tail {
     Activation act = Activation::none;
     float low = 0, high = 0, alpha = 0;
     std::optional<float> output_scale; ///< `end` is then int8
+    std::int32_t output_zero_point = 0;
 };
 
 /// An activation found behind a value: the nodes it is made of and where it ends.
@@ -77,6 +84,8 @@ public:
     Result<std::vector<float>> floats(const Constant& constant) const;
     std::optional<float> scalar(const std::string& value) const;
     std::optional<Filter> filter(const std::string& value) const;
+    /// Scale and zero point of a Q or DQ node if it is int8 with one constant scale.
+    std::optional<Grid> grid(const Node& node) const;
     /// Scale of a Q or DQ node if it is symmetric int8 with one scale.
     std::optional<float> symmetric_scale(const Node& node) const;
     /// The one node that reads the value, if it is no output and read once.
@@ -197,10 +206,14 @@ struct EpilogueRequest {
         std::optional<Constant> scales;
         std::vector<Constant> biases;
         std::int64_t channels = 0;
+        /// For int8 inputs with a zero point: the sum of each channel's weights as stored, and what names them.
+        std::function<Result<std::vector<double>>()> sums;
+        std::string sums_key;
     };
     std::vector<Part> parts;
-    float bias_factor = 1; ///< beta of a Gemm, for the parts' biases
-    float factor = 1;      ///< alpha of a Gemm, times the input's scale for int8
+    float bias_factor = 1;       ///< beta of a Gemm, for the parts' biases
+    float factor = 1;            ///< alpha of a Gemm, times the input's scale for int8
+    std::int32_t zero_point = 0; ///< of an int8 input
     std::int64_t channels = 0, padded = 0;
     Layout layout = Layout::nhwc;
     ElementType result = ElementType::f16; ///< of the result where the tail does not quantise

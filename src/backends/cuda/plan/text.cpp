@@ -116,6 +116,7 @@ private:
         std::string text = "%" + std::to_string(id) + ":" + to_string(v.type) + "[" + list(v.dims) + "]";
         if (v.layout == Layout::nhwc) text += "nhwc" + std::to_string(v.channel_stride);
         if (v.type == ElementType::s8) text += "*" + number(static_cast<double>(v.scale));
+        if (v.zero_point != 0) text += "@" + std::to_string(v.zero_point);
         return text;
     }
     std::string weight(WeightId id) const {

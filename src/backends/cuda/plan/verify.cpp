@@ -99,6 +99,7 @@ private:
             if (plan_.values[id].role == Role::constant || written_[id]) return wrong("", "a value is written twice");
             written_[id] = true;
         }
+        if (std::string why = zero_point_misuse(plan_, op); !why.empty()) return wrong("", std::move(why));
         const Value& out = plan_.values[op.outputs[0]];
         const auto in = [&](std::size_t i) -> const Value& { return plan_.values[op.inputs[i]]; };
         if (op.inputs.empty() && !std::holds_alternative<Pointwise>(op.detail)) return wrong("", "no input");

@@ -151,6 +151,7 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
     p.stride = window.stride_h;
     p.pad_h = window.pad_h;
     p.pad_w = window.pad_w;
+    p.pad_word = 0x01010101U * static_cast<std::uint8_t>(x.zero_point);
     p.epilogue = epilogue_params(detail.epilogue, plan);
     const bool residual = detail.epilogue.residual != none;
     if (residual && plan.values[detail.epilogue.residual].channel_stride != y.channel_stride)

@@ -256,6 +256,7 @@ private:
         p.groups = conv != nullptr ? narrow(conv->groups) : 1;
         p.depthwise = conv == nullptr ? 1 : 0;
         p.window = window_params(window);
+        p.pad_value = value(op_.inputs[0]).zero_point;
         p.conv_h = narrow(p.y.dims[2]);
         p.conv_w = narrow(p.y.dims[3]);
         if (conv != nullptr && conv->pooled) {

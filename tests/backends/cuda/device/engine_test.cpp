@@ -118,6 +118,34 @@ TEST_P(CudaEngine, AgreesWithTheInterpreter) {
     }
 }
 
+TEST_P(CudaEngine, IsCheckedAsAWhole) {
+    const Model model = network(GetParam().text);
+    auto asked = options();
+    asked.timing_cache = std::filesystem::path(testing::TempDir()) / "cuda-engine-test-checks.json";
+    std::filesystem::remove(asked.timing_cache);
+    const auto checked = backend().compile(model, asked);
+    ASSERT_TRUE(checked) << checked.error().describe();
+    const auto report = (*checked)->report();
+    ASSERT_TRUE(report) << report.error().describe();
+    EXPECT_GT(report->check_seconds, 0);
+    EXPECT_EQ(report->checked_operations, report->ops.size()) << "every operation at every tuned shape";
+    for (const std::string& note : report->check_notes)
+        ADD_FAILURE() << note;
+    EXPECT_EQ(report->checked_before, 0U);
+    const auto again = backend().compile(model, asked);
+    ASSERT_TRUE(again) << again.error().describe();
+    const auto known = (*again)->report();
+    ASSERT_TRUE(known) << known.error().describe();
+    EXPECT_EQ(known->checked_operations, report->checked_operations);
+    EXPECT_EQ(known->checked_before, report->checked_operations) << "the same kernels, unless timings are within 1 %";
+    asked.check = false;
+    const auto unchecked = backend().compile(model, asked);
+    ASSERT_TRUE(unchecked) << unchecked.error().describe();
+    const auto other = (*unchecked)->report();
+    ASSERT_TRUE(other) << other.error().describe();
+    EXPECT_EQ(other->checked_operations, 0U);
+}
+
 TEST_P(CudaEngine, GivesTheSameAfterSavingAndLoading) {
     const auto [model, engine, first] = Ready();
     auto inputs = random_inputs(model, {input(3)});
@@ -145,6 +173,10 @@ TEST_P(CudaEngine, TellsTimesAndLayers) {
     ASSERT_TRUE(times) << times.error().describe();
     EXPECT_GT(times->compute_ms, 0);
     EXPECT_GT(times->enqueue_us, 0);
+    const auto overhead = session.host_overhead_us();
+    ASSERT_TRUE(overhead) << overhead.error().describe();
+    EXPECT_GT(*overhead, 0);
+    EXPECT_LT(*overhead, times->enqueue_us);
     EXPECT_EQ(plain[0].bytes, timed[0].bytes);
     const auto layers = session.profile();
     ASSERT_TRUE(layers) << layers.error().describe();

@@ -109,9 +109,16 @@ TestPlan stem_plan(const Shape& x, std::int64_t k, std::int64_t kernel, T type, 
     return b.finish(conv, inputs, {y}, type);
 }
 
-TestPlan depthwise_plan(const Shape& x, std::int64_t kernel, std::int64_t stride, T type, Tail tail) {
+TestPlan depthwise_plan(const Shape& x, std::int64_t kernel, std::int64_t stride, T type, Tail tail,
+                        std::int32_t zero_point = 0) {
     PlanBuilder b;
-    const ValueId in = b.image(x, type);
+    ValueId in = b.image(x, type);
+    if (zero_point != 0) { // the same bytes, read as other numbers
+        const ValueId bytes = in;
+        in = b.value(x, type, Layout::nhwc, b.plan().values[bytes].scale);
+        b.plan().values[in].alias_of = bytes;
+        b.plan().values[in].zero_point = zero_point;
+    }
     const std::int64_t pad = kernel / 2;
     const std::int64_t p = (x[2] + 2 * pad - kernel) / stride + 1, q = (x[3] + 2 * pad - kernel) / stride + 1;
     const ValueId y = b.value({x[0], x[1], p, q}, type, Layout::nhwc, 1.0F / 35);
@@ -211,6 +218,11 @@ void add_convolution_cases(Cases& add) {
             return depthwise_plan({1, 32, 9, 10}, 3, 1, type, Tail::residual_relu);
         });
     }
+    for (const std::int64_t kernel : {3, 5})
+        for (const std::int64_t stride : {1, 2})
+            add("depthwise_int8_zero_point_k" + std::to_string(kernel) + "s" + std::to_string(stride), [=] {
+                return depthwise_plan({2, 40, 13, 11}, kernel, stride, T::s8, Tail::clip, -77);
+            });
     add("depthwise_fp16_silu", [] { return depthwise_plan({1, 32, 9, 9}, 3, 1, T::f16, Tail::silu); });
 }
 

@@ -93,6 +93,10 @@ Result<std::unique_ptr<Runner>> Runner::make(const TestPlan& test, const Device&
         runner->memory_.push_back(std::move(memory));
     }
     for (const Value& v : plan.values) {
+        if (v.alias_of != none) {
+            runner->pointers_.push_back(runner->pointers_[v.alias_of]);
+            continue;
+        }
         // room behind each value shows writes beyond it
         LATHE_TRY(DeviceMemory memory, DeviceMemory::allocate(v.byte_size() + 256, "a test value"));
         LATHE_CUDA(cudaMemset(memory.data(), 0xFF, memory.size()), "poisoning");

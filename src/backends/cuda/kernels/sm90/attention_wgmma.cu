@@ -13,6 +13,7 @@
 
 #include "backends/cuda/kernels/sm90/geometry.hpp"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
+#include "backends/cuda/kernels/sm90/tensor_maps.hpp"
 #include "backends/cuda/kernels/sm90/wgmma.cuh"
 #include "backends/cuda/kernels/sm90/wgmma_more.cuh"
 
@@ -253,25 +254,11 @@ const void* kernel_of(const AttentionParams& p, int groups) {
 
 cudaError_t encode_heads(CUtensorMap& map, const AttentionParams& p, const void* data, const std::int64_t* strides,
                          std::int64_t length) {
-    static decltype(&cuTensorMapEncodeTiled) encode = nullptr;
-    if (encode == nullptr) {
-        void* pointer = nullptr;
-        cudaDriverEntryPointQueryResult found{};
-        const cudaError_t error =
-            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &pointer, 12000, cudaEnableDefault, &found);
-        if (error != cudaSuccess) return error;
-        if (found != cudaDriverEntryPointSuccess || pointer == nullptr) return cudaErrorSymbolNotFound;
-        encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(pointer);
-    }
     const auto wide = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
     const cuuint64_t dims[3] = {wide(p.heads * p.depth), wide(length), wide(p.batch)};
     const cuuint64_t steps[2] = {wide(strides[1] * 2), wide(strides[0] * 2)};
-    const cuuint32_t box[3] = {static_cast<cuuint32_t>(p.depth), 64, 1}, unit[3] = {1, 1, 1};
-    const CUresult result =
-        encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(data), dims, steps, box, unit,
-               CU_TENSOR_MAP_INTERLEAVE_NONE, p.depth == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+    const cuuint32_t box[3] = {static_cast<cuuint32_t>(p.depth), 64, 1};
+    return sm90::encode_tiled(map, {type_f16, static_cast<int>(p.depth)}, data, 3, dims, steps, box);
 }
 
 } // namespace

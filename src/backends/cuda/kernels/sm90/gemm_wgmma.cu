@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include "backends/cuda/kernels/sm90/gemm_wgmma.cuh"
+#include "backends/cuda/kernels/sm90/tensor_maps.hpp"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -27,36 +28,7 @@ const std::vector<WideInstance>& instances() {
     return all;
 }
 
-int bytes_of_type(int type) { return type == type_s8 ? 1 : 2; }
 std::int64_t rows_of(const ImplicitGemmParams& p) { return std::int64_t{p.n} * p.p * p.q; }
-
-cudaError_t encoder(decltype(&cuTensorMapEncodeTiled)& function) {
-    static decltype(&cuTensorMapEncodeTiled) encode = nullptr;
-    if (encode == nullptr) {
-        void* pointer = nullptr;
-        cudaDriverEntryPointQueryResult found{};
-        const cudaError_t error =
-            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &pointer, 12000, cudaEnableDefault, &found);
-        if (error != cudaSuccess) return error;
-        if (found != cudaDriverEntryPointSuccess || pointer == nullptr) return cudaErrorSymbolNotFound;
-        encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(pointer);
-    }
-    function = encode;
-    return cudaSuccess;
-}
-
-/// A tensor of rank `rank` with 128-byte rows of a box, swizzled.
-cudaError_t encode_boxes(CUtensorMap& map, int type, cuuint32_t rank, const void* data, const cuuint64_t* dims,
-                         const cuuint64_t* strides, const cuuint32_t* box) {
-    decltype(&cuTensorMapEncodeTiled) encode = nullptr;
-    if (const cudaError_t error = encoder(encode); error != cudaSuccess) return error;
-    constexpr cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-    const CUresult result =
-        encode(&map, type == type_s8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rank,
-               const_cast<void*>(data), dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
 
 } // namespace
 
@@ -74,7 +46,8 @@ const TileConfig* wide_tiles(int& count) {
 bool wide_takes(int tile, bool pair, const ImplicitGemmParams& p) {
     if (tile < 0 || static_cast<std::size_t>(tile) >= instances().size()) return false;
     const WideInstance& instance = instances()[static_cast<std::size_t>(tile)];
-    const int element = bytes_of_type(instance.config.in_type), out = bytes_of_type(instance.config.out_type);
+    const int element = sm90::element_bytes(instance.config.in_type),
+              out = sm90::element_bytes(instance.config.out_type);
     const bool plain = p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 && p.pad_w == 0 &&
                        p.p == p.h && p.q == p.w;
     if (!plain || p.c * element % 16 != 0 || p.c_stride * element % 16 != 0 || p.k % 64 != 0) return false;
@@ -95,23 +68,15 @@ bool wide_takes(int tile, bool pair, const ImplicitGemmParams& p) {
 
 cudaError_t encode_maps_wide(int tile, bool pair, const ImplicitGemmParams& p, void* maps) {
     const WideInstance& instance = instances().at(static_cast<std::size_t>(tile));
-    const int type = instance.config.in_type, element = bytes_of_type(type);
-    const auto wide = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
-    const auto narrow = [](int x) { return static_cast<cuuint32_t>(x); };
+    const int type = instance.config.in_type, element = sm90::element_bytes(type);
+    const sm90::MapFormat format{type, 128 / element};
     CUtensorMap made[2];
-    const cuuint64_t a_dims[2] = {wide(p.c), wide(rows_of(p))},
-                     a_strides[1] = {wide(std::int64_t{p.c_stride} * element)};
-    const cuuint32_t a_box[2] = {narrow(128 / element), pair ? 64U : 128U};
-    if (const cudaError_t error = encode_boxes(made[0], type, 2, p.input, a_dims, a_strides, a_box);
+    if (const cudaError_t error =
+            sm90::encode_matrix(made[0], format, p.input, p.c, rows_of(p), p.c_stride, pair ? 64 : 128);
         error != cudaSuccess)
         return error;
-    // Rows of the weights dealt to columns as channel_of_column says; [k][c_stride] in memory.
-    const int run = instance.run;
-    const cuuint64_t row = wide(std::int64_t{p.c_stride} * element);
-    const cuuint64_t b_dims[5] = {wide(p.c_stride), 2, 4, wide(run / 2), wide(p.k / (4 * run))};
-    const cuuint64_t b_strides[4] = {row, row * wide(run), row * 2, row * wide(4 * run)};
-    const cuuint32_t b_box[5] = {narrow(128 / element), 2, 4, narrow(run / 2), narrow(instance.config.n / (4 * run))};
-    if (const cudaError_t error = encode_boxes(made[1], type, 5, p.weight, b_dims, b_strides, b_box);
+    if (const cudaError_t error =
+            sm90::encode_weights(made[1], format, p.weight, p.c_stride, p.k, instance.config.n, instance.run);
         error != cudaSuccess)
         return error;
     std::memcpy(maps, made, sizeof(made));
@@ -140,7 +105,7 @@ cudaError_t launch_wide_gemm(int tile, bool pair, int multiprocessors, const Imp
     problem.columns = p.k;
     problem.out_stride = p.k_stride;
     problem.residual_stride = e.residual_stride != 0 ? e.residual_stride : p.k_stride;
-    const int element = bytes_of_type(instance.config.in_type);
+    const int element = sm90::element_bytes(instance.config.in_type);
     problem.chunks = (p.c * element + 127) / 128;
     problem.stages = std::min(instance.most_stages, 14);
     const int tiles_n = (p.k + instance.config.n - 1) / instance.config.n, tiles_m = (problem.rows + 127) / 128;

@@ -29,6 +29,8 @@ CUtensorMapSwizzle swizzle_of(const MapFormat& format) {
 cuuint64_t wide(std::int64_t x) { return static_cast<cuuint64_t>(x); }
 cuuint32_t narrow(int x) { return static_cast<cuuint32_t>(x); }
 
+} // namespace
+
 cudaError_t encode_tiled(CUtensorMap& map, const MapFormat& format, const void* data, int rank, const cuuint64_t* dims,
                          const cuuint64_t* strides, const cuuint32_t* box) {
     decltype(&cuTensorMapEncodeTiled) encode = nullptr;
@@ -39,8 +41,6 @@ cudaError_t encode_tiled(CUtensorMap& map, const MapFormat& format, const void* 
                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
-
-} // namespace
 
 cudaError_t encode_matrix(CUtensorMap& map, const MapFormat& format, const void* data, std::int64_t columns,
                           std::int64_t rows, std::int64_t row_elements, int box_rows) {

@@ -19,6 +19,10 @@ struct MapFormat {
     int chunk; ///< elements
 };
 
+/// A tensor of `rank` sizes `dims`, the fastest first; `strides` in bytes of all but the first; box sizes in elements.
+cudaError_t encode_tiled(CUtensorMap& map, const MapFormat& format, const void* data, int rank, const cuuint64_t* dims,
+                         const cuuint64_t* strides, const cuuint32_t* box);
+
 /// Rows of `columns` elements, `row_elements` apart; boxes of `box_rows` rows.
 cudaError_t encode_matrix(CUtensorMap& map, const MapFormat& format, const void* data, std::int64_t columns,
                           std::int64_t rows, std::int64_t row_elements, int box_rows);

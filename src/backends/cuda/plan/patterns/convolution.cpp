@@ -24,6 +24,16 @@ std::string filter_key(const Filter& filter, bool raw) {
     return filter.values.key() + (filter.scales && !raw ? "*" + filter.scales->key() : "");
 }
 
+/// The sum of each of the k filters' weights as stored.
+Result<std::vector<double>> filter_sums(const Lowering& lowering, const Filter& filter, std::int64_t k) {
+    LATHE_TRY(const auto values, lowering.floats(filter.values));
+    std::vector<double> sums(static_cast<std::size_t>(k), 0.0);
+    const std::size_t each = values.size() / std::max<std::size_t>(sums.size(), 1);
+    for (std::size_t i = 0; i < sums.size() * each; ++i)
+        sums[i / each] += static_cast<double>(values[i]);
+    return sums;
+}
+
 /// [K][C][R][S] to [K][R][S][C padded].
 Result<WeightId> pack_filters(Lowering& lowering, const Filter& filter, ElementType type, std::int64_t padded) {
     const bool raw = type == ElementType::s8;
@@ -76,6 +86,7 @@ struct PoolBehind {
     std::string end;
 };
 std::optional<PoolBehind> pool_behind(const Lowering& lowering, const Tail& tail) {
+    if (tail.output_zero_point != 0) return std::nullopt; // kernels pool around 0
     const bool rising = tail.act == Activation::none || tail.act == Activation::relu || tail.act == Activation::clip;
     if (!rising) return std::nullopt;
     PoolBehind found;
@@ -143,7 +154,11 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     EpilogueRequest request;
     EpilogueRequest::Part part;
     part.channels = k;
-    if (int8) part.scales = filter->scales;
+    if (int8) {
+        part.scales = filter->scales;
+        part.sums_key = filter->values.key();
+        part.sums = [&lowering, &filter, k] { return filter_sums(lowering, *filter, k); };
+    }
     if (!node.input(2).empty()) {
         const auto bias = lowering.constant(node.input(2));
         if (!bias) return Lowering::cannot(node, "its bias is not constant");
@@ -151,6 +166,7 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     }
     request.parts.push_back(std::move(part));
     request.factor = int8 ? lowering.value(in).scale : 1.0F;
+    request.zero_point = int8 ? lowering.value(in).zero_point : 0;
     request.channels = k;
     request.padded = (k + 15) / 16 * 16;
     request.result = *storage;
@@ -190,6 +206,7 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     if (finished.residual != none) inputs.push_back(finished.residual);
     const ValueId out =
         lowering.make(tail.end, finished.type, lowering.dims(tail.end), Layout::nhwc, tail.output_scale.value_or(1.0F));
+    lowering.value(out).zero_point = tail.output_zero_point;
     FusedOp& op = lowering.add(node, tail.nodes, std::move(detail), std::move(inputs), {out}, compute);
     op.macs = macs;
     op.tf32 = lowering.tf32() && compute == ElementType::f32;

@@ -51,6 +51,17 @@ Result<WeightId> pack_gemm(Lowering& lowering, const Product& product, ElementTy
     });
 }
 
+/// The sum of the weights of each of a filter's columns, as stored.
+Result<std::vector<double>> column_sums(const Lowering& lowering, const Product& product, const Filter& filter) {
+    LATHE_TRY(const auto values, lowering.floats(filter.values));
+    const auto n = static_cast<std::size_t>(columns(filter, product.transposed));
+    const auto k = static_cast<std::size_t>(product.k);
+    std::vector<double> sums(n, 0.0);
+    for (std::size_t i = 0; i < n * k; ++i)
+        sums[product.transposed ? i / k : i % n] += static_cast<double>(values[i]);
+    return sums;
+}
+
 /// Scales along n for int8 products, if that is how the filter has them.
 bool scales_along_n(const Filter& filter, bool transposed) {
     return filter.scales && (filter.scales->count() == 1 || filter.axis == (transposed ? 0 : 1));
@@ -86,12 +97,17 @@ Result<void> emit_product(Lowering& lowering, Node& node, const Product& product
     for (std::size_t i = 0; i < product.filters.size(); ++i) {
         EpilogueRequest::Part part;
         part.channels = columns(product.filters[i], product.transposed);
-        if (int8) part.scales = product.filters[i].scales;
+        if (int8) {
+            part.scales = product.filters[i].scales;
+            part.sums_key = product.filters[i].values.key() + (product.transposed ? "" : "t");
+            part.sums = [&lowering, &product, i] { return column_sums(lowering, product, product.filters[i]); };
+        }
         if (i < product.biases.size() && product.biases[i]) part.biases.push_back(*product.biases[i]);
         request.parts.push_back(std::move(part));
     }
     request.bias_factor = product.bias_factor;
     request.factor = product.alpha * (int8 ? lowering.value(in).scale : 1.0F);
+    request.zero_point = int8 ? lowering.value(in).zero_point : 0;
     request.channels = product.n;
     request.padded = (product.n + 15) / 16 * 16;
     request.layout = Layout::linear;
@@ -109,6 +125,7 @@ Result<void> emit_product(Lowering& lowering, Node& node, const Product& product
         !tail.output_scale && free_type && product.end.empty()
             ? lowering.make_result(tail.end, finished.type, Layout::linear)
             : lowering.make(tail.end, finished.type, end, Layout::linear, tail.output_scale.value_or(1.0F));
+    lowering.value(out).zero_point = tail.output_zero_point;
     const std::int64_t macs = detail.m * detail.n * detail.k;
     FusedOp& op = lowering.add(node, tail.nodes, detail, std::move(inputs), {out}, compute);
     op.macs = macs;

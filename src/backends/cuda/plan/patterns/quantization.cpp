@@ -8,12 +8,23 @@ namespace {
 
 constexpr const char* cure = "quantise the model with `lathe quantize --target cuda`";
 
-bool all_zero(const Lowering& lowering, const std::string& zero_point) {
-    if (zero_point.empty()) return false; // uint8 by definition
+/// The int8 zero point, if it is constant and one number however often.
+std::optional<std::int32_t> one_zero_point(const Lowering& lowering, const std::string& zero_point) {
+    if (zero_point.empty()) return std::nullopt; // uint8 by definition
     const auto found = lowering.constant(zero_point);
-    if (!found || found->type != DataType::int8 || found->tensor == nullptr) return false;
+    if (!found || found->type != DataType::int8 || found->tensor == nullptr) return std::nullopt;
     const auto values = found->tensor->to_int64s();
-    return std::all_of(values.begin(), values.end(), [](std::int64_t n) { return n == 0; });
+    if (values.empty()) return 0;
+    if (std::any_of(values.begin(), values.end(), [&](std::int64_t n) { return n != values[0]; })) return std::nullopt;
+    return static_cast<std::int32_t>(values[0]);
+}
+
+bool all_zero(const Lowering& lowering, const std::string& zero_point) {
+    return one_zero_point(lowering, zero_point) == 0;
+}
+
+bool same_grid(const Value& value, const Grid& grid) {
+    return value.scale == grid.scale && value.zero_point == grid.zero_point;
 }
 
 /// Whether every reader takes the value as its filters, which look through DequantizeLinear themselves.
@@ -31,20 +42,28 @@ bool only_filters(const Lowering& lowering, const std::string& value) {
 //
 // Where x is an int8 value already (max pooling of one, say) and of the same scale, there is nothing to do.
 Result<void> quantize(Lowering& lowering, Node& node) {
-    const auto scale = lowering.symmetric_scale(node);
-    if (!scale) {
-        Error error = Lowering::cannot(node, "only symmetric int8 with one constant scale is taken");
+    const auto grid = lowering.grid(node);
+    if (!grid) {
+        Error error = Lowering::cannot(node, "only int8 with one constant scale is taken");
         error.hint = cure;
         return error;
     }
-    if (const auto same = lowering.quantised_form(node.input(0)); same && lowering.value(*same).scale == *scale) {
+    if (const auto same = lowering.quantised_form(node.input(0)); same && same_grid(lowering.value(*same), *grid)) {
         lowering.add_form(node.output(0), *same);
         lowering.mark(&node);
         return {};
     }
+    if (grid->zero_point != 0) {
+        Error error =
+            Lowering::cannot(node, "a zero point of " + std::to_string(grid->zero_point) +
+                                       " is taken only straight behind a convolution or matrix product, with "
+                                       "nothing but a residual sum, Relu or Clip between and no other reader");
+        error.hint = cure;
+        return error;
+    }
     LATHE_TRY(const ValueId from, lowering.want_any(node.input(0)));
     const Value source = lowering.value(from);
-    const ValueId made = lowering.make(node.output(0), ElementType::s8, source.dims, source.layout, *scale);
+    const ValueId made = lowering.make(node.output(0), ElementType::s8, source.dims, source.layout, grid->scale);
     lowering.add(node, {}, Reformat{}, {from}, {made}, source.type);
     return {};
 }
@@ -77,31 +96,38 @@ Result<void> dequantize_constant(Lowering& lowering, Node& node) {
 
 Result<void> dequantize(Lowering& lowering, Node& node) {
     if (lowering.constant(node.input(0))) return dequantize_constant(lowering, node);
-    const auto scale = lowering.symmetric_scale(node);
+    const auto grid = lowering.grid(node);
     const auto stored = lowering.quantised_form(node.input(0));
-    if (!scale || !stored) {
-        Error error = Lowering::cannot(node, "only symmetric int8 with one constant scale is taken");
+    if (!grid || !stored) {
+        Error error = Lowering::cannot(node, "only int8 with one constant scale is taken");
         error.hint = cure;
         return error;
     }
     lowering.mark(&node);
-    if (lowering.value(*stored).scale == *scale) {
+    if (same_grid(lowering.value(*stored), *grid)) {
         lowering.add_form(node.output(0), *stored);
     } else {
         const Value source = lowering.value(*stored);
         const ValueId made = lowering.make_alias(node.output(0), *stored, source.dims, source.layout);
-        lowering.value(made).scale = *scale;
+        lowering.value(made).scale = grid->scale;
+        lowering.value(made).zero_point = grid->zero_point;
     }
     return {};
 }
 
 } // namespace
 
-std::optional<float> Lowering::symmetric_scale(const Node& node) const {
-    if (!all_zero(*this, node.input(2))) return std::nullopt;
+std::optional<Grid> Lowering::grid(const Node& node) const {
+    const auto zero_point = one_zero_point(*this, node.input(2));
     const auto found = scalar(node.input(1));
-    if (!found || !(*found > 0)) return std::nullopt;
-    return found;
+    if (!zero_point || !found || !(*found > 0)) return std::nullopt;
+    return Grid{*found, *zero_point};
+}
+
+std::optional<float> Lowering::symmetric_scale(const Node& node) const {
+    const auto found = grid(node);
+    if (!found || found->zero_point != 0) return std::nullopt;
+    return found->scale;
 }
 
 std::optional<Filter> Lowering::filter(const std::string& value) const {

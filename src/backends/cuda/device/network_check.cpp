@@ -1,0 +1,222 @@
+#include "backends/cuda/device/network_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "backends/cuda/device/bound.hpp"
+#include "backends/cuda/device/compare.hpp"
+#include "backends/cuda/device/guard.hpp"
+#include "backends/cuda/device/handles.hpp"
+#include "support/hash.hpp"
+
+namespace lathe::cuda {
+
+namespace {
+
+std::string short_number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.2g", value);
+    return text;
+}
+
+std::string describe(const Deviation& found) {
+    if (found.broken > 0) return std::to_string(found.broken) + " elements NaN, infinite or unwritten";
+    if (found.by_one + found.by_more > 0) {
+        return std::to_string(found.by_more) + " of " + std::to_string(found.count) +
+               " integers differ by more than 1, " + std::to_string(found.by_one) + " by 1";
+    }
+    return "relative error " + short_number(found.relative);
+}
+
+class Checker {
+public:
+    Checker(EngineState& state, DeviceState& place) : state_(state), place_(place) {}
+
+    Result<void> open(const std::vector<Shape>& shapes) {
+        LATHE_TRY(source_, plan_for(state_, 0, shapes));
+        LATHE_CUDA(cudaSetDevice(place_.device.index), "choosing the GPU");
+        LATHE_TRY(stream_, Stream::create());
+        const std::size_t peak = source_->memory.peak;
+        LATHE_TRY(arena_, DeviceMemory::allocate(peak + guard_bytes, "activations"));
+        LATHE_TRY(other_, DeviceMemory::allocate(peak, "activations of the reference"));
+        LATHE_TRY(workspace_, DeviceMemory::allocate(source_->workspace + guard_bytes, "workspace"));
+        LATHE_TRY(differences_,
+                  DeviceMemory::allocate(plan().values.size() * sizeof(kernels::Difference) + 1, "comparing"));
+        LATHE_TRY(bound_, bind_plan(state_, 0, source_, arena_, workspace_));
+        others_ = value_addresses(plan(), source_->memory, other_.data(), place_.weights);
+        // Modules load at their first launch, which must not happen while a graph is recorded.
+        LATHE_CHECK(prepare());
+        LATHE_CHECK(bound_->enqueue_kernels(stream_.get(), size()));
+        LATHE_CHECK(stream_.synchronize("running the model"));
+        return prepare();
+    }
+
+    std::size_t size() const { return plan().ops.size(); }
+
+    /// Checks operation `i`; the arena holds what those before it made, and then what it made too.
+    Result<std::optional<NetworkFault>> step(std::size_t i) {
+        LATHE_CHECK(run_reference(i));
+        LATHE_CHECK(prepare());
+        LATHE_TRY(const Graph graph,
+                  Graph::capture(
+                      stream_, [&] { return bound_->enqueue_kernels(stream_.get(), i + 1); }, "recording the model"));
+        LATHE_CHECK(graph.launch(stream_));
+        if (auto ran = stream_.synchronize("running the model"); !ran)
+            return std::move(ran).error().in(plan().ops[i].name + " (" + source_->tactics[i] + ")");
+        LATHE_TRY(std::string what, compare(i));
+        if (what.empty()) {
+            LATHE_TRY(what, written_behind());
+        }
+        if (what.empty()) return std::optional<NetworkFault>();
+        const FusedOp& op = plan().ops[i];
+        return std::optional(NetworkFault{i, op.name, signature(op, plan()), source_->tactics[i], std::move(what)});
+    }
+
+private:
+    const Plan& plan() const { return source_->plan; }
+
+    /// Inputs set, everything else NaN.
+    Result<void> prepare() const {
+        LATHE_CUDA(cudaMemsetAsync(arena_.data(), poison, arena_.size(), stream_.get()), "poisoning the activations");
+        LATHE_CUDA(cudaMemsetAsync(workspace_.data(), poison, workspace_.size(), stream_.get()),
+                   "poisoning the workspace");
+        for (const ValueId id : plan().inputs) {
+            const Value& value = plan().values[id];
+            const auto [low, high] = integer_range(plan(), id);
+            LATHE_CUDA(kernels::launch_fill(bound_->values[id], static_cast<int>(value.type),
+                                            value.byte_size() / bytes_of(value.type), 1 + id, low, high, stream_.get()),
+                       "filling the inputs");
+        }
+        return {};
+    }
+
+    /// The reference's result of operation `i` in the other arena, beside all that was there before it.
+    Result<void> run_reference(std::size_t i) {
+        const FusedOp& op = plan().ops[i];
+        LATHE_CUDA(
+            cudaMemcpyAsync(other_.data(), arena_.data(), other_.size(), cudaMemcpyDeviceToDevice, stream_.get()),
+            "copying the activations");
+        for (const ValueId id : op.outputs)
+            LATHE_CUDA(cudaMemsetAsync(others_[id], poison, plan().values[id].byte_size(), stream_.get()), "poisoning");
+        LATHE_TRY(const std::string tactic, reference_tactic(op, plan(), place_.device));
+        std::string id;
+        LATHE_TRY(const Provider* const provider, provider_of(tactic, id));
+        LATHE_TRY(const auto kernel, provider->prepare(id, op, plan(), place_.device));
+        LATHE_TRY(const DeviceMemory space, DeviceMemory::allocate(kernel->workspace_bytes(), "workspace"));
+        LATHE_TRY(const auto reference, kernel->bind(Pointers{others_, place_.weights, space.data()}));
+        LATHE_CHECK(reference->launch(stream_.get(), false));
+        return stream_.synchronize("running the reference kernel of " + op.name);
+    }
+
+    /// What is wrong with the values that stand after operation `i`; empty if all are right.
+    Result<std::string> compare(std::size_t i) const {
+        const FusedOp& op = plan().ops[i];
+        const std::vector<ValueId> values = standing(plan(), i);
+        auto* const at = reinterpret_cast<kernels::Difference*>(differences_.data());
+        LATHE_CUDA(cudaMemsetAsync(at, 0, values.size() * sizeof(kernels::Difference), stream_.get()), "comparing");
+        for (std::size_t v = 0; v < values.size(); ++v) {
+            const Value& value = plan().values[values[v]];
+            const bool nhwc = value.layout == Layout::nhwc && value.dims.size() > 1;
+            LATHE_CUDA(kernels::launch_compare(
+                           others_[values[v]], bound_->values[values[v]], static_cast<int>(value.type),
+                           value.byte_size() / bytes_of(value.type), nhwc ? static_cast<int>(value.dims[1]) : 1,
+                           nhwc ? static_cast<int>(value.channel_stride) : 1, at + v, stream_.get()),
+                       "comparing");
+        }
+        std::vector<kernels::Difference> found(values.size());
+        LATHE_CUDA(cudaMemcpyAsync(found.data(), at, found.size() * sizeof(kernels::Difference), cudaMemcpyDeviceToHost,
+                                   stream_.get()),
+                   "comparing");
+        LATHE_CHECK(stream_.synchronize("comparing the network with the reference"));
+        for (std::size_t v = 0; v < values.size(); ++v) {
+            const Value& value = plan().values[values[v]];
+            const bool own = std::find(op.outputs.begin(), op.outputs.end(), values[v]) != op.outputs.end();
+            // The reference's padding is what it is: a kernel is judged by its own.
+            const bool padding_counts = own && !source_->tactics[i].starts_with("reference:");
+            Deviation deviation;
+            if (found[v].squared_error > 0)
+                deviation.relative = std::sqrt(found[v].squared_error / std::max(found[v].squared_reference, 1e-60));
+            deviation.broken = found[v].unwritten_or_nan + (padding_counts ? found[v].bad_padding : 0);
+            deviation.by_one = found[v].by_one;
+            deviation.by_more = found[v].by_more;
+            deviation.count = static_cast<std::size_t>(std::max<std::int64_t>(1, element_count(value.dims)));
+            const double allowed = tolerance(op.compute, op.tf32, value.type);
+            const double times = excess(deviation, value.type, allowed);
+            if (own && times > far_off)
+                return "its result: " + describe(deviation) + " (allowed " + short_number(allowed) + ")";
+            if (!own && times > changed) {
+                return "with it a value of another operation changes (" +
+                       (value.name.empty() ? "%" + std::to_string(values[v]) : value.name) +
+                       "): " + describe(deviation);
+            }
+        }
+        return std::string();
+    }
+
+    /// Which memory behind ours was written to; empty if none.
+    Result<std::string> written_behind() const {
+        const std::pair<const DeviceMemory*, const char*> places[] = {{&arena_, "the activations"},
+                                                                      {&workspace_, "its workspace"}};
+        for (const auto& [memory, what] : places) {
+            LATHE_TRY(const std::size_t written, bytes_written(memory->data() + memory->size() - guard_bytes, stream_));
+            if (written > 0) return "it writes " + std::to_string(written) + " bytes behind " + what;
+        }
+        return std::string();
+    }
+
+    EngineState& state_;
+    DeviceState& place_;
+    std::shared_ptr<const DevicePlan> source_;
+    Stream stream_;
+    DeviceMemory arena_, other_, workspace_, differences_;
+    std::unique_ptr<Bound> bound_;
+    std::vector<void*> others_;
+};
+
+} // namespace
+
+Result<std::string> reference_tactic(const FusedOp& op, const Plan& plan, const Device& device) {
+    std::string why = "the provider is missing";
+    for (const Provider* provider : usable_providers()) {
+        if (provider->name() != "reference") continue;
+        const auto ids = provider->candidates(op, plan, device, Effort::fast, why);
+        if (!ids.empty()) return "reference:" + ids.front();
+    }
+    return Error{ErrorCode::internal, "no reference kernel: " + why, op.name, "report this"};
+}
+
+std::string network_key(const DevicePlan& built) {
+    Hasher hasher;
+    const auto places = [&](const std::vector<ValueId>& values) {
+        hasher.update(static_cast<std::int64_t>(values.size()));
+        for (const ValueId id : values) {
+            hasher.update(static_cast<std::int64_t>(id));
+            hasher.update(static_cast<std::int64_t>(built.memory.offsets[id]));
+        }
+    };
+    for (std::size_t i = 0; i < built.plan.ops.size(); ++i) {
+        const FusedOp& op = built.plan.ops[i];
+        hasher.update(signature(op, built.plan));
+        hasher.update(built.tactics[i]);
+        places(op.inputs);
+        places(op.outputs);
+    }
+    hasher.update(static_cast<std::int64_t>(built.memory.peak));
+    hasher.update(static_cast<std::int64_t>(built.workspace));
+    return "network " + hasher.hex();
+}
+
+Result<std::optional<NetworkFault>> check_network(EngineState& state, const std::vector<Shape>& shapes,
+                                                  Progress* progress) {
+    Checker checker(state, *state.devices.front());
+    LATHE_CHECK(checker.open(shapes));
+    for (std::size_t i = 0; i < checker.size(); ++i) {
+        if (progress != nullptr) LATHE_CHECK(progress->check());
+        LATHE_TRY(auto fault, checker.step(i));
+        if (fault) return fault;
+    }
+    return std::optional<NetworkFault>();
+}
+
+} // namespace lathe::cuda

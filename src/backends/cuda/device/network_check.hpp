@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/device/state.hpp"
+#include "backends/cuda/tuning/network_check.hpp"
+#include "lathe/progress.hpp"
+
+namespace lathe::cuda {
+
+/// Runs the network of these shapes on random inputs as sessions run it: with the kernels chosen, recorded as a graph,
+/// in an arena of its memory plan and a workspace of its size, both full of NaN before. Operation after operation, the
+/// graph of all up to it is run, and its result compared with what its reference kernel makes of the same operands; all
+/// other values that are still needed must be what they were, and nothing may be written behind the arena or the
+/// workspace. Nothing: all is right; else the first operation at fault.
+/// Errors: out_of_memory (it takes two arenas), cancelled, and where the device's state is lost.
+Result<std::optional<NetworkFault>> check_network(EngineState& state, const std::vector<Shape>& shapes,
+                                                  Progress* progress);
+
+/// Stands for a plan's operations, their kernels and the places of their values in memory: for the timing cache, so that
+/// a network that was right is not checked again.
+std::string network_key(const DevicePlan& built);
+
+/// The id of the reference kernel of an operation, as "reference:ID". Errors: internal, if there is none.
+Result<std::string> reference_tactic(const FusedOp& op, const Plan& plan, const Device& device);
+
+} // namespace lathe::cuda
