@@ -66,28 +66,14 @@ std::vector<double> mean_of(std::span<const float> rows, std::size_t groups, std
     return mean;
 }
 
-/// W (mean x - mean x^).
-std::vector<double> mean_error_of(const LinearLayer& layer, std::span<const float> weight,
-                                  std::span<const double> real, std::span<const double> quantized) {
-    std::vector<double> error(layer.channels(), 0.0);
-    for (std::size_t m = 0; m < layer.channels(); ++m) {
-        const std::size_t first = m / layer.outputs * layer.depth;
-        for (std::size_t k = 0; k < layer.depth; ++k)
-            error[m] += static_cast<double>(weight[m * layer.depth + k]) * (real[first + k] - quantized[first + k]);
-    }
-    return error;
-}
-
 } // namespace
 
 Result<LayerError> measure_layer(const LinearLayer& layer, LayerRows rows, std::span<const float> weight,
-                                 std::span<const float> change, bool curvature, double damping, std::size_t threads) {
+                                 std::span<const float> change, double damping, std::size_t threads) {
     const std::size_t depth = layer.depth;
     LayerError error;
-    error.mean_input = mean_of(rows.quantized, layer.groups, rows.positions, depth);
+    const std::vector<double> mean_quantized = mean_of(rows.quantized, layer.groups, rows.positions, depth);
     const std::vector<double> mean_real = mean_of(rows.real, layer.groups, rows.positions, depth);
-    error.mean_error = mean_error_of(layer, weight, mean_real, error.mean_input);
-    if (!curvature) return error;
 
     // Centred rows make the products covariances: the bias takes the mean.
     for (std::size_t g = 0; g < layer.groups; ++g) {
@@ -95,7 +81,7 @@ Result<LayerError> measure_layer(const LinearLayer& layer, LayerRows rows, std::
             const std::size_t at = (g * rows.positions + n) * depth;
             for (std::size_t k = 0; k < depth; ++k) {
                 const auto real = static_cast<double>(rows.real[at + k]) - mean_real[g * depth + k];
-                const auto quantized = static_cast<double>(rows.quantized[at + k]) - error.mean_input[g * depth + k];
+                const auto quantized = static_cast<double>(rows.quantized[at + k]) - mean_quantized[g * depth + k];
                 rows.quantized[at + k] = static_cast<float>(quantized);
                 rows.real[at + k] = static_cast<float>(real - quantized);
             }
@@ -145,6 +131,21 @@ Result<LayerError> measure_layer(const LinearLayer& layer, LayerRows rows, std::
             error.gradient[i] += added * change[i] - error.pull[i];
     }
     return error;
+}
+
+Result<std::vector<float>> layer_outputs(const LinearLayer& layer, std::span<const float> rows, std::size_t positions,
+                                         std::span<const float> weight, std::size_t threads) {
+    Products products;
+    products.output(products.product("weight", products.turned("rows")));
+    const auto groups = static_cast<std::int64_t>(layer.groups);
+    const auto depth = static_cast<std::int64_t>(layer.depth);
+    const Batches given = one_batch("rows", {groups, static_cast<std::int64_t>(positions), depth}, rows);
+    const Batches weights =
+        one_batch("weight", {groups, static_cast<std::int64_t>(layer.outputs), depth}, weight);
+    LATHE_TRY(const std::vector<Batches> found,
+              run_batches(products.take(), {{"rows", &given}, {"weight", &weights}}, threads));
+    const std::span<const float> values = found.front().front().as<float>();
+    return std::vector<float>(values.begin(), values.end());
 }
 
 } // namespace lathe

@@ -1,11 +1,11 @@
 #include "correct/layers.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <optional>
 
 #include "correct/as_run.hpp"
+#include "correct/bias.hpp"
 #include "correct/layer.hpp"
 #include "correct/layer_error.hpp"
 #include "correct/quantized_layer.hpp"
@@ -20,7 +20,7 @@ namespace {
 class Corrector {
 public:
     Corrector(const Model& real, const LayerCorrection& options, Walk& walk, Walk* quantized_walk, Model& quantized)
-        : real_(real), options_(options), walk_(walk), quantized_walk_(quantized_walk), quantized_(quantized) {}
+        : real_(real), index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk), quantized_(quantized) {}
 
     Result<CorrectedLayer> correct(const QuantizedLayer& layer) {
         CorrectedLayer told{layer.label, layer.op_type, false, false, 0.0, 0.0, 0.0, ""};
@@ -48,7 +48,7 @@ public:
         }
         rows.real = gather_rows(*form, *real, positions, options_.threads);
         LATHE_CHECK(gather_quantized(layer, *form, positions, rows));
-        LATHE_CHECK(solve(layer, *form, *weight, std::move(rows), told));
+        LATHE_CHECK(solve(layer, *form, *weight, rows, told));
         return told;
     }
 
@@ -82,7 +82,7 @@ private:
         return {};
     }
 
-    Result<void> solve(const QuantizedLayer& layer, const LinearLayer& form, const Tensor& weight, LayerRows rows,
+    Result<void> solve(const QuantizedLayer& layer, const LinearLayer& form, const Tensor& weight, const LayerRows& rows,
                        CorrectedLayer& told) {
         const std::vector<float> real = rows_of_weight(form, weight.values<float>());
         std::vector<std::int8_t> steps(real.size());
@@ -94,9 +94,9 @@ private:
                 change[at] = layer.scale_of(m) * static_cast<float>(steps[at]) - real[at];
             }
         }
-        LATHE_TRY(LayerError error, measure_layer(form, std::move(rows), real, change, options_.rounding,
-                                                  options_.damping, options_.threads));
         if (options_.rounding) {
+            LATHE_TRY(LayerError error,
+                      measure_layer(form, rows, real, change, options_.damping, options_.threads));
             round(layer, form, real, error, steps, told);
             std::vector<std::int8_t> stored(steps.size());
             for (std::size_t m = 0; m < form.channels(); ++m) {
@@ -105,8 +105,10 @@ private:
             }
             set_constant(Tensor::of<std::int8_t>(layer.weight, DataType::int8, layer.shape, stored));
         }
-        if (options_.bias) correct_bias(layer, form, real, error, steps, told);
-        return {};
+        if (!options_.bias) return {};
+        for (std::size_t i = 0; i < change.size(); ++i)
+            change[i] = layer.scale_of(i / form.depth) * static_cast<float>(steps[i]);
+        return correct_bias(layer, form, rows, real, change, told);
     }
 
     void round(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> real, LayerError& error,
@@ -149,32 +151,41 @@ private:
         told.error_fall = all > 0.0 ? fall / all : 0.0;
     }
 
-    // E[W x + b] - E[Q x^ + b] = E[e] - D E[x^].
-    void correct_bias(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> real,
-                      const LayerError& error, std::span<const std::int8_t> steps, CorrectedLayer& told) {
-        if (!layer.bias) {
-            if (told.skipped.empty() && !told.rounded) told.skipped = "it has no bias to correct";
-            return;
+    /// `weight` and `quantized`: [channels, depth], in float.
+    Result<void> correct_bias(const QuantizedLayer& layer, const LinearLayer& form, const LayerRows& rows,
+                              std::span<const float> weight, std::span<const float> quantized, CorrectedLayer& told) {
+        const auto clamp = clamp_behind(index_, *twin_of(layer.output));
+        if (!layer.bias || !clamp) {
+            const char* const why = layer.bias ? "its sum with another layer decides" : "it has no bias";
+            if (!told.rounded) told.skipped = why;
+            return {};
         }
+        LATHE_TRY(std::vector<float> real,
+                  layer_outputs(form, rows.real, rows.positions, weight, options_.threads));
+        LATHE_TRY(std::vector<float> given,
+                  layer_outputs(form, rows.quantized, rows.positions, quantized, options_.threads));
         std::vector<float> bias = layer.bias->values;
+        std::vector<double> shifts(form.channels(), 0.0);
+        ThreadPool(options_.threads).for_each(form.channels(), [&](std::size_t m) {
+            const auto y = std::span(real).subspan(m * rows.positions, rows.positions);
+            const auto z = std::span(given).subspan(m * rows.positions, rows.positions);
+            for (std::size_t i = 0; i < y.size(); ++i) {
+                y[i] += bias[m];
+                z[i] += bias[m];
+            }
+            shifts[m] = bias_shift(y, z, *clamp);
+        });
         double squares = 0.0;
         for (std::size_t m = 0; m < form.channels(); ++m) {
-            double shift = error.mean_error[m];
-            const std::size_t group = m / form.outputs * form.depth;
-            for (std::size_t k = 0; k < form.depth; ++k) {
-                const std::size_t at = m * form.depth + k;
-                const double d =
-                    static_cast<double>(layer.scale_of(m)) * steps[at] - static_cast<double>(real[at]);
-                shift -= d * error.mean_input[group + k];
-            }
-            bias[m] += static_cast<float>(shift);
-            squares += shift * shift;
+            bias[m] += static_cast<float>(shifts[m]);
+            squares += shifts[m] * shifts[m];
         }
         const std::string name = quantized_.graph.unique_name(layer.label + "_bias_corrected");
         set_constant(Tensor::of_floats(name, layer.bias->shape, bias));
         set_input(layer.bias->node, layer.bias->input, name);
         told.bias = true;
         told.bias_shift = std::sqrt(squares / static_cast<double>(form.channels()));
+        return {};
     }
 
     void set_constant(const Tensor& tensor) {
@@ -191,6 +202,7 @@ private:
     }
 
     const Model& real_;
+    const EdgeIndex index_;
     const LayerCorrection& options_;
     Walk& walk_;
     Walk* quantized_walk_;

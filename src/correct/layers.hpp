@@ -22,7 +22,7 @@ enum class LayerInputs {
 
 struct LayerCorrection {
     bool rounding = false; ///< choose each int8 weight for least output error
-    bool bias = false;     ///< give the bias the mean output error, whatever the rounding is
+    bool bias = false;     ///< give the bias the output's mean error, as it is after the rounding
     LayerInputs inputs = LayerInputs::network_error;
     std::size_t positions = 8192; ///< output positions looked at, at most about this many a layer
     double damping = 0.01;        ///< of the mean of the Hessian's diagonal
@@ -38,7 +38,7 @@ struct CorrectedLayer {
     bool bias = false;
     double moved = 0.0;      ///< share of the weights that changed
     double error_fall = 0.0; ///< of the layer's output noise: 1 - after / before, 0 where it was not rounded
-    double bias_shift = 0.0; ///< root mean square of the bias's change over that of the output noise's mean
+    double bias_shift = 0.0; ///< root mean square over its channels
     std::string skipped;     ///< why nothing was done; empty otherwise
 };
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "calibrate/guard.hpp"
 #include "correct/layer.hpp"
+#include "correct/layer_error.hpp"
 #include "correct/quantized_layer.hpp"
 #include "correct/walk.hpp"
 #include "quantize/edges.hpp"
@@ -27,6 +27,7 @@ struct Group {
     std::vector<std::string> tensors;
     std::vector<Candidate> candidates;
     std::size_t readers = 0;
+    NumberFormat format;
 };
 
 Range united(const Range& a, const Range& b) { return {std::min(a.low, b.low), std::max(a.high, b.high)}; }
@@ -44,6 +45,7 @@ Quantizer quantizer_of(const Range& range, const NumberFormat& format) {
 
 Group candidates_of(const ScaleGroup& group, const RangesFile& ranges, const NumberFormat& format) {
     Group result;
+    result.format = format;
     Range whole;
     Range present;
     for (const std::string& name : group.ranges) {
@@ -69,47 +71,11 @@ Group candidates_of(const ScaleGroup& group, const RangesFile& ranges, const Num
     return result;
 }
 
-Batches one_batch(const std::string& name, Shape shape, std::span<const float> values) {
-    HostTensor tensor(name, DataType::float32, std::move(shape));
-    std::memcpy(tensor.bytes.data(), values.data(), values.size_bytes());
-    Batches batches;
-    batches.push_back(std::move(tensor));
-    return batches;
-}
-
-/// error = reduce((rows) W^T)^2, one number a batch: run once for the signal and once a candidate.
-Result<std::vector<double>> output_powers(const LinearLayer& layer, const std::vector<std::vector<float>>& rows,
-                                          std::size_t positions, std::span<const float> weight, std::size_t threads) {
-    Model model;
-    model.ir_version = 8;
-    model.opsets[""] = 17;
-    model.graph.name = "output_powers";
-    const auto add = [&](const char* type, std::vector<std::string> inputs, const char* output) -> Node& {
-        Node node;
-        node.op_type = type;
-        node.inputs = std::move(inputs);
-        node.outputs = {output};
-        return model.graph.add(std::move(node));
-    };
-    const auto groups = static_cast<std::int64_t>(layer.groups);
-    const Shape row_shape{groups, static_cast<std::int64_t>(positions), static_cast<std::int64_t>(layer.depth)};
-    const Shape weight_shape{groups, static_cast<std::int64_t>(layer.outputs), static_cast<std::int64_t>(layer.depth)};
-    model.graph.initializers.emplace("weight", Tensor::of_floats("weight", weight_shape, weight));
-    add("Transpose", {"weight"}, "turned").set("perm", std::vector<std::int64_t>{0, 2, 1});
-    add("MatMul", {"rows", "turned"}, "outputs");
-    add("ReduceSumSquare", {"outputs"}, "power").set("keepdims", std::int64_t{1});
-    ValueInfo info;
-    info.name = "power";
-    info.type = DataType::float32;
-    model.graph.outputs.push_back(info);
-    Batches batches;
-    for (const std::vector<float>& each : rows)
-        batches.push_back(one_batch("rows", row_shape, each).front());
-    LATHE_TRY(const std::vector<Batches> found, run_batches(std::move(model), {{"rows", &batches}}, threads));
-    std::vector<double> powers;
-    for (const HostTensor& each : found.front())
-        powers.push_back(static_cast<double>(each.as<float>()[0]));
-    return powers;
+double power_of(std::span<const float> values) {
+    double power = 0.0;
+    for (const float value : values)
+        power += static_cast<double>(value) * static_cast<double>(value);
+    return power;
 }
 
 /// x - q(x).
@@ -137,8 +103,7 @@ double pooled_power(const HostTensor& shape_of, std::span<const float> values) {
 
 class Chooser {
 public:
-    Chooser(const Model& real, const NumberFormat& format, const RangeChoiceOptions& options)
-        : real_(real), format_(format), options_(options) {}
+    Chooser(const Model& real, const RangeChoiceOptions& options) : real_(real), options_(options) {}
 
     Result<void> judge_layer(const QuantizedLayer& layer, Walk& walk, Group& group) const {
         const auto twin = std::ranges::find_if(real_.graph.nodes, [&](const auto& node) {
@@ -156,12 +121,19 @@ public:
         if (input == nullptr || input->front().type != DataType::float32) return {};
         const Positions positions = choose_positions(*form, *input, options_.positions);
         if (positions.at.empty()) return {};
-        std::vector<std::vector<float>> rows{gather_rows(*form, *input, positions, options_.threads)};
-        for (const Candidate& candidate : group.candidates)
-            rows.push_back(noise_of(rows.front(), quantizer_of(candidate.range, format_)));
-        LATHE_TRY(const std::vector<double> powers,
-                  output_powers(*form, rows, positions.at.size(), rows_of_weight(*form, weight->values<float>()),
-                                options_.threads));
+        const std::vector<float> rows = gather_rows(*form, *input, positions, options_.threads);
+        const std::vector<float> weights = rows_of_weight(*form, weight->values<float>());
+        const auto power = [&](std::span<const float> given) -> Result<double> {
+            LATHE_TRY(const std::vector<float> outputs,
+                      layer_outputs(*form, given, positions.at.size(), weights, options_.threads));
+            return power_of(outputs);
+        };
+        std::vector<double> powers(1);
+        LATHE_TRY(powers.front(), power(rows));
+        for (const Candidate& candidate : group.candidates) {
+            LATHE_TRY(const double noise, power(noise_of(rows, quantizer_of(candidate.range, group.format))));
+            powers.push_back(noise);
+        }
         add(group, powers);
         return {};
     }
@@ -177,7 +149,7 @@ public:
             powers[0] += pooled_power(batch, values);
             for (std::size_t i = 0; i < group.candidates.size(); ++i) {
                 powers[i + 1] += pooled_power(
-                    batch, noise_of(copied, quantizer_of(group.candidates[i].range, format_)));
+                    batch, noise_of(copied, quantizer_of(group.candidates[i].range, group.format)));
             }
         }
         add(group, powers);
@@ -193,7 +165,6 @@ private:
     }
 
     const Model& real_;
-    const NumberFormat& format_;
     const RangeChoiceOptions& options_;
 };
 
@@ -202,17 +173,20 @@ private:
 Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, const QuantizationPlan& plan,
                                    const RangesFile& ranges, const std::map<std::string, Batches>& samples,
                                    const RangeChoiceOptions& options, Progress& progress) {
-    const NumberFormat format = profile_of(plan.target).activations;
     std::vector<Group> groups(plan.groups.size());
     std::map<std::string, std::size_t> group_of;
     for (std::size_t i = 0; i < plan.groups.size(); ++i) {
-        if (!plan.groups[i].whole_range) groups[i] = candidates_of(plan.groups[i], ranges, format);
+        if (plan.groups[i].whole_range) continue;
+        // From zero up, the grid is that of uint8.
+        const bool from_zero = plan.groups[i].from_zero;
+        groups[i] = candidates_of(plan.groups[i], ranges,
+                                  from_zero ? NumberFormat::uint8() : profile_of(plan.target).activations);
     }
     for (const QuantizedTensor& tensor : plan.tensors) {
         if (!groups[tensor.group].candidates.empty()) group_of[tensor.name] = tensor.group;
     }
     LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads));
-    const Chooser chooser(real, format, options);
+    const Chooser chooser(real, options);
     const std::vector<QuantizedLayer> layers = quantized_layers(quantized);
     const EdgeIndex index(quantized.graph);
     progress.begin("choose ranges", quantized.graph.nodes.size());
