@@ -1,6 +1,7 @@
 #include "quantize/quantize.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Arguments {
     double percentile = EstimateOptions{}.percentile;
     std::string reduce_range = "auto";
     std::vector<std::string> exclude;
+    std::vector<std::string> ranges_given;
     CorrectionArguments correction;
     bool explain = false;
     bool lint = false;
@@ -91,6 +93,25 @@ Result<void> explain_only(const Arguments& arguments, const Context& context) {
     return {};
 }
 
+/// "TENSOR=LOW,HIGH"; names may hold '='.
+Result<std::pair<std::string, Range>> parse_range(const std::string& text) {
+    const std::size_t equals = text.rfind('=');
+    const std::size_t comma = text.find(',', equals == std::string::npos ? 0 : equals);
+    const Error malformed{ErrorCode::invalid_argument, "'" + text + "' is no range", "--range",
+                          "give it as TENSOR=LOW,HIGH, for example --range input=-1,1"};
+    if (equals == std::string::npos || equals == 0 || comma == std::string::npos) return malformed;
+    const auto number = [](const std::string& digits) -> std::optional<float> {
+        float value = 0.0F;
+        const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        if (failure != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+        return value;
+    };
+    const auto low = number(text.substr(equals + 1, comma - equals - 1));
+    const auto high = number(text.substr(comma + 1));
+    if (!low || !high) return malformed;
+    return std::pair(text.substr(0, equals), Range{*low, *high});
+}
+
 Result<QuantizeOptions> options_of(const Arguments& arguments) {
     QuantizeOptions options;
     LATHE_TRY(options.target, target_from_name(arguments.target));
@@ -99,6 +120,10 @@ Result<QuantizeOptions> options_of(const Arguments& arguments) {
     LATHE_CHECK(check(options.estimate));
     if (!arguments.method.empty()) {
         LATHE_TRY(options.method, method_from_name(arguments.method));
+    }
+    for (const std::string& text : arguments.ranges_given) {
+        LATHE_TRY(const auto range, parse_range(text));
+        options.overrides.insert_or_assign(range.first, range.second);
     }
     if (arguments.reduce_range == "on") options.reduce_range = ReduceRange::on;
     if (arguments.reduce_range == "off") options.reduce_range = ReduceRange::off;
@@ -158,6 +183,7 @@ void add_quantize(Commands& commands) {
          {"lathe quantize m.onnx --ranges m.ranges --target tensorrt --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --exclude Softmax --exclude '/layer4/.*' --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --effort 2 --data photos/ --output m.int8.onnx",
+          "lathe quantize m.onnx --ranges m.ranges --range pooled=0,6.5 --output m.int8.onnx",
           "lathe quantize m.onnx --target openvino --explain", "lathe quantize --lint theirs.onnx --target tensorrt"}},
         [arguments, &context] { return quantize(*arguments, context); });
     app.add_option("model", arguments->model, "ONNX model: float, or quantised with --lint")->required();
@@ -173,6 +199,9 @@ void add_quantize(Commands& commands) {
     app.add_option("--method", arguments->method, "Range estimator instead of the one in the ranges file")
         ->check(CLI::IsMember({"minmax", "percentile", "entropy", "mse"}));
     app.add_option("--percentile", arguments->percentile, "Of --method percentile")->capture_default_str();
+    app.add_option("--range", arguments->ranges_given,
+                   "TENSOR=LOW,HIGH: a tensor's range in place of the calibrated one; repeatable")
+        ->allow_extra_args(false);
     app.add_option("--reduce-range", arguments->reduce_range,
                    "7-bit weights; auto: where the target's CPU kernels would overflow here")
         ->check(CLI::IsMember({"auto", "on", "off"}))

@@ -221,6 +221,11 @@ CorrectOptions options_of_effort(int effort) {
         options.equalize = true;
         options.smooth = true;
     }
+    if (effort >= 3) {
+        options.fit_samples = 192;
+        options.held_back_samples = 96;
+        options.positions = 16384;
+    }
     return options;
 }
 
