@@ -37,10 +37,6 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
                     "Weights: to the nearest step, or so that the layer's output errs least (default: by --effort)")
         ->check(CLI::IsMember({"nearest", "output-error"}));
     command
-        .add_option("--auto-ranges", arguments.ranges,
-                    "Each tensor's range by the error it causes in what reads it (default: by --effort)")
-        ->check(CLI::IsMember({"on", "off"}));
-    command
         .add_option("--equalize", arguments.equalize,
                     "Scale channels between layers, so that activations use their 8 bits (default: by --effort)")
         ->check(CLI::IsMember({"on", "off"}));
@@ -54,12 +50,17 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
     command.add_option("--preprocess", arguments.preprocess, "JSON file that overrides the model's preprocessing");
 }
 
-Result<CorrectOptions> options_of(const CorrectionArguments& arguments) {
+std::string key_of(const CorrectionArguments& arguments) {
+    return std::to_string(arguments.effort) + "," + arguments.bias_correction + "," + arguments.rounding + "," +
+           arguments.equalize + "," + arguments.smooth;
+}
+
+Result<CorrectOptions> options_of(const CorrectionArguments& arguments, const std::string& method) {
     CorrectOptions options = options_of_effort(arguments.effort);
     if (arguments.bias_correction == "none") options.bias = BiasCorrection::none;
     if (arguments.bias_correction == "fast") options.bias = BiasCorrection::fast;
     if (arguments.bias_correction == "exact") options.bias = BiasCorrection::exact;
-    if (!arguments.ranges.empty()) options.auto_ranges = arguments.ranges == "on";
+    if (!method.empty()) options.auto_ranges = method == "auto";
     if (!arguments.equalize.empty()) options.equalize = arguments.equalize == "on";
     if (!arguments.smooth.empty()) options.smooth = arguments.smooth == "on";
     if (arguments.rounding == "nearest") options.rounding = Rounding::nearest;

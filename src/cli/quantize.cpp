@@ -118,7 +118,7 @@ Result<QuantizeOptions> options_of(const Arguments& arguments) {
     options.placement.exclude = arguments.exclude;
     options.estimate.percentile = arguments.percentile;
     LATHE_CHECK(check(options.estimate));
-    if (!arguments.method.empty()) {
+    if (!arguments.method.empty() && arguments.method != "auto") {
         LATHE_TRY(options.method, method_from_name(arguments.method));
     }
     for (const std::string& text : arguments.ranges_given) {
@@ -143,7 +143,7 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
     LATHE_TRY(const QuantizeOptions options, options_of(arguments));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
     LATHE_TRY(const RangesFile ranges, load_ranges(arguments.ranges));
-    LATHE_TRY(const CorrectOptions correcting, options_of(arguments.correction));
+    LATHE_TRY(const CorrectOptions correcting, options_of(arguments.correction, arguments.method));
     LATHE_TRY(const CorrectData data, data_of(arguments.correction));
     auto corrected = quantize_on_data(model, ranges, options, correcting, data, context.progress());
     if (!corrected) return std::move(corrected).error().in(arguments.model);
@@ -196,8 +196,11 @@ void add_quantize(Commands& commands) {
            "--exclude", arguments->exclude,
            "Leave in float: a node's name, an op type, or a regular expression for whole node names; repeatable")
         ->allow_extra_args(false);
-    app.add_option("--method", arguments->method, "Range estimator instead of the one in the ranges file")
-        ->check(CLI::IsMember({"minmax", "percentile", "entropy", "mse"}));
+    app.add_option(
+           "--method", arguments->method,
+           "Range estimator instead of the one in the ranges file; auto: for each tensor the range with the least "
+           "error in what reads it (needs --data)")
+        ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}));
     app.add_option("--percentile", arguments->percentile, "Of --method percentile")->capture_default_str();
     app.add_option("--range", arguments->ranges_given,
                    "TENSOR=LOW,HIGH: a tensor's range in place of the calibrated one; repeatable")

@@ -23,8 +23,8 @@ double error_at(std::span<const float> real, std::span<const float> quantized, c
     double sum = 0.0;
     for (std::size_t i = 0; i < real.size(); ++i) {
         const float moved = quantized[i] + static_cast<float>(shift);
-        const auto difference = static_cast<double>(std::clamp(real[i], clamp.low, clamp.high) -
-                                                    std::clamp(moved, clamp.low, clamp.high));
+        const auto difference =
+            static_cast<double>(std::clamp(real[i], clamp.low, clamp.high) - std::clamp(moved, clamp.low, clamp.high));
         sum += difference * difference;
     }
     return sum;

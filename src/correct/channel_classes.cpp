@@ -63,7 +63,8 @@ private:
             }
         }
         // Sizes that do not agree: something here does not mean what it seems to. Never true again.
-        if (to.channels != 0 && to.channels != channels) blocked_.insert(leader(writes ? node.output(0) : node.input(0)));
+        if (to.channels != 0 && to.channels != channels)
+            blocked_.insert(leader(writes ? node.output(0) : node.input(0)));
         to.channels = channels;
         layers.push_back({at, depthwise});
     }

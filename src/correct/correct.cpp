@@ -40,7 +40,8 @@ std::string summary_of(const std::vector<CorrectedLayer>& layers) {
     std::string text;
     if (rounded > 0) {
         text = std::to_string(rounded) + " layers rounded, " +
-               number(100.0 * moved / static_cast<double>(rounded), "%.1f") + " % of their weights otherwise than before";
+               number(100.0 * moved / static_cast<double>(rounded), "%.1f") +
+               " % of their weights otherwise than before";
     }
     if (biases > 0) text += (text.empty() ? "" : "; ") + std::to_string(biases) + " biases corrected";
     for (const auto& [why, count] : skipped)
@@ -51,8 +52,8 @@ std::string summary_of(const std::vector<CorrectedLayer>& layers) {
 /// The choice that gained most, in words.
 std::string worst_of(const RangeChoices& choices) {
     if (choices.changed.empty()) return "";
-    const auto most = std::ranges::max_element(
-        choices.changed, {}, [](const RangeChoice& each) { return each.before - each.after; });
+    const auto most =
+        std::ranges::max_element(choices.changed, {}, [](const RangeChoice& each) { return each.before - each.after; });
     return ", most for " + most->tensor + " (" + most->method + ": " + number(10 * std::log10(most->before), "%.1f") +
            " dB of noise to " + number(10 * std::log10(most->after), "%.1f") + ")";
 }
@@ -61,8 +62,7 @@ class Pipeline {
 public:
     Pipeline(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
              const CorrectOptions& options, const OpenData& open, Progress& progress)
-        : model_(model), ranges_(ranges), quantize_(quantize), options_(options), open_(open),
-          progress_(progress) {}
+        : model_(model), ranges_(ranges), quantize_(quantize), options_(options), open_(open), progress_(progress) {}
 
     Result<CorrectOutcome> run() {
         const auto start = Clock::now();
@@ -119,7 +119,8 @@ private:
         told.before = outcome_.last;
         told.after = outcome_.last;
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
-        told.detail = std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
+        told.detail =
+            std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
         if (equal.fired == 0) {
             told.seconds = seconds_since(start);
             outcome_.corrections.push_back(std::move(told));
@@ -144,9 +145,9 @@ private:
         told.after = outcome_.last;
         RangeChoiceOptions how;
         how.threads = options_.threads;
-        LATHE_TRY(const RangeChoices choices,
-                  choose_ranges(model_, outcome_.quantized.model, outcome_.quantized.plan, ranges_, samples_.fit, how,
-                                progress_));
+        how.positions = options_.positions / 16;
+        LATHE_TRY(const RangeChoices choices, choose_ranges(model_, outcome_.quantized.model, outcome_.quantized.plan,
+                                                            ranges_, samples_.fit, how, progress_));
         told.detail = std::to_string(choices.changed.size()) + " of " + std::to_string(choices.looked_at) +
                       " scales changed" + worst_of(choices);
         if (choices.changed.empty()) {
@@ -192,8 +193,7 @@ private:
         }
         if (options_.bias == BiasCorrection::none) return {};
         how.bias = true;
-        how.inputs =
-            options_.bias == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
+        how.inputs = options_.bias == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
         return try_layers(judge, "bias-correction", how);
     }
 
@@ -239,12 +239,9 @@ Json to_json(const CorrectOutcome& outcome) {
                          {"after", to_json(each.after)},
                          {"seconds", each.seconds}});
     }
-    return {{"before", to_json(outcome.first)},
-            {"after", to_json(outcome.last)},
-            {"fit_samples", outcome.fit_samples},
-            {"held_back_samples", outcome.held_back_samples},
-            {"seconds", outcome.seconds},
-            {"steps", std::move(steps)}};
+    return {{"before", to_json(outcome.first)},   {"after", to_json(outcome.last)},
+            {"fit_samples", outcome.fit_samples}, {"held_back_samples", outcome.held_back_samples},
+            {"seconds", outcome.seconds},         {"steps", std::move(steps)}};
 }
 
 Result<CorrectOutcome> quantize_corrected(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,

@@ -24,8 +24,8 @@ struct CorrectOptions {
     BiasCorrection bias = BiasCorrection::none;
     Rounding rounding = Rounding::nearest;
     std::size_t fit_samples = 64;
-    std::size_t held_back_samples = 64;
-    std::size_t positions = 8192;
+    std::size_t held_back_samples = 192; ///< a network near the float one needs many to be told from a nearer one
+    std::size_t positions = 4096;        ///< of a layer's output, looked at
     std::size_t batch_size = 16;
     bool fixed_batch = false; ///< the model takes batches of just that size
     std::size_t threads = 0;

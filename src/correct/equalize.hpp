@@ -30,10 +30,10 @@ ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, 
 /// How a reader's weight meets the channels of its input: by channel, sums over its other elements.
 struct ReaderWeights {
     bool depthwise = false;
-    std::size_t outputs = 0;          ///< that each channel reaches
-    std::vector<float> absmax;        ///< [outputs, channels]: over the kernel; empty if depthwise
-    std::vector<double> power;        ///< [channels]: sum of w^2
-    std::size_t taps = 1;             ///< kernel elements
+    std::size_t outputs = 0;   ///< that each channel reaches
+    std::vector<float> absmax; ///< [outputs, channels]: over the kernel; empty if depthwise
+    std::vector<double> power; ///< [channels]: sum of w^2
+    std::size_t taps = 1;      ///< kernel elements
     const ChannelStatistics* input = nullptr;
 };
 
@@ -50,10 +50,10 @@ std::vector<float> best_factors(const std::vector<ReaderWeights>& readers, std::
                                 std::optional<float> cap);
 
 struct EqualizeOutcome {
-    Model model;                ///< computes the same, up to rounding and, with a cap, for values up to those seen
-    std::size_t classes = 0;    ///< that were looked at
-    std::size_t fired = 0;      ///< whose factors are not all 1
-    double noise_before = 0.0;  ///< predicted, summed over the classes that fired
+    Model model;               ///< computes the same, up to rounding and, with a cap, for values up to those seen
+    std::size_t classes = 0;   ///< that were looked at
+    std::size_t fired = 0;     ///< whose factors are not all 1
+    double noise_before = 0.0; ///< predicted, summed over the classes that fired
     double noise_after = 0.0;
 };
 

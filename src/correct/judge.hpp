@@ -16,8 +16,8 @@ struct Closeness {
     /// What decides: the mean size of the error over samples. For rows of classes the square root of KL(P || Q), which
     /// grows with the error itself, so that a few wild samples do not decide alone; else |x - y| / |x|.
     double error = 0.0;
-    double mean_kl = 0.0; ///< nats; 0 where the output is no row of classes
-    double sqnr_db = 0.0; ///< 20 log10(|x| / |x - y|) over all
+    double mean_kl = 0.0;   ///< nats; 0 where the output is no row of classes
+    double sqnr_db = 0.0;   ///< 20 log10(|x| / |x - y|) over all
     double agreement = 0.0; ///< share of samples with the same likeliest class; 1 where there are no classes
     bool classes = false;
     std::size_t samples = 0;

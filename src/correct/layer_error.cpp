@@ -102,12 +102,11 @@ Result<LayerError> measure_layer(const LinearLayer& layer, LayerRows rows, std::
     rows = {};
     const Batches weights = one_batch("weight", weight_shape, weight);
     const Batches changes = one_batch("change", weight_shape, change);
-    LATHE_TRY(std::vector<Batches> found, run_batches(products.take(),
-                                                      {{"quantized", &quantized},
-                                                       {"difference", &difference},
-                                                       {"weight", &weights},
-                                                       {"change", &changes}},
-                                                      threads));
+    LATHE_TRY(std::vector<Batches> found,
+              run_batches(
+                  products.take(),
+                  {{"quantized", &quantized}, {"difference", &difference}, {"weight", &weights}, {"change", &changes}},
+                  threads));
     const auto scaled = [&](const Batches& batches) {
         const std::span<const float> values = batches.front().as<float>();
         std::vector<float> result(values.begin(), values.end());
@@ -140,8 +139,7 @@ Result<std::vector<float>> layer_outputs(const LinearLayer& layer, std::span<con
     const auto groups = static_cast<std::int64_t>(layer.groups);
     const auto depth = static_cast<std::int64_t>(layer.depth);
     const Batches given = one_batch("rows", {groups, static_cast<std::int64_t>(positions), depth}, rows);
-    const Batches weights =
-        one_batch("weight", {groups, static_cast<std::int64_t>(layer.outputs), depth}, weight);
+    const Batches weights = one_batch("weight", {groups, static_cast<std::int64_t>(layer.outputs), depth}, weight);
     LATHE_TRY(const std::vector<Batches> found,
               run_batches(products.take(), {{"rows", &given}, {"weight", &weights}}, threads));
     const std::span<const float> values = found.front().front().as<float>();

@@ -20,7 +20,8 @@ namespace {
 class Corrector {
 public:
     Corrector(const Model& real, const LayerCorrection& options, Walk& walk, Walk* quantized_walk, Model& quantized)
-        : real_(real), index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk), quantized_(quantized) {}
+        : real_(real), index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk),
+          quantized_(quantized) {}
 
     Result<CorrectedLayer> correct(const QuantizedLayer& layer) {
         CorrectedLayer told{layer.label, layer.op_type, false, false, 0.0, 0.0, 0.0, ""};
@@ -82,8 +83,8 @@ private:
         return {};
     }
 
-    Result<void> solve(const QuantizedLayer& layer, const LinearLayer& form, const Tensor& weight, const LayerRows& rows,
-                       CorrectedLayer& told) {
+    Result<void> solve(const QuantizedLayer& layer, const LinearLayer& form, const Tensor& weight,
+                       const LayerRows& rows, CorrectedLayer& told) {
         const std::vector<float> real = rows_of_weight(form, weight.values<float>());
         std::vector<std::int8_t> steps(real.size());
         std::vector<float> change(real.size());
@@ -95,8 +96,7 @@ private:
             }
         }
         if (options_.rounding) {
-            LATHE_TRY(LayerError error,
-                      measure_layer(form, rows, real, change, options_.damping, options_.threads));
+            LATHE_TRY(LayerError error, measure_layer(form, rows, real, change, options_.damping, options_.threads));
             round(layer, form, real, error, steps, told);
             std::vector<std::int8_t> stored(steps.size());
             for (std::size_t m = 0; m < form.channels(); ++m) {
@@ -121,10 +121,9 @@ private:
         ThreadPool(options_.threads).for_each(form.channels(), [&](std::size_t m) {
             const std::size_t group = m / form.outputs;
             const std::size_t first = m * form.depth;
-            const OutputError of{form.depth,
-                                 std::span(error.hessian).subspan(group * form.depth * form.depth,
-                                                                  form.depth * form.depth),
-                                 std::span(error.pull).subspan(first, form.depth)};
+            const OutputError of{
+                form.depth, std::span(error.hessian).subspan(group * form.depth * form.depth, form.depth * form.depth),
+                std::span(error.pull).subspan(first, form.depth)};
             const float scale = layer.scale_of(m);
             const std::span<float> gradient = std::span(error.gradient).subspan(first, form.depth);
             // d^T H d, from the gradient H d - b.
@@ -160,8 +159,7 @@ private:
             if (!told.rounded) told.skipped = why;
             return {};
         }
-        LATHE_TRY(std::vector<float> real,
-                  layer_outputs(form, rows.real, rows.positions, weight, options_.threads));
+        LATHE_TRY(std::vector<float> real, layer_outputs(form, rows.real, rows.positions, weight, options_.threads));
         LATHE_TRY(std::vector<float> given,
                   layer_outputs(form, rows.quantized, rows.positions, quantized, options_.threads));
         std::vector<float> bias = layer.bias->values;
@@ -212,9 +210,8 @@ private:
 
 void remove_unread_constants(Graph& graph, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
-        const bool read = std::ranges::any_of(graph.nodes, [&](const auto& node) {
-            return std::ranges::find(node->inputs, name) != node->inputs.end();
-        });
+        const bool read = std::ranges::any_of(
+            graph.nodes, [&](const auto& node) { return std::ranges::find(node->inputs, name) != node->inputs.end(); });
         if (!read && graph.find_input(name) == nullptr && !graph.is_output(name)) graph.initializers.erase(name);
     }
 }

@@ -43,10 +43,9 @@ struct CorrectedLayer {
 };
 
 /// Corrects the layers of `quantized` (explicit Q/DQ with int8 weights) in graph order so that their outputs follow
-/// those of `real`, whose values have the same names, as `target` runs it (`as_run`). Structure, scales and zero points stay; only int8 weights and
-/// float biases change. M. Nagel et al., 2019 (arXiv:1906.04721), section 4.2, for the bias; `rounding.hpp` for the
-/// weights.
-/// Errors: what running the network gives; cancelled.
+/// those of `real`, whose values have the same names, as `target` runs it (`as_run`). Structure, scales and zero points
+/// stay; only int8 weights and float biases change. M. Nagel et al., 2019 (arXiv:1906.04721), section 4.2, for the
+/// bias; `rounding.hpp` for the weights. Errors: what running the network gives; cancelled.
 Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& quantized, Target target,
                                                    const std::map<std::string, Batches>& samples,
                                                    const LayerCorrection& options, Progress& progress);

@@ -39,8 +39,8 @@ struct QuantizedLayer {
     std::string weight;     ///< the int8 constant
     Shape shape;
     std::vector<std::int8_t> steps;
-    std::vector<float> scales; ///< one a channel, or one
-    int limit = 127;           ///< the largest magnitude in use: 64 where weights have 7 bits
+    std::vector<float> scales;      ///< one a channel, or one
+    int limit = 127;                ///< the largest magnitude in use: 64 where weights have 7 bits
     std::optional<Quantizer> input; ///< of its input, where that is one per tensor
     std::string quantized;          ///< the tensor that this quantises; empty without one
     std::optional<BiasPlace> bias;  ///< absent where none can be given

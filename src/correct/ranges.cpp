@@ -106,9 +106,8 @@ public:
     Chooser(const Model& real, const RangeChoiceOptions& options) : real_(real), options_(options) {}
 
     Result<void> judge_layer(const QuantizedLayer& layer, Walk& walk, Group& group) const {
-        const auto twin = std::ranges::find_if(real_.graph.nodes, [&](const auto& node) {
-            return is_heavy(*node) && node->output(0) == layer.output;
-        });
+        const auto twin = std::ranges::find_if(
+            real_.graph.nodes, [&](const auto& node) { return is_heavy(*node) && node->output(0) == layer.output; });
         if (twin == real_.graph.nodes.end()) return {};
         const Constant constant = resolve_constant(real_.graph, (*twin)->input(1));
         const auto* weight = std::get_if<Tensor>(&constant);
@@ -148,8 +147,8 @@ public:
             const std::vector<float> copied(values.begin(), values.end());
             powers[0] += pooled_power(batch, values);
             for (std::size_t i = 0; i < group.candidates.size(); ++i) {
-                powers[i + 1] += pooled_power(
-                    batch, noise_of(copied, quantizer_of(group.candidates[i].range, group.format)));
+                powers[i + 1] +=
+                    pooled_power(batch, noise_of(copied, quantizer_of(group.candidates[i].range, group.format)));
             }
         }
         add(group, powers);
@@ -221,8 +220,7 @@ Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, co
         const Candidate* best = nullptr;
         for (const Candidate& each : group.candidates) {
             if (each.error > least * 1.02) continue;
-            const bool wider = best == nullptr ||
-                               each.range.high - each.range.low > best->range.high - best->range.low;
+            const bool wider = best == nullptr || each.range.high - each.range.low > best->range.high - best->range.low;
             if (wider) best = &each;
         }
         const Candidate& present = group.candidates.front();

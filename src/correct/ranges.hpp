@@ -21,7 +21,7 @@ struct RangeChoiceOptions {
 /// A tensor whose range was chosen among candidates.
 struct RangeChoice {
     std::string tensor;
-    std::string method; ///< "mse", "minmax", ..., or "90 %" of the whole range
+    std::string method;  ///< "mse", "minmax", ..., or "90 %" of the whole range
     double before = 0.0; ///< noise to signal of what reads it, with the range that it had
     double after = 0.0;
 };

@@ -41,9 +41,9 @@ double round_channel(const OutputError& error, std::span<const float> weight, fl
             const float next = std::clamp(std::nearbyint(best), lowest, highest);
             const float change = (next - now) * scale;
             if (change == 0.0F) continue;
-            const double fall = -(2.0 * static_cast<double>(change) * static_cast<double>(gradient[i]) +
-                                  static_cast<double>(change) * static_cast<double>(change) *
-                                      static_cast<double>(curvature));
+            const double fall =
+                -(2.0 * static_cast<double>(change) * static_cast<double>(gradient[i]) +
+                  static_cast<double>(change) * static_cast<double>(change) * static_cast<double>(curvature));
             if (!(fall > 0.0)) continue;
             gain += fall;
             quantized[i] = static_cast<std::int8_t>(next);

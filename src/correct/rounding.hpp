@@ -12,9 +12,9 @@ namespace lathe {
 /// taken the mean,
 ///   J(d) = d^T H d - 2 b^T d
 struct OutputError {
-    std::size_t depth = 0;        ///< K
+    std::size_t depth = 0;          ///< K
     std::span<const float> hessian; ///< H, [K, K]: mean of (x^ - mean)(x^ - mean)^T, damping on the diagonal
-    std::span<const float> pull;    ///< b, [K]: mean of (e - mean) (x^ - mean), e = w^T (x - x^): what came with the input
+    std::span<const float> pull; ///< b, [K]: mean of (e - mean) (x^ - mean), e = w^T (x - x^): what came with the input
 };
 
 /// Rounds one channel so that J is least, by coordinate descent: element i goes to the grid point nearest to the

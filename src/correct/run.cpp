@@ -64,7 +64,8 @@ Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& 
         for (std::size_t i = 0; i < given.size(); ++i) {
             const HostTensor& tensor = given[i].batches->at(batch);
             // The session only reads it.
-            auto* const bytes = const_cast<std::byte*>(tensor.bytes.data()); // NOLINT(cppcoreguidelines-pro-type-const-cast)
+            auto* const bytes =
+                const_cast<std::byte*>(tensor.bytes.data()); // NOLINT(cppcoreguidelines-pro-type-const-cast)
             LATHE_CHECK(
                 session->set_input(i, {given[i].name, tensor.type, tensor.shape, {bytes, tensor.bytes.size()}}));
         }

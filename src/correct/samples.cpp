@@ -10,7 +10,8 @@ Result<KeptSamples> keep_samples(Dataset& dataset, std::size_t fit, std::size_t 
     const std::size_t batches = dataset.size() / batch_size;
     if (batches < 2) {
         return Error{ErrorCode::not_found,
-                     "correcting needs at least " + std::to_string(2 * batch_size) + " samples, half of them to judge on",
+                     "correcting needs at least " + std::to_string(2 * batch_size) +
+                         " samples, half of them to judge on",
                      "--data", "give more data, or --effort 0"};
     }
     const std::size_t wanted = std::clamp<std::size_t>((fit + held_back) / batch_size, 2, batches);

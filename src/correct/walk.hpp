@@ -47,7 +47,7 @@ private:
     std::unique_ptr<Model> model_; // `index_` refers to its graph
     std::unique_ptr<EdgeIndex> index_;
     std::size_t threads_;
-    std::size_t next_ = 0;                                 ///< the first node that has not run
+    std::size_t next_ = 0;                                  ///< the first node that has not run
     std::unordered_map<std::string, std::size_t> last_use_; ///< of each value: the last node that reads it
     std::map<std::string, Batches> values_;
 };

@@ -70,7 +70,8 @@ TEST_P(Equalize, KeepsTheFunctionAndTakesTheQuantizationError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Equalize,
-                         ::testing::Values(Shaped{"pair", "Relu(%a)", false}, Shaped{"depthwise_triple", "Relu(%a)", true},
+                         ::testing::Values(Shaped{"pair", "Relu(%a)", false},
+                                           Shaped{"depthwise_triple", "Relu(%a)", true},
                                            Shaped{"relu6", "Clip(%a, %low, %six)", true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
@@ -128,11 +129,12 @@ TEST(BestFactors, KeepTheCap) {
 }
 
 Model normalized(const std::string& tail) {
-    Model model = test::model_from_text("opset 17\ninput %x: float32[2, 5, 8]\ninput %g: float32[8]\ninput %h: float32[8]\n"
-                                        "input %w: float32[8, 6]\n"
-                                        "%n = LayerNormalization(%x, %g, %h) {axis = -1}\n"
-                                        "%m = MatMul(%n, %w) {name = \"product\"}\n" +
-                                        tail);
+    Model model =
+        test::model_from_text("opset 17\ninput %x: float32[2, 5, 8]\ninput %g: float32[8]\ninput %h: float32[8]\n"
+                              "input %w: float32[8, 6]\n"
+                              "%n = LayerNormalization(%x, %g, %h) {axis = -1}\n"
+                              "%m = MatMul(%n, %w) {name = \"product\"}\n" +
+                              tail);
     model.graph.inputs.resize(1);
     test::add_weights(model, "g", {8}, 1);
     test::add_weights(model, "h", {8}, 2);

@@ -19,8 +19,8 @@ class LayerOutputs : public ::testing::TestWithParam<LayerCase> {};
 // Rows times weight is what the runtime computes, at every position, in the order in which positions were chosen.
 TEST_P(LayerOutputs, EqualTheRuntimes) {
     const LayerCase& each = GetParam();
-    Model model = test::model_from_text("opset 17\ninput %x: float32\n%y = " + std::string(each.node) +
-                                        "\noutput %y: float32\n");
+    Model model =
+        test::model_from_text("opset 17\ninput %x: float32\n%y = " + std::string(each.node) + "\noutput %y: float32\n");
     test::add_weights(model, "w", each.weight, 9);
     const auto samples = test::noise_samples("x", each.input, 2, 5);
     const std::vector<Batches> expected = test::values_of(model, {"y"}, samples);
@@ -53,21 +53,23 @@ TEST_P(LayerOutputs, EqualTheRuntimes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, LayerOutputs,
-    ::testing::Values(LayerCase{"conv", "Conv(%x, %w) {pads = [1, 1, 1, 1]}", {2, 3, 6, 5}, {4, 3, 3, 3}},
-                      LayerCase{"strided", "Conv(%x, %w) {strides = [2, 2], pads = [0, 1, 1, 0]}", {2, 3, 7, 6}, {4, 3, 3, 2}},
-                      LayerCase{"dilated", "Conv(%x, %w) {dilations = [2, 1], pads = [2, 1, 2, 1]}", {1, 2, 6, 6}, {4, 2, 3, 3}},
-                      LayerCase{"pointwise", "Conv(%x, %w)", {2, 6, 3, 3}, {4, 6, 1, 1}},
-                      LayerCase{"grouped", "Conv(%x, %w) {group = 2, pads = [1, 1, 1, 1]}", {2, 6, 4, 4}, {4, 3, 3, 3}},
-                      LayerCase{"depthwise", "Conv(%x, %w) {group = 6, pads = [1, 1, 1, 1]}", {2, 6, 4, 4}, {6, 1, 3, 3}},
-                      LayerCase{"gemm", "Gemm(%x, %w)", {5, 6}, {6, 4}},
-                      LayerCase{"gemm_turned", "Gemm(%x, %w) {transB = 1}", {5, 6}, {4, 6}},
-                      LayerCase{"matmul", "MatMul(%x, %w)", {2, 3, 6}, {6, 4}}),
+    ::testing::Values(
+        LayerCase{"conv", "Conv(%x, %w) {pads = [1, 1, 1, 1]}", {2, 3, 6, 5}, {4, 3, 3, 3}},
+        LayerCase{"strided", "Conv(%x, %w) {strides = [2, 2], pads = [0, 1, 1, 0]}", {2, 3, 7, 6}, {4, 3, 3, 2}},
+        LayerCase{"dilated", "Conv(%x, %w) {dilations = [2, 1], pads = [2, 1, 2, 1]}", {1, 2, 6, 6}, {4, 2, 3, 3}},
+        LayerCase{"pointwise", "Conv(%x, %w)", {2, 6, 3, 3}, {4, 6, 1, 1}},
+        LayerCase{"grouped", "Conv(%x, %w) {group = 2, pads = [1, 1, 1, 1]}", {2, 6, 4, 4}, {4, 3, 3, 3}},
+        LayerCase{"depthwise", "Conv(%x, %w) {group = 6, pads = [1, 1, 1, 1]}", {2, 6, 4, 4}, {6, 1, 3, 3}},
+        LayerCase{"gemm", "Gemm(%x, %w)", {5, 6}, {6, 4}},
+        LayerCase{"gemm_turned", "Gemm(%x, %w) {transB = 1}", {5, 6}, {4, 6}},
+        LayerCase{"matmul", "MatMul(%x, %w)", {2, 3, 6}, {6, 4}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LinearLayer, SaysWhyItIsNone) {
-    const Model model = test::model_from_text("opset 17\ninput %x: float32\ninput %w: float32\n"
-                                              "%a = ConvTranspose(%x, %w)\n%b = Conv(%x, %w) {auto_pad = \"SAME_UPPER\"}\n"
-                                              "output %a: float32\noutput %b: float32\n");
+    const Model model =
+        test::model_from_text("opset 17\ninput %x: float32\ninput %w: float32\n"
+                              "%a = ConvTranspose(%x, %w)\n%b = Conv(%x, %w) {auto_pad = \"SAME_UPPER\"}\n"
+                              "output %a: float32\noutput %b: float32\n");
     std::string why;
     EXPECT_FALSE(linear_layer(*model.graph.nodes[0], {4, 3, 3, 3}, why));
     EXPECT_EQ(why, "ConvTranspose");
@@ -125,13 +127,15 @@ TEST(LayerErrorTest, IsTheCovarianceWrittenOut) {
                 for (std::size_t n = 0; n < 50; ++n) {
                     double e = 0.0;
                     for (std::size_t k = 0; k < 3; ++k)
-                        e += static_cast<double>(weight[row * 3 + k]) * (centred(rows.real, n, k) - centred(rows.quantized, n, k));
+                        e += static_cast<double>(weight[row * 3 + k]) *
+                             (centred(rows.real, n, k) - centred(rows.quantized, n, k));
                     pull += e * centred(rows.quantized, n, i) / 50;
                 }
                 EXPECT_NEAR(static_cast<double>(error->pull[row * 3 + i]), pull, 1e-5);
                 double gradient = -pull;
                 for (std::size_t k = 0; k < 3; ++k)
-                    gradient += static_cast<double>(change[row * 3 + k]) * static_cast<double>(error->hessian[(g * 3 + k) * 3 + i]);
+                    gradient += static_cast<double>(change[row * 3 + k]) *
+                                static_cast<double>(error->hessian[(g * 3 + k) * 3 + i]);
                 EXPECT_NEAR(static_cast<double>(error->gradient[row * 3 + i]), gradient, 1e-5);
             }
         }

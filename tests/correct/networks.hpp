@@ -67,8 +67,8 @@ inline RangesFile ranges_on(const Model& model, const std::map<std::string, Batc
     const std::vector<Batches> values = values_of(model, computed, samples);
     for (TensorStatistics& tensor : statistics.tensors) {
         const auto at = std::find(computed.begin(), computed.end(), tensor.name);
-        const Batches& batches = at == computed.end() ? samples.at(tensor.name)
-                                                      : values.at(static_cast<std::size_t>(at - computed.begin()));
+        const Batches& batches =
+            at == computed.end() ? samples.at(tensor.name) : values.at(static_cast<std::size_t>(at - computed.begin()));
         for (const HostTensor& each : batches)
             tensor.histogram.observe(each.as<float>());
     }
@@ -95,7 +95,8 @@ inline double distance(const Batches& a, const Batches& b) {
     return std::sqrt(noise / signal);
 }
 
-/// x -> conv1 (3x3) -> Relu or Clip(0, 6) -> conv2 depthwise or dense -> Relu -> GlobalAveragePool -> Gemm: [4, 8] logits.
+/// x -> conv1 (3x3) -> Relu or Clip(0, 6) -> conv2 depthwise or dense -> Relu -> GlobalAveragePool -> Gemm: [4, 8]
+/// logits.
 inline Model conv_network(const std::string& middle = "Relu(%a)", bool depthwise = false) {
     Model model = model_from_text("opset 17\n"
                                   "input %x: float32[4, 3, 8, 8]\n"

@@ -103,7 +103,8 @@ TEST(Rounding, ComesCloseToTheBestOfAllChoices) {
             bool reachable = true;
             for (std::size_t i = 0; i < steps.size(); ++i, rest /= 3) {
                 steps[i] = static_cast<std::int8_t>(steps[i] + rest % 3 - 1);
-                reachable = reachable && std::abs(static_cast<double>(steps[i]) - static_cast<double>(problem.weight[i]) / 0.1) <= 1.0001;
+                reachable = reachable && std::abs(static_cast<double>(steps[i]) -
+                                                  static_cast<double>(problem.weight[i]) / 0.1) <= 1.0001;
             }
             if (reachable) best = std::min(best, objective(problem.hessian, problem.pull, problem.error(steps)));
         }
