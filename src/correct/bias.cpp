@@ -41,7 +41,6 @@ std::optional<Clamp> clamp_behind(const EdgeIndex& index, const Node& layer) {
     const auto behind = index.only_reader(next.output(0));
     const bool clamped = behind && clamp_of(index.graph(), index.node(behind->node)).has_value();
     if (!clamped) return Clamp{};
-    // A bias of its own (MatMul's) is no other term, but then the outputs seen here lack it.
     return std::nullopt;
 }
 
