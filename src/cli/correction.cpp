@@ -22,9 +22,9 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
     command
         .add_option("--effort", arguments.effort,
                     "How much to correct what quantisation costs; every step is kept only if it gains on held-back "
-                    "samples. 0: nothing, seconds; 1: ranges by error, fast bias correction; 2: also equalisation, "
-                    "weight rounding, exact bias correction (ResNet-50: under a minute on 2 cores); 3: the same from "
-                    "more samples, several minutes")
+                    "samples. 0: nothing, a second; 1: ranges by error and fast bias correction; 2: also "
+                    "equalisation, weight rounding and exact bias correction, one to three minutes for ResNet-50 on 2 "
+                    "cores; 3: the same from three times the samples")
         ->check(CLI::Range(0, 3))
         ->capture_default_str();
     command
