@@ -62,9 +62,9 @@ Result<Closeness> Judge::judge(const Model& quantized) const {
                 return Error{ErrorCode::out_of_range, "the output holds NaN or infinity", "", "check the model"};
             }
             ++result.samples;
-            if (result.classes) {
+            if (result.classes) agree += top_class(x) == top_class(y) ? 1U : 0U;
+            if (result.classes && kind == OutputKind::probabilities) {
                 result.error += std::sqrt(std::max(0.0, *divergence));
-                agree += top_class(x) == top_class(y) ? 1U : 0U;
                 continue;
             }
             double signal = 0.0;

@@ -13,8 +13,9 @@ namespace lathe {
 
 /// How far a network's first output is from the float model's, on samples kept for this.
 struct Closeness {
-    /// What decides: the mean size of the error over samples. For rows of classes the square root of KL(P || Q), which
-    /// grows with the error itself, so that a few wild samples do not decide alone; else |x - y| / |x|.
+    /// What decides: the mean size of the error over samples. For probabilities the square root of KL(P || Q), which
+    /// grows with the error itself, so that a few wild samples do not decide alone; else |x - y| / |x|. Logits are not
+    /// judged by KL: samples that the network was trained on are so certain that it says nothing.
     double error = 0.0;
     double mean_kl = 0.0;   ///< nats; 0 where the output is no row of classes
     double sqnr_db = 0.0;   ///< 20 log10(|x| / |x - y|) over all
