@@ -13,6 +13,7 @@
 #include "calibrate/report.hpp"
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
+#include "cli/correction.hpp"
 #include "cli/profile.hpp"
 #include "cli/simplify.hpp"
 #include "cli/stages.hpp"
@@ -46,6 +47,7 @@ struct Options {
     std::string preprocess;
     std::string method = to_string(Method::mse);
     std::vector<std::string> exclude;
+    CorrectionArguments correction;
     std::vector<std::string> shapes;
     std::string device = "cpu";
     std::string timing_cache;
@@ -175,7 +177,8 @@ private:
 
     Result<void> quantize() {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
-        std::string key = key_of({key_, ranges_hash, options_.method, to_string(target())});
+        std::string key =
+            key_of({key_, ranges_hash, options_.method, to_string(target()), key_of(options_.correction)});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         const fs::path output = file(".int8.onnx");
@@ -184,9 +187,14 @@ private:
             options.target = target();
             options.placement.exclude = options_.exclude;
             LATHE_TRY(options.method, method_from_name(options_.method));
-            LATHE_TRY(const QuantizeOutcome outcome, quantize_model(model_, ranges_, options));
-            LATHE_CHECK(save_onnx(outcome.model, output));
-            return outcome.document;
+            LATHE_TRY(CorrectOptions correcting, options_of(options_.correction, ""));
+            correcting.threads = options_.threads;
+            const CorrectData data{options_.calibrate, options_.columns, preprocess_};
+            LATHE_TRY(const CorrectOutcome outcome,
+                      quantize_on_data(model_, ranges_, options, correcting, data, context_.progress()));
+            print_corrections(outcome, context_);
+            LATHE_CHECK(save_onnx(outcome.quantized.model, output));
+            return outcome.quantized.document;
         }));
         return {};
     }
@@ -441,6 +449,7 @@ void add_optimize(Commands& commands) {
          "The whole job: simplify, calibrate, quantize, build, evaluate, benchmark, report, with a verdict",
          {"lathe optimize lite0.onnx --calibrate photos/ --evaluate labelled/ --output out/",
           "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --max-drop 0.5 --batch-sizes 1,32",
+          "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --effort 2",
           "lathe optimize m.onnx --precisions fp32,bf16 --against onnxruntime",
           "lathe optimize m.onnx --device cuda --calibrate photos/ --evaluate labelled/ --batch-sizes 1,8,32"}},
         [options, &context] { return optimize(completed(*options), context); });
@@ -454,6 +463,7 @@ void add_optimize(Commands& commands) {
     command.add_option("--evaluate-samples", options->evaluate_samples, "Evaluation samples; 0: all");
     command.add_option("--method", options->method, "Range estimator: minmax, percentile, entropy, mse")
         ->capture_default_str();
+    add_correction_options(command, options->correction, false);
     command
         .add_option("--exclude", options->exclude, "Leave in float: node, op type or regular expression; repeatable")
         ->allow_extra_args(false);

@@ -1,11 +1,13 @@
 #include "quantize/quantize.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/correction.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/lint.hpp"
 
@@ -21,6 +23,8 @@ struct Arguments {
     double percentile = EstimateOptions{}.percentile;
     std::string reduce_range = "auto";
     std::vector<std::string> exclude;
+    std::vector<std::string> ranges_given;
+    CorrectionArguments correction;
     bool explain = false;
     bool lint = false;
 };
@@ -89,14 +93,37 @@ Result<void> explain_only(const Arguments& arguments, const Context& context) {
     return {};
 }
 
+/// "TENSOR=LOW,HIGH"; names may hold '='.
+Result<std::pair<std::string, Range>> parse_range(const std::string& text) {
+    const std::size_t equals = text.rfind('=');
+    const std::size_t comma = text.find(',', equals == std::string::npos ? 0 : equals);
+    const Error malformed{ErrorCode::invalid_argument, "'" + text + "' is no range", "--range",
+                          "give it as TENSOR=LOW,HIGH, for example --range input=-1,1"};
+    if (equals == std::string::npos || equals == 0 || comma == std::string::npos) return malformed;
+    const auto number = [](const std::string& digits) -> std::optional<float> {
+        float value = 0.0F;
+        const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        if (failure != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+        return value;
+    };
+    const auto low = number(text.substr(equals + 1, comma - equals - 1));
+    const auto high = number(text.substr(comma + 1));
+    if (!low || !high) return malformed;
+    return std::pair(text.substr(0, equals), Range{*low, *high});
+}
+
 Result<QuantizeOptions> options_of(const Arguments& arguments) {
     QuantizeOptions options;
     LATHE_TRY(options.target, target_from_name(arguments.target));
     options.placement.exclude = arguments.exclude;
     options.estimate.percentile = arguments.percentile;
     LATHE_CHECK(check(options.estimate));
-    if (!arguments.method.empty()) {
+    if (!arguments.method.empty() && arguments.method != "auto") {
         LATHE_TRY(options.method, method_from_name(arguments.method));
+    }
+    for (const std::string& text : arguments.ranges_given) {
+        LATHE_TRY(const auto range, parse_range(text));
+        options.overrides.insert_or_assign(range.first, range.second);
     }
     if (arguments.reduce_range == "on") options.reduce_range = ReduceRange::on;
     if (arguments.reduce_range == "off") options.reduce_range = ReduceRange::off;
@@ -116,8 +143,11 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
     LATHE_TRY(const QuantizeOptions options, options_of(arguments));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
     LATHE_TRY(const RangesFile ranges, load_ranges(arguments.ranges));
-    auto outcome = quantize_model(model, ranges, options);
-    if (!outcome) return std::move(outcome).error().in(arguments.model);
+    LATHE_TRY(const CorrectOptions correcting, options_of(arguments.correction, arguments.method));
+    LATHE_TRY(const CorrectData data, data_of(arguments.correction));
+    auto corrected = quantize_on_data(model, ranges, options, correcting, data, context.progress());
+    if (!corrected) return std::move(corrected).error().in(arguments.model);
+    QuantizeOutcome* const outcome = &corrected->quantized;
     LATHE_CHECK(context.progress().check());
     LATHE_CHECK(save_onnx(outcome->model, arguments.output));
 
@@ -132,6 +162,7 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
         context.print("Weights in 7 bits: 8 would overflow the 16-bit sums of a CPU without VNNI. With --reduce-range "
                       "off all 8 are used, for another machine.");
     }
+    print_corrections(*corrected, context);
     context.print(context.bold(arguments.output) + ": " + std::to_string(outcome->plan.quantized_nodes) + " of " +
                   std::to_string(outcome->plan.heavy_nodes) + " Conv, ConvTranspose, Gemm and MatMul in int8 for " +
                   arguments.target + ", " + std::to_string(outcome->plan.tensors.size()) + " activations, ranges by " +
@@ -151,6 +182,8 @@ void add_quantize(Commands& commands) {
          "Write a model with explicit QuantizeLinear/DequantizeLinear for one target, or judge such a model.",
          {"lathe quantize m.onnx --ranges m.ranges --target tensorrt --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --exclude Softmax --exclude '/layer4/.*' --output m.int8.onnx",
+          "lathe quantize m.onnx --ranges m.ranges --effort 2 --data photos/ --output m.int8.onnx",
+          "lathe quantize m.onnx --ranges m.ranges --range pooled=0,6.5 --output m.int8.onnx",
           "lathe quantize m.onnx --target openvino --explain", "lathe quantize --lint theirs.onnx --target tensorrt"}},
         [arguments, &context] { return quantize(*arguments, context); });
     app.add_option("model", arguments->model, "ONNX model: float, or quantised with --lint")->required();
@@ -163,13 +196,20 @@ void add_quantize(Commands& commands) {
            "--exclude", arguments->exclude,
            "Leave in float: a node's name, an op type, or a regular expression for whole node names; repeatable")
         ->allow_extra_args(false);
-    app.add_option("--method", arguments->method, "Range estimator instead of the one in the ranges file")
-        ->check(CLI::IsMember({"minmax", "percentile", "entropy", "mse"}));
+    app.add_option(
+           "--method", arguments->method,
+           "Range estimator instead of the one in the ranges file; auto: for each tensor the range with the least "
+           "error in what reads it (needs --data)")
+        ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}));
     app.add_option("--percentile", arguments->percentile, "Of --method percentile")->capture_default_str();
+    app.add_option("--range", arguments->ranges_given,
+                   "TENSOR=LOW,HIGH: a tensor's range in place of the calibrated one; repeatable")
+        ->allow_extra_args(false);
     app.add_option("--reduce-range", arguments->reduce_range,
                    "7-bit weights; auto: where the target's CPU kernels would overflow here")
         ->check(CLI::IsMember({"auto", "on", "off"}))
         ->capture_default_str();
+    add_correction_options(app, arguments->correction);
     app.add_flag("--explain", arguments->explain, "Print every decision with its reason, an edge a line");
     app.add_flag("--lint", arguments->lint, "Judge a quantised model for the target; exit code 5 on errors");
 }

@@ -1,5 +1,6 @@
 #include "quantize/quantize.hpp"
 
+#include <cmath>
 #include <map>
 
 #include "calibrate/guard.hpp"
@@ -111,6 +112,18 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
             values[name] = guarded_range(tensor->histogram, *options.method, format, estimation, &collapse);
             if (collapse) collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
         }
+    }
+    for (const auto& [name, range] : options.overrides) {
+        const auto found = values.find(name);
+        if (found == values.end()) {
+            return Error{ErrorCode::not_found, "a range was given for what is no quantised tensor", name,
+                         "--explain names the tensors"};
+        }
+        if (!std::isfinite(range.low) || !std::isfinite(range.high) || range.low > 0.0F || range.high < 0.0F) {
+            return Error{ErrorCode::invalid_argument, "a range must be finite and hold zero", name,
+                         "give it as tensor=low,high with low <= 0 <= high"};
+        }
+        found->second = range;
     }
     for (const CalibrationFinding& finding : collapsed) {
         if (finding.name == collapsed_range && values.contains(finding.tensor)) {

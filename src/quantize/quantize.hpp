@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct QuantizeOptions {
     /// Instead of the method in the ranges file; its histograms serve any.
     std::optional<Method> method;
     EstimateOptions estimate; ///< with `method`; its guard is the ranges file's
+    /// By tensor, instead of what any method or rule finds; united with the others of its scale group.
+    std::map<std::string, Range> overrides;
 };
 
 struct QuantizeOutcome {
@@ -38,7 +41,8 @@ bool has_vnni();
 /// The whole step: check that the ranges belong to the model, lift the opset where needed, infer shapes, plan, insert,
 /// and pass the result through the ONNX checker.
 /// Errors: mismatch (ranges of another model), out_of_range (NaN or infinity in a tensor to be quantised),
-/// invalid_argument (quantised already, malformed --exclude), not_found, unsupported, verification_failed.
+/// invalid_argument (quantised already, malformed --exclude, an override that is no range around zero), not_found (a
+/// pattern or an override that names no quantised tensor), unsupported, verification_failed.
 Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ranges, const QuantizeOptions& options);
 
 } // namespace lathe

@@ -291,6 +291,13 @@ Result<void> check_quantization(const Json& quantization, const std::string& whe
                               {"total_nodes", Type::number},
                               {"remarks", Type::texts}},
                              where));
+    if (quantization.contains("corrections") && quantization["corrections"].is_object()) {
+        LATHE_CHECK(check_each(quantization["corrections"], "steps", where + ".corrections",
+                               fields({{"method", Type::text, true},
+                                       {"kept", Type::boolean, true},
+                                       {"detail", Type::text},
+                                       {"seconds", Type::number}})));
+    }
     return check_each(quantization, "decisions", where,
                       fields({{"node", Type::text},
                               {"tensor", Type::text},

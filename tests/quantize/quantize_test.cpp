@@ -55,6 +55,20 @@ TEST(QuantizeModel, MethodOverride) {
     EXPECT_LT(outcome->model.graph.initializer("x_scale")->to_floats().at(0), 1.1F / 255.0F);
 }
 
+TEST(QuantizeModel, RangeByHand) {
+    const Model model = graph(text);
+    const RangesFile ranges = ranges_of(model, "x", {-1.0F, 1.55F});
+    QuantizeOptions options;
+    options.overrides["x"] = {0.0F, 5.1F};
+    const auto outcome = quantize_model(model, ranges, options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_FLOAT_EQ(outcome->model.graph.initializer("x_scale")->to_floats().at(0), 0.02F);
+    options.overrides = {{"nothing", {-1.0F, 1.0F}}};
+    EXPECT_EQ(quantize_model(model, ranges, options).error().code, ErrorCode::not_found);
+    options.overrides = {{"x", {0.5F, 1.0F}}};
+    EXPECT_EQ(quantize_model(model, ranges, options).error().code, ErrorCode::invalid_argument);
+}
+
 // A clipped term would be missing from the residual stream for good, so these keep all that was seen; what a Conv
 // reads is clipped as the method says.
 TEST(QuantizeModel, TermsOfAResidualSumKeepTheirWholeRange) {

@@ -233,6 +233,18 @@ function decisionsTable() {
   ];
 }
 
+/** What was tried against the quantisation's errors, and what each step gained on held-back samples. */
+function correctionsTable() {
+  const corrections = (results.quantization || {}).corrections;
+  if (!corrections || list(corrections.steps).length === 0) return null;
+  const figures = (closeness) => [isNumber((closeness || {}).mean_kl) ? format.small(closeness.mean_kl, 3) : DASH, format.decibel((closeness || {}).sqnr_db)];
+  return makeTable(
+    "Corrections, on " + format.count(corrections.held_back_samples) + " held-back samples",
+    [{ title: "Step" }, { title: "Kept" }, ...["KL before", "SQNR before", "KL after", "SQNR after", "Seconds"].map((title) => ({ title, number: true })), { title: "Detail" }],
+    list(corrections.steps).map((step) => [words(step.method), step.kept ? "kept" : "no gain: not kept", ...figures(step.before), ...figures(step.after), format.small(step.seconds, 3), step.detail || DASH]),
+  );
+}
+
 function simplifyTable() {
   const simplify = results.simplify;
   const passes = simplify ? list(simplify.passes).filter((pass) => pass.changes > 0) : [];
@@ -336,7 +348,7 @@ function makeSections() {
     grid("three", tensors.filter((tensor) => tensor.histogram).map(histogramFigure)), tensors.length ? calibrationTable(tensors) : null);
   section("quantization", "Quantisation",
     [isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " convolutions and matrix products are quantised" : null, quantization.target ? "for target " + quantization.target : null].filter(Boolean).join(" ") || null,
-    decisionsTable());
+    decisionsTable(), correctionsTable());
   section("sensitivity", "Sensitivity", sensitivityLead(), sensitivityFigure(), below(sensitivityAdvice()), sensitivityTable());
   section("mix", "The best mix", tuneLead(), tuneFigure(), below(tuneVerdict()), tuneTable());
   section("simplification", "Simplification", null, simplifyTable());

@@ -1,0 +1,42 @@
+#include "api/correct.hpp"
+
+#include <algorithm>
+
+#include "api/model_data.hpp"
+#include "data/open_dataset.hpp"
+
+namespace lathe {
+
+Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
+                                        const CorrectOptions& options, const CorrectData& data, Progress& progress) {
+    if (!options.any()) {
+        CorrectOutcome outcome;
+        LATHE_TRY(outcome.quantized, quantize_model(model, ranges, quantize));
+        return outcome;
+    }
+    if (data.data.empty()) {
+        return Error{ErrorCode::invalid_argument, "correcting the quantisation needs the calibration data", "--data",
+                     "give --data DIR, or --effort 0"};
+    }
+    std::optional<Preprocess> preprocess = data.preprocess;
+    if (!preprocess) {
+        LATHE_TRY(preprocess, preprocess_of(model));
+    }
+    const std::vector<InputSpec> inputs = input_specs(model);
+    CorrectOptions own = options;
+    for (const InputSpec& input : inputs) {
+        if (input.shape.empty() || input.shape[0] <= 0) continue;
+        own.batch_size = static_cast<std::size_t>(input.shape[0]);
+        own.fixed_batch = true;
+    }
+    const OpenData open = [&](std::size_t samples) {
+        DatasetOptions opening;
+        opening.text = text_options(model, data.columns);
+        opening.samples = samples;
+        opening.threads = options.threads;
+        return open_dataset(data.data, preprocess, inputs, opening);
+    };
+    return quantize_corrected(model, ranges, quantize, own, open, progress);
+}
+
+} // namespace lathe

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "correct/correct.hpp"
+#include "data/preprocess.hpp"
+
+namespace lathe {
+
+/// Where the samples come from that a correction looks at: the calibration's data.
+struct CorrectData {
+    std::filesystem::path data;
+    std::string columns;                  ///< of a text file
+    std::optional<Preprocess> preprocess; ///< absent: the model's metadata, if it has any
+};
+
+/// quantize_model and the corrections asked for, on data as the command line names them. Without any correction the
+/// data are not opened. Errors: as quantize_corrected; what the data give; invalid_argument (no data).
+Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
+                                        const CorrectOptions& options, const CorrectData& data, Progress& progress);
+
+} // namespace lathe

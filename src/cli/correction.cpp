@@ -1,0 +1,94 @@
+#include "cli/correction.hpp"
+
+#include <cstdio>
+
+namespace lathe::cli {
+namespace {
+
+std::string figures(const Closeness& closeness) {
+    char text[120];
+    if (closeness.classes) {
+        std::snprintf(text, sizeof(text), "KL %.6f, SQNR %.1f dB, agreement %.1f %%", closeness.mean_kl,
+                      closeness.sqnr_db, closeness.agreement * 100);
+    } else {
+        std::snprintf(text, sizeof(text), "error %.5f, SQNR %.1f dB", closeness.error, closeness.sqnr_db);
+    }
+    return text;
+}
+
+} // namespace
+
+void add_correction_options(CLI::App& command, CorrectionArguments& arguments, bool with_data) {
+    command
+        .add_option("--effort", arguments.effort,
+                    "How much to correct what quantisation costs; every step is kept only if it gains on held-back "
+                    "samples. 0: nothing, a second; 1: ranges by error and fast bias correction; 2: also "
+                    "equalisation, weight rounding and exact bias correction, one to three minutes for ResNet-50 on 2 "
+                    "cores; 3: the same from three times the samples")
+        ->check(CLI::Range(0, 3))
+        ->capture_default_str();
+    command
+        .add_option("--bias-correction", arguments.bias_correction,
+                    "Biases take the mean error of their layer: exact: on the inputs that the corrected layers before "
+                    "it give; fast: on the float ones (default: by --effort)")
+        ->check(CLI::IsMember({"none", "fast", "exact"}));
+    command
+        .add_option("--rounding", arguments.rounding,
+                    "Weights: to the nearest step, or so that the layer's output errs least (default: by --effort)")
+        ->check(CLI::IsMember({"nearest", "output-error"}));
+    command
+        .add_option("--equalize", arguments.equalize,
+                    "Scale channels between layers, so that activations use their 8 bits (default: by --effort)")
+        ->check(CLI::IsMember({"on", "off"}));
+    command
+        .add_option("--smooth", arguments.smooth,
+                    "The same between a LayerNormalization and what reads it: SmoothQuant (default: by --effort)")
+        ->check(CLI::IsMember({"on", "off"}));
+    if (!with_data) return;
+    command.add_option("--data", arguments.data, "The calibration's data, for --effort over 0 and its parts");
+    command.add_option("--columns", arguments.columns, "Of a text file: as for lathe calibrate");
+    command.add_option("--preprocess", arguments.preprocess, "JSON file that overrides the model's preprocessing");
+}
+
+std::string key_of(const CorrectionArguments& arguments) {
+    return std::to_string(arguments.effort) + "," + arguments.bias_correction + "," + arguments.rounding + "," +
+           arguments.equalize + "," + arguments.smooth;
+}
+
+Result<CorrectOptions> options_of(const CorrectionArguments& arguments, const std::string& method) {
+    CorrectOptions options = options_of_effort(arguments.effort);
+    if (arguments.bias_correction == "none") options.bias = BiasCorrection::none;
+    if (arguments.bias_correction == "fast") options.bias = BiasCorrection::fast;
+    if (arguments.bias_correction == "exact") options.bias = BiasCorrection::exact;
+    if (!method.empty()) options.auto_ranges = method == "auto";
+    if (!arguments.equalize.empty()) options.equalize = arguments.equalize == "on";
+    if (!arguments.smooth.empty()) options.smooth = arguments.smooth == "on";
+    if (arguments.rounding == "nearest") options.rounding = Rounding::nearest;
+    if (arguments.rounding == "output-error") options.rounding = Rounding::output_error;
+    return options;
+}
+
+Result<CorrectData> data_of(const CorrectionArguments& arguments) {
+    CorrectData data;
+    data.data = arguments.data;
+    data.columns = arguments.columns;
+    if (!arguments.preprocess.empty()) {
+        LATHE_TRY(data.preprocess, Preprocess::from_file(arguments.preprocess));
+    }
+    return data;
+}
+
+void print_corrections(const CorrectOutcome& outcome, const Context& context) {
+    if (outcome.corrections.empty()) return;
+    context.print("On " + std::to_string(outcome.held_back_samples) + " held-back samples, corrected on " +
+                  std::to_string(outcome.fit_samples) + ":");
+    context.print("  quantised alone: " + figures(outcome.first));
+    for (const Correction& each : outcome.corrections) {
+        char seconds[40];
+        std::snprintf(seconds, sizeof(seconds), " (%.1f s)", each.seconds);
+        context.print("  " + each.method + ": " + figures(each.after) + ", " +
+                      (each.kept ? context.green("kept") : context.yellow("not kept")) + seconds + "; " + each.detail);
+    }
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "api/correct.hpp"
+#include "cli/commands.hpp"
+
+namespace lathe::cli {
+
+/// The options with which a command corrects quantisation errors.
+struct CorrectionArguments {
+    int effort = 0;
+    std::string bias_correction; ///< empty: what the effort says; likewise below
+    std::string rounding;
+    std::string equalize;
+    std::string smooth;
+    std::string data;
+    std::string columns;
+    std::string preprocess;
+};
+
+/// `with_data`: the command has no option of its own for the data.
+void add_correction_options(CLI::App& command, CorrectionArguments& arguments, bool with_data = true);
+/// `method`: of the command's --method; "auto" asks for ranges by error, another one for that one alone.
+Result<CorrectOptions> options_of(const CorrectionArguments& arguments, const std::string& method);
+/// Everything in the arguments that the result depends on.
+std::string key_of(const CorrectionArguments& arguments);
+Result<CorrectData> data_of(const CorrectionArguments& arguments);
+/// A line for each correction: what it gained, and whether it was kept.
+void print_corrections(const CorrectOutcome& outcome, const Context& context);
+
+} // namespace lathe::cli

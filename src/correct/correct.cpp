@@ -1,0 +1,252 @@
+#include "correct/correct.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "calibrate/collect.hpp"
+#include "calibrate/model_key.hpp"
+#include "correct/equalize.hpp"
+#include "correct/ranges.hpp"
+#include "correct/samples.hpp"
+#include "onnx/onnx.hpp"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string number(double value, const char* format) {
+    char text[40];
+    std::snprintf(text, sizeof(text), format, value);
+    return text;
+}
+
+/// What layer correction did, in words.
+std::string summary_of(const std::vector<CorrectedLayer>& layers) {
+    std::size_t rounded = 0;
+    std::size_t biases = 0;
+    double moved = 0.0;
+    std::map<std::string, std::size_t> skipped;
+    for (const CorrectedLayer& layer : layers) {
+        rounded += layer.rounded ? 1U : 0U;
+        biases += layer.bias ? 1U : 0U;
+        moved += layer.moved;
+        if (!layer.skipped.empty()) ++skipped[layer.skipped];
+    }
+    std::string text;
+    if (rounded > 0) {
+        text = std::to_string(rounded) + " layers rounded, " +
+               number(100.0 * moved / static_cast<double>(rounded), "%.1f") +
+               " % of their weights otherwise than before";
+    }
+    if (biases > 0) text += (text.empty() ? "" : "; ") + std::to_string(biases) + " biases corrected";
+    for (const auto& [why, count] : skipped)
+        text += (text.empty() ? "" : "; ") + std::to_string(count) + " left: " + why;
+    return text.empty() ? "no layer to correct" : text;
+}
+
+/// The choice that gained most, in words.
+std::string worst_of(const RangeChoices& choices) {
+    if (choices.changed.empty()) return "";
+    const auto most =
+        std::ranges::max_element(choices.changed, {}, [](const RangeChoice& each) { return each.before - each.after; });
+    return ", most for " + most->tensor + " (" + most->method + ": " + number(10 * std::log10(most->before), "%.1f") +
+           " dB of noise to " + number(10 * std::log10(most->after), "%.1f") + ")";
+}
+
+class Pipeline {
+public:
+    Pipeline(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
+             const CorrectOptions& options, const OpenData& open, Progress& progress)
+        : model_(model), ranges_(ranges), quantize_(quantize), options_(options), open_(open), progress_(progress) {}
+
+    Result<CorrectOutcome> run() {
+        const auto start = Clock::now();
+        LATHE_TRY(const auto dataset, open_(options_.fit_samples + options_.held_back_samples));
+        LATHE_TRY(samples_, keep_samples(*dataset, options_.fit_samples, options_.held_back_samples,
+                                         options_.batch_size, progress_));
+        LATHE_TRY(const Judge judge, Judge::of(model_, samples_.held_back, options_.threads));
+        LATHE_TRY(outcome_.quantized, quantize_model(model_, ranges_, quantize_));
+        LATHE_TRY(outcome_.first, judge.judge(outcome_.quantized.model));
+        outcome_.last = outcome_.first;
+        outcome_.fit_samples = samples_.fit_count;
+        outcome_.held_back_samples = samples_.held_back_count;
+        if (options_.equalize) LATHE_CHECK(try_equalizing(judge, "equalize", {true, false, options_.threads}));
+        if (options_.smooth) LATHE_CHECK(try_equalizing(judge, "smooth", {false, true, options_.threads}));
+        if (options_.auto_ranges) LATHE_CHECK(try_ranges(judge));
+        LATHE_CHECK(correct_layers_of(judge));
+        outcome_.seconds = seconds_since(start);
+        outcome_.quantized.document["corrections"] = to_json(outcome_);
+        LATHE_CHECK(check_onnx(outcome_.quantized.model));
+        return std::move(outcome_);
+    }
+
+private:
+    /// Keeps the candidate if it is closer to the float model than what there is.
+    bool take(Correction told, Model candidate) {
+        told.kept = told.after.closer_than(told.before);
+        if (told.kept) {
+            outcome_.quantized.model = std::move(candidate);
+            outcome_.last = told.after;
+        }
+        outcome_.corrections.push_back(std::move(told));
+        return outcome_.corrections.back().kept;
+    }
+
+    /// Ranges of a changed model, from the samples that the old ones are from.
+    Result<RangesFile> calibrate(const Model& model) const {
+        LATHE_TRY(const Backend* backend, default_backend());
+        LATHE_TRY(const auto source, backend->observe(model, quantizable_tensors(model), options_.threads));
+        LATHE_TRY(const auto dataset, open_(ranges_.samples_seen));
+        CollectOptions collecting;
+        collecting.samples = ranges_.samples_seen;
+        collecting.batch_size = options_.fixed_batch ? options_.batch_size : 1;
+        collecting.threads = options_.threads;
+        LATHE_TRY(ActivationStatistics statistics, collect(*source, *dataset, collecting, progress_));
+        RangesKey key = ranges_.key;
+        key.model = calibration_key(model);
+        return make_ranges(std::move(statistics), key, ranges_.method, ranges_.options, options_.threads);
+    }
+
+    Result<void> try_equalizing(const Judge& judge, const char* method, const EqualizeOptions& how) {
+        const auto start = Clock::now();
+        Correction told;
+        told.method = method;
+        told.before = outcome_.last;
+        told.after = outcome_.last;
+        LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
+        told.detail =
+            std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
+        if (equal.fired == 0) {
+            told.seconds = seconds_since(start);
+            outcome_.corrections.push_back(std::move(told));
+            return {};
+        }
+        told.detail += ", predicted noise x " + number(equal.noise_after / equal.noise_before, "%.2f");
+        LATHE_TRY(RangesFile ranges, calibrate(equal.model));
+        LATHE_TRY(QuantizeOutcome quantized, quantize_model(equal.model, ranges, quantize_));
+        LATHE_TRY(told.after, judge.judge(quantized.model));
+        told.seconds = seconds_since(start);
+        if (!take(std::move(told), std::move(quantized.model))) return {};
+        model_ = std::move(equal.model);
+        ranges_ = std::move(ranges);
+        return {};
+    }
+
+    Result<void> try_ranges(const Judge& judge) {
+        const auto start = Clock::now();
+        Correction told;
+        told.method = "ranges";
+        told.before = outcome_.last;
+        told.after = outcome_.last;
+        RangeChoiceOptions how;
+        how.threads = options_.threads;
+        how.positions = options_.positions / 16;
+        LATHE_TRY(const RangeChoices choices, choose_ranges(model_, outcome_.quantized.model, outcome_.quantized.plan,
+                                                            ranges_, samples_.fit, how, progress_));
+        told.detail = std::to_string(choices.changed.size()) + " of " + std::to_string(choices.looked_at) +
+                      " scales changed" + worst_of(choices);
+        if (choices.changed.empty()) {
+            told.seconds = seconds_since(start);
+            outcome_.corrections.push_back(std::move(told));
+            return {};
+        }
+        QuantizeOptions quantizing = quantize_;
+        for (const auto& [name, range] : choices.ranges)
+            quantizing.overrides.try_emplace(name, range); // what the user gave stays
+        LATHE_TRY(QuantizeOutcome quantized, quantize_model(model_, ranges_, quantizing));
+        LATHE_TRY(told.after, judge.judge(quantized.model));
+        told.seconds = seconds_since(start);
+        take(std::move(told), std::move(quantized.model));
+        return {};
+    }
+
+    Result<void> try_layers(const Judge& judge, const char* method, const LayerCorrection& how) {
+        const auto start = Clock::now();
+        Model candidate = outcome_.quantized.model;
+        LATHE_TRY(const std::vector<CorrectedLayer> layers,
+                  correct_layers(model_, candidate, quantize_.target, samples_.fit, how, progress_));
+        Correction told;
+        told.method = method;
+        told.detail = summary_of(layers);
+        told.before = outcome_.last;
+        LATHE_TRY(told.after, judge.judge(candidate));
+        told.seconds = seconds_since(start);
+        take(std::move(told), std::move(candidate));
+        return {};
+    }
+
+    Result<void> correct_layers_of(const Judge& judge) {
+        LayerCorrection how;
+        how.positions = options_.positions;
+        how.threads = options_.threads;
+        if (options_.rounding == Rounding::output_error) {
+            how.rounding = true;
+            how.bias = options_.bias != BiasCorrection::none;
+            LATHE_CHECK(try_layers(judge, "rounding", how));
+            if (outcome_.corrections.back().kept) return {};
+            how.rounding = false;
+        }
+        if (options_.bias == BiasCorrection::none) return {};
+        how.bias = true;
+        how.inputs = options_.bias == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
+        return try_layers(judge, "bias-correction", how);
+    }
+
+    Model model_; ///< in float: as given, or equalised
+    RangesFile ranges_;
+    const QuantizeOptions& quantize_;
+    const CorrectOptions& options_;
+    const OpenData& open_;
+    Progress& progress_;
+    KeptSamples samples_;
+    CorrectOutcome outcome_;
+};
+
+} // namespace
+
+CorrectOptions options_of_effort(int effort) {
+    CorrectOptions options;
+    if (effort >= 1) {
+        options.bias = BiasCorrection::fast;
+        options.auto_ranges = true;
+    }
+    if (effort >= 2) {
+        options.bias = BiasCorrection::exact;
+        options.rounding = Rounding::output_error;
+        options.equalize = true;
+        options.smooth = true;
+    }
+    if (effort >= 3) {
+        options.fit_samples = 192;
+        options.held_back_samples = 96;
+        options.positions = 16384;
+    }
+    return options;
+}
+
+Json to_json(const CorrectOutcome& outcome) {
+    Json steps = Json::array();
+    for (const Correction& each : outcome.corrections) {
+        steps.push_back({{"method", each.method},
+                         {"kept", each.kept},
+                         {"detail", each.detail},
+                         {"before", to_json(each.before)},
+                         {"after", to_json(each.after)},
+                         {"seconds", each.seconds}});
+    }
+    return {{"before", to_json(outcome.first)},   {"after", to_json(outcome.last)},
+            {"fit_samples", outcome.fit_samples}, {"held_back_samples", outcome.held_back_samples},
+            {"seconds", outcome.seconds},         {"steps", std::move(steps)}};
+}
+
+Result<CorrectOutcome> quantize_corrected(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
+                                          const CorrectOptions& options, const OpenData& open, Progress& progress) {
+    return Pipeline(model, ranges, quantize, options, open, progress).run();
+}
+
+} // namespace lathe

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "correct/judge.hpp"
+#include "correct/layers.hpp"
+#include "data/dataset.hpp"
+#include "quantize/quantize.hpp"
+#include "support/progress.hpp"
+
+namespace lathe {
+
+enum class BiasCorrection { none, fast, exact };
+enum class Rounding { nearest, output_error };
+
+/// Which corrections are tried. Each is kept only if the network comes closer to the float model on held-back samples.
+struct CorrectOptions {
+    bool equalize = false;
+    bool smooth = false;
+    bool auto_ranges = false;
+    BiasCorrection bias = BiasCorrection::none;
+    Rounding rounding = Rounding::nearest;
+    std::size_t fit_samples = 64;
+    std::size_t held_back_samples = 192; ///< a network near the float one needs many to be told from a nearer one
+    std::size_t positions = 4096;        ///< of a layer's output, looked at
+    std::size_t batch_size = 16;
+    bool fixed_batch = false; ///< the model takes batches of just that size
+    std::size_t threads = 0;
+
+    bool any() const {
+        return equalize || smooth || auto_ranges || bias != BiasCorrection::none || rounding != Rounding::nearest;
+    }
+};
+
+/// What `--effort` means. 0: nothing. 1: ranges by error and fast bias correction. 2: equalisation, weight rounding and
+/// exact bias correction as well. 3: the same from more samples.
+CorrectOptions options_of_effort(int effort);
+
+/// What came of one correction.
+struct Correction {
+    std::string method; ///< "equalize", "smooth", "ranges", "bias", "rounding"
+    bool kept = false;
+    std::string detail; ///< how often it fired, or why it did not
+    Closeness before, after;
+    double seconds = 0.0;
+};
+
+struct CorrectOutcome {
+    QuantizeOutcome quantized; ///< its document holds {"corrections": [...]}
+    std::vector<Correction> corrections;
+    Closeness first, last; ///< without any correction, and with those kept
+    std::size_t fit_samples = 0;
+    std::size_t held_back_samples = 0;
+    double seconds = 0.0;
+};
+
+/// Opens the calibration data with that many samples of it, spread evenly; 0: all.
+using OpenData = std::function<Result<std::unique_ptr<Dataset>>(std::size_t samples)>;
+
+/// quantize_model, then what `options` asks for, on the data that the ranges are from.
+/// Errors: as quantize_model; those of running the model; not_found (too few samples); cancelled.
+Result<CorrectOutcome> quantize_corrected(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
+                                          const CorrectOptions& options, const OpenData& open, Progress& progress);
+
+/// {"corrections": [{"method", "kept", "detail", "before", "after", "seconds"}], ...}, as the report has it.
+Json to_json(const CorrectOutcome& outcome);
+
+} // namespace lathe

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "correct/run.hpp"
+#include "graph/graph.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// How far a network's first output is from the float model's, on samples kept for this.
+struct Closeness {
+    /// What decides: the mean size of the error over samples. For probabilities the square root of KL(P || Q), which
+    /// grows with the error itself, so that a few wild samples do not decide alone; else |x - y| / |x|. Logits are not
+    /// judged by KL: samples that the network was trained on are so certain that it says nothing.
+    double error = 0.0;
+    double mean_kl = 0.0;   ///< nats; 0 where the output is no row of classes
+    double sqnr_db = 0.0;   ///< 20 log10(|x| / |x - y|) over all
+    double agreement = 0.0; ///< share of samples with the same likeliest class; 1 where there are no classes
+    bool classes = false;
+    std::size_t samples = 0;
+
+    bool closer_than(const Closeness& other) const { return error < other.error; }
+};
+Json to_json(const Closeness& closeness);
+
+/// Runs candidates as the CPU runs them (int8 kernels) and compares them with the float model, which is run once.
+class Judge {
+public:
+    /// Errors: what running the model gives.
+    static Result<Judge> of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads);
+    /// `quantized` has the same inputs and outputs. Errors: what running it gives; out_of_range for NaN or infinity.
+    Result<Closeness> judge(const Model& quantized) const;
+
+private:
+    Judge(std::map<std::string, Batches> samples, std::size_t threads)
+        : samples_(std::move(samples)), threads_(threads) {}
+    Result<Batches> first_output(Model model, Precision precision) const;
+
+    std::map<std::string, Batches> samples_;
+    std::size_t threads_;
+    Batches expected_;
+};
+
+} // namespace lathe

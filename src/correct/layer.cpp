@@ -1,0 +1,192 @@
+#include "correct/layer.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "support/thread_pool.hpp"
+
+namespace lathe {
+namespace {
+
+std::optional<LinearLayer> convolution(const Node& node, const Shape& weight, std::string& why) {
+    if (weight.size() != 4) {
+        why = "a convolution in " + std::to_string(weight.size() < 2 ? 0 : weight.size() - 2) + " dimensions";
+        return std::nullopt;
+    }
+    const std::string padding = node.string_or("auto_pad", "NOTSET");
+    if (padding != "NOTSET" && padding != "VALID") {
+        why = "auto_pad " + padding;
+        return std::nullopt;
+    }
+    LinearLayer layer;
+    layer.groups = static_cast<std::size_t>(std::max<std::int64_t>(1, node.int_or("group", 1)));
+    layer.outputs = static_cast<std::size_t>(weight[0]) / layer.groups;
+    layer.depth = static_cast<std::size_t>(weight[1] * weight[2] * weight[3]);
+    const auto strides = node.ints_or("strides", {1, 1});
+    const auto dilations = node.ints_or("dilations", {1, 1});
+    auto pads = node.ints_or("pads", {0, 0, 0, 0});
+    if (padding == "VALID") pads.assign(4, 0);
+    if (strides.size() != 2 || dilations.size() != 2 || pads.size() != 4 || layer.outputs == 0 || layer.depth == 0 ||
+        std::min(strides[0], strides[1]) < 1 || std::min(dilations[0], dilations[1]) < 1) {
+        why = "malformed attributes";
+        return std::nullopt;
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+        layer.kernel[i] = weight[i + 2];
+        layer.strides[i] = strides[i];
+        layer.dilations[i] = dilations[i];
+        layer.pads_begin[i] = pads[i];
+        layer.pads_end[i] = pads[i + 2];
+    }
+    return layer;
+}
+
+/// Height and width of a convolution's output.
+std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input) {
+    std::array<std::int64_t, 2> size{};
+    for (std::size_t i = 0; i < 2; ++i) {
+        const std::int64_t reach = (layer.kernel[i] - 1) * layer.dilations[i] + 1;
+        size[i] = (input[i + 2] + layer.pads_begin[i] + layer.pads_end[i] - reach) / layer.strides[i] + 1;
+        size[i] = std::max<std::int64_t>(0, size[i]);
+    }
+    return size;
+}
+
+void gather_convolution(const LinearLayer& layer, const HostTensor& input, const Positions::Position& position,
+                        std::size_t group, float* row) {
+    const std::span<const float> values = input.as<float>();
+    const std::int64_t height = input.shape[2];
+    const std::int64_t width = input.shape[3];
+    const auto plane = static_cast<std::size_t>(height * width);
+    const auto taps = static_cast<std::size_t>(layer.kernel[0] * layer.kernel[1]);
+    const std::size_t channels = layer.depth / taps;
+    const auto all = static_cast<std::size_t>(input.shape[1]);
+    const std::size_t first = (position.sample * all + group * channels) * plane;
+    const std::int64_t top = position.y * layer.strides[0] - layer.pads_begin[0];
+    const std::int64_t left = position.x * layer.strides[1] - layer.pads_begin[1];
+    std::size_t tap = 0;
+    for (std::int64_t ky = 0; ky < layer.kernel[0]; ++ky) {
+        for (std::int64_t kx = 0; kx < layer.kernel[1]; ++kx, ++tap) {
+            const std::int64_t y = top + ky * layer.dilations[0];
+            const std::int64_t x = left + kx * layer.dilations[1];
+            const bool inside = y >= 0 && y < height && x >= 0 && x < width;
+            const std::size_t at = inside ? first + static_cast<std::size_t>(y * width + x) : 0;
+            for (std::size_t c = 0; c < channels; ++c)
+                row[c * taps + tap] = inside ? values[at + c * plane] : 0.0F;
+        }
+    }
+}
+
+/// A fixed sequence that looks random (the finaliser of MurmurHash3's 64-bit form).
+std::uint64_t mixed(std::uint64_t value) {
+    value ^= value >> 33U;
+    value *= 0xFF51AFD7ED558CCDULL;
+    value ^= value >> 33U;
+    value *= 0xC4CEB9FE1A85EC53ULL;
+    return value ^ (value >> 33U);
+}
+
+/// `wanted` of 0..total-1, ascending, each at most once: one from each of `wanted` equal stretches.
+std::vector<std::size_t> spread(std::size_t total, std::size_t wanted, std::uint64_t seed) {
+    std::vector<std::size_t> chosen;
+    if (wanted >= total) wanted = total;
+    for (std::size_t i = 0; i < wanted; ++i) {
+        const std::size_t low = i * total / wanted;
+        const std::size_t high = (i + 1) * total / wanted;
+        chosen.push_back(low + mixed(seed * 0x9E3779B97F4A7C15ULL + i) % (high - low));
+    }
+    return chosen;
+}
+
+} // namespace
+
+std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, std::string& why) {
+    if (node.is("Conv")) return convolution(node, weight, why);
+    if (!node.is("Gemm") && !node.is("MatMul")) {
+        why = node.op_type;
+        return std::nullopt;
+    }
+    if (weight.size() != 2) {
+        why = "weights of " + std::to_string(weight.size()) + " dimensions";
+        return std::nullopt;
+    }
+    LinearLayer layer;
+    layer.kind = node.is("Gemm") ? LinearLayer::Kind::gemm : LinearLayer::Kind::matmul;
+    if (node.is("Gemm") && (node.int_or("transA", 0) != 0 || node.float_or("alpha", 1.0F) != 1.0F)) {
+        why = "Gemm with transA or a factor";
+        return std::nullopt;
+    }
+    layer.transposed = node.is("MatMul") || node.int_or("transB", 0) == 0;
+    layer.outputs = static_cast<std::size_t>(weight[layer.transposed ? 1 : 0]);
+    layer.depth = static_cast<std::size_t>(weight[layer.transposed ? 0 : 1]);
+    if (layer.outputs == 0 || layer.depth == 0) {
+        why = "an empty weight";
+        return std::nullopt;
+    }
+    return layer;
+}
+
+Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most) {
+    Positions positions;
+    if (layer.kind != LinearLayer::Kind::conv) {
+        std::size_t rows = 0;
+        for (const HostTensor& each : input)
+            rows += each.as<float>().size() / layer.depth;
+        const std::vector<std::size_t> chosen = spread(rows, most, 1);
+        std::size_t batch = 0;
+        std::size_t first = 0;
+        for (const std::size_t row : chosen) {
+            while (row - first >= input[batch].as<float>().size() / layer.depth)
+                first += input[batch++].as<float>().size() / layer.depth;
+            positions.at.push_back({batch, row - first, 0, 0});
+        }
+        return positions;
+    }
+    std::size_t samples = 0;
+    for (const HostTensor& each : input)
+        samples += static_cast<std::size_t>(each.shape[0]);
+    const std::size_t each_sample = std::max<std::size_t>(1, most / std::max<std::size_t>(1, samples));
+    std::uint64_t number = 0;
+    for (std::size_t batch = 0; batch < input.size(); ++batch) {
+        const auto [height, width] = output_size(layer, input[batch].shape);
+        for (std::size_t sample = 0; sample < static_cast<std::size_t>(input[batch].shape[0]); ++sample) {
+            for (const std::size_t at : spread(static_cast<std::size_t>(height * width), each_sample, ++number)) {
+                const auto place = static_cast<std::int64_t>(at);
+                positions.at.push_back({batch, sample, place / width, place % width});
+            }
+        }
+    }
+    return positions;
+}
+
+std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, const Positions& positions,
+                               std::size_t threads) {
+    const std::size_t count = positions.at.size();
+    std::vector<float> rows(layer.groups * count * layer.depth);
+    constexpr std::size_t chunk = 256;
+    ThreadPool(threads).for_each((count + chunk - 1) / chunk, [&](std::size_t part) {
+        for (std::size_t n = part * chunk; n < std::min(count, (part + 1) * chunk); ++n) {
+            const Positions::Position& position = positions.at[n];
+            const HostTensor& tensor = input[position.batch];
+            if (layer.kind != LinearLayer::Kind::conv) {
+                const auto row = tensor.as<float>().subspan(position.sample * layer.depth, layer.depth);
+                std::ranges::copy(row, rows.begin() + static_cast<std::ptrdiff_t>(n * layer.depth));
+                continue;
+            }
+            for (std::size_t g = 0; g < layer.groups; ++g)
+                gather_convolution(layer, tensor, position, g, &rows[(g * count + n) * layer.depth]);
+        }
+    });
+    return rows;
+}
+
+std::vector<float> rows_of_weight(const LinearLayer& layer, std::span<const float> stored) {
+    std::vector<float> rows(stored.size());
+    for (std::size_t m = 0; m < layer.channels(); ++m) {
+        for (std::size_t k = 0; k < layer.depth; ++k)
+            rows[m * layer.depth + k] = stored[layer.weight_at(m, k)];
+    }
+    return rows;
+}
+
+} // namespace lathe

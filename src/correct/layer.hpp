@@ -1,0 +1,56 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "correct/walk.hpp"
+#include "graph/graph.hpp"
+
+namespace lathe {
+
+/// A Conv, Gemm or MatMul with constant weights, seen as a product: for each group g, out[n, m] = sum_k W[m, k] x[n, k]
+/// + bias[m], where a row x[n] is what one output position reads (im2col, padding as zeros).
+struct LinearLayer {
+    enum class Kind { conv, gemm, matmul };
+    Kind kind = Kind::conv;
+    std::size_t groups = 1;
+    std::size_t outputs = 0; ///< of one group
+    std::size_t depth = 0;   ///< k: of one group
+    bool transposed = false; ///< the weight is stored [depth, outputs]
+    // Of convolutions, in two dimensions.
+    std::array<std::int64_t, 2> kernel{1, 1}, strides{1, 1}, dilations{1, 1}, pads_begin{0, 0}, pads_end{0, 0};
+
+    std::size_t channels() const { return groups * outputs; }
+    /// Where element k of output channel m (of all) is in the stored weight.
+    std::size_t weight_at(std::size_t m, std::size_t k) const { return transposed ? k * outputs + m : m * depth + k; }
+};
+
+/// Nothing for what has no such form here: ConvTranspose, Conv in one or three dimensions, automatic padding, Gemm with
+/// transA or factors, weights of more than two dimensions. `why` then says which.
+std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, std::string& why);
+
+/// Output positions to look at: the same ones for the float and the quantised input of a layer.
+struct Positions {
+    struct Position {
+        std::size_t batch, sample;
+        std::int64_t y, x; ///< of the output; for Gemm and MatMul `sample` is the row and these are 0
+    };
+    std::vector<Position> at;
+};
+
+/// At most about `most` of the layer's output positions, spread evenly over the samples and, within one, by a fixed
+/// pseudo-random sequence. All of them if there are no more.
+Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most);
+
+/// Rows [groups, positions, depth] of a float32 input.
+std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, const Positions& positions,
+                               std::size_t threads);
+
+/// The weight as [groups * outputs, depth], whatever its stored form.
+std::vector<float> rows_of_weight(const LinearLayer& layer, std::span<const float> stored);
+
+} // namespace lathe

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "correct/run.hpp"
+#include "graph/graph.hpp"
+#include "quantize/edges.hpp"
+
+namespace lathe {
+
+/// Runs a model on kept samples piece by piece, in graph order, and stops where it is told. What a stop's node reads
+/// can then be looked at, and the constants of what has not run yet can be changed (`set_constant`): that is how a
+/// layer is corrected on the inputs that the layers before it, already corrected, give it.
+///
+/// Memory: every value that a later node still reads, for all samples. Constants are folded by the backend.
+class Walk {
+public:
+    /// `inputs`: by the name of a model input. `model`: its graph must be in topological order.
+    /// Errors: not_found (an input has no values).
+    static Result<Walk> start(Model model, std::map<std::string, Batches> inputs, std::size_t threads);
+
+    /// Runs everything in front of the node that computes `output`; a no-op if that has been reached.
+    /// Errors: not_found (no such node), what compiling and running give.
+    Result<void> stop_before(const std::string& output);
+
+    /// A value computed so far that a later node reads, or nullptr.
+    const Batches* value(const std::string& name) const;
+    const Model& model() const { return *model_; }
+    /// Of nodes that have not run.
+    void set_constant(Tensor tensor);
+    /// Of the node that computes `output` and has not run.
+    void set_input(const std::string& output, std::size_t input, std::string value);
+    Model take() && { return std::move(*model_); }
+
+private:
+    Walk(Model model, std::size_t threads);
+
+    Model piece(std::size_t end, std::vector<std::string>& reads) const;
+
+    bool is_constant(const std::string& name) const;
+
+    std::unique_ptr<Model> model_; // `index_` refers to its graph
+    std::unique_ptr<EdgeIndex> index_;
+    std::size_t threads_;
+    std::size_t next_ = 0;                                  ///< the first node that has not run
+    std::unordered_map<std::string, std::size_t> last_use_; ///< of each value: the last node that reads it
+    std::map<std::string, Batches> values_;
+};
+
+} // namespace lathe

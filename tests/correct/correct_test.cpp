@@ -1,0 +1,162 @@
+#include "correct/correct.hpp"
+
+#include <gtest/gtest.h>
+
+#include "networks.hpp"
+
+namespace lathe {
+namespace {
+
+constexpr std::size_t all_samples = 160;
+
+/// Noise, the same whatever part of it is asked for.
+class NoiseData final : public Dataset {
+public:
+    explicit NoiseData(std::size_t samples) : samples_(samples) {}
+    std::size_t size() const override { return samples_; }
+    bool has_labels() const override { return false; }
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        count = std::min(count, samples_ - at_);
+        if (count == 0) return std::optional<Batch>{};
+        Batch batch;
+        const auto seed = static_cast<std::uint32_t>(at_) * 13U + 21U;
+        batch.inputs.push_back(
+            test::tensor_of("x", {static_cast<std::int64_t>(count), 3, 8, 8}, test::noise(count * 3 * 64, seed)));
+        batch.names.resize(count, "noise");
+        at_ += count;
+        return std::optional<Batch>(std::move(batch));
+    }
+    void rewind() override { at_ = 0; }
+    Result<std::string> digest() const override { return std::string("noise"); }
+
+private:
+    std::size_t samples_;
+    std::size_t at_ = 0;
+};
+
+OpenData noise_data() {
+    return [](std::size_t samples) -> Result<std::unique_ptr<Dataset>> {
+        return std::unique_ptr<Dataset>(std::make_unique<NoiseData>(std::min(samples, all_samples)));
+    };
+}
+
+CorrectOptions small_options() {
+    CorrectOptions options;
+    options.fit_samples = 96;
+    options.held_back_samples = 64;
+    options.batch_size = 4;
+    options.fixed_batch = true;
+    options.threads = 1;
+    return options;
+}
+
+Result<CorrectOutcome> corrected(const Model& model, const CorrectOptions& options) {
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 21);
+    RangesFile ranges = test::ranges_on(model, samples, Method::mse);
+    ranges.samples_seen = all_samples;
+    return quantize_corrected(model, ranges, {}, options, noise_data(), no_progress());
+}
+
+/// One large weight in each output channel of conv2, which makes the steps of all others coarse.
+Model coarse() {
+    Model model = test::conv_network();
+    auto weights = model.graph.initializer("w2")->to_floats();
+    for (std::size_t i = 0; i < weights.size(); i += 16 * 9)
+        weights[i] = 25.0F;
+    model.graph.initializers.insert_or_assign("w2", Tensor::of_floats("w2", {16, 16, 3, 3}, weights));
+    return model;
+}
+
+TEST(Correct, RoundingAndBiasBringTheNetworkCloser) {
+    CorrectOptions options = small_options();
+    options.rounding = Rounding::output_error;
+    options.bias = BiasCorrection::exact;
+    const auto outcome = corrected(coarse(), options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    ASSERT_EQ(outcome->corrections.size(), 1U) << outcome->corrections[0].detail;
+    EXPECT_TRUE(outcome->corrections[0].kept) << outcome->corrections[0].detail;
+    EXPECT_LT(outcome->last.error, outcome->first.error);
+    EXPECT_EQ(outcome->held_back_samples, 64U);
+    const Json& document = outcome->quantized.document.at("corrections");
+    EXPECT_EQ(document.at("steps").at(0).at("method"), "rounding");
+    EXPECT_EQ(document.at("steps").at(0).at("kept"), true);
+    EXPECT_LT(document.at("after").at("error").get<double>(), document.at("before").at("error").get<double>());
+}
+
+TEST(Correct, BiasOfBothKindsGainsWhereTheMeanIsOff) {
+    Model model = test::conv_network();
+    auto weights = model.graph.initializer("w2")->to_floats();
+    for (float& weight : weights)
+        weight = std::abs(weight); // errors of the inputs' mean add up
+    model.graph.initializers.insert_or_assign("w2", Tensor::of_floats("w2", {16, 16, 3, 3}, weights));
+    for (const BiasCorrection kind : {BiasCorrection::fast, BiasCorrection::exact}) {
+        CorrectOptions options = small_options();
+        options.bias = kind;
+        const auto outcome = corrected(model, options);
+        ASSERT_TRUE(outcome) << outcome.error().describe();
+        ASSERT_EQ(outcome->corrections.size(), 1U);
+        EXPECT_TRUE(outcome->corrections[0].kept);
+    }
+}
+
+TEST(Correct, KeepsNothingThatDoesNotGain) {
+    // Every weight is a multiple of its scale and the input of its step: nothing to correct.
+    Model model = test::model_from_text("opset 17\ninput %x: float32[4, 3, 8, 8]\ninput %w: float32[2, 3, 1, 1]\n"
+                                        "%y = Conv(%x, %w) {name = \"conv\"}\noutput %y: float32[4, 2, 8, 8]\n");
+    model.graph.inputs.resize(1);
+    const std::vector<float> exact{127.0F, 1.0F, -5.0F, 127.0F, 0.0F, 64.0F};
+    model.graph.initializers.insert_or_assign("w", Tensor::of_floats("w", {2, 3, 1, 1}, exact));
+    CorrectOptions options = small_options();
+    options.equalize = true;
+    options.smooth = true;
+    const auto outcome = corrected(model, options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    ASSERT_EQ(outcome->corrections.size(), 2U);
+    for (const Correction& each : outcome->corrections) {
+        EXPECT_FALSE(each.kept);
+        EXPECT_NE(each.detail.find("0 of 0"), std::string::npos) << each.detail;
+    }
+    EXPECT_EQ(outcome->first.error, outcome->last.error);
+}
+
+TEST(Correct, EqualizesAndCalibratesAnew) {
+    Model model = test::conv_network("Relu(%a)", true);
+    for (std::size_t channel = 0; channel < 16; channel += 2) {
+        test::scale_channel(model, "w1", "b1", channel, 0.01F);
+        test::scale_channel(model, "w2", "w2", channel, 100.0F);
+    }
+    CorrectOptions options = small_options();
+    options.equalize = true;
+    const auto outcome = corrected(model, options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_TRUE(outcome->corrections.at(0).kept) << outcome->corrections.at(0).detail;
+    EXPECT_LT(outcome->last.error, 0.7 * outcome->first.error);
+}
+
+class Stopped final : public Progress {
+public:
+    bool cancelled() const override { return true; }
+};
+
+TEST(Correct, StopsWhenToldTo) {
+    const Model model = test::conv_network();
+    const RangesFile ranges = test::ranges_on(model, test::noise_samples("x", {4, 3, 8, 8}, 4, 21), Method::mse);
+    Stopped stopped;
+    CorrectOptions options = small_options();
+    options.bias = BiasCorrection::fast;
+    const auto outcome = quantize_corrected(model, ranges, {}, options, noise_data(), stopped);
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().code, ErrorCode::cancelled);
+}
+
+TEST(Correct, EffortsGrow) {
+    EXPECT_FALSE(options_of_effort(0).any());
+    EXPECT_EQ(options_of_effort(1).bias, BiasCorrection::fast);
+    EXPECT_EQ(options_of_effort(1).rounding, Rounding::nearest);
+    EXPECT_EQ(options_of_effort(2).rounding, Rounding::output_error);
+    EXPECT_TRUE(options_of_effort(2).equalize);
+    EXPECT_GT(options_of_effort(3).fit_samples, options_of_effort(2).fit_samples);
+}
+
+} // namespace
+} // namespace lathe

@@ -1,0 +1,170 @@
+#include "correct/equalize.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "networks.hpp"
+#include "quantize/quantize.hpp"
+
+namespace lathe {
+namespace {
+
+using test::conv_network;
+
+EqualizeOutcome equalized(const Model& model, const std::map<std::string, Batches>& samples,
+                          const EqualizeOptions& options = {true, true, 1}) {
+    auto outcome = equalize(model, samples, options, no_progress());
+    if (!outcome) {
+        ADD_FAILURE() << outcome.error().describe();
+        return {};
+    }
+    return *std::move(outcome);
+}
+
+/// Error of the model quantised with minmax ranges, executed as written.
+double quantization_error(const Model& model, const std::map<std::string, Batches>& samples, const Batches& expected) {
+    const RangesFile ranges = test::ranges_on(model, samples, Method::minmax);
+    const auto quantized = quantize_model(model, ranges, {});
+    if (!quantized) {
+        ADD_FAILURE() << quantized.error().describe();
+        return 0.0;
+    }
+    return test::distance(expected, test::values_of(quantized->model, {"y"}, samples)[0]);
+}
+
+// Channels of which some are 1/100 of the others: as they are, 8 bits leave them two steps.
+Model uneven(const std::string& middle, bool depthwise) {
+    Model model = conv_network(middle, depthwise);
+    for (std::size_t channel = 0; channel < 16; channel += 2)
+        test::scale_channel(model, "w1", "b1", channel, 0.01F);
+    const Tensor reader = *model.graph.initializer("w2");
+    auto values = reader.to_floats();
+    const std::size_t inputs = depthwise ? 1 : 16;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::size_t channel = depthwise ? i / 9 : i / 9 % inputs;
+        if (channel % 2 == 0) values[i] *= 100.0F;
+    }
+    model.graph.initializers.insert_or_assign("w2", Tensor::of_floats("w2", reader.shape(), values));
+    return model;
+}
+
+struct Shaped {
+    const char* name;
+    const char* middle;
+    bool depthwise;
+};
+class Equalize : public ::testing::TestWithParam<Shaped> {};
+
+TEST_P(Equalize, KeepsTheFunctionAndTakesTheQuantizationError) {
+    const Model model = uneven(GetParam().middle, GetParam().depthwise);
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 4, 11);
+    const Batches expected = test::values_of(model, {"y"}, samples)[0];
+    const EqualizeOutcome outcome = equalized(model, samples);
+    EXPECT_GE(outcome.fired, 1U);
+    EXPECT_LT(outcome.noise_after, 0.1 * outcome.noise_before);
+    EXPECT_LT(test::distance(expected, test::values_of(outcome.model, {"y"}, samples)[0]), 1e-4);
+    const double before = quantization_error(model, samples, expected);
+    const double after = quantization_error(outcome.model, samples, expected);
+    EXPECT_LT(after, 0.5 * before) << before;
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Equalize,
+                         ::testing::Values(Shaped{"pair", "Relu(%a)", false},
+                                           Shaped{"depthwise_triple", "Relu(%a)", true},
+                                           Shaped{"relu6", "Clip(%a, %low, %six)", true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(EqualizeNot, WhereChannelsAreAlike) {
+    Model model = conv_network();
+    for (const char* name : {"w1", "b1", "w2"}) {
+        const Tensor tensor = *model.graph.initializer(name);
+        auto values = tensor.to_floats();
+        std::ranges::fill(values, 0.5F);
+        model.graph.initializers.insert_or_assign(name, Tensor::of_floats(name, tensor.shape(), values));
+    }
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 11);
+    const auto outcome = equalized(model, samples, {true, false, 1});
+    EXPECT_GE(outcome.classes, 1U);
+    // conv1 to conv2; the head's input may be scaled for its own weights.
+    EXPECT_EQ(outcome.model.graph.initializer("w1")->to_floats(), model.graph.initializer("w1")->to_floats());
+}
+
+TEST(EqualizeNot, ThroughWhatIsNotHomogeneous) {
+    const Model model = uneven("Sigmoid(%a)", false);
+    const auto classes = channel_classes(model);
+    EXPECT_TRUE(std::ranges::none_of(classes, [&](const ChannelClass& each) {
+        return std::ranges::any_of(each.writers, [](const auto& writer) { return writer.node == 0; });
+    }));
+}
+
+// What leaves the network must stay as it is, and so must what a Clip from below zero cuts.
+TEST(EqualizeNot, OutputsAndOtherClips) {
+    Model model = uneven("Relu(%a)", false);
+    ValueInfo info;
+    info.name = "r";
+    info.type = DataType::float32;
+    model.graph.outputs.push_back(info);
+    const auto writes_first = [](const ChannelClass& each) {
+        return std::ranges::any_of(each.writers, [](const auto& writer) { return writer.node == 0; });
+    };
+    EXPECT_TRUE(std::ranges::none_of(channel_classes(model), writes_first));
+    model = uneven("Clip(%a, %six, %six)", false);
+    EXPECT_TRUE(std::ranges::none_of(channel_classes(model), writes_first));
+}
+
+// Under a cap no channel gets smaller, and what was seen stays below it.
+TEST(BestFactors, KeepTheCap) {
+    const ChannelStatistics input{{6.0F, 0.5F, 0.0F}, {4.0, 0.05, 0.0}, {1.0, 1.0, 0.0}};
+    ReaderWeights reader;
+    reader.depthwise = true;
+    reader.outputs = 1;
+    reader.power = {1.0, 1.0, 1.0};
+    reader.taps = 9;
+    reader.input = &input;
+    const auto factors = best_factors({reader}, 3, 6.0F);
+    EXPECT_EQ(factors[0], 1.0F);
+    EXPECT_FLOAT_EQ(factors[1], 12.0F);
+    EXPECT_EQ(factors[2], 1.0F) << "a dead channel";
+}
+
+Model normalized(const std::string& tail) {
+    Model model =
+        test::model_from_text("opset 17\ninput %x: float32[2, 5, 8]\ninput %g: float32[8]\ninput %h: float32[8]\n"
+                              "input %w: float32[8, 6]\n"
+                              "%n = LayerNormalization(%x, %g, %h) {axis = -1}\n"
+                              "%m = MatMul(%n, %w) {name = \"product\"}\n" +
+                              tail);
+    model.graph.inputs.resize(1);
+    test::add_weights(model, "g", {8}, 1);
+    test::add_weights(model, "h", {8}, 2);
+    test::add_weights(model, "w", {8, 6}, 3);
+    auto gains = model.graph.initializer("g")->to_floats();
+    gains[3] = 60.0F; // the outlier channel of transformers
+    model.graph.initializers.insert_or_assign("g", Tensor::of_floats("g", {8}, gains));
+    auto weights = model.graph.initializer("w")->to_floats();
+    for (std::size_t i = 0; i < 6; ++i)
+        weights[3 * 6 + i] /= 60.0F;
+    model.graph.initializers.insert_or_assign("w", Tensor::of_floats("w", {8, 6}, weights));
+    return model;
+}
+
+TEST(Smooth, MovesAnOutlierChannelIntoTheWeights) {
+    const Model model = normalized("%y = Neg(%m)\noutput %y: float32[2, 5, 6]\n");
+    const auto samples = test::noise_samples("x", {2, 5, 8}, 4, 5);
+    const Batches expected = test::values_of(model, {"y"}, samples)[0];
+    const auto outcome = equalized(model, samples, {false, true, 1});
+    EXPECT_EQ(outcome.fired, 1U);
+    EXPECT_LT(test::distance(expected, test::values_of(outcome.model, {"y"}, samples)[0]), 1e-5);
+    EXPECT_LT(quantization_error(outcome.model, samples, expected), 0.5 * quantization_error(model, samples, expected));
+    EXPECT_EQ(equalized(model, samples, {true, false, 1}).classes, 0U) << "that is not cross-layer equalisation";
+}
+
+// Post-norm: the residual sum reads the same values, and no weight there takes the factors back.
+TEST(Smooth, NotWhereASumReadsTheNormalizedValues) {
+    const Model model = normalized("%y = Add(%n, %x)\noutput %y: float32[2, 5, 8]\noutput %m: float32[2, 5, 6]\n");
+    EXPECT_EQ(channel_classes(model).size(), 0U);
+}
+
+} // namespace
+} // namespace lathe
