@@ -111,7 +111,7 @@ std::string digest(const Tensor& tensor) {
     return hasher.hex().substr(0, 16);
 }
 
-std::string content(const Tensor& tensor, const TextOptions& options) {
+std::string content(const Tensor& tensor, const PrintOptions& options) {
     if (options.full_constants || tensor.count() <= options.small_constant) return "{" + elements(tensor) + "}";
     return "digest " + in_quotes(digest(tensor));
 }
@@ -133,7 +133,7 @@ std::string type_of(const ValueInfo& value) {
 
 class Printer {
 public:
-    explicit Printer(const TextOptions& options) : options_(options) {}
+    explicit Printer(const PrintOptions& options) : options_(options) {}
 
     std::string model(const Model& model) {
         for (const auto& [domain, version] : model.opsets) {
@@ -245,12 +245,12 @@ private:
         out_ << indent << '}';
     }
 
-    const TextOptions& options_;
+    const PrintOptions& options_;
     std::ostringstream out_;
 };
 
 } // namespace
 
-std::string print(const Model& model, const TextOptions& options) { return Printer(options).model(model); }
+std::string print(const Model& model, const PrintOptions& options) { return Printer(options).model(model); }
 
 } // namespace lathe

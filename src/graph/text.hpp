@@ -22,12 +22,12 @@ namespace lathe {
 /// are quoted (%"my value"). Other attribute values: `float32[2] {1.0, 2.0}`, `graph { ... }`, `ref "name" 2`, and for
 /// empty lists `floats []`, `strings []`. `meta "key" = "value"`, `ir 8` and `opset "domain" 1` complete a model.
 /// `#` begins a comment. Document strings and the metadata of nodes and values are not part of the text.
-struct TextOptions {
+struct PrintOptions {
     bool full_constants = false;
     std::size_t small_constant = 16; ///< elements printed whole even without full_constants
     bool value_infos = false;        ///< also what is known of intermediate values, as `value %y: float32[1, 3]`
 };
-std::string print(const Model& model, const TextOptions& options = {});
+std::string print(const Model& model, const PrintOptions& options = {});
 /// The error's `where` is line and column.
 Result<Model> parse_graph_text(std::string_view text);
 
