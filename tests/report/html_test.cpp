@@ -29,8 +29,8 @@ TEST(Html, AssetsAreEmbeddedWhole) {
     EXPECT_THAT(std::string(asset("chart.min.js")), HasSubstr("Chart.js v3"));
     EXPECT_TRUE(std::string(asset("chart.min.js")).ends_with("window.Chart=bn),bn}));\n") ||
                 asset("chart.min.js").size() > 150000U);
-    for (const char* name :
-         {"report.html", "report.css", "format.js", "tables.js", "charts.js", "figures.js", "mix.js", "sections.js", "main.js"})
+    for (const char* name : {"report.html", "report.css", "format.js", "tables.js", "charts.js", "figures.js", "mix.js",
+                             "sections.js", "main.js"})
         EXPECT_GT(asset(name).size(), 500U) << name;
     EXPECT_TRUE(asset("nothing").empty());
 }
