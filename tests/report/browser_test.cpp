@@ -152,7 +152,7 @@ TEST_F(Browser, WholeReportOnADesktop) {
                                      "chart-accuracy-speed", "chart-layers", "chart-precision-share",
                                      "chart-histogram-1", "chart-histogram-2", "chart-histogram-3", "chart-histogram-4",
                                      "chart-histogram-5", "chart-histogram-6"));
-    EXPECT_EQ(seen["sections"].size(), 13U);
+    EXPECT_EQ(seen["sections"].size(), 14U);
     EXPECT_EQ(seen["background"], "rgb(255, 255, 255)");
 }
 
