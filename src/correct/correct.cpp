@@ -211,10 +211,7 @@ private:
 
 CorrectOptions options_of_effort(int effort) {
     CorrectOptions options;
-    if (effort >= 1) {
-        options.bias = BiasCorrection::fast;
-        options.auto_ranges = true;
-    }
+    if (effort >= 1) options.bias = BiasCorrection::fast;
     if (effort >= 2) {
         options.bias = BiasCorrection::exact;
         options.rounding = Rounding::output_error;
@@ -222,6 +219,7 @@ CorrectOptions options_of_effort(int effort) {
         options.smooth = true;
     }
     if (effort >= 3) {
+        options.auto_ranges = true;
         options.fit_samples = 192;
         options.held_back_samples = 96;
         options.positions = 16384;

@@ -35,8 +35,8 @@ struct CorrectOptions {
     }
 };
 
-/// What `--effort` means. 0: nothing. 1: ranges by error and fast bias correction. 2: equalisation, weight rounding and
-/// exact bias correction as well. 3: the same from more samples.
+/// What `--effort` means. 0: nothing. 1: fast bias correction. 2: equalisation, weight rounding and exact bias
+/// correction. 3: also ranges by error, all from more samples.
 CorrectOptions options_of_effort(int effort);
 
 /// What came of one correction.

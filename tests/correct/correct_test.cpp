@@ -155,6 +155,8 @@ TEST(Correct, EffortsGrow) {
     EXPECT_EQ(options_of_effort(1).rounding, Rounding::nearest);
     EXPECT_EQ(options_of_effort(2).rounding, Rounding::output_error);
     EXPECT_TRUE(options_of_effort(2).equalize);
+    EXPECT_FALSE(options_of_effort(2).auto_ranges);
+    EXPECT_TRUE(options_of_effort(3).auto_ranges);
     EXPECT_GT(options_of_effort(3).fit_samples, options_of_effort(2).fit_samples);
 }
 
