@@ -6,6 +6,7 @@
 #include "calibrate/guard.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/insert.hpp"
+#include "quantize/tensor_range.hpp"
 #include "support/hash.hpp"
 #include "support/machine.hpp"
 
@@ -25,10 +26,10 @@ std::string digest_of(const std::map<std::string, Range>& ranges) {
     return hasher.hex();
 }
 
-Result<void> refuse_nonfinite(const QuantizationPlan& plan, const RangesFile& ranges) {
+Result<void> refuse_nonfinite(const Graph& graph, const QuantizationPlan& plan, const RangesFile& ranges) {
     for (const ScaleGroup& group : plan.groups) {
         for (const std::string& name : group.ranges) {
-            const TensorRange* tensor = ranges.find(name);
+            const TensorRange* tensor = range_behind(graph, ranges, name);
             if (tensor == nullptr) continue; // reported by the insertion, with its cure
             const std::uint64_t broken = tensor->histogram.nans() + tensor->histogram.infinities();
             if (broken == 0) continue;
@@ -87,7 +88,7 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
 
     const TargetProfile& profile = profile_of(options.target);
     LATHE_TRY(outcome.plan, plan_quantization(prepared, profile, options.placement));
-    LATHE_CHECK(refuse_nonfinite(outcome.plan, ranges));
+    LATHE_CHECK(refuse_nonfinite(prepared.graph, outcome.plan, ranges));
 
     outcome.method = options.method.value_or(ranges.method);
     EstimateOptions estimation = options.estimate;
@@ -95,22 +96,19 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     std::vector<CalibrationFinding> collapsed = options.method ? std::vector<CalibrationFinding>{} : ranges.findings;
     std::map<std::string, Range> values;
     for (const ScaleGroup& group : outcome.plan.groups) {
-        // From zero up, the grid is that of uint8.
-        const NumberFormat format = group.from_zero ? NumberFormat::uint8() : profile.activations;
         for (const std::string& name : group.ranges) {
-            const TensorRange* tensor = ranges.find(name);
+            const TensorRange* tensor = range_behind(prepared.graph, ranges, name);
             if (tensor == nullptr) continue;
-            if (group.whole_range) {
-                values[name] = estimate(tensor->histogram, Method::minmax, format);
-                continue;
-            }
-            if (!options.method) {
-                values[name] = ranges.range(*tensor, format);
+            if (group.whole_range || !options.method) {
+                values[name] = range_in_group(*tensor, group, ranges, profile);
                 continue;
             }
             std::optional<Collapse> collapse;
-            values[name] = guarded_range(tensor->histogram, *options.method, format, estimation, &collapse);
-            if (collapse) collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
+            values[name] =
+                guarded_range(tensor->histogram, *options.method, format_of(group, profile), estimation, &collapse);
+            if (!collapse) continue;
+            collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
+            collapsed.back().tensor = name;
         }
     }
     for (const auto& [name, range] : options.overrides) {

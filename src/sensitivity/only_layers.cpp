@@ -5,25 +5,9 @@
 
 #include "quantize/insert.hpp"
 #include "quantize/ops.hpp"
+#include "quantize/tensor_range.hpp"
 
 namespace lathe {
-
-namespace {
-
-/// The calibrated tensor that the value's numbers come from; nullptr if there is none.
-const TensorRange* range_behind(const Graph& whole, const RangesFile& ranges, std::string name) {
-    for (std::size_t steps = 0; steps <= whole.nodes.size(); ++steps) {
-        if (const TensorRange* tensor = ranges.find(name)) return tensor;
-        const auto producer = std::ranges::find_if(whole.nodes, [&](const auto& node) {
-            return std::ranges::find(node->outputs, name) != node->outputs.end();
-        });
-        if (producer == whole.nodes.end() || !is_pass_through(whole, **producer)) return nullptr;
-        name = (*producer)->input(0);
-    }
-    return nullptr;
-}
-
-} // namespace
 
 std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered_set<std::string>& layers) {
     std::vector<std::string> others;
@@ -31,21 +15,6 @@ std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered
         if (is_heavy(*node) && !layers.contains(node->label())) others.push_back(node->label());
     }
     return others;
-}
-
-RangesFile with_moved_tensors(const Graph& graph, RangesFile ranges) {
-    for (const auto& node : graph.nodes) {
-        if (!is_pass_through(graph, *node)) continue;
-        const TensorRange* source = ranges.find(node->input(0));
-        if (source == nullptr) continue;
-        const TensorRange copy = *source;
-        for (const std::string& output : node->outputs) {
-            if (output.empty() || ranges.find(output) != nullptr) continue;
-            ranges.tensors.push_back(copy);
-            ranges.tensors.back().name = output;
-        }
-    }
-    return ranges;
 }
 
 std::unordered_set<std::string> tensors_from_zero(const QuantizationPlan& plan) {
@@ -71,12 +40,10 @@ Result<Model> quantize_only(const Model& piece, const Graph& whole, const std::s
     }
     std::map<std::string, Range> values;
     for (const ScaleGroup& group : plan.groups) {
-        const NumberFormat format = group.from_zero ? NumberFormat::uint8() : profile.activations;
         for (const std::string& name : group.ranges) {
-            const TensorRange* tensor = range_behind(whole, rules.ranges, name);
-            if (tensor == nullptr) continue; // the insertion tells, with the cure
-            values[name] = group.whole_range ? estimate(tensor->histogram, Method::minmax, format)
-                                             : rules.ranges.range(*tensor, format);
+            // What is missing the insertion tells, with the cure.
+            if (const TensorRange* tensor = range_behind(whole, rules.ranges, name))
+                values[name] = range_in_group(*tensor, group, rules.ranges, profile);
         }
     }
     InsertOptions insert;

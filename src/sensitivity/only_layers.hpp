@@ -16,10 +16,6 @@ namespace lathe {
 /// these alone are quantised.
 std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered_set<std::string>& layers);
 
-/// The ranges with those of outputs that only move or select the elements of a calibrated tensor (pooling of maxima,
-/// reshaping): quantised where some of their readers stay float, and not calibrated themselves.
-RangesFile with_moved_tensors(const Graph& graph, RangesFile ranges);
-
 /// How layers are quantised one at a time.
 struct LayerRules {
     const RangesFile& ranges;

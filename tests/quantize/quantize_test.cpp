@@ -69,6 +69,32 @@ TEST(QuantizeModel, RangeByHand) {
     EXPECT_EQ(quantize_model(model, ranges, options).error().code, ErrorCode::invalid_argument);
 }
 
+// Calibration does not watch what quantisation commutes with; where one reader stays float, that is quantised itself.
+TEST(QuantizeModel, APooledTensorHasTheRangeOfWhatWasPooled) {
+    std::string text = "opset 18\nir 8\nname \"m\"\ninput %x: float32[1, 16, 4, 4]\n";
+    for (const char* name : {"a", "b", "c"})
+        text += test::weight(name, "16, 16, 1, 1", 256);
+    const Model model = graph(text + "%p = Conv(%x, %a) {name = \"first\"}\n%q = Relu(%p)\n"
+                                     "%m = MaxPool(%q) {kernel_shape = [2, 2]}\n"
+                                     "%y = Conv(%m, %b) {name = \"left\"}\n%z = Conv(%m, %c) {name = \"right\"}\n"
+                                     "output %y: float32[1, 16, 3, 3]\noutput %z: float32[1, 16, 3, 3]\n");
+    ActivationStatistics statistics;
+    statistics.samples = 1;
+    for (const char* name : {"x", "q"}) {
+        statistics.tensors.emplace_back();
+        statistics.tensors.back().name = name;
+        statistics.tensors.back().histogram.observe(std::vector<float>{0.0F, 2.55F});
+    }
+    RangesKey key;
+    key.model = calibration_key(model);
+    QuantizeOptions options;
+    options.placement.exclude = {"left"};
+    const auto outcome = quantize_model(model, make_ranges(std::move(statistics), key, Method::minmax, {}, 1), options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    ASSERT_NE(outcome->model.graph.initializer("m_scale"), nullptr);
+    EXPECT_FLOAT_EQ(outcome->model.graph.initializer("m_scale")->to_floats().at(0), 0.01F);
+}
+
 // A clipped term would be missing from the residual stream for good, so these keep all that was seen; what a Conv
 // reads is clipped as the method says.
 TEST(QuantizeModel, TermsOfAResidualSumKeepTheirWholeRange) {
