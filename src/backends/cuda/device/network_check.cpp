@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "backends/cuda/device/bound.hpp"
 #include "backends/cuda/device/compare.hpp"
@@ -13,12 +12,6 @@
 namespace lathe::cuda {
 
 namespace {
-
-std::string short_number(double value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.2g", value);
-    return text;
-}
 
 std::string describe(const Deviation& found) {
     if (found.broken > 0) return std::to_string(found.broken) + " elements NaN, infinite or unwritten";

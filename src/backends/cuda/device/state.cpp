@@ -230,10 +230,8 @@ Result<void> upload_weights(EngineState& state, DeviceState& device) {
 std::vector<void*> value_addresses(const Plan& plan, const MemoryPlan& memory, std::byte* arena,
                                    const std::vector<const void*>& weights) {
     std::vector<void*> addresses(plan.values.size(), nullptr);
-    for (std::size_t i = 0; i < plan.values.size(); ++i) {
-        std::size_t root = i;
-        while (plan.values[root].alias_of != none)
-            root = plan.values[root].alias_of;
+    for (ValueId i = 0; i < plan.values.size(); ++i) {
+        const ValueId root = root_of(plan, i);
         const Value& value = plan.values[root];
         if (value.weight != none) {
             // Kernels read constants through the same table as activations; none writes them.

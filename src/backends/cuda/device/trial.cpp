@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "backends/cuda/device/guard.hpp"
@@ -44,12 +43,6 @@ std::pair<std::int64_t, std::int64_t> integer_range(const FusedOp& op, const Pla
         most = rows == std::numeric_limits<std::int64_t>::max() ? 0 : std::max<std::int64_t>(0, rows - 1);
     }
     return {0, most};
-}
-
-std::string short_number(double value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.2g", value);
-    return text;
 }
 
 constexpr std::size_t alignment = 256;
@@ -103,7 +96,7 @@ Result<void> Trial::prepare_memory(const Task& task, bool many_copies) {
     const Plan& plan = *task.plan;
     read_.clear();
     for (const ValueId id : op.inputs) {
-        if (plan.values[root(id)].weight != none) continue;
+        if (plan.values[root_of(plan, id)].weight != none) continue;
         if (std::find(read_.begin(), read_.end(), id) == read_.end()) read_.push_back(id);
     }
     std::size_t input_bytes = 0, output_bytes = 0;
@@ -120,7 +113,7 @@ Result<void> Trial::prepare_memory(const Task& task, bool many_copies) {
     for (std::size_t set = 0; set < 2; ++set) {
         values_[set].assign(plan.values.size(), nullptr);
         for (std::size_t id = 0; id < plan.values.size(); ++id) {
-            if (const WeightId weight = plan.values[root(static_cast<ValueId>(id))].weight; weight != none)
+            if (const WeightId weight = plan.values[root_of(plan, static_cast<ValueId>(id))].weight; weight != none)
                 values_[set][id] = const_cast<void*>(place_.weights[weight]);
         }
         std::byte* at = inputs + set * input_bytes;
@@ -163,13 +156,6 @@ Result<Timing> Trial::measure(const PreparedKernel& kernel, const std::string& t
     }
     if (timing.refused.empty() && timing.mixed_us > 0) best_ = std::min(best_, timing.mixed_us);
     return timing;
-}
-
-ValueId Trial::root(ValueId id) const {
-    const Plan& plan = *task_->plan;
-    while (plan.values[id].alias_of != none)
-        id = plan.values[id].alias_of;
-    return id;
 }
 
 void Trial::place_outputs(std::size_t set, std::size_t slot) {

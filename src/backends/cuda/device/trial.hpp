@@ -44,7 +44,6 @@ public:
     Result<void> measure_warm_and_cold(const PreparedKernel& kernel, Timing& timing);
 
 private:
-    ValueId root(ValueId id) const;
     Result<void> prepare_memory(const Task& task, bool many_copies);
     void place_outputs(std::size_t set, std::size_t slot);
     Result<std::unique_ptr<BoundKernel>> bind(const PreparedKernel& kernel, std::size_t set,

@@ -98,6 +98,12 @@ const char* to_string(ElementType type) {
     return "unknown";
 }
 
+ValueId root_of(const Plan& plan, ValueId id) {
+    while (plan.values[id].alias_of != none)
+        id = plan.values[id].alias_of;
+    return id;
+}
+
 std::size_t Value::byte_size() const {
     std::int64_t count = 1;
     for (std::size_t axis = 0; axis < dims.size(); ++axis)

@@ -269,6 +269,9 @@ struct Plan {
     std::shared_ptr<WeightStore> weights;
 };
 
+/// The value whose memory this one is: itself, or what it is an alias of.
+ValueId root_of(const Plan& plan, ValueId id);
+
 /// Everything of an op that its speed depends on, as text: "conv s8 n32 h56 w56 c64 k256 r1 s1 p0 st1
 /// +scale+bias+res:s8+clip>s8".
 std::string signature(const FusedOp& op, const Plan& plan);

@@ -11,44 +11,21 @@ struct Interval {
     ValueId value = 0;
     std::size_t size = 0;
     std::size_t first = 0, last = 0;
-    bool used = false;
 
     bool meets(const Interval& other) const { return first <= other.last && other.first <= last; }
 };
 
-std::vector<Interval> lifetimes(const Plan& plan, std::size_t alignment, std::size_t overlap) {
-    std::vector<ValueId> roots(plan.values.size());
-    for (ValueId id = 0; id < plan.values.size(); ++id) {
-        // An alias comes after what it is an alias of, so that its root is already known.
-        roots[id] = plan.values[id].alias_of == none ? id : roots[plan.values[id].alias_of];
-    }
-    std::vector<Interval> intervals(plan.values.size());
-    const auto touch = [&](ValueId id, std::size_t at) {
-        Interval& interval = intervals[roots[id]];
-        if (!interval.used) interval = {roots[id], 0, at, at, true};
-        interval.first = std::min(interval.first, at);
-        interval.last = std::max(interval.last, at);
-    };
+std::vector<Interval> intervals_of(const Plan& plan, std::size_t alignment, std::size_t overlap) {
     const std::size_t end = plan.ops.empty() ? 0 : plan.ops.size() - 1;
-    for (const ValueId id : plan.inputs)
-        touch(id, 0);
-    for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-        for (const ValueId id : plan.ops[i].inputs)
-            touch(id, i);
-        for (const ValueId id : plan.ops[i].outputs)
-            touch(id, i);
+    const std::vector<Lifetime> lives = lifetimes(plan);
+    std::vector<Interval> intervals;
+    for (ValueId id = 0; id < plan.values.size(); ++id) {
+        const Value& value = plan.values[id];
+        if (!lives[id].used || value.role == Role::constant) continue;
+        const std::size_t size = (std::max<std::size_t>(value.byte_size(), 1) + alignment - 1) / alignment * alignment;
+        const std::size_t first = lives[id].first - std::min(lives[id].first, overlap);
+        intervals.push_back({id, size, first, std::min(lives[id].last + overlap, end)});
     }
-    for (const ValueId id : plan.outputs)
-        touch(id, end);
-    for (Interval& interval : intervals) {
-        if (!interval.used) continue;
-        const Value& value = plan.values[interval.value];
-        interval.used = value.role != Role::constant;
-        interval.size = (std::max<std::size_t>(value.byte_size(), 1) + alignment - 1) / alignment * alignment;
-        interval.first -= std::min(interval.first, overlap);
-        interval.last = std::min(interval.last + overlap, end);
-    }
-    std::erase_if(intervals, [](const Interval& interval) { return !interval.used; });
     return intervals;
 }
 
@@ -82,10 +59,31 @@ void place(const std::vector<Interval>& intervals, MemoryPlan& result) {
 
 } // namespace
 
+std::vector<Lifetime> lifetimes(const Plan& plan) {
+    std::vector<Lifetime> lives(plan.values.size());
+    const auto touch = [&](ValueId id, std::size_t at) {
+        Lifetime& life = lives[root_of(plan, id)];
+        if (!life.used) life = {at, at, true};
+        life.first = std::min(life.first, at);
+        life.last = std::max(life.last, at);
+    };
+    for (const ValueId id : plan.inputs)
+        touch(id, 0);
+    for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+        for (const ValueId id : plan.ops[i].inputs)
+            touch(id, i);
+        for (const ValueId id : plan.ops[i].outputs)
+            touch(id, i);
+    }
+    for (const ValueId id : plan.outputs)
+        touch(id, plan.ops.empty() ? 0 : plan.ops.size() - 1);
+    return lives;
+}
+
 MemoryPlan plan_memory(const Plan& plan, std::size_t alignment, std::size_t overlap) {
     MemoryPlan result;
     result.offsets.assign(plan.values.size(), 0);
-    std::vector<Interval> intervals = lifetimes(plan, alignment, overlap);
+    std::vector<Interval> intervals = intervals_of(plan, alignment, overlap);
 
     std::vector<std::size_t> live(plan.ops.size() + 1, 0);
     for (const Interval& interval : intervals) {

@@ -32,12 +32,7 @@ public:
     }
 
 private:
-    ValueId root(ValueId id) const {
-        while (plan_.values[id].alias_of != none)
-            id = plan_.values[id].alias_of;
-        return id;
-    }
-    bool known(ValueId id) const { return written_[root(id)]; }
+    bool known(ValueId id) const { return written_[root_of(plan_, id)]; }
     static bool image(const Value& v) {
         return v.layout == Layout::nhwc && (v.dims.size() == 4 || v.dims.size() == 3) && v.channel_stride >= v.dims[1];
     }

@@ -105,10 +105,8 @@ void* Place::in(const Pointers& pointers) const {
 }
 
 Place place_of(const Plan& plan, ValueId id) {
-    ValueId root = id; // the constant an alias stands for
-    while (plan.values[root].alias_of != none)
-        root = plan.values[root].alias_of;
-    return {id, plan.values[root].role == Role::constant ? plan.values[root].weight : none, 0};
+    const Value& root = plan.values[root_of(plan, id)]; // the constant an alias stands for
+    return {id, root.role == Role::constant ? root.weight : none, 0};
 }
 
 void* address(const Pointers& pointers, const Plan& plan, ValueId id) { return place_of(plan, id).in(pointers); }

@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
+#include "backends/cuda/plan/memory.hpp"
+
 namespace lathe::cuda {
-
-namespace {
-
-ValueId root_of(const Plan& plan, ValueId id) {
-    while (plan.values[id].alias_of != none)
-        id = plan.values[id].alias_of;
-    return id;
-}
-
-} // namespace
 
 double tolerance(ElementType compute, bool tf32, ElementType stored) {
     double limit = 5e-5; // other orders of summation, Winograd's form; tf32 is at 3e-4
@@ -28,6 +21,12 @@ double tolerance(ElementType compute, bool tf32, ElementType stored) {
     return limit;
 }
 
+std::string short_number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.2g", value);
+    return text;
+}
+
 double excess(const Deviation& found, ElementType stored, double allowed) {
     if (found.broken > 0 || std::isnan(found.relative)) return std::numeric_limits<double>::infinity();
     const auto count = static_cast<double>(std::max<std::size_t>(found.count, 1));
@@ -37,28 +36,11 @@ double excess(const Deviation& found, ElementType stored, double allowed) {
 }
 
 std::vector<ValueId> standing(const Plan& plan, std::size_t op) {
-    constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
-    const std::size_t end = plan.ops.empty() ? 0 : plan.ops.size() - 1;
-    std::vector<std::size_t> first(plan.values.size(), never), last(plan.values.size(), 0);
-    const auto touch = [&](ValueId id, std::size_t at) {
-        const ValueId root = root_of(plan, id);
-        first[root] = first[root] == never ? at : std::min(first[root], at);
-        last[root] = std::max(last[root], at);
-    };
-    for (const ValueId id : plan.inputs)
-        touch(id, 0);
-    for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-        for (const ValueId id : plan.ops[i].inputs)
-            touch(id, i);
-        for (const ValueId id : plan.ops[i].outputs)
-            touch(id, i);
-    }
-    for (const ValueId id : plan.outputs)
-        if (first[root_of(plan, id)] != never) touch(id, end);
+    const std::vector<Lifetime> lives = lifetimes(plan);
     std::vector<ValueId> list;
     for (ValueId id = 0; id < plan.values.size(); ++id) {
         const bool has_memory = plan.values[id].alias_of == none && plan.values[id].weight == none;
-        if (has_memory && first[id] != never && first[id] <= op && op <= last[id]) list.push_back(id);
+        if (has_memory && lives[id].used && lives[id].first <= op && op <= lives[id].last) list.push_back(id);
     }
     return list;
 }

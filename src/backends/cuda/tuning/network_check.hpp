@@ -17,6 +17,9 @@ namespace lathe::cuda {
 /// ‖out - ref‖ / ‖ref‖ up to which a kernel that computes in `compute` and stores `stored` counts as right.
 double tolerance(ElementType compute, bool tf32, ElementType stored);
 
+/// Two significant digits, for messages.
+std::string short_number(double value);
+
 /// How a value differs from what it should be.
 struct Deviation {
     double relative = 0;       ///< floats: ‖out - ref‖ / ‖ref‖

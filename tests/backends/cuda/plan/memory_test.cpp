@@ -45,7 +45,7 @@ cuda::Plan random_plan(std::mt19937& random) {
     return plan;
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> lifetimes(const cuda::Plan& plan) {
+std::vector<std::pair<std::size_t, std::size_t>> plain_lifetimes(const cuda::Plan& plan) {
     const std::size_t end = plan.ops.size() - 1;
     std::vector<std::pair<std::size_t, std::size_t>> lives(plan.values.size(), {1, 0});
     const auto touch = [&](cuda::ValueId id, std::size_t at) {
@@ -75,7 +75,7 @@ TEST(MemoryPlanner, LiveValuesNeverOverlap) {
         std::mt19937 random(seed);
         const cuda::Plan plan = random_plan(random);
         const auto memory = cuda::plan_memory(plan);
-        const auto lives = lifetimes(plan);
+        const auto lives = plain_lifetimes(plan);
         ASSERT_GE(memory.peak, memory.lower_bound);
         ASSERT_LE(static_cast<double>(memory.peak), 1.3 * static_cast<double>(memory.lower_bound));
         for (cuda::ValueId a = 0; a < plan.values.size(); ++a) {
