@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "support/clock.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe {
@@ -17,8 +18,6 @@ constexpr std::size_t chunk_size = std::size_t{1} << 20; // values a task: about
 constexpr float exploding = 1e4F;
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// The histograms of what one lane runs. Lanes share nothing, so that none waits for another.
 class Lane {

@@ -4,15 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#include "support/multiversion.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
-#endif
-
-// The resolvers behind target_clones run before a sanitizer has set itself up.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define LATHE_MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define LATHE_MULTIVERSION
 #endif
 
 namespace lathe::kernels {

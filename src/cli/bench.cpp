@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -35,21 +34,15 @@ struct BenchOptions {
     bool turns = false;
 };
 
-std::string number(double value, int digits) {
-    char text[64];
-    std::snprintf(text, sizeof(text), "%.*f", digits, value);
-    return text;
-}
-
 /// Four significant digits or so: 0.0123, 1.234, 12.34, 123.4.
 std::string milliseconds(const Json& value) {
     if (!value.is_number()) return "-";
     const double ms = value.get<double>();
-    return number(ms, ms >= 100 ? 1 : ms >= 10 ? 2 : ms >= 0.1 ? 3 : 4);
+    return fixed(ms, ms >= 100 ? 1 : ms >= 10 ? 2 : ms >= 0.1 ? 3 : 4);
 }
 
 std::string mebibytes(const Json& value) {
-    return value.is_number() && value.get<double>() > 0 ? number(value.get<double>() / (1 << 20), 1) : "-";
+    return value.is_number() && value.get<double>() > 0 ? fixed(value.get<double>() / (1 << 20), 1) : "-";
 }
 
 std::string latency_table(const Json& document) {
@@ -86,7 +79,7 @@ std::string by_device(const Json& entry) {
     std::string text;
     for (const auto& share : entry["per_device"]) {
         text += (text.empty() ? "" : ", ") + share["device"].dump() + ": " +
-                number(share["samples_per_second"].get<double>(), 1);
+                fixed(share["samples_per_second"].get<double>(), 1);
     }
     return text;
 }
@@ -96,8 +89,8 @@ std::string throughput_table(const Json& document) {
         {"batch", "subject", "inputs in", "requests/s", "samples/s", "streams", "by device"}};
     for (const auto& entry : document["throughput"]) {
         rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
-                        entry["inputs"].get<std::string>(), number(entry["qps"].get<double>(), 1),
-                        number(entry["samples_per_second"].get<double>(), 1),
+                        entry["inputs"].get<std::string>(), fixed(entry["qps"].get<double>(), 1),
+                        fixed(entry["samples_per_second"].get<double>(), 1),
                         std::to_string(entry["streams"].get<std::size_t>()), by_device(entry)});
     }
     return rows.size() > 1 ? table(rows) : "";
@@ -110,8 +103,8 @@ std::string scaling_table(const Json& document) {
     for (const auto& entry : document["scaling"]) {
         rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
                         entry["inputs"].get<std::string>(), std::to_string(entry["devices"].get<std::size_t>()),
-                        number(entry["samples_per_second"].get<double>(), 1),
-                        number(entry["times_one_device"].get<double>(), 3), by_device(entry)});
+                        fixed(entry["samples_per_second"].get<double>(), 1),
+                        fixed(entry["times_one_device"].get<double>(), 3), by_device(entry)});
     }
     return rows.size() > 1 ? table(rows) : "";
 }
@@ -122,14 +115,14 @@ std::string devices_table(const Json& document) {
     const auto range = [](const Json& device, const char* key, double unit) {
         if (!device.contains(key)) return std::string("-");
         const Json& field = device[key];
-        const auto text = [&](const char* part) { return number(field[part].get<double>() / unit, 0); };
+        const auto text = [&](const char* part) { return fixed(field[part].get<double>() / unit, 0); };
         return field["min"] == field["max"] ? text("median")
                                             : text("median") + " (" + text("min") + ".." + text("max") + ")";
     };
     for (const auto& device : document["devices"]) {
         std::string slowed;
         for (const auto& [reason, share] : device["slowed_by"].items())
-            slowed += (slowed.empty() ? "" : ", ") + reason + " " + number(100 * share.get<double>(), 0) + " %";
+            slowed += (slowed.empty() ? "" : ", ") + reason + " " + fixed(100 * share.get<double>(), 0) + " %";
         rows.push_back({device["device"].dump(), range(device, "sm_clock_mhz", 1), range(device, "memory_clock_mhz", 1),
                         range(device, "power_watts", 1), range(device, "temperature_celsius", 1),
                         range(device, "memory_used_bytes", 1 << 20), device["samples"].dump(),
@@ -155,8 +148,8 @@ std::string ratio_table(const Json& document) {
     std::vector<std::vector<std::string>> rows{{"batch", "subject", "against", "times as fast", "95 %", "pairs"}};
     for (const auto& entry : document["ratios"]) {
         rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
-                        entry["reference"].get<std::string>(), number(entry["speedup"].get<double>(), 3),
-                        number(entry["ci95"][0].get<double>(), 3) + ".." + number(entry["ci95"][1].get<double>(), 3),
+                        entry["reference"].get<std::string>(), fixed(entry["speedup"].get<double>(), 3),
+                        fixed(entry["ci95"][0].get<double>(), 3) + ".." + fixed(entry["ci95"][1].get<double>(), 3),
                         std::to_string(entry["pairs"].get<std::size_t>())});
     }
     return rows.size() > 1 ? table(rows) : "";
@@ -167,12 +160,12 @@ std::string length_mix_table(const Json& document) {
     std::vector<std::vector<std::string>> rows{{"subject", "filled up", "ms a sample", "median ms", "mean", "p90",
                                                 "p99", "whole mix s", "tokens/s", "padding", "lengths"}};
     for (const auto& row : document["length_mix"]["rows"]) {
-        rows.push_back(
-            {row["subject"].get<std::string>(), row["padding"].get<std::string>(), milliseconds(row["ms_per_sample"]),
-             milliseconds(row["median_ms"]), milliseconds(row["mean_ms"]), milliseconds(row["p90_ms"]),
-             milliseconds(row["p99_ms"]) + (row["p99_reliable"].get<bool>() ? "" : "?"),
-             number(row["mix_ms"].get<double>() / 1000, 2), number(row["tokens_per_second"].get<double>(), 0),
-             number(100 * row["padding_share"].get<double>(), 1) + " %", row["lengths"].dump()});
+        rows.push_back({row["subject"].get<std::string>(), row["padding"].get<std::string>(),
+                        milliseconds(row["ms_per_sample"]), milliseconds(row["median_ms"]),
+                        milliseconds(row["mean_ms"]), milliseconds(row["p90_ms"]),
+                        milliseconds(row["p99_ms"]) + (row["p99_reliable"].get<bool>() ? "" : "?"),
+                        fixed(row["mix_ms"].get<double>() / 1000, 2), fixed(row["tokens_per_second"].get<double>(), 0),
+                        fixed(100 * row["padding_share"].get<double>(), 1) + " %", row["lengths"].dump()});
     }
     return table(rows);
 }
@@ -184,8 +177,8 @@ std::string length_mix_ratios(const Json& document) {
     for (const auto& row : document["length_mix"]["ratios"]) {
         rows.push_back({row["subject"].get<std::string>(), row["padding"].get<std::string>(),
                         row["reference"].get<std::string>(), row["reference_padding"].get<std::string>(),
-                        number(row["speedup"].get<double>(), 3),
-                        number(row["ci95"][0].get<double>(), 3) + ".." + number(row["ci95"][1].get<double>(), 3),
+                        fixed(row["speedup"].get<double>(), 3),
+                        fixed(row["ci95"][0].get<double>(), 3) + ".." + fixed(row["ci95"][1].get<double>(), 3),
                         row["pairs"].dump()});
     }
     return rows.size() > 1 ? table(rows) : "";
@@ -197,9 +190,8 @@ std::string length_mix_title(const Json& document) {
     const Json& mix = document["length_mix"];
     std::string text = mix["samples"].dump() + " samples of " + mix["data"].get<std::string>() + ", " +
                        (mix["batch"] == 1 ? std::string("one") : mix["batch"].dump()) +
-                       " a request: " + number(mix["mean_length"].get<double>(), 1) +
-                       " tokens on average, 99 % up to " + mix["p99_length"].dump() + ", longest " +
-                       mix["longest"].dump();
+                       " a request: " + fixed(mix["mean_length"].get<double>(), 1) + " tokens on average, 99 % up to " +
+                       mix["p99_length"].dump() + ", longest " + mix["longest"].dump();
     if (mix["cut_samples"].is_number() && mix["cut_samples"] > 0) {
         text += "; " + mix["cut_samples"].dump() + " cut at " + mix["limit"].dump() + ", where an engine ends";
     }
@@ -211,7 +203,7 @@ std::string subject_table(const Json& document) {
     for (const auto& entry : document["subjects"]) {
         rows.push_back({entry["name"].get<std::string>(), entry["kind"].get<std::string>(),
                         entry["precision"].get<std::string>(), mebibytes(entry["file_bytes"]),
-                        entry["load_ms"].is_number() ? number(entry["load_ms"].get<double>(), 0) : "-",
+                        entry["load_ms"].is_number() ? fixed(entry["load_ms"].get<double>(), 0) : "-",
                         mebibytes(entry["peak_rss_bytes"])});
     }
     return table(rows);

@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -48,12 +47,6 @@ Result<std::vector<std::map<std::string, ShapeRange>>> profiles_of(const std::ve
     for (std::size_t i = 1; i < profiles.size(); ++i)
         profiles[i].insert(profiles[0].begin(), profiles[0].end());
     return profiles;
-}
-
-std::string fixed(double value, int digits) {
-    char text[48];
-    std::snprintf(text, sizeof(text), "%.*f", digits, value);
-    return text;
 }
 
 Json to_json(const BuildReport& report) {

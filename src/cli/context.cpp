@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 #include "support/log.hpp"
@@ -215,6 +217,21 @@ int exit_code(ErrorCode code) {
         case ErrorCode::internal: return 1;
     }
     return 1;
+}
+
+Result<void> look_for(const std::vector<std::string>& paths) {
+    std::error_code failed;
+    for (const std::string& path : paths) {
+        if (path.empty() || std::filesystem::exists(path, failed)) continue;
+        return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
+    }
+    return {};
+}
+
+std::string fixed(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "%.*f", digits, value);
+    return text;
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {

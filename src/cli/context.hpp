@@ -73,6 +73,12 @@ private:
 /// 5 a check of the result failed (verification, accuracy, lint), 130 interrupted.
 int exit_code(ErrorCode code);
 
+/// not_found for the first path that is not there; empty ones are not looked for. For options, before any work.
+Result<void> look_for(const std::vector<std::string>& paths);
+
+/// "%.*f".
+std::string fixed(double value, int digits);
+
 /// Columns aligned for a terminal. The first row is the heading.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 

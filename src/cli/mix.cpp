@@ -121,12 +121,7 @@ private:
             if (file.empty()) continue;
             if (auto writable = AtomicFile::create(file); !writable) return std::move(writable).error();
         }
-        std::error_code failed;
-        for (const std::string& path : {options_.judge, options_.sensitivity}) {
-            if (path.empty() || fs::exists(path, failed)) continue;
-            return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
-        }
-        return {};
+        return look_for({options_.judge, options_.sensitivity});
     }
 
     /// Reads the part of the data that the search sees, once.

@@ -429,11 +429,8 @@ Result<void> optimize(const Options& options, const Context& context) {
         if (auto peer = parse_peer(text); !text.empty() && !peer) return std::move(peer).error();
     }
     if (const auto backend = backend_for_device(options.device); !backend) return backend.error();
+    LATHE_CHECK(look_for({options.model, options.calibrate, options.evaluate}));
     std::error_code failed;
-    for (const std::string& path : {options.model, options.calibrate, options.evaluate}) {
-        if (path.empty() || fs::exists(path, failed)) continue;
-        return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
-    }
     fs::create_directories(options.output, failed);
     if (failed) return Error{ErrorCode::io, "cannot make the output folder: " + failed.message(), options.output, ""};
     return Optimizer(options, context).run();

@@ -1,29 +1,16 @@
 #include "cli/prepare.hpp"
 
-#include <system_error>
-
 #include "api/model_data.hpp"
 #include "api/simplify.hpp"
 #include "calibrate/model_key.hpp"
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "onnx/onnx.hpp"
-#include "sensitivity/only_layers.hpp"
 #include "support/hash.hpp"
 
 namespace lathe::cli {
 
 namespace {
-
-Result<void> look_for_files(const PrepareOptions& options) {
-    for (const std::string& path :
-         {options.model, options.data, options.calibrate, options.ranges, options.preprocess}) {
-        std::error_code failed;
-        if (path.empty() || std::filesystem::exists(path, failed)) continue;
-        return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
-    }
-    return {};
-}
 
 Result<RangesFile> ranges_for(const PrepareOptions& options, PreparedModel& prepared, const Model& original,
                               const Context& context, const OwnSamples& own_samples) {
@@ -74,7 +61,7 @@ void add_prepare_options(CLI::App& command, PrepareOptions& options) {
 
 Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context& context,
                                     const OwnSamples& own_samples) {
-    LATHE_CHECK(look_for_files(options));
+    LATHE_CHECK(look_for({options.model, options.data, options.calibrate, options.ranges, options.preprocess}));
     PreparedModel prepared;
     LATHE_TRY(Model original, load_onnx(options.model));
     if (!options.preprocess.empty()) {
@@ -90,7 +77,6 @@ Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context
     for (const std::string& warning : simplified.warnings)
         context.warn(warning);
     LATHE_TRY(prepared.ranges, ranges_for(options, prepared, original, context, own_samples));
-    prepared.ranges = with_moved_tensors(prepared.model.graph, std::move(prepared.ranges));
     context.progress().end();
 
     Hasher hasher;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -60,12 +59,6 @@ Result<TextModel> read_text_model(const std::filesystem::path& file) {
     if (!text.tokenizer.empty() && !text.inputs.empty()) return text;
     return Error{ErrorCode::unsupported, "the model carries no tokenizer, so its texts have no lengths", file.string(),
                  "export it with lathe export from a folder with tokenizer.json"};
-}
-
-std::string number(double value, int digits) {
-    char text[48];
-    std::snprintf(text, sizeof(text), "%.*f", digits, value);
-    return text;
 }
 
 /// "--shape NAME:SHAPE" for every input, in one line.
@@ -135,8 +128,8 @@ std::string proposals_table(const Json& document) {
     std::vector<std::vector<std::string>> rows{{"filled up to", "tokens computed", "padding", "padding / real", ""}};
     const auto add = [&](const std::string& name, const Json& cost, bool chosen) {
         rows.push_back({name, cost["computed_tokens"].dump(),
-                        number(100 * cost["padding_share"].get<double>(), 1) + " %",
-                        number(cost["padding_over_real"].get<double>(), 3), chosen ? "<" : ""});
+                        fixed(100 * cost["padding_share"].get<double>(), 1) + " %",
+                        fixed(cost["padding_over_real"].get<double>(), 3), chosen ? "<" : ""});
     };
     add(document["batch"] == 1 ? "nothing" : "the batch's longest", document["own"], false);
     for (const Json& proposal : document["proposals"]) {
@@ -151,7 +144,7 @@ void print_document(const Context& context, const Json& document, const LengthCo
     context.print(context.bold("Tokens a sample, " + document["samples"].dump() + " samples of " +
                                document["data"].get<std::string>()));
     context.print(histogram(counts) + "\n");
-    context.print("mean " + number(document["mean"].get<double>(), 1) + ", half up to " + at["p50"].dump() +
+    context.print("mean " + fixed(document["mean"].get<double>(), 1) + ", half up to " + at["p50"].dump() +
                   ", 90 % up to " + at["p90"].dump() + ", 95 % up to " + at["p95"].dump() + ", 99 % up to " +
                   at["p99"].dump() + ", longest " + document["longest"].dump() + "\n");
     context.print(context.bold("Buckets with the least padding"));

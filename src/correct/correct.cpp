@@ -11,13 +11,12 @@
 #include "correct/ranges.hpp"
 #include "correct/samples.hpp"
 #include "onnx/onnx.hpp"
+#include "support/clock.hpp"
 
 namespace lathe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::string number(double value, const char* format) {
     char text[40];

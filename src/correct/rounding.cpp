@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-// The resolvers behind target_clones run before a sanitizer has set itself up.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define LATHE_MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define LATHE_MULTIVERSION
-#endif
+#include "support/multiversion.hpp"
 
 namespace lathe {
 namespace {

@@ -10,14 +10,13 @@
 #include "mix/session_subject.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/ops.hpp"
+#include "support/clock.hpp"
 
 namespace lathe {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// What `Engine::build` is asked for. An engine named int8 computes what is not quantised in the device's usual
 /// precision: FP32 on a CPU, FP16 on a GPU. Any other is asked for by name, and its Q/DQ stays int8 all the same.

@@ -17,6 +17,7 @@
 #include "sensitivity/only_layers.hpp"
 #include "sensitivity/piece.hpp"
 #include "sensitivity/segments.hpp"
+#include "support/clock.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe {
@@ -29,8 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double segment_share = 1.0 / 12;
 /// Largest difference between the segments' result and the whole model's, over the largest magnitude.
 constexpr double tolerance = 1e-3;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::string role_of(const Model& model, std::size_t index, bool first, bool last) {
     const Node& node = *model.graph.nodes[index];

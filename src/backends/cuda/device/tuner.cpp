@@ -12,6 +12,7 @@
 #include "backends/cuda/device/whole_graph.hpp"
 #include "backends/cuda/plan/chains.hpp"
 #include "backends/cuda/tuning/chain_choice.hpp"
+#include "support/clock.hpp"
 #include "support/log.hpp"
 #include "support/thread_pool.hpp"
 
@@ -20,8 +21,6 @@ namespace lathe::cuda {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// What an effort allows.
 struct Limits {
