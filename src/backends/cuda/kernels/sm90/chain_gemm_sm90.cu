@@ -15,15 +15,7 @@ using sm90::ChainMaps;
 static_assert(sizeof(ChainMaps) == chain_maps_bytes);
 
 const std::vector<ChainInstance>& instances() {
-    static const std::vector<ChainInstance> all = [] {
-        std::vector<ChainInstance> result;
-        for (const auto list : {sm90::chain_s8, sm90::chain_f16}) {
-            int count = 0;
-            const ChainInstance* first = list(count);
-            result.insert(result.end(), first, first + count);
-        }
-        return result;
-    }();
+    static const std::vector<ChainInstance> all = sm90::joined<ChainInstance>({sm90::chain_s8, sm90::chain_f16});
     return all;
 }
 

@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include "backends/cuda/kernels/sm90/gemm_wgmma.cuh"
+#include "backends/cuda/kernels/sm90/host.hpp"
 #include "backends/cuda/kernels/sm90/tensor_maps.hpp"
 
 namespace lathe::cuda::kernels {
@@ -16,15 +17,7 @@ namespace {
 using sm90::WideInstance;
 
 const std::vector<WideInstance>& instances() {
-    static const std::vector<WideInstance> all = [] {
-        std::vector<WideInstance> result;
-        for (const auto part : {sm90::wide_s8_to_s8, sm90::wide_s8_to_f16, sm90::wide_f16}) {
-            int count = 0;
-            const WideInstance* first = part(count);
-            result.insert(result.end(), first, first + count);
-        }
-        return result;
-    }();
+    static const std::vector<WideInstance> all = sm90::joined<WideInstance>({sm90::wide_s8_to_s8, sm90::wide_s8_to_f16, sm90::wide_f16});
     return all;
 }
 
@@ -33,12 +26,7 @@ std::int64_t rows_of(const ImplicitGemmParams& p) { return std::int64_t{p.n} * p
 } // namespace
 
 const TileConfig* wide_tiles(int& count) {
-    static const std::vector<TileConfig> tiles = [] {
-        std::vector<TileConfig> result;
-        for (const WideInstance& instance : instances())
-            result.push_back(instance.config);
-        return result;
-    }();
+    static const std::vector<TileConfig> tiles = sm90::configs_of(instances());
     count = static_cast<int>(tiles.size());
     return tiles.data();
 }

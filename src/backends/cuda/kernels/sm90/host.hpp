@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <vector>
 
 #include "backends/cuda/kernels/launch.hpp"
 #include "backends/cuda/kernels/sm90/epilogue.cuh"
@@ -76,6 +78,24 @@ inline MapFormat input_format(const TileConfig& config) {
 inline Pixels pixels_of(const ImplicitGemmParams& params, int flat_p, int flat_q) {
     return {params.n, params.h,        params.w,        params.c,     params.c_stride, flat_p,
             flat_q,   params.stride_h, params.stride_w, params.pad_h, params.pad_w};
+}
+
+/// The instances of several translation units in one list, in order.
+template <typename Instance>
+std::vector<Instance> joined(std::initializer_list<const Instance* (*)(int&)> lists) {
+    std::vector<Instance> result;
+    for (const auto list : lists) {
+        int count = 0;
+        const Instance* first = list(count);
+        result.insert(result.end(), first, first + count);
+    }
+    return result;
+}
+template <typename Instance> std::vector<TileConfig> configs_of(const std::vector<Instance>& instances) {
+    std::vector<TileConfig> result;
+    for (const Instance& instance : instances)
+        result.push_back(instance.config);
+    return result;
 }
 
 /// The kernel that keeps its weights; `index` among its own tiles.

@@ -17,15 +17,7 @@ using sm90::is_direct;
 using sm90::is_matrix;
 
 const std::vector<Instance>& instances() {
-    static const std::vector<Instance> all = [] {
-        std::vector<Instance> result;
-        for (const auto list : {sm90::s8_instances, sm90::f16_instances, sm90::bf16_instances}) {
-            int count = 0;
-            const Instance* first = list(count);
-            result.insert(result.end(), first, first + count);
-        }
-        return result;
-    }();
+    static const std::vector<Instance> all = sm90::joined<Instance>({sm90::s8_instances, sm90::f16_instances, sm90::bf16_instances});
     return all;
 }
 
@@ -87,9 +79,7 @@ Place place_of(int tile) {
 
 const TileConfig* sm90_tiles(int& count) {
     static const std::vector<TileConfig> tiles = [] {
-        std::vector<TileConfig> result;
-        for (const Instance& instance : instances())
-            result.push_back(instance.config);
+        std::vector<TileConfig> result = sm90::configs_of(instances());
         for (const auto list : {sm90::resident_tiles, sm90::window_tiles, sm90::strip_tiles}) {
             int more = 0;
             const TileConfig* first = list(more);

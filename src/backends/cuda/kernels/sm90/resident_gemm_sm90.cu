@@ -11,15 +11,7 @@ namespace lathe::cuda::kernels::sm90 {
 namespace {
 
 const std::vector<ResidentInstance>& instances() {
-    static const std::vector<ResidentInstance> all = [] {
-        std::vector<ResidentInstance> result;
-        for (const auto list : {resident_s8, resident_f16}) {
-            int count = 0;
-            const ResidentInstance* first = list(count);
-            result.insert(result.end(), first, first + count);
-        }
-        return result;
-    }();
+    static const std::vector<ResidentInstance> all = joined<ResidentInstance>({resident_s8, resident_f16});
     return all;
 }
 
@@ -84,12 +76,7 @@ bool make_plan(const ResidentInstance& instance, const ImplicitGemmParams& param
 } // namespace
 
 const TileConfig* resident_tiles(int& count) {
-    static const std::vector<TileConfig> tiles = [] {
-        std::vector<TileConfig> result;
-        for (const ResidentInstance& instance : instances())
-            result.push_back(instance.config);
-        return result;
-    }();
+    static const std::vector<TileConfig> tiles = configs_of(instances());
     count = static_cast<int>(tiles.size());
     return tiles.data();
 }

@@ -12,15 +12,7 @@ namespace lathe::cuda::kernels::sm90 {
 namespace {
 
 const std::vector<WindowInstance>& instances() {
-    static const std::vector<WindowInstance> all = [] {
-        std::vector<WindowInstance> result;
-        for (const auto list : {window_s8, window_f16}) {
-            int count = 0;
-            const WindowInstance* first = list(count);
-            result.insert(result.end(), first, first + count);
-        }
-        return result;
-    }();
+    static const std::vector<WindowInstance> all = joined<WindowInstance>({window_s8, window_f16});
     return all;
 }
 
@@ -73,12 +65,7 @@ bool make_plan(const WindowInstance& instance, int split, const ImplicitGemmPara
 } // namespace
 
 const TileConfig* window_tiles(int& count) {
-    static const std::vector<TileConfig> tiles = [] {
-        std::vector<TileConfig> result;
-        for (const WindowInstance& instance : instances())
-            result.push_back(instance.config);
-        return result;
-    }();
+    static const std::vector<TileConfig> tiles = configs_of(instances());
     count = static_cast<int>(tiles.size());
     return tiles.data();
 }
