@@ -17,7 +17,8 @@ namespace {
 using sm90::WideInstance;
 
 const std::vector<WideInstance>& instances() {
-    static const std::vector<WideInstance> all = sm90::joined<WideInstance>({sm90::wide_s8_to_s8, sm90::wide_s8_to_f16, sm90::wide_f16});
+    static const std::vector<WideInstance> all =
+        sm90::joined<WideInstance>({sm90::wide_s8_to_s8, sm90::wide_s8_to_f16, sm90::wide_f16});
     return all;
 }
 

@@ -91,7 +91,8 @@ std::vector<Instance> joined(std::initializer_list<const Instance* (*)(int&)> li
     }
     return result;
 }
-template <typename Instance> std::vector<TileConfig> configs_of(const std::vector<Instance>& instances) {
+template <typename Instance>
+std::vector<TileConfig> configs_of(const std::vector<Instance>& instances) {
     std::vector<TileConfig> result;
     for (const Instance& instance : instances)
         result.push_back(instance.config);

@@ -17,7 +17,8 @@ using sm90::is_direct;
 using sm90::is_matrix;
 
 const std::vector<Instance>& instances() {
-    static const std::vector<Instance> all = sm90::joined<Instance>({sm90::s8_instances, sm90::f16_instances, sm90::bf16_instances});
+    static const std::vector<Instance> all =
+        sm90::joined<Instance>({sm90::s8_instances, sm90::f16_instances, sm90::bf16_instances});
     return all;
 }
 
