@@ -54,6 +54,7 @@ plan-tests 120 full
 kernel-tests 240 quick
 device-tests 120 quick
 conformance 240 quick
+faults 180 full
 accuracy 300 quick
 models 300 quick
 memcheck 300 full
@@ -116,7 +117,8 @@ stage_build() {
   # shellcheck source=scripts/fetch-gpu-deps.sh
   source "$ROOT/scripts/fetch-gpu-deps.sh" --unpack "$LATHE_DEPS"
   build_lathe "$WORK/build" -DLATHE_CUDA=ON -DLATHE_CUDA_ARCHS="${LATHE_CUDA_ARCHS:-hopper}" --target lathe_cli --target test_backends_cuda_plan \
-    --target test_backends_cuda_kernels --target test_backends_cuda_device --target test_conformance_cuda
+    --target test_backends_cuda_kernels --target test_backends_cuda_device --target test_conformance_cuda \
+    --target test_cli_cuda_faults
 }
 stage_environment() {
   nvidia-smi
@@ -128,6 +130,8 @@ stage_doctor() { ours lathe doctor; }
 stage_plan-tests() { gtest test_backends_cuda_plan; }
 stage_kernel-tests() { sharded 8 test_backends_cuda_kernels; }
 stage_device-tests() { gtest test_backends_cuda_device; }
+# Killed programs, a second process, too little memory, damaged files: with the program that was built here.
+stage_faults() { gtest test_cli_cuda_faults; }
 stage_conformance() {
   [ -d "${LATHE_ONNX_TEST_DATA:-}" ] || { echo "LATHE_ONNX_TEST_DATA names no folder"; return 77; }
   gtest test_conformance_cuda
