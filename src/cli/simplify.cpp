@@ -88,6 +88,7 @@ void add_simplify(Commands& commands) {
         std::string model;
         std::string output;
         std::string dump;
+        std::vector<std::string> shapes;
         bool list = false;
         SimplifyOptions simplify;
     };
@@ -98,6 +99,7 @@ void add_simplify(Commands& commands) {
          "Fold constants, BatchNormalization and shape arithmetic, remove what does nothing; verified before writing",
          {"lathe simplify m.onnx --output simple.onnx",
           "lathe simplify m.onnx --output simple.onnx --disable fold-affine --dump steps/",
+          "lathe simplify bert.onnx --shape ids:?x128 --shape mask:?x128 --output bert128.onnx",
           "lathe simplify --list-passes"}},
         [options, &context]() -> Result<void> {
             if (options->list) {
@@ -115,6 +117,7 @@ void add_simplify(Commands& commands) {
                 simplify.dump = dump_to(options->dump);
             }
             LATHE_TRY(Model model, load_onnx(options->model));
+            if (!options->shapes.empty()) LATHE_CHECK(set_input_shapes(model, options->shapes));
             auto report = simplify_model(model, simplify);
             if (!report) return std::move(report).error().in(options->model);
             for (const std::string& warning : report->warnings)
@@ -129,6 +132,8 @@ void add_simplify(Commands& commands) {
         });
     command.add_option("model", options->model, "ONNX model");
     command.add_option("-o,--output", options->output, "Simplified ONNX model");
+    command.add_option("--shape", options->shapes,
+                       "[INPUT:]SIZES to fix where the model leaves them open, repeatable; ? keeps an axis: ids:?x128");
     command.add_option("--disable", options->simplify.disabled, "Pass to leave out; may be given several times");
     command.add_flag("--list-passes", options->list, "Name all passes, in the order they run");
     command.add_option("--dump", options->dump, "Folder for the graph as text after each pass that changed it");

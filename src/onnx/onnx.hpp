@@ -81,6 +81,11 @@ std::int64_t latest_ir_version();
 /// failure. Errors: unsupported, naming the node that has the old batch size built in.
 Result<void> set_batch_size(Model& model, const Dimension& batch);
 
+/// Fix open sizes of inputs: "NAME:?x128" or, for an only input, "?x128"; ? leaves an axis as it is. An axis with a
+/// name gets its size in all inputs and outputs. Value infos are inferred anew; the model is unchanged on failure.
+/// Errors: invalid_argument (no such input, rank, contradiction), unsupported (the model has another fixed size there).
+Result<void> set_input_shapes(Model& model, const std::vector<std::string>& shapes);
+
 /// Remove graph inputs that are also initializers (files before IR version 4 list all weights so), which makes them
 /// constants that passes may fold. Returns how many were removed. Raises the IR version to 4 if any.
 std::size_t drop_initializer_inputs(Model& model);

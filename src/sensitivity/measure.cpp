@@ -406,7 +406,7 @@ Result<Model> with_fixed_shapes(const Model& model, std::size_t batch, std::size
             if (dimension.size) continue;
             if (!texts) {
                 return Error{ErrorCode::out_of_range, "an input has a size, not of the batch, that is open", input.name,
-                             "export the model with fixed sizes"};
+                             "fix it with lathe simplify --shape"};
             }
             dimension = Dimension::of(static_cast<std::int64_t>(length));
         }
