@@ -26,7 +26,7 @@ std::vector<std::unique_ptr<Backend>> make_backends() {
 #else
     list.push_back(make_absent_backend(
         {"cuda", "cuda", "this build of Lathe has no CUDA backend (" + nvidia_state() + ")",
-         "use --device cpu; for an NVIDIA GPU, write an explicit Q/DQ model with `lathe quantize --target cuda`"}));
+         "build Lathe where the CUDA 13 toolkit is (docs/howto/use-an-nvidia-gpu.md), or use --device cpu"}));
 #endif
     list.push_back(make_absent_backend(
         {"tensorrt", "tensorrt", "this build of Lathe has no TensorRT backend (" + nvidia_state() + ")",
