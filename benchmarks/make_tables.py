@@ -80,7 +80,8 @@ def accuracy_table(folder):
         for subject in document["subjects"]:
             versus = subject.get("vs_reference")
             name = subject["name"]
-            title = f"**Lathe {name}**" if name in {"int8", "fp32", "bf16"} else name
+            ours = name in {"int8", "fp32", "bf16"} or name.startswith("lathe-")
+            title = f"**Lathe {name.removeprefix('lathe-')}**" if ours else name
             row = [title, percent(subject["top1"], subject.get("top1_ci95"))]
             if versus:
                 sqnr = versus["sqnr_db"]

@@ -63,6 +63,9 @@ def main():
     parser.add_argument("--lathe", required=True)
     parser.add_argument("--shared", required=True, help="folder of models and images")
     parser.add_argument("--peers-python", required=True, help="Python with requirements/peers.txt")
+    parser.add_argument("--modelopt-python", help="Python with requirements/modelopt.txt; without it ModelOpt is left out")
+    parser.add_argument("--nncf-variants", default="default,accurate-bias,accuracy-control")
+    parser.add_argument("--efforts", default="0,2", help="of Lathe; 0 is always measured")
     parser.add_argument("--work", required=True)
     parser.add_argument("--results", default=str(HERE / "results"))
     parser.add_argument("--batch-sizes", default="1,8,16")
@@ -88,23 +91,34 @@ def main():
         model = make(work / "model.onnx", [lathe, "export", *export, "--output", work / "model.onnx"])
     simple = make(work / "simple.onnx", [lathe, "simplify", model, "--output", work / "simple.onnx"])
     quantize_log = []
-    ranges, quantized = work / "model.ranges", work / "int8.onnx"
-    if not quantized.exists():
-        seconds = run([lathe, "calibrate", simple, "--data", calibration, "--samples", "300", *rules, "--force",
-                       "--output", ranges])
-        seconds += run([lathe, "quantize", simple, "--ranges", ranges, "--target", "openvino", "--output", quantized])
-        log = [{"tool": "lathe", "variant": "mse", "file": quantized.name, "samples": 300, "seconds": seconds}]
+    quantized = work / "int8.onnx"
+    if not (work / "lathe.json").exists():
+        ranges, log = work / "model.ranges", []
+        calibrating = run([lathe, "calibrate", simple, "--data", calibration, "--samples", "300", *rules, "--force",
+                           "--output", ranges])
+        for effort in ["0", *(e for e in options.efforts.split(",") if e != "0")]:
+            target = quantized if effort == "0" else work / f"lathe-effort-{effort}.onnx"
+            more = [] if effort == "0" else ["--effort", effort, "--data", calibration, *rules]
+            seconds = run([lathe, "quantize", simple, "--ranges", ranges, "--target", "openvino", *more,
+                           "--output", target])
+            log.append({"tool": "lathe", "variant": f"effort {effort}", "file": target.name, "samples": 300,
+                        "seconds": calibrating + seconds})
         (work / "lathe.json").write_text(json.dumps(log), encoding="utf-8")
     make(work / "ort.json", [python, HERE / "peers/quantize_ort.py", model, "--data", calibration, *rules,
                              "--variants", options.ort_variants, "--output", work])
     make(work / "nncf.json", [options.peers_python, HERE / "peers/quantize_nncf.py", model, "--data", calibration,
-                              *rules, "--output", work])
-    for name in ("lathe", "ort", "nncf"):
+                              *rules, "--variants", options.nncf_variants, "--output", work])
+    tools = ["lathe", "ort", "nncf"]
+    if options.modelopt_python:
+        make(work / "modelopt.json", [options.modelopt_python, HERE / "peers/quantize_modelopt.py", model,
+                                      "--data", calibration, *rules, "--output", work])
+        tools.append("modelopt")
+    for name in tools:
         quantize_log += json.loads((work / f"{name}.json").read_text(encoding="utf-8"))
 
     engines = {"fp32": simple, "int8": quantized}
     engines |= {Path(entry["file"]).stem: work / entry["file"] for entry in quantize_log
-                if entry["tool"] != "lathe" and entry["file"].endswith(".onnx")}
+                if entry["file"] != quantized.name and entry["file"].endswith(".onnx")}
     for name, source in engines.items():
         precision = "fp32" if name == "fp32" else "int8"
         make(work / f"{name}.engine", [lathe, "build", source, "--precision", precision, *rules,
@@ -112,9 +126,12 @@ def main():
 
     results = Path(options.results)
     results.mkdir(parents=True, exist_ok=True)
+    # Each tool's result in the same runtime, and ONNX Runtime's and NNCF's in their own forms.
     against = [options.against, f"onnxruntime={work / 'ort-minmax-u8s8.onnx'}", f"openvino={work / 'nncf.xml'}",
-               f"openvino={work / 'ort-minmax-u8s8.onnx'}", f"openvino={quantized}"]
-    run([lathe, "bench", work / "int8.engine", work / "fp32.engine", "--against", ",".join(against),
+               *(f"openvino={source}" for name, source in engines.items()
+                 if name != "fp32" and not name.startswith("lathe-"))]
+    ours = [work / f"{name}.engine" for name in engines if name == "int8" or name.startswith("lathe-")]
+    run([lathe, "bench", *ours, work / "fp32.engine", "--against", ",".join(against),
          "--model", model, "--batch-sizes", options.batch_sizes, "--duration", options.duration,
          "--time-limit", options.time_limit, "--output", results / f"{options.network}.bench.json"])
     others = [work / f"{name}.engine" for name in engines if name != "fp32"]
