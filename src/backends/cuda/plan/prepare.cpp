@@ -58,6 +58,8 @@ Result<Prepared> prepare(const Model& model, Precision precision) {
         for (const std::int64_t n : at->second.shape())
             info.dims->push_back(Dimension::of(n));
         graph.inputs.push_back(std::move(info));
+        if (const std::size_t axes = repeated_axes(at->second); axes > 0)
+            prepared.model.set_metadata(repeats_prefix + at->first, std::to_string(axes));
         prepared.large.emplace(at->first, at->second);
         at = graph.initializers.erase(at);
     }

@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
+#include "backends/cuda/plan/specialise.hpp"
 #include "support/half.hpp"
 #include "support/hash.hpp"
 
@@ -126,27 +129,41 @@ Result<ValueId> Lowering::vector_value(const std::string& key, Shape dims,
     return id;
 }
 
-Constant Lowering::without_repeats(const Constant& constant) {
-    if (constant.tensor == nullptr || constant.type == DataType::string || bit_width(constant.type) % 8 != 0) {
-        return constant;
-    }
-    Shape shape = constant.shape;
-    std::span<const std::byte> bytes = constant.tensor->bytes();
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-        const auto count = static_cast<std::size_t>(shape[axis]);
+std::size_t repeated_axes(const Tensor& tensor) {
+    if (tensor.type() == DataType::string || bit_width(tensor.type()) % 8 != 0) return 0;
+    std::span<const std::byte> bytes = tensor.bytes();
+    std::size_t axes = 0;
+    for (const std::int64_t size : tensor.shape()) {
+        const auto count = static_cast<std::size_t>(size);
         if (count == 0) break;
         const std::size_t run = bytes.size() / count;
         bool same = true;
         for (std::size_t i = 1; i < count && same; ++i)
             same = std::memcmp(bytes.data(), bytes.data() + i * run, run) == 0;
         if (!same) break;
-        shape[axis] = 1;
         bytes = bytes.first(run);
+        ++axes;
     }
+    return axes;
+}
+
+Constant Lowering::without_repeats(const Constant& constant) {
+    // Of large ones it was noted when the model was prepared: after load there are no values to compare.
+    std::size_t axes = 0;
+    if (constant.large) {
+        const std::string* noted = prepared_.model.find_metadata(repeats_prefix + constant.name);
+        if (noted != nullptr) std::from_chars(noted->data(), noted->data() + noted->size(), axes);
+    } else if (constant.tensor != nullptr) {
+        axes = repeated_axes(*constant.tensor);
+    }
+    Shape shape = constant.shape;
+    std::fill_n(shape.begin(), std::min(axes, shape.size()), 1);
     if (shape == constant.shape) return constant;
     const std::string name = constant.name + "/unrepeated";
-    kept_.emplace_back(name, constant.type, shape, bytes);
-    return {name, constant.type, shape, &kept_.back(), false};
+    if (constant.tensor == nullptr) return {name, constant.type, shape, nullptr, constant.large};
+    const auto size = static_cast<std::size_t>(element_count(shape)) * bit_width(constant.type) / 8;
+    kept_.emplace_back(name, constant.type, shape, constant.tensor->bytes().first(size));
+    return {name, constant.type, shape, &kept_.back(), constant.large};
 }
 
 Result<std::vector<float>> Lowering::floats(const Constant& constant) const {

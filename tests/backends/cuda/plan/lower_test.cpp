@@ -216,6 +216,35 @@ TEST(CudaLowering, SavedAndLoadedGivesTheSamePlans) {
     EXPECT_EQ(*cuda::serialize(*loaded), *saved);
 }
 
+TEST(CudaLowering, SavedAndLoadedKeepsAnEmbeddingsConstantRows) {
+    // Tables over 64 KiB: words, positions, and types that only repeat one row.
+    Model model = network("opset 18\ninput %ids: int64[N, 200]\ninput %w_words: float32[300, 100]\n"
+                          "input %w_positions: float32[1, 200, 100]\ninput %w_types: float32[1, 200, 100]\n"
+                          "%e = Gather(%w_words, %ids)\n%p = Add(%e, %w_positions)\n%t = Add(%w_types, %p)\n"
+                          "%y = Relu(%t)\noutput %y: float32[N, 200, 100]\n");
+    std::vector<float> types;
+    for (int row = 0; row < 200; ++row) {
+        for (int i = 0; i < 100; ++i)
+            types.push_back(static_cast<float>(i) / 64);
+    }
+    model.graph.initializers.at("w_types") = Tensor::of_floats("w_types", {1, 200, 100}, types);
+    auto prepared = cuda::prepare(model, Precision::float16);
+    ASSERT_TRUE(prepared);
+    ASSERT_EQ(prepared->large.size(), 3);
+    ASSERT_TRUE(cuda::lower(*prepared, {{4, 200}}));
+    const auto saved = cuda::serialize(*prepared);
+    ASSERT_TRUE(saved) << saved.error().describe();
+    auto loaded = cuda::deserialize(std::as_bytes(std::span(*saved)), nullptr);
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    for (const std::int64_t batch : {1, 4, 9}) {
+        const auto before = cuda::lower(*prepared, {{batch, 200}});
+        const auto after = cuda::lower(*loaded, {{batch, 200}});
+        ASSERT_TRUE(before) << before.error().describe();
+        ASSERT_TRUE(after) << after.error().describe();
+        EXPECT_EQ(print(*before), print(*after));
+    }
+}
+
 TEST(CudaLowering, DamagedSavedModelsAreRefused) {
     auto prepared = cuda::prepare(network(quantised_network()), Precision::int8);
     ASSERT_TRUE(prepared);

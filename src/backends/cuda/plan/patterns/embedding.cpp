@@ -43,7 +43,7 @@ Result<ValueId> indices_of(Lowering& lowering, const std::string& name) {
 /// Rows of a constant that repeat over the result: [H], [1, S, H] and kin.
 std::optional<Constant> repeated_rows(Lowering& lowering, const std::string& name, const Shape& dims) {
     const auto fixed = lowering.constant(name);
-    if (!fixed || fixed->tensor == nullptr || !is_floating(fixed->type) || fixed->shape.empty()) return std::nullopt;
+    if (!fixed || !is_floating(fixed->type) || fixed->shape.empty()) return std::nullopt;
     Constant rows = lowering.without_repeats(*fixed);
     if (rows.shape.back() != dims.back()) return std::nullopt;
     // Leading ones, then the same sizes as the result's.
