@@ -150,6 +150,22 @@ TEST(CudaLowering, EncoderInFp16) {
         EXPECT_EQ(signature(plan.ops[i], plan), signature(other.ops[i], other));
 }
 
+TEST(CudaLowering, NothingIsFusedForWhichATypeHasNoKernel) {
+    // Left to the reference kernel, a stem or an attention takes longer than the rest of its network.
+    const auto stem = [](Precision precision) {
+        return text_of(plan_of(network(residual_network()), precision, {{2, 3, 32, 32}}));
+    };
+    EXPECT_THAT(stem(Precision::float16), HasSubstr("nchw"));
+    EXPECT_THAT(stem(Precision::bfloat16), Not(HasSubstr("nchw")));
+    EXPECT_THAT(stem(Precision::float32), Not(HasSubstr("nchw")));
+    const auto heads = [](Precision precision) {
+        return text_of(plan_of(network(encoder(false)), precision, {{2, 8}, {2, 8}}));
+    };
+    EXPECT_THAT(heads(Precision::float16), HasSubstr("attention"));
+    EXPECT_THAT(heads(Precision::bfloat16), HasSubstr("attention"));
+    EXPECT_THAT(heads(Precision::float32), Not(HasSubstr("attention")));
+}
+
 TEST(CudaLowering, QuantisedPerceptronInInt8) {
     const auto plan = plan_of(network(quantised_perceptron()), Precision::int8, {{2, 6, 32}});
     EXPECT_EQ("\n" + text_of(plan), perceptron_plan);

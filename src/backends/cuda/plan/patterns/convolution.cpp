@@ -134,9 +134,10 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     }
     const ElementType compute = int8 ? ElementType::s8 : *storage;
 
-    // The stem reads the graph's input as it is: a pass over 3 channels of fp32 costs as much as the convolution.
+    // The stem reads the graph's input as it is: a pass over 3 channels of fp32 costs as much as the convolution. Its
+    // kernels multiply in f16; in other types such a stem would be left to the reference kernel.
     bool reads_nchw = false;
-    if (!int8 && groups == 1 && c <= 4 && input.size() == 4 && compute != ElementType::f32 && !quantised) {
+    if (compute == ElementType::f16 && groups == 1 && c <= 4 && input.size() == 4 && !quantised) {
         if (!lowering.ready(x)) return Lowering::cannot(node, "its input is not made");
         for (const ValueId id : lowering.forms(x)) {
             const Value& value = lowering.value(id);
