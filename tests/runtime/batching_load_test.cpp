@@ -2,6 +2,7 @@
 #include <atomic>
 #include <deque>
 #include <future>
+#include <mutex>
 #include <random>
 #include <set>
 #include <string>
@@ -144,7 +145,7 @@ TEST(BatchingLoad, FaultsReachExactlyTheRequestsOfTheirBatch) {
 /// was answered once. Returns the counts.
 BatchingStatistics shut_down_under_load(Shutdown how, Backpressure when_full) {
     FakeExecutor::Behaviour behaviour;
-    behaviour.run_time = std::chrono::microseconds(100);
+    behaviour.run_time = std::chrono::microseconds(500);
     auto session = fake_session(behaviour, small_batches(when_full));
     EXPECT_TRUE(session);
     std::atomic<std::size_t> taken{0};
@@ -153,7 +154,8 @@ BatchingStatistics shut_down_under_load(Shutdown how, Backpressure when_full) {
     std::atomic<std::size_t> answered_at_return{0};
     on_threads([&](std::size_t number) {
         if (number == 0) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            while (answered < 200)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
             if (!session->shutdown(how)) wrong.fetch_add(1);
             answered_at_return = answered.load();
             return;

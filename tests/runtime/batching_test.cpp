@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <latch>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
