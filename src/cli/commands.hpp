@@ -23,6 +23,8 @@ void add_profile_data(Commands& commands);
 void add_eval(Commands& commands);
 void add_sensitivity(Commands& commands);
 void add_tune(Commands& commands);
+void add_plan(Commands& commands);
+void add_deploy(Commands& commands);
 void add_report(Commands& commands);
 void add_doctor(Commands& commands);
 

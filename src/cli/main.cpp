@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
     add_eval(commands);
     add_sensitivity(commands);
     add_tune(commands);
+    add_plan(commands);
+    add_deploy(commands);
     add_report(commands);
     add_doctor(commands);
     // CLI11 would only say that a command is required.

@@ -1,5 +1,10 @@
-# cmake -DOUTPUT=file.cpp -DFILES="a;b" -P embed.cmake: each file as a raw string, found by its name.
-set(text "// Made by embed.cmake; do not edit.\n#include \"report/assets.hpp\"\n\nnamespace lathe::report {\n\n")
+# cmake -DOUTPUT=file.cpp -DFILES="a;b" [-DHEADER=folder/file.hpp -DNAMESPACE=name] -P embed.cmake: each file as a raw
+# string, found by its name.
+if(NOT HEADER)
+  set(HEADER report/assets.hpp)
+  set(NAMESPACE lathe::report)
+endif()
+set(text "// Made by embed.cmake; do not edit.\n#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n\n")
 string(APPEND text "std::string_view asset(std::string_view name) {\n")
 foreach(file IN LISTS FILES)
   get_filename_component(name "${file}" NAME)
@@ -10,5 +15,5 @@ foreach(file IN LISTS FILES)
   endif()
   string(APPEND text "    if (name == \"${name}\") return R\"lathe_asset(${content})lathe_asset\";\n")
 endforeach()
-string(APPEND text "    return {};\n}\n\n} // namespace lathe::report\n")
+string(APPEND text "    return {};\n}\n\n} // namespace ${NAMESPACE}\n")
 file(WRITE "${OUTPUT}" "${text}")

@@ -1,25 +1,8 @@
 #include "runtime/session.hpp"
 
-#include <algorithm>
+#include "runtime/match_inputs.hpp"
 
 namespace lathe {
-
-namespace {
-
-/// Index of the input a view is for: by its name if it has one, else by its place.
-Result<std::size_t> index_for(const std::vector<IoInfo>& inputs, const TensorView& view, std::size_t place) {
-    if (view.name.empty() || view.name == inputs[place].name) return place;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i].name == view.name) return i;
-    }
-    std::string names;
-    for (const auto& input : inputs)
-        names += (names.empty() ? "" : ", ") + input.name;
-    return Error{ErrorCode::invalid_argument, "the engine has no input named \"" + view.name + "\"", "",
-                 "its inputs: " + names};
-}
-
-} // namespace
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::Session(Session&&) noexcept = default;
@@ -35,22 +18,9 @@ Result<void> Session::Impl::set_inputs(std::span<const TensorView> inputs) {
 
 Result<void> Session::Impl::give(std::span<const TensorView> inputs,
                                  const std::function<Result<void>(std::size_t, const TensorView&)>& take) const {
-    const std::vector<IoInfo>& wanted = compiled->inputs();
-    if (inputs.size() != wanted.size()) {
-        return Error{ErrorCode::invalid_argument,
-                     "the engine has " + std::to_string(wanted.size()) + " inputs, " + std::to_string(inputs.size()) +
-                         " were given",
-                     "", ""};
-    }
-    std::vector<bool> seen(wanted.size(), false);
-    for (std::size_t place = 0; place < inputs.size(); ++place) {
-        LATHE_TRY(const std::size_t index, index_for(wanted, inputs[place], place));
-        if (seen[index]) {
-            return Error{ErrorCode::invalid_argument, "input given twice", wanted[index].name, ""};
-        }
-        seen[index] = true;
-        LATHE_CHECK(take(index, inputs[place]));
-    }
+    LATHE_TRY(const auto indices, match_inputs(compiled->inputs(), inputs));
+    for (std::size_t place = 0; place < inputs.size(); ++place)
+        LATHE_CHECK(take(indices[place], inputs[place]));
     return {};
 }
 

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "deploy/triton.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+struct DeployOptions {
+    std::string server;
+    std::vector<std::string> engines;
+    std::string output;
+    std::string from;
+    std::string slo;
+    std::string rate;
+    std::string backend;
+    std::string plan;
+    std::vector<std::string> names;
+    std::int64_t max_queue = 0;
+};
+
+Result<TritonBackend> backend_for(const DeployOptions& options, const EngineInfo& info) {
+    if (!options.backend.empty()) return *triton_backend_from_name(options.backend);
+    if (!options.plan.empty()) return TritonBackend::tensorrt;
+    return info.device == "cpu" ? TritonBackend::openvino : TritonBackend::onnxruntime;
+}
+
+Result<std::optional<ServingGoal>> goal_of(const DeployOptions& options) {
+    if (options.slo.empty() && options.rate.empty()) return std::optional<ServingGoal>();
+    if (options.slo.empty() || options.rate.empty() || options.from.empty()) {
+        return Error{ErrorCode::invalid_argument, "an objective needs --slo, --rate and --from together", "", ""};
+    }
+    ServingGoal goal;
+    LATHE_TRY(goal.slo, parse_slo(options.slo));
+    LATHE_TRY(goal.rate, parse_rate(options.rate));
+    return std::optional<ServingGoal>(goal);
+}
+
+/// The bench's subject that was made from this engine file, by the file's name.
+Result<std::string> subject_for(const Json& bench, const std::filesystem::path& engine, const std::string& where) {
+    try {
+        for (const Json& subject : bench.at("subjects")) {
+            const std::filesystem::path file = subject.value("file", "");
+            if (file.filename() == engine.filename()) return subject.at("name").get<std::string>();
+        }
+    } catch (const Json::exception&) {
+        return Error{ErrorCode::parse_error, "this is not what lathe bench writes", where, ""};
+    }
+    return Error{ErrorCode::not_found, "the bench has not measured " + engine.filename().string(), where,
+                 "measure it: lathe bench " + engine.string() + " --batch-sizes 1,2,4,8 --output bench.json"};
+}
+
+Result<TritonSizing> sizing_of(const DeployOptions& options, const DeployableEngine& engine, TritonBackend backend) {
+    const std::int64_t limit = has_open_batch(engine.info) ? engine.info.inputs.front().range.max[0] : 1;
+    TritonSizing sizing;
+    if (options.from.empty()) {
+        sizing.max_batch = limit;
+        sizing.reason = "Not sized by measurements.";
+    } else {
+        LATHE_TRY(const Json bench, read_json_file(options.from));
+        LATHE_TRY(const std::string subject, subject_for(bench, engine.file, options.from));
+        LATHE_TRY(const LatencyCurve curve, read_latency_curve(bench, subject, options.from));
+        LATHE_TRY(const auto goal, goal_of(options));
+        LATHE_TRY(sizing, size_for(curve, limit, pads_batches(backend), goal));
+    }
+    sizing.max_queue = options.max_queue;
+    return sizing;
+}
+
+Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const Context& context) {
+    LATHE_TRY(const DeployableEngine engine, read_deployable(options.engines[index]));
+    TritonModel model;
+    model.name = index < options.names.size() ? options.names[index] : engine.file.stem().string();
+    LATHE_TRY(model.backend, backend_for(options, engine.info));
+    if ((model.backend == TritonBackend::tensorrt) == options.plan.empty()) {
+        return Error{ErrorCode::invalid_argument, "the tensorrt backend loads a TensorRT engine, and only that",
+                     "--plan",
+                     "build one of the same graph (trtexec --onnx ... --saveEngine=m.plan) and give it with --plan"};
+    }
+    model.info = engine.info;
+    model.gpu = model.backend == TritonBackend::tensorrt ||
+                (model.backend == TritonBackend::onnxruntime && engine.info.device != "cpu");
+    LATHE_TRY(model.sizing, sizing_of(options, engine, model.backend));
+    LATHE_CHECK(write_triton_model(model, engine, options.plan, options.output));
+    const TritonSizing& sizing = model.sizing;
+    const std::int64_t max_batch = has_open_batch(engine.info) ? sizing.max_batch : 0;
+    context.print(context.bold((std::filesystem::path(options.output) / model.name).string()) + ": " +
+                  to_string(model.backend) + ", batches up to " + std::to_string(std::max<std::int64_t>(1, max_batch)) +
+                  ", queue delay " + std::to_string(sizing.max_queue_delay_us) + " us, " +
+                  std::to_string(sizing.instances) + (sizing.instances == 1 ? " instance" : " instances"));
+    if (options.from.empty())
+        context.warn("not sized by measurements: give --from bench.json, and --slo and --rate for an objective");
+    if (engine.info.device == "cuda")
+        context.warn("Triton runs the graph of " + engine.file.string() + " with " + to_string(model.backend) +
+                     ", not with Lathe's CUDA kernels: measure it there before relying on this engine's times");
+    if (pads_batches(model.backend) && max_batch > 1)
+        context.warn("Triton's OpenVINO backend fills every batch up to " + std::to_string(max_batch) +
+                     ": a single request takes as long as a full batch; --backend onnxruntime does not fill up");
+    return Json{{"model", model.name},
+                {"engine", engine.file.string()},
+                {"backend", to_string(model.backend)},
+                {"max_batch_size", max_batch},
+                {"preferred_batch_size", sizing.preferred},
+                {"max_queue_delay_microseconds", sizing.max_queue_delay_us},
+                {"instances", sizing.instances}};
+}
+
+Result<void> run_deploy(const DeployOptions& options, const Context& context) {
+    if (options.engines.size() > 1 && !options.plan.empty())
+        return Error{ErrorCode::invalid_argument, "one TensorRT engine belongs to one model", "--plan",
+                     "name one engine"};
+    if (options.names.size() > options.engines.size())
+        return Error{ErrorCode::invalid_argument, "there are more names than engines", "--name", ""};
+    LATHE_CHECK(goal_of(options));
+    Json models = Json::array();
+    for (std::size_t i = 0; i < options.engines.size(); ++i) {
+        LATHE_CHECK(context.progress().check());
+        LATHE_TRY(Json model, deploy_one(options, i, context));
+        models.push_back(std::move(model));
+    }
+    context.print("serve it: tritonserver --model-repository=" + options.output);
+    context.print_json({{"kind", "deploy"},
+                        {"version", 1},
+                        {"server", options.server},
+                        {"repository", options.output},
+                        {"models", std::move(models)},
+                        {"command", context.command_line()}});
+    return {};
+}
+
+} // namespace
+
+void add_deploy(Commands& commands) {
+    const auto options = std::make_shared<DeployOptions>();
+    Context& context = commands.context();
+    CLI::App& command = commands.add(
+        {"deploy",
+         "Write a model repository for NVIDIA Triton, sized from measured latencies, with a KServe v2 client",
+         {"lathe deploy triton int8.engine --output repo/ --from bench.json",
+          "lathe deploy triton int8.engine --output repo/ --from bench.json --slo p99=20ms --rate 300/s",
+          "lathe deploy triton int8.engine fp32.engine --name small --name exact --output repo/ --backend onnxruntime",
+          "lathe deploy triton gpu.engine --plan model.plan --output repo/ --from bench.json",
+          "python3 repo/int8/client.py --url http://localhost:8000 photo.jpg"}},
+        [options, &context] { return run_deploy(*options, context); });
+    command.add_option("server", options->server, "triton")->required()->check(CLI::IsMember({"triton"}));
+    command.add_option("engines", options->engines, "Engine files")->required()->type_name("ENGINE");
+    command.add_option("-o,--output", options->output, "The model repository: a folder, made if needed")->required();
+    command.add_option("--from", options->from, "Results of lathe bench for these engines, at several batch sizes");
+    command.add_option("--slo", options->slo, "Objective that one machine is to hold: p99=20ms");
+    command.add_option("--rate", options->rate, "Requests of one sample that one machine gets: 300/s");
+    command
+        .add_option("--backend", options->backend,
+                    "onnxruntime, openvino or tensorrt (default: openvino for CPU engines, else onnxruntime)")
+        ->check(CLI::IsMember({"onnxruntime", "openvino", "tensorrt"}));
+    command.add_option("--plan", options->plan, "A TensorRT engine of the same graph, for the tensorrt backend")
+        ->check(CLI::ExistingFile);
+    command.add_option("--name", options->names, "The model's name, one for each engine (default: the file's)")
+        ->allow_extra_args(false);
+    command.add_option("--max-queue", options->max_queue, "Refuse requests once so many wait (default: no limit)")
+        ->check(CLI::PositiveNumber);
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "bench/inputs.hpp"
+#include "bench/statistics.hpp"
+#include "cli/commands.hpp"
+#include "lathe/batching.hpp"
+#include "plan/capacity.hpp"
+#include "plan/load.hpp"
+#include "support/json.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+struct PlanOptions {
+    std::string slo;
+    std::string rate;
+    std::string trace;
+    std::string from;
+    std::string subject;
+    std::string stages;
+    std::vector<std::int64_t> batch_sizes;
+    std::string max_wait;
+    std::size_t instances = 0;
+    std::size_t machines = 0;
+    double max_utilisation = 95;
+    std::string try_engine;
+    double try_seconds = 10;
+    std::string output;
+};
+
+std::string number(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "%.*f", digits, value);
+    return text;
+}
+
+std::string ms(double value) { return number(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 3); }
+std::string percent(double share) { return number(100 * share, 0) + " %"; }
+
+Result<CapacityRequest> request_of(const PlanOptions& options) {
+    CapacityRequest request;
+    LATHE_TRY(request.slo, parse_slo(options.slo));
+    double rate = 0;
+    if (!options.rate.empty()) {
+        LATHE_TRY(rate, parse_rate(options.rate));
+    }
+    if (!options.trace.empty()) {
+        LATHE_TRY(auto times, read_arrival_times(options.trace));
+        auto trace = Arrivals::trace(std::move(times), rate);
+        if (!trace) return std::move(trace).error().in(options.trace);
+        request.arrivals = *std::move(trace);
+    } else if (rate > 0) {
+        request.arrivals = Arrivals::poisson(rate);
+    } else {
+        return Error{ErrorCode::invalid_argument, "how many requests there are is not said", "",
+                     "give --rate 1500/s, or --trace FILE with arrival times"};
+    }
+    LATHE_TRY(const Json bench, read_json_file(options.from));
+    LATHE_TRY(request.curve, read_latency_curve(bench, options.subject, options.from));
+    if (!options.stages.empty()) {
+        LATHE_TRY(request.stages, read_stages(options.stages));
+    }
+    // The bench's own figure, unless the file knows better.
+    const auto named = [](const Stage& stage) { return stage.name == "decode" || stage.name == "preprocess"; };
+    const auto preprocess = request.curve.preprocess_ms();
+    if (preprocess && std::ranges::none_of(request.stages.before, named))
+        request.stages.before.push_back({"preprocess", TimeDistribution::fixed(*preprocess), std::nullopt});
+    request.batch_sizes = options.batch_sizes;
+    if (!options.max_wait.empty()) {
+        LATHE_TRY(request.max_wait_ms, parse_milliseconds(options.max_wait));
+    }
+    if (options.instances > 0) request.instances = options.instances;
+    if (options.machines > 0) request.machines = options.machines;
+    request.max_utilisation = options.max_utilisation / 100;
+    return request;
+}
+
+std::string in_words(const Configuration& choice) {
+    const std::string instances =
+        choice.instances == 1 ? "one instance" : std::to_string(choice.instances) + " instances";
+    return std::to_string(choice.machines) + (choice.machines == 1 ? " machine" : " machines") + " with " + instances +
+           ", batches up to " + std::to_string(choice.max_batch) + ", the oldest request waits " +
+           (choice.max_wait_ms > 0 ? "at most " + ms(choice.max_wait_ms) + " ms" : "for nobody");
+}
+
+std::string stage_table(const CapacityPlan& plan, const Slo& slo) {
+    std::vector<std::vector<std::string>> rows{
+        {"stage", "mean ms", "median", "p99", "of a request at " + slo.name(), "share"}};
+    double total = 0;
+    for (const StageBudget& stage : plan.stages)
+        total += stage.at_slo;
+    for (const StageBudget& stage : plan.stages) {
+        rows.push_back({stage.name, ms(stage.mean), ms(stage.median), ms(stage.p99), ms(stage.at_slo),
+                        percent(stage.at_slo / total)});
+    }
+    rows.push_back({"total", ms(plan.mean_ms), ms(plan.median_ms), ms(plan.p99_ms), ms(total), "100 %"});
+    return table(rows);
+}
+
+std::string batch_table(const CapacityPlan& plan, const Slo& slo) {
+    std::vector<std::vector<std::string>> rows{
+        {"batches up to", "machines", "instances", "wait ms", slo.name() + " ms", "utilisation"}};
+    for (const Configuration& row : plan.by_batch) {
+        rows.push_back({std::to_string(row.max_batch), std::to_string(row.machines), std::to_string(row.instances),
+                        ms(row.max_wait_ms), ms(row.slo_ms), percent(row.utilisation)});
+    }
+    return table(rows);
+}
+
+void print_plan(const Context& context, const CapacityPlan& plan, const CapacityRequest& request) {
+    const Configuration& choice = plan.choice;
+    const std::string promise = request.slo.name() + " within " + ms(request.slo.limit_ms) + " ms at " +
+                                number(request.arrivals.rate(), 0) + " requests/s";
+    context.print(plan.meets ? context.bold(promise + ": " + in_words(choice))
+                             : context.red("not possible: " + promise) + "; nearest: " + in_words(choice));
+    context.print(request.slo.name() + " " + ms(choice.slo_ms) + " ms (± " + ms(plan.slo_half_width_ms) +
+                  "), mean batch " + number(plan.mean_batch, 1) + ", " + percent(choice.utilisation) + " of the " +
+                  number(plan.machine_capacity, 0) + " requests/s that a machine can serve" +
+                  (plan.without_one_ms ? "; with one machine down " + ms(*plan.without_one_ms) + " ms" : ""));
+    context.print("");
+    context.print(stage_table(plan, request.slo));
+    if (plan.by_batch.size() > 1) {
+        context.print("");
+        context.print(context.bold("Fewest machines by batch size"));
+        context.print(batch_table(plan, request.slo));
+    }
+    for (const CurvePoint& point : request.curve.points) {
+        if (point.noisy)
+            context.warn("batch " + std::to_string(point.batch) + " of " + request.curve.subject +
+                         " was measured on a disturbed machine (noisy): the plan is as uncertain");
+    }
+    if (!plan.meets && plan.floor_ms > request.slo.limit_ms) {
+        context.warn("even a request that waits for nobody has " + request.slo.name() + " " + ms(plan.floor_ms) +
+                     " ms: a faster engine or shorter stages are needed, not more machines");
+    }
+}
+
+Result<Session> single_threaded_session(const std::string& file) {
+    EngineLoadOptions load;
+    load.threads = 1;
+    LATHE_TRY(const Engine engine, Engine::load(file, load));
+    return engine.make_session();
+}
+
+/// Engines for `instances` side by side: on the CPU each with a thread of its own, as lathe bench measures them.
+Result<BatchingSession> serve(const std::string& file, const Configuration& choice) {
+    LATHE_TRY(const Engine engine, Engine::load(file));
+    std::vector<Session> sessions;
+    for (std::size_t i = 0; i < choice.instances; ++i) {
+        const bool shared = choice.instances == 1 || engine.sessions_share_engine();
+        LATHE_TRY(Session session, shared ? engine.make_session() : single_threaded_session(file));
+        sessions.push_back(std::move(session));
+    }
+    BatchingOptions options;
+    options.max_batch = choice.max_batch;
+    options.max_wait = std::chrono::microseconds(std::llround(1000 * choice.max_wait_ms));
+    options.queue_capacity = 1U << 20U;
+    return BatchingSession::start(std::move(sessions), options);
+}
+
+Result<std::vector<std::vector<HostTensor>>> samples_for(const std::string& file) {
+    LATHE_TRY(const Engine engine, Engine::load(file));
+    std::vector<InputSpec> specs;
+    for (const IoInfo& input : engine.info().inputs) {
+        Shape shape = input.range.opt;
+        shape[0] = 1;
+        specs.push_back({input.name, input.type, shape});
+    }
+    LATHE_TRY(const InputSets sets, InputSets::random(std::move(specs), 1, last_level_cache_bytes()));
+    std::vector<std::vector<HostTensor>> samples;
+    for (std::size_t i = 0; i < sets.count(); ++i)
+        samples.push_back(sets.set(i));
+    return samples;
+}
+
+/// One machine's share of the plan, served here, beside what the simulation says of the same arrivals.
+Result<Json> try_here(const PlanOptions& options, const CapacityPlan& plan, CapacityRequest request,
+                      const Context& context) {
+    const Configuration& choice = plan.choice;
+    LATHE_TRY(auto samples, samples_for(options.try_engine));
+    LATHE_TRY(BatchingSession session, serve(options.try_engine, choice));
+    const auto warm_up = static_cast<std::size_t>(4 * choice.max_batch) * choice.instances;
+    LATHE_TRY(const auto warmed, run_load(session, std::vector<double>(warm_up, 0.0), samples, context.progress()));
+    const double rate = request.arrivals.rate() / static_cast<double>(choice.machines);
+    const auto count = std::max<std::size_t>(100, static_cast<std::size_t>(rate * options.try_seconds));
+    const auto arrivals = request.arrivals.at_one_of(choice.machines, count);
+    LATHE_TRY(const LoadResult load, run_load(session, arrivals, samples, context.progress()));
+    if (load.failed + warmed.failed > 0) {
+        return Error{ErrorCode::verification_failed,
+                     std::to_string(load.failed + warmed.failed) + " of the requests tried failed", options.try_engine,
+                     ""};
+    }
+    request.stages = {};
+    const MachineModel model = machine_model(request, choice.max_batch, choice.instances, choice.max_wait_ms);
+    const Summary measured = summarize(load.latency_ms);
+    const Simulation simulation = simulate(model, arrivals, 0, request.seed);
+    const Summary predicted = summarize(simulation.total);
+    const double mean_batch = static_cast<double>(load.samples) / static_cast<double>(load.batches);
+    std::vector<std::vector<std::string>> rows{{"", "mean ms", "median", "p90", "p99", "mean batch"}};
+    rows.push_back({"predicted", ms(predicted.mean), ms(predicted.median), ms(predicted.p90), ms(predicted.p99),
+                    number(simulation.mean_batch, 2)});
+    rows.push_back({"measured", ms(measured.mean), ms(measured.median), ms(measured.p90), ms(measured.p99),
+                    number(mean_batch, 2)});
+    context.print("");
+    context.print(context.bold("Served here: one machine's share, " + number(rate, 0) + " requests/s for " +
+                               number(load.seconds, 0) + " s, without the stages outside the engine"));
+    context.print(table(rows));
+    if (!measured.p99_reliable) context.warn("p99 is of fewer than 662 requests; raise --try-seconds");
+    const auto json = [](const Summary& summary, double batch) {
+        return Json{{"mean_ms", summary.mean},
+                    {"median_ms", summary.median},
+                    {"p90_ms", summary.p90},
+                    {"p99_ms", summary.p99},
+                    {"mean_batch", batch}};
+    };
+    return Json{{"requests", load.latency_ms.size()},
+                {"seconds", load.seconds},
+                {"rate", rate},
+                {"predicted", json(predicted, simulation.mean_batch)},
+                {"measured", json(measured, mean_batch)},
+                {"p99_ratio", measured.p99 / predicted.p99},
+                {"sender_late_p99_ms", summarize(load.late_ms).p99}};
+}
+
+Result<void> run_plan(const PlanOptions& options, const Context& context) {
+    LATHE_TRY(const CapacityRequest request, request_of(options));
+    LATHE_TRY(const CapacityPlan plan, plan_capacity(request, context.progress()));
+    print_plan(context, plan, request);
+    Json document = to_json(plan, request);
+    document["command"] = context.command_line();
+    if (!options.try_engine.empty()) {
+        LATHE_TRY(document["tried"], try_here(options, plan, request, context));
+    }
+    if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
+    context.print_json(document);
+    if (plan.meets) return {};
+    return Error{ErrorCode::verification_failed, "the objective cannot be met", options.slo,
+                 plan.floor_ms > request.slo.limit_ms ? "a faster engine or shorter stages are needed"
+                                                      : "allow more machines, or other batch sizes"};
+}
+
+} // namespace
+
+void add_plan(Commands& commands) {
+    const auto options = std::make_shared<PlanOptions>();
+    Context& context = commands.context();
+    CLI::App& command = commands.add(
+        {"plan",
+         "From measured latencies to a latency budget by stage and the machines, batches and waiting time for an "
+         "objective",
+         {"lathe bench int8.engine --batch-sizes 1,2,4,8,16 --output bench.json",
+          "lathe plan --slo p99=20ms --rate 1500/s --from bench.json",
+          "lathe plan --slo p99=50ms --rate 90000/min --from bench.json --stages stages.json --json",
+          "lathe plan --slo p99=30ms --trace arrivals.csv --rate 4000/s --from bench.json --max-wait 2ms",
+          "lathe plan --slo p99=20ms --rate 300/s --from bench.json --machines 2 --try int8.engine",
+          "echo '{\"stages\": [{\"name\": \"network\", \"median_ms\": 0.8, \"p99_ms\": 3}, {\"name\": \"decode\", "
+          "\"ms\": 2, \"workers\": 4}, {\"name\": \"postprocess\", \"ms\": 0.3}]}' > stages.json"}},
+        [options, &context] { return run_plan(*options, context); });
+    command.add_option("--slo", options->slo, "Objective for the whole latency: p99=20ms, p99.9=1s, p50=800us")
+        ->required();
+    command.add_option("--rate", options->rate,
+                       "Requests of one sample each, over all machines: 1500/s, 90000/min; with --trace: stretch it to "
+                       "this rate");
+    command.add_option("--trace", options->trace,
+                       "Arrival times in seconds, one a line or a JSON list (default: a Poisson process)");
+    command.add_option("--from", options->from, "Results of lathe bench at several batch sizes")->required();
+    command.add_option("--subject", options->subject, "Whose latencies (default: the first engine in the file)");
+    command.add_option("--stages", options->stages,
+                       "JSON file of what requests pass outside the engine; see the last example. A stage takes ms, "
+                       "mean_ms (exponential), median_ms with p99_ms (log-normal), or samples_ms; workers: so many at "
+                       "once on a machine; where: before or after the engine");
+    command.add_option("--batch", options->batch_sizes, "Only these largest batches (default: all up to the measured)")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber);
+    command.add_option("--max-wait", options->max_wait,
+                       "Let the oldest request wait at most so long for others: 2ms, 0ms");
+    command
+        .add_option("--instances", options->instances,
+                    "Sessions a machine: 1, or the streams of the bench's throughput")
+        ->check(CLI::PositiveNumber);
+    command.add_option("--machines", options->machines, "What these machines can do, instead of the fewest")
+        ->check(CLI::PositiveNumber);
+    command.add_option("--max-utilisation", options->max_utilisation, "Percent of its capacity to load a machine with")
+        ->check(CLI::Range(1.0, 99.0))
+        ->capture_default_str();
+    command.add_option("--try", options->try_engine,
+                       "Serve one machine's share here with this engine, and compare with the prediction");
+    command.add_option("--try-seconds", options->try_seconds, "How long")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->capture_default_str();
+    command.add_option("--output", options->output, "Write the plan as JSON");
+}
+
+} // namespace lathe::cli

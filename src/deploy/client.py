@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Asks a server for a model deployed by `lathe deploy`, over the KServe v2 protocol (HTTP and JSON).
+
+    client.py photo.jpg other.png              pictures, preprocessed as the model was trained
+    client.py --array input=batch.npy          tensors as they are; one --array a model input
+    client.py --url http://host:8000 ...
+
+Needs numpy, and Pillow for pictures. model.json beside this file says what the model takes. In a service of your own,
+`preprocess` and `infer` are the parts to keep.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import urllib.error
+import urllib.request
+
+import numpy
+
+DATATYPES = {
+    "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8",
+    "int16": "INT16", "int32": "INT32", "int64": "INT64", "float16": "FP16", "float32": "FP32", "float64": "FP64",
+}
+
+
+def resized(image, spec):
+    """Pillow's resize: to exactly [height, width], or the shorter side to a length."""
+    from PIL import Image
+
+    size = spec.get("resize")
+    if size is None:
+        return image
+    if isinstance(size, dict):
+        short, (width, height) = size["short_side"], image.size
+        if width <= height:
+            width, height = short, int(short * height / width)
+        else:
+            width, height = int(short * width / height), short
+    else:
+        height, width = size
+    filters = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+    return image.resize((width, height), filters[spec.get("interpolation", "bilinear")])
+
+
+def cropped(pixels, spec):
+    """The middle of the picture, with zeros around it where it is too small (torchvision's CenterCrop)."""
+    if "crop" not in spec:
+        return pixels
+    height, width = spec["crop"]
+    missing = [max(0, height - pixels.shape[0]), max(0, width - pixels.shape[1])]
+    around = [(m // 2, (m + 1) // 2) for m in missing]
+    pixels = numpy.pad(pixels, [*around, (0, 0)])
+    top = int(round((pixels.shape[0] - height) / 2.0))
+    left = int(round((pixels.shape[1] - width) / 2.0))
+    return pixels[top : top + height, left : left + width]
+
+
+def preprocess(path, spec):
+    """One picture as the model's input, with the batch axis: resize, crop, (pixel * scale - mean) / std."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        pixels = numpy.asarray(resized(image.convert("RGB"), spec))
+    pixels = cropped(pixels, spec)
+    if spec.get("color", "RGB") == "BGR":
+        pixels = pixels[:, :, ::-1]
+    values = pixels.astype(numpy.float32) * numpy.float32(spec.get("scale", 1.0))
+    values = (values - numpy.float32(spec.get("mean", [0, 0, 0]))) / numpy.float32(spec.get("std", [1, 1, 1]))
+    if spec.get("layout", "NCHW") == "NCHW":
+        values = values.transpose(2, 0, 1)
+    return numpy.ascontiguousarray(values[numpy.newaxis])
+
+
+def infer(url, model, inputs):
+    """Posts the arrays by name; returns the outputs as arrays by name. A refusal raises RuntimeError with its text."""
+    body = {
+        "inputs": [
+            {"name": name, "shape": list(array.shape), "datatype": DATATYPES[str(array.dtype)],
+             "data": array.ravel().tolist()}
+            for name, array in inputs.items()
+        ]
+    }
+    request = urllib.request.Request(f"{url}/v2/models/{model}/infer", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as reply:
+            answer = json.load(reply)
+    except urllib.error.HTTPError as refusal:
+        raise RuntimeError(f"the server refused ({refusal.code}): {refusal.read().decode(errors='replace')}") from None
+    names = {kserve: numpy_name for numpy_name, kserve in DATATYPES.items()}
+    return {
+        output["name"]: numpy.array(output["data"], dtype=names[output["datatype"]]).reshape(output["shape"])
+        for output in answer["outputs"]
+    }
+
+
+def best_classes(scores, labels, count):
+    order = numpy.argsort(-scores)[:count]
+    return [(labels[i] if i < len(labels) else str(i), float(scores[i])) for i in order]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures", nargs="*", type=pathlib.Path)
+    parser.add_argument("--array", action="append", default=[], metavar="NAME=FILE.npy")
+    parser.add_argument("--url", default="http://localhost:8000")
+    parser.add_argument("--classes", type=int, default=5, help="how many of the best classes to print")
+    arguments = parser.parse_args()
+    about = json.loads((pathlib.Path(__file__).parent / "model.json").read_text())
+    if bool(arguments.pictures) == bool(arguments.array):
+        parser.error("give pictures, or --array for every input")
+    if arguments.array:
+        inputs = {name: numpy.load(file) for name, file in (text.split("=", 1) for text in arguments.array)}
+        for name, array in infer(arguments.url, about["model"], inputs).items():
+            print(f"{name} {array.shape}: {numpy.array2string(array, threshold=20)}")
+        return 0
+    if about["preprocess"] is None or len(about["inputs"]) != 1:
+        parser.error(f"{about['model']} does not take pictures; give --array for every input")
+    for picture in arguments.pictures:
+        inputs = {about["inputs"][0]["name"]: preprocess(picture, about["preprocess"])}
+        scores = next(iter(infer(arguments.url, about["model"], inputs).values()))[0]
+        for name, score in best_classes(scores, about["labels"], arguments.classes):
+            print(f"{picture}\t{name}\t{score:.6g}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (RuntimeError, OSError) as error:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {error}")

@@ -1,0 +1,199 @@
+#include "deploy/triton.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <unistd.h>
+#include <utility>
+
+#include "backends/openvino/ir.hpp"
+#include "deploy/client.hpp"
+#include "onnx/onnx.hpp"
+#include "plan/capacity.hpp"
+#include "runtime/engine.hpp"
+#include "runtime/engine_file.hpp"
+#include "support/files.hpp"
+
+namespace lathe {
+
+namespace {
+
+constexpr double worth_it = 0.97; ///< a sample's cost in a larger batch, over that in the one before
+
+TritonSizing by_cost(const LatencyCurve& curve, std::int64_t limit) {
+    TritonSizing sizing;
+    double cheapest = 0;
+    for (const CurvePoint& point : curve.points) {
+        const double cost = point.time.time.mean() / static_cast<double>(point.batch);
+        if (point.batch > limit || (cheapest > 0 && cost > worth_it * cheapest)) continue;
+        cheapest = cost;
+        sizing.max_batch = point.batch;
+        if (point.batch > 1) sizing.preferred.push_back(point.batch);
+    }
+    if (sizing.max_batch > 1)
+        sizing.max_queue_delay_us = std::llround(500 * curve.points.front().time.time.quantile(0.5));
+    sizing.reason = "Sized by the cost of a sample, measured for " + curve.subject + ".";
+    return sizing;
+}
+
+Result<TritonSizing> by_goal(const LatencyCurve& curve, std::int64_t limit, bool pads, const ServingGoal& goal) {
+    CapacityRequest request;
+    request.slo = goal.slo;
+    request.arrivals = Arrivals::poisson(goal.rate);
+    request.curve = curve;
+    request.machines = 1;
+    request.full_batches = pads;
+    for (const CurvePoint& point : curve.points) {
+        if (point.batch <= limit) request.batch_sizes.push_back(point.batch);
+    }
+    Progress silent;
+    const auto planned = plan_capacity(request, silent);
+    if (!planned || !planned->meets) {
+        const std::string found = planned
+                                      ? goal.slo.name() + " would be " + std::to_string(planned->choice.slo_ms) + " ms"
+                                      : planned.error().message;
+        return Error{ErrorCode::verification_failed, "one machine does not hold the objective: " + found, curve.subject,
+                     "lathe plan tells how many machines do; give deploy one machine's share as --rate"};
+    }
+    const CapacityPlan& plan = *planned;
+    TritonSizing sizing;
+    sizing.max_batch = plan.choice.max_batch;
+    if (sizing.max_batch > 1) sizing.preferred = {sizing.max_batch};
+    sizing.max_queue_delay_us = std::llround(1000 * plan.choice.max_wait_ms);
+    sizing.instances = plan.choice.instances;
+    sizing.one_thread_each = plan.choice.instances > 1;
+    sizing.reason = "Sized by lathe plan's simulation for " + goal.slo.name() + " within " +
+                    std::to_string(std::llround(1000 * goal.slo.limit_ms)) + " us at " +
+                    std::to_string(std::llround(goal.rate)) + " requests/s.";
+    return sizing;
+}
+
+/// A folder that is renamed to its name when it is whole, and otherwise removed.
+class StagedFolder {
+public:
+    static Result<StagedFolder> create(const std::filesystem::path& target) {
+        std::filesystem::path staging =
+            target.parent_path() / ("." + target.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
+        std::error_code failed;
+        std::filesystem::remove_all(staging, failed);
+        std::filesystem::create_directories(staging, failed);
+        if (failed) return Error{ErrorCode::io, "the folder cannot be made: " + failed.message(), staging.string(), ""};
+        return StagedFolder(std::move(staging), target);
+    }
+    ~StagedFolder() {
+        std::error_code ignored;
+        if (!staging_.empty()) std::filesystem::remove_all(staging_, ignored);
+    }
+    StagedFolder(StagedFolder&& other) noexcept
+        : staging_(std::exchange(other.staging_, {})), target_(std::move(other.target_)) {}
+    StagedFolder& operator=(StagedFolder&&) = delete;
+
+    std::filesystem::path operator/(const std::string& name) const { return staging_ / name; }
+
+    Result<void> commit() {
+        std::error_code failed;
+        std::filesystem::rename(staging_, target_, failed);
+        if (failed) return Error{ErrorCode::io, "renaming failed: " + failed.message(), target_.string(), ""};
+        staging_.clear();
+        return {};
+    }
+
+private:
+    StagedFolder(std::filesystem::path staging, std::filesystem::path target)
+        : staging_(std::move(staging)), target_(std::move(target)) {}
+    std::filesystem::path staging_;
+    std::filesystem::path target_;
+};
+
+Result<void> write_model_file(const TritonModel& model, const DeployableEngine& engine,
+                              const std::filesystem::path& plan, const std::filesystem::path& file) {
+    switch (model.backend) {
+        case TritonBackend::onnxruntime: return write_file(file, engine.onnx);
+        case TritonBackend::openvino: {
+            LATHE_TRY(const Model graph, parse_onnx(std::as_bytes(std::span(engine.onnx))));
+            return openvino::write_ir(graph, file);
+        }
+        case TritonBackend::tensorrt: {
+            LATHE_TRY(const auto bytes, MappedFile::open(plan));
+            return write_file(file, bytes->bytes());
+        }
+    }
+    return {};
+}
+
+/// What client.py needs to know.
+Json description(const TritonModel& model) {
+    Json json{{"model", model.name}, {"labels", model.info.labels}};
+    json["preprocess"] =
+        model.info.preprocess.empty() ? Json(nullptr) : Json::parse(model.info.preprocess, nullptr, false);
+    const auto tensors = [](const std::vector<IoInfo>& list) {
+        Json array = Json::array();
+        for (const IoInfo& io : list)
+            array.push_back({{"name", io.name}, {"type", to_string(io.type)}, {"shape", io.range.describe()}});
+        return array;
+    };
+    json["inputs"] = tensors(model.info.inputs);
+    json["outputs"] = tensors(model.info.outputs);
+    return json;
+}
+
+Result<void> check_name(const std::string& name) {
+    const auto allowed = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+               c == '.';
+    };
+    if (!name.empty() && name[0] != '.' && std::ranges::all_of(name, allowed)) return {};
+    return Error{ErrorCode::invalid_argument, "\"" + name + "\" is no name for a model in a repository", "--name",
+                 "use letters, digits, _ - and ."};
+}
+
+} // namespace
+
+Result<DeployableEngine> read_deployable(const std::filesystem::path& file) {
+    if (!is_engine_file(file)) {
+        if (!std::filesystem::exists(file))
+            return Error{ErrorCode::not_found, "there is no such file", file.string(), ""};
+        return Error{ErrorCode::invalid_argument, "this is no Lathe engine", file.string(),
+                     "build one: lathe build model.onnx -o model.engine"};
+    }
+    LATHE_TRY(const auto mapped, MappedFile::open(file));
+    LATHE_TRY(const EngineContents contents, parse_engine(mapped->bytes(), file.string()));
+    auto info = engine_info_from_json(contents.info);
+    if (!info) return std::move(info).error().in(file.string());
+    LATHE_TRY(const auto graph, contents.section("graph.onnx"));
+    return DeployableEngine{file, *std::move(info),
+                            std::string(reinterpret_cast<const char*>(graph.data()), graph.size())};
+}
+
+Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, bool pads,
+                              const std::optional<ServingGoal>& goal) {
+    return goal ? by_goal(curve, limit, pads, *goal) : by_cost(curve, limit);
+}
+
+Result<void> write_triton_model(const TritonModel& model, const DeployableEngine& engine,
+                                const std::filesystem::path& plan, const std::filesystem::path& repository) {
+    LATHE_CHECK(check_name(model.name));
+    const std::filesystem::path target = repository / model.name;
+    if (std::filesystem::exists(target)) {
+        return Error{ErrorCode::invalid_argument, "the model exists in the repository", target.string(),
+                     "remove it, or choose another --name"};
+    }
+    LATHE_TRY(const std::string config, triton_config(model));
+    LATHE_TRY(StagedFolder folder, StagedFolder::create(target));
+    std::error_code failed;
+    std::filesystem::create_directory(folder / "1", failed);
+    if (failed) return Error{ErrorCode::io, "the folder cannot be made: " + failed.message(), target.string(), ""};
+    LATHE_CHECK(write_model_file(model, engine, plan, folder / "1" / model_file_of(model.backend)));
+    LATHE_CHECK(write_file(folder / "config.pbtxt", config));
+    if (!model.info.labels.empty()) {
+        std::string labels;
+        for (const std::string& label : model.info.labels)
+            labels += label + "\n";
+        LATHE_CHECK(write_file(folder / "labels.txt", labels));
+    }
+    LATHE_CHECK(write_json_file(folder / "model.json", description(model)));
+    LATHE_CHECK(write_file(folder / "client.py", deploy::asset("client.py")));
+    return folder.commit();
+}
+
+} // namespace lathe

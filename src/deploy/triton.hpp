@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "deploy/triton_config.hpp"
+#include "lathe/result.hpp"
+#include "plan/latency_curve.hpp"
+#include "plan/slo.hpp"
+
+namespace lathe {
+
+/// An engine file as far as deploying needs it; no backend is loaded.
+struct DeployableEngine {
+    std::filesystem::path file;
+    EngineInfo info;
+    std::string onnx; ///< the graph inside
+};
+/// Errors: what reading an engine file gives; invalid_argument for other files.
+Result<DeployableEngine> read_deployable(const std::filesystem::path& file);
+
+/// What the server is to hold up.
+struct ServingGoal {
+    Slo slo;
+    double rate = 0; ///< requests of one sample a second, at one machine
+};
+
+/// Batch size, waiting time and instances. With a goal, those of `plan_capacity` for one machine; without, batches that
+/// are worth it: each measured size that makes a sample at least 3 % cheaper than the one before is preferred, and the
+/// oldest request waits for half the time of a single one. `pads`: every batch costs as much as a full one.
+/// `limit`: the engine's largest batch. Errors: verification_failed (the goal cannot be met), as plan_capacity.
+Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, bool pads,
+                              const std::optional<ServingGoal>& goal);
+
+/// Makes the folder REPOSITORY/NAME whole: config.pbtxt, labels.txt, 1/ with the model, client.py and model.json for
+/// it. `plan`: the TensorRT engine, for that backend. Errors: invalid_argument (a name that Triton cannot have; the
+/// folder exists), unsupported (an operator or type that the backend lacks), io. Nothing is left behind.
+Result<void> write_triton_model(const TritonModel& model, const DeployableEngine& engine,
+                                const std::filesystem::path& plan, const std::filesystem::path& repository);
+
+} // namespace lathe

@@ -1,0 +1,153 @@
+#include "plan/latency_curve.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lathe {
+
+namespace {
+
+Error broken(const std::string& what, const std::string& where) {
+    return {ErrorCode::parse_error, "this is not what lathe bench writes: " + what, where,
+            "write it with lathe bench ENGINE --batch-sizes 1,2,4,8 --output bench.json"};
+}
+
+/// Throws Json::exception where the field is missing or no number.
+double positive(const Json& row, const char* key) {
+    const double value = row.at(key).get<double>();
+    if (!std::isfinite(value) || value <= 0)
+        throw Json::other_error::create(501, std::string(key) + " is not positive", &row);
+    return value;
+}
+
+std::optional<double> optional_ms(const Json& row, const char* key) {
+    const auto found = row.find(key);
+    if (found == row.end() || !found->is_number()) return std::nullopt;
+    return found->get<double>();
+}
+
+CurvePoint point_of(const Json& row) {
+    CurvePoint point;
+    point.batch = row.at("batch").get<std::int64_t>();
+    if (point.batch < 1 || point.batch > std::int64_t{1} << 16)
+        throw Json::other_error::create(501, "batch is out of range", &row);
+    TimeDistribution::Quantiles measured;
+    measured.min = positive(row, "min_ms");
+    measured.median = positive(row, "median_ms");
+    measured.p90 = positive(row, "p90_ms");
+    measured.p95 = positive(row, "p95_ms");
+    measured.p99 = positive(row, "p99_ms");
+    measured.max = positive(row, "max_ms");
+    measured.mean = positive(row, "mean_ms");
+    point.time.time = TimeDistribution::of_quantiles(measured);
+    point.time.copy_in_ms = optional_ms(row, "copy_in_ms").value_or(0);
+    point.time.copy_out_ms = optional_ms(row, "copy_out_ms").value_or(0);
+    point.preprocess_ms = optional_ms(row, "preprocess_ms");
+    point.noisy = row.value("noisy", false);
+    return point;
+}
+
+/// Which subject is meant, by its name.
+Result<Json> chosen_subject(const Json& bench, const std::string& asked, const std::string& where) {
+    std::string names;
+    const Json* first = nullptr;
+    for (const Json& subject : bench.at("subjects")) {
+        const auto name = subject.at("name").get<std::string>();
+        names += (names.empty() ? "" : ", ") + name;
+        if (name == asked) return subject;
+        const bool engine = subject.value("kind", "") == "engine";
+        if (first == nullptr || (engine && first->value("kind", "") != "engine")) first = &subject;
+    }
+    if (first == nullptr) return broken("it has no subjects", where);
+    if (!asked.empty()) {
+        return Error{ErrorCode::not_found, "there is no subject \"" + asked + "\"", where, "its subjects: " + names};
+    }
+    return *first;
+}
+
+void add_streams(LatencyCurve& curve, const Json& throughput) {
+    const auto is_ours = [&](const Json& row) {
+        return row.value("subject", "") == curve.subject && row.value("inputs", "host") == "host";
+    };
+    for (const Json& row : throughput) {
+        if (is_ours(row)) curve.streams = std::max(curve.streams, row.at("streams").get<std::size_t>());
+    }
+    for (const Json& row : throughput) {
+        if (!is_ours(row) || row.at("streams").get<std::size_t>() != curve.streams) continue;
+        const auto batch = row.at("batch").get<std::int64_t>();
+        const auto point = std::ranges::find(curve.points, batch, &CurvePoint::batch);
+        if (point == curve.points.end()) continue;
+        const double call_ms = 1000 * static_cast<double>(curve.streams) / positive(row, "qps");
+        point->slowdown = call_ms / point->time.time.mean();
+    }
+}
+
+Result<LatencyCurve> read(const Json& bench, const std::string& asked, const std::string& where) {
+    if (bench.value("kind", "") != "bench") return broken("its kind is not \"bench\"", where);
+    LATHE_TRY(const Json subject, chosen_subject(bench, asked, where));
+    LatencyCurve curve;
+    curve.subject = subject.at("name").get<std::string>();
+    curve.file = subject.value("file", "");
+    curve.precision = subject.value("precision", "");
+    for (const Json& row : bench.at("latency")) {
+        if (row.at("subject") == curve.subject) curve.points.push_back(point_of(row));
+    }
+    if (curve.points.empty()) {
+        return Error{ErrorCode::not_found, "no latency of " + curve.subject + " was measured", where,
+                     "bench it at several batch sizes"};
+    }
+    std::ranges::sort(curve.points, {}, &CurvePoint::batch);
+    if (bench.contains("throughput")) add_streams(curve, bench["throughput"]);
+    return curve;
+}
+
+/// The factor of the measured size nearest to `batch`; 1 if none was measured.
+double slowdown_near(const std::vector<CurvePoint>& points, std::int64_t batch) {
+    const CurvePoint* nearest = nullptr;
+    for (const CurvePoint& point : points) {
+        if (!point.slowdown) continue;
+        if (nearest == nullptr || std::abs(point.batch - batch) < std::abs(nearest->batch - batch)) nearest = &point;
+    }
+    return nearest == nullptr ? 1 : *nearest->slowdown;
+}
+
+} // namespace
+
+std::vector<BatchTime> LatencyCurve::batches(std::int64_t max_batch, std::size_t instances) const {
+    std::vector<BatchTime> times;
+    for (std::int64_t batch = 1; batch <= max_batch; ++batch) {
+        const auto above = std::ranges::lower_bound(points, batch, {}, &CurvePoint::batch);
+        BatchTime time = above->time;
+        if (above->batch != batch && above != points.begin()) {
+            const CurvePoint& below = *(above - 1);
+            const double weight =
+                static_cast<double>(batch - below.batch) / static_cast<double>(above->batch - below.batch);
+            time.time = below.time.time.mixed(above->time.time, weight);
+            time.copy_in_ms = std::lerp(below.time.copy_in_ms, above->time.copy_in_ms, weight);
+            time.copy_out_ms = std::lerp(below.time.copy_out_ms, above->time.copy_out_ms, weight);
+        }
+        if (instances > 1) {
+            const double slower = slowdown_near(points, batch);
+            time.time = time.time.scaled(slower);
+            time.copy_in_ms *= slower;
+            time.copy_out_ms *= slower;
+        }
+        times.push_back(std::move(time));
+    }
+    return times;
+}
+
+std::optional<double> LatencyCurve::preprocess_ms() const {
+    if (!points.front().preprocess_ms) return std::nullopt;
+    return *points.front().preprocess_ms / static_cast<double>(points.front().batch);
+}
+
+Result<LatencyCurve> read_latency_curve(const Json& bench, const std::string& subject, const std::string& where) {
+    try {
+        return read(bench, subject, where);
+    } catch (const Json::exception& failure) {
+        return broken(failure.what(), where);
+    }
+}
+
+} // namespace lathe

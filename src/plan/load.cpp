@@ -1,0 +1,83 @@
+#include "plan/load.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace lathe {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Where answers are gathered. It outlives the session's callbacks, since the sender waits for the last.
+struct Answers {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<double> latency_ms;
+    std::size_t failed = 0;
+    std::size_t open = 0;
+
+    void sent() {
+        const std::lock_guard lock(mutex);
+        ++open;
+    }
+    void came(Clock::time_point planned, bool good) {
+        const double latency = std::chrono::duration<double, std::milli>(Clock::now() - planned).count();
+        const std::lock_guard lock(mutex);
+        if (good)
+            latency_ms.push_back(latency);
+        else
+            ++failed;
+        // Under the lock: the waiter's stack holds this.
+        if (--open == 0) changed.notify_all();
+    }
+    void wait() {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [this] { return open == 0; });
+    }
+};
+
+} // namespace
+
+Result<LoadResult> run_load(BatchingSession& session, const std::vector<double>& arrivals,
+                            std::vector<std::vector<HostTensor>>& requests, Progress& progress) {
+    std::vector<std::vector<TensorView>> views;
+    for (auto& inputs : requests) {
+        auto& set = views.emplace_back();
+        for (HostTensor& tensor : inputs)
+            set.push_back(tensor.view());
+    }
+    const BatchingStatistics before = session.statistics();
+    Answers answers;
+    answers.latency_ms.reserve(arrivals.size());
+    LoadResult result;
+    progress.begin("load", arrivals.size());
+    const auto start = Clock::now();
+    for (std::size_t i = 0; i < arrivals.size() && !progress.cancelled(); ++i) {
+        const auto planned =
+            start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(arrivals[i]));
+        std::this_thread::sleep_until(planned);
+        result.late_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - planned).count());
+        answers.sent();
+        const auto taken =
+            session.submit_views(views[i % views.size()], [&answers, planned](const Result<BatchReply>& r) {
+                answers.came(planned, r.has_value());
+            });
+        if (!taken) answers.came(planned, false);
+        progress.advance();
+    }
+    answers.wait();
+    result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    progress.end();
+    LATHE_CHECK(progress.check());
+    const BatchingStatistics after = session.statistics();
+    result.latency_ms = std::move(answers.latency_ms);
+    result.failed = answers.failed;
+    result.batches = after.batches - before.batches;
+    result.samples = after.samples - before.samples;
+    return result;
+}
+
+} // namespace lathe

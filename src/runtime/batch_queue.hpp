@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "lathe/batching.hpp"
+
+namespace lathe {
+
+/// A request on its way: checked, its inputs in the engine's order.
+struct BatchRequest {
+    std::vector<HostTensor> owned;  ///< what `inputs` view, if the request brought its own memory
+    std::vector<TensorView> inputs; ///< the first size of each is `samples`
+    std::int64_t samples = 0;
+    BatchCallback callback;
+    std::chrono::steady_clock::time_point arrived;
+};
+
+/// Requests that wait, grouped by what they can share a batch with: equal sizes but for the first axis. It decides what
+/// runs next, and knows neither threads nor sessions.
+class BatchQueue {
+public:
+    using Clock = std::chrono::steady_clock;
+
+    BatchQueue(std::int64_t max_batch, Clock::duration max_wait) : max_batch_(max_batch), max_wait_(max_wait) {}
+
+    void push(BatchRequest request);
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+
+    /// When the next batch may run: the smallest time point if one is full, else when the first oldest request has
+    /// waited long enough. The queue must not be empty.
+    Clock::time_point due() const;
+
+    /// The batch that has been due longest, in the order of arrival, and no more samples than max_batch: of the groups
+    /// that are full or whose oldest request waited long enough by `now`, the one whose oldest request is the oldest.
+    /// If none is due, or the queue is draining, that of the oldest request of all. Empty only if the queue is.
+    std::vector<BatchRequest> take(Clock::time_point now);
+
+    /// All that wait, in no order.
+    std::vector<BatchRequest> take_all();
+
+private:
+    struct Group {
+        std::deque<BatchRequest> requests; ///< never empty
+        std::int64_t samples = 0;
+    };
+    using Key = std::vector<std::int64_t>;
+
+    bool full(const Group& group) const { return group.samples >= max_batch_; }
+
+    std::int64_t max_batch_;
+    Clock::duration max_wait_;
+    std::map<Key, Group> groups_;
+    std::size_t size_ = 0;
+};
+
+} // namespace lathe

@@ -1,0 +1,92 @@
+// `lathe plan` as its users run it.
+#include "cli/workspace.hpp"
+#include "plan/machines.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+class Plan : public testing::Test {
+protected:
+    void SetUp() override {
+        work_.write("bench.json", bench_document({{1, 2.5}, {2, 3}, {4, 4}, {8, 6}, {16, 10}}).dump());
+        work_.write("stages.json", R"({"stages": [{"name": "camera", "ms": 4},
+                                       {"name": "network", "median_ms": 0.8, "p99_ms": 3},
+                                       {"name": "postprocess", "ms": 0.3}]})");
+    }
+    Workspace work_;
+};
+
+TEST_F(Plan, SaysWhatIsNeededAndWhereTheTimeGoes) {
+    const std::string text =
+        work_.good("plan --slo p99=30ms --rate 1500/s --from bench.json --stages stages.json").output;
+    EXPECT_THAT(text, HasSubstr("p99 within 30.0 ms at 1500 requests/s: "));
+    EXPECT_THAT(text, HasSubstr(" machine"));
+    EXPECT_THAT(text, HasSubstr("Fewest machines by batch size"));
+    for (const char* stage : {"camera", "network", "queue", "compute", "postprocess", "total"})
+        EXPECT_THAT(text, HasSubstr(stage));
+
+    const Json plan =
+        work_.good_json("plan --slo p99=30ms --rate 90000/min --from bench.json --stages stages.json --output p.json");
+    EXPECT_EQ(plan["kind"], "plan");
+    EXPECT_EQ(plan["meets"], true);
+    EXPECT_EQ(plan["subject"]["name"], "int8");
+    EXPECT_LE(plan["choice"]["slo_ms"].get<double>(), 30);
+    EXPECT_EQ(plan["latency_ms"]["p99"], plan["choice"]["slo_ms"]);
+    EXPECT_EQ(work_.json("p.json"), plan);
+    // The same again is the same.
+    Json again = work_.good_json("plan --slo p99=30ms --rate 1500/s --from bench.json --stages stages.json");
+    EXPECT_EQ(again["choice"], plan["choice"]);
+    EXPECT_THAT(work_.good("plan --help").output,
+                HasSubstr("lathe plan --slo p99=20ms --rate 1500/s --from bench.json"));
+}
+
+TEST_F(Plan, TakesATraceAndWhatIsDecided) {
+    std::string trace = "seconds\n";
+    for (int i = 0; i < 2000; ++i)
+        trace += std::to_string(0.001 * i + 0.0001 * (i * 7 % 5)) + "\n";
+    work_.write("trace.csv", trace);
+    const Json plan =
+        work_.good_json("plan --slo p95=25ms --trace trace.csv --rate 3000/s --from bench.json --batch 4,8 "
+                        "--max-wait 2ms --machines 6 --instances 1");
+    EXPECT_EQ(plan["arrivals"]["kind"], "trace");
+    EXPECT_EQ(plan["choice"]["machines"], 6);
+    EXPECT_EQ(plan["choice"]["max_wait_ms"], 2);
+}
+
+TEST_F(Plan, SaysWhatCannotBe) {
+    const CommandResult fast = work_.lathe("plan --slo p99=2ms --rate 100/s --from bench.json");
+    EXPECT_EQ(fast.exit_code, 5);
+    EXPECT_THAT(fast.output, HasSubstr("not possible"));
+    EXPECT_THAT(fast.errors, HasSubstr("a faster engine"));
+    const auto refused = [&](const std::string& arguments, int code, const std::string& why) {
+        const CommandResult result = work_.lathe("plan " + arguments);
+        EXPECT_EQ(result.exit_code, code) << arguments;
+        EXPECT_THAT(result.errors, HasSubstr(why)) << arguments;
+    };
+    refused("--slo p99=20ms --from bench.json", 2, "--rate");
+    refused("--slo 20ms --rate 1/s --from bench.json", 2, "--slo");
+    refused("--slo p99=20ms --rate fast --from bench.json", 2, "1500/s");
+    refused("--slo p99=20ms --rate 1/s --from none.json", 3, "none.json");
+    refused("--slo p99=20ms --rate 1/s --from stages.json", 3, "lathe bench");
+    refused("--slo p99=20ms --rate 1/s --from bench.json --subject fp16", 3, "torch, int8");
+    refused("--slo p99=20ms --rate 1/s --from bench.json --batch 32", 2, "16");
+    refused("--slo p99=20ms --rate 1/s --from bench.json --stages bench.json", 3, "stages");
+    refused("--slo p99=20ms --rate 1e6/s --from bench.json --machines 2", 2, "cannot serve");
+}
+
+TEST_F(Plan, ServesItsPredictionHere) {
+    work_.make_engine();
+    const std::string text =
+        work_.good("plan --slo p99=30ms --rate 300/s --from bench.json --try m.engine --try-seconds 1 --output p.json")
+            .output;
+    EXPECT_THAT(text, HasSubstr("Served here"));
+    const Json tried = work_.json("p.json")["tried"];
+    EXPECT_GE(tried["requests"], 100);
+    EXPECT_GT(tried["measured"]["p99_ms"].get<double>(), 0);
+    EXPECT_NEAR(tried["predicted"]["median_ms"].get<double>(), 3, 2) << "the bench's figures, not this engine's";
+}
+
+} // namespace
+} // namespace lathe::test

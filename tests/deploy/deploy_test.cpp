@@ -1,0 +1,104 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deploy/text_proto.hpp"
+#include "deploy/triton.hpp"
+#include "plan/machines.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(TextProtos, AreIndentedAndEscaped) {
+    TextProto out;
+    out.comment("why");
+    out.text("name", "a \"b\"\\\n\x01 é");
+    out.open("message");
+    out.numbers("dims", {3, -1});
+    out.numbers("none", {});
+    out.name("kind", "KIND_CPU");
+    out.close();
+    out.number("size", -2);
+    EXPECT_EQ(out.str(), "# why\nname: \"a \\\"b\\\"\\\\\\n\\001 é\"\nmessage {\n  dims: [3, -1]\n  kind: KIND_CPU\n}\n"
+                         "size: -2\n");
+}
+
+TritonModel classifier() {
+    TritonModel model;
+    model.name = "m";
+    model.info.inputs = {{"picture", DataType::float32, {{1, 3, 8, 8}, {4, 3, 8, 8}, {16, 3, 8, 8}}}};
+    model.info.outputs = {{"scores", DataType::float32, {{-1, 3}, {-1, 3}, {-1, 3}}}};
+    model.info.labels = {"ant", "bee", "cat"};
+    model.sizing.max_batch = 8;
+    model.sizing.preferred = {4, 8};
+    model.sizing.max_queue_delay_us = 1500;
+    return model;
+}
+
+TEST(TritonConfigs, SayWhatIsServedAndHow) {
+    TritonModel model = classifier();
+    const std::string text = *triton_config(model);
+    EXPECT_THAT(text, HasSubstr("max_batch_size: 8\n"));
+    EXPECT_THAT(text, HasSubstr("  dims: [3, 8, 8]\n")) << "without the samples";
+    EXPECT_THAT(text, HasSubstr("  label_filename: \"labels.txt\"\n"));
+    EXPECT_THAT(text, HasSubstr("  preferred_batch_size: [4, 8]\n  max_queue_delay_microseconds: 1500\n"));
+    EXPECT_THAT(text, HasSubstr("kind: KIND_CPU"));
+    EXPECT_THAT(text, Not(HasSubstr("ENABLE_BATCH_PADDING")));
+    model.backend = TritonBackend::openvino;
+    EXPECT_THAT(*triton_config(model), HasSubstr("ENABLE_BATCH_PADDING"));
+    model.sizing.max_batch = 1;
+    EXPECT_THAT(*triton_config(model), Not(HasSubstr("ENABLE_BATCH_PADDING")));
+    EXPECT_THAT(*triton_config(model), Not(HasSubstr("dynamic_batching")));
+    model.gpu = true;
+    EXPECT_THAT(*triton_config(model), HasSubstr("kind: KIND_GPU"));
+}
+
+TEST(TritonConfigs, OddShapes) {
+    // Of one size: there is no batching, and all sizes are told.
+    TritonModel model = classifier();
+    model.info.inputs[0].range.min = model.info.inputs[0].range.max;
+    EXPECT_FALSE(has_open_batch(model.info));
+    EXPECT_THAT(*triton_config(model), HasSubstr("max_batch_size: 0\n"));
+    EXPECT_THAT(*triton_config(model), HasSubstr("  dims: [16, 3, 8, 8]\n"));
+    // Texts: open lengths, indices that random numbers would exceed; one number a sample out.
+    model = classifier();
+    model.info.inputs = {{"ids", DataType::int64, {{1, 1}, {8, 64}, {32, 128}}}};
+    model.info.outputs = {{"score", DataType::float32, {{-1}, {-1}, {-1}}}};
+    const std::string text = *triton_config(model);
+    EXPECT_THAT(text, HasSubstr("data_type: TYPE_INT64\n  dims: [-1]\n"));
+    EXPECT_THAT(text, HasSubstr("dims: [64]\n      zero_data: true"));
+    EXPECT_THAT(text, HasSubstr("dims: [1]\n  reshape {\n  }\n"));
+    model.info.inputs[0].type = DataType::int4;
+    const auto refused = triton_config(model);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+    EXPECT_EQ(refused.error().where, "ids");
+}
+
+TEST(TritonSizings, FollowTheMeasuredCost) {
+    // A sample costs 2.5, 1.5, 1, 0.99, 1.2 ms: beyond batches of 4 there is nothing to gain.
+    const auto curve = *read_latency_curve(bench_document({{1, 2.5}, {2, 3}, {4, 4}, {8, 7.92}, {16, 19.2}}), "", "");
+    const TritonSizing sizing = *size_for(curve, 16, false, std::nullopt);
+    EXPECT_EQ(sizing.max_batch, 4);
+    EXPECT_EQ(sizing.preferred, (std::vector<std::int64_t>{2, 4}));
+    EXPECT_NEAR(static_cast<double>(sizing.max_queue_delay_us), 1250, 15);
+    EXPECT_EQ(size_for(curve, 2, false, std::nullopt)->max_batch, 2) << "the engine's limit";
+
+    const ServingGoal goal{{0.99, 30}, 600};
+    const TritonSizing planned = *size_for(curve, 16, false, goal);
+    EXPECT_GE(planned.max_batch, 2);
+    EXPECT_THAT(planned.reason, HasSubstr("p99"));
+    // Where batches are filled up, large ones cost what they cost even for one request.
+    const ServingGoal quick{{0.99, 8}, 100};
+    ASSERT_TRUE(size_for(curve, 16, true, quick));
+    EXPECT_LE(size_for(curve, 16, true, quick)->max_batch, 2);
+    const auto refused = size_for(curve, 16, false, ServingGoal{{0.99, 3}, 900});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::verification_failed);
+    EXPECT_THAT(size_for(curve, 16, false, ServingGoal{{0.99, 300}, 2000}).error().describe(), HasSubstr("--rate"));
+}
+
+} // namespace
+} // namespace lathe::test
