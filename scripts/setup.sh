@@ -38,14 +38,17 @@ install_python_packages() {
     "$LATHE_VENV/bin/pip" install -q --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r "$lock"
     touch "$LATHE_VENV/.complete"
   fi
-  # Text models' packages go into the same environment, on their own lock: a change there leaves PyTorch where it is.
-  local text=$LATHE_ROOT/requirements/text.txt marker
-  marker=$LATHE_VENV/.text-$(sha256sum "$text" | cut -c1-12)
-  if [ ! -e "$marker" ]; then
-    say "Installing the text models' Python packages into $LATHE_VENV"
-    "$LATHE_VENV/bin/pip" install -q --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r "$text"
+  # Text models' and diffusion's packages go into the same environment, each on its own lock: a change there leaves
+  # PyTorch where it is.
+  local name more marker
+  for name in text diffusion; do
+    more=$LATHE_ROOT/requirements/$name.txt
+    marker=$LATHE_VENV/.$name-$(sha256sum "$more" | cut -c1-12)
+    [ -e "$marker" ] && continue
+    say "Installing the $name models' Python packages into $LATHE_VENV"
+    "$LATHE_VENV/bin/pip" install -q --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r "$more"
     touch "$marker"
-  fi
+  done
   LATHE_PYTHON=$LATHE_VENV/bin/python
   OpenVINO_DIR=$("$LATHE_PYTHON" -c 'import importlib.util, pathlib
 print(pathlib.Path(importlib.util.find_spec("openvino").origin).parent / "cmake")')
