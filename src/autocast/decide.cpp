@@ -148,6 +148,9 @@ private:
             if (formal->allowed) turned.insert(formal->parameter);
         }
         for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+            if (!node.outputs[i].empty() && !graph_.info(node.outputs[i])) {
+                return {CastReason::op_fixed_type, "the type of " + node.outputs[i] + " is not known"};
+            }
             if (!is_float32(graph_, node.outputs[i])) continue;
             const auto formal = formal_output(node, opset_, i, format_.type);
             if (!formal || !formal->allowed) return {CastReason::op_fixed_type, at};

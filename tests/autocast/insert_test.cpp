@@ -23,9 +23,11 @@ std::string cast_text(const Model& model, const RangesFile& ranges, const Autoca
 }
 
 std::string text_of(const std::string& text) {
-    const auto model = parse_graph_text(text);
+    auto model = parse_graph_text(text);
     EXPECT_TRUE(model) << (model ? "" : model.error().describe());
-    return model ? print(*model) : "";
+    if (!model) return "";
+    model->graph.name = "tested";
+    return print(*model);
 }
 
 const char* const before = R"(opset 18
@@ -152,9 +154,11 @@ input %which: bool[]
 const %w: float32[2] = {0.5, 2.0}
 %a = Mul(%x, %w) {name = "a"}
 %y = If(%which) {name = "y", then_branch = graph {
+  name "then"
   %p = Neg(%a)
   output %p: float32[2]
 }, else_branch = graph {
+  name "else"
   %q = Neg(%w)
   output %q: float32[2]
 }}

@@ -125,7 +125,7 @@ class UnetExport(unittest.TestCase):
         lathe("simplify", "out/m.onnx", "--output", "simple.onnx")
         lathe("build", "simple.onnx", "--precision", "fp32", "--shape", "sample:1x4x16x16..2x4x16x16..4x4x16x16", "--shape", "timestep:1..2..4",
               "--shape", "encoder_hidden_states:1x8x24..2x11x24..4x32x24", "--output", "m.engine")
-        lathe("run", "m.engine", "--input", "inputs.npz", "--output", "outputs.npz")
+        lathe("run", "m.engine", "inputs.npz", "--batch-size", "2", "--output", "outputs.npz")
         with np.load(self.work / "outputs.npz") as outputs:
             np.testing.assert_allclose(outputs["out_sample"], self.expected(inputs), atol=2e-4)
 
