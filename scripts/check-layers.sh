@@ -13,6 +13,7 @@ allowed() {
     data) echo support data ;;
     calibrate) echo support graph data calibrate ;;
     quantize) echo support graph onnx calibrate quantize ;;
+    autocast) echo support graph onnx passes calibrate quantize autocast ;;
     backends/api) echo support graph calibrate backends/api ;;
     backends) (cd src && echo support graph calibrate backends/*) ;;
     # plan and tuning are built without CUDA: they must not see the rest.
@@ -29,7 +30,7 @@ allowed() {
     plan) echo support runtime bench plan ;;
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;
     report) echo support report ;;
-    api | cli) echo support graph onnx passes data calibrate quantize backends/api backends/openvino runtime bench evaluate correct sensitivity mix plan deploy report api "$1" ;;
+    api | cli) echo support graph onnx passes data calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct sensitivity mix plan deploy report api "$1" ;;
     *) return 1 ;;
   esac
 }

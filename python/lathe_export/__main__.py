@@ -31,7 +31,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="lathe export", description="PyTorch to ONNX")
-    parser.add_argument("model", help="torchvision or timm name, timm/NAME, efficientnet-lite0..4, all-minilm-l6-v2, bert-base, vit-base, gpt2, hf/FOLDER, or FILE.py:function")
+    parser.add_argument("model", help="torchvision or timm name, timm/NAME, efficientnet-lite0..4, all-minilm-l6-v2, bert-base, vit-base, gpt2, hf/FOLDER (transformers, or a UNet of diffusers), or FILE.py:function")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--random-weights", action="store_true")
@@ -69,23 +69,30 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def make_huggingface(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
-    """As make_module, for a text encoder, a text decoder or a vision transformer."""
+    """As make_module, for a text encoder, a text decoder, a vision transformer or a diffusion UNet."""
     import torch
 
-    from . import decoders, encoders, huggingface, vision
+    from . import decoders, diffusion, encoders, huggingface, vision
 
     if options.random_weights:
         torch.manual_seed(options.seed)
     if options.weights is not None:
         raise ExportError("invalid_argument", "--weights does not go with a Hugging Face model", "", "name the folder that holds its weights")
     family = huggingface.family_of(options.model)
-    wrong = {"encoder": ("phase", "input_size"), "decoder": ("pooling", "normalize", "head", "input_size"), "vision": ("pooling", "normalize", "head", "sequence_length", "phase", "input_size")}
+    pooled = ("pooling", "normalize", "head")
+    wrong = {
+        "encoder": ("phase", "input_size"), "decoder": (*pooled, "input_size"), "vision": (*pooled, "sequence_length", "phase", "input_size"),
+        "diffusion": (*pooled, "phase", "labels", "preprocess"),
+    }
     for name in wrong[family]:
         if getattr(options, name):
             raise ExportError("invalid_argument", f"--{name.replace('_', '-')} does not go with {options.model}", "", "leave it out")
     if family == "decoder":
         module, source = decoders.build(options.model, options.random_weights, options.phase or "prefill")
         example = decoders.example_inputs(module, options.sequence_length, options.batch_size)
+    elif family == "diffusion":
+        module, source = diffusion.build(options.model, options.random_weights)
+        example = diffusion.example_inputs(module, options.batch_size, options.input_size, options.sequence_length)
     elif family == "vision":
         module, source = vision.build(options.model, options.random_weights)
         example = vision.example_inputs(module, options.batch_size or 1)
@@ -155,7 +162,7 @@ def choose_preprocess(options: argparse.Namespace, module: Any, source: dict[str
     from . import preprocessing
 
     if source.get("family", "vision") != "vision":
-        return None, "a text model has none"
+        return None, "a UNet's inputs are arrays" if source["family"] == "diffusion" else "a text model has none"
     if options.preprocess is not None:
         return preprocessing.read(options.preprocess), f"--preprocess {options.preprocess}"
     if source["kind"] == "huggingface":
@@ -238,6 +245,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from . import decoders
 
         trials = decoders.trials(module, inputs, torch.Generator().manual_seed(20))
+    elif family == "diffusion":
+        from . import diffusion
+
+        trials = diffusion.trials(module, inputs, torch.Generator().manual_seed(20))
     elif family == "encoder":
         from . import encoders, tokenizer as tokenizers
 
@@ -272,11 +283,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         say("no tokenizer written: a decoder's prompts are arrays")
     elif family == "encoder":
         say(f"tokenizer: {', '.join(tokenizer['source'])}, at most {tokenizer['max_length']} tokens" if tokenizer else "no tokenizer written: data has to be arrays")
+    elif family == "diffusion":
+        say(f"no preprocessing written: {origin}")
     elif settings is None:
         say(f"no preprocessing written: {origin}; pass --preprocess to the later steps")
     else:
         say(f"preprocessing from {origin}: {json.dumps(settings)}")
-    say(f"labels: {len(labels)} classes" if labels else "no class names written (--labels FILE)")
+    if family != "diffusion":
+        say(f"labels: {len(labels)} classes" if labels else "no class names written (--labels FILE)")
     for file in written:
         say(f"wrote {file} ({file.stat().st_size / 1e6:.1f} MB)")
     return {

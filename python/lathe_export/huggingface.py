@@ -81,12 +81,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def family_of(model: str) -> str:
-    """encoder (text), decoder (text, with past keys and values) or vision."""
+    """encoder (text), decoder (text, with past keys and values), vision, or diffusion (a UNet of diffusers)."""
     folder = folder_of(model)
     if folder is None:
         kind = CONFIGURATIONS[model.removeprefix("hf/")][0].removesuffix("Config").lower()
     else:
-        kind = str(read_json(folder / "config.json").get("model_type", ""))
+        config = read_json(folder / "config.json")
+        kind = str(config.get("model_type", ""))
+        made_by = config.get("_class_name")  # diffusers writes it, transformers does not
+        if made_by == "UNet2DConditionModel":
+            return "diffusion"
+        if made_by is not None:
+            raise ExportError("unsupported", f"{made_by} of diffusers is not exported", str(folder / "config.json"), "UNet2DConditionModel is; wrap others in FILE.py:function")
     return FAMILIES.get(kind, "encoder")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import decoders, encoders, modules, vision
+from . import decoders, diffusion, encoders, modules, vision
 from .errors import ExportError
 
 
@@ -30,6 +30,8 @@ def rebuild(source: dict[str, Any]) -> nn.Module:
                 _check_unchanged(Path(source[key]), source.get(f"{key}_hash"))
         if source.get("family") == "decoder":
             return decoders.build(name, source.get("random_seed") is not None, source.get("phase", "prefill"))[0]
+        if source.get("family") == "diffusion":
+            return diffusion.build(name, source.get("random_seed") is not None)[0]
         if source.get("family") == "vision":
             return vision.build(name, source.get("random_seed") is not None)[0]
         head = Path(source["head"]) if source.get("head") else None

@@ -135,6 +135,8 @@ void add_calibrate(Commands& commands) {
     command.add_option("--threads", options->request.threads, "Threads; does not change the result (default: all)");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");
     command.add_option("-o,--output", options->request.output, "Ranges file (default: the model's name, .ranges)");
+    command.add_flag("--all-tensors", options->request.all_tensors,
+                     "Measure every floating-point tensor, as lathe autocast asks, not only what quantisation needs");
     command.add_flag("--force", options->request.force, "Calibrate even if the ranges file exists");
 }
 

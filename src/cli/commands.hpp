@@ -16,6 +16,7 @@ void add_inspect(Commands& commands);
 void add_simplify(Commands& commands);
 void add_calibrate(Commands& commands);
 void add_quantize(Commands& commands);
+void add_autocast(Commands& commands);
 void add_build(Commands& commands);
 void add_run(Commands& commands);
 void add_bench(Commands& commands);

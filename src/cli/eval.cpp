@@ -24,6 +24,7 @@ struct EvalOptions {
     std::string output_name;
     std::string output_kind = "auto";
     std::size_t worst = 10;
+    SquadOptions squad;
     std::string output;
 };
 
@@ -128,6 +129,40 @@ void print_similarity(const Context& context, const Json& document) {
     context.print(table(against) + "\n");
 }
 
+void print_squad(const Context& context, const Json& document) {
+    std::vector<std::vector<std::string>> rows{{"subject", "precision", "exact match (95 %)", "F1 (95 %)"}};
+    std::vector<std::vector<std::string>> parts{{"subject", "with an answer: exact", "F1", "without: right"}};
+    std::vector<std::vector<std::string>> against{
+        {"subject", "reference", "same answer (95 %)", "exact points", "F1 points (95 %)"}};
+    for (const auto& subject : document["subjects"]) {
+        const auto name = subject["name"].get<std::string>();
+        rows.push_back({name, subject["precision"].get<std::string>(), share(subject, "exact"), share(subject, "f1")});
+        if (subject.contains("has_answer")) {
+            const auto percent = [&](const char* part, const char* key) {
+                char text[32];
+                std::snprintf(text, sizeof(text), "%.2f %%", 100 * subject[part][key].get<double>());
+                return std::string(text);
+            };
+            parts.push_back(
+                {name, percent("has_answer", "exact"), percent("has_answer", "f1"), percent("no_answer", "exact")});
+        }
+        if (!subject.contains("vs_reference")) continue;
+        const Json& versus = subject["vs_reference"];
+        const Json& interval = versus["f1_delta_ci95"];
+        against.push_back({name, versus["reference"].get<std::string>(), share(versus, "agreement"),
+                           points(versus["exact_delta"]),
+                           points(versus["f1_delta"]) + " (" + points(interval[0]) + ".." + points(interval[1]) + ")"});
+    }
+    context.print(context.bold("SQuAD " + document["squad_version"].get<std::string>() + ", " +
+                               document["data"]["samples"].dump() + " questions in " + document["windows"].dump() +
+                               " windows"));
+    context.print(table(rows) + "\n");
+    if (parts.size() > 1) context.print(table(parts) + "\n");
+    if (against.size() < 2) return;
+    context.print(context.bold("Against the reference"));
+    context.print(table(against) + "\n");
+}
+
 Result<void> run_eval(const EvalOptions& options, const Context& context) {
     EvalRequest request;
     request.engines.assign(options.engines.begin(), options.engines.end());
@@ -135,6 +170,8 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     request.data = options.data;
     request.samples = options.samples;
     if (options.task == "similarity") request.task = EvalTask::similarity;
+    if (options.task == "squad") request.task = EvalTask::squad;
+    request.squad = options.squad;
     request.columns = options.columns;
     request.make_tokenizer = openvino::make_tokenizer;
     if (!options.preprocess.empty()) {
@@ -151,6 +188,8 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
     if (request.task == EvalTask::similarity) {
         print_similarity(context, document);
+    } else if (request.task == EvalTask::squad) {
+        print_squad(context, document);
     } else {
         print_accuracy(context, document);
         print_fidelity(context, document);
@@ -178,7 +217,8 @@ void add_eval(Commands& commands) {
                       {"lathe eval int8.engine bf16.engine --reference fp32.engine --data validation/",
                        "lathe eval int8.engine --data validation/ --samples 1000 --json",
                        "lathe eval int8.engine --reference fp32.engine --data unlabelled/ --output eval.json",
-                       "lathe eval minilm.engine --task similarity --data sts.tsv --columns text=5,pair=6,label=4"}},
+                       "lathe eval minilm.engine --task similarity --data sts.tsv --columns text=5,pair=6,label=4",
+                       "lathe eval int8.engine --reference fp32.engine --task squad --data dev-v1.1.json"}},
                      [options, &context] { return run_eval(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
     command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
@@ -187,10 +227,11 @@ void add_eval(Commands& commands) {
                     "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl)")
         ->required();
     command
-        .add_option("--task", options->task,
-                    "classification: is the likeliest class right; similarity: does the cosine between two texts' "
-                    "embeddings follow their score")
-        ->check(CLI::IsMember({"classification", "similarity"}))
+        .add_option(
+            "--task", options->task,
+            "classification: is the likeliest class right; similarity: does the cosine between two texts' "
+            "embeddings follow their score; squad: exact match and F1 of answers, --data being SQuAD's JSON file")
+        ->check(CLI::IsMember({"classification", "similarity", "squad"}))
         ->capture_default_str();
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
@@ -211,6 +252,20 @@ void add_eval(Commands& commands) {
         ->check(CLI::IsMember({"auto", "logits", "probabilities"}))
         ->capture_default_str();
     command.add_option("--worst", options->worst, "How many of the samples that differ most are listed")
+        ->capture_default_str();
+    SquadOptions& squad = options->squad;
+    command.add_option("--max-length", squad.windows.max_length, "Of --task squad: tokens of a window")
+        ->capture_default_str();
+    command.add_option("--doc-stride", squad.windows.doc_stride, "Of --task squad: tokens from window to window")
+        ->capture_default_str();
+    command.add_option("--max-question", squad.windows.max_question, "Of --task squad: tokens of a question")
+        ->capture_default_str();
+    command.add_option("--n-best", squad.n_best, "Of --task squad: begins and ends considered a window")
+        ->capture_default_str();
+    command.add_option("--max-answer", squad.max_answer, "Of --task squad: tokens of an answer")->capture_default_str();
+    command
+        .add_option("--null-threshold", squad.null_threshold,
+                    "Of --task squad, version 2.0: no answer where its score beats the best answer's by more")
         ->capture_default_str();
     command.add_option("--output", options->output, "Write the results as JSON");
 }

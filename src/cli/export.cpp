@@ -240,6 +240,7 @@ void add_export(Commands& commands) {
          "lathe export resnet50 --weights resnet50.pth --labels classes.csv --output resnet50.onnx",
          "lathe export all-minilm-l6-v2 --pooling mean --normalize --output minilm.onnx",
          "lathe export gpt2 --random-weights --phase decode --output speed-only.onnx",
+         "lathe export stable-diffusion/unet --batch-size 2 --sequence-length 77 --output unet.onnx",
          "lathe export timm/mobilenetv3_small_050 --random-weights --output speed-only.onnx",
          "lathe export net.py:make_net --weights net.pth --dynamic input:0=batch --output net.onnx"}};
     CLI::App& command = commands.add(spec, [options, &context]() -> Result<void> {
@@ -252,15 +253,16 @@ void add_export(Commands& commands) {
             "model", options->model,
             "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, all-minilm-l6-v2, bert-base, "
             "bert-large, distilbert-base, vit-base, vit-large, gpt2[-medium|-large|-xl], hf/FOLDER of a Hugging "
-            "Face text encoder, ViT or GPT-2, or FILE.py:FUNCTION, which returns a module or (module, example "
-            "inputs)")
+            "Face text encoder, ViT, GPT-2 or diffusers' UNet, or FILE.py:FUNCTION, which returns a module or "
+            "(module, example inputs)")
         ->required();
     command.add_option("--output", options->output, "ONNX file to write")->required();
     command.add_option("--weights", options->weights,
                        "state_dict or checkpoint; the number of classes is read from it");
     command.add_flag("--random-weights", options->random_weights, "Seeded random weights: good for speed alone");
     command.add_option("--seed", options->seed, "Seed of the random weights")->capture_default_str();
-    command.add_option("--input-size", options->input_size, "HEIGHTxWIDTH (default: what the model was trained with)");
+    command.add_option("--input-size", options->input_size,
+                       "HEIGHTxWIDTH (default: what the model was trained with); of a UNet's latent");
     command.add_option("--opset", options->opset, "ONNX opset")->capture_default_str();
     command.add_option("--batch-size", options->batch_size, "Fixed batch size (default 1)");
     command.add_flag("--dynamic-batch", options->dynamic_batch, "Leave the batch size free");
@@ -279,9 +281,10 @@ void add_export(Commands& commands) {
     command.add_option(
         "--head", options->head,
         "Text encoders: .npz with a vector w, weights and bias of a logistic regression on the embedding");
-    command.add_option("--sequence-length", options->sequence_length,
-                       "Text models: fixed number of tokens, with --phase decode of past ones (default: free, like the "
-                       "batch size)");
+    command.add_option(
+        "--sequence-length", options->sequence_length,
+        "Text models and UNets: fixed number of tokens, with --phase decode of past ones (default: free, like the "
+        "batch size)");
     command
         .add_option("--phase", options->phase,
                     "GPT-2: prefill reads a prompt (default), decode one token with past keys and values")

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
     add_simplify(commands);
     add_calibrate(commands);
     add_quantize(commands);
+    add_autocast(commands);
     add_build(commands);
     add_run(commands);
     add_profile_data(commands);

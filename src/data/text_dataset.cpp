@@ -133,7 +133,7 @@ public:
         auto tokens = tokenizer_->encode(first, second);
         if (!tokens) return std::move(tokens).error().in(batch.names.front());
         for (const InputSpec& input : inputs_)
-            batch.inputs.push_back(tensor_of(input, *tokens));
+            batch.inputs.push_back(token_tensor(input, *tokens, lengths_.least, tokenizer_->pad_id()));
         position_ += count;
         return std::optional<Batch>(std::move(batch));
     }
@@ -166,31 +166,6 @@ private:
     static Error bad_label(const std::string& label, const std::string& wanted, const std::string& row) {
         return {ErrorCode::parse_error, "the label \"" + label.substr(0, 40) + "\" is not " + wanted, "sample " + row,
                 "name the right column with --columns text=...,label=..."};
-    }
-
-    /// One model input, filled up on the right.
-    HostTensor tensor_of(const InputSpec& input, const Tokens& tokens) const {
-        const std::size_t length = std::max(tokens.length, lengths_.least);
-        const bool ids = input.name == "input_ids";
-        const std::vector<std::int64_t>& values = ids                              ? tokens.ids
-                                                  : input.name == "attention_mask" ? tokens.mask
-                                                                                   : tokens.types;
-        HostTensor tensor(input.name, input.type,
-                          {static_cast<std::int64_t>(tokens.count), static_cast<std::int64_t>(length)});
-        const auto fill = [&](auto out) {
-            using Value = typename decltype(out)::value_type;
-            std::ranges::fill(out, static_cast<Value>(ids ? tokenizer_->pad_id() : 0));
-            for (std::size_t row = 0; row < tokens.count && !values.empty(); ++row) {
-                for (std::size_t i = 0; i < tokens.length; ++i)
-                    out[row * length + i] = static_cast<Value>(values[row * tokens.length + i]);
-            }
-        };
-        if (input.type == DataType::int64) {
-            fill(tensor.as<std::int64_t>());
-        } else {
-            fill(tensor.as<std::int32_t>());
-        }
-        return tensor;
     }
 
     std::unique_ptr<Rows> rows_;
@@ -227,6 +202,30 @@ Result<std::unique_ptr<Dataset>> make(std::unique_ptr<Rows> rows, const std::str
 }
 
 } // namespace
+
+HostTensor token_tensor(const InputSpec& input, const Tokens& tokens, std::size_t least, std::int64_t pad_id) {
+    const std::size_t length = std::max(tokens.length, least);
+    const bool ids = input.name == "input_ids";
+    const std::vector<std::int64_t>& values = ids                              ? tokens.ids
+                                              : input.name == "attention_mask" ? tokens.mask
+                                                                               : tokens.types;
+    HostTensor tensor(input.name, input.type,
+                      {static_cast<std::int64_t>(tokens.count), static_cast<std::int64_t>(length)});
+    const auto fill = [&](auto out) {
+        using Value = typename decltype(out)::value_type;
+        std::ranges::fill(out, static_cast<Value>(ids ? pad_id : 0));
+        for (std::size_t row = 0; row < tokens.count && !values.empty(); ++row) {
+            for (std::size_t i = 0; i < tokens.length; ++i)
+                out[row * length + i] = static_cast<Value>(values[row * tokens.length + i]);
+        }
+    };
+    if (input.type == DataType::int64) {
+        fill(tensor.as<std::int64_t>());
+    } else {
+        fill(tensor.as<std::int32_t>());
+    }
+    return tensor;
+}
 
 bool is_text_file(const std::filesystem::path& path) {
     static const std::set<std::string> extensions{".tsv", ".csv", ".jsonl", ".txt"};

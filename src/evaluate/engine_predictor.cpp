@@ -26,32 +26,48 @@ void append_floats(const TensorView& view, std::size_t count, std::vector<float>
     }
 }
 
-class EnginePredictor final : public Predictor {
+/// One output of all parts of a batch.
+struct Gathered {
+    std::vector<float> values;
+    Shape shape;
+};
+
+class EnginePredictor final : public OutputsPredictor {
 public:
-    EnginePredictor(Session session, std::string name, std::string precision, std::size_t output, std::int64_t least,
-                    std::int64_t most, std::optional<Preprocess> on_device)
-        : session_(std::move(session)), name_(std::move(name)), precision_(std::move(precision)), output_(output),
-          on_device_(std::move(on_device)), least_(static_cast<std::size_t>(least)),
+    EnginePredictor(Session session, std::string name, std::string precision, std::vector<std::size_t> outputs,
+                    std::int64_t least, std::int64_t most, std::optional<Preprocess> on_device)
+        : session_(std::move(session)), name_(std::move(name)), precision_(std::move(precision)),
+          outputs_(std::move(outputs)), on_device_(std::move(on_device)), least_(static_cast<std::size_t>(least)),
           most_(static_cast<std::size_t>(most)) {}
 
     const std::string& name() const override { return name_; }
     const std::string& precision() const override { return precision_; }
 
     Result<HostTensor> predict(const Batch& batch) override {
-        std::vector<float> values;
-        Shape shape;
+        LATHE_TRY(auto all, predict_all(batch));
+        return std::move(all.front());
+    }
+
+    Result<std::vector<HostTensor>> predict_all(const Batch& batch) override {
+        std::vector<Gathered> gathered(outputs_.size());
         for (std::size_t start = 0; start < batch.size(); start += most_) {
             const std::size_t count = std::min(most_, batch.size() - start);
-            LATHE_CHECK(predict_part(batch, start, count, values, shape));
+            LATHE_CHECK(predict_part(batch, start, count, gathered));
         }
-        shape[0] = static_cast<std::int64_t>(batch.size());
-        HostTensor output(session_.outputs()[output_].name, DataType::float32, shape);
-        if (output.bytes.size() != values.size() * sizeof(float)) {
-            return Error{ErrorCode::mismatch, "the output's first axis is not the batch: " + to_string(shape),
-                         output.name, "only outputs with one row of scores a sample can be evaluated"};
+        std::vector<HostTensor> outputs;
+        for (std::size_t i = 0; i < outputs_.size(); ++i) {
+            const std::vector<float>& values = gathered[i].values;
+            gathered[i].shape[0] = static_cast<std::int64_t>(batch.size());
+            HostTensor output(session_.outputs()[outputs_[i]].name, DataType::float32, gathered[i].shape);
+            if (output.bytes.size() != values.size() * sizeof(float)) {
+                return Error{ErrorCode::mismatch,
+                             "the output's first axis is not the batch: " + to_string(gathered[i].shape), output.name,
+                             "only outputs with one row of scores a sample can be evaluated"};
+            }
+            std::memcpy(output.bytes.data(), values.data(), output.bytes.size());
+            outputs.push_back(std::move(output));
         }
-        std::memcpy(output.bytes.data(), values.data(), output.bytes.size());
-        return output;
+        return outputs;
     }
 
 private:
@@ -86,39 +102,37 @@ private:
     }
 
     /// Samples start .. start + count, topped up with copies of the last where the profile's least batch is larger.
-    Result<void> predict_part(const Batch& batch, std::size_t start, std::size_t count, std::vector<float>& values,
-                              Shape& shape) {
+    Result<void> predict_part(const Batch& batch, std::size_t start, std::size_t count,
+                              std::vector<Gathered>& gathered) {
         const std::size_t size = std::max(count, least_);
         LATHE_TRY(const auto outputs, batch.pictures.empty() ? run_inputs(batch, start, count, size)
                                                              : run_pictures(batch, start, count, size));
-        const TensorView& view = outputs.at(output_);
-        if (view.shape.empty() || view.shape[0] != static_cast<std::int64_t>(size)) {
-            return Error{ErrorCode::mismatch,
-                         "the output " + to_string(view.shape) + " has no row for each of " + std::to_string(size) +
-                             " samples",
-                         view.name, "only outputs with one row of scores a sample can be evaluated"};
+        for (std::size_t i = 0; i < outputs_.size(); ++i) {
+            const TensorView& view = outputs.at(outputs_[i]);
+            if (view.shape.empty() || view.shape[0] != static_cast<std::int64_t>(size)) {
+                return Error{ErrorCode::mismatch,
+                             "the output " + to_string(view.shape) + " has no row for each of " + std::to_string(size) +
+                                 " samples",
+                             view.name, "only outputs with one row of scores a sample can be evaluated"};
+            }
+            const auto row = static_cast<std::size_t>(element_count(view.shape)) / size;
+            append_floats(view, row * count, gathered[i].values);
+            gathered[i].shape = view.shape;
         }
-        const auto row = static_cast<std::size_t>(element_count(view.shape)) / size;
-        append_floats(view, row * count, values);
-        shape = view.shape;
         return {};
     }
 
     Session session_;
     std::string name_;
     std::string precision_;
-    std::size_t output_;
+    std::vector<std::size_t> outputs_;
     std::optional<Preprocess> on_device_;
     std::size_t least_;
     std::size_t most_;
 };
 
-} // namespace
-
-Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,
-                                                         const std::string& output,
-                                                         std::optional<Preprocess> on_device) {
-    const EngineInfo& info = engine.info();
+/// The position of an output with scores; the first for an empty name.
+Result<std::size_t> find_output(const EngineInfo& info, const std::string& name, const std::string& output) {
     std::size_t index = 0;
     if (!output.empty()) {
         while (index < info.outputs.size() && info.outputs[index].name != output)
@@ -135,6 +149,20 @@ Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, s
                      "the output is " + to_string(info.outputs[index].type) + ", not scores in floating point",
                      info.outputs[index].name, "choose another output with --output-name"};
     }
+    return index;
+}
+
+} // namespace
+
+Result<std::unique_ptr<OutputsPredictor>> make_outputs_predictor(const Engine& engine, std::string name,
+                                                                 const std::vector<std::string>& outputs,
+                                                                 std::optional<Preprocess> on_device) {
+    const EngineInfo& info = engine.info();
+    std::vector<std::size_t> indices;
+    for (const std::string& output : outputs) {
+        LATHE_TRY(const std::size_t index, find_output(info, name, output));
+        indices.push_back(index);
+    }
     std::int64_t least = 1;
     std::int64_t most = std::int64_t{1} << 20;
     for (const IoInfo& input : info.inputs) {
@@ -145,9 +173,16 @@ Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, s
         most = std::min(most, input.range.max[0]);
     }
     LATHE_TRY(Session session, engine.make_session());
-    return std::unique_ptr<Predictor>(std::make_unique<EnginePredictor>(std::move(session), std::move(name),
-                                                                        to_string(info.precision), index, least,
-                                                                        std::max(least, most), std::move(on_device)));
+    return std::unique_ptr<OutputsPredictor>(
+        std::make_unique<EnginePredictor>(std::move(session), std::move(name), to_string(info.precision),
+                                          std::move(indices), least, std::max(least, most), std::move(on_device)));
+}
+
+Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,
+                                                         const std::string& output,
+                                                         std::optional<Preprocess> on_device) {
+    LATHE_TRY(auto predictor, make_outputs_predictor(engine, std::move(name), {output}, std::move(on_device)));
+    return std::unique_ptr<Predictor>(std::move(predictor));
 }
 
 } // namespace lathe

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/preprocess.hpp"
 #include "evaluate/evaluate.hpp"
@@ -10,6 +11,18 @@
 #include "runtime/engine.hpp"
 
 namespace lathe {
+
+/// A predictor that gives several outputs from one run.
+class OutputsPredictor : public Predictor {
+public:
+    /// As `predict`, one tensor an output, in the order in which they were asked for; `predict` gives the first.
+    virtual Result<std::vector<HostTensor>> predict_all(const Batch& batch) = 0;
+};
+
+/// As below, for several outputs (at least one).
+Result<std::unique_ptr<OutputsPredictor>> make_outputs_predictor(const Engine& engine, std::string name,
+                                                                 const std::vector<std::string>& outputs,
+                                                                 std::optional<Preprocess> on_device = std::nullopt);
 
 /// An engine as a predictor of one of its outputs, converted to float32 where it is half precision.
 /// `name` is how results call it; `output` names the output, empty for the first.

@@ -1,7 +1,6 @@
 #include "evaluate/run.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "evaluate/engine_predictor.hpp"
 #include "evaluate/similarity.hpp"
@@ -11,8 +10,6 @@
 #include "support/machine.hpp"
 
 namespace lathe {
-
-namespace {
 
 std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
     std::string name = wanted;
@@ -26,7 +23,15 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
     return std::filesystem::equivalent(a, b, failed) && !failed;
 }
 
-} // namespace
+Json eval_document(const EvalRequest& request, const Json& libraries, const std::string& digest, std::size_t samples) {
+    return {{"kind", "eval"},
+            {"version", 1},
+            {"machine", to_json(this_machine())},
+            {"command", request.command_line},
+            {"time", utc_now()},
+            {"libraries", libraries},
+            {"data", {{"path", request.data.string()}, {"digest", digest}, {"samples", samples}}}};
+}
 
 std::vector<InputSpec> input_specs(const EngineInfo& engine) {
     std::vector<InputSpec> specs;
@@ -74,6 +79,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 }
 
 Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
+    if (request.task == EvalTask::squad) return evaluate_squad_engines(request, progress);
     std::set<std::string> taken;
     std::vector<std::unique_ptr<Predictor>> owned;
     std::vector<Predictor*> subjects;
@@ -122,13 +128,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, *first, options));
     const auto document = [&](std::size_t samples) -> Result<Json> {
         LATHE_TRY(const std::string digest, data->digest());
-        return Json{{"kind", "eval"},
-                    {"version", 1},
-                    {"machine", to_json(this_machine())},
-                    {"command", request.command_line},
-                    {"time", utc_now()},
-                    {"libraries", libraries},
-                    {"data", {{"path", request.data.string()}, {"digest", digest}, {"samples", samples}}}};
+        return eval_document(request, libraries, digest, samples);
     };
     if (similarity) {
         LATHE_TRY(const SimilarityEvaluation evaluation,

@@ -3,12 +3,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "data/open_dataset.hpp"
 #include "data/preprocess.hpp"
 #include "evaluate/evaluate.hpp"
+#include "evaluate/squad.hpp"
 #include "lathe/engine.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
@@ -35,8 +37,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                                               const EngineInfo& engine, const DatasetOptions& options);
 
 /// What is measured: how often the likeliest class is the right one, or how well the cosine between the outputs for
-/// two texts follows the score that people gave them.
-enum class EvalTask { classification, similarity };
+/// two texts follows the score that people gave them, or how well answers to questions match those that people gave.
+enum class EvalTask { classification, similarity, squad };
 
 struct EvalRequest {
     std::vector<std::filesystem::path> engines;
@@ -50,8 +52,20 @@ struct EvalRequest {
     bool preprocess_on_device = false;    ///< pictures are resized and normalised by the engines' device, not the CPU
     std::string output_name;              ///< of the output to judge; empty: the first
     EvaluateOptions options;
+    SquadOptions squad;       ///< of EvalTask::squad; batch_size and samples are the request's
     std::string command_line; ///< for the record
 };
+
+/// The name, or the name with a number where it is taken; then it is taken.
+std::string unique_name(const std::string& wanted, std::set<std::string>& taken);
+/// Whether two paths lead to one file.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+/// The eval document without its subjects.
+Json eval_document(const EvalRequest& request, const Json& libraries, const std::string& digest, std::size_t samples);
+
+/// evaluate_engines for EvalTask::squad: engines with the outputs start_logits and end_logits on a SQuAD file. The
+/// first engine's tokenizer serves all. Errors: as there; unsupported, where the model carries no tokenizer.
+Result<Json> evaluate_squad_engines(const EvalRequest& request, Progress& progress);
 
 /// Evaluates engines on labelled (or, against a reference, unlabelled) data and returns the eval document (kind
 /// "eval", version 1). Errors: bad engines or data; mismatch; cancelled.

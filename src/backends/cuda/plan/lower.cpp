@@ -279,7 +279,15 @@ FusedOp& Lowering::add(const Node& main, const std::vector<Node*>& nodes, OpDeta
 }
 
 Result<void> Lowering::emit(Node& node) {
-    const auto lost = [&](const std::string& name) { return lost_.contains(name); };
+    // Lost too is what would have come out of a pattern whose last node was lost: its nodes are done, its end is not
+    // made.
+    const auto lost = [&](const std::string& name) {
+        if (lost_.contains(name)) return true;
+        const Node* producer = uses_->producer(name);
+        const auto found = forms_.find(name);
+        const bool made = found != forms_.end() && !found->second.empty();
+        return !lost_.empty() && producer != nullptr && done_.contains(producer) && !made;
+    };
     if (std::any_of(node.inputs.begin(), node.inputs.end(), lost)) {
         lost_.insert(node.outputs.begin(), node.outputs.end());
         return {};

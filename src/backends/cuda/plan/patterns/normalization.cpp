@@ -130,6 +130,41 @@ Result<void> layer_norm(Lowering& lowering, Node& node) {
     return emit_norm(lowering, node, *norm, x, none, {}, "");
 }
 
+bool all_equal(const Lowering& lowering, const std::string& value, float number) {
+    const auto constant = lowering.constant(value);
+    if (!constant) return false;
+    const auto numbers = lowering.floats(*constant);
+    return numbers && std::ranges::all_of(*numbers, [number](float each) { return each == number; });
+}
+
+//  x [N, C, L] -> InstanceNormalization(ones, zeros)   ==>   LayerNorm over L, gamma of ones
+//
+// So PyTorch writes GroupNorm: the groups as channels, its own factors behind.
+Result<void> instance_norm(Lowering& lowering, Node& node) {
+    const Shape dims = lowering.dims(node.input(0));
+    const bool plain = all_equal(lowering, node.input(1), 1) && all_equal(lowering, node.input(2), 0);
+    if (dims.size() != 3 || !plain) {
+        return Lowering::cannot(node, "only three dimensions with factors 1 and 0 are taken, as GroupNorm is exported");
+    }
+    const auto type = lowering.stored_type(lowering.type_of(node.input(0)));
+    if (!real(type)) return Lowering::cannot(node, "its type");
+    LayerNorm detail;
+    detail.columns = dims[2];
+    detail.rows = dims[0] * dims[1];
+    detail.epsilon = node.float_or("epsilon", 1e-5F);
+    const std::int64_t padded = (detail.columns + 15) / 16 * 16;
+    const auto ones = [&]() -> Result<std::vector<float>> {
+        return std::vector<float>(static_cast<std::size_t>(detail.columns), 1.0F);
+    };
+    LATHE_TRY(detail.gamma,
+              lowering.store_vector("ones|" + std::to_string(detail.columns) + "|vector|" + std::to_string(padded),
+                                    padded, ones));
+    LATHE_TRY(const ValueId from, lowering.want_linear(node.input(0)));
+    const ValueId made = lowering.make_result(node.output(0), *type, Layout::linear);
+    lowering.add(node, {}, detail, {from}, {made}, ElementType::f32);
+    return {};
+}
+
 Result<void> reduce(Lowering& lowering, Node& node) {
     const std::string& x = node.input(0);
     const Shape dims = lowering.dims(x);
@@ -233,6 +268,7 @@ void add_normalization(LoweringTable& table) {
     table.emplace("Softmax", softmax);
     table.emplace("LogSoftmax", softmax);
     table.emplace("LayerNormalization", layer_norm);
+    table.emplace("InstanceNormalization", instance_norm);
     for (const char* name : {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2"})
         table.emplace(name, reduce);
 }

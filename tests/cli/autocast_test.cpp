@@ -1,0 +1,69 @@
+// `lathe autocast`, end to end on a tiny classifier.
+#include "cli/workspace.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Autocast, CastsAPlainModelAndSaysSo) {
+    const Workspace work;
+    work.good("simplify m.onnx --output s.onnx");
+    const Json document = work.good_json("autocast s.onnx --data arrays.npy --ranges s.ranges --output half.onnx");
+    EXPECT_EQ(document["kind"], "autocast");
+    EXPECT_EQ(document["fp32_nodes"], 0);
+    EXPECT_EQ(document["added_casts"], 2);
+    EXPECT_EQ(document["io_type"], "float32");
+    EXPECT_TRUE(document["overflow"]["tensors"].empty());
+    for (const Json& decision : document["decisions"])
+        EXPECT_TRUE(decision["cast"].get<bool>()) << decision.dump();
+
+    // What is written is sound, keeps its edges, and computes nearly the same.
+    const auto cast = load_onnx(work.path("half.onnx"));
+    ASSERT_TRUE(cast) << cast.error().describe();
+    EXPECT_EQ(cast->graph.inputs[0].type, DataType::float32);
+    EXPECT_EQ(cast->graph.outputs[0].type, DataType::float32);
+    EXPECT_TRUE(check_onnx(*cast, {.full = true}));
+    work.good("build s.onnx -o s.engine --precision fp32");
+    work.good("build half.onnx -o half.engine --precision fp32");
+    const Json eval = work.good_json("eval half.engine --reference s.engine --data arrays.npy");
+    EXPECT_LT(eval["subjects"][1]["vs_reference"]["max_abs_error"].get<double>(), 0.02);
+
+    // The ranges are reused, without the data too.
+    const CommandResult again = work.lathe("autocast s.onnx --data arrays.npy --ranges s.ranges --explain");
+    EXPECT_EQ(again.exit_code, 0) << again.errors;
+    EXPECT_THAT(again.output, HasSubstr("Reusing"));
+    EXPECT_THAT(again.output, HasSubstr("error bound"));
+    const Json edges = work.good_json("autocast s.onnx --ranges s.ranges --io-types fp16 --output h.onnx");
+    EXPECT_EQ(edges["added_casts"], 0);
+    EXPECT_EQ(load_onnx(work.path("h.onnx"))->graph.inputs[0].type, DataType::float16);
+}
+
+TEST(Autocast, SaysWhatStaysAndWhy) {
+    const Workspace work;
+    work.good("simplify m.onnx --output s.onnx");
+    const Json document =
+        work.good_json("autocast s.onnx --data arrays.npy --exclude Gemm --error-limit 0.0001 --output half.onnx");
+    std::map<std::string, std::string> found;
+    for (const Json& decision : document["decisions"])
+        found[decision["op_type"]] = decision["reason"];
+    EXPECT_EQ(found["Conv"], "cast");
+    EXPECT_EQ(found["Gemm"], "excluded_by_user");
+    EXPECT_EQ(found["GlobalAveragePool"], "deep_reduction");
+    EXPECT_GT(document["fp32_nodes"], 0);
+}
+
+TEST(Autocast, RefusesWithTheCure) {
+    const Workspace work;
+    const CommandResult nothing = work.lathe("autocast m.onnx --output half.onnx");
+    EXPECT_EQ(nothing.exit_code, 2);
+    EXPECT_THAT(nothing.errors, HasSubstr("--all-tensors"));
+    work.good("calibrate m.onnx --data arrays.npy --all-tensors --output m.ranges");
+    EXPECT_EQ(work.lathe("autocast m.onnx --ranges m.ranges --headroom 0 --output half.onnx").exit_code, 2);
+    EXPECT_EQ(work.lathe("autocast m.onnx --ranges m.ranges --io-types bf16 --output half.onnx").exit_code, 2);
+    EXPECT_EQ(work.lathe("autocast m.onnx --ranges m.ranges --exclude nosuch --output half.onnx").exit_code, 3);
+    EXPECT_FALSE(std::filesystem::exists(work.path("half.onnx")));
+}
+
+} // namespace
+} // namespace lathe::test
