@@ -46,8 +46,8 @@ def check(arguments, folder, load, wait_share):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lathe", type=pathlib.Path)
-    parser.add_argument("engine", type=pathlib.Path)
+    parser.add_argument("lathe", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument("engine", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--batch-sizes", default="1,2,4,8")
     parser.add_argument("--loads", default="0.3,0.6,0.8")
