@@ -1,5 +1,5 @@
 // Provider "lathe90w": Hopper kernels of transformers, large matrix products and attention on wgmma. A candidate of a
-// product is a tile and whether two blocks share rows: "wide_s8_f16_m128n192_alternate_pair"; one of attention says how
+// product is a tile and whether two blocks share rows: "wide_s8_f16_m128n128_alternate_pair"; one of attention says how
 // many warpgroups a block has: "attention_wgmma/2".
 #include <algorithm>
 #include <array>

@@ -32,6 +32,9 @@ struct Destination {
     bool vectors;    ///< rows begin at multiples of 16 bytes
     bool direct;     ///< the weights' rows were dealt for it (channel_of_column) and activation and scale are simple
     bool small_sums; ///< int8: no sum exceeds 2^22, so that sums may begin at `sum_origin`
+    /// Direct to int8: values are brought to 0..1 between the bounds, so that the multiply-add cuts them off. The
+    /// bounds are whole numbers, `lowest` and `lowest` + `steps`; `per_step` is 1 / steps. Else 0, 1, 1.
+    float lowest, steps, per_step;
 };
 
 /// 1.5 * 2^23. As an int it is the float's bits: a sum of less than 2^22 added to them is that float plus the sum.
@@ -269,9 +272,9 @@ struct Residual {
         }
         packet.load(static_cast<const Out*>(to.epilogue.residual) + offset);
     }
-    /// v += residual * factor
+    /// v += residual * factor, int8 in 0..1
     __device__ void add(const Destination& to, float (&v)[V]) const {
-        const float factor = to.epilogue.residual_scale;
+        const float factor = to.epilogue.residual_scale * to.per_step;
         if (sizeof(Out) == 1 || to.epilogue.residual_is_s8) {
 #pragma unroll
             for (int i = 0; i < V; ++i)
@@ -317,6 +320,21 @@ __device__ inline float2 load_shared_pair(std::uint32_t address) {
     return value;
 }
 
+/// The lowest bytes of V words.
+template <int V>
+__device__ inline Packet<V> low_bytes(const std::uint32_t (&bits)[V]) {
+    Packet<V> packet;
+    if constexpr (V == 2) {
+        packet.words[0] = __byte_perm(bits[0], bits[1], 0x0040);
+    } else {
+#pragma unroll
+        for (int i = 0; i < V / 4; ++i)
+            packet.words[i] = __byte_perm(__byte_perm(bits[4 * i], bits[4 * i + 1], 0x0040),
+                                          __byte_perm(bits[4 * i + 2], bits[4 * i + 3], 0x0040), 0x5410);
+    }
+    return packet;
+}
+
 /// Packs V values that stand for one row's channels next to each other. None, relu or clip alone.
 template <class Out, int V>
 __device__ inline Packet<V* static_cast<int>(sizeof(Out))> make_packet(const Destination& to, float (&v)[V]) {
@@ -326,14 +344,7 @@ __device__ inline Packet<V* static_cast<int>(sizeof(Out))> make_packet(const Des
 #pragma unroll
         for (int i = 0; i < V; ++i) // to the nearest even int8, in the lowest byte
             bits[i] = __float_as_uint(fminf(fmaxf(v[i], to.epilogue.low), to.epilogue.high) + magic);
-        if constexpr (V == 2) {
-            packet.words[0] = __byte_perm(bits[0], bits[1], 0x0040);
-        } else {
-#pragma unroll
-            for (int i = 0; i < V / 4; ++i)
-                packet.words[i] = __byte_perm(__byte_perm(bits[4 * i], bits[4 * i + 1], 0x0040),
-                                              __byte_perm(bits[4 * i + 2], bits[4 * i + 3], 0x0040), 0x5410);
-        }
+        packet = low_bytes(bits);
     } else {
 #pragma unroll
         for (int i = 0; i < V; ++i)
@@ -351,6 +362,21 @@ __device__ inline Packet<V* static_cast<int>(sizeof(Out))> make_packet(const Des
     return packet;
 }
 
+/// The same for finish_run: int8 comes in 0..1, above and below it saturates (NaN: to the lower bound).
+template <class Out, int V>
+__device__ inline Packet<V* static_cast<int>(sizeof(Out))> make_last_packet(const Destination& to, float (&v)[V]) {
+    if constexpr (sizeof(Out) > 1) {
+        return make_packet<Out>(to, v);
+    } else {
+        const float first = magic + to.lowest;
+        std::uint32_t bits[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            bits[i] = __float_as_uint(fmaf(__saturatef(v[i]), to.steps, first));
+        return low_bytes(bits);
+    }
+}
+
 /// Two rows of a tile that a thread finishes: where its channels of each begin, and whether the row exists.
 struct RowPair {
     std::size_t offset[2];
@@ -358,7 +384,7 @@ struct RowPair {
 };
 
 /// Finishes V sums (floats by now) of two rows, `skip` channels behind the rows' offsets. `vectors`: their scales in
-/// shared memory, biases N floats behind them. For int8 the bounds lie within -128..127.
+/// shared memory, biases N floats behind them (load_vectors). For int8 the bounds lie within -128..127.
 template <class Out, int V, int N>
 __device__ inline void finish_run(const Destination& to, float (&v)[2][V], std::uint32_t vectors,
                                   const Residual<Out, V> (&residual)[2], const RowPair& rows, int skip) {
@@ -385,7 +411,7 @@ __device__ inline void finish_run(const Destination& to, float (&v)[2][V], std::
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         if (to.epilogue.residual != nullptr) residual[r].add(to, v[r]);
-        const auto packet = make_packet<Out>(to, v[r]);
+        const auto packet = make_last_packet<Out>(to, v[r]);
         if (rows.inside[r]) packet.store(static_cast<Out*>(to.output) + rows.offset[r] + skip);
     }
 }

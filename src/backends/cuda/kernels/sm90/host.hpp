@@ -2,6 +2,7 @@
 // What the host side of both Hopper kernels shares.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -57,9 +58,13 @@ inline Destination destination_of(const ImplicitGemmParams& params, const TileCo
     }
     to.direct = direct;
     to.small_sums = direct && config.in_type == type_s8 && params.r * params.s * params.c <= 256;
-    if (direct && config.out_type == type_s8) {
-        to.epilogue.low = std::max(to.epilogue.low, -128.0F);
-        to.epilogue.high = std::min(to.epilogue.high, 127.0F);
+    to.steps = to.per_step = 1;
+    if (direct && config.out_type == type_s8) { // rounding keeps order, so bounds may be rounded first
+        to.epilogue.low = std::nearbyint(std::clamp(to.epilogue.low, -128.0F, 127.0F));
+        to.epilogue.high = std::nearbyint(std::clamp(to.epilogue.high, to.epilogue.low, 127.0F));
+        to.lowest = to.epilogue.low;
+        to.steps = std::max(to.epilogue.high - to.epilogue.low, 1.0F / 256);
+        to.per_step = 1 / to.steps;
     }
     to.rows = params.n * params.p * params.q;
     to.k = params.k;

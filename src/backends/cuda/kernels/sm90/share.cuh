@@ -10,13 +10,16 @@
 
 namespace lathe::cuda::kernels::sm90 {
 
-/// Scales and biases of a tile's N channels to `vectors`, as finish_run reads them.
+/// Scales and biases of a tile's N channels to `vectors`, as finish_run reads them: to int8 such that values lie in
+/// 0..1.
 template <int N, int THREADS>
 __device__ inline void load_vectors(const Destination& to, std::uint32_t vectors, int column, int run, int thread) {
     for (int i = thread; i < N; i += THREADS) {
         const bool inside = column + i < to.k;
-        const float scale = !inside ? 0.0F : to.epilogue.scale ? __ldg(to.epilogue.scale + column + i) : 1.0F;
-        const float bias = inside && to.epilogue.bias ? __ldg(to.epilogue.bias + column + i) : 0.0F;
+        float scale = !inside ? 0.0F : to.epilogue.scale ? __ldg(to.epilogue.scale + column + i) : 1.0F;
+        float bias = inside && to.epilogue.bias ? __ldg(to.epilogue.bias + column + i) : 0.0F;
+        scale *= to.per_step;
+        bias = (bias - to.lowest) * to.per_step;
         const std::uint32_t place = vectors + vector_place(i, run) * 4;
         asm volatile("st.shared.f32 [%0], %1;" ::"r"(place), "f"(scale) : "memory");
         asm volatile("st.shared.f32 [%0], %1;" ::"r"(place + N * 4), "f"(bias) : "memory");
