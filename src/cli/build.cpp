@@ -10,6 +10,7 @@
 #include "onnx/onnx.hpp"
 #include "runtime/engine.hpp"
 #include "support/hash.hpp"
+#include "support/machine.hpp"
 
 namespace lathe::cli {
 
@@ -156,6 +157,18 @@ void add_quantization_hashes(const Model& model, BuildOptions& build) {
     }
 }
 
+/// Who does not compute in the types that `lathe autocast` wrote says so.
+void warn_about_casts(const Model& model, const Options& options, const Context& context) {
+    const std::string* found = model.find_metadata("lathe.autocast");
+    if (found == nullptr) return;
+    if (options.device == "cuda") {
+        context.warn("this device computes all of it in --precision: nodes that autocast keeps in FP32 are not kept");
+    } else if (options.device == "cpu" && found->find("fp16") != std::string::npos &&
+               !this_machine().has_flag("avx512_fp16") && !this_machine().has_flag("amx_fp16")) {
+        context.warn("this processor has no FP16: weights are FP16's, sums and activations FP32's");
+    }
+}
+
 Result<void> build_engine(const Options& options, const Context& context) {
     LATHE_TRY(Model model, load_onnx(options.model));
     BuildOptions build;
@@ -188,6 +201,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
         LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options.preprocess));
         model.set_metadata("lathe.preprocess", preprocess.to_json().dump());
     }
+    warn_about_casts(model, options, context);
     LATHE_TRY(build.hashes["source"], hash_file(options.model));
     add_quantization_hashes(model, build);
     LATHE_CHECK(context.progress().check());
