@@ -148,8 +148,7 @@ Result<Session> single_threaded_session(const std::string& file) {
 }
 
 /// Engines for `instances` side by side: on the CPU each with a thread of its own, as lathe bench measures them.
-Result<BatchingSession> serve(const std::string& file, const Configuration& choice) {
-    LATHE_TRY(const Engine engine, Engine::load(file));
+Result<BatchingSession> serve(const Engine& engine, const std::string& file, const Configuration& choice) {
     std::vector<Session> sessions;
     for (std::size_t i = 0; i < choice.instances; ++i) {
         const bool shared = choice.instances == 1 || engine.sessions_share_engine();
@@ -163,8 +162,7 @@ Result<BatchingSession> serve(const std::string& file, const Configuration& choi
     return BatchingSession::start(std::move(sessions), options);
 }
 
-Result<std::vector<std::vector<HostTensor>>> samples_for(const std::string& file) {
-    LATHE_TRY(const Engine engine, Engine::load(file));
+Result<std::vector<std::vector<HostTensor>>> samples_for(const Engine& engine) {
     std::vector<InputSpec> specs;
     for (const IoInfo& input : engine.info().inputs) {
         Shape shape = input.range.opt;
@@ -182,8 +180,9 @@ Result<std::vector<std::vector<HostTensor>>> samples_for(const std::string& file
 Result<Json> try_here(const PlanOptions& options, const CapacityPlan& plan, CapacityRequest request,
                       const Context& context) {
     const Configuration& choice = plan.choice;
-    LATHE_TRY(auto samples, samples_for(options.try_engine));
-    LATHE_TRY(BatchingSession session, serve(options.try_engine, choice));
+    LATHE_TRY(const Engine engine, Engine::load(options.try_engine));
+    LATHE_TRY(auto samples, samples_for(engine));
+    LATHE_TRY(BatchingSession session, serve(engine, options.try_engine, choice));
     const auto warm_up = static_cast<std::size_t>(4 * choice.max_batch) * choice.instances;
     LATHE_TRY(const auto warmed, run_load(session, std::vector<double>(warm_up, 0.0), samples, context.progress()));
     const double rate = request.arrivals.rate() / static_cast<double>(choice.machines);
