@@ -159,6 +159,20 @@ Positions choose_positions(const LinearLayer& layer, const Batches& input, std::
     return positions;
 }
 
+std::pair<Positions, Positions> split_by_sample(const Positions& positions) {
+    std::pair<Positions, Positions> parts;
+    std::size_t sample = 0; // how many other samples stand in front
+    for (std::size_t i = 0; i < positions.at.size(); ++i) {
+        const Positions::Position& here = positions.at[i];
+        if (i > 0) {
+            const Positions::Position& before = positions.at[i - 1];
+            if (before.batch != here.batch || before.sample != here.sample) ++sample;
+        }
+        (sample % 4 == 3 ? parts.second : parts.first).at.push_back(here);
+    }
+    return parts;
+}
+
 std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, const Positions& positions,
                                std::size_t threads) {
     const std::size_t count = positions.at.size();
