@@ -41,17 +41,6 @@ std::optional<LinearLayer> convolution(const Node& node, const Shape& weight, st
     return layer;
 }
 
-/// Height and width of a convolution's output.
-std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input) {
-    std::array<std::int64_t, 2> size{};
-    for (std::size_t i = 0; i < 2; ++i) {
-        const std::int64_t reach = (layer.kernel[i] - 1) * layer.dilations[i] + 1;
-        size[i] = (input[i + 2] + layer.pads_begin[i] + layer.pads_end[i] - reach) / layer.strides[i] + 1;
-        size[i] = std::max<std::int64_t>(0, size[i]);
-    }
-    return size;
-}
-
 void gather_convolution(const LinearLayer& layer, const HostTensor& input, const Positions::Position& position,
                         std::size_t group, float* row) {
     const std::span<const float> values = input.as<float>();
@@ -124,6 +113,16 @@ std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, s
         return std::nullopt;
     }
     return layer;
+}
+
+std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input) {
+    std::array<std::int64_t, 2> size{};
+    for (std::size_t i = 0; i < 2; ++i) {
+        const std::int64_t reach = (layer.kernel[i] - 1) * layer.dilations[i] + 1;
+        size[i] = (input[i + 2] + layer.pads_begin[i] + layer.pads_end[i] - reach) / layer.strides[i] + 1;
+        size[i] = std::max<std::int64_t>(0, size[i]);
+    }
+    return size;
 }
 
 Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most) {

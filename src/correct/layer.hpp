@@ -43,6 +43,9 @@ struct Positions {
     std::vector<Position> at;
 };
 
+/// Height and width of a convolution's output for an input [N, C, H, W].
+std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input);
+
 /// At most about `most` of the layer's output positions, spread evenly over the samples and, within one, by a fixed
 /// pseudo-random sequence. All of them if there are no more.
 Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "correct/as_run.hpp"
 #include "correct/bias.hpp"
@@ -88,19 +89,31 @@ private:
         place.behind = behind(index_, twin);
         if (place.behind.other.empty()) return place;
         place.takes_shift = false;
+        const Clamp clamp = std::exchange(place.behind.clamp, {}); // without the other term it says nothing
         if (form.kind != LinearLayer::Kind::conv || quantized_walk_ == nullptr) return place;
         const EdgeIndex& index = *quantized_index_;
         const auto sum = index.only_reader(layer.output);
         if (!sum || !index.node(sum->node).is("Add")) return place;
-        place.other = walk_.value(place.behind.other);
-        place.quantized_other = quantized_walk_->value(index.node(sum->node).input(1 - sum->input));
-        const auto whole = [&](const Batches* values) {
-            return values != nullptr && values->front().type == DataType::float32 &&
-                   values->front().shape.size() == 4 &&
-                   values->front().shape[1] == static_cast<std::int64_t>(form.channels());
-        };
-        if (whole(place.other) && whole(place.quantized_other)) place.takes_shift = layer.bias.has_value();
+        const Batches& inputs = *walk_.value(twin.inputs[0]);
+        const Batches* other = walk_.value(place.behind.other);
+        const Batches* quantized_other = quantized_walk_->value(index.node(sum->node).input(1 - sum->input));
+        if (!like_outputs(form, inputs, other) || !like_outputs(form, inputs, quantized_other)) return place;
+        place.other = other;
+        place.quantized_other = quantized_other;
+        place.behind.clamp = clamp;
+        place.takes_shift = layer.bias.has_value();
         return place;
+    }
+
+    /// Has an element for every element of the layer's output.
+    static bool like_outputs(const LinearLayer& form, const Batches& inputs, const Batches* values) {
+        if (values == nullptr || values->size() != inputs.size()) return false;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            const auto [height, width] = output_size(form, inputs[i].shape);
+            const Shape shape{inputs[i].shape[0], static_cast<std::int64_t>(form.channels()), height, width};
+            if (values->at(i).type != DataType::float32 || values->at(i).shape != shape) return false;
+        }
+        return true;
     }
 
     Result<LayerLook> look_at(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> weight,
@@ -120,7 +133,7 @@ private:
             }
             look.rows.quantized = gather_rows(form, *values, positions, options_.threads);
         }
-        if (!place.behind.other.empty() && place.takes_shift) {
+        if (place.other != nullptr) {
             look.real_other = gather_outputs(*place.other, positions, form.channels());
             look.quantized_other = gather_outputs(*place.quantized_other, positions, form.channels());
         }
@@ -143,7 +156,7 @@ private:
             choice.weight[i] = layer.scale_of(i / form.depth) * static_cast<float>(choice.steps[i]);
         LATHE_TRY(choice.outputs, outputs_of(form, look, choice.weight, place.bias, false, options_.threads));
         choice.shifts.assign(form.channels(), 0.0);
-        if (options_.bias && place.takes_shift) {
+        if (options_.bias) { // where the bias cannot take it, the error is looked at without its mean
             choice.shifts = bias_shifts(look, choice.outputs, place.behind.clamp, form.channels(), options_.threads);
         }
         return {};

@@ -43,7 +43,7 @@ Model residual(const std::string& term) {
                                         "%a = Conv(%x, %w1, %b1) {name = \"conv1\", pads = [1, 1, 1, 1]}\n"
                                         "%r = Relu(%a)\n"
                                         "%c = Conv(%r, %w2, %b2) {name = \"conv2\", pads = [1, 1, 1, 1]}\n"
-                                        "%d = Conv(%r, %w3, %b3) {name = \"side\"}\n"
+                                        "%d = Conv(%r, %w3, %b3) {name = \"side\"}\n%g = GlobalAveragePool(%r)\n"
                                         "%s = Add(%c, " +
                                         term + ")\n%y = Relu(%s)\n%z = Relu(%d)\noutput %y: float32[4, 8, 8, 8]\n" +
                                         "output %z: float32[4, 8, 8, 8]\n");
@@ -112,6 +112,14 @@ TEST(CorrectLayers, LeaveTheFirstTermOfASum) {
     EXPECT_FALSE(told.at("conv2").bias);
     EXPECT_EQ(told.at("conv2").skipped, "its sum with another layer decides");
     EXPECT_TRUE(told.at("side").bias);
+}
+
+TEST(CorrectLayers, LeaveASumWithWhatIsSpreadOverThePositions) {
+    const Model model = residual("%g");
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 6, 31);
+    Model quantized = quantized_of(model, samples);
+    const auto told = corrected(model, quantized, samples, biases());
+    EXPECT_FALSE(told.at("conv2").bias);
 }
 
 /// Two rows of weights with errors of -0.4 steps where x is (t, t, ...), and as many of +0.4 where it is zero.
