@@ -14,6 +14,7 @@ struct CorrectionArguments {
     std::string rounding;
     std::string equalize;
     std::string smooth;
+    std::string last_layers;
     std::string data;
     std::string columns;
     std::string preprocess;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace lathe {
 namespace {
@@ -19,7 +20,22 @@ std::optional<Clamp> clamp_of(const Graph& graph, const Node& node) {
     return clamp;
 }
 
-double error_at(std::span<const float> real, std::span<const float> quantized, const Clamp& clamp, double shift) {
+} // namespace
+
+Behind behind(const EdgeIndex& index, const Node& layer) {
+    const auto reader = index.only_reader(layer.output(0));
+    if (!reader) return {};
+    const Node& next = index.node(reader->node);
+    if (const auto clamp = clamp_of(index.graph(), next)) return {*clamp, ""};
+    if (!next.is("Add") || next.inputs.size() != 2) return {};
+    const auto reads_sum = index.only_reader(next.output(0));
+    if (!reads_sum) return {};
+    const auto clamp = clamp_of(index.graph(), index.node(reads_sum->node));
+    if (!clamp) return {};
+    return {*clamp, next.input(1 - reader->input)};
+}
+
+double clamped_error(std::span<const float> real, std::span<const float> quantized, const Clamp& clamp, double shift) {
     double sum = 0.0;
     for (std::size_t i = 0; i < real.size(); ++i) {
         const float moved = quantized[i] + static_cast<float>(shift);
@@ -30,23 +46,9 @@ double error_at(std::span<const float> real, std::span<const float> quantized, c
     return sum;
 }
 
-} // namespace
-
-std::optional<Clamp> clamp_behind(const EdgeIndex& index, const Node& layer) {
-    const auto reader = index.only_reader(layer.output(0));
-    if (!reader) return Clamp{};
-    const Node& next = index.node(reader->node);
-    if (const auto clamp = clamp_of(index.graph(), next)) return clamp;
-    if (!next.is("Add")) return Clamp{};
-    const auto behind = index.only_reader(next.output(0));
-    const bool clamped = behind && clamp_of(index.graph(), index.node(behind->node)).has_value();
-    if (!clamped) return Clamp{};
-    return std::nullopt;
-}
-
 double bias_shift(std::span<const float> real, std::span<const float> quantized, const Clamp& clamp) {
     double best = 0.0;
-    double least = error_at(real, quantized, clamp, 0.0);
+    double least = clamped_error(real, quantized, clamp, 0.0);
     double shift = 0.0;
     for (int step = 0; step < 6; ++step) {
         double sum = 0.0;
@@ -60,7 +62,7 @@ double bias_shift(std::span<const float> real, std::span<const float> quantized,
         if (count == 0) break;
         const double change = sum / static_cast<double>(count);
         shift += change;
-        const double error = error_at(real, quantized, clamp, shift);
+        const double error = clamped_error(real, quantized, clamp, shift);
         if (error < least) {
             least = error;
             best = shift;

@@ -8,6 +8,7 @@
 #include "calibrate/collect.hpp"
 #include "calibrate/model_key.hpp"
 #include "correct/equalize.hpp"
+#include "correct/float_layers.hpp"
 #include "correct/ranges.hpp"
 #include "correct/samples.hpp"
 #include "onnx/onnx.hpp"
@@ -74,8 +75,9 @@ public:
         outcome_.last = outcome_.first;
         outcome_.fit_samples = samples_.fit_count;
         outcome_.held_back_samples = samples_.held_back_count;
-        if (options_.equalize) LATHE_CHECK(try_equalizing(judge, "equalize", {true, false, options_.threads}));
-        if (options_.smooth) LATHE_CHECK(try_equalizing(judge, "smooth", {false, true, options_.threads}));
+        if (options_.float_last) LATHE_CHECK(try_float(judge));
+        if (options_.equalize) LATHE_CHECK(try_equalizing(judge, "equalize", {true, false, options_.threads, {}}));
+        if (options_.smooth) LATHE_CHECK(try_equalizing(judge, "smooth", {false, true, options_.threads, {}}));
         if (options_.auto_ranges) LATHE_CHECK(try_ranges(judge));
         LATHE_CHECK(correct_layers_of(judge));
         outcome_.seconds = seconds_since(start);
@@ -85,9 +87,9 @@ public:
     }
 
 private:
-    /// Keeps the candidate if it is closer to the float model than what there is.
-    bool take(Correction told, Model candidate) {
-        told.kept = told.after.closer_than(told.before);
+    /// Keeps the candidate if its error is at most `share` of what there is, and less.
+    bool take(Correction told, Model candidate, double share = 1.0) {
+        told.kept = told.after.closer_than(told.before) && told.after.error <= share * told.before.error;
         if (told.kept) {
             outcome_.quantized.model = std::move(candidate);
             outcome_.last = told.after;
@@ -111,12 +113,48 @@ private:
         return make_ranges(std::move(statistics), key, ranges_.method, ranges_.options, options_.threads);
     }
 
-    Result<void> try_equalizing(const Judge& judge, const char* method, const EqualizeOptions& how) {
+    /// Layers in float are paid for, so a hair is not enough.
+    Result<void> try_float(const Judge& judge) {
+        constexpr double least_gain = 0.03;
+        const auto start = Clock::now();
+        Correction told;
+        told.method = "last-layers";
+        told.before = outcome_.last;
+        told.after = outcome_.last;
+        const std::vector<std::string> names = cheap_last_layers(model_, outcome_.quantized.plan);
+        if (names.empty()) {
+            told.detail = "none that costs next to nothing in float";
+            outcome_.corrections.push_back(std::move(told));
+            return {};
+        }
+        told.detail = "in float: " + names.front() + (names.size() > 1 ? ", ..." : "");
+        QuantizeOptions quantizing = quantize_;
+        for (const std::string& name : names)
+            quantizing.placement.exclude.push_back(name);
+        LATHE_TRY(QuantizeOutcome quantized, quantize_model(model_, ranges_, quantizing));
+        LATHE_TRY(told.after, judge.judge(quantized.model));
+        told.seconds = seconds_since(start);
+        QuantizeOutcome now = std::move(outcome_.quantized);
+        outcome_.quantized = std::move(quantized);
+        Model candidate = outcome_.quantized.model;
+        if (!take(std::move(told), std::move(candidate), 1.0 - least_gain)) {
+            outcome_.quantized = std::move(now);
+            return {};
+        }
+        quantize_ = std::move(quantizing);
+        for (const auto& node : model_.graph.nodes) {
+            if (std::ranges::find(names, node->name) != names.end()) float_outputs_.push_back(node->output(0));
+        }
+        return {};
+    }
+
+    Result<void> try_equalizing(const Judge& judge, const char* method, EqualizeOptions how) {
         const auto start = Clock::now();
         Correction told;
         told.method = method;
         told.before = outcome_.last;
         told.after = outcome_.last;
+        how.stays_float = float_outputs_;
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
             std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
@@ -198,7 +236,8 @@ private:
 
     Model model_; ///< in float: as given, or equalised
     RangesFile ranges_;
-    const QuantizeOptions& quantize_;
+    QuantizeOptions quantize_;               ///< as given, and the layers that stay float
+    std::vector<std::string> float_outputs_; ///< what those layers compute
     const CorrectOptions& options_;
     const OpenData& open_;
     Progress& progress_;
@@ -214,6 +253,7 @@ CorrectOptions options_of_effort(int effort) {
     if (effort >= 2) {
         options.bias = BiasCorrection::exact;
         options.rounding = Rounding::output_error;
+        options.float_last = true;
         options.equalize = true;
         options.smooth = true;
     }

@@ -18,6 +18,7 @@ enum class Rounding { nearest, output_error };
 
 /// Which corrections are tried. Each is kept only if the network comes closer to the float model on held-back samples.
 struct CorrectOptions {
+    bool float_last = false; ///< leave the last layers in float where that costs next to nothing
     bool equalize = false;
     bool smooth = false;
     bool auto_ranges = false;
@@ -31,17 +32,18 @@ struct CorrectOptions {
     std::size_t threads = 0;
 
     bool any() const {
-        return equalize || smooth || auto_ranges || bias != BiasCorrection::none || rounding != Rounding::nearest;
+        return float_last || equalize || smooth || auto_ranges || bias != BiasCorrection::none ||
+               rounding != Rounding::nearest;
     }
 };
 
-/// What `--effort` means. 0: nothing. 1: fast bias correction. 2: equalisation, weight rounding and exact bias
-/// correction. 3: also ranges by error, all from more samples.
+/// What `--effort` means. 0: nothing. 1: fast bias correction. 2: last layers in float, equalisation, weight
+/// rounding and exact bias correction. 3: also ranges by error, all from more samples.
 CorrectOptions options_of_effort(int effort);
 
 /// What came of one correction.
 struct Correction {
-    std::string method; ///< "equalize", "smooth", "ranges", "bias", "rounding"
+    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "bias", "rounding"
     bool kept = false;
     std::string detail; ///< how often it fired, or why it did not
     Closeness before, after;

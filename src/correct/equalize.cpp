@@ -126,6 +126,50 @@ private:
     Graph& graph_;
 };
 
+constexpr std::size_t level_bins = 512;
+
+/// body(channel, values of it that lie together), over all batches.
+template <class Body>
+void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, Body body) {
+    for (const HostTensor& tensor : batches) {
+        const auto values = tensor.as<float>();
+        const auto rank = static_cast<std::int64_t>(tensor.shape.size());
+        std::size_t inner = 1;
+        for (std::int64_t i = (axis < 0 ? axis + rank : axis) + 1; i < rank; ++i)
+            inner *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(i)]);
+        const std::size_t outer = values.size() / (inner * channels);
+        for (std::size_t o = 0; o < outer; ++o) {
+            for (std::size_t c = 0; c < channels; ++c)
+                body(c, values.subspan((o * channels + c) * inner, inner));
+        }
+    }
+}
+
+/// The end of an 8-bit grid, as a part of the largest magnitude, with the least sum of squared errors over a histogram
+/// of magnitudes: (level / 255)^2 / 12 for each value but 0, (x - level)^2 for each beyond it.
+float best_level(const std::vector<std::uint32_t>& bins, double nonzero) {
+    const auto size = static_cast<double>(bins.size());
+    double count = 0.0; // of values beyond the level, and sums of them and of their squares, in parts of the largest
+    double sum = 0.0;
+    double squares = 0.0;
+    double least = nonzero / (12.0 * 255.0 * 255.0);
+    double best = 1.0;
+    for (std::size_t i = bins.size(); i-- > bins.size() / 8;) {
+        const double x = (static_cast<double>(i) + 0.5) / size;
+        const auto here = static_cast<double>(bins[i]);
+        count += here;
+        sum += here * x;
+        squares += here * x * x;
+        const double level = static_cast<double>(i) / size;
+        const double clipped = squares - 2.0 * level * sum + level * level * count;
+        const double error = clipped + nonzero * level * level / (12.0 * 255.0 * 255.0);
+        if (error >= least) continue;
+        least = error;
+        best = level;
+    }
+    return static_cast<float>(best);
+}
+
 /// 0 where the network never uses the channel.
 std::vector<float> relative(const std::vector<float>& values) {
     const float largest = values.empty() ? 0.0F : *std::ranges::max_element(values);
@@ -138,35 +182,33 @@ std::vector<float> relative(const std::vector<float>& values) {
 
 ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels) {
     ChannelStatistics result;
-    result.absmax.assign(channels, 0.0F);
     result.power.assign(channels, 0.0);
     result.nonzero.assign(channels, 0.0);
+    std::vector<float> absmax(channels, 0.0F);
     double count = 0.0;
-    for (const HostTensor& tensor : batches) {
-        const auto values = tensor.as<float>();
-        const auto rank = static_cast<std::int64_t>(tensor.shape.size());
-        std::size_t inner = 1;
-        for (std::int64_t i = (axis < 0 ? axis + rank : axis) + 1; i < rank; ++i)
-            inner *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(i)]);
-        const std::size_t outer = values.size() / (inner * channels);
-        for (std::size_t o = 0; o < outer; ++o) {
-            for (std::size_t c = 0; c < channels; ++c) {
-                float largest = 0.0F;
-                float power = 0.0F;
-                std::size_t nonzero = 0;
-                for (const float x : values.subspan((o * channels + c) * inner, inner)) {
-                    largest = std::max(largest, std::abs(x));
-                    power += x * x;
-                    nonzero += x != 0.0F ? 1U : 0U;
-                }
-                result.absmax[c] = std::max(result.absmax[c], largest);
-                result.power[c] += static_cast<double>(power);
-                result.nonzero[c] += static_cast<double>(nonzero);
-            }
+    for_each_channel(batches, axis, channels, [&](std::size_t c, std::span<const float> values) {
+        float largest = 0.0F;
+        float power = 0.0F;
+        std::size_t nonzero = 0;
+        for (const float x : values) {
+            largest = std::max(largest, std::abs(x));
+            power += x * x;
+            nonzero += x != 0.0F ? 1U : 0U;
         }
-        count += static_cast<double>(outer * inner);
-    }
+        absmax[c] = std::max(absmax[c], largest);
+        result.power[c] += static_cast<double>(power);
+        result.nonzero[c] += static_cast<double>(nonzero);
+        count += static_cast<double>(values.size());
+    });
+    std::vector<std::vector<std::uint32_t>> bins(channels, std::vector<std::uint32_t>(level_bins, 0));
+    for_each_channel(batches, axis, channels, [&](std::size_t c, std::span<const float> values) {
+        const float factor = absmax[c] > 0.0F ? static_cast<float>(level_bins) / absmax[c] : 0.0F;
+        for (const float x : values)
+            ++bins[c][std::min(level_bins - 1, static_cast<std::size_t>(std::abs(x) * factor))];
+    });
+    count /= static_cast<double>(std::max<std::size_t>(1, channels));
     for (std::size_t c = 0; c < channels; ++c) {
+        result.level.push_back(absmax[c] * best_level(bins[c], result.nonzero[c]));
         result.power[c] /= std::max(1.0, count);
         result.nonzero[c] /= std::max(1.0, count);
     }
@@ -180,7 +222,7 @@ double predicted_noise(const std::vector<ReaderWeights>& readers, const std::vec
         const ChannelStatistics& input = *reader.input;
         double range = 0.0;
         for (std::size_t c = 0; c < channels; ++c)
-            range = std::max(range, static_cast<double>(factors[c]) * static_cast<double>(input.absmax[c]));
+            range = std::max(range, static_cast<double>(factors[c]) * static_cast<double>(input.level[c]));
         double signal = 0.0;
         double noise = 0.0;
         double scaled_power = 0.0;
@@ -212,7 +254,7 @@ std::vector<float> best_factors(const std::vector<ReaderWeights>& readers, std::
     std::vector<float> weights(channels, 0.0F);
     bool weights_matter = false;
     for (const ReaderWeights& reader : readers) {
-        const std::vector<float> own = relative(reader.input->absmax);
+        const std::vector<float> own = relative(reader.input->level);
         std::vector<float> columns(channels, 0.0F);
         for (std::size_t i = 0; i < reader.absmax.size(); ++i)
             columns[i % channels] = std::max(columns[i % channels], reader.absmax[i]);
@@ -220,7 +262,7 @@ std::vector<float> best_factors(const std::vector<ReaderWeights>& readers, std::
         weights_matter = weights_matter || !reader.depthwise;
         for (std::size_t c = 0; c < channels; ++c) {
             activation[c] = std::max(activation[c], own[c]);
-            seen[c] = std::max(seen[c], reader.input->absmax[c]);
+            seen[c] = std::max(seen[c], reader.input->level[c]);
             weights[c] = std::max(weights[c], columns[c]);
         }
     }
@@ -290,9 +332,11 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
         std::vector<ReaderWeights> readers;
         for (const auto& reader : each.readers) {
             const Node& node = *model.graph.nodes[reader.node];
+            if (std::ranges::find(options.stays_float, node.output(0)) != options.stays_float.end()) continue;
             readers.push_back(reader_weights(node, *model.graph.constant(node.input(1)), reader.depthwise,
                                              each.channels, statistics.at(node.input(0))));
         }
+        if (readers.empty()) continue;
         const std::vector<float> factors = best_factors(readers, each.channels, each.cap);
         if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) continue;
         ++outcome.fired;

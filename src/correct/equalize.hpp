@@ -16,11 +16,14 @@ struct EqualizeOptions {
     bool convolutions = true;   ///< classes that Conv and Gemm write (cross-layer equalisation)
     bool normalizations = true; ///< classes that a LayerNormalization writes (SmoothQuant)
     std::size_t threads = 0;
+    std::vector<std::string> stays_float = {}; ///< outputs of layers that will not be quantised: what they err counts 0
 };
 
 /// What a tensor that layers read was seen to hold, a channel an entry.
 struct ChannelStatistics {
-    std::vector<float> absmax;
+    /// The largest magnitude worth a place on an 8-bit grid: with it the squares of rounding and clipping errors are
+    /// least. Rare values beyond it cost a channel more as the end of its range than clipped.
+    std::vector<float> level;
     std::vector<double> power;   ///< mean of x^2
     std::vector<double> nonzero; ///< share of values other than 0, which every grid holds
 };
@@ -39,18 +42,18 @@ struct ReaderWeights {
 
 /// The output noise that 8-bit inputs and weights cause, relative to the signal and summed over the readers, when
 /// channel c is multiplied by `factors[c]` before quantisation:
-///   inputs:  sum_c |w_c|^2 / s_c^2 * P(x_c != 0) * R^2 / (12 * 255^2),  R = max_c s_c absmax_c
+///   inputs:  sum_c |w_c|^2 / s_c^2 * P(x_c != 0) * R^2 / (12 * 255^2),  R = max_c s_c level_c
 ///   weights: sum_m sum_c taps * E[x_c^2] s_c^2 * D_m^2 / 12,  D_m = max_c |w_mc| / s_c / 127
 double predicted_noise(const std::vector<ReaderWeights>& readers, const std::vector<float>& factors);
 
-/// Factors of least predicted noise among s_c = absmax_c^-a * w_c^b over a grid of a and b (a = 1 - b: SmoothQuant's
-/// alpha; G. Xiao et al., 2022, arXiv:2211.10438); all 1 where none is better. With a cap, 1 <= s_c <= cap / absmax_c.
+/// Factors of least predicted noise among s_c = level_c^-a * w_c^b over a grid of a and b (a = 1 - b: SmoothQuant's
+/// alpha; G. Xiao et al., 2022, arXiv:2211.10438); all 1 where none is better. With a cap, 1 <= s_c <= cap / level_c.
 /// Channels that were always zero keep 1.
 std::vector<float> best_factors(const std::vector<ReaderWeights>& readers, std::size_t channels,
                                 std::optional<float> cap);
 
 struct EqualizeOutcome {
-    Model model;               ///< computes the same, up to rounding and, with a cap, for values up to those seen
+    Model model;               ///< computes the same, up to rounding and, with a cap, for values up to their level
     std::size_t classes = 0;   ///< that were looked at
     std::size_t fired = 0;     ///< whose factors are not all 1
     double noise_before = 0.0; ///< predicted, summed over the classes that fired

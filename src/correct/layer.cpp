@@ -41,17 +41,6 @@ std::optional<LinearLayer> convolution(const Node& node, const Shape& weight, st
     return layer;
 }
 
-/// Height and width of a convolution's output.
-std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input) {
-    std::array<std::int64_t, 2> size{};
-    for (std::size_t i = 0; i < 2; ++i) {
-        const std::int64_t reach = (layer.kernel[i] - 1) * layer.dilations[i] + 1;
-        size[i] = (input[i + 2] + layer.pads_begin[i] + layer.pads_end[i] - reach) / layer.strides[i] + 1;
-        size[i] = std::max<std::int64_t>(0, size[i]);
-    }
-    return size;
-}
-
 void gather_convolution(const LinearLayer& layer, const HostTensor& input, const Positions::Position& position,
                         std::size_t group, float* row) {
     const std::span<const float> values = input.as<float>();
@@ -126,6 +115,16 @@ std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, s
     return layer;
 }
 
+std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input) {
+    std::array<std::int64_t, 2> size{};
+    for (std::size_t i = 0; i < 2; ++i) {
+        const std::int64_t reach = (layer.kernel[i] - 1) * layer.dilations[i] + 1;
+        size[i] = (input[i + 2] + layer.pads_begin[i] + layer.pads_end[i] - reach) / layer.strides[i] + 1;
+        size[i] = std::max<std::int64_t>(0, size[i]);
+    }
+    return size;
+}
+
 Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most) {
     Positions positions;
     if (layer.kind != LinearLayer::Kind::conv) {
@@ -157,6 +156,20 @@ Positions choose_positions(const LinearLayer& layer, const Batches& input, std::
         }
     }
     return positions;
+}
+
+std::pair<Positions, Positions> split_by_sample(const Positions& positions) {
+    std::pair<Positions, Positions> parts;
+    std::size_t sample = 0; // how many other samples stand in front
+    for (std::size_t i = 0; i < positions.at.size(); ++i) {
+        const Positions::Position& here = positions.at[i];
+        if (i > 0) {
+            const Positions::Position& before = positions.at[i - 1];
+            if (before.batch != here.batch || before.sample != here.sample) ++sample;
+        }
+        (sample % 4 == 3 ? parts.second : parts.first).at.push_back(here);
+    }
+    return parts;
 }
 
 std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, const Positions& positions,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "correct/walk.hpp"
@@ -42,9 +43,16 @@ struct Positions {
     std::vector<Position> at;
 };
 
+/// Height and width of a convolution's output for an input [N, C, H, W].
+std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input);
+
 /// At most about `most` of the layer's output positions, spread evenly over the samples and, within one, by a fixed
 /// pseudo-random sequence. All of them if there are no more.
 Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most);
+
+/// The positions of every fourth sample go to the second: what is found on the first is checked there. Empty if there
+/// are fewer than four samples.
+std::pair<Positions, Positions> split_by_sample(const Positions& positions);
 
 /// Rows [groups, positions, depth] of a float32 input.
 std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, const Positions& positions,

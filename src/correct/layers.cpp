@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "correct/as_run.hpp"
 #include "correct/bias.hpp"
 #include "correct/layer.hpp"
 #include "correct/layer_error.hpp"
+#include "correct/layer_look.hpp"
 #include "correct/quantized_layer.hpp"
 #include "correct/rounding.hpp"
 #include "correct/walk.hpp"
@@ -21,10 +23,14 @@ class Corrector {
 public:
     Corrector(const Model& real, const LayerCorrection& options, Walk& walk, Walk* quantized_walk, Model& quantized)
         : real_(real), index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk),
-          quantized_(quantized) {}
+          quantized_(quantized) {
+        if (quantized_walk != nullptr) quantized_index_.emplace(quantized_walk->model().graph);
+    }
 
     Result<CorrectedLayer> correct(const QuantizedLayer& layer) {
-        CorrectedLayer told{layer.label, layer.op_type, false, false, 0.0, 0.0, 0.0, ""};
+        CorrectedLayer told;
+        told.node = layer.label;
+        told.op_type = layer.op_type;
         const Node* twin = twin_of(layer.output);
         const Tensor* weight = twin == nullptr ? nullptr : weight_of(*twin);
         if (weight == nullptr) {
@@ -41,19 +47,26 @@ public:
             return told;
         }
         const Positions positions = choose_positions(*form, *real, options_.positions);
-        LayerRows rows;
-        rows.positions = positions.at.size();
-        if (rows.positions == 0) {
+        if (positions.at.empty()) {
             told.skipped = "it computes nothing";
             return told;
         }
-        rows.real = gather_rows(*form, *real, positions, options_.threads);
-        LATHE_CHECK(gather_quantized(layer, *form, positions, rows));
-        LATHE_CHECK(solve(layer, *form, *weight, rows, told));
+        const auto [fit, check] = options_.rounding ? split_by_sample(positions) : std::pair(positions, Positions{});
+        const Place place = place_of(layer, *twin, *form);
+        LATHE_CHECK(solve(layer, *form, rows_of_weight(*form, weight->values<float>()), place, fit, check, told));
         return told;
     }
 
 private:
+    /// Where a layer's outputs go.
+    struct Place {
+        Behind behind;
+        bool takes_shift = false;       ///< its bias can be corrected
+        std::vector<float> bias;        ///< zeros where there is none
+        const Batches* other = nullptr; ///< the sum's other term; null without one
+        const Batches* quantized_other = nullptr;
+    };
+
     const Node* twin_of(const std::string& output) const {
         const auto found = std::ranges::find_if(
             real_.graph.nodes, [&](const auto& node) { return is_heavy(*node) && node->output(0) == output; });
@@ -68,113 +81,185 @@ private:
         return &weight_;
     }
 
-    Result<void> gather_quantized(const QuantizedLayer& layer, const LinearLayer& form, const Positions& positions,
-                                  LayerRows& rows) {
+    /// Of a sum's two terms the one that is computed last takes the shift: then the other is known.
+    Place place_of(const QuantizedLayer& layer, const Node& twin, const LinearLayer& form) const {
+        Place place;
+        place.bias = layer.bias ? layer.bias->values : std::vector<float>(form.channels(), 0.0F);
+        place.takes_shift = layer.bias.has_value();
+        place.behind = behind(index_, twin);
+        if (place.behind.other.empty()) return place;
+        place.takes_shift = false;
+        const Clamp clamp = std::exchange(place.behind.clamp, {}); // without the other term it says nothing
+        if (form.kind != LinearLayer::Kind::conv || quantized_walk_ == nullptr) return place;
+        const EdgeIndex& index = *quantized_index_;
+        const auto sum = index.only_reader(layer.output);
+        if (!sum || !index.node(sum->node).is("Add")) return place;
+        const Batches& inputs = *walk_.value(twin.inputs[0]);
+        const Batches* other = walk_.value(place.behind.other);
+        const Batches* quantized_other = quantized_walk_->value(index.node(sum->node).input(1 - sum->input));
+        if (!like_outputs(form, inputs, other) || !like_outputs(form, inputs, quantized_other)) return place;
+        place.other = other;
+        place.quantized_other = quantized_other;
+        place.behind.clamp = clamp;
+        place.takes_shift = layer.bias.has_value();
+        return place;
+    }
+
+    /// Has an element for every element of the layer's output.
+    static bool like_outputs(const LinearLayer& form, const Batches& inputs, const Batches* values) {
+        if (values == nullptr || values->size() != inputs.size()) return false;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            const auto [height, width] = output_size(form, inputs[i].shape);
+            const Shape shape{inputs[i].shape[0], static_cast<std::int64_t>(form.channels()), height, width};
+            if (values->at(i).type != DataType::float32 || values->at(i).shape != shape) return false;
+        }
+        return true;
+    }
+
+    Result<LayerLook> look_at(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> weight,
+                              const Place& place, const Positions& positions) const {
+        LayerLook look;
+        look.rows.positions = positions.at.size();
+        const Batches& real = *walk_.value(twin_of(layer.output)->inputs[0]);
+        look.rows.real = gather_rows(form, real, positions, options_.threads);
         if (quantized_walk_ == nullptr) {
-            rows.quantized = rows.real;
-            if (layer.input) layer.input->apply(rows.quantized);
-            return {};
+            look.rows.quantized = look.rows.real;
+            if (layer.input) layer.input->apply(look.rows.quantized);
+        } else {
+            const Batches* values = quantized_walk_->value(layer.input_name);
+            if (values == nullptr || values->front().type != DataType::float32) {
+                return Error{ErrorCode::internal, "the quantised network does not give the layer's input", layer.label,
+                             ""};
+            }
+            look.rows.quantized = gather_rows(form, *values, positions, options_.threads);
         }
-        const Batches* values = quantized_walk_->value(layer.input_name);
-        if (values == nullptr || values->front().type != DataType::float32) {
-            return Error{ErrorCode::internal, "the quantised network does not give the layer's input", layer.label, ""};
+        if (place.other != nullptr) {
+            look.real_other = gather_outputs(*place.other, positions, form.channels());
+            look.quantized_other = gather_outputs(*place.quantized_other, positions, form.channels());
         }
-        rows.quantized = gather_rows(form, *values, positions, options_.threads);
+        LATHE_TRY(look.wanted, outputs_of(form, look, weight, place.bias, true, options_.threads));
+        return look;
+    }
+
+    /// A layer's weights in steps, in float, and what they give.
+    struct Choice {
+        std::vector<std::int8_t> steps; ///< [channels, depth]
+        std::vector<float> weight;
+        std::vector<float> outputs; ///< at the positions looked at
+        std::vector<double> shifts; ///< of the bias
+    };
+
+    Result<void> weigh(const QuantizedLayer& layer, const LinearLayer& form, const LayerLook& look, const Place& place,
+                       Choice& choice) const {
+        choice.weight.resize(choice.steps.size());
+        for (std::size_t i = 0; i < choice.steps.size(); ++i)
+            choice.weight[i] = layer.scale_of(i / form.depth) * static_cast<float>(choice.steps[i]);
+        LATHE_TRY(choice.outputs, outputs_of(form, look, choice.weight, place.bias, false, options_.threads));
+        choice.shifts.assign(form.channels(), 0.0);
+        if (options_.bias) { // where the bias cannot take it, the error is looked at without its mean
+            choice.shifts = bias_shifts(look, choice.outputs, place.behind.clamp, form.channels(), options_.threads);
+        }
         return {};
     }
 
-    Result<void> solve(const QuantizedLayer& layer, const LinearLayer& form, const Tensor& weight,
-                       const LayerRows& rows, CorrectedLayer& told) {
-        const std::vector<float> real = rows_of_weight(form, weight.values<float>());
-        std::vector<std::int8_t> steps(real.size());
-        std::vector<float> change(real.size());
+    Result<void> solve(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> real,
+                       const Place& place, const Positions& fit, const Positions& check, CorrectedLayer& told) {
+        LATHE_TRY(const LayerLook look, look_at(layer, form, real, place, fit));
+        Choice choice;
+        choice.steps.resize(real.size());
         for (std::size_t m = 0; m < form.channels(); ++m) {
-            for (std::size_t k = 0; k < form.depth; ++k) {
-                const std::size_t at = m * form.depth + k;
-                steps[at] = layer.steps[form.weight_at(m, k)];
-                change[at] = layer.scale_of(m) * static_cast<float>(steps[at]) - real[at];
-            }
+            for (std::size_t k = 0; k < form.depth; ++k)
+                choice.steps[m * form.depth + k] = layer.steps[form.weight_at(m, k)];
         }
+        LATHE_CHECK(weigh(layer, form, look, place, choice));
         if (options_.rounding) {
-            LATHE_TRY(LayerError error, measure_layer(form, rows, real, change, options_.damping, options_.threads));
-            round(layer, form, real, error, steps, told);
-            std::vector<std::int8_t> stored(steps.size());
+            LATHE_CHECK(try_rounding(layer, form, real, place, look, check, choice, told));
+        }
+        if (told.rounded) {
+            std::vector<std::int8_t> stored(choice.steps.size());
             for (std::size_t m = 0; m < form.channels(); ++m) {
                 for (std::size_t k = 0; k < form.depth; ++k)
-                    stored[form.weight_at(m, k)] = steps[m * form.depth + k];
+                    stored[form.weight_at(m, k)] = choice.steps[m * form.depth + k];
             }
             set_constant(Tensor::of<std::int8_t>(layer.weight, DataType::int8, layer.shape, stored));
         }
-        if (!options_.bias) return {};
+        if (options_.bias) set_bias(layer, place, choice.shifts, told);
+        return {};
+    }
+
+    /// Rounds the weights anew, and leaves them so if the error on samples that they were not chosen on falls.
+    Result<void> try_rounding(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> real,
+                              const Place& place, const LayerLook& look, const Positions& check, Choice& choice,
+                              CorrectedLayer& told) const {
+        if (look.rows.positions < options_.positions_per_element * form.depth) return {};
+        std::vector<float> change(real.size());
         for (std::size_t i = 0; i < change.size(); ++i)
-            change[i] = layer.scale_of(i / form.depth) * static_cast<float>(steps[i]);
-        return correct_bias(layer, form, rows, real, change, told);
+            change[i] = choice.weight[i] - real[i];
+        LATHE_TRY(LayerError error, measure_layer(form, look.rows, real, change, options_.damping, options_.threads));
+        Choice rounded;
+        rounded.steps = choice.steps;
+        round(layer, form, real, error, rounded.steps, told);
+        if (told.moved == 0.0) return {};
+        LATHE_CHECK(weigh(layer, form, look, place, rounded));
+        if (!check.at.empty()) {
+            LATHE_TRY(const LayerLook other, look_at(layer, form, real, place, check));
+            const auto error_with = [&](const Choice& with) -> Result<double> {
+                LATHE_TRY(const std::vector<float> outputs,
+                          outputs_of(form, other, with.weight, place.bias, false, options_.threads));
+                return error_of(other, outputs, place.behind.clamp, with.shifts, options_.threads);
+            };
+            LATHE_TRY(const double before, error_with(choice));
+            LATHE_TRY(const double after, error_with(rounded));
+            told.check_fall = before > 0.0 ? 1.0 - after / before : 0.0;
+            if (!(after < before)) return {};
+        }
+        told.rounded = true;
+        choice = std::move(rounded);
+        return {};
     }
 
     void round(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> real, LayerError& error,
                std::vector<std::int8_t>& steps, CorrectedLayer& told) const {
-        RoundingOptions options;
-        options.sweeps = options_.sweeps;
+        RoundingOptions how;
+        how.sweeps = options_.sweeps;
+        how.limit = layer.limit;
+        std::vector<float> scales(form.channels());
+        for (std::size_t m = 0; m < scales.size(); ++m)
+            scales[m] = layer.scale_of(m);
         const std::vector<std::int8_t> before = steps;
+        constexpr std::size_t most = 16; // channels whose gradients stay in the cache while a row of H is read once
+        const std::size_t blocks = (form.outputs + most - 1) / most;
         std::vector<double> falls(form.channels(), 0.0);
-        std::vector<double> noise(form.channels(), 0.0);
-        ThreadPool(options_.threads).for_each(form.channels(), [&](std::size_t m) {
-            const std::size_t group = m / form.outputs;
-            const std::size_t first = m * form.depth;
-            const OutputError of{
-                form.depth, std::span(error.hessian).subspan(group * form.depth * form.depth, form.depth * form.depth),
-                std::span(error.pull).subspan(first, form.depth)};
-            const float scale = layer.scale_of(m);
-            const std::span<float> gradient = std::span(error.gradient).subspan(first, form.depth);
-            // d^T H d, from the gradient H d - b.
-            for (std::size_t k = 0; k < form.depth; ++k) {
-                const double d = static_cast<double>(scale) * steps[first + k] - static_cast<double>(real[first + k]);
-                noise[m] += d * static_cast<double>(gradient[k] + of.pull[k]);
-            }
-            RoundingOptions own = options;
-            own.limit = layer.limit;
-            falls[m] = round_channel(of, real.subspan(first, form.depth), scale,
-                                     std::span(steps).subspan(first, form.depth), gradient, own);
+        ThreadPool(options_.threads).for_each(form.groups * blocks, [&](std::size_t block) {
+            const std::size_t group = block / blocks;
+            const std::size_t first = group * form.outputs + block % blocks * most;
+            const std::size_t count = std::min(most, (group + 1) * form.outputs - first);
+            const std::size_t at = first * form.depth;
+            const std::size_t size = count * form.depth;
+            const std::size_t square = form.depth * form.depth;
+            const ChannelBlock channels{real.subspan(at, size), std::span(scales).subspan(first, count),
+                                        std::span(steps).subspan(at, size),
+                                        std::span(error.gradient).subspan(at, size)};
+            const std::vector<double> fell =
+                round_channels(std::span(error.hessian).subspan(group * square, square), channels, how);
+            std::ranges::copy(fell, falls.begin() + static_cast<std::ptrdiff_t>(first));
         });
         std::size_t moved = 0;
         for (std::size_t i = 0; i < steps.size(); ++i)
             moved += steps[i] != before[i] ? 1U : 0U;
-        double fall = 0.0;
-        double all = 0.0;
-        for (std::size_t m = 0; m < falls.size(); ++m) {
-            fall += falls[m];
-            all += noise[m];
-        }
-        told.rounded = true;
         told.moved = static_cast<double>(moved) / static_cast<double>(steps.size());
-        told.error_fall = all > 0.0 ? fall / all : 0.0;
     }
 
-    /// `weight` and `quantized`: [channels, depth], in float.
-    Result<void> correct_bias(const QuantizedLayer& layer, const LinearLayer& form, const LayerRows& rows,
-                              std::span<const float> weight, std::span<const float> quantized, CorrectedLayer& told) {
-        const auto clamp = clamp_behind(index_, *twin_of(layer.output));
-        if (!layer.bias || !clamp) {
+    void set_bias(const QuantizedLayer& layer, const Place& place, std::span<const double> shifts,
+                  CorrectedLayer& told) {
+        if (!place.takes_shift) {
             const char* const why = layer.bias ? "its sum with another layer decides" : "it has no bias";
             if (!told.rounded) told.skipped = why;
-            return {};
+            return;
         }
-        LATHE_TRY(std::vector<float> real, layer_outputs(form, rows.real, rows.positions, weight, options_.threads));
-        LATHE_TRY(std::vector<float> given,
-                  layer_outputs(form, rows.quantized, rows.positions, quantized, options_.threads));
-        std::vector<float> bias = layer.bias->values;
-        std::vector<double> shifts(form.channels(), 0.0);
-        ThreadPool(options_.threads).for_each(form.channels(), [&](std::size_t m) {
-            const auto y = std::span(real).subspan(m * rows.positions, rows.positions);
-            const auto z = std::span(given).subspan(m * rows.positions, rows.positions);
-            for (std::size_t i = 0; i < y.size(); ++i) {
-                y[i] += bias[m];
-                z[i] += bias[m];
-            }
-            shifts[m] = bias_shift(y, z, *clamp);
-        });
+        std::vector<float> bias = place.bias;
         double squares = 0.0;
-        for (std::size_t m = 0; m < form.channels(); ++m) {
+        for (std::size_t m = 0; m < bias.size(); ++m) {
             bias[m] += static_cast<float>(shifts[m]);
             squares += shifts[m] * shifts[m];
         }
@@ -182,8 +267,7 @@ private:
         set_constant(Tensor::of_floats(name, layer.bias->shape, bias));
         set_input(layer.bias->node, layer.bias->input, name);
         told.bias = true;
-        told.bias_shift = std::sqrt(squares / static_cast<double>(form.channels()));
-        return {};
+        told.bias_shift = std::sqrt(squares / static_cast<double>(bias.size()));
     }
 
     void set_constant(const Tensor& tensor) {
@@ -204,6 +288,7 @@ private:
     const LayerCorrection& options_;
     Walk& walk_;
     Walk* quantized_walk_;
+    std::optional<EdgeIndex> quantized_index_; ///< of the walk's graph
     Model& quantized_;
     Tensor weight_;
 };

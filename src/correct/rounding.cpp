@@ -16,38 +16,50 @@ void add_scaled(float* sum, const float* values, float factor, std::size_t count
 
 } // namespace
 
-double round_channel(const OutputError& error, std::span<const float> weight, float scale,
-                     std::span<std::int8_t> quantized, std::span<float> gradient, const RoundingOptions& options) {
-    const std::size_t depth = error.depth;
+std::vector<double> round_channels(std::span<const float> hessian, const ChannelBlock& block,
+                                   const RoundingOptions& options) {
+    const std::size_t channels = block.scales.size();
+    const std::size_t depth = channels == 0 ? 0 : block.weight.size() / channels;
     const auto limit = static_cast<float>(options.limit);
-    double gain = 0.0;
+    std::vector<double> falls(channels, 0.0);
+    std::vector<char> settled(channels, 0);
     for (int sweep = 0; sweep < options.sweeps; ++sweep) {
-        bool moved = false;
+        std::vector<char> moved(channels, 0);
         for (std::size_t i = 0; i < depth; ++i) {
-            const float curvature = error.hessian[i * depth + i];
+            const float curvature = hessian[i * depth + i];
             if (!(curvature > 0.0F)) continue;
-            const auto now = static_cast<float>(quantized[i]);
-            const float steps = weight[i] / scale;
-            // J over element i is a parabola; with step t its minimum is at -gradient / curvature.
-            const float best = now - gradient[i] / (curvature * scale);
-            const float lowest = std::max(-limit, std::ceil(steps - options.reach));
-            const float highest = std::min(limit, std::floor(steps + options.reach));
-            if (lowest > highest) continue; // clipped weight: it stays at the end of the grid
-            const float next = std::clamp(std::nearbyint(best), lowest, highest);
-            const float change = (next - now) * scale;
-            if (change == 0.0F) continue;
-            const double fall =
-                -(2.0 * static_cast<double>(change) * static_cast<double>(gradient[i]) +
-                  static_cast<double>(change) * static_cast<double>(change) * static_cast<double>(curvature));
-            if (!(fall > 0.0)) continue;
-            gain += fall;
-            quantized[i] = static_cast<std::int8_t>(next);
-            add_scaled(gradient.data(), &error.hessian[i * depth], change, depth);
-            moved = true;
+            for (std::size_t c = 0; c < channels; ++c) {
+                if (settled[c] != 0) continue;
+                const std::size_t at = c * depth + i;
+                const float scale = block.scales[c];
+                const auto now = static_cast<float>(block.steps[at]);
+                const float steps = block.weight[at] / scale;
+                // J over element i is a parabola; with step t its minimum is at -gradient / curvature.
+                const float best = now - block.gradient[at] / (curvature * scale);
+                const float lowest = std::max(-limit, std::ceil(steps - options.reach));
+                const float highest = std::min(limit, std::floor(steps + options.reach));
+                if (lowest > highest) continue; // clipped weight: it stays at the end of the grid
+                const float next = std::clamp(std::nearbyint(best), lowest, highest);
+                const float change = (next - now) * scale;
+                if (change == 0.0F) continue;
+                const double fall =
+                    -(2.0 * static_cast<double>(change) * static_cast<double>(block.gradient[at]) +
+                      static_cast<double>(change) * static_cast<double>(change) * static_cast<double>(curvature));
+                if (!(fall > 0.0)) continue;
+                falls[c] += fall;
+                block.steps[at] = static_cast<std::int8_t>(next);
+                add_scaled(&block.gradient[c * depth], &hessian[i * depth], change, depth);
+                moved[c] = 1;
+            }
         }
-        if (!moved) break;
+        bool any = false;
+        for (std::size_t c = 0; c < channels; ++c) {
+            settled[c] = moved[c] != 0 ? 0 : 1;
+            any = any || moved[c] != 0;
+        }
+        if (!any) break;
     }
-    return gain;
+    return falls;
 }
 
 } // namespace lathe

@@ -64,22 +64,25 @@ TEST(BiasShift, IsZeroWhereNothingIsWrong) {
     EXPECT_EQ(bias_shift(below, other, {0.0F, 6.0F}), 0.0);
 }
 
-std::optional<Clamp> behind(const std::string& rest) {
+Behind behind_of(const std::string& rest) {
     const Model model = test::model_from_text("opset 17\ninput %x: float32[1, 2, 4, 4]\ninput %z: float32[1, 2, 4, 4]\n"
                                               "const %w: float32[2, 2, 1, 1] = {1.0, 2.0, 3.0, 4.0}\n"
                                               "const %low: float32[] = {0.0}\nconst %six: float32[] = {6.0}\n"
                                               "%c = Conv(%x, %w)\n" +
                                               rest + "output %y: float32[1, 2, 4, 4]\n");
-    return clamp_behind(EdgeIndex(model.graph), *model.graph.nodes.front());
+    return behind(EdgeIndex(model.graph), *model.graph.nodes.front());
 }
 
-TEST(ClampBehind, SeesWhatFollows) {
-    EXPECT_EQ(behind("%y = Relu(%c)\n")->low, 0.0F);
-    EXPECT_TRUE(std::isinf(behind("%y = Relu(%c)\n")->high));
-    EXPECT_EQ(behind("%y = Clip(%c, %low, %six)\n")->high, 6.0F);
-    EXPECT_TRUE(std::isinf(behind("%y = Sigmoid(%c)\n")->low));
-    EXPECT_TRUE(std::isinf(behind("%y = Add(%c, %z)\n")->low)) << "a linear bottleneck";
-    EXPECT_FALSE(behind("%s = Add(%c, %z)\n%y = Relu(%s)\n")) << "the other term decides what passes";
+TEST(BehindALayer, SeesWhatFollows) {
+    EXPECT_EQ(behind_of("%y = Relu(%c)\n").clamp.low, 0.0F);
+    EXPECT_TRUE(std::isinf(behind_of("%y = Relu(%c)\n").clamp.high));
+    EXPECT_EQ(behind_of("%y = Clip(%c, %low, %six)\n").clamp.high, 6.0F);
+    EXPECT_TRUE(std::isinf(behind_of("%y = Sigmoid(%c)\n").clamp.low));
+    EXPECT_TRUE(std::isinf(behind_of("%y = Add(%c, %z)\n").clamp.low)) << "a linear bottleneck";
+    EXPECT_EQ(behind_of("%y = Add(%c, %z)\n").other, "");
+    const Behind sum = behind_of("%s = Add(%z, %c)\n%y = Relu(%s)\n");
+    EXPECT_EQ(sum.clamp.low, 0.0F);
+    EXPECT_EQ(sum.other, "z") << "the other term decides what passes";
 }
 
 } // namespace

@@ -50,11 +50,13 @@ CorrectOptions small_options() {
     return options;
 }
 
-Result<CorrectOutcome> corrected(const Model& model, const CorrectOptions& options) {
+Result<CorrectOutcome> corrected(const Model& model, const CorrectOptions& options, Target target = Target::openvino) {
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 21);
     RangesFile ranges = test::ranges_on(model, samples, Method::mse);
     ranges.samples_seen = all_samples;
-    return quantize_corrected(model, ranges, {}, options, noise_data(), no_progress());
+    QuantizeOptions quantizing;
+    quantizing.target = target;
+    return quantize_corrected(model, ranges, quantizing, options, noise_data(), no_progress());
 }
 
 /// One large weight in each output channel of conv2, which makes the steps of all others coarse.
@@ -83,6 +85,32 @@ TEST(Correct, RoundingAndBiasBringTheNetworkCloser) {
     EXPECT_LT(document.at("after").at("error").get<double>(), document.at("before").at("error").get<double>());
 }
 
+// int8 activations, of which those from zero up have the zero point -128, and a float stem: weights and biases are
+// corrected there as on the CPU, and the target's grid stays what it is.
+TEST(Correct, RoundingAndBiasServeCudaToo) {
+    CorrectOptions options = small_options();
+    options.rounding = Rounding::output_error;
+    options.bias = BiasCorrection::exact;
+    const auto outcome = corrected(coarse(), options, Target::cuda);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_TRUE(outcome->corrections.at(0).kept) << outcome->corrections[0].detail;
+    EXPECT_LT(outcome->last.error, outcome->first.error);
+    EXPECT_EQ(outcome->quantized.plan.target, Target::cuda);
+    QuantizeOptions plain;
+    plain.target = Target::cuda;
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 21);
+    const auto uncorrected = quantize_model(coarse(), test::ranges_on(coarse(), samples, Method::mse), plain);
+    ASSERT_TRUE(uncorrected);
+    EXPECT_EQ(outcome->quantized.model.graph.nodes.size(), uncorrected->model.graph.nodes.size());
+    for (const auto& [name, tensor] : uncorrected->model.graph.initializers) {
+        if (tensor.type() == DataType::float32 && name.ends_with("_scale")) {
+            const Tensor* kept = outcome->quantized.model.graph.initializer(name);
+            ASSERT_NE(kept, nullptr) << name;
+            EXPECT_EQ(kept->to_floats(), tensor.to_floats()) << name;
+        }
+    }
+}
+
 TEST(Correct, BiasOfBothKindsGainsWhereTheMeanIsOff) {
     Model model = test::conv_network();
     auto weights = model.graph.initializer("w2")->to_floats();
@@ -97,6 +125,24 @@ TEST(Correct, BiasOfBothKindsGainsWhereTheMeanIsOff) {
         ASSERT_EQ(outcome->corrections.size(), 1U);
         EXPECT_TRUE(outcome->corrections[0].kept);
     }
+}
+
+TEST(Correct, LeavesACheapLastLayerInFloatWhereItErrs) {
+    CorrectOptions options = small_options();
+    options.float_last = true;
+    const auto outcome = corrected(test::small_head_network(), options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    const Correction& told = outcome->corrections.at(0);
+    EXPECT_EQ(told.method, "last-layers");
+    EXPECT_TRUE(told.kept);
+    EXPECT_EQ(told.detail, "in float: head");
+    EXPECT_LT(outcome->last.error, 0.97 * outcome->first.error);
+    EXPECT_EQ(outcome->quantized.plan.quantized_nodes, 2U);
+    EXPECT_EQ(outcome->quantized.document.at("quantized_nodes"), 2);
+    const auto dear = corrected(test::conv_network(), options);
+    ASSERT_TRUE(dear) << dear.error().describe();
+    EXPECT_FALSE(dear->corrections.at(0).kept);
+    EXPECT_EQ(dear->quantized.plan.quantized_nodes, 3U);
 }
 
 TEST(Correct, KeepsNothingThatDoesNotGain) {
@@ -155,6 +201,8 @@ TEST(Correct, EffortsGrow) {
     EXPECT_EQ(options_of_effort(1).rounding, Rounding::nearest);
     EXPECT_EQ(options_of_effort(2).rounding, Rounding::output_error);
     EXPECT_TRUE(options_of_effort(2).equalize);
+    EXPECT_TRUE(options_of_effort(2).float_last);
+    EXPECT_FALSE(options_of_effort(1).float_last);
     EXPECT_FALSE(options_of_effort(2).auto_ranges);
     EXPECT_TRUE(options_of_effort(3).auto_ranges);
     EXPECT_GT(options_of_effort(3).fit_samples, options_of_effort(2).fit_samples);

@@ -13,7 +13,7 @@ namespace {
 using test::conv_network;
 
 EqualizeOutcome equalized(const Model& model, const std::map<std::string, Batches>& samples,
-                          const EqualizeOptions& options = {true, true, 1}) {
+                          const EqualizeOptions& options = {true, true, 1, {}}) {
     auto outcome = equalize(model, samples, options, no_progress());
     if (!outcome) {
         ADD_FAILURE() << outcome.error().describe();
@@ -84,7 +84,7 @@ TEST(EqualizeNot, WhereChannelsAreAlike) {
         model.graph.initializers.insert_or_assign(name, Tensor::of_floats(name, tensor.shape(), values));
     }
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 11);
-    const auto outcome = equalized(model, samples, {true, false, 1});
+    const auto outcome = equalized(model, samples, {true, false, 1, {}});
     EXPECT_GE(outcome.classes, 1U);
     // conv1 to conv2; the head's input may be scaled for its own weights.
     EXPECT_EQ(outcome.model.graph.initializer("w1")->to_floats(), model.graph.initializer("w1")->to_floats());
@@ -113,7 +113,47 @@ TEST(EqualizeNot, OutputsAndOtherClips) {
     EXPECT_TRUE(std::ranges::none_of(channel_classes(model), writes_first));
 }
 
-// Under a cap no channel gets smaller, and what was seen stays below it.
+double grid_error(const std::vector<float>& values, double level) {
+    double sum = 0.0;
+    for (const float each : values) {
+        const double x = std::abs(static_cast<double>(each));
+        if (x > level) sum += (x - level) * (x - level);
+        if (x > 0.0) sum += level * level / (12.0 * 255.0 * 255.0);
+    }
+    return sum;
+}
+
+// Against all levels tried one by one on the values themselves: a channel with rare large values, one without, one of
+// few values and one that is zero.
+TEST(ChannelStatisticsTest, LevelsErrLeast) {
+    constexpr std::size_t count = 4096;
+    auto values = test::noise(4 * count, 3);
+    for (std::size_t i = 0; i < count; ++i) {
+        values[count + i] = std::max(0.0F, values[count + i]);
+        if (i % 1024 == 0) values[i] *= 3.0F;
+        values[2 * count + i] = i < 3 ? 1.0F + static_cast<float>(i) : 0.0F;
+        values[3 * count + i] = 0.0F;
+    }
+    Batches batches;
+    batches.push_back(test::tensor_of("x", {1, 4, 64, 64}, values));
+    const ChannelStatistics statistics = channel_statistics(batches, 1, 4);
+    for (std::size_t c = 0; c < 3; ++c) {
+        const std::vector<float> own(values.begin() + static_cast<std::ptrdiff_t>(c * count),
+                                     values.begin() + static_cast<std::ptrdiff_t>((c + 1) * count));
+        double absmax = 0.0;
+        for (const float x : own)
+            absmax = std::max(absmax, std::abs(static_cast<double>(x)));
+        double best = grid_error(own, absmax);
+        for (int percent = 10; percent < 100; ++percent)
+            best = std::min(best, grid_error(own, absmax * percent / 100));
+        EXPECT_LE(grid_error(own, static_cast<double>(statistics.level[c])), 1.02 * best) << "channel " << c;
+    }
+    EXPECT_LT(statistics.level[0], 2.0F) << "rare values are clipped";
+    EXPECT_GT(statistics.level[1], 0.95F) << "values that fill their range are not";
+    EXPECT_EQ(statistics.level[3], 0.0F);
+}
+
+// Under a cap no channel gets smaller, and what a channel uses stays below it.
 TEST(BestFactors, KeepTheCap) {
     const ChannelStatistics input{{6.0F, 0.5F, 0.0F}, {4.0, 0.05, 0.0}, {1.0, 1.0, 0.0}};
     ReaderWeights reader;
@@ -153,11 +193,11 @@ TEST(Smooth, MovesAnOutlierChannelIntoTheWeights) {
     const Model model = normalized("%y = Neg(%m)\noutput %y: float32[2, 5, 6]\n");
     const auto samples = test::noise_samples("x", {2, 5, 8}, 4, 5);
     const Batches expected = test::values_of(model, {"y"}, samples)[0];
-    const auto outcome = equalized(model, samples, {false, true, 1});
+    const auto outcome = equalized(model, samples, {false, true, 1, {}});
     EXPECT_EQ(outcome.fired, 1U);
     EXPECT_LT(test::distance(expected, test::values_of(outcome.model, {"y"}, samples)[0]), 1e-5);
     EXPECT_LT(quantization_error(outcome.model, samples, expected), 0.5 * quantization_error(model, samples, expected));
-    EXPECT_EQ(equalized(model, samples, {true, false, 1}).classes, 0U) << "that is not cross-layer equalisation";
+    EXPECT_EQ(equalized(model, samples, {true, false, 1, {}}).classes, 0U) << "that is not cross-layer equalisation";
 }
 
 // Post-norm: the residual sum reads the same values, and no weight there takes the factors back.

@@ -93,6 +93,20 @@ TEST(Positions, AreSpreadOverTheSamplesAndEachOnce) {
         EXPECT_EQ(places.size(), 10U);
 }
 
+TEST(Positions, AreSplitBySample) {
+    const auto samples = test::noise_samples("x", {3, 1, 8, 8}, 3, 1);
+    LinearLayer layer;
+    layer.outputs = 1;
+    layer.depth = 1;
+    const auto [fit, check] = split_by_sample(choose_positions(layer, samples.at("x"), 90));
+    EXPECT_EQ(fit.at.size(), 70U); // 9 samples, 10 positions each: the 4th and the 8th are kept apart
+    ASSERT_EQ(check.at.size(), 20U);
+    for (const auto& at : check.at)
+        EXPECT_EQ((at.batch * 3 + at.sample) % 4, 3U);
+    const auto few = split_by_sample(choose_positions(layer, test::noise_samples("x", {3, 1, 8, 8}, 1, 1).at("x"), 90));
+    EXPECT_TRUE(few.second.at.empty());
+}
+
 // The covariances against sums written out in double.
 TEST(LayerErrorTest, IsTheCovarianceWrittenOut) {
     LinearLayer layer;

@@ -126,6 +126,15 @@ inline Model conv_network(const std::string& middle = "Relu(%a)", bool depthwise
     return model;
 }
 
+/// conv_network with a head of four classes, 64 of its 2800 weights.
+inline Model small_head_network() {
+    Model model = conv_network();
+    add_weights(model, "w3", {16, 4}, 5);
+    add_weights(model, "b3", {4}, 6);
+    model.graph.outputs[0].dims = std::vector<Dimension>{Dimension::of(4), Dimension::of(4)};
+    return model;
+}
+
 /// Multiplies output channel `channel` of a weight and its bias.
 inline void scale_channel(Model& model, const std::string& weight, const std::string& bias, std::size_t channel,
                           float factor) {

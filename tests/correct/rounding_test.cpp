@@ -67,8 +67,8 @@ struct Case {
         RoundingOptions options;
         options.sweeps = 50;
         options.limit = limit;
-        const double fall = round_channel({weight.size(), hessian, pull}, weight, scale, steps, gradient, options);
-        if (gain != nullptr) *gain = fall;
+        const std::vector<double> falls = round_channels(hessian, {weight, {&scale, 1}, steps, gradient}, options);
+        if (gain != nullptr) *gain = falls.at(0);
         return steps;
     }
 };
@@ -125,6 +125,41 @@ TEST(Rounding, LeavesTheNearestStepsWhereInputsAreIndependent) {
     double gain = 1.0;
     EXPECT_EQ(problem.rounded(&gain), problem.nearest);
     EXPECT_EQ(gain, 0.0);
+}
+
+// Channels side by side become what each becomes alone.
+TEST(Rounding, OfABlockIsThatOfItsChannels) {
+    constexpr std::size_t depth = 12;
+    constexpr std::size_t channels = 5;
+    const Case shared(depth, 7, 3.0F);
+    const auto weight = test::noise(channels * depth, 8);
+    const std::vector<float> scales{0.1F, 0.05F, 0.2F, 0.07F, 0.01F};
+    std::vector<std::int8_t> steps(channels * depth);
+    std::vector<float> gradient(channels * depth, 0.0F);
+    for (std::size_t c = 0; c < channels; ++c) {
+        for (std::size_t i = 0; i < depth; ++i)
+            steps[c * depth + i] = static_cast<std::int8_t>(
+                std::clamp(std::nearbyint(weight[c * depth + i] / scales[c]), -127.0F, 127.0F));
+        for (std::size_t i = 0; i < depth; ++i) {
+            for (std::size_t j = 0; j < depth; ++j) {
+                const float d = scales[c] * static_cast<float>(steps[c * depth + j]) - weight[c * depth + j];
+                gradient[c * depth + i] += shared.hessian[i * depth + j] * d;
+            }
+        }
+    }
+    std::vector<std::int8_t> alone = steps;
+    std::vector<float> own_gradient = gradient;
+    std::vector<double> own_falls;
+    for (std::size_t c = 0; c < channels; ++c) {
+        const auto part = [&](auto& of) { return std::span(of).subspan(c * depth, depth); };
+        own_falls.push_back(
+            round_channels(shared.hessian,
+                           {part(weight), std::span(scales).subspan(c, 1), part(alone), part(own_gradient)}, {})
+                .at(0));
+    }
+    EXPECT_EQ(round_channels(shared.hessian, {weight, scales, steps, gradient}, {}), own_falls);
+    EXPECT_EQ(steps, alone);
+    EXPECT_GT(*std::ranges::max_element(own_falls), 0.0);
 }
 
 TEST(Rounding, StaysOnTheGrid) {

@@ -1,0 +1,67 @@
+#include "correct/float_layers.hpp"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "onnx/macs.hpp"
+#include "onnx/onnx.hpp"
+#include "quantize/ops.hpp"
+
+namespace lathe {
+namespace {
+
+/// Positions of the heavy nodes that no other one of `int8` comes after.
+std::vector<std::size_t> last_of(const Graph& graph, const std::unordered_set<std::string>& int8) {
+    std::vector<std::size_t> last;
+    std::unordered_set<std::string> leads; // values from which an int8 layer can be reached
+    for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+        const Node& node = *graph.nodes[i];
+        const bool on_the_way =
+            std::ranges::any_of(node.outputs, [&](const auto& output) { return leads.contains(output); });
+        const bool own = is_heavy(node) && int8.contains(node.label());
+        if (own && !on_the_way) last.push_back(i);
+        if (own || on_the_way) leads.insert(node.inputs.begin(), node.inputs.end());
+    }
+    std::ranges::reverse(last);
+    return last;
+}
+
+double weight_count(const Graph& graph, const Node& node) {
+    const Constant constant = resolve_constant(graph, node.input(1));
+    const auto* tensor = std::get_if<Tensor>(&constant);
+    return tensor == nullptr ? 0.0 : static_cast<double>(tensor->count());
+}
+
+} // namespace
+
+std::vector<std::string> cheap_last_layers(const Model& model, const QuantizationPlan& plan, const FloatCost& cost) {
+    Model shaped = model;
+    if (Model inferred = model; infer_shapes(inferred)) shaped = std::move(inferred);
+    const Graph& graph = shaped.graph;
+    std::unordered_set<std::string> int8;
+    for (const EdgeDecision& decision : plan.decisions) {
+        if (decision.reason == Reason::heavy_input) int8.insert(decision.node);
+    }
+    std::map<std::string, int> named;
+    double macs = 0.0;
+    double weights = 0.0;
+    const auto macs_of = [&](const Node& node) {
+        return static_cast<double>(count_macs(node, [&](const std::string& value) { return graph.info(value); }).macs);
+    };
+    for (const auto& node : graph.nodes) {
+        ++named[node->name];
+        macs += macs_of(*node);
+        if (is_heavy(*node) && int8.contains(node->label())) weights += weight_count(graph, *node);
+    }
+    std::vector<std::string> cheap;
+    for (const std::size_t at : last_of(graph, int8)) {
+        const Node& node = *graph.nodes[at];
+        const double own = weight_count(graph, node);
+        const bool dear = macs_of(node) > cost.macs * macs || 3.0 * own > cost.bytes * weights;
+        if (!dear && own > 0.0 && !node.name.empty() && named[node.name] == 1) cheap.push_back(node.name);
+    }
+    return cheap;
+}
+
+} // namespace lathe
