@@ -13,6 +13,7 @@
 #include "data/checks.hpp"
 #include "data/open_dataset.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/given.hpp"
 #include "quantize/placement.hpp"
 #include "support/files.hpp"
 #include "support/log.hpp"
@@ -152,7 +153,8 @@ Result<Task> make_task(const Model& model, const CalibrateRequest& request) {
     LATHE_CHECK(check(request.options));
     LATHE_CHECK(refuse_nonfinite_weights(model));
     warn_if_not_simplified(model);
-    Task task{model, quantizable_tensors(model), input_specs(model)};
+    Task task{model, request.all_activations ? float_activations(model) : quantizable_tensors(model),
+              input_specs(model)};
     if (task.tensors.empty()) {
         return Error{ErrorCode::invalid_argument, "there is nothing in this model to calibrate", model.graph.name,
                      "it has no Conv, Gemm or MatMul in floating point; lathe quantize --explain says why"};

@@ -23,6 +23,8 @@ struct CalibrateRequest {
     std::size_t threads = 0;              ///< 0: all cores
     Method method = Method::mse;
     EstimateOptions options;
+    /// Of every float32 activation, not only of what Lathe's quantiser may ask for: for calibration caches.
+    bool all_activations = false;
     std::filesystem::path output; ///< the ranges file, read as a cache first; empty: kept in memory only
     bool force = false;           ///< calibrate whatever is in `output`
 };
