@@ -24,10 +24,11 @@ allowed() {
     bench) echo support graph onnx data runtime bench ;;
     evaluate) echo support data runtime bench evaluate ;;
     correct) echo support graph onnx data calibrate quantize backends/api evaluate correct ;;
+    compare) echo support graph onnx passes data quantize runtime backends/api correct compare ;;
     sensitivity) echo support graph onnx data calibrate quantize backends/api evaluate sensitivity ;;
     mix) echo support graph onnx data calibrate quantize backends/api runtime bench evaluate sensitivity mix ;;
     report) echo support report ;;
-    api | cli) echo support graph onnx passes data calibrate quantize backends/api backends/openvino runtime bench evaluate correct sensitivity mix report api "$1" ;;
+    api | cli) echo support graph onnx passes data calibrate quantize backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix report api "$1" ;;
     *) return 1 ;;
   esac
 }
