@@ -25,12 +25,13 @@ allowed() {
     bench) echo support graph onnx data runtime bench ;;
     evaluate) echo support data runtime bench evaluate ;;
     correct) echo support graph onnx data calibrate quantize backends/api evaluate correct ;;
+    compare) echo support graph onnx passes data quantize runtime backends/api correct compare ;;
     sensitivity) echo support graph onnx data calibrate quantize backends/api evaluate sensitivity ;;
     mix) echo support graph onnx data calibrate quantize backends/api runtime bench evaluate sensitivity mix ;;
     plan) echo support runtime bench plan ;;
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;
     report) echo support report ;;
-    api | cli) echo support graph onnx passes data calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct sensitivity mix plan deploy report api "$1" ;;
+    api | cli) echo support graph onnx passes data calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix plan deploy report api "$1" ;;
     *) return 1 ;;
   esac
 }

@@ -14,6 +14,7 @@
 #include "data/checks.hpp"
 #include "data/open_dataset.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/given.hpp"
 #include "quantize/placement.hpp"
 #include "support/files.hpp"
 #include "support/log.hpp"
@@ -158,7 +159,7 @@ Result<Task> make_task(const Model& model, const CalibrateRequest& request) {
         LATHE_TRY(const Model prepared, prepared_for_casting(model));
         task.tensors = floating_tensors(prepared);
     } else {
-        task.tensors = quantizable_tensors(model);
+        task.tensors = request.all_activations ? float_activations(model) : quantizable_tensors(model);
     }
     if (task.tensors.empty()) {
         return Error{ErrorCode::invalid_argument, "there is nothing in this model to calibrate", model.graph.name,

@@ -25,6 +25,8 @@ struct CalibrateRequest {
     EstimateOptions options;
     /// Every floating-point tensor, as casting to 16 bits asks, not only those that quantisation may need.
     bool all_tensors = false;
+    /// Of every float32 activation, not only of what Lathe's quantiser may ask for: for calibration caches.
+    bool all_activations = false;
     std::filesystem::path output; ///< the ranges file, read as a cache first; empty: kept in memory only
     bool force = false;           ///< calibrate whatever is in `output`
 };

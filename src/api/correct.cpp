@@ -14,6 +14,12 @@ Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ra
         LATHE_TRY(outcome.quantized, quantize_model(model, ranges, quantize));
         return outcome;
     }
+    if (!ranges.source.empty() && (options.equalize || options.smooth || options.auto_ranges)) {
+        return Error{ErrorCode::invalid_argument,
+                     "equalisation, SmoothQuant and ranges by error need the histograms of a calibration",
+                     ranges.source,
+                     "take --effort 1 or --rounding output-error, or calibrate: lathe calibrate MODEL --data DIR"};
+    }
     if (data.data.empty()) {
         return Error{ErrorCode::invalid_argument, "correcting the quantisation needs the calibration data", "--data",
                      "give --data DIR, or --effort 0"};

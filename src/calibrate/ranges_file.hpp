@@ -40,6 +40,9 @@ struct RangesFile {
     EstimateOptions options;
     std::vector<TensorRange> tensors;
     std::vector<CalibrationFinding> findings; ///< kept, so that reusing the file repeats its warnings
+    /// Where another tool's ranges came from, which have no histograms and thus no method, and may lack tensors. Empty
+    /// for a calibration of Lathe. Never stored.
+    std::string source;
 
     const TensorRange* find(std::string_view tensor) const;
     /// By the file's method and options, guarded if they say so. {0, 0} for a tensor of zeros.

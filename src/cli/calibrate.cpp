@@ -6,6 +6,7 @@
 
 #include "calibrate/report.hpp"
 #include "cli/commands.hpp"
+#include "cli/given_format.hpp"
 #include "onnx/onnx.hpp"
 
 namespace lathe::cli {
@@ -84,36 +85,48 @@ void add_calibrate(Commands& commands) {
         std::string model;
         std::string preprocess;
         std::string method = to_string(Method::mse);
+        std::string output;
+        GivenFormatArguments format;
         CalibrateRequest request;
     };
     auto options = std::make_shared<Options>();
     Context& context = commands.context();
-    CLI::App& command =
-        commands.add({"calibrate",
-                      "Run a model on sample data and record the range of every tensor that quantisation may need",
-                      {"lathe calibrate m.onnx --data photos/ --output m.ranges",
-                       "lathe calibrate m.onnx --data photos/ --samples 300 --method entropy --output m.ranges",
-                       "lathe calibrate m.onnx --data inputs.npz --method percentile --percentile 99.9 --force",
-                       "lathe calibrate minilm.onnx --data texts.tsv --columns text=sentence"}},
-                     [options, &context]() -> Result<void> {
-                         CalibrateRequest& request = options->request;
-                         LATHE_TRY(request.method, method_from_name(options->method));
-                         if (!options->preprocess.empty()) {
-                             LATHE_TRY(request.preprocess, Preprocess::from_file(options->preprocess));
-                         }
-                         if (request.output.empty()) {
-                             request.output = std::filesystem::path(options->model).replace_extension(".ranges");
-                         }
-                         LATHE_TRY(const Model model, load_onnx(options->model));
-                         LATHE_TRY(const CalibrateOutcome outcome, calibrate_model(model, request, context));
-                         print_outcome(outcome, request, context);
-                         Json json = calibration_to_json(outcome.ranges, NumberFormat::uint8(), outcome.seconds);
-                         json["file"] = request.output.string();
-                         json["reused"] = outcome.reused;
-                         json["inference_seconds"] = outcome.inference_seconds;
-                         context.print_json(json);
-                         return {};
-                     });
+    CLI::App& command = commands.add(
+        {"calibrate",
+         "Run a model on sample data and record the range of every tensor that quantisation may need",
+         {"lathe calibrate m.onnx --data photos/ --output m.ranges",
+          "lathe calibrate m.onnx --data photos/ --samples 300 --method entropy --output m.ranges",
+          "lathe calibrate m.onnx --data inputs.npz --method percentile --percentile 99.9 --force",
+          "lathe calibrate m.onnx --data photos/ --format tensorrt-cache --tensorrt 8.6.1 -o m.cache",
+          "lathe calibrate minilm.onnx --data texts.tsv --columns text=sentence"}},
+        [options, &context]() -> Result<void> {
+            CalibrateRequest& request = options->request;
+            LATHE_TRY(request.method, method_from_name(options->method));
+            if (!options->preprocess.empty()) {
+                LATHE_TRY(request.preprocess, Preprocess::from_file(options->preprocess));
+            }
+            const bool ours = options->format.name == "ranges";
+            LATHE_CHECK(check(options->format));
+            if (options->output.empty()) {
+                options->output =
+                    std::filesystem::path(options->model).replace_extension(extension_of(options->format)).string();
+            }
+            if (ours) request.output = options->output;
+            request.all_activations = !ours;
+            LATHE_TRY(const Model model, load_onnx(options->model));
+            LATHE_TRY(const CalibrateOutcome outcome, calibrate_model(model, request, context));
+            if (!ours) {
+                LATHE_CHECK(write_given(given_of(outcome.ranges), options->format, options->output));
+                request.output = options->output;
+            }
+            print_outcome(outcome, request, context);
+            Json json = calibration_to_json(outcome.ranges, NumberFormat::uint8(), outcome.seconds);
+            json["file"] = request.output.string();
+            json["reused"] = outcome.reused;
+            json["inference_seconds"] = outcome.inference_seconds;
+            context.print_json(json);
+            return {};
+        });
     std::string methods;
     for (const Estimator& estimator : estimators())
         methods += (methods.empty() ? "" : "; ") + std::string(estimator.name) + ": " + estimator.summary;
@@ -134,9 +147,11 @@ void add_calibrate(Commands& commands) {
     command.add_option("--batch-size", options->request.batch_size, "Samples a run; does not change the result");
     command.add_option("--threads", options->request.threads, "Threads; does not change the result (default: all)");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");
-    command.add_option("-o,--output", options->request.output, "Ranges file (default: the model's name, .ranges)");
+    command.add_option("-o,--output", options->output,
+                       "File to write (default: the model's name with .ranges, .cache or .json)");
     command.add_flag("--all-tensors", options->request.all_tensors,
                      "Measure every floating-point tensor, as lathe autocast asks, not only what quantisation needs");
+    add_given_format(command, options->format, true);
     command.add_flag("--force", options->request.force, "Calibrate even if the ranges file exists");
 }
 

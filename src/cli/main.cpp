@@ -16,13 +16,16 @@ int main(int argc, char** argv) {
     add_inspect(commands);
     add_simplify(commands);
     add_calibrate(commands);
+    add_convert_ranges(commands);
     add_quantize(commands);
     add_autocast(commands);
     add_build(commands);
     add_run(commands);
     add_profile_data(commands);
     add_bench(commands);
+    add_trtexec_log(commands);
     add_eval(commands);
+    add_compare(commands);
     add_sensitivity(commands);
     add_tune(commands);
     add_plan(commands);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/correction.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/given.hpp"
 #include "quantize/lint.hpp"
 
 namespace lathe::cli {
@@ -17,7 +19,7 @@ namespace {
 struct Arguments {
     std::string model;
     std::string ranges;
-    std::string target = "openvino";
+    std::string target; ///< empty: openvino, but tensorrt for a calibration cache of TensorRT
     std::string output;
     std::string method;
     double percentile = EstimateOptions{}.percentile;
@@ -45,8 +47,14 @@ void print_decisions(const QuantizationPlan& plan, const Context& context) {
         context.print(describe(decision, context));
 }
 
+/// The target that was asked for, or the default one.
+std::string target_name(const Arguments& arguments, bool tensorrt_cache = false) {
+    if (!arguments.target.empty()) return arguments.target;
+    return tensorrt_cache ? "tensorrt" : "openvino";
+}
+
 Result<void> lint(const Arguments& arguments, const Context& context) {
-    LATHE_TRY(const Target target, target_from_name(arguments.target));
+    LATHE_TRY(const Target target, target_from_name(target_name(arguments)));
     LATHE_TRY(Model model, load_onnx(arguments.model));
     if (Model inferred = model; infer_shapes(inferred)) model = std::move(inferred);
     const std::vector<LintFinding> findings = lint_quantization(model, profile_of(target));
@@ -61,22 +69,23 @@ Result<void> lint(const Arguments& arguments, const Context& context) {
     context.print_json({{"kind", "lint"},
                         {"version", 1},
                         {"model", arguments.model},
-                        {"target", arguments.target},
+                        {"target", target_name(arguments)},
                         {"errors", errors},
                         {"findings", to_json(findings)}});
     if (errors > 0) {
         return Error{ErrorCode::verification_failed,
-                     std::to_string(errors) + (errors == 1 ? " error" : " errors") + " for target " + arguments.target,
+                     std::to_string(errors) + (errors == 1 ? " error" : " errors") + " for target " +
+                         target_name(arguments),
                      arguments.model, "each finding above names its cure"};
     }
-    context.print(findings.empty() ? context.green("nothing to object to for target " + arguments.target)
+    context.print(findings.empty() ? context.green("nothing to object to for target " + target_name(arguments))
                                    : "no errors, " + std::to_string(findings.size()) + " remarks");
     return {};
 }
 
 /// --explain without --ranges: the decisions need no calibration.
 Result<void> explain_only(const Arguments& arguments, const Context& context) {
-    LATHE_TRY(const Target target, target_from_name(arguments.target));
+    LATHE_TRY(const Target target, target_from_name(target_name(arguments)));
     LATHE_TRY(Model model, load_onnx(arguments.model));
     if (Model inferred = model; infer_shapes(inferred)) model = std::move(inferred);
     LATHE_TRY(const QuantizationPlan plan, plan_quantization(model, profile_of(target), {arguments.exclude}));
@@ -85,7 +94,7 @@ Result<void> explain_only(const Arguments& arguments, const Context& context) {
         context.warn(remark);
     context.print_json({{"kind", "quantize"},
                         {"version", 1},
-                        {"target", arguments.target},
+                        {"target", target_name(arguments)},
                         {"quantized_nodes", plan.quantized_nodes},
                         {"total_nodes", plan.heavy_nodes},
                         {"remarks", plan.remarks},
@@ -112,9 +121,9 @@ Result<std::pair<std::string, Range>> parse_range(const std::string& text) {
     return std::pair(text.substr(0, equals), Range{*low, *high});
 }
 
-Result<QuantizeOptions> options_of(const Arguments& arguments) {
+Result<QuantizeOptions> options_of(const Arguments& arguments, const std::string& target) {
     QuantizeOptions options;
-    LATHE_TRY(options.target, target_from_name(arguments.target));
+    LATHE_TRY(options.target, target_from_name(target));
     options.placement.exclude = arguments.exclude;
     options.estimate.percentile = arguments.percentile;
     LATHE_CHECK(check(options.estimate));
@@ -130,6 +139,37 @@ Result<QuantizeOptions> options_of(const Arguments& arguments) {
     return options;
 }
 
+/// Names that did not match, both ways.
+void tell_match(const GivenMatch& match, const std::vector<MissingRange>& missing, const GivenRanges& given,
+                const Context& context) {
+    constexpr std::size_t most = 20;
+    if (!match.unknown.empty()) {
+        std::string text = std::to_string(match.unknown.size()) + " of " + std::to_string(given.tensors.size()) +
+                           " tensors of " + given.source + " are not in the model:";
+        for (std::size_t i = 0; i < std::min(most, match.unknown.size()); ++i) {
+            const UnknownTensor& each = match.unknown[i];
+            text += "\n  " + each.name + (each.line == 0 ? "" : " (line " + std::to_string(each.line) + ")") +
+                    (each.nearest.empty() ? "" : "; is " + each.nearest + " meant?");
+        }
+        if (match.unknown.size() > most) text += "\n  and " + std::to_string(match.unknown.size() - most) + " more";
+        context.warn(text);
+    }
+    if (match.internal > 0) {
+        context.print(std::to_string(match.internal) +
+                      " entries are of layers that TensorRT made itself; the ONNX has no name for them");
+    }
+    if (missing.empty()) return;
+    std::string text = std::to_string(missing.size()) + " tensors have no range in " + given.source +
+                       "; what reads them stays in float (--range TENSOR=LOW,HIGH gives one):";
+    for (std::size_t i = 0; i < std::min(most, missing.size()); ++i) {
+        text += "\n  " + missing[i].tensor + ", read by";
+        for (const std::string& node : missing[i].nodes)
+            text += " " + node;
+    }
+    if (missing.size() > most) text += "\n  and " + std::to_string(missing.size() - most) + " more";
+    context.warn(text);
+}
+
 Result<void> quantize(const Arguments& arguments, const Context& context) {
     if (arguments.lint) return lint(arguments, context);
     if (arguments.ranges.empty() && arguments.output.empty() && arguments.explain) {
@@ -140,9 +180,20 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
                      "make the ranges with: lathe calibrate MODEL --data DIR --output FILE; --explain alone shows the "
                      "decisions without them, --lint judges a quantised model"};
     }
-    LATHE_TRY(const QuantizeOptions options, options_of(arguments));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
-    LATHE_TRY(const RangesFile ranges, load_ranges(arguments.ranges));
+    LATHE_TRY(const auto given, load_given_ranges(arguments.ranges));
+    const std::string target = target_name(arguments, given && !given->cache_header.empty());
+    LATHE_TRY(const QuantizeOptions options, options_of(arguments, target));
+    std::optional<GivenMatch> match;
+    RangesFile ranges;
+    if (given) {
+        auto matched = match_given(model, *given);
+        if (!matched) return std::move(matched).error().in(arguments.ranges);
+        match = std::move(matched->match);
+        ranges = std::move(matched->ranges);
+    } else {
+        LATHE_TRY(ranges, load_ranges(arguments.ranges));
+    }
     LATHE_TRY(const CorrectOptions correcting, options_of(arguments.correction, arguments.method));
     LATHE_TRY(const CorrectData data, data_of(arguments.correction));
     auto corrected = quantize_on_data(model, ranges, options, correcting, data, context.progress());
@@ -162,11 +213,15 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
         context.print("Weights in 7 bits: 8 would overflow the 16-bit sums of a CPU without VNNI. With --reduce-range "
                       "off all 8 are used, for another machine.");
     }
+    if (match) {
+        tell_match(*match, outcome->missing, *given, context);
+        outcome->document["given"] = to_json(*match);
+    }
     print_corrections(*corrected, context);
     context.print(context.bold(arguments.output) + ": " + std::to_string(outcome->plan.quantized_nodes) + " of " +
                   std::to_string(outcome->plan.heavy_nodes) + " Conv, ConvTranspose, Gemm and MatMul in int8 for " +
-                  arguments.target + ", " + std::to_string(outcome->plan.tensors.size()) + " activations, ranges by " +
-                  to_string(outcome->method));
+                  target + ", " + std::to_string(outcome->plan.tensors.size()) + " activations, ranges " +
+                  (match ? "of " + given->source : "by " + std::string(to_string(outcome->method))));
     outcome->document["file"] = arguments.output;
     context.print_json(outcome->document);
     return {};
@@ -184,13 +239,16 @@ void add_quantize(Commands& commands) {
           "lathe quantize m.onnx --ranges m.ranges --exclude Softmax --exclude '/layer4/.*' --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --effort 2 --data photos/ --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --range pooled=0,6.5 --output m.int8.onnx",
+          "lathe quantize m.onnx --ranges calibration.cache --target tensorrt --output m.int8.onnx",
           "lathe quantize m.onnx --target openvino --explain", "lathe quantize --lint theirs.onnx --target tensorrt"}},
         [arguments, &context] { return quantize(*arguments, context); });
     app.add_option("model", arguments->model, "ONNX model: float, or quantised with --lint")->required();
-    app.add_option("--ranges", arguments->ranges, "Ranges file that lathe calibrate wrote for this model");
-    app.add_option("--target", arguments->target, "Who will run it")
-        ->check(CLI::IsMember({"openvino", "onnxruntime", "tensorrt", "cuda"}))
-        ->capture_default_str();
+    app.add_option("--ranges", arguments->ranges,
+                   "Ranges file that lathe calibrate wrote for this model; or a calibration cache of TensorRT; or "
+                   "dynamic ranges as JSON ({\"tensor\": 2.5, ...} or {\"tensor\": {\"min\": -1, \"max\": 2.5}, ...})");
+    app.add_option("--target", arguments->target,
+                   "Who will run it (default: openvino; tensorrt where --ranges is a calibration cache of TensorRT)")
+        ->check(CLI::IsMember({"openvino", "onnxruntime", "tensorrt", "cuda"}));
     app.add_option("--output,-o", arguments->output, "Where to write the quantised model");
     app.add_option(
            "--exclude", arguments->exclude,

@@ -18,7 +18,17 @@ Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfi
         }
     }
     LATHE_TRY(const std::vector<bool> excluded, match_excluded(model.graph, options.exclude));
-    return Planner(model.graph, profile, excluded).plan();
+    if (options.unranged.empty()) return Planner(model.graph, profile, excluded).plan();
+    std::vector<bool> in_float = excluded;
+    for (const std::size_t node : options.unranged)
+        in_float.at(node) = true;
+    QuantizationPlan plan = Planner(model.graph, profile, in_float).plan();
+    for (EdgeDecision& decision : plan.decisions) {
+        if (decision.reason == Reason::excluded_by_user && !excluded[decision.edge.node]) {
+            decision.reason = Reason::range_missing;
+        }
+    }
+    return plan;
 }
 
 namespace {

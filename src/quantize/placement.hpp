@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,8 @@ struct QuantizedWeight {
 struct PlacementOptions {
     /// Node name, op type, or regular expression that matches a whole node name. One that matches nothing is an error.
     std::vector<std::string> exclude;
+    /// Positions of nodes that stay in float because a range is not known (Reason::range_missing).
+    std::set<std::size_t> unranged = {};
 };
 
 /// Where Q/DQ goes. Refers to the model it was made from by node positions.

@@ -1,6 +1,8 @@
 #include "quantize/quantize.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "calibrate/guard.hpp"
@@ -42,12 +44,53 @@ Result<void> refuse_nonfinite(const Graph& graph, const QuantizationPlan& plan, 
     return {};
 }
 
+/// The plan that the ranges suffice for. Where one is missing that another tool should have written, the nodes that
+/// would read int8 by it stay in float, and the plan is made again: their readers may then want other tensors.
+Result<QuantizationPlan> plan_within(const Model& model, const TargetProfile& profile, const QuantizeOptions& options,
+                                     const RangesFile& ranges, std::vector<MissingRange>& missing) {
+    PlacementOptions placement = options.placement;
+    while (true) {
+        LATHE_TRY(QuantizationPlan plan, plan_quantization(model, profile, placement));
+        if (ranges.source.empty()) return plan;
+        std::vector<std::vector<std::string>> lacking(plan.groups.size());
+        for (std::size_t i = 0; i < plan.groups.size(); ++i) {
+            std::ranges::copy_if(plan.groups[i].ranges, std::back_inserter(lacking[i]), [&](const std::string& name) {
+                return range_behind(model.graph, ranges, name) == nullptr && !options.overrides.contains(name);
+            });
+        }
+        const std::size_t before = placement.unranged.size();
+        for (const QuantizedTensor& tensor : plan.tensors) {
+            std::vector<std::string> nodes;
+            for (const Edge& reader : tensor.readers) {
+                if (lacking[tensor.group].empty() || !placement.unranged.insert(reader.node).second) continue;
+                nodes.push_back(model.graph.nodes[reader.node]->label());
+            }
+            if (nodes.empty()) continue;
+            const auto& names = lacking[tensor.group];
+            const bool own = std::ranges::find(names, tensor.name) != names.end();
+            missing.push_back({own ? tensor.name : names.front(), std::move(nodes)});
+        }
+        if (placement.unranged.size() == before) return plan;
+    }
+}
+
+Json to_json(const std::vector<MissingRange>& missing) {
+    Json array = Json::array();
+    for (const MissingRange& each : missing)
+        array.push_back({{"tensor", each.tensor}, {"nodes", each.nodes}});
+    return array;
+}
+
 Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
     Json json = Json::object();
     json["kind"] = "quantize";
     json["version"] = 1;
     json["target"] = to_string(outcome.plan.target);
-    json["method"] = to_string(outcome.method);
+    json["method"] = ranges.source.empty() ? to_string(outcome.method) : "given";
+    if (!ranges.source.empty()) {
+        json["ranges_from"] = ranges.source;
+        json["missing_ranges"] = to_json(outcome.missing);
+    }
     json["samples"] = ranges.samples_seen;
     json["reduced_range"] = outcome.reduced_range;
     json["opset"] = outcome.model.opset();
@@ -73,6 +116,11 @@ bool has_vnni() {
 
 Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ranges, const QuantizeOptions& options) {
     LATHE_CHECK(validate_ranges(ranges, model));
+    const bool given = !ranges.source.empty();
+    if (given && options.method) {
+        return Error{ErrorCode::invalid_argument, "a range estimator needs histograms, which this file does not have",
+                     ranges.source, "leave --method out, or calibrate: lathe calibrate MODEL --data DIR"};
+    }
     QuantizeOutcome outcome;
     Model prepared = model;
     if (prepared.opset() < needed_opset) {
@@ -87,7 +135,7 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     if (Model inferred = prepared; infer_shapes(inferred)) prepared = std::move(inferred);
 
     const TargetProfile& profile = profile_of(options.target);
-    LATHE_TRY(outcome.plan, plan_quantization(prepared, profile, options.placement));
+    LATHE_TRY(outcome.plan, plan_within(prepared, profile, options, ranges, outcome.missing));
     LATHE_CHECK(refuse_nonfinite(prepared.graph, outcome.plan, ranges));
 
     outcome.method = options.method.value_or(ranges.method);
@@ -98,7 +146,13 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     for (const ScaleGroup& group : outcome.plan.groups) {
         for (const std::string& name : group.ranges) {
             const TensorRange* tensor = range_behind(prepared.graph, ranges, name);
-            if (tensor == nullptr) continue;
+            if (tensor == nullptr) {
+                // A range by hand may stand in for one that another tool did not write.
+                if (const auto hand = options.overrides.find(name); given && hand != options.overrides.end()) {
+                    values[name] = hand->second;
+                }
+                continue;
+            }
             if (group.whole_range || !options.method) {
                 values[name] = range_in_group(*tensor, group, ranges, profile);
                 continue;
@@ -132,7 +186,8 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     insert.reduce_range = options.reduce_range == ReduceRange::on || (options.reduce_range == ReduceRange::automatic &&
                                                                       profile.reduce_range_without_vnni && !has_vnni());
     outcome.reduced_range = insert.reduce_range;
-    insert.provenance["method"] = to_string(outcome.method);
+    insert.provenance["method"] = given ? "given" : to_string(outcome.method);
+    if (given) insert.provenance["ranges_from"] = ranges.source;
     insert.provenance["samples"] = ranges.samples_seen;
     insert.provenance["data_digest"] = ranges.key.data;
     insert.provenance["ranges_digest"] = digest_of(values);

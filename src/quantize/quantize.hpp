@@ -26,9 +26,16 @@ struct QuantizeOptions {
     std::map<std::string, Range> overrides;
 };
 
+/// A tensor whose range another tool's file does not tell, and the nodes that stay in float because of it.
+struct MissingRange {
+    std::string tensor;
+    std::vector<std::string> nodes;
+};
+
 struct QuantizeOutcome {
     Model model;
     QuantizationPlan plan;
+    std::vector<MissingRange> missing; ///< with ranges of another tool alone; in graph order
     Method method = Method::mse;
     bool reduced_range = false;
     std::int64_t converted_from = 0; ///< the opset before lifting to 13; 0 where that was not needed
@@ -40,9 +47,12 @@ bool has_vnni();
 
 /// The whole step: check that the ranges belong to the model, lift the opset where needed, infer shapes, plan, insert,
 /// and pass the result through the ONNX checker.
+/// Ranges of another tool (RangesFile::source) need not be complete: what lacks one stays in float and is told in
+/// `missing`.
 /// Errors: mismatch (ranges of another model), out_of_range (NaN or infinity in a tensor to be quantised),
-/// invalid_argument (quantised already, malformed --exclude, an override that is no range around zero), not_found (a
-/// pattern or an override that names no quantised tensor), unsupported, verification_failed.
+/// invalid_argument (quantised already, malformed --exclude, an override that is no range around zero, a method for
+/// ranges of another tool), not_found (a pattern or an override that names no quantised tensor), unsupported,
+/// verification_failed.
 Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ranges, const QuantizeOptions& options);
 
 } // namespace lathe

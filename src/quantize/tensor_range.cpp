@@ -25,7 +25,9 @@ NumberFormat format_of(const ScaleGroup& group, const TargetProfile& profile) {
 Range range_in_group(const TensorRange& tensor, const ScaleGroup& group, const RangesFile& ranges,
                      const TargetProfile& profile) {
     const NumberFormat format = format_of(group, profile);
-    return group.whole_range ? estimate(tensor.histogram, Method::minmax, format) : ranges.range(tensor, format);
+    // Ranges that another tool wrote have no histograms.
+    const bool measured = ranges.source.empty();
+    return group.whole_range && measured ? estimate(tensor.histogram, Method::minmax, format) : ranges.range(tensor, format);
 }
 
 } // namespace lathe

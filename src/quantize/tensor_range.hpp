@@ -16,7 +16,8 @@ const TensorRange* range_behind(const Graph& graph, const RangesFile& ranges, st
 /// The format of a group's activations on a target: from zero up, the grid is that of uint8.
 NumberFormat format_of(const ScaleGroup& group, const TargetProfile& profile);
 
-/// A tensor's range in its group, by the file's method; groups that keep their whole range by minmax.
+/// A tensor's range in its group, by the file's method; groups that keep their whole range by minmax, where it
+/// was measured.
 Range range_in_group(const TensorRange& tensor, const ScaleGroup& group, const RangesFile& ranges,
                      const TargetProfile& profile);
 

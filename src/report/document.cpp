@@ -8,6 +8,7 @@
 #include <map>
 
 #include "report/fields.hpp"
+#include "report/merge_bench.hpp"
 #include "report/validate.hpp"
 #include "report/verdict.hpp"
 #include "report/wording.hpp"
@@ -206,6 +207,10 @@ Result<Json> make_document(std::vector<Input> inputs, const DocumentOptions& opt
         ordered.insert(kind == "optimize" ? ordered.begin() : ordered.end(), {kind, &input});
     }
     for (auto& [kind, input] : ordered) {
+        if (kind == "bench" && !given.contains(kind) && document.contains(kind) &&
+            text(input->json, "source") == "trtexec") {
+            given[kind] = "the optimize result"; // whose benchmark logs of trtexec join, not replace
+        }
         const auto earlier = given.find(kind);
         if (earlier != given.end()) {
             if (kind == "eval") {
@@ -213,10 +218,14 @@ Result<Json> make_document(std::vector<Input> inputs, const DocumentOptions& opt
                 replaced = true;
                 continue;
             }
+            if (kind == "bench") {
+                LATHE_CHECK(
+                    merge_bench(document["bench"], std::move(input->json), earlier->second + " and " + input->name));
+                replaced = true;
+                continue;
+            }
             return Error{ErrorCode::invalid_argument, "two results of kind \"" + kind + "\"",
-                         earlier->second + " and " + input->name,
-                         kind == "bench" ? "times of separate runs must not be compared: bench all subjects in one run"
-                                         : "leave one of them out"};
+                         earlier->second + " and " + input->name, "leave one of them out"};
         }
         given[kind] = input->name;
         if (kind == "optimize") {

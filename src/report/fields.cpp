@@ -17,11 +17,12 @@ std::string upper(std::string text) {
 
 /// "" for an engine, whose precision names it.
 std::string product_name(std::string_view kind) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> products{{
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> products{{
         {"pytorch", "PyTorch eager"},
         {"torch-compile", "torch.compile"},
         {"onnxruntime", "ONNX Runtime"},
         {"openvino", "OpenVINO"},
+        {"trtexec", "trtexec"},
     }};
     const auto* found = std::find_if(products.begin(), products.end(), [&](const auto& p) { return p.first == kind; });
     return found == products.end() ? std::string() : std::string(found->second);

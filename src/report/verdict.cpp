@@ -252,7 +252,9 @@ std::vector<FrameworkRatio> against_frameworks(const Judgement& judgement, const
     const Json& subjects = items(judgement.bench, "subjects");
     for (const Json& subject : subjects) {
         const std::string name = text(subject, "name");
-        if (text(subject, "kind") == "engine" || text(subject, "kind").empty()) continue;
+        // Logs of trtexec are of runs of their own, which give no ratio.
+        const std::string kind = text(subject, "kind");
+        if (kind == "engine" || kind == "trtexec" || kind.empty()) continue;
         const auto ratio = find_ratio(judgement.bench, engine.candidate.name, name, *judgement.batch);
         if (!ratio) continue;
         const bool first = text(subject, "kind") == "pytorch";
@@ -313,6 +315,7 @@ std::string headline(const Judgement& judgement, const Engine* chosen) {
 
 /// Headline of results that hold no engine of ours.
 std::string frameworks_headline(const Json& bench, std::optional<double> batch) {
+    if (text(bench, "source") == "trtexec") return ""; // separate runs have no fastest
     const Json* best = nullptr;
     for (const Json& row : items(bench, "latency")) {
         const auto median = number(row, "median_ms");

@@ -8,6 +8,8 @@
 
 #include "graphs.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/given.hpp"
+#include "quantize/quantize.hpp"
 #include "support_lib/command.hpp"
 
 namespace lathe {
@@ -106,6 +108,28 @@ TEST_F(Runtimes, OnnxRuntimeGetsInt8Kernels) {
 
 TEST_F(Runtimes, TensorrtRtxBuilds) {
     ASSERT_NO_FATAL_FAILURE(write(network(), Target::tensorrt, 4.0F));
+    run_script("check_tensorrt_rtx.py", file("int8.onnx"));
+}
+
+// An old calibration cache and the ONNX, as TensorRT 11 wants them.
+TEST_F(Runtimes, TensorrtRtxBuildsFromACalibrationCache) {
+    const Model model = network();
+    GivenRanges old;
+    for (const std::string& name : float_activations(model))
+        old.tensors.push_back({name, {-4.0F, 4.0F}, 0});
+    const auto text = print_tensorrt_cache(old, {"8601", "EntropyCalibration2"});
+    ASSERT_TRUE(text);
+    const auto cache = parse_tensorrt_cache(*text, "old.cache");
+    ASSERT_TRUE(cache) << cache.error().describe();
+    const auto matched = match_given(model, *cache);
+    ASSERT_TRUE(matched) << matched.error().describe();
+    QuantizeOptions options;
+    options.target = Target::tensorrt;
+    const auto outcome = quantize_model(model, matched->ranges, options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_EQ(outcome->plan.quantized_nodes, outcome->plan.heavy_nodes);
+    const auto saved = save_onnx(outcome->model, folder / "int8.onnx");
+    ASSERT_TRUE(saved) << saved.error().describe();
     run_script("check_tensorrt_rtx.py", file("int8.onnx"));
 }
 

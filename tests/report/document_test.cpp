@@ -11,6 +11,7 @@ namespace {
 using test::document_of;
 using test::sample;
 using testing::HasSubstr;
+using testing::Not;
 
 Result<Json> document_from(std::vector<Json> parts, const DocumentOptions& options = {}) {
     std::vector<Input> inputs;
@@ -226,6 +227,53 @@ TEST(Document, SurvivesAnyFieldOfAnotherType) {
         }
     }
     EXPECT_GT(refused, 50U);
+}
+
+Json log_bench(const std::string& name) {
+    return {
+        {"kind", "bench"},
+        {"version", 1},
+        {"source", "trtexec"},
+        {"libraries", {{"tensorrt", "8.6.1"}}},
+        {"notes", {"runs of their own"}},
+        {"subjects", {{{"name", name}, {"kind", "trtexec"}, {"precision", "fp16"}, {"notes", {"without waiting"}}}}},
+        {"latency", {{{"subject", name}, {"batch", 1}, {"median_ms", 0.01}, {"p95_ms", nullptr}}}},
+        {"throughput", {{{"subject", name}, {"batch", 1}, {"samples_per_second", 1070.7}}}},
+        {"ratios", Json::array()}};
+}
+
+// Logs of trtexec stand beside a benchmark of Lathe, whichever comes first, and beside each other, without a ratio.
+TEST(Document, LogsOfTrtexecJoinABenchmark) {
+    Json bench = sample()["bench"];
+    bench["kind"] = "bench";
+    bench["version"] = 1;
+    const std::size_t subjects = bench["subjects"].size();
+    const std::size_t ratios = bench["ratios"].size();
+    const auto alone = document_from({bench});
+    ASSERT_TRUE(alone);
+    for (const bool logs_first : {false, true}) {
+        const auto document = logs_first ? document_from({log_bench("a"), bench, log_bench("b")})
+                                         : document_from({bench, log_bench("a"), log_bench("b")});
+        ASSERT_TRUE(document) << document.error().describe();
+        const Json& together = document->at("bench");
+        EXPECT_EQ(together.at("subjects").size(), subjects + 2);
+        EXPECT_EQ(together.at("ratios").size(), ratios);
+        EXPECT_FALSE(together.contains("source"));
+        EXPECT_EQ(together.at("libraries").at("tensorrt"), "8.6.1");
+        EXPECT_EQ(document->at("machine"), bench.at("machine"));
+        // Neither recommended nor compared with, though its figure is the least.
+        EXPECT_EQ(document->at("verdict"), alone->at("verdict"));
+        EXPECT_THAT(document->at("verdict").dump(), Not(HasSubstr("trtexec")));
+        EXPECT_THAT(document->at("notes").dump(), HasSubstr("runs of their own"));
+    }
+    const auto optimized = document_from({sample(), log_bench("a")});
+    ASSERT_TRUE(optimized) << optimized.error().describe();
+    EXPECT_EQ(optimized->at("bench").at("subjects").size(), subjects + 1);
+    const auto twice = document_from({log_bench("a"), log_bench("a")});
+    ASSERT_FALSE(twice);
+    EXPECT_THAT(twice.error().describe(), HasSubstr("both benchmarks have a subject \"a\""));
+    EXPECT_FALSE(document_from({bench, bench}));
+    EXPECT_TRUE(document_from({log_bench("a")}));
 }
 
 } // namespace

@@ -1,0 +1,203 @@
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "compare/reduce.hpp"
+#include "data/npy.hpp"
+#include "support/files.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+struct Options {
+    std::string a;
+    std::string b;
+    std::string data;
+    std::vector<std::string> shapes;
+    std::uint64_t seed = 1;
+    double min_sqnr = 0.0;
+    bool has_min_sqnr = false;
+    std::string reduce;
+    std::size_t rows = 20;
+    CompareOptions compare;
+};
+
+Result<std::map<std::string, Shape>> shapes_of(const Options& options, const Comparand& subject) {
+    std::map<std::string, Shape> shapes;
+    for (const std::string& text : options.shapes) {
+        LATHE_TRY(const auto parsed, parse_shape_range(text));
+        std::string name = parsed.first;
+        if (name.empty() && !subject.model.graph.inputs.empty()) name = subject.model.graph.inputs.front().name;
+        shapes[name] = parsed.second.opt;
+    }
+    return shapes;
+}
+
+/// Arrays of --data by the names of inputs; the one array of a .npy is that of the only input.
+Result<std::vector<HostTensor>> inputs_of(const Options& options, const Comparand& a, const Comparand& b) {
+    LATHE_TRY(const auto shapes, shapes_of(options, a));
+    if (options.data.empty()) return inputs_for(a, b, shapes, options.seed);
+    if (!options.data.ends_with(".npy")) return read_npz(options.data);
+    LATHE_TRY(HostTensor tensor, read_npy(options.data));
+    if (a.model.graph.inputs.size() != 1) {
+        return Error{ErrorCode::invalid_argument, "a .npy holds one array, but the model has more inputs", options.data,
+                     "give an .npz with an array for each input, by name"};
+    }
+    tensor.name = a.model.graph.inputs.front().name;
+    return std::vector<HostTensor>{std::move(tensor)};
+}
+
+std::string number(double value, const char* format = "%.3g") {
+    if (std::isinf(value)) return "equal";
+    char text[40];
+    std::snprintf(text, sizeof(text), format, value);
+    return text;
+}
+
+std::string operations(const ComparedTensor& tensor) {
+    if (tensor.op_a.empty() && tensor.op_b.empty()) return "-";
+    if (tensor.op_a == tensor.op_b || tensor.op_b.empty()) return tensor.op_a;
+    return (tensor.op_a.empty() ? "-" : tensor.op_a) + " / " + tensor.op_b;
+}
+
+std::vector<std::string> row_of(const ComparedTensor& tensor, const Context& context) {
+    const TensorDifference& difference = tensor.difference;
+    const std::string name = difference.tensor + (tensor.output ? " (output)" : "");
+    const std::string verdict = difference.past ? context.red("past") : context.green("ok");
+    if (!difference.problem.empty()) return {name, operations(tensor), difference.problem, "", "", "", "", verdict};
+    return {name,
+            operations(tensor),
+            number(difference.max_abs),
+            number(difference.max_rel),
+            number(difference.sqnr_db, "%.1f"),
+            number(difference.cosine, "%.6f"),
+            difference.agreement ? number(*difference.agreement * 100, "%.1f %%") : "-",
+            verdict};
+}
+
+/// Outputs, the first past tolerance, and the worst; all with --verbose.
+void print_comparison(const Comparison& comparison, const Options& options, const Context& context) {
+    std::vector<std::vector<std::string>> rows{
+        {"tensor", "op", "max abs", "max rel", "SQNR dB", "cosine", "argmax", ""}};
+    std::size_t past = 0;
+    std::size_t left_out = 0;
+    for (const ComparedTensor& tensor : comparison.tensors) {
+        if (tensor.difference.past) ++past;
+        const bool interesting = tensor.output || (tensor.difference.past && past <= options.rows) || context.verbose;
+        if (interesting) {
+            rows.push_back(row_of(tensor, context));
+        } else {
+            ++left_out;
+        }
+    }
+    context.print(table(rows));
+    if (left_out > 0) context.print(std::to_string(left_out) + " more tensors; --verbose shows all");
+    if (comparison.only_a + comparison.only_b > 0) {
+        context.print("no namesake: " + std::to_string(comparison.only_a) + " tensors of the first model, " +
+                      std::to_string(comparison.only_b) + " of the second");
+    }
+}
+
+Result<Json> reduce_and_save(const Comparand& a, const Comparand& b, const Comparison& comparison,
+                             const Options& options, const Context& context) {
+    const std::string& target = comparison.first_past()->difference.tensor;
+    LATHE_TRY(const Reduced reduced, reduce(a, b, comparison, target, options.compare, context.progress()));
+    LATHE_TRY(const auto files, save_reduced(reduced, options.reduce));
+    context.print("reduced to " + std::to_string(reduced.nodes_a) + " and " + std::to_string(reduced.nodes_b) +
+                  " nodes, still past tolerance (max abs " + number(reduced.difference.max_abs) + "), in " +
+                  std::to_string(reduced.trials) + " trials:");
+    context.print("  second " + context.bold(files[0].string()) + ", first " + files[1].string() + ", inputs " +
+                  files[2].string());
+    context.print("  lathe compare " + files[1].string() + " " + files[0].string() + " --data " + files[2].string());
+    Json inputs = Json::array();
+    for (const HostTensor& input : reduced.inputs)
+        inputs.push_back({{"name", input.name}, {"shape", input.shape}});
+    return Json{{"file", files[0].string()},
+                {"reference", files[1].string()},
+                {"data", files[2].string()},
+                {"nodes_first", reduced.nodes_a},
+                {"nodes_second", reduced.nodes_b},
+                {"inputs", std::move(inputs)},
+                {"difference", to_json(reduced.difference)},
+                {"trials", reduced.trials}};
+}
+
+Result<void> run(Options& options, const Context& context) {
+    if (options.has_min_sqnr) options.compare.tolerance.min_sqnr_db = options.min_sqnr;
+    LATHE_TRY(const Comparand a, load_comparand(options.a));
+    LATHE_TRY(const Comparand b, load_comparand(options.b));
+    LATHE_TRY(const auto inputs, inputs_of(options, a, b));
+    LATHE_TRY(const Comparison comparison, compare(a, b, inputs, options.compare));
+    LATHE_CHECK(context.progress().check());
+    print_comparison(comparison, options, context);
+
+    const ComparedTensor* first = comparison.first_past();
+    Json document{{"kind", "compare"},
+                  {"version", 1},
+                  {"first", options.a},
+                  {"second", options.b},
+                  {"inputs", options.data.empty() ? "random" : options.data}};
+    document["equal"] = first == nullptr;
+    document["first_past"] = first == nullptr ? Json(nullptr) : Json(first->difference.tensor);
+    document["tensors"] = Json::array();
+    for (const ComparedTensor& tensor : comparison.tensors)
+        document["tensors"].push_back(to_json(tensor));
+    if (first == nullptr) {
+        context.print(context.green("within tolerance: " + std::to_string(comparison.tensors.size()) + " tensors"));
+        if (!options.reduce.empty()) context.warn("nothing is past tolerance, so there is nothing to reduce");
+        context.print_json(document);
+        return {};
+    }
+    if (!options.reduce.empty()) {
+        LATHE_TRY(document["reduced"], reduce_and_save(a, b, comparison, options, context));
+    }
+    context.print_json(document);
+    const std::string op = first->op_b.empty() ? first->op_a : first->op_b;
+    const std::string node = first->node_b.empty() ? first->node_a : first->node_b;
+    return Error{ErrorCode::verification_failed,
+                 "the first tensor past tolerance is " + first->difference.tensor +
+                     (op.empty() ? "" : ", made by " + op + " " + node),
+                 "",
+                 options.reduce.empty() ? "--reduce OUT.onnx cuts the graphs down to where they differ; --rtol, --atol "
+                                          "and --min-sqnr set what is allowed"
+                                        : ""};
+}
+
+} // namespace
+
+void add_compare(Commands& commands) {
+    auto options = std::make_shared<Options>();
+    Context& context = commands.context();
+    CLI::App& command = commands.add(
+        {"compare",
+         "Run two models or engines on the same inputs, compare outputs and all values of one name, and find the first "
+         "that differs; exit code 5 if one is past tolerance",
+         {"lathe compare m.onnx m.simple.onnx", "lathe compare m.onnx m.int8.onnx --min-sqnr 20",
+          "lathe compare m.onnx m.int8.engine --min-sqnr 15 --data inputs.npz",
+          "lathe compare old.onnx new.onnx --shape input:1x3x224x224 --reduce small.onnx"}},
+        [options, &context] { return run(*options, context); });
+    command.add_option("first", options->a, "ONNX model or Lathe engine: the reference")->required();
+    command.add_option("second", options->b, "ONNX model or Lathe engine")->required();
+    command.add_option("--data", options->data,
+                       ".npz with an array for each input, or .npy for the only one (default: random)");
+    command.add_option("--seed", options->seed, "Of random inputs")->capture_default_str();
+    command.add_option("--shape", options->shapes, "NAME:1x3x224x224: an input's sizes, for random inputs; repeatable")
+        ->allow_extra_args(false);
+    command
+        .add_option("--rtol", options->compare.tolerance.rtol,
+                    "A tensor may differ by atol + rtol times its largest magnitude")
+        ->capture_default_str();
+    command.add_option("--atol", options->compare.tolerance.atol, "See --rtol")->capture_default_str();
+    CLI::Option* sqnr = command.add_option("--min-sqnr", options->min_sqnr,
+                                           "Instead: the least signal to noise in dB, for quantised models");
+    sqnr->each([options](const std::string&) { options->has_min_sqnr = true; });
+    command.add_flag("--outputs-only", options->compare.outputs_only, "Do not look inside");
+    command.add_option("--reduce", options->reduce,
+                       "Cut both graphs down to a few nodes that still differ; writes OUT.onnx (the second), "
+                       "OUT.reference.onnx (the first) and OUT.npz (their inputs)");
+    command.add_option("--threads", options->compare.threads, "Threads (default: all)");
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,67 @@
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/given_format.hpp"
+
+namespace lathe::cli {
+
+namespace {
+
+struct Options {
+    std::string input;
+    std::string output;
+    GivenFormatArguments format;
+};
+
+Result<void> convert(const Options& options, const Context& context) {
+    LATHE_CHECK(check(options.format));
+    LATHE_TRY(auto given, load_given_ranges(options.input));
+    const bool ours = !given.has_value();
+    if (ours) {
+        LATHE_TRY(const RangesFile ranges, load_ranges(options.input));
+        given = given_of(ranges);
+    }
+    const std::string output =
+        !options.output.empty()
+            ? options.output
+            : std::filesystem::path(options.input).replace_extension(extension_of(options.format)).string();
+    std::error_code absent;
+    if (std::filesystem::equivalent(options.input, output, absent)) {
+        return Error{ErrorCode::invalid_argument, "the output is the input", output, "give another --output"};
+    }
+    LATHE_CHECK(write_given(*given, options.format, output));
+    if (ours && options.format.name == "tensorrt-cache") {
+        context.warn("a ranges file holds the tensors that Lathe's quantiser asks for; TensorRT keeps layers in float "
+                     "whose output's scale it does not find: lathe calibrate --format tensorrt-cache writes all");
+    }
+    context.print(context.bold(output) + ": " + std::to_string(given->tensors.size()) + " tensors of " + given->source);
+    context.print_json({{"kind", "convert-ranges"},
+                        {"version", 1},
+                        {"from", given->source},
+                        {"format", options.format.name},
+                        {"tensors", given->tensors.size()},
+                        {"file", output}});
+    return {};
+}
+
+} // namespace
+
+void add_convert_ranges(Commands& commands) {
+    auto options = std::make_shared<Options>();
+    Context& context = commands.context();
+    CLI::App& command = commands.add({"convert-ranges",
+                                      "Turn calibrated ranges into the form of another tool: TensorRT's calibration "
+                                      "cache, or JSON of dynamic ranges",
+                                      {"lathe convert-ranges m.ranges --tensorrt 8.6.1 --output m.cache",
+                                       "lathe convert-ranges calibration.cache --format dynamic-ranges -o ranges.json",
+                                       "lathe convert-ranges ranges.json --format tensorrt-cache -o m.cache"}},
+                                     [options, &context] { return convert(*options, context); });
+    command
+        .add_option("input", options->input,
+                    "Ranges file of lathe calibrate, calibration cache of TensorRT, or JSON of dynamic ranges")
+        ->required();
+    command.add_option("-o,--output", options->output, "File to write (default: the input's name, .cache or .json)");
+    add_given_format(command, options->format, false);
+}
+
+} // namespace lathe::cli

@@ -1,0 +1,55 @@
+#include "cli/given_format.hpp"
+
+#include <vector>
+
+#include "support/files.hpp"
+
+namespace lathe::cli {
+
+void add_given_format(CLI::App& command, GivenFormatArguments& arguments, bool with_ours) {
+    std::vector<std::string> formats{"tensorrt-cache", "dynamic-ranges"};
+    if (with_ours) {
+        formats.insert(formats.begin(), "ranges");
+    } else {
+        arguments.name = formats.front();
+    }
+    command
+        .add_option("--format", arguments.name,
+                    "tensorrt-cache: calibration cache for TensorRT up to 10; dynamic-ranges: JSON, the largest "
+                    "magnitude a tensor" +
+                        std::string(with_ours ? "; ranges: Lathe's own, with histograms" : ""))
+        ->check(CLI::IsMember(formats))
+        ->capture_default_str();
+    command
+        .add_option("--tensorrt", arguments.tensorrt,
+                    "Of a calibration cache: the version that will read it, which takes no other's")
+        ->capture_default_str();
+    command
+        .add_option("--algorithm", arguments.algorithm,
+                    "Of a calibration cache: the kind of calibrator that will read it; trtexec's is "
+                    "EntropyCalibration2. It says nothing of how the ranges were found")
+        ->check(CLI::IsMember({"EntropyCalibration2", "MinMaxCalibration", "EntropyCalibration", "LegacyCalibration"}))
+        ->capture_default_str();
+}
+
+Result<void> check(const GivenFormatArguments& arguments) {
+    if (arguments.name != "tensorrt-cache") return {};
+    auto version = cache_version(arguments.tensorrt);
+    if (!version) return std::move(version).error().in("--tensorrt");
+    return {};
+}
+
+std::string extension_of(const GivenFormatArguments& arguments) {
+    if (arguments.name == "ranges") return ".ranges";
+    return arguments.name == "tensorrt-cache" ? ".cache" : ".json";
+}
+
+Result<void> write_given(const GivenRanges& ranges, const GivenFormatArguments& arguments,
+                         const std::filesystem::path& output) {
+    if (arguments.name == "dynamic-ranges") return write_file(output, std::string_view(print_dynamic_ranges(ranges)));
+    LATHE_TRY(const std::string version, cache_version(arguments.tensorrt));
+    LATHE_TRY(const std::string text, print_tensorrt_cache(ranges, {version, arguments.algorithm}));
+    return write_file(output, std::string_view(text));
+}
+
+} // namespace lathe::cli

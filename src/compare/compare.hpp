@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/difference.hpp"
+#include "graph/graph.hpp"
+#include "lathe/result.hpp"
+#include "runtime/engine.hpp"
+#include "support/json.hpp"
+
+namespace lathe {
+
+/// A model or an engine to compare.
+struct Comparand {
+    std::filesystem::path file;
+    Model model;                  ///< of an engine: what it was built from, for its inputs
+    std::optional<Engine> engine; ///< if it is one: only its outputs can be seen
+};
+
+/// Errors: as load_onnx and Engine::load.
+Result<Comparand> load_comparand(const std::filesystem::path& file);
+
+struct CompareOptions {
+    Tolerance tolerance;
+    bool outputs_only = false;
+    std::size_t threads = 0;
+};
+
+/// A compared tensor with the operations that make it.
+struct ComparedTensor {
+    TensorDifference difference;
+    std::string node_a, op_a, node_b, op_b; ///< empty where an engine hides them
+    bool output = false;                    ///< of the first model
+};
+
+struct Comparison {
+    std::vector<ComparedTensor> tensors; ///< in the first model's topological order; outputs are among them
+    std::size_t only_a = 0, only_b = 0;  ///< float values that have no namesake in the other
+    /// The first model's values by name, its inputs too: what `reduce` cuts with.
+    std::map<std::string, HostTensor> values_a;
+
+    /// The first past tolerance; nullptr if there is none.
+    const ComparedTensor* first_past() const;
+};
+
+/// Inputs for both: random ones (seeded) of the first model, in the sizes of `shapes`, else of an engine's favourite,
+/// else small ones. Errors: invalid_argument for a shape of an input that is not there.
+Result<std::vector<HostTensor>> inputs_for(const Comparand& a, const Comparand& b,
+                                           const std::map<std::string, Shape>& shapes, std::uint64_t seed);
+
+/// Runs both on the same inputs, of which each takes those it has. ONNX models run on the default backend in float32,
+/// and every float32 value of one name is compared; of an engine the outputs alone, on its own device. Outputs are
+/// paired by name, by position where the names of all differ.
+/// Errors: mismatch (inputs or outputs that do not fit each other), what running gives.
+Result<Comparison> compare(const Comparand& a, const Comparand& b, const std::vector<HostTensor>& inputs,
+                           const CompareOptions& options);
+
+Json to_json(const ComparedTensor& tensor);
+
+} // namespace lathe

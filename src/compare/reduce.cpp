@@ -1,0 +1,233 @@
+#include "compare/reduce.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "compare/part.hpp"
+#include "correct/run.hpp"
+#include "data/npy.hpp"
+#include "onnx/onnx.hpp"
+
+namespace lathe {
+namespace {
+
+using Names = std::unordered_set<std::string>;
+
+class Reducer {
+public:
+    Reducer(const Model& a, const Model& b, const std::map<std::string, HostTensor>& values, std::string target,
+            const CompareOptions& options, Progress& progress)
+        : a_(a), b_(b), values_(values), target_(std::move(target)), options_(options), progress_(progress) {}
+
+    /// `places`: values of both models before the target, in the first one's order.
+    Result<Reduced> run(const std::vector<std::string>& places) {
+        LATHE_TRY(const bool whole, fails({}));
+        if (!whole) {
+            return Error{ErrorCode::verification_failed,
+                         "the difference vanishes when the graphs up to this value run alone", target_,
+                         "it comes of how the whole graph is optimised; compare with --outputs-only"};
+        }
+        LATHE_CHECK(bisect(places));
+        LATHE_CHECK(thin_out(places));
+        return finish();
+    }
+
+private:
+    struct Pair {
+        Part a, b;
+        std::vector<std::string> inputs; ///< of either
+    };
+
+    Result<Pair> cut(const Names& stops) const {
+        Pair pair;
+        LATHE_TRY(pair.a, cut_part(a_, target_, stops));
+        LATHE_TRY(pair.b, cut_part(b_, target_, stops));
+        std::ranges::set_union(pair.a.inputs, pair.b.inputs, std::back_inserter(pair.inputs));
+        return pair;
+    }
+
+    Result<HostTensor> run_part(const Part& part) const {
+        std::vector<Batches> batches;
+        std::vector<Given> given;
+        batches.reserve(part.inputs.size());
+        for (const std::string& name : part.inputs) {
+            const auto value = values_.find(name);
+            if (value == values_.end()) return Error{ErrorCode::not_found, "the value was not seen", name, ""};
+            batches.push_back({value->second});
+            given.push_back({name, &batches.back()});
+        }
+        LATHE_TRY(std::vector<Batches> results, run_batches(part.model, given, options_.threads));
+        HostTensor result = std::move(results.front().front());
+        result.name = target_;
+        return result;
+    }
+
+    /// Do the graphs between `stops` and the target still differ? Graphs that do not run tell nothing, so: no.
+    Result<bool> fails(const Names& stops) {
+        LATHE_CHECK(progress_.check());
+        ++trials_;
+        progress_.advance(1);
+        const auto pair = cut(stops);
+        if (!pair) return false;
+        const auto of_a = run_part(pair->a);
+        const auto of_b = of_a ? run_part(pair->b) : of_a;
+        if (!of_a || !of_b) {
+            const Error& error = of_a ? of_b.error() : of_a.error();
+            if (error.code == ErrorCode::cancelled) return error;
+            return false;
+        }
+        const TensorDifference difference = difference_of(*of_a, *of_b, options_.tolerance);
+        if (!difference.past) return false;
+        difference_ = difference;
+        stops_ = stops;
+        shape_a_ = of_a->shape;
+        shape_b_ = of_b->shape;
+        return true;
+    }
+
+    /// The most of `places`, from the first on, that can be given.
+    Result<void> bisect(const std::vector<std::string>& places) {
+        const auto first = [&](std::size_t count) {
+            return Names(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(count));
+        };
+        LATHE_TRY(const bool all, fails(first(places.size())));
+        if (all) return {};
+        std::size_t failing = 0;
+        std::size_t passing = places.size();
+        while (passing - failing > 1) {
+            const std::size_t middle = failing + (passing - failing) / 2;
+            LATHE_TRY(const bool still, fails(first(middle)));
+            (still ? failing : passing) = middle;
+        }
+        return {};
+    }
+
+    /// Gives what else can be given, in groups.
+    Result<void> thin_out(const std::vector<std::string>& places) {
+        std::vector<std::string> rest = inside(places);
+        for (std::size_t group = std::max<std::size_t>(1, rest.size() / 2); !rest.empty();) {
+            bool gained = false;
+            for (std::size_t at = 0; at < rest.size(); at += group) {
+                Names more = stops_;
+                for (std::size_t i = at; i < std::min(at + group, rest.size()); ++i)
+                    more.insert(rest[i]);
+                LATHE_TRY(const bool still, fails(more));
+                gained = gained || still;
+            }
+            rest = inside(places);
+            if (group > 1) {
+                group = std::max<std::size_t>(1, std::min(group / 2, rest.size()));
+            } else if (!gained) {
+                break;
+            }
+        }
+        return {};
+    }
+
+    /// The places that the graphs still compute.
+    std::vector<std::string> inside(const std::vector<std::string>& places) const {
+        Names computed;
+        if (const auto pair = cut(stops_)) {
+            for (const Part* part : {&pair->a, &pair->b}) {
+                for (const auto& node : part->model.graph.nodes)
+                    computed.insert(node->outputs.begin(), node->outputs.end());
+            }
+        }
+        std::vector<std::string> left;
+        std::ranges::copy_if(places, std::back_inserter(left), [&](const std::string& name) {
+            return computed.contains(name) && !stops_.contains(name);
+        });
+        return left;
+    }
+
+    Result<Reduced> finish() {
+        LATHE_TRY(Pair pair, cut(stops_));
+        Reduced reduced;
+        reduced.difference = difference_;
+        reduced.trials = trials_;
+        for (const std::string& name : pair.inputs) {
+            HostTensor value = values_.at(name);
+            value.name = name;
+            reduced.inputs.push_back(std::move(value));
+        }
+        declare(pair.a, shape_a_);
+        declare(pair.b, shape_b_);
+        reduced.nodes_a = pair.a.model.graph.nodes.size();
+        reduced.nodes_b = pair.b.model.graph.nodes.size();
+        reduced.a = std::move(pair.a.model);
+        reduced.b = std::move(pair.b.model);
+        return reduced;
+    }
+
+    /// ONNX demands types and shapes of what goes in and out.
+    void declare(Part& part, const Shape& result) const {
+        const auto sizes = [](const Shape& shape) {
+            std::vector<Dimension> dims;
+            std::ranges::transform(shape, std::back_inserter(dims), Dimension::of);
+            return dims;
+        };
+        for (const std::string& name : part.inputs) {
+            const HostTensor& value = values_.at(name);
+            ValueInfo info;
+            info.name = name;
+            info.type = value.type;
+            info.dims = sizes(value.shape);
+            part.model.graph.inputs.push_back(std::move(info));
+        }
+        part.model.graph.outputs.front().dims = sizes(result);
+    }
+
+    const Model& a_;
+    const Model& b_;
+    const std::map<std::string, HostTensor>& values_;
+    std::string target_;
+    const CompareOptions& options_;
+    Progress& progress_;
+    Names stops_;                 ///< of the smallest pair that failed so far
+    TensorDifference difference_; ///< of it
+    Shape shape_a_, shape_b_;     ///< of its results
+    std::size_t trials_ = 0;
+};
+
+} // namespace
+
+Result<Reduced> reduce(const Comparand& a, const Comparand& b, const Comparison& comparison, const std::string& target,
+                       const CompareOptions& options, Progress& progress) {
+    for (const Comparand* subject : {&a, &b}) {
+        if (!subject->engine) continue;
+        return Error{ErrorCode::invalid_argument, "an engine cannot be cut", subject->file.string(),
+                     "compare the ONNX models that the engines were built from"};
+    }
+    std::vector<std::string> places;
+    for (const ComparedTensor& tensor : comparison.tensors) {
+        if (tensor.difference.tensor == target) break;
+        // What is an output under another name in the second model is no place to cut both.
+        if (tensor.difference.problem.empty() && !tensor.op_b.empty()) places.push_back(tensor.difference.tensor);
+    }
+    const auto computes = [&](const std::string& name) {
+        return std::ranges::any_of(b.model.graph.nodes, [&](const auto& node) {
+            return std::ranges::find(node->outputs, name) != node->outputs.end();
+        });
+    };
+    std::erase_if(places, [&](const std::string& name) { return !computes(name); });
+    progress.begin("reducing", 0);
+    auto reduced = Reducer(a.model, b.model, comparison.values_a, target, options, progress).run(places);
+    progress.end();
+    return reduced;
+}
+
+Result<std::vector<std::filesystem::path>> save_reduced(const Reduced& reduced, const std::filesystem::path& output) {
+    const std::filesystem::path stem = std::filesystem::path(output).replace_extension();
+    const std::vector<std::filesystem::path> files{output, stem.string() + ".reference.onnx", stem.string() + ".npz"};
+    std::vector<TensorView> views;
+    std::vector<HostTensor> inputs = reduced.inputs;
+    for (HostTensor& input : inputs)
+        views.push_back(input.view());
+    LATHE_CHECK(save_onnx(reduced.b, files[0]));
+    LATHE_CHECK(save_onnx(reduced.a, files[1]));
+    LATHE_CHECK(write_npz(files[2], views));
+    return files;
+}
+
+} // namespace lathe
