@@ -1,0 +1,43 @@
+#include "backends/api/tensorrt_options.hpp"
+
+#include "support/json.hpp"
+
+namespace lathe {
+
+namespace {
+
+constexpr const char* metadata_key = "lathe.tensorrt";
+
+} // namespace
+
+void set_tensorrt_options(Model& model, const TensorRtOptions& options) {
+    const Json json{{"optimization_level", options.optimization_level ? Json(*options.optimization_level) : Json()},
+                    {"version_compatible", options.version_compatible},
+                    {"hardware_compatible", options.hardware_compatible},
+                    {"strip_weights", options.strip_weights},
+                    {"refittable", options.refittable},
+                    {"compute_capabilities", options.compute_capabilities}};
+    model.set_metadata(metadata_key, json.dump());
+}
+
+Result<TensorRtOptions> tensorrt_options_of(const Model& model) {
+    TensorRtOptions options;
+    const std::string* text = model.find_metadata(metadata_key);
+    if (text == nullptr) return options;
+    LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.tensorrt"));
+    try {
+        if (const Json& level = json.at("optimization_level"); !level.is_null())
+            options.optimization_level = level.get<int>();
+        options.version_compatible = json.at("version_compatible").get<bool>();
+        options.hardware_compatible = json.at("hardware_compatible").get<bool>();
+        options.strip_weights = json.at("strip_weights").get<bool>();
+        options.refittable = json.at("refittable").get<bool>();
+        options.compute_capabilities = json.at("compute_capabilities").get<std::vector<int>>();
+    } catch (const Json::exception& error) {
+        return Error{ErrorCode::parse_error, std::string("the TensorRT options are not as expected: ") + error.what(),
+                     "metadata lathe.tensorrt", "build from the model without them"};
+    }
+    return options;
+}
+
+} // namespace lathe
