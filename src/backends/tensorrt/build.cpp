@@ -2,13 +2,13 @@
 #include <chrono>
 #include <set>
 
+#include "backends/api/typed_graph.hpp"
 #include "backends/tensorrt/config.hpp"
 #include "backends/tensorrt/library.hpp"
 #include "backends/tensorrt/messages.hpp"
 #include "backends/tensorrt/monitor.hpp"
 #include "backends/tensorrt/network.hpp"
 #include "backends/tensorrt/plan.hpp"
-#include "backends/tensorrt/precision.hpp"
 #include "onnx/onnx.hpp"
 #include "support/log.hpp"
 #include "support/progress.hpp"
@@ -125,10 +125,10 @@ public:
         const auto start = Clock::now();
         plan_->environment = environment();
         LATHE_CHECK(progress_.check());
-        LATHE_TRY(PreparedModel prepared, prepare_precision(model_, options_));
-        LATHE_CHECK(describe_inputs(prepared.model, options_, *plan_));
+        LATHE_TRY(const TypedModel typed, write_precision(model_, options_.precision));
+        LATHE_CHECK(describe_inputs(typed.model, options_, *plan_));
         LATHE_TRY(builder_, library().make_builder());
-        LATHE_CHECK(parse(prepared.model));
+        LATHE_CHECK(parse(typed.model));
         LATHE_CHECK(describe_outputs(*network_, *plan_));
         NetworkSummary summary = summarize(*network_);
         LATHE_CHECK(audit(summary, options_));
@@ -141,7 +141,7 @@ public:
             report.weight_bytes += bytes;
             report.fallbacks.push_back(std::to_string(bytes) + " bytes of weights in " + precision);
         }
-        report.fallbacks.insert(report.fallbacks.end(), prepared.notes.begin(), prepared.notes.end());
+        report.fallbacks.insert(report.fallbacks.end(), typed.notes.begin(), typed.notes.end());
         report.build_seconds = std::chrono::duration<double>(Clock::now() - start).count();
         return std::shared_ptr<const Plan>(plan_);
     }

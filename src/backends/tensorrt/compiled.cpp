@@ -1,18 +1,14 @@
-#include <cstring>
+#include <mutex>
 
+#include "backends/api/tensorrt.hpp"
 #include "backends/tensorrt/library.hpp"
 #include "backends/tensorrt/plan.hpp"
+#include "backends/tensorrt/session.hpp"
 #include "support/json.hpp"
 
 namespace lathe::tensorrt {
 
 namespace {
-
-constexpr std::string_view magic = "LATHETRT";
-constexpr std::size_t fixed_bytes = 24, alignment = 256;
-constexpr std::uint32_t version = 1;
-
-std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
 
 Error corrupt(const std::string& why) {
     return {ErrorCode::corrupt, "the compiled form is damaged: " + why, "", "build the engine again"};
@@ -66,15 +62,21 @@ public:
     const std::vector<IoInfo>& inputs() const override { return plan_->inputs; }
     const std::vector<IoInfo>& outputs() const override { return plan_->outputs; }
     Result<std::unique_ptr<BackendSession>> make_session() const override {
-        return Error{ErrorCode::unsupported, "Lathe builds TensorRT engines but does not run them", "--device tensorrt",
-                     "write the plan with `lathe build --plan FILE` and run it with trtexec or Triton"};
+        const std::lock_guard lock(mutex_);
+        if (!loaded_) {
+            LATHE_TRY(loaded_, load_plan(plan_));
+        }
+        return open_session(loaded_);
     }
+    /// As the network was parsed: loading a plan to see what the builder fused needs the GPU.
     Result<std::vector<LayerInfo>> layers() const override { return plan_->layers; }
     Result<std::string> save() const override { return write_blob(*plan_); }
     Result<BuildReport> report() const override { return plan_->report; }
 
 private:
     std::shared_ptr<const Plan> plan_;
+    mutable std::mutex mutex_;
+    mutable std::shared_ptr<const LoadedPlan> loaded_; ///< from the first session on
 };
 
 } // namespace
@@ -94,34 +96,12 @@ std::string write_blob(const Plan& plan) {
                       {"outputs", io_json(plan.outputs)},
                       {"profiles", std::move(profiles)},
                       {"layers", std::move(layers)}};
-    const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-    std::string blob(magic);
-    const auto append = [&](auto number) { blob.append(reinterpret_cast<const char*>(&number), sizeof number); };
-    append(version);
-    append(std::uint32_t{0});
-    append(static_cast<std::uint64_t>(text.size()));
-    blob += text;
-    blob.resize(aligned(blob.size()), '\0');
-    blob.append(reinterpret_cast<const char*>(plan.bytes.data()), plan.bytes.size());
-    return blob;
+    return write_tensorrt_blob(header.dump(-1, ' ', false, Json::error_handler_t::replace), plan.bytes);
 }
 
 Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner) {
-    if (blob.size() < fixed_bytes || std::memcmp(blob.data(), magic.data(), magic.size()) != 0)
-        return corrupt("it does not begin as one");
-    std::uint32_t found = 0;
-    std::uint64_t length = 0;
-    std::memcpy(&found, blob.data() + 8, sizeof found);
-    std::memcpy(&length, blob.data() + 16, sizeof length);
-    if (found != version) {
-        return Error{ErrorCode::mismatch,
-                     "the compiled form has version " + std::to_string(found) + ", this program reads " +
-                         std::to_string(version),
-                     "", "build the engine again"};
-    }
-    if (length > blob.size() - fixed_bytes) return corrupt("its header ends past its end");
-    const std::string_view text(reinterpret_cast<const char*>(blob.data()) + fixed_bytes, length);
-    LATHE_TRY(const Json header, parse_json(text, "compiled form"));
+    LATHE_TRY(const TensorRtBlob parts, read_tensorrt_blob(blob));
+    LATHE_TRY(const Json header, parse_json(parts.header, "compiled form"));
     auto plan = std::make_shared<Plan>();
     try {
         read_header(header, *plan);
@@ -131,13 +111,11 @@ Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, s
     for (const auto& profile : plan->profiles) {
         if (profile.size() != plan->inputs.size()) return corrupt("a profile does not have a range an input");
     }
-    const std::size_t at = aligned(fixed_bytes + length);
-    if (at >= blob.size()) return corrupt("it is cut off");
     if (plan->environment != environment()) {
         return Error{ErrorCode::mismatch, "built by " + plan->environment + ", here " + environment(), "",
                      "build the engine again"};
     }
-    plan->bytes = blob.subspan(at);
+    plan->bytes = parts.plan;
     plan->owner = std::move(owner);
     return std::shared_ptr<const Plan>(std::move(plan));
 }

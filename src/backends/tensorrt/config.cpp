@@ -56,9 +56,8 @@ nvinfer1::NetworkDefinitionCreationFlags network_flags() {
 #endif
 }
 
-Result<std::unique_ptr<nvinfer1::IBuilderConfig>> make_config(nvinfer1::IBuilder& builder,
-                                                              const CompileOptions& options,
-                                                              const TensorRtOptions& wanted) {
+Result<std::unique_ptr<nvinfer1::IBuilderConfig>>
+make_config(nvinfer1::IBuilder& builder, const CompileOptions& options, const TensorRtOptions& wanted) {
     std::unique_ptr<nvinfer1::IBuilderConfig> config(builder.createBuilderConfig());
     if (!config) return Error{ErrorCode::internal, "TensorRT gave no builder configuration", "tensorrt", ""};
     // It is on unless cleared, and fp32 means fp32.

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "backends/api/tensorrt_options.hpp"
+#include "backends/api/tensorrt.hpp"
 #include "backends/tensorrt/api.hpp"
 #include "backends/tensorrt/plan.hpp"
 
@@ -15,9 +15,8 @@ constexpr bool builder_needs_gpu() { return !is_rtx; }
 nvinfer1::NetworkDefinitionCreationFlags network_flags();
 
 /// What the options ask for. Errors: unsupported, for what this product or version lacks; never ignored silently.
-Result<std::unique_ptr<nvinfer1::IBuilderConfig>> make_config(nvinfer1::IBuilder& builder,
-                                                              const CompileOptions& options,
-                                                              const TensorRtOptions& wanted);
+Result<std::unique_ptr<nvinfer1::IBuilderConfig>>
+make_config(nvinfer1::IBuilder& builder, const CompileOptions& options, const TensorRtOptions& wanted);
 
 /// The plan's profiles for the network's inputs. Errors: invalid_argument, naming the input whose sizes contradict.
 Result<void> add_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinition& network, const Plan& plan,

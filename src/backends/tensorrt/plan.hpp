@@ -28,8 +28,7 @@ std::string environment();
 /// invalid_argument (shapes), cancelled.
 Result<std::shared_ptr<const Plan>> build_plan(const Model& model, const CompileOptions& options);
 
-/// Little-endian: "LATHETRT", u32 version, u32 zero, u64 length of the JSON header, the header, and from the next
-/// multiple of 256 on TensorRT's plan.
+/// As backends/api/tensorrt.hpp describes it.
 std::string write_blob(const Plan& plan);
 /// Errors: corrupt, mismatch (another version of this form or of TensorRT).
 Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner);

@@ -1,4 +1,4 @@
-#include "passes/autocast.hpp"
+#include "passes/narrow_floats.hpp"
 
 #include <algorithm>
 #include <array>
@@ -61,11 +61,11 @@ bool keeps_float(const Node& node, std::size_t input) {
     return false;
 }
 
-class Autocast {
+class Narrowing {
 public:
-    Autocast(Model& model, DataType low) : graph_(model.graph), low_(low) {}
+    Narrowing(Model& model, DataType low) : graph_(model.graph), low_(low) {}
 
-    Result<AutocastReport> run() {
+    Result<NarrowReport> run() {
         LATHE_CHECK(find_floats());
         for (const auto& node : graph_.nodes)
             levels_.push_back(level_of(*node));
@@ -292,7 +292,7 @@ private:
 
     Graph& graph_;
     DataType low_;
-    AutocastReport report_;
+    NarrowReport report_;
     std::unordered_set<std::string> floats_;     ///< values that the model has in float32
     std::unordered_set<std::string> kept_names_; ///< must exist in float32 under their own name
     std::unordered_set<std::string> high_;       ///< computed in float32
@@ -304,9 +304,10 @@ private:
 
 } // namespace
 
-Result<AutocastReport> autocast(Model& model, DataType low) {
+Result<NarrowReport> narrow_floats(Model& model, DataType low) {
     if (low != DataType::float16 && low != DataType::bfloat16) {
-        return Error{ErrorCode::invalid_argument, "autocast writes float16 or bfloat16, not " + to_string(low), "", ""};
+        return Error{ErrorCode::invalid_argument, "narrow_floats writes float16 or bfloat16, not " + to_string(low), "",
+                     ""};
     }
     PassContext context;
     context.opset = model.opset();
@@ -320,7 +321,7 @@ Result<AutocastReport> autocast(Model& model, DataType low) {
                          std::to_string(typed_quantization_opset) + ", the model has " + std::to_string(model.opset()),
                      "", "convert it first"};
     }
-    return Autocast(model, low).run();
+    return Narrowing(model, low).run();
 }
 
 } // namespace lathe

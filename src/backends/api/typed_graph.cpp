@@ -1,12 +1,13 @@
-#include "backends/tensorrt/precision.hpp"
+#include "backends/api/typed_graph.hpp"
 
 #include <algorithm>
 #include <optional>
 
 #include "onnx/onnx.hpp"
-#include "passes/autocast.hpp"
+#include "passes/narrow_floats.hpp"
+#include "passes/passes.hpp"
 
-namespace lathe::tensorrt {
+namespace lathe {
 
 namespace {
 
@@ -29,31 +30,35 @@ bool has_quantization(const Graph& graph) {
 
 } // namespace
 
-Result<PreparedModel> prepare_precision(const Model& model, const CompileOptions& options) {
-    PreparedModel prepared;
-    prepared.model = model;
+Result<TypedModel> write_precision(const Model& model, Precision precision) {
+    TypedModel typed;
+    typed.model = model;
     const bool quantized = has_quantization(model.graph);
-    if (options.precision == Precision::int8 && !quantized) {
+    if (precision == Precision::int8 && !quantized) {
         return Error{ErrorCode::invalid_argument, "int8 was asked, but the model has no QuantizeLinear",
                      "--precision int8", "quantise it first: lathe quantize --target tensorrt"};
     }
-    const auto low = low_type(options.precision);
-    if (!low) return prepared;
-    if (quantized && prepared.model.opset() < typed_quantization_opset) {
-        if (auto converted = convert_opset(prepared.model, typed_quantization_opset); !converted) {
+    const auto low = low_type(precision);
+    if (!low) return typed;
+    if (quantized && typed.model.opset() < typed_quantization_opset) {
+        if (auto converted = convert_opset(typed.model, typed_quantization_opset); !converted) {
             Error error = std::move(converted).error();
             error.message = "int8 beside " + to_string(*low) + " needs opset 23: " + error.message;
             error.hint = "export the model with opset 23, or build with --precision fp32: int8 beside float32";
             return error;
         }
     }
-    LATHE_CHECK(infer_shapes(prepared.model));
-    LATHE_TRY(const AutocastReport report, autocast(prepared.model, *low));
+    PassContext context;
+    context.opset = typed.model.opset();
+    const Pass fold{"fold-batch-norm", "", passes::fold_batch_norm};
+    LATHE_CHECK(apply_pass(fold, typed.model.graph, context));
+    LATHE_CHECK(infer_shapes(typed.model));
+    LATHE_TRY(const NarrowReport report, narrow_floats(typed.model, *low));
     for (const auto& [op, count] : report.kept_ops)
-        prepared.notes.push_back(std::to_string(count) + " " + op + " in float32");
+        typed.notes.push_back(std::to_string(count) + " " + op + " in float32");
     for (const auto& node : report.kept_for_range)
-        prepared.notes.push_back("in float32 for its range: " + node);
-    return prepared;
+        typed.notes.push_back("in float32 for its range: " + node);
+    return typed;
 }
 
-} // namespace lathe::tensorrt
+} // namespace lathe

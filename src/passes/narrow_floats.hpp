@@ -10,7 +10,7 @@
 
 namespace lathe {
 
-struct AutocastReport {
+struct NarrowReport {
     std::size_t low_nodes = 0; ///< how many nodes compute in the low precision
     /// Operations that read or give float32 and stay so, with how often.
     std::map<std::string, std::size_t> kept_ops;
@@ -28,6 +28,6 @@ struct AutocastReport {
 /// keep their types. QuantizeLinear and DequantizeLinear keep float32 scales and gain the `output_dtype` of opset 23.
 /// Every value's type must be known (infer_shapes). Subgraphs stay float32.
 /// Errors: invalid_argument (another type), unsupported (a type that is not known; Q/DQ below opset 23).
-Result<AutocastReport> autocast(Model& model, DataType low);
+Result<NarrowReport> narrow_floats(Model& model, DataType low);
 
 } // namespace lathe
