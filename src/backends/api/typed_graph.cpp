@@ -13,6 +13,7 @@ namespace {
 
 /// The first whose QuantizeLinear and DequantizeLinear take float32 scales beside other floats.
 constexpr std::int64_t typed_quantization_opset = 23;
+constexpr std::int64_t bfloat16_opset = 22;
 
 std::optional<DataType> low_type(Precision precision) {
     switch (precision) {
@@ -40,11 +41,15 @@ Result<TypedModel> write_precision(const Model& model, Precision precision) {
     }
     const auto low = low_type(precision);
     if (!low) return typed;
-    if (quantized && typed.model.opset() < typed_quantization_opset) {
-        if (auto converted = convert_opset(typed.model, typed_quantization_opset); !converted) {
+    // ONNX defines Conv and pooling in bfloat16 from 22 on; TensorRT's parser reads them at any opset.
+    const std::int64_t least = quantized ? typed_quantization_opset : *low == DataType::bfloat16 ? bfloat16_opset : 0;
+    if (typed.model.opset() < least) {
+        if (auto converted = convert_opset(typed.model, least); !converted) {
             Error error = std::move(converted).error();
-            error.message = "int8 beside " + to_string(*low) + " needs opset 23: " + error.message;
-            error.hint = "export the model with opset 23, or build with --precision fp32: int8 beside float32";
+            error.message = (quantized ? "int8 beside " : "") + to_string(*low) + " needs opset " +
+                            std::to_string(least) + ": " + error.message;
+            error.hint = "export the model with that opset, or take --precision " +
+                         std::string(quantized ? "fp32: int8 beside float32" : "fp16");
             return error;
         }
     }

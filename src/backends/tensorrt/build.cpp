@@ -30,6 +30,14 @@ std::string cure_for(const std::string& reasons) {
     return "simplify the model first (lathe simplify); see TensorRT's operator support matrix";
 }
 
+std::string failure_cure(const TensorRtOptions& wanted, const std::string& reasons) {
+    if (builder_needs_gpu()) return "TensorRT builds only where an NVIDIA GPU and its driver are";
+    if (wanted.strip_weights || wanted.refittable)
+        return "TensorRT-RTX makes stripped and refittable plans only where a GPU is: build there, or without "
+               "--strip-weights and --refit";
+    return cure_for(reasons);
+}
+
 Error refusal(const nvonnxparser::IParser& parser, const Capture& capture) {
     constexpr int most = 5;
     const int count = parser.getNbErrors();
@@ -172,8 +180,7 @@ private:
         if (!memory) {
             return Error{ErrorCode::unsupported,
                          std::string(product_name) + " could not build the engine" + capture.because(), "",
-                         builder_needs_gpu() ? "TensorRT builds only where an NVIDIA GPU and its driver are"
-                                             : cure_for(capture.because())};
+                         failure_cure(wanted, capture.because())};
         }
         LATHE_CHECK(cache.save(*config));
         plan_->own.assign(static_cast<const char*>(memory->data()), memory->size());
