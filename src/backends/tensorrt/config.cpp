@@ -74,7 +74,11 @@ make_config(nvinfer1::IBuilder& builder, const CompileOptions& options, const Te
     }
     // So that the engine can name its layers.
     config->setProfilingVerbosity(nvinfer1::ProfilingVerbosity::kDETAILED);
-    if (wanted.version_compatible) config->setFlag(BuilderFlag::kVERSION_COMPATIBLE);
+    if (wanted.version_compatible) {
+        config->setFlag(BuilderFlag::kVERSION_COMPATIBLE);
+        // TensorRT puts a lean runtime into such plans; TensorRT-RTX comes without one.
+        if (is_rtx) config->setFlag(BuilderFlag::kEXCLUDE_LEAN_RUNTIME);
+    }
     if (wanted.strip_weights) config->setFlag(BuilderFlag::kSTRIP_PLAN);
     if (wanted.refittable) config->setFlag(BuilderFlag::kREFIT);
     if (wanted.hardware_compatible) {

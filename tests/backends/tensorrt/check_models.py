@@ -94,7 +94,8 @@ def write_graphs(lathe, spec, folder):
     products = [n.name for n in onnx.load(simple, load_external_data=False).graph.node
                 if n.op_type in ("Conv", "Gemm", "MatMul")]
     left_out = []
-    for name in products[:2] + products[-2:]:
+    # Not the first: what follows it is then quantised behind its pooling, where calibration did not look.
+    for name in (products[len(products) // 3], products[len(products) // 2], *products[-2:]):
         left_out += ["--exclude", name]
     files = {"fp32": simple}
     for name, extra in (("int8", []), ("mixed", left_out)):
