@@ -39,3 +39,4 @@ target_link_libraries(onnx_cpp INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} p
 find_package(OpenVINO REQUIRED COMPONENTS Runtime)
 
 include(LatheCuda)
+include(LatheTensorRT)

@@ -14,12 +14,14 @@ allowed() {
     calibrate) echo support graph data calibrate ;;
     quantize) echo support graph onnx calibrate quantize ;;
     autocast) echo support graph onnx passes calibrate quantize autocast ;;
-    backends/api) echo support graph calibrate backends/api ;;
+    backends/api) echo support graph onnx passes calibrate backends/api ;;
     backends) (cd src && echo support graph calibrate backends/*) ;;
     # plan and tuning are built without CUDA: they must not see the rest.
     backends/cuda/plan | backends/cuda/tuning) echo support graph onnx passes backends/api backends/cuda/plan backends/cuda/plan/patterns backends/cuda/tuning ;;
     backends/cuda/*) echo support graph backends/api backends/cuda/plan backends/cuda/tuning backends/cuda/device backends/cuda/tactics backends/cuda/kernels backends/cuda/kernels/sm90 ;;
     backends/cuda) echo support graph backends/api backends/cuda backends/cuda/plan backends/cuda/device ;;
+    # Sessions use the CUDA engine's handles for streams, memory and graphs.
+    backends/tensorrt) echo support graph onnx backends/api backends/cuda/device backends/tensorrt ;;
     backends/*) echo support graph onnx passes data calibrate backends/api "$1" ;;
     runtime) echo support graph onnx backends/api runtime ;;
     bench) echo support graph onnx data runtime bench ;;
@@ -63,6 +65,10 @@ while IFS= read -r file; do
   if [[ ! $folder =~ ^backends/cuda/(device|tactics|kernels)$ ]] &&
     grep -nE '#include [<"](cuda[_a-z0-9]*\.h|cudnn|cublas|cutlass/|cute/|nvml)' "$file"; then
     echo "$file: CUDA's headers belong in src/backends/cuda/{device,tactics,kernels}"
+    status=1
+  fi
+  if [[ $folder != backends/tensorrt ]] && grep -nE '#include [<"]Nv(Infer|Onnx)' "$file"; then
+    echo "$file: TensorRT's headers belong in src/backends/tensorrt"
     status=1
   fi
   if [[ $folder != onnx ]] && grep -nE '#include [<"](onnx/|google/protobuf)' "$file" | grep -v '"onnx/[a-z_]*\.hpp"'; then

@@ -3,6 +3,9 @@
 #include "backends/api/absent_backend.hpp"
 #include "backends/api/backend.hpp"
 #include "backends/openvino/openvino_backend.hpp"
+#ifdef LATHE_HAS_TENSORRT
+#include "backends/tensorrt/tensorrt_backend.hpp"
+#endif
 #ifdef LATHE_HAS_CUDA
 #include "backends/cuda/cuda_backend.hpp"
 #endif
@@ -12,7 +15,7 @@ namespace lathe {
 namespace {
 
 /// What this machine shows of an NVIDIA GPU, for the cause of an absent backend.
-std::string nvidia_state() {
+[[maybe_unused]] std::string nvidia_state() {
     std::error_code ignored;
     if (std::filesystem::exists("/proc/driver/nvidia/version", ignored)) return "this machine has an NVIDIA driver";
     return "this machine shows no NVIDIA driver either";
@@ -28,10 +31,16 @@ std::vector<std::unique_ptr<Backend>> make_backends() {
         {"cuda", "cuda", "this build of Lathe has no CUDA backend (" + nvidia_state() + ")",
          "build Lathe where the CUDA 13 toolkit is (docs/howto/use-an-nvidia-gpu.md), or use --device cpu"}));
 #endif
+#ifdef LATHE_HAS_TENSORRT
+    list.push_back(make_tensorrt_backend());
+#else
     list.push_back(make_absent_backend(
-        {"tensorrt", "tensorrt", "this build of Lathe has no TensorRT backend (" + nvidia_state() + ")",
-         "use --device cpu; for TensorRT, write an explicit Q/DQ model with `lathe quantize --target tensorrt` and "
-         "build it with trtexec on the GPU machine"}));
+        {"tensorrt", "tensorrt",
+         "this build of Lathe has no TensorRT backend: " LATHE_TENSORRT_MISSING " (" + nvidia_state() + ")",
+         "build Lathe with -DTENSORRT_ROOT set to the SDK of TensorRT 10, 11 or TensorRT-RTX; or write an explicit "
+         "Q/DQ "
+         "model with `lathe quantize --target tensorrt` and build it with trtexec on the GPU machine"}));
+#endif
     return list;
 }
 

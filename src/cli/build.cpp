@@ -1,14 +1,18 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/api/tensorrt.hpp"
 #include "cli/commands.hpp"
 #include "cli/tune.hpp"
 #include "data/preprocess.hpp"
 #include "onnx/onnx.hpp"
 #include "runtime/engine.hpp"
+#include "runtime/engine_file.hpp"
+#include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/machine.hpp"
 
@@ -29,6 +33,9 @@ struct Options {
     std::filesystem::path timing_cache;
     std::string tune = "default";
     std::vector<int> gpus;
+    std::optional<int> optimization_level; ///< this and those down to plan: TensorRT alone
+    TensorRtOptions tensorrt;
+    std::filesystem::path plan;
     bool allow_fallback = false;
     bool explain = false;
     bool no_check = false;
@@ -90,7 +97,11 @@ std::string other_time(const TacticTiming* timing, double TacticTiming::*time) {
 
 void explain(const BuildReport& report, const Context& context) {
     if (report.ops.empty()) {
-        context.print("  nothing to explain: this backend chooses its kernels by itself");
+        for (const auto& [precision, share] : report.precision_share)
+            context.print("  " + fixed(share * 100, 1) + " % of the arithmetic in " + precision);
+        for (const auto& fallback : report.fallbacks)
+            context.print("  " + fallback);
+        context.print("  this backend chooses its kernels by itself");
         return;
     }
     std::vector<std::vector<std::string>> rows{
@@ -169,6 +180,30 @@ void warn_about_casts(const Model& model, const Options& options, const Context&
     }
 }
 
+/// Into the model, since that is where the backend looks for them.
+Result<void> take_tensorrt_options(const Options& options, Model& model) {
+    TensorRtOptions wanted = options.tensorrt;
+    wanted.optimization_level = options.optimization_level;
+    if (options.device == "tensorrt") {
+        if (wanted != TensorRtOptions{}) set_tensorrt_options(model, wanted);
+        return {};
+    }
+    if (wanted == TensorRtOptions{} && options.plan.empty()) return {};
+    return Error{ErrorCode::invalid_argument,
+                 "--opt-level, --version-compatible, --hardware-compatible, --strip-weights, --refit, "
+                 "--compute-capability and --plan are for --device tensorrt",
+                 "--device " + options.device, ""};
+}
+
+/// TensorRT's own file, for trtexec and Triton.
+Result<void> write_plan(const std::filesystem::path& engine, const std::filesystem::path& plan) {
+    LATHE_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(engine));
+    LATHE_TRY(const EngineContents contents, parse_engine(file->bytes(), engine.string()));
+    LATHE_TRY(const auto section, contents.section("compiled"));
+    LATHE_TRY(const TensorRtBlob blob, read_tensorrt_blob(section));
+    return write_file(plan, blob.plan);
+}
+
 Result<void> build_engine(const Options& options, const Context& context) {
     LATHE_TRY(Model model, load_onnx(options.model));
     BuildOptions build;
@@ -202,6 +237,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
         model.set_metadata("lathe.preprocess", preprocess.to_json().dump());
     }
     warn_about_casts(model, options, context);
+    LATHE_CHECK(take_tensorrt_options(options, model));
     LATHE_TRY(build.hashes["source"], hash_file(options.model));
     add_quantization_hashes(model, build);
     LATHE_CHECK(context.progress().check());
@@ -210,6 +246,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
     context.progress().end();
     LATHE_CHECK(context.progress().check());
     LATHE_CHECK(engine.save(options.output));
+    if (!options.plan.empty()) LATHE_CHECK(write_plan(options.output, options.plan));
 
     const EngineInfo& info = engine.info();
     context.print(context.bold(options.output.string()) + ": " + to_string(info.precision) + " on " + info.device +
@@ -237,7 +274,8 @@ void add_build(Commands& commands) {
                       "Compile an ONNX model, quantised or not, to an engine file.",
                       {"lathe build resnet50.onnx --output resnet50.engine",
                        "lathe build resnet50.int8.onnx --precision int8 --output resnet50.int8.engine",
-                       "lathe build m.onnx --shape 1x3x224x224..8x3x224x224..32x3x224x224 --output m.engine"}},
+                       "lathe build m.onnx --shape 1x3x224x224..8x3x224x224..32x3x224x224 --output m.engine",
+                       "lathe build m.onnx --device tensorrt --precision fp16 --plan m.plan --output m.engine"}},
                      [options, &context] { return build_engine(*options, context); });
     command.add_option("model", options->model, "ONNX file")->required();
     command.add_option("-o,--output", options->output, "Engine file to write")->required();
@@ -256,8 +294,9 @@ void add_build(Commands& commands) {
     command.add_option("--threads", options->threads, "Threads to run on; 0 for all cores");
     command.add_option("--name", options->name, "Name in reports; else the file's");
     command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the model's own");
-    command.add_option("--timing-cache", options->timing_cache,
-                       "GPU: file of kernel times, read and added to; else one in the user's cache folder");
+    command.add_option(
+        "--timing-cache", options->timing_cache,
+        "GPU: file of kernel times, read and added to; else one in the user's cache folder (TensorRT: none)");
     add_tune_option(command, options->tune);
     command
         .add_option("--devices,--gpus", options->gpus,
@@ -268,6 +307,23 @@ void add_build(Commands& commands) {
                      "GPU: build even where less than 90 % of the arithmetic can run in --precision");
     command.add_flag("--no-check", options->no_check,
                      "GPU: do not compare the finished network with reference kernels, operation by operation");
+    command
+        .add_option("--opt-level,--builderOptimizationLevel", options->optimization_level,
+                    "TensorRT: 0 (built fast) to 5 (searched longest); without it as --tune says, else TensorRT's own")
+        ->check(CLI::Range(0, 5));
+    command.add_flag("--version-compatible,--versionCompatible", options->tensorrt.version_compatible,
+                     "TensorRT: the plan runs in later versions too");
+    command.add_flag("--hardware-compatible", options->tensorrt.hardware_compatible,
+                     "TensorRT: the plan runs on every GPU generation from Ampere on");
+    command.add_flag("--strip-weights,--stripWeights", options->tensorrt.strip_weights,
+                     "TensorRT: leave out weights that a refit gives back");
+    command.add_flag("--refit", options->tensorrt.refittable, "TensorRT: weights can be exchanged in the plan");
+    command
+        .add_option("--compute-capability", options->tensorrt.compute_capabilities,
+                    "TensorRT-RTX: GPU generations to compile for, such as 89,120; else those it chooses")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber);
+    command.add_option("--plan", options->plan, "TensorRT: also write the plan as a file for trtexec and Triton");
     command.add_flag("--explain", options->explain,
                      "Tell which kernels were tried for every operation, and their times (all of them with --json)");
 }

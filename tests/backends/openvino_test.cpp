@@ -202,7 +202,10 @@ TEST(OpenVino, DamagedBlobsAreErrors) {
 TEST(Backends, AbsentOnesSayWhyAndWhatToDo) {
     for (const char* device : {"cuda", "tensorrt"}) {
         const auto backend = backend_for_device(device);
-        ASSERT_FALSE(backend);
+        if (backend) {
+            EXPECT_TRUE((*backend)->availability().available) << device;
+            continue;
+        }
         EXPECT_EQ(backend.error().code, ErrorCode::unsupported);
         EXPECT_FALSE(backend.error().hint.empty());
     }

@@ -1,0 +1,209 @@
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "backends/api/typed_graph.hpp"
+#include "backends/tensorrt/config.hpp"
+#include "backends/tensorrt/library.hpp"
+#include "backends/tensorrt/messages.hpp"
+#include "backends/tensorrt/monitor.hpp"
+#include "backends/tensorrt/network.hpp"
+#include "backends/tensorrt/plan.hpp"
+#include "onnx/onnx.hpp"
+#include "support/log.hpp"
+#include "support/progress.hpp"
+
+namespace lathe::tensorrt {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What a refusal usually means, by TensorRT's words.
+std::string cure_for(const std::string& reasons) {
+    const auto says = [&](const char* words) { return reasons.find(words) != std::string::npos; };
+    if (says("zero point") || says("zeroPt") || says("Dequantize") || says("Quantize") || says("INT32"))
+        return "judge the Q/DQ with `lathe quantize --lint MODEL --target tensorrt`, or quantise the float model with "
+               "`lathe quantize --target tensorrt`";
+    if (says("plugin") || says("Plugin") || says("No importer"))
+        return "the operation is none of TensorRT's: `lathe simplify` may fold it, else export the model without it";
+    return "simplify the model first (lathe simplify); see TensorRT's operator support matrix";
+}
+
+std::string failure_cure(const TensorRtOptions& wanted, const std::string& reasons) {
+    if (builder_needs_gpu()) return "TensorRT builds only where an NVIDIA GPU and its driver are";
+    if (wanted.strip_weights || wanted.refittable)
+        return "TensorRT-RTX makes stripped and refittable plans only where a GPU is: build there, or without "
+               "--strip-weights and --refit";
+    return cure_for(reasons);
+}
+
+Error refusal(const nvonnxparser::IParser& parser, const Capture& capture) {
+    constexpr int most = 5;
+    const int count = parser.getNbErrors();
+    std::string reasons, where;
+    for (int i = 0; i < std::min(count, most); ++i) {
+        const nvonnxparser::IParserError& error = *parser.getError(i);
+        const auto text = [](char const* words) { return std::string(words == nullptr ? "" : words); };
+        const std::string name = text(error.nodeName());
+        if (i == 0) where = name;
+        reasons += (i == 0 ? ": " : "; ") + (name.empty() ? "the model" : name) +
+                   (text(error.nodeOperator()).empty() ? "" : " (" + text(error.nodeOperator()) + ")") + ": " +
+                   text(error.desc());
+    }
+    if (count > most) reasons += "; and " + std::to_string(count - most) + " more";
+    if (count == 0) reasons = capture.because();
+    return {ErrorCode::unsupported, std::string(product_name) + " refuses the model" + reasons, where,
+            cure_for(reasons)};
+}
+
+/// Ranges of the model's inputs, one a profile.
+Result<void> describe_inputs(const Model& model, const CompileOptions& options, Plan& plan) {
+    std::vector<std::map<std::string, ShapeRange>> profiles{options.shapes};
+    profiles.insert(profiles.end(), options.more_profiles.begin(), options.more_profiles.end());
+    plan.profiles.resize(profiles.size());
+    for (const auto& input : model.graph.inputs) {
+        if (model.graph.initializer(input.name) != nullptr) continue;
+        std::optional<ShapeRange> hull;
+        for (std::size_t i = 0; i < profiles.size(); ++i) {
+            const auto found = profiles[i].find(input.name);
+            const auto fixed = input.shape();
+            if (found == profiles[i].end() && !fixed) {
+                return Error{ErrorCode::invalid_argument, "no shape was given", input.name,
+                             "give one with --shape " + input.name + ":MIN..OPT..MAX"};
+            }
+            const ShapeRange range = found == profiles[i].end() ? ShapeRange{*fixed, *fixed, *fixed} : found->second;
+            plan.profiles[i].push_back(range);
+            if (!hull) {
+                hull = range;
+                continue;
+            }
+            for (std::size_t axis = 0; axis < std::min(hull->min.size(), range.min.size()); ++axis) {
+                hull->min[axis] = std::min(hull->min[axis], range.min[axis]);
+                hull->max[axis] = std::max(hull->max[axis], range.max[axis]);
+            }
+        }
+        plan.inputs.push_back({input.name, input.type, *hull});
+    }
+    return {};
+}
+
+Result<void> describe_outputs(const nvinfer1::INetworkDefinition& network, Plan& plan) {
+    for (int i = 0; i < network.getNbOutputs(); ++i) {
+        const nvinfer1::ITensor& output = *network.getOutput(i);
+        const DataType type = data_type(output.getType());
+        if (type == DataType::undefined) {
+            return Error{ErrorCode::unsupported, "TensorRT gives this output a type that Lathe cannot read",
+                         output.getName(), ""};
+        }
+        const Shape shape = shape_of(output.getDimensions());
+        plan.outputs.push_back({output.getName(), type, {shape, shape, shape}});
+    }
+    return {};
+}
+
+/// The precision that was asked for must be there: all of the network's arithmetic is accounted for.
+Result<void> audit(const NetworkSummary& summary, const CompileOptions& options) {
+    const std::string name = to_string(options.precision);
+    if (options.precision == Precision::float32 || options.precision == Precision::tensor_float32) return {};
+    const auto share = [&](const std::string& precision) {
+        const auto found = summary.precision_share.find(precision);
+        return found == summary.precision_share.end() ? 0.0 : found->second;
+    };
+    const bool int8 = options.precision == Precision::int8;
+    const double found = int8 ? share("int8") : share(name) + share("int8");
+    if (found > 0 && (int8 || found >= 0.9 || options.allow_fallback)) return {};
+    std::string shares;
+    for (const auto& [precision, part] : summary.precision_share)
+        shares += (shares.empty() ? "" : ", ") + std::to_string(static_cast<int>(part * 100)) + " % in " + precision;
+    return Error{ErrorCode::unsupported,
+                 "asked for " + name + ", but the network multiplies " + (shares.empty() ? "nothing" : shares),
+                 "--precision " + name,
+                 int8 ? "quantise it first: lathe quantize --target tensorrt"
+                      : "--allow-fallback builds all the same; --explain tells what stays"};
+}
+
+class Build {
+public:
+    Build(const Model& model, const CompileOptions& options)
+        : model_(model), options_(options), progress_(options.progress != nullptr ? *options.progress : no_progress()) {
+    }
+
+    Result<std::shared_ptr<const Plan>> run() {
+        const auto start = Clock::now();
+        plan_->environment = environment();
+        LATHE_CHECK(progress_.check());
+        LATHE_TRY(const TypedModel typed, write_precision(model_, options_.precision));
+        LATHE_CHECK(describe_inputs(typed.model, options_, *plan_));
+        LATHE_TRY(builder_, library().make_builder());
+        LATHE_CHECK(parse(typed.model));
+        LATHE_CHECK(describe_outputs(*network_, *plan_));
+        NetworkSummary summary = summarize(*network_);
+        LATHE_CHECK(audit(summary, options_));
+        LATHE_CHECK(progress_.check());
+        LATHE_CHECK(compile());
+        plan_->layers = std::move(summary.layers);
+        BuildReport& report = plan_->report;
+        report.precision_share = std::move(summary.precision_share);
+        for (const auto& [precision, bytes] : summary.weight_bytes) {
+            report.weight_bytes += bytes;
+            report.fallbacks.push_back(std::to_string(bytes) + " bytes of weights in " + precision);
+        }
+        report.fallbacks.insert(report.fallbacks.end(), typed.notes.begin(), typed.notes.end());
+        report.build_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        return std::shared_ptr<const Plan>(plan_);
+    }
+
+private:
+    Result<void> parse(const Model& model) {
+        const nvinfer1::NetworkDefinitionCreationFlags flags = network_flags();
+        network_.reset(builder_->createNetworkV2(flags));
+        if (!network_) return Error{ErrorCode::internal, "TensorRT gave no network", "tensorrt", ""};
+        LATHE_TRY(const std::string bytes, serialize_onnx(model));
+        const Capture capture;
+        LATHE_TRY(parser_, library().make_parser(*network_));
+        if (!parser_->parse(bytes.data(), bytes.size(), nullptr)) return refusal(*parser_, capture);
+        return {};
+    }
+
+    Result<void> compile() {
+        LATHE_TRY(const TensorRtOptions wanted, tensorrt_options_of(model_));
+        LATHE_TRY(const std::unique_ptr<nvinfer1::IBuilderConfig> config, make_config(*builder_, options_, wanted));
+        LATHE_CHECK(add_profiles(*builder_, *network_, *plan_, *config));
+        TimingCache cache(options_.timing_cache);
+        LATHE_CHECK(cache.attach(*config));
+        BuildMonitor monitor(progress_);
+        config->setProgressMonitor(&monitor);
+        const Capture capture;
+        const std::unique_ptr<nvinfer1::IHostMemory> memory(builder_->buildSerializedNetwork(*network_, *config));
+        LATHE_CHECK(progress_.check());
+        if (!memory) {
+            return Error{ErrorCode::unsupported,
+                         std::string(product_name) + " could not build the engine" + capture.because(), "",
+                         failure_cure(wanted, capture.because())};
+        }
+        LATHE_CHECK(cache.save(*config));
+        plan_->own.assign(static_cast<const char*>(memory->data()), memory->size());
+        plan_->bytes = std::as_bytes(std::span(plan_->own));
+        return {};
+    }
+
+    const Model& model_;
+    const CompileOptions& options_;
+    Progress& progress_;
+    std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
+    // Destroyed from the last: the parser holds weights of the network.
+    std::unique_ptr<nvinfer1::IBuilder> builder_;
+    std::unique_ptr<nvinfer1::INetworkDefinition> network_;
+    std::unique_ptr<nvonnxparser::IParser> parser_;
+};
+
+} // namespace
+
+std::string environment() { return std::string(product_name) + " " + library().version; }
+
+Result<std::shared_ptr<const Plan>> build_plan(const Model& model, const CompileOptions& options) {
+    return Build(model, options).run();
+}
+
+} // namespace lathe::tensorrt

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/tensorrt/api.hpp"
+#include "lathe/engine_types.hpp"
+
+namespace lathe::tensorrt {
+
+/// What a strongly typed network says of itself before it is built: every precision in it is kept by the builder.
+struct NetworkSummary {
+    /// One a layer as parsed, so not fused. Layers that multiply have the precision of their factors: "int8" where all
+    /// of them come from DequantizeLinear, else that of their result. `nodes` is the ONNX node they are named after.
+    std::vector<LayerInfo> layers;
+    std::map<std::string, std::size_t> weight_bytes; ///< of constants, by type
+    /// Of the multiply-accumulates, by precision, with open sizes counted as 1.
+    std::map<std::string, double> precision_share;
+};
+NetworkSummary summarize(const nvinfer1::INetworkDefinition& network);
+
+} // namespace lathe::tensorrt

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "backends/tensorrt/plan.hpp"
+
+namespace lathe::tensorrt {
+
+/// A plan on the first GPU, shared by its sessions.
+class LoadedPlan;
+/// Errors: unsupported (no GPU that this TensorRT runs on; a plan of another one), with TensorRT's own words.
+Result<std::shared_ptr<const LoadedPlan>> load_plan(std::shared_ptr<const Plan> plan);
+
+/// Layers as the builder fused them, with the precision each computes in, from TensorRT's inspector. Times are 0.
+Result<std::vector<LayerInfo>> inspected_layers(const LoadedPlan& loaded);
+
+/// Errors: unsupported (outputs whose size depends on data), out_of_memory.
+Result<std::unique_ptr<BackendSession>> open_session(std::shared_ptr<const LoadedPlan> loaded);
+
+} // namespace lathe::tensorrt
