@@ -27,7 +27,8 @@ Range range_in_group(const TensorRange& tensor, const ScaleGroup& group, const R
     const NumberFormat format = format_of(group, profile);
     // Ranges that another tool wrote have no histograms.
     const bool measured = ranges.source.empty();
-    return group.whole_range && measured ? estimate(tensor.histogram, Method::minmax, format) : ranges.range(tensor, format);
+    return group.whole_range && measured ? estimate(tensor.histogram, Method::minmax, format)
+                                         : ranges.range(tensor, format);
 }
 
 } // namespace lathe
