@@ -30,7 +30,8 @@ def labels_of(folder):
 
 def top1(model, samples):
     """Share of (image, class) pairs whose greatest score is the class's, and each pair's own result."""
-    compiled = openvino.Core().compile_model(model.SerializeToString())
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(model=model.SerializeToString()), "CPU")
     output = compiled.output(0)
     hits = [float(np.argmax(compiled(image)[output]) == index) for image, index in samples]
     return sum(hits) / len(hits), hits
