@@ -131,16 +131,16 @@ class Spellings(unittest.TestCase):
         self.folders[label] = folder
         self.expected[label] = next(iter(convert.run_reference(module, run).values())).numpy()
 
-    def run_all(self) -> dict[str, Counter]:
-        """What each plan is made of; results are compared on the way."""
+    def run_all(self, least: float = 3e-2) -> dict[str, Counter]:
+        """What each plan in BF16 is made of; results are compared on the way, its own (weights in BF16) within `least`."""
         done = subprocess.run([RUN_PLAN, *map(str, self.folders.values())], capture_output=True, text=True, check=False)
         texts = re.split(r"^end\n", done.stdout, flags=re.MULTILINE)
         counts = {}
         for (label, folder), text in zip(self.folders.items(), texts):
             self.assertTrue(text.startswith("plan"), f"{label}: {text}")
-            for engine in ("plan", "cpu"):
+            for engine, most in {"half": least, "plan": 3e-5, "cpu": 3e-5}.items():
                 got = np.fromfile(folder / f"{engine}_0.f32", dtype=np.float32).reshape(self.expected[label].shape)
-                np.testing.assert_allclose(got, self.expected[label], atol=3e-5, err_msg=f"{label} by {engine}")
+                np.testing.assert_allclose(got, self.expected[label], rtol=max(1e-7, most / 3), atol=most, err_msg=f"{label} by {engine}")
             counts[label] = Counter(re.findall(r" = ([a-z_]+)", text))
             counts[label]["gelu"] = len(re.findall(r"\bgelu", text))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -177,7 +177,8 @@ class Spellings(unittest.TestCase):
         for exporter, opset in (("torchscript", 18), ("dynamo", 23)):
             for attention in (sdpa_boolean, filled):
                 self.add(f"{attention.__name__}, {exporter}", Layer(attention, F.gelu).eval(), self.layer_inputs(), exporter, opset, tensors)
-        self.run_all()
+        # In 16 bits the lowest number of FP32 is minus infinity: such a row has no right result.
+        self.run_all(least=np.inf)
 
     def test_gelu_in_every_spelling(self) -> None:
         for name, gelu in GELUS.items():
@@ -288,7 +289,7 @@ class Spellings(unittest.TestCase):
             self.add(f"bert {row}", module, self.bert_inputs(module), "torchscript", 18, alone)
         self.run_all()
         for name in ("added", "filled", "sdpa_boolean", "bert"):
-            for engine in ("plan", "cpu"):
+            for engine in ("half", "plan", "cpu"):
                 together = np.fromfile(self.folders[f"{name} together"] / f"{engine}_0.f32", dtype=np.float32).reshape(len(lengths), width, WIDTH)
                 for row, length in enumerate(lengths):
                     alone = np.fromfile(self.folders[f"{name} {row}"] / f"{engine}_0.f32", dtype=np.float32).reshape(length, WIDTH)

@@ -1,6 +1,7 @@
-// run_plan FOLDER...: for each folder with model.onnx and input_0.pb, input_1.pb, ... the CUDA engine's plan for the
-// inputs' shapes is printed between lines "plan FOLDER" and "end", and its outputs by the CPU interpreter
-// and by the CPU engine are written beside as plan_0.f32, cpu_0.f32, ... (float32 alone, no header). No GPU is needed.
+// run_plan FOLDER...: for each folder with model.onnx and input_0.pb, input_1.pb, ... the CUDA engine's plan in BF16 for
+// the inputs' shapes is printed between lines "plan FOLDER" and "end". Outputs are written beside as float32 without a
+// header: half_0.f32, ... of that plan in the CPU interpreter (weights in BF16, values not rounded), plan_0.f32, ... of
+// the plan in FP32, cpu_0.f32, ... of the CPU engine. No GPU is needed.
 
 #include <fstream>
 #include <iostream>
@@ -35,12 +36,14 @@ void run(const std::filesystem::path& folder) {
         shapes.push_back(tensor->shape());
         inputs.push_back(std::move(input));
     }
-    const cuda::Plan plan = plan_of(model, Precision::float32, shapes);
-    std::cout << "plan " << folder.string() << '\n' << cuda::print(plan) << "end\n";
-    const auto interpreted_outputs = interpreted(plan, inputs, true);
+    const cuda::Plan half = plan_of(model, Precision::bfloat16, shapes);
+    std::cout << "plan " << folder.string() << '\n' << cuda::print(half) << "end\n";
+    const auto half_outputs = interpreted(half, inputs, false);
+    const auto plan_outputs = interpreted(plan_of(model, Precision::float32, shapes), inputs, true);
     const auto cpu_outputs = run_on_cpu(model, inputs);
-    for (std::size_t i = 0; i < interpreted_outputs.size(); ++i) {
-        write(folder / ("plan_" + std::to_string(i) + ".f32"), interpreted_outputs[i]);
+    for (std::size_t i = 0; i < plan_outputs.size(); ++i) {
+        write(folder / ("half_" + std::to_string(i) + ".f32"), half_outputs[i]);
+        write(folder / ("plan_" + std::to_string(i) + ".f32"), plan_outputs[i]);
         write(folder / ("cpu_" + std::to_string(i) + ".f32"), cpu_outputs[i]);
     }
 }
