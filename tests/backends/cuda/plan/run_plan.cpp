@@ -1,7 +1,7 @@
-// run_plan FOLDER...: for each folder with model.onnx and input_0.pb, input_1.pb, ... the CUDA engine's plan in BF16 for
-// the inputs' shapes is printed between lines "plan FOLDER" and "end". Outputs are written beside as float32 without a
-// header: half_0.f32, ... of that plan in the CPU interpreter (weights in BF16, values not rounded), plan_0.f32, ... of
-// the plan in FP32, cpu_0.f32, ... of the CPU engine. No GPU is needed.
+// run_plan FOLDER...: for each folder with model.onnx and input_0.pb, input_1.pb, ... the CUDA engine's plan in BF16
+// for the inputs' shapes is printed between lines "plan FOLDER" and "end". Outputs are written beside as float32
+// without a header: half_0.f32, ... of that plan in the CPU interpreter (weights in BF16, values not rounded),
+// plan_0.f32, ... of the plan in FP32, cpu_0.f32, ... of the CPU engine. No GPU is needed.
 
 #include <fstream>
 #include <iostream>
