@@ -17,6 +17,13 @@ struct CorrectData {
     std::optional<Preprocess> preprocess; ///< absent: the model's metadata, if it has any
 };
 
+/// quantize_model and the corrections asked for, on samples that `open` gives, in the batches that the model takes.
+/// Errors: as quantize_corrected; invalid_argument (the ranges are given ones, without the histograms that some
+/// corrections need).
+Result<CorrectOutcome> quantize_on_samples(const Model& model, const RangesFile& ranges,
+                                           const QuantizeOptions& quantize, const CorrectOptions& options,
+                                           const OpenData& open, Progress& progress);
+
 /// quantize_model and the corrections asked for, on data as the command line names them. Without any correction the
 /// data are not opened. Errors: as quantize_corrected; what the data give; invalid_argument (no data).
 Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,

@@ -3,8 +3,10 @@
 #include <filesystem>
 #include <memory>
 
+#include "api/correct.hpp"
 #include "backends/api/backend.hpp"
 #include "cli/commands.hpp"
+#include "cli/correction.hpp"
 #include "cli/prepare.hpp"
 #include "cli/tune.hpp"
 #include "evaluate/engine_predictor.hpp"
@@ -39,6 +41,7 @@ struct Options {
     std::string judge;
     std::string sensitivity;
     std::size_t sensitivity_samples = 64;
+    std::optional<int> effort; ///< absent: 2 where the data allow it
     std::vector<std::string> shapes;
     std::string timing_cache;
     std::string tune = "default";
@@ -83,9 +86,11 @@ public:
             return Error{ErrorCode::invalid_argument, "there is nothing in this model to quantise",
                          options_.prepare.model, "lathe quantize --explain gives the reasons"};
         }
+        LATHE_CHECK(correct());
         LATHE_CHECK(resume());
         EngineWorkshop workshop(prepared_.model, prepared_.ranges, layers_, samples_, workshop_options_,
                                 context_.progress());
+        if (corrected_) workshop.correct_with(*corrected_);
         LATHE_CHECK(search(workshop));
         return finish(workshop);
     }
@@ -150,6 +155,35 @@ private:
         return joined(samples_, options_.prepare.calibrate_samples);
     }
 
+    /// Corrects INT8 throughout, once: mixes take what the layers have in it.
+    Result<void> correct() {
+        if (options_.effort == 0) return {};
+        QuantizeOptions quantize;
+        quantize.target = workshop_options_.target;
+        CorrectOptions how = options_of_effort(options_.effort.value_or(2));
+        how.float_last = false; // the search decides that
+        how.threads = options_.prepare.threads;
+        const OpenData open = [this](std::size_t samples) -> Result<std::unique_ptr<Dataset>> {
+            if (options_.prepare.calibrate.empty())
+                return std::unique_ptr<Dataset>(std::make_unique<MemoryDataset>(samples_, samples));
+            PrepareOptions calibration = options_.prepare;
+            calibration.samples = samples;
+            return open_labelled(options_.prepare.calibrate, prepared_, calibration);
+        };
+        auto outcome = quantize_on_samples(prepared_.model, prepared_.ranges, quantize, how, open, context_.progress());
+        const auto too_little = [](ErrorCode code) {
+            return code == ErrorCode::not_found || code == ErrorCode::invalid_argument;
+        };
+        if (!outcome && !options_.effort && too_little(outcome.error().code)) {
+            context_.print("INT8 without corrections (--effort 0): " + outcome.error().describe());
+            return {};
+        }
+        if (!outcome) return std::move(outcome).error();
+        corrected_ = *std::move(outcome);
+        print_corrections(*corrected_, context_);
+        return {};
+    }
+
     /// What an earlier run has found, or the sensitivity of the layers.
     Result<void> resume() {
         LATHE_TRY(const std::string digest, data_->digest());
@@ -161,7 +195,7 @@ private:
               std::to_string(search_options_.slack), std::to_string(workshop_options_.batch_size),
               std::to_string(options_.prepare.threads), std::to_string(options_.prepare.samples),
               std::to_string(options_.prepare.length), std::to_string(options_.sensitivity_samples),
-              this_machine().fingerprint()})
+              std::to_string(corrected_ ? options_.effort.value_or(2) : 0), this_machine().fingerprint()})
             hasher.update(part);
         for (const std::string& shape : options_.shapes)
             hasher.update(shape);
@@ -218,8 +252,10 @@ private:
             measure.output_name = workshop_options_.output_name;
             measure.journal = options_.output + ".sensitivity.part";
             measure.key = key_;
-            LATHE_TRY(const Sensitivity found, measure_sensitivity(prepared_.model, prepared_.ranges, samples, *cpu,
-                                                                   measure, context_.progress()));
+            const Model& model = corrected_ ? corrected_->real : prepared_.model;
+            const RangesFile& ranges = corrected_ ? corrected_->ranges : prepared_.ranges;
+            LATHE_TRY(const Sensitivity found,
+                      measure_sensitivity(model, ranges, samples, *cpu, measure, context_.progress()));
             state_.seconds = found.seconds;
             for (const LayerSensitivity& layer : found.layers)
                 damage[layer.node] = layer.score.mean_kl();
@@ -314,6 +350,7 @@ private:
         const Outcome outcome = judge(best, judged, search_options_);
         Json document = lathe::to_json(state_, chosen, layers_, search_options_, judged, outcome);
         document["search_samples"] = count(samples_);
+        if (corrected_) document["corrections"] = lathe::to_json(*corrected_);
         document["device"] = options_.device;
         document["batch_size"] = workshop_options_.batch_size;
         document["engine"] = options_.output;
@@ -419,6 +456,7 @@ private:
     WorkshopOptions workshop_options_;
     const Backend* backend_ = nullptr;
     PreparedModel prepared_;
+    std::optional<CorrectOutcome> corrected_;
     std::unique_ptr<Dataset> data_;
     std::vector<Batch> samples_; ///< that the search sees
     std::vector<std::string> layers_;
@@ -481,6 +519,11 @@ void add_tune(Commands& commands) {
     command.add_option("--sensitivity-samples", options->sensitivity_samples, "How many samples to measure it on")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    command
+        .add_option("--effort", options->effort,
+                    "How much to correct what INT8 costs before the search, as for lathe quantize, on the calibration "
+                    "samples (default: 2, or 0 where there are too few of them)")
+        ->check(CLI::Range(0, 3));
     command.add_option("--output-name", options->workshop.output_name, "Output to judge (default: the first)");
     command.add_option("--timing-cache", options->timing_cache, "GPU: file of kernel times (see lathe build)");
     add_tune_option(command, options->tune);

@@ -64,15 +64,12 @@ Result<Values> run_engine(const Comparand& subject, const std::vector<HostTensor
 Result<Values> run_model(const Comparand& subject, const std::vector<HostTensor>& inputs,
                          const std::vector<std::string>& seen, std::size_t threads) {
     Model model = subject.model;
-    std::vector<Batches> batches;
     std::vector<Given> given;
     const std::vector<std::string> names = needed_inputs(model);
-    batches.reserve(names.size());
     for (const std::string& name : names) {
         const HostTensor* tensor = find(inputs, name);
         if (tensor == nullptr) return lacks(subject, name);
-        batches.push_back({*tensor});
-        given.push_back({name, &batches.back()});
+        given.emplace_back(name, std::span(tensor, 1));
     }
     std::unordered_set<std::string> asked;
     for (const ValueInfo& output : model.graph.outputs)

@@ -48,14 +48,11 @@ private:
     }
 
     Result<HostTensor> run_part(const Part& part) const {
-        std::vector<Batches> batches;
         std::vector<Given> given;
-        batches.reserve(part.inputs.size());
         for (const std::string& name : part.inputs) {
             const auto value = values_.find(name);
             if (value == values_.end()) return Error{ErrorCode::not_found, "the value was not seen", name, ""};
-            batches.push_back({value->second});
-            given.push_back({name, &batches.back()});
+            given.emplace_back(name, std::span(&value->second, 1));
         }
         LATHE_TRY(std::vector<Batches> results, run_batches(part.model, given, options_.threads));
         HostTensor result = std::move(results.front().front());

@@ -83,6 +83,8 @@ public:
         outcome_.seconds = seconds_since(start);
         outcome_.quantized.document["corrections"] = to_json(outcome_);
         LATHE_CHECK(check_onnx(outcome_.quantized.model));
+        outcome_.real = std::move(model_);
+        outcome_.ranges = std::move(ranges_);
         return std::move(outcome_);
     }
 

@@ -52,6 +52,8 @@ struct Correction {
 
 struct CorrectOutcome {
     QuantizeOutcome quantized; ///< its document holds {"corrections": [...]}
+    Model real;                ///< the float model it is of: as given, or equalised
+    RangesFile ranges;         ///< of that model
     std::vector<Correction> corrections;
     Closeness first, last; ///< without any correction, and with those kept
     std::size_t fit_samples = 0;

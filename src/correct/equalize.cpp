@@ -1,11 +1,16 @@
 #include "correct/equalize.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <set>
+#include <span>
+#include <utility>
 
 #include "correct/walk.hpp"
 #include "onnx/onnx.hpp"
+#include "support/thread_pool.hpp"
 
 namespace lathe {
 namespace {
@@ -128,9 +133,15 @@ private:
 
 constexpr std::size_t level_bins = 512;
 
+/// Channels [first, end) of a tensor's axis.
+struct ChannelSpan {
+    std::size_t first = 0;
+    std::size_t end = 0;
+};
+
 /// body(channel, values of it that lie together), over all batches.
 template <class Body>
-void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, Body body) {
+void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, ChannelSpan part, Body body) {
     for (const HostTensor& tensor : batches) {
         const auto values = tensor.as<float>();
         const auto rank = static_cast<std::int64_t>(tensor.shape.size());
@@ -139,7 +150,7 @@ void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t cha
             inner *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(i)]);
         const std::size_t outer = values.size() / (inner * channels);
         for (std::size_t o = 0; o < outer; ++o) {
-            for (std::size_t c = 0; c < channels; ++c)
+            for (std::size_t c = part.first; c < part.end; ++c)
                 body(c, values.subspan((o * channels + c) * inner, inner));
         }
     }
@@ -147,7 +158,7 @@ void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t cha
 
 /// The end of an 8-bit grid, as a part of the largest magnitude, with the least sum of squared errors over a histogram
 /// of magnitudes: (level / 255)^2 / 12 for each value but 0, (x - level)^2 for each beyond it.
-float best_level(const std::vector<std::uint32_t>& bins, double nonzero) {
+float best_level(std::span<const std::uint32_t> bins, double nonzero) {
     const auto size = static_cast<double>(bins.size());
     double count = 0.0; // of values beyond the level, and sums of them and of their squares, in parts of the largest
     double sum = 0.0;
@@ -180,38 +191,45 @@ std::vector<float> relative(const std::vector<float>& values) {
 
 } // namespace
 
-ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels) {
+ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels,
+                                     std::size_t threads) {
     ChannelStatistics result;
+    result.level.assign(channels, 0.0F);
     result.power.assign(channels, 0.0);
     result.nonzero.assign(channels, 0.0);
-    std::vector<float> absmax(channels, 0.0F);
-    double count = 0.0;
-    for_each_channel(batches, axis, channels, [&](std::size_t c, std::span<const float> values) {
-        float largest = 0.0F;
-        float power = 0.0F;
-        std::size_t nonzero = 0;
-        for (const float x : values) {
-            largest = std::max(largest, std::abs(x));
-            power += x * x;
-            nonzero += x != 0.0F ? 1U : 0U;
+    constexpr std::size_t together = 16; // channels a task: a row of the last axis is read in pieces of a cache line
+    ThreadPool(threads).for_each((channels + together - 1) / together, [&](std::size_t task) {
+        const ChannelSpan part{task * together, std::min(channels, (task + 1) * together)};
+        std::array<float, together> absmax{};
+        std::array<double, together> count{};
+        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
+            float largest = 0.0F;
+            float power = 0.0F;
+            std::size_t nonzero = 0;
+            for (const float x : values) {
+                largest = std::max(largest, std::abs(x));
+                power += x * x;
+                nonzero += x != 0.0F ? 1U : 0U;
+            }
+            absmax[c - part.first] = std::max(absmax[c - part.first], largest);
+            count[c - part.first] += static_cast<double>(values.size());
+            result.power[c] += static_cast<double>(power);
+            result.nonzero[c] += static_cast<double>(nonzero);
+        });
+        std::array<std::array<std::uint32_t, level_bins>, together> bins{};
+        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
+            const float largest = absmax[c - part.first];
+            const float factor = largest > 0.0F ? static_cast<float>(level_bins) / largest : 0.0F;
+            for (const float x : values)
+                ++bins[c - part.first][std::min(level_bins - 1, static_cast<std::size_t>(std::abs(x) * factor))];
+        });
+        for (std::size_t c = part.first; c < part.end; ++c) {
+            const double values = std::max(1.0, count[c - part.first]);
+            result.level[c] = absmax[c - part.first] * best_level(bins[c - part.first], result.nonzero[c]);
+            result.power[c] /= values;
+            result.nonzero[c] /= values;
         }
-        absmax[c] = std::max(absmax[c], largest);
-        result.power[c] += static_cast<double>(power);
-        result.nonzero[c] += static_cast<double>(nonzero);
-        count += static_cast<double>(values.size());
     });
-    std::vector<std::vector<std::uint32_t>> bins(channels, std::vector<std::uint32_t>(level_bins, 0));
-    for_each_channel(batches, axis, channels, [&](std::size_t c, std::span<const float> values) {
-        const float factor = absmax[c] > 0.0F ? static_cast<float>(level_bins) / absmax[c] : 0.0F;
-        for (const float x : values)
-            ++bins[c][std::min(level_bins - 1, static_cast<std::size_t>(std::abs(x) * factor))];
-    });
-    count /= static_cast<double>(std::max<std::size_t>(1, channels));
-    for (std::size_t c = 0; c < channels; ++c) {
-        result.level.push_back(absmax[c] * best_level(bins[c], result.nonzero[c]));
-        result.power[c] /= std::max(1.0, count);
-        result.nonzero[c] /= std::max(1.0, count);
-    }
     return result;
 }
 
@@ -312,16 +330,25 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
     std::map<std::string, ChannelStatistics> statistics; // by tensor
     LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads));
     progress.begin("equalize", axes.size());
-    for (const auto& [at, axis] : axes) {
+    const std::vector<std::pair<std::size_t, std::int64_t>> stops(axes.begin(), axes.end());
+    constexpr std::size_t ahead = 8; // readers a stop
+    for (std::size_t i = 0; i < stops.size(); ++i) {
         LATHE_CHECK(progress.check());
+        if (i % ahead == 0) {
+            const std::size_t end = std::min(stops.size(), i + ahead);
+            std::set<std::string> inputs;
+            for (std::size_t next = i; next < end; ++next)
+                inputs.insert(model.graph.nodes[stops[next].first]->input(0));
+            LATHE_CHECK(walk.stop_before(model.graph.nodes[stops[end - 1].first]->output(0), inputs));
+        }
+        const auto& [at, axis] = stops[i];
         const Node& reader = *model.graph.nodes[at];
-        LATHE_CHECK(walk.stop_before(reader.output(0)));
         const Batches* values = walk.value(reader.input(0));
         if (values == nullptr || values->front().type != DataType::float32) {
             return Error{ErrorCode::internal, "a layer's input was not computed", reader.label(), ""};
         }
         if (!statistics.contains(reader.input(0))) {
-            statistics[reader.input(0)] = channel_statistics(*values, axis, channels[at]);
+            statistics[reader.input(0)] = channel_statistics(*values, axis, channels[at], options.threads);
         }
         progress.advance();
     }

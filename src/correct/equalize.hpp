@@ -28,7 +28,8 @@ struct ChannelStatistics {
     std::vector<double> nonzero; ///< share of values other than 0, which every grid holds
 };
 /// `axis`: of the channels, negative from the end.
-ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels);
+ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels,
+                                     std::size_t threads);
 
 /// How a reader's weight meets the channels of its input: by channel, sums over its other elements.
 struct ReaderWeights {

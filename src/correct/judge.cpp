@@ -29,7 +29,7 @@ Result<Batches> Judge::first_output(Model model, Precision precision) const {
     model.graph.inputs.clear();
     std::vector<Given> given;
     for (const auto& [name, batches] : samples_)
-        given.push_back({name, &batches});
+        given.emplace_back(name, batches);
     LATHE_TRY(std::vector<Batches> outputs, run_batches(std::move(model), given, threads_, precision));
     if (outputs.front().front().type != DataType::float32) {
         return Error{ErrorCode::unsupported, "the model's first output is not float32", "", ""};

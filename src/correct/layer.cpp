@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "support/huge_pages.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe {
@@ -175,7 +176,9 @@ std::pair<Positions, Positions> split_by_sample(const Positions& positions) {
 std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, const Positions& positions,
                                std::size_t threads) {
     const std::size_t count = positions.at.size();
-    std::vector<float> rows(layer.groups * count * layer.depth);
+    std::vector<float> rows;
+    reserve_huge(rows, layer.groups * count * layer.depth);
+    rows.resize(layer.groups * count * layer.depth);
     constexpr std::size_t chunk = 256;
     ThreadPool(threads).for_each((count + chunk - 1) / chunk, [&](std::size_t part) {
         for (std::size_t n = part * chunk; n < std::min(count, (part + 1) * chunk); ++n) {

@@ -1,20 +1,12 @@
 #include "correct/layer_error.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
-#include "correct/run.hpp"
+#include "support/thread_pool.hpp"
 
 namespace lathe {
 namespace {
-
-Batches one_batch(const std::string& name, Shape shape, std::span<const float> values) {
-    HostTensor tensor(name, DataType::float32, std::move(shape));
-    std::memcpy(tensor.bytes.data(), values.data(), values.size_bytes());
-    Batches batches;
-    batches.push_back(std::move(tensor));
-    return batches;
-}
 
 class Products {
 public:
@@ -51,42 +43,54 @@ private:
     int count_ = 0;
 };
 
-/// Mean over the positions of rows [groups, positions, depth].
-std::vector<double> mean_of(std::span<const float> rows, std::size_t groups, std::size_t positions, std::size_t depth) {
-    std::vector<double> mean(groups * depth, 0.0);
-    for (std::size_t g = 0; g < groups; ++g) {
-        for (std::size_t n = 0; n < positions; ++n) {
-            const float* row = &rows[(g * positions + n) * depth];
-            for (std::size_t k = 0; k < depth; ++k)
-                mean[g * depth + k] += static_cast<double>(row[k]);
+/// Rows [groups, positions, depth], each column against its mean over the positions.
+struct CentredRows {
+    std::vector<float> quantized;
+    std::vector<float> difference; ///< the real rows less the quantised ones
+};
+
+/// Centred rows make the products covariances: the bias takes the mean.
+CentredRows centred(const LinearLayer& layer, const LayerRows& rows, std::size_t threads) {
+    const std::size_t depth = layer.depth;
+    CentredRows result{std::vector<float>(rows.quantized.size()), std::vector<float>(rows.quantized.size())};
+    constexpr std::size_t most = 64; // columns a task
+    const std::size_t blocks = (depth + most - 1) / most;
+    const auto positions = static_cast<double>(std::max<std::size_t>(1, rows.positions));
+    ThreadPool(threads).for_each(layer.groups * blocks, [&](std::size_t block) {
+        const std::size_t first = block % blocks * most;
+        const std::size_t count = std::min(most, depth - first);
+        const std::size_t start = block / blocks * rows.positions * depth + first;
+        std::array<double, most> real{};
+        std::array<double, most> quantized{};
+        for (std::size_t n = 0; n < rows.positions; ++n) {
+            for (std::size_t k = 0; k < count; ++k) {
+                real[k] += static_cast<double>(rows.real[start + n * depth + k]);
+                quantized[k] += static_cast<double>(rows.quantized[start + n * depth + k]);
+            }
         }
-    }
-    for (double& each : mean)
-        each /= static_cast<double>(std::max<std::size_t>(1, positions));
-    return mean;
+        for (std::size_t k = 0; k < count; ++k) {
+            real[k] /= positions;
+            quantized[k] /= positions;
+        }
+        for (std::size_t n = 0; n < rows.positions; ++n) {
+            for (std::size_t k = 0; k < count; ++k) {
+                const std::size_t at = start + n * depth + k;
+                const double centre = static_cast<double>(rows.quantized[at]) - quantized[k];
+                result.quantized[at] = static_cast<float>(centre);
+                result.difference[at] = static_cast<float>(static_cast<double>(rows.real[at]) - real[k] - centre);
+            }
+        }
+    });
+    return result;
 }
 
 } // namespace
 
-Result<LayerError> measure_layer(const LinearLayer& layer, LayerRows rows, std::span<const float> weight,
+Result<LayerError> measure_layer(const LinearLayer& layer, const LayerRows& rows, std::span<const float> weight,
                                  std::span<const float> change, double damping, std::size_t threads) {
     const std::size_t depth = layer.depth;
     LayerError error;
-    const std::vector<double> mean_quantized = mean_of(rows.quantized, layer.groups, rows.positions, depth);
-    const std::vector<double> mean_real = mean_of(rows.real, layer.groups, rows.positions, depth);
-
-    // Centred rows make the products covariances: the bias takes the mean.
-    for (std::size_t g = 0; g < layer.groups; ++g) {
-        for (std::size_t n = 0; n < rows.positions; ++n) {
-            const std::size_t at = (g * rows.positions + n) * depth;
-            for (std::size_t k = 0; k < depth; ++k) {
-                const auto real = static_cast<double>(rows.real[at + k]) - mean_real[g * depth + k];
-                const auto quantized = static_cast<double>(rows.quantized[at + k]) - mean_quantized[g * depth + k];
-                rows.quantized[at + k] = static_cast<float>(quantized);
-                rows.real[at + k] = static_cast<float>(real - quantized);
-            }
-        }
-    }
+    const CentredRows centre = centred(layer, rows, threads);
     Products products;
     const std::string inputs_turned = products.turned("quantized");
     const std::string hessian = products.product(inputs_turned, "quantized");
@@ -97,16 +101,12 @@ Result<LayerError> measure_layer(const LinearLayer& layer, LayerRows rows, std::
     const auto groups = static_cast<std::int64_t>(layer.groups);
     const Shape row_shape{groups, static_cast<std::int64_t>(rows.positions), static_cast<std::int64_t>(depth)};
     const Shape weight_shape{groups, static_cast<std::int64_t>(layer.outputs), static_cast<std::int64_t>(depth)};
-    const Batches quantized = one_batch("quantized", row_shape, rows.quantized);
-    const Batches difference = one_batch("difference", row_shape, rows.real);
-    rows = {};
-    const Batches weights = one_batch("weight", weight_shape, weight);
-    const Batches changes = one_batch("change", weight_shape, change);
-    LATHE_TRY(std::vector<Batches> found,
-              run_batches(
-                  products.take(),
-                  {{"quantized", &quantized}, {"difference", &difference}, {"weight", &weights}, {"change", &changes}},
-                  threads));
+    LATHE_TRY(const std::vector<Batches> found, run_batches(products.take(),
+                                                            {{"quantized", row_shape, centre.quantized},
+                                                             {"difference", row_shape, centre.difference},
+                                                             {"weight", weight_shape, weight},
+                                                             {"change", weight_shape, change}},
+                                                            threads));
     const auto scaled = [&](const Batches& batches) {
         const std::span<const float> values = batches.front().as<float>();
         std::vector<float> result(values.begin(), values.end());
@@ -132,17 +132,40 @@ Result<LayerError> measure_layer(const LinearLayer& layer, LayerRows rows, std::
     return error;
 }
 
-Result<std::vector<float>> layer_outputs(const LinearLayer& layer, std::span<const float> rows, std::size_t positions,
-                                         std::span<const float> weight, std::size_t threads) {
-    Products products;
-    products.output(products.product("weight", products.turned("rows")));
+Result<CompiledPart*> LayerProduct::part_for(const Shape& rows, const Shape& weight) {
+    Product& product = products_[rows[0]];
+    product.rows.resize(3, 1);
+    product.weight.resize(3, 1);
+    bool fits = product.part.has_value();
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+        fits = fits && rows[axis] <= product.rows[axis] && weight[axis] <= product.weight[axis];
+        product.rows[axis] = std::max(product.rows[axis], rows[axis]);
+        product.weight[axis] = std::max(product.weight[axis], weight[axis]);
+    }
+    if (!fits) {
+        Products graph;
+        graph.output(graph.product("weight", graph.turned("rows")));
+        const Shape least{rows[0], 1, 1};
+        LATHE_TRY(product.part,
+                  CompiledPart::compile(
+                      graph.take(),
+                      {{"rows", DataType::float32, ShapeRange{least, product.rows, product.rows}, "rows"},
+                       {"weight", DataType::float32, ShapeRange{least, product.weight, product.weight}, "weight"}},
+                      threads_));
+    }
+    return &*product.part;
+}
+
+Result<std::vector<float>> LayerProduct::operator()(const LinearLayer& layer, std::span<const float> rows,
+                                                    std::size_t positions, std::span<const float> weight) {
     const auto groups = static_cast<std::int64_t>(layer.groups);
     const auto depth = static_cast<std::int64_t>(layer.depth);
-    const Batches given = one_batch("rows", {groups, static_cast<std::int64_t>(positions), depth}, rows);
-    const Batches weights = one_batch("weight", {groups, static_cast<std::int64_t>(layer.outputs), depth}, weight);
-    LATHE_TRY(const std::vector<Batches> found,
-              run_batches(products.take(), {{"rows", &given}, {"weight", &weights}}, threads));
-    const std::span<const float> values = found.front().front().as<float>();
+    const Given left("rows", {groups, static_cast<std::int64_t>(positions), depth}, rows);
+    const Given right("weight", {groups, static_cast<std::int64_t>(layer.outputs), depth}, weight);
+    LATHE_TRY(CompiledPart * part, part_for(left.batches.front().shape, right.batches.front().shape));
+    LATHE_CHECK(part->run({left.batches.front(), right.batches.front()}));
+    LATHE_TRY(const TensorView found, part->output(0));
+    const std::span<const float> values = found.as<float>();
     return std::vector<float>(values.begin(), values.end());
 }
 

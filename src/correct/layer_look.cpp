@@ -6,26 +6,27 @@
 
 namespace lathe {
 
-std::vector<float> gather_outputs(const Batches& values, const Positions& positions, std::size_t channels) {
+std::vector<float> gather_outputs(const Batches& values, const Positions& positions, std::size_t channels,
+                                  std::size_t threads) {
     const std::size_t count = positions.at.size();
     std::vector<float> result(channels * count);
-    for (std::size_t n = 0; n < count; ++n) {
-        const Positions::Position& at = positions.at[n];
-        const HostTensor& tensor = values[at.batch];
-        const auto plane = static_cast<std::size_t>(tensor.shape[2] * tensor.shape[3]);
-        const auto place = static_cast<std::size_t>(at.y * tensor.shape[3] + at.x);
-        const std::span<const float> all = tensor.as<float>();
-        for (std::size_t m = 0; m < channels; ++m)
-            result[m * count + n] = all[(at.sample * channels + m) * plane + place];
-    }
+    ThreadPool(threads).for_each(channels, [&](std::size_t m) {
+        for (std::size_t n = 0; n < count; ++n) {
+            const Positions::Position& at = positions.at[n];
+            const HostTensor& tensor = values[at.batch];
+            const auto plane = static_cast<std::size_t>(tensor.shape[2] * tensor.shape[3]);
+            const auto place = static_cast<std::size_t>(at.y * tensor.shape[3] + at.x);
+            result[m * count + n] = tensor.as<float>()[(at.sample * channels + m) * plane + place];
+        }
+    });
     return result;
 }
 
 Result<std::vector<float>> outputs_of(const LinearLayer& form, const LayerLook& look, std::span<const float> weight,
-                                      std::span<const float> bias, bool real, std::size_t threads) {
+                                      std::span<const float> bias, bool real, LayerProduct& product) {
     const std::size_t positions = look.rows.positions;
     LATHE_TRY(std::vector<float> outputs,
-              layer_outputs(form, real ? look.rows.real : look.rows.quantized, positions, weight, threads));
+              product(form, real ? look.rows.real : look.rows.quantized, positions, weight));
     const std::vector<float>& other = real ? look.real_other : look.quantized_other;
     for (std::size_t m = 0; m < form.channels(); ++m) {
         for (std::size_t i = m * positions; i < (m + 1) * positions; ++i)

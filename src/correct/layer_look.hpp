@@ -18,12 +18,13 @@ struct LayerLook {
 };
 
 /// [channels, positions] of a value [N, C, H, W] at a convolution's output positions.
-std::vector<float> gather_outputs(const Batches& values, const Positions& positions, std::size_t channels);
+std::vector<float> gather_outputs(const Batches& values, const Positions& positions, std::size_t channels,
+                                  std::size_t threads);
 
 /// The outputs for a weight [channels, depth], bias and other term included: as the quantised network has them, or,
 /// with `real`, the float one.
 Result<std::vector<float>> outputs_of(const LinearLayer& form, const LayerLook& look, std::span<const float> weight,
-                                      std::span<const float> bias, bool real, std::size_t threads);
+                                      std::span<const float> bias, bool real, LayerProduct& product);
 
 /// The best shift of each channel's bias.
 std::vector<double> bias_shifts(const LayerLook& look, std::span<const float> outputs, const Clamp& clamp,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "correct/as_run.hpp"
@@ -23,8 +25,20 @@ class Corrector {
 public:
     Corrector(const Model& real, const LayerCorrection& options, Walk& walk, Walk* quantized_walk, Model& quantized)
         : real_(real), index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk),
-          quantized_(quantized) {
+          quantized_(quantized), product_(options.threads) {
         if (quantized_walk != nullptr) quantized_index_.emplace(quantized_walk->model().graph);
+    }
+
+    /// Runs the float network up to the last of `layers`, which must be in graph order: what correct() needs of it.
+    Result<void> look_ahead(std::span<const QuantizedLayer> layers) {
+        std::set<std::string> wanted;
+        for (const QuantizedLayer& layer : layers) {
+            const Node* twin = twin_of(layer.output);
+            if (twin == nullptr) continue;
+            wanted.insert(twin->inputs[0]);
+            wanted.insert(behind(index_, *twin).other);
+        }
+        return walk_.stop_before(layers.back().output, wanted);
     }
 
     Result<CorrectedLayer> correct(const QuantizedLayer& layer) {
@@ -39,7 +53,6 @@ public:
         }
         const auto form = linear_layer(*twin, weight->shape(), told.skipped);
         if (!form) return told;
-        LATHE_CHECK(walk_.stop_before(layer.output));
         if (quantized_walk_ != nullptr) LATHE_CHECK(quantized_walk_->stop_before(layer.output));
         const Batches* real = walk_.value(twin->inputs[0]);
         if (real == nullptr || real->front().type != DataType::float32) {
@@ -117,7 +130,7 @@ private:
     }
 
     Result<LayerLook> look_at(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> weight,
-                              const Place& place, const Positions& positions) const {
+                              const Place& place, const Positions& positions) {
         LayerLook look;
         look.rows.positions = positions.at.size();
         const Batches& real = *walk_.value(twin_of(layer.output)->inputs[0]);
@@ -134,10 +147,10 @@ private:
             look.rows.quantized = gather_rows(form, *values, positions, options_.threads);
         }
         if (place.other != nullptr) {
-            look.real_other = gather_outputs(*place.other, positions, form.channels());
-            look.quantized_other = gather_outputs(*place.quantized_other, positions, form.channels());
+            look.real_other = gather_outputs(*place.other, positions, form.channels(), options_.threads);
+            look.quantized_other = gather_outputs(*place.quantized_other, positions, form.channels(), options_.threads);
         }
-        LATHE_TRY(look.wanted, outputs_of(form, look, weight, place.bias, true, options_.threads));
+        LATHE_TRY(look.wanted, outputs_of(form, look, weight, place.bias, true, product_));
         return look;
     }
 
@@ -150,11 +163,11 @@ private:
     };
 
     Result<void> weigh(const QuantizedLayer& layer, const LinearLayer& form, const LayerLook& look, const Place& place,
-                       Choice& choice) const {
+                       Choice& choice) {
         choice.weight.resize(choice.steps.size());
         for (std::size_t i = 0; i < choice.steps.size(); ++i)
             choice.weight[i] = layer.scale_of(i / form.depth) * static_cast<float>(choice.steps[i]);
-        LATHE_TRY(choice.outputs, outputs_of(form, look, choice.weight, place.bias, false, options_.threads));
+        LATHE_TRY(choice.outputs, outputs_of(form, look, choice.weight, place.bias, false, product_));
         choice.shifts.assign(form.channels(), 0.0);
         if (options_.bias) { // where the bias cannot take it, the error is looked at without its mean
             choice.shifts = bias_shifts(look, choice.outputs, place.behind.clamp, form.channels(), options_.threads);
@@ -190,7 +203,7 @@ private:
     /// Rounds the weights anew, and leaves them so if the error on samples that they were not chosen on falls.
     Result<void> try_rounding(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> real,
                               const Place& place, const LayerLook& look, const Positions& check, Choice& choice,
-                              CorrectedLayer& told) const {
+                              CorrectedLayer& told) {
         if (look.rows.positions < options_.positions_per_element * form.depth) return {};
         std::vector<float> change(real.size());
         for (std::size_t i = 0; i < change.size(); ++i)
@@ -205,7 +218,7 @@ private:
             LATHE_TRY(const LayerLook other, look_at(layer, form, real, place, check));
             const auto error_with = [&](const Choice& with) -> Result<double> {
                 LATHE_TRY(const std::vector<float> outputs,
-                          outputs_of(form, other, with.weight, place.bias, false, options_.threads));
+                          outputs_of(form, other, with.weight, place.bias, false, product_));
                 return error_of(other, outputs, place.behind.clamp, with.shifts, options_.threads);
             };
             LATHE_TRY(const double before, error_with(choice));
@@ -290,6 +303,7 @@ private:
     Walk* quantized_walk_;
     std::optional<EdgeIndex> quantized_index_; ///< of the walk's graph
     Model& quantized_;
+    LayerProduct product_;
     Tensor weight_;
 };
 
@@ -316,8 +330,12 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
     Corrector corrector(real, options, walk, quantized_walk ? &*quantized_walk : nullptr, quantized);
     progress.begin("correct layers", layers.size());
     std::vector<std::string> old_biases;
-    for (const QuantizedLayer& layer : layers) {
+    constexpr std::size_t ahead = 8;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const QuantizedLayer& layer = layers[i];
         LATHE_CHECK(progress.check());
+        if (i % ahead == 0)
+            LATHE_CHECK(corrector.look_ahead(std::span(layers).subspan(i, std::min(ahead, layers.size() - i))));
         auto outcome = corrector.correct(layer);
         if (!outcome) return std::move(outcome).error().in(layer.label);
         if (outcome->bias) old_biases.push_back(layer.bias->name);

@@ -103,9 +103,10 @@ double pooled_power(const HostTensor& shape_of, std::span<const float> values) {
 
 class Chooser {
 public:
-    Chooser(const Model& real, const RangeChoiceOptions& options) : real_(real), options_(options) {}
+    Chooser(const Model& real, const RangeChoiceOptions& options)
+        : real_(real), options_(options), product_(options.threads) {}
 
-    Result<void> judge_layer(const QuantizedLayer& layer, Walk& walk, Group& group) const {
+    Result<void> judge_layer(const QuantizedLayer& layer, Walk& walk, Group& group) {
         const auto twin = std::ranges::find_if(
             real_.graph.nodes, [&](const auto& node) { return is_heavy(*node) && node->output(0) == layer.output; });
         if (twin == real_.graph.nodes.end()) return {};
@@ -123,8 +124,7 @@ public:
         const std::vector<float> rows = gather_rows(*form, *input, positions, options_.threads);
         const std::vector<float> weights = rows_of_weight(*form, weight->values<float>());
         const auto power = [&](std::span<const float> given) -> Result<double> {
-            LATHE_TRY(const std::vector<float> outputs,
-                      layer_outputs(*form, given, positions.at.size(), weights, options_.threads));
+            LATHE_TRY(const std::vector<float> outputs, product_(*form, given, positions.at.size(), weights));
             return power_of(outputs);
         };
         std::vector<double> powers(1);
@@ -165,6 +165,7 @@ private:
 
     const Model& real_;
     const RangeChoiceOptions& options_;
+    LayerProduct product_;
 };
 
 } // namespace
@@ -185,7 +186,7 @@ Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, co
         if (!groups[tensor.group].candidates.empty()) group_of[tensor.name] = tensor.group;
     }
     LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads));
-    const Chooser chooser(real, options);
+    Chooser chooser(real, options);
     const std::vector<QuantizedLayer> layers = quantized_layers(quantized);
     const EdgeIndex index(quantized.graph);
     progress.begin("choose ranges", quantized.graph.nodes.size());

@@ -66,7 +66,7 @@ void Walk::set_input(const std::string& output, std::size_t input, std::string v
 
 // Nodes that read constants alone run (are folded) in the piece that needs them, not in the one in which they stand:
 // a weight's DequantizeLinear often stands in front of the stop at which the weight changes.
-Model Walk::piece(std::size_t end, std::vector<std::string>& reads) const {
+Model Walk::piece(std::size_t end, const std::set<std::string>& also, std::vector<std::string>& reads) const {
     const Graph& graph = model_->graph;
     std::set<std::size_t> taken;
     std::unordered_set<std::string> computed;
@@ -79,7 +79,7 @@ Model Walk::piece(std::size_t end, std::vector<std::string>& reads) const {
         for (const std::string& output : node.outputs) {
             computed.insert(output);
             const auto last = last_use_.find(output);
-            if (last == last_use_.end() || last->second < end) continue;
+            if ((last == last_use_.end() || last->second < end) && !also.contains(output)) continue;
             ValueInfo info = graph.info(output).value_or(ValueInfo{});
             info.name = output;
             part.graph.outputs.push_back(std::move(info));
@@ -110,13 +110,13 @@ Model Walk::piece(std::size_t end, std::vector<std::string>& reads) const {
     return part;
 }
 
-Result<void> Walk::stop_before(const std::string& output) {
+Result<void> Walk::stop_before(const std::string& output, const std::set<std::string>& also) {
     const auto found = index_->producer(output);
     if (!found) return Error{ErrorCode::not_found, "the network computes no such value", output, ""};
     const std::size_t end = *found;
     if (end <= next_) return {};
     std::vector<std::string> reads;
-    Model part = piece(end, reads);
+    Model part = piece(end, also, reads);
     if (!part.graph.outputs.empty()) {
         std::vector<Given> given;
         for (const std::string& name : reads) {
@@ -124,19 +124,31 @@ Result<void> Walk::stop_before(const std::string& output) {
             if (batches == nullptr) {
                 return Error{ErrorCode::internal, "a piece of the network reads what was not computed", name, ""};
             }
-            given.push_back({name, batches});
+            given.emplace_back(name, *batches);
         }
         const std::vector<ValueInfo> outputs = part.graph.outputs;
-        LATHE_TRY(std::vector<Batches> computed, run_batches(std::move(part), given, threads_));
+        LATHE_TRY(std::vector<Batches> computed,
+                  run_batches(std::move(part), given, threads_, Precision::float32, &spare_));
         for (std::size_t i = 0; i < outputs.size(); ++i)
             values_[outputs[i].name] = std::move(computed[i]);
     }
     next_ = end;
-    std::erase_if(values_, [&](const auto& entry) {
-        const auto last = last_use_.find(entry.first);
-        return last == last_use_.end() || last->second < end;
-    });
+    drop_before(end, also);
     return {};
+}
+
+/// Forgets what no node from `end` on reads, and keeps its memory for what comes.
+void Walk::drop_before(std::size_t end, const std::set<std::string>& also) {
+    for (auto entry = values_.begin(); entry != values_.end();) {
+        const auto last = last_use_.find(entry->first);
+        if ((last != last_use_.end() && last->second >= end) || also.contains(entry->first)) {
+            ++entry;
+            continue;
+        }
+        for (HostTensor& each : entry->second)
+            spare_.push_back(std::move(each.bytes));
+        entry = values_.erase(entry);
+    }
 }
 
 } // namespace lathe

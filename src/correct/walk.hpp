@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,7 +18,8 @@ namespace lathe {
 /// can then be looked at, and the constants of what has not run yet can be changed (`set_constant`): that is how a
 /// layer is corrected on the inputs that the layers before it, already corrected, give it.
 ///
-/// Memory: every value that a later node still reads, for all samples. Constants are folded by the backend.
+/// Memory: every value that a later node still reads, for all samples, at its largest until the walk ends. Constants
+/// are folded by the backend.
 class Walk {
 public:
     /// `inputs`: by the name of a model input. `model`: its graph must be in topological order.
@@ -26,9 +28,12 @@ public:
 
     /// Runs everything in front of the node that computes `output`; a no-op if that has been reached.
     /// Errors: not_found (no such node), what compiling and running give.
-    Result<void> stop_before(const std::string& output);
+    /// `also`: values on the way that can be looked at until the next stop, though nothing behind this one reads them:
+    /// a piece that is run costs some tens of milliseconds to compile, so that where nothing will be changed, few long
+    /// ones are better than many.
+    Result<void> stop_before(const std::string& output, const std::set<std::string>& also = {});
 
-    /// A value computed so far that a later node reads, or nullptr.
+    /// A value computed so far that a later node reads or that the last stop asked for, or nullptr.
     const Batches* value(const std::string& name) const;
     const Model& model() const { return *model_; }
     /// Of nodes that have not run.
@@ -40,7 +45,8 @@ public:
 private:
     Walk(Model model, std::size_t threads);
 
-    Model piece(std::size_t end, std::vector<std::string>& reads) const;
+    void drop_before(std::size_t end, const std::set<std::string>& also);
+    Model piece(std::size_t end, const std::set<std::string>& also, std::vector<std::string>& reads) const;
 
     bool is_constant(const std::string& name) const;
 
@@ -50,6 +56,7 @@ private:
     std::size_t next_ = 0;                                  ///< the first node that has not run
     std::unordered_map<std::string, std::size_t> last_use_; ///< of each value: the last node that reads it
     std::map<std::string, Batches> values_;
+    SpareMemory spare_;
 };
 
 } // namespace lathe

@@ -5,6 +5,7 @@
 
 #include "bench/engine_subject.hpp"
 #include "bench/interleave.hpp"
+#include "correct/carry_over.hpp"
 #include "evaluate/engine_predictor.hpp"
 #include "mix/layer_times.hpp"
 #include "mix/session_subject.hpp"
@@ -62,7 +63,10 @@ Result<Engine> EngineWorkshop::build(const Mix& mix, bool profiling) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         if (!mix.int8[i]) quantize.placement.exclude.push_back(layers_[i]);
     }
-    LATHE_TRY(const QuantizeOutcome quantised, quantize_model(model_, ranges_, quantize));
+    const Model& model = corrected_ == nullptr ? model_ : corrected_->real;
+    const RangesFile& ranges = corrected_ == nullptr ? ranges_ : corrected_->ranges;
+    LATHE_TRY(QuantizeOutcome quantised, quantize_model(model, ranges, quantize));
+    if (corrected_ != nullptr) carry_over_corrections(corrected_->quantized.model, quantised.model);
     build.calibration_digest = ranges_.key.data;
     return Engine::build(quantised.model, build);
 }

@@ -11,6 +11,7 @@
 #include "bench/inputs.hpp"
 #include "bench/subject.hpp"
 #include "calibrate/ranges_file.hpp"
+#include "correct/correct.hpp"
 #include "data/dataset.hpp"
 #include "evaluate/evaluate.hpp"
 #include "lathe/engine.hpp"
@@ -50,6 +51,9 @@ public:
         : model_(model), ranges_(ranges), layers_(std::move(layers)), samples_(samples), options_(std::move(options)),
           progress_(progress) {}
 
+    /// INT8 layers are then those of `outcome`, with its corrections; it must outlive this.
+    void correct_with(const CorrectOutcome& outcome) { corrected_ = &outcome; }
+
     Result<Trial> measure(const Mix& mix, const Trial* reference) override;
     Result<std::vector<double>> gains(const Mix& base, const Mix& int8) override;
 
@@ -69,6 +73,7 @@ private:
 
     const Model& model_;
     const RangesFile& ranges_;
+    const CorrectOutcome* corrected_ = nullptr;
     std::vector<std::string> layers_;
     const std::vector<Batch>& samples_;
     WorkshopOptions options_;

@@ -136,7 +136,7 @@ TEST(ChannelStatisticsTest, LevelsErrLeast) {
     }
     Batches batches;
     batches.push_back(test::tensor_of("x", {1, 4, 64, 64}, values));
-    const ChannelStatistics statistics = channel_statistics(batches, 1, 4);
+    const ChannelStatistics statistics = channel_statistics(batches, 1, 4, 1);
     for (std::size_t c = 0; c < 3; ++c) {
         const std::vector<float> own(values.begin() + static_cast<std::ptrdiff_t>(c * count),
                                      values.begin() + static_cast<std::ptrdiff_t>((c + 1) * count));

@@ -31,7 +31,8 @@ TEST_P(LayerOutputs, EqualTheRuntimes) {
     const Positions positions = choose_positions(*layer, samples.at("x"), 100000);
     const auto rows = gather_rows(*layer, samples.at("x"), positions, 1);
     const auto weight = rows_of_weight(*layer, model.graph.initializer("w")->values<float>());
-    const auto outputs = layer_outputs(*layer, rows, positions.at.size(), weight, 1);
+    LayerProduct product(1);
+    const auto outputs = product(*layer, rows, positions.at.size(), weight);
     ASSERT_TRUE(outputs) << outputs.error().describe();
     ASSERT_EQ(outputs->size(), 2 * expected[0][0].as<float>().size()) << "every position is there";
     for (std::size_t n = 0; n < positions.at.size(); ++n) {

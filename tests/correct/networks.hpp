@@ -47,7 +47,7 @@ inline std::vector<Batches> values_of(Model model, const std::vector<std::string
     model.graph.inputs.clear();
     std::vector<Given> given;
     for (const auto& [name, batches] : samples)
-        given.push_back({name, &batches});
+        given.emplace_back(name, batches);
     auto found = run_batches(std::move(model), given, 1);
     if (!found) {
         ADD_FAILURE() << found.error().describe();

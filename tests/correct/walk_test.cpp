@@ -23,6 +23,20 @@ TEST(Walk, GivesTheValuesOfTheWholeRun) {
     EXPECT_EQ(walk->stop_before("nothing").error().code, ErrorCode::not_found);
 }
 
+TEST(Walk, KeepsWhatAStopAsksForUntilTheNext) {
+    const Model model = test::conv_network();
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 3, 7);
+    const auto expected = test::values_of(model, {"r"}, samples);
+    auto walk = Walk::start(model, samples, 1);
+    ASSERT_TRUE(walk);
+    ASSERT_TRUE(walk->stop_before("y", {"r", "x"}));
+    ASSERT_NE(walk->value("r"), nullptr) << "asked for, though it was passed";
+    EXPECT_LT(test::distance(expected[0], *walk->value("r")), 1e-5);
+    EXPECT_NE(walk->value("x"), nullptr) << "an input is a value like others";
+    ASSERT_TRUE(walk->stop_before("y"));
+    EXPECT_NE(walk->value("r"), nullptr) << "that was no new stop";
+}
+
 // A constant that changes before its reader runs counts, though what reads it first is a constant node further up.
 TEST(Walk, UsesConstantsAsTheyAreWhenTheirReaderRuns) {
     Model model = test::model_from_text("opset 17\ninput %x: float32[2, 3]\n"
