@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/kernels/bytes.cuh"
 #include "backends/cuda/kernels/vec8.cuh"
 
 namespace lathe::cuda::kernels {
@@ -206,10 +207,8 @@ __global__ void __launch_bounds__(block_warps * 32)
             for (int i = 0; i < 8; ++i)
                 bits[i] = __float_as_uint(fminf(fmaxf(y[i] * steps_a_unit, -128.0F), 127.0F) + 12582912.0F);
             uint2 packed;
-            packed.x =
-                __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
-            packed.y =
-                __byte_perm(__byte_perm(bits[4], bits[5], 0x0040), __byte_perm(bits[6], bits[7], 0x0040), 0x5410);
+            packed.x = join_bytes(bits[0], bits[1], bits[2], bits[3]);
+            packed.y = join_bytes(bits[4], bits[5], bits[6], bits[7]);
             *reinterpret_cast<uint2*>(static_cast<std::int8_t*>(p.quantized) + at) = packed;
         }
     }

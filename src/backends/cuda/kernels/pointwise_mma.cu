@@ -143,10 +143,10 @@ __global__ void __launch_bounds__(threads, Halves == 2 && Words <= 12 ? 5 : 4)
                     if constexpr (sizeof(T) == 1) {
 #pragma unroll
                         for (int w = 0; w < 2; ++w) {
-                            r[4 * w] = byte_value<0>(residual[m][w]);
-                            r[4 * w + 1] = byte_value<1>(residual[m][w]);
-                            r[4 * w + 2] = byte_value<2>(residual[m][w]);
-                            r[4 * w + 3] = byte_value<3>(residual[m][w]);
+                            r[4 * w] = byte_value(residual[m][w], 0);
+                            r[4 * w + 1] = byte_value(residual[m][w], 1);
+                            r[4 * w + 2] = byte_value(residual[m][w], 2);
+                            r[4 * w + 3] = byte_value(residual[m][w], 3);
                         }
                     } else {
 #pragma unroll

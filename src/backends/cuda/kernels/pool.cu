@@ -132,11 +132,19 @@ __global__ void __launch_bounds__(lanes* groups) global_pool(const __grid_consta
 #pragma unroll
     for (int k = 0; k < vec; ++k)
         sum[k] = p.average != 0 ? 0.0F : -INFINITY;
-    if (inside) {
-#pragma unroll 4
-        for (int i = static_cast<int>(threadIdx.y); i < p.pixels; i += groups) {
+    constexpr int together = 4; // loads in flight
+    for (int first = static_cast<int>(threadIdx.y); inside && first < p.pixels; first += together * groups) {
+        uint4 words[together];
+#pragma unroll
+        for (int j = 0; j < together; ++j)
+            if (first + j * groups < p.pixels)
+                words[j] =
+                    *reinterpret_cast<const uint4*>(image + static_cast<std::int64_t>(first + j * groups) * p.c_stride);
+#pragma unroll
+        for (int j = 0; j < together; ++j) {
+            if (first + j * groups >= p.pixels) continue;
             float v[vec];
-            unpack<T>(*reinterpret_cast<const uint4*>(image + static_cast<std::int64_t>(i) * p.c_stride), v);
+            unpack<T>(words[j], v);
 #pragma unroll
             for (int k = 0; k < vec; ++k)
                 sum[k] = p.average != 0 ? sum[k] + v[k] : fmaxf(sum[k], v[k]);

@@ -7,6 +7,7 @@
 // lanes q is one block of the reduction, and the order in which output channels lie in the tiles is chosen so that the
 // lane gets neighbouring channels back: one store of 8 or 16 bytes a pixel.
 
+#include "backends/cuda/kernels/bytes.cuh"
 #include "backends/cuda/kernels/common.cuh"
 
 namespace lathe::cuda::kernels::quads {
@@ -145,15 +146,6 @@ __device__ __forceinline__ std::uint32_t clamp_halves(float v0, float v1, const 
 /// v: scaled, with bias and residual, divided by the range. The byte is the result's lowest.
 __device__ __forceinline__ std::uint32_t clamp_byte(float v, const Clamp& clamp) {
     return __float_as_uint(fmaf(__saturatef(v), clamp.range, magic + clamp.lowest));
-}
-__device__ __forceinline__ std::uint32_t join_bytes(std::uint32_t b0, std::uint32_t b1, std::uint32_t b2,
-                                                    std::uint32_t b3) {
-    return __byte_perm(__byte_perm(b0, b1, 0x0040), __byte_perm(b2, b3, 0x0040), 0x5410);
-}
-/// Byte i of a word of s8 as a float, without the slow conversion.
-template <int I>
-__device__ __forceinline__ float byte_value(std::uint32_t word) {
-    return __uint_as_float(__byte_perm(word ^ 0x80808080U, 0x4b000000U, 0x7440 | I)) - 8388736.0F;
 }
 
 } // namespace lathe::cuda::kernels::quads

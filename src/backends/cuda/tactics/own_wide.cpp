@@ -138,8 +138,8 @@ private:
                                AttentionMaps maps{};
                                LATHE_CUDA(encode_maps_attention(bound, groups, maps.data()),
                                           "the tensor maps of " + op_name);
-                               return Launch([bound, maps, groups](cudaStream_t stream, bool programmatic) {
-                                   return launch_attention_wgmma(bound, groups, maps.data(), stream, programmatic);
+                               return Launch([bound, maps, groups](cudaStream_t stream, bool /*programmatic*/) {
+                                   return launch_attention_wgmma(bound, groups, maps.data(), stream);
                                });
                            });
     }

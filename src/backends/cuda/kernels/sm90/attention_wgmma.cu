@@ -290,9 +290,8 @@ cudaError_t encode_maps_attention(const AttentionParams& p, int groups, void* ma
 }
 
 // Started early, attention costs the network between BERT's products 0.6 to 4 % at up to 8 x 128 tokens and in int8 at
-// 32 x 128, and gains nothing elsewhere (H200): `programmatic` is allowed, not taken.
-cudaError_t launch_attention_wgmma(const AttentionParams& p, int groups, const void* maps, cudaStream_t stream,
-                                   bool /*programmatic*/) {
+// 32 x 128, and gains nothing elsewhere (H200): so it never is.
+cudaError_t launch_attention_wgmma(const AttentionParams& p, int groups, const void* maps, cudaStream_t stream) {
     if (!attention_wgmma_takes(p, groups)) return cudaErrorInvalidValue;
     sm90::AttentionProblem problem{};
     problem.output = p.output;

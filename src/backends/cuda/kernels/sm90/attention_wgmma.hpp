@@ -11,7 +11,6 @@ bool attention_wgmma_takes(const AttentionParams& params, int groups);
 /// Three CUtensorMaps of 128 bytes: q, k, v.
 inline constexpr int attention_wgmma_maps = 3;
 cudaError_t encode_maps_attention(const AttentionParams& params, int groups, void* maps);
-cudaError_t launch_attention_wgmma(const AttentionParams& params, int groups, const void* maps, cudaStream_t stream,
-                                   bool programmatic);
+cudaError_t launch_attention_wgmma(const AttentionParams& params, int groups, const void* maps, cudaStream_t stream);
 
 } // namespace lathe::cuda::kernels

@@ -356,7 +356,7 @@ __global__ void __launch_bounds__(GROUPS * 128, 1)
 #pragma unroll
                         for (int i = 0; i < V; ++i) {
                             if constexpr (int8) {
-                                r[row][i] = unpack_fast(words[i / 4] ^ 0x80808080U, i % 4);
+                                r[row][i] = byte_value(words[i / 4], i % 4);
                             } else {
                                 const float2 pair = unpack(words[i / 2], T{});
                                 r[row][i] = i % 2 == 0 ? pair.x : pair.y;

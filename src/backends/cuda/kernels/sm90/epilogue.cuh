@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "backends/cuda/kernels/bytes.cuh"
 #include "backends/cuda/kernels/launch.hpp"
 #include "backends/cuda/kernels/sm90/geometry.hpp"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
@@ -250,10 +251,6 @@ struct Packet {
     }
 };
 
-/// int8 as float without the slow conversion: byte b + 128 in the low bits of 2^23.
-__device__ inline float unpack_fast(std::uint32_t flipped, int byte) {
-    return __uint_as_float(__byte_perm(flipped, 0x4B000000, 0x7540 | byte)) - 8388736.0F;
-}
 /// V residual values, read ahead.
 template <class Out, int V>
 struct Residual {
@@ -278,7 +275,7 @@ struct Residual {
         if (sizeof(Out) == 1 || to.epilogue.residual_is_s8) {
 #pragma unroll
             for (int i = 0; i < V; ++i)
-                v[i] = fmaf(unpack_fast(packet.words[i / 4] ^ 0x80808080U, i % 4), factor, v[i]);
+                v[i] = fmaf(flipped_byte_value(packet.words[i / 4] ^ 0x80808080U, i % 4), factor, v[i]);
             return;
         }
         if constexpr (sizeof(Out) == 2) {
@@ -329,8 +326,7 @@ __device__ inline Packet<V> low_bytes(const std::uint32_t (&bits)[V]) {
     } else {
 #pragma unroll
         for (int i = 0; i < V / 4; ++i)
-            packet.words[i] = __byte_perm(__byte_perm(bits[4 * i], bits[4 * i + 1], 0x0040),
-                                          __byte_perm(bits[4 * i + 2], bits[4 * i + 3], 0x0040), 0x5410);
+            packet.words[i] = join_bytes(bits[4 * i], bits[4 * i + 1], bits[4 * i + 2], bits[4 * i + 3]);
     }
     return packet;
 }

@@ -15,6 +15,7 @@
 #include <cuda.h>
 #include <cuda_fp16.h>
 
+#include "backends/cuda/kernels/bytes.cuh"
 #include "backends/cuda/kernels/sm90/gemm_wgmma.hpp"
 #include "backends/cuda/kernels/sm90/geometry.hpp"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
@@ -110,11 +111,6 @@ __device__ inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t ra
                  : "memory");
 }
 
-/// The lowest bytes of four words.
-__device__ __forceinline__ std::uint32_t low_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
-    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
-}
-
 /// How `V` values of one row end: 16 bytes.
 template <class Out, int V>
 __device__ __forceinline__ uint4 wide_packet(float (&v)[V], const EpilogueParams& e) {
@@ -127,7 +123,7 @@ __device__ __forceinline__ uint4 wide_packet(float (&v)[V], const EpilogueParams
 #pragma unroll
             for (int j = 0; j < 4; ++j)
                 bits[j] = __float_as_uint(fminf(fmaxf(v[4 * i + j], e.low), e.high) + magic_number);
-            words[i] = low_bytes(bits[0], bits[1], bits[2], bits[3]);
+            words[i] = join_bytes(bits[0], bits[1], bits[2], bits[3]);
         }
     } else {
 #pragma unroll
@@ -162,10 +158,8 @@ __device__ __forceinline__ void add_residual(float (&v)[V], const EpilogueParams
     const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
     if (sizeof(Out) == 1 || e.residual_is_s8 != 0) {
 #pragma unroll
-        for (int i = 0; i < V; ++i) // byte b + 128 in the low bits of 2^23
-            v[i] =
-                fmaf(__uint_as_float(__byte_perm(words[i / 4] ^ 0x80808080U, 0x4B000000, 0x7540 | i % 4)) - 8388736.0F,
-                     e.residual_scale, v[i]);
+        for (int i = 0; i < V; ++i)
+            v[i] = fmaf(byte_value(words[i / 4], i % 4), e.residual_scale, v[i]);
         return;
     }
     if constexpr (sizeof(Out) == 2) {
@@ -187,7 +181,7 @@ __device__ __forceinline__ uint4 activated_packet(const WideProblem& problem, co
         std::uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            words[i] = low_bytes(gelu(v[4 * i]), gelu(v[4 * i + 1]), gelu(v[4 * i + 2]), gelu(v[4 * i + 3]));
+            words[i] = join_bytes(gelu(v[4 * i]), gelu(v[4 * i + 1]), gelu(v[4 * i + 2]), gelu(v[4 * i + 3]));
         return {words[0], words[1], words[2], words[3]};
     } else {
         if (problem.gelu == 1) {

@@ -3,9 +3,9 @@
 // c].
 //
 // One producer warp feeds a ring of stages in shared memory: pixels by TMA's im2col mode (or as rows of a matrix for
-// 1x1 windows), weights as boxes of [K][R*S*C]. One or two warpgroups multiply with wgmma. A stage holds U chunks of KB
-// bytes of the reduction. In a cluster of `split` blocks each block sums its share of the chunks and sends every block
-// its share of the tile, so that nothing goes through global memory; every block then finishes its share.
+// 1x1 windows), weights as boxes of [K][R*S*C]. One to three warpgroups multiply with wgmma. A stage holds U chunks of
+// KB bytes of the reduction. In a cluster of `split` blocks each block sums its share of the chunks and sends every
+// block its share of the tile, so that nothing goes through global memory; every block then finishes its share.
 //
 // Two ways to finish. Direct: the weights' rows are loaded in such an order that each thread holds channels next to
 // each other, scales and the residual wait in shared memory and registers, and results go from registers to memory
@@ -47,7 +47,7 @@ inline constexpr int max_stages = 16;
 
 template <class T, class Out, int M, int N, int KB, int U>
 struct Tile {
-    static constexpr int consumers = M == 64 ? 1 : 2;
+    static constexpr int consumers = M % 128 == 0 ? 2 : M / 64;
     static constexpr int blocks_of_64 = M / 64 / consumers; ///< a warpgroup
     static constexpr int threads = consumers * 128 + 32;
     static constexpr int a_bytes = M * KB, b_bytes = N * KB; ///< of a chunk

@@ -14,6 +14,8 @@ const Instance* f16_instances(int& count) {
         make_instance<__half, __half, 128, 128, 128, 1, 2>("igemm_f16_m128n128k128_s3_wgmma", 3),
         make_instance<__half, __half, 128, 128, 128, 1, 2>("igemm_f16_m128n128k128_s6_wgmma", 6),
         make_instance<__half, __half, 128, 256, 128, 1, 1>("igemm_f16_m128n256k128_s4_wgmma", 4),
+        make_instance<__half, __half, 192, 64, 128, 1, 1>("igemm_f16_m192n64k128_s6_wgmma", 6),
+        make_instance<__half, __half, 192, 128, 128, 1, 1>("igemm_f16_m192n128k128_s5_wgmma", 5),
         make_instance<__half, __half, 256, 128, 128, 1, 1>("igemm_f16_m256n128k128_s4_wgmma", 4),
         make_instance<__half, float, 64, 64, 128, 1, 4>("igemm_f16_m64n64k128_s8_wgmma", 8),
         make_instance<__half, std::int8_t, 64, 64, 128, 1, 4>("igemm_f16_m64n64k128_s8_wgmma", 8),
