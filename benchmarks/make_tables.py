@@ -113,7 +113,7 @@ def calibration_table(folder):
                     name,
                     tool["variant"],
                     str(tool["samples"]),
-                    f"{tool['seconds']:.1f}",
+                    f"{tool['seconds']:.1f}" if tool["seconds"] is not None else "–",
                     f"{memory / 2**30:.1f}" if memory else "–",
                 ]
             )
