@@ -80,9 +80,8 @@ private:
         if (!options_.preprocess.empty()) {
             LATHE_TRY(preprocess_, Preprocess::from_file(options_.preprocess));
             model_.set_metadata("lathe.preprocess", preprocess_->to_json().dump());
-        } else if (const std::string* own = model_.find_metadata("lathe.preprocess")) {
-            LATHE_TRY(const Json json, parse_json(*own, "metadata of " + options_.model));
-            LATHE_TRY(preprocess_, Preprocess::from_json(json, "metadata of " + options_.model));
+        } else {
+            LATHE_TRY(preprocess_, preprocess_of(model_));
         }
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
@@ -237,16 +236,10 @@ private:
     }
 
     Result<std::string> evaluation_digest() const {
-        std::vector<InputSpec> inputs;
-        for (const ValueInfo& input : model_.graph.inputs) {
-            if (model_.graph.initializer(input.name) == nullptr) {
-                inputs.push_back({input.name, input.type, input.shape().value_or(Shape{})});
-            }
-        }
         DatasetOptions data;
         data.samples = options_.evaluate_samples;
         data.text = text_options(model_, options_.columns);
-        LATHE_TRY(const auto dataset, open_dataset(options_.evaluate, preprocess_, inputs, data));
+        LATHE_TRY(const auto dataset, open_dataset(options_.evaluate, preprocess_, input_specs(model_), data));
         return dataset->digest();
     }
 

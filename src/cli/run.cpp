@@ -132,14 +132,7 @@ public:
         LATHE_TRY(Session session, engine.make_session());
         info_ = &engine.info();
         LATHE_TRY(preprocess_, preprocess_to_use());
-        std::vector<InputSpec> specs;
-        for (const auto& input : info_->inputs) {
-            Shape shape = input.range.opt;
-            for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-                if (axis == 0 || input.range.min[axis] != input.range.max[axis]) shape[axis] = -1;
-            }
-            specs.push_back({input.name, input.type, std::move(shape)});
-        }
+        const std::vector<InputSpec> specs = input_specs(*info_);
         DatasetOptions data_options;
         data_options.samples = options_.samples;
         data_options.pictures = options_.preprocess_on == "gpu";
@@ -161,13 +154,8 @@ public:
 
 private:
     Result<std::optional<Preprocess>> preprocess_to_use() const {
-        if (!options_.preprocess.empty()) {
-            LATHE_TRY(Preprocess preprocess, Preprocess::from_file(options_.preprocess));
-            return std::optional<Preprocess>(preprocess);
-        }
-        if (info_->preprocess.empty()) return std::optional<Preprocess>();
-        LATHE_TRY(const Json json, parse_json(info_->preprocess, options_.engine.string()));
-        LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, options_.engine.string()));
+        if (options_.preprocess.empty()) return preprocess_of(*info_);
+        LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options_.preprocess));
         return std::optional<Preprocess>(preprocess);
     }
 
