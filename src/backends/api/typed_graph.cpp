@@ -63,6 +63,8 @@ Result<TypedModel> write_precision(const Model& model, Precision precision) {
         typed.notes.push_back(std::to_string(count) + " " + op + " in float32");
     for (const auto& node : report.kept_for_range)
         typed.notes.push_back("in float32 for its range: " + node);
+    for (const auto& constant : report.clamped)
+        typed.notes.push_back(describe_clamped(constant, *low));
     return typed;
 }
 
