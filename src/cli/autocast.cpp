@@ -1,6 +1,5 @@
 #include "autocast/autocast.hpp"
 
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -30,12 +29,6 @@ struct Arguments {
 };
 
 constexpr std::size_t rows_shown = 10;
-
-std::string number(double value, const char* format = "%.4g") {
-    char text[40];
-    std::snprintf(text, sizeof(text), format, value);
-    return text;
-}
 
 std::string depth_of(const CastDecision& decision) {
     if (!decision.reduction) return "-";

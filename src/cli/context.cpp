@@ -234,6 +234,12 @@ std::string fixed(double value, int digits) {
     return text;
 }
 
+std::string number(double value, const char* format) {
+    char text[64];
+    std::snprintf(text, sizeof(text), format, value);
+    return text;
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows) {
     // Width in code points: continuation bytes of UTF-8 take no column.
     const auto width_of = [](const std::string& text) {

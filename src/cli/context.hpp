@@ -78,6 +78,8 @@ Result<void> look_for(const std::vector<std::string>& paths);
 
 /// "%.*f".
 std::string fixed(double value, int digits);
+/// As printf writes it.
+std::string number(double value, const char* format = "%.4g");
 
 /// Columns aligned for a terminal. The first row is the heading.
 std::string table(const std::vector<std::vector<std::string>>& rows);
