@@ -104,6 +104,7 @@ void add_calibrate(Commands& commands) {
                 options->output =
                     std::filesystem::path(options->model).replace_extension(extension_of(options->format)).string();
             }
+            LATHE_CHECK(check_writable({options->output}));
             if (ours) request.output = options->output;
             request.all_activations = !ours;
             LATHE_TRY(const Model model, load_onnx(options->model));

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "support/files.hpp"
 #include "support/log.hpp"
 
 namespace lathe::cli {
@@ -224,6 +225,16 @@ Result<void> look_for(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {
         if (path.empty() || std::filesystem::exists(path, failed)) continue;
         return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
+    }
+    return {};
+}
+
+Result<void> check_writable(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+        std::error_code failed;
+        // Opening a pipe and closing it again would end what reads it.
+        if (path.empty() || std::filesystem::is_fifo(path, failed)) continue;
+        if (auto writable = AtomicFile::create(path); !writable) return std::move(writable).error();
     }
     return {};
 }

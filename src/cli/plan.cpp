@@ -221,6 +221,7 @@ Result<Json> try_here(const PlanOptions& options, const CapacityPlan& plan, Capa
 
 Result<void> run_plan(const PlanOptions& options, const Context& context) {
     LATHE_TRY(const CapacityRequest request, request_of(options));
+    LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const CapacityPlan plan, plan_capacity(request, context.progress()));
     print_plan(context, plan, request);
     Json document = to_json(plan, request);
