@@ -29,8 +29,7 @@ private:
 
 /// A file that appears under its name only when whole: written to a temporary name beside it, synced, renamed.
 /// Destroyed without `commit`, it leaves nothing behind; killed, it leaves the old file and one `.NAME.*.tmp`,
-/// which the next writer of the same name removes. Devices and pipes (/dev/null) are written to as they are; a link to a
-/// file stays a link.
+/// which the next writer of the same name removes. Devices and pipes are written to as they are; a link stays a link.
 class AtomicFile {
 public:
     /// Fails if the folder does not exist or cannot be written.
