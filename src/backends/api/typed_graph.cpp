@@ -6,6 +6,7 @@
 #include "onnx/onnx.hpp"
 #include "passes/narrow_floats.hpp"
 #include "passes/passes.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe {
 
