@@ -176,7 +176,8 @@ private:
                 const auto found = facts_.find(name);
                 if (found == facts_.end()) return {CastReason::not_measured, name};
                 if (found->second.masked && !(takes_masks(graph_, node) && masks_in_half(name))) {
-                    return {CastReason::activation_overflow, name + " holds a mask that would be clamped"};
+                    return {found->second.constant ? CastReason::weight_overflow : CastReason::activation_overflow,
+                            name + " holds a mask that would be clamped"};
                 }
                 if (auto verdict = judge_tensor(found->second); verdict.reason != CastReason::cast) return verdict;
             }
