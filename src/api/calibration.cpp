@@ -15,7 +15,7 @@ Result<Calibration> Calibration::run(const Model& model, Data data, const Calibr
     CalibrateRequest request;
     request.data = data.path;
     request.columns = data.columns;
-    LATHE_TRY(request.preprocess, preprocess_from_text(options.preprocess));
+    LATHE_TRY(request.preprocess, Preprocess::from_text(options.preprocess, "preprocessing"));
     request.samples = options.samples;
     request.batch_size = options.batch_size;
     request.threads = options.threads;

@@ -18,11 +18,7 @@ std::vector<InputSpec> input_specs(const Model& model) {
 }
 
 Result<std::optional<Preprocess>> preprocess_of(const Model& model) {
-    const std::string* stored = model.find_metadata("lathe.preprocess");
-    if (stored == nullptr) return std::optional<Preprocess>{};
-    LATHE_TRY(const Json json, parse_json(*stored, "metadata lathe.preprocess"));
-    LATHE_TRY(const Preprocess preprocess, Preprocess::from_json(json, "metadata lathe.preprocess"));
-    return std::optional<Preprocess>(preprocess);
+    return Preprocess::from_text(preprocess_json(model), "metadata lathe.preprocess");
 }
 
 TextOptions text_options(const Model& model, std::string columns) {
@@ -36,13 +32,6 @@ TextOptions text_options(const Model& model, std::string columns) {
     return options;
 }
 
-Result<std::optional<Preprocess>> preprocess_from_text(std::string_view text) {
-    if (text.empty()) return std::optional<Preprocess>{};
-    LATHE_TRY(const Json json, parse_json(text, "preprocessing"));
-    LATHE_TRY(const Preprocess preprocess, Preprocess::from_json(json, "preprocessing"));
-    return std::optional<Preprocess>(preprocess);
-}
-
 std::string preprocess_json(const Model& model) {
     const std::string* stored = model.find_metadata("lathe.preprocess");
     return stored == nullptr ? std::string() : *stored;
@@ -51,7 +40,7 @@ std::string preprocess_json(const Model& model) {
 Result<HostTensor> load_images(std::span<const std::filesystem::path> files, std::string_view preprocess,
                                std::string name) {
     if (files.empty()) return Error{ErrorCode::invalid_argument, "no image files", "", "name at least one image"};
-    LATHE_TRY(const auto settings, preprocess_from_text(preprocess));
+    LATHE_TRY(const auto settings, Preprocess::from_text(preprocess, "preprocessing"));
     if (!settings) {
         return Error{ErrorCode::invalid_argument, "images need preprocessing, and none was given", "",
                      "export the model with lathe export, which writes it down, or give JSON such as "

@@ -17,7 +17,7 @@ Result<std::unique_ptr<Dataset>> open(Data data, const EngineInfo& engine, const
     if (!data.arrays.empty()) {
         return dataset_of_arrays(std::move(data.arrays), std::move(data.labels), input_specs(engine), opening);
     }
-    LATHE_TRY(const auto preprocess, preprocess_from_text(options.preprocess));
+    LATHE_TRY(const auto preprocess, Preprocess::from_text(options.preprocess, "preprocessing"));
     return open_dataset(data.path, preprocess, engine, opening);
 }
 

@@ -20,7 +20,4 @@ Result<std::optional<Preprocess>> preprocess_of(const Model& model);
 /// How texts become this model's inputs: its tokenizer, if it has one, run by OpenVINO. Labels are not read.
 TextOptions text_options(const Model& model, std::string columns);
 
-/// JSON text as a caller gives it; nothing for an empty text.
-Result<std::optional<Preprocess>> preprocess_from_text(std::string_view text);
-
 } // namespace lathe

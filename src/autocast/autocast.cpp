@@ -5,6 +5,7 @@
 
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe {
 
@@ -42,6 +43,10 @@ Result<AutocastOutcome> autocast_model(const Model& model, const RangesFile& ran
     const bool lift = options.format.type == DataType::bfloat16 && model.opset() < bfloat16_opset;
     LATHE_TRY(const Model prepared, prepared_for_casting(lift ? lifted(model, outcome) : model));
     LATHE_TRY(outcome.plan, plan_autocast(prepared, ranges, options));
+    for (const TensorFacts& facts : outcome.plan.tensors) {
+        if (facts.masked && facts.constant)
+            outcome.remarks.push_back(describe_clamped(facts.tensor, options.format.type));
+    }
     LATHE_TRY(CastModel made, insert_casts(prepared, outcome.plan, options));
     outcome.model = std::move(made.model);
     outcome.casts = made.casts;

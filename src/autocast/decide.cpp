@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "autocast/masks.hpp"
 #include "autocast/neighbours.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/op_types.hpp"
@@ -78,6 +79,7 @@ private:
             facts.constant = false;
             facts_.emplace(moved, std::move(facts));
         }
+        find_masks(graph_, format_, facts_);
     }
 
     std::optional<CastDecision> decide(std::size_t index) {
@@ -102,6 +104,7 @@ private:
         Verdict verdict = judge(index, node, decision);
         decision.reason = verdict.reason;
         decision.detail = std::move(verdict.detail);
+        if (!decision.is_cast()) masks_in_full_.insert(node.outputs.begin(), node.outputs.end());
         return decision;
     }
 
@@ -172,11 +175,18 @@ private:
                 if (names == &node.inputs && !stands_in_half(node, name)) continue;
                 const auto found = facts_.find(name);
                 if (found == facts_.end()) return {CastReason::not_measured, name};
+                if (found->second.masked && !(takes_masks(graph_, node) && masks_in_half(name))) {
+                    return {found->second.constant ? CastReason::weight_overflow : CastReason::activation_overflow,
+                            name + " holds a mask that would be clamped"};
+                }
                 if (auto verdict = judge_tensor(found->second); verdict.reason != CastReason::cast) return verdict;
             }
         }
         return {};
     }
+
+    /// A mask is clamped as a constant; what an FP32 node computed of one would become infinite.
+    bool masks_in_half(const std::string& value) const { return !masks_in_full_.contains(value); }
 
     /// Whether any input that reads the value would be converted (scales of Resize stay float32).
     bool stands_in_half(const Node& node, const std::string& value) const {
@@ -230,6 +240,7 @@ private:
     const HalfFormat& format_;
     std::vector<bool> excluded_;
     std::map<std::string, TensorFacts> facts_;
+    std::unordered_set<std::string> masks_in_full_; ///< what nodes compute that stay FP32
 };
 
 Result<void> check(const AutocastOptions& options) {

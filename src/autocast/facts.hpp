@@ -29,6 +29,8 @@ struct TensorFacts {
     CountBounds flushed;         ///< of these, those that round to 0
     /// L2 norm of what is lost by underflow over the L2 norm of the tensor; for constants the whole rounding error.
     double relative_error = 0;
+    /// It holds masks of attention scores (support/score_mask.hpp), which are clamped; the figures are of the rest.
+    bool masked = false;
 };
 
 /// Exact, value by value. `tensor` must be float32.

@@ -11,6 +11,7 @@
 #include "graph/subgraphs.hpp"
 #include "onnx/op_types.hpp"
 #include "support/half.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe {
 
@@ -18,7 +19,9 @@ namespace {
 
 Tensor narrowed(const Tensor& tensor, const std::string& name, const HalfFormat& format) {
     std::vector<std::uint16_t> bits;
-    const auto values = tensor.values<float>();
+    std::span<const float> values = tensor.values<float>();
+    const auto masks = clamped_masks(values, format.type);
+    if (masks) values = *masks;
     bits.reserve(values.size());
     for (const float value : values)
         bits.push_back(format.type == DataType::float16 ? half_from_float(value) : bfloat16_from_float(value));

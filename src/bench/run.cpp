@@ -19,6 +19,7 @@
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/machine.hpp"
+#include "support/unique_name.hpp"
 
 namespace lathe {
 
@@ -51,14 +52,6 @@ private:
     explicit Scratch(std::filesystem::path path) : path_(std::move(path)) {}
     std::filesystem::path path_;
 };
-
-/// The name, or with a number behind it if it is taken.
-std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
-    std::string name = wanted;
-    for (int number = 2; !taken.insert(name).second; ++number)
-        name = wanted + "-" + std::to_string(number);
-    return name;
-}
 
 class Bench {
 public:
@@ -217,9 +210,8 @@ private:
     Result<std::unique_ptr<Dataset>> open_data() const {
         if (request_.data.empty()) return std::unique_ptr<Dataset>();
         std::optional<Preprocess> preprocess = request_.preprocess;
-        if (const std::string& own = engines_[0].preprocess; !preprocess && !own.empty()) {
-            LATHE_TRY(const Json json, parse_json(own, "the engine's preprocessing"));
-            LATHE_TRY(preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
+        if (!preprocess) {
+            LATHE_TRY(preprocess, Preprocess::from_text(engines_[0].preprocess, "the engine's preprocessing"));
         }
         std::vector<InputSpec> specs;
         for (const IoInfo& input : engines_[0].inputs) {

@@ -1,6 +1,5 @@
 #include "autocast/autocast.hpp"
 
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,7 +9,6 @@
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "onnx/onnx.hpp"
-#include "support/files.hpp"
 
 namespace lathe::cli {
 
@@ -30,12 +28,6 @@ struct Arguments {
 };
 
 constexpr std::size_t rows_shown = 10;
-
-std::string number(double value, const char* format = "%.4g") {
-    char text[40];
-    std::snprintf(text, sizeof(text), format, value);
-    return text;
-}
 
 std::string depth_of(const CastDecision& decision) {
     if (!decision.reduction) return "-";
@@ -149,9 +141,7 @@ Result<void> autocast(Arguments& arguments, const Context& context) {
         LATHE_TRY(const HalfFormat io, half_format_from_name(arguments.io_types));
         options.io_type = io.type;
     }
-    if (!arguments.output.empty()) {
-        if (auto writable = AtomicFile::create(arguments.output); !writable) return std::move(writable).error();
-    }
+    LATHE_CHECK(check_writable({arguments.output}));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
     LATHE_TRY(const RangesFile ranges, ranges_of(arguments, model, context));
     auto outcome = autocast_model(model, ranges, options);

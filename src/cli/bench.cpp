@@ -300,6 +300,7 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     }
     request.probe_command = {"/proc/self/exe", "bench", "--probe"};
     request.command_line = context.command_line();
+    LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const Json document, bench(request, context.progress()));
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
     print_tables(context, document);

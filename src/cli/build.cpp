@@ -240,6 +240,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
     LATHE_CHECK(take_tensorrt_options(options, model));
     LATHE_TRY(build.hashes["source"], hash_file(options.model));
     add_quantization_hashes(model, build);
+    LATHE_CHECK(check_writable({options.output, options.plan}));
     LATHE_CHECK(context.progress().check());
     context.progress().begin("compiling", 0);
     LATHE_TRY(Engine engine, Engine::build(model, build));

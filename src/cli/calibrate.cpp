@@ -1,7 +1,6 @@
 #include "cli/calibrate.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 #include "calibrate/report.hpp"
@@ -14,12 +13,6 @@ namespace lathe::cli {
 namespace {
 
 constexpr std::size_t rows_shown = 15;
-
-std::string number(double value, const char* format = "%.4g") {
-    char text[40];
-    std::snprintf(text, sizeof(text), format, value);
-    return text;
-}
 
 std::string plural(std::size_t count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
@@ -111,6 +104,7 @@ void add_calibrate(Commands& commands) {
                 options->output =
                     std::filesystem::path(options->model).replace_extension(extension_of(options->format)).string();
             }
+            LATHE_CHECK(check_writable({options->output}));
             if (ours) request.output = options->output;
             request.all_activations = !ours;
             LATHE_TRY(const Model model, load_onnx(options->model));

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "support/files.hpp"
 #include "support/log.hpp"
 
 namespace lathe::cli {
@@ -228,9 +229,25 @@ Result<void> look_for(const std::vector<std::string>& paths) {
     return {};
 }
 
+Result<void> check_writable(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+        std::error_code failed;
+        // Opening a pipe and closing it again would end what reads it.
+        if (path.empty() || std::filesystem::is_fifo(path, failed)) continue;
+        if (auto writable = AtomicFile::create(path); !writable) return std::move(writable).error();
+    }
+    return {};
+}
+
 std::string fixed(double value, int digits) {
     char text[64];
     std::snprintf(text, sizeof(text), "%.*f", digits, value);
+    return text;
+}
+
+std::string number(double value, const char* format) {
+    char text[64];
+    std::snprintf(text, sizeof(text), format, value);
     return text;
 }
 

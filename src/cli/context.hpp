@@ -76,8 +76,13 @@ int exit_code(ErrorCode code);
 /// not_found for the first path that is not there; empty ones are not looked for. For options, before any work.
 Result<void> look_for(const std::vector<std::string>& paths);
 
+/// What writing to them would give, for the first that cannot be written; empty ones are not tried. Before long work.
+Result<void> check_writable(const std::vector<std::string>& paths);
+
 /// "%.*f".
 std::string fixed(double value, int digits);
+/// As printf writes it.
+std::string number(double value, const char* format = "%.4g");
 
 /// Columns aligned for a terminal. The first row is the heading.
 std::string table(const std::vector<std::vector<std::string>>& rows);

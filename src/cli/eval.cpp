@@ -184,6 +184,7 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     if (options.output_kind == "logits") request.options.output_kind = OutputKind::logits;
     if (options.output_kind == "probabilities") request.options.output_kind = OutputKind::probabilities;
     request.command_line = context.command_line();
+    LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const Json document, evaluate_engines(request, context.progress()));
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
     if (request.task == EvalTask::similarity) {

@@ -122,10 +122,7 @@ private:
             LATHE_TRY(auto shape, parse_shape_range(text));
             build.shapes.insert(std::move(shape));
         }
-        for (const std::string& file : {options_.output, options_.results, options_.report}) {
-            if (file.empty()) continue;
-            if (auto writable = AtomicFile::create(file); !writable) return std::move(writable).error();
-        }
+        LATHE_CHECK(check_writable({options_.output, options_.results, options_.report}));
         return look_for({options_.judge, options_.sensitivity});
     }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -33,14 +32,8 @@ struct PlanOptions {
     std::string output;
 };
 
-std::string number(double value, int digits) {
-    char text[64];
-    std::snprintf(text, sizeof(text), "%.*f", digits, value);
-    return text;
-}
-
-std::string ms(double value) { return number(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 3); }
-std::string percent(double share) { return number(100 * share, 0) + " %"; }
+std::string ms(double value) { return fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 3); }
+std::string percent(double share) { return fixed(100 * share, 0) + " %"; }
 
 Result<CapacityRequest> request_of(const PlanOptions& options) {
     CapacityRequest request;
@@ -115,12 +108,12 @@ std::string batch_table(const CapacityPlan& plan, const Slo& slo) {
 void print_plan(const Context& context, const CapacityPlan& plan, const CapacityRequest& request) {
     const Configuration& choice = plan.choice;
     const std::string promise = request.slo.name() + " within " + ms(request.slo.limit_ms) + " ms at " +
-                                number(request.arrivals.rate(), 0) + " requests/s";
+                                fixed(request.arrivals.rate(), 0) + " requests/s";
     context.print(plan.meets ? context.bold(promise + ": " + in_words(choice))
                              : context.red("not possible: " + promise) + "; nearest: " + in_words(choice));
     context.print(request.slo.name() + " " + ms(choice.slo_ms) + " ms (± " + ms(plan.slo_half_width_ms) +
-                  "), mean batch " + number(plan.mean_batch, 1) + ", " + percent(choice.utilisation) + " of the " +
-                  number(plan.machine_capacity, 0) + " requests/s that a machine can serve" +
+                  "), mean batch " + fixed(plan.mean_batch, 1) + ", " + percent(choice.utilisation) + " of the " +
+                  fixed(plan.machine_capacity, 0) + " requests/s that a machine can serve" +
                   (plan.without_one_ms ? "; with one machine down " + ms(*plan.without_one_ms) + " ms" : ""));
     context.print("");
     context.print(stage_table(plan, request.slo));
@@ -202,12 +195,12 @@ Result<Json> try_here(const PlanOptions& options, const CapacityPlan& plan, Capa
     const double mean_batch = static_cast<double>(load.samples) / static_cast<double>(load.batches);
     std::vector<std::vector<std::string>> rows{{"", "mean ms", "median", "p90", "p99", "mean batch"}};
     rows.push_back({"predicted", ms(predicted.mean), ms(predicted.median), ms(predicted.p90), ms(predicted.p99),
-                    number(simulation.mean_batch, 2)});
-    rows.push_back({"measured", ms(measured.mean), ms(measured.median), ms(measured.p90), ms(measured.p99),
-                    number(mean_batch, 2)});
+                    fixed(simulation.mean_batch, 2)});
+    rows.push_back(
+        {"measured", ms(measured.mean), ms(measured.median), ms(measured.p90), ms(measured.p99), fixed(mean_batch, 2)});
     context.print("");
-    context.print(context.bold("Served here: one machine's share, " + number(rate, 0) + " requests/s for " +
-                               number(load.seconds, 0) + " s, without the stages outside the engine"));
+    context.print(context.bold("Served here: one machine's share, " + fixed(rate, 0) + " requests/s for " +
+                               fixed(load.seconds, 0) + " s, without the stages outside the engine"));
     context.print(table(rows));
     if (!measured.p99_reliable) context.warn("p99 is of fewer than 662 requests; raise --try-seconds");
     const auto json = [](const Summary& summary, double batch) {
@@ -228,6 +221,7 @@ Result<Json> try_here(const PlanOptions& options, const CapacityPlan& plan, Capa
 
 Result<void> run_plan(const PlanOptions& options, const Context& context) {
     LATHE_TRY(const CapacityRequest request, request_of(options));
+    LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const CapacityPlan plan, plan_capacity(request, context.progress()));
     print_plan(context, plan, request);
     Json document = to_json(plan, request);

@@ -180,6 +180,7 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
                      "make the ranges with: lathe calibrate MODEL --data DIR --output FILE; --explain alone shows the "
                      "decisions without them, --lint judges a quantised model"};
     }
+    LATHE_CHECK(check_writable({arguments.output}));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
     LATHE_TRY(const auto given, load_given_ranges(arguments.ranges));
     const std::string target = target_name(arguments, given && !given->cache_header.empty());

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/openvino/tokenizer.hpp"
@@ -14,6 +17,7 @@
 #include "data/picture_batch.hpp"
 #include "data/preprocess.hpp"
 #include "data/text_dataset.hpp"
+#include "evaluate/fidelity.hpp"
 #include "evaluate/run.hpp"
 #include "evaluate/similarity.hpp"
 #include "runtime/engine.hpp"
@@ -77,16 +81,6 @@ struct Scored {
     float score;
 };
 
-/// A row of non-negative numbers that add up to one.
-bool is_distribution(std::span<const float> row) {
-    double sum = 0;
-    for (const float value : row) {
-        if (!(value >= 0.0F && value <= 1.0F)) return false;
-        sum += static_cast<double>(value);
-    }
-    return std::abs(sum - 1.0) < 1e-3;
-}
-
 std::vector<float> softmax(std::span<const float> row) {
     std::vector<float> values(row.begin(), row.end());
     const float top = *std::max_element(values.begin(), values.end());
@@ -112,13 +106,38 @@ std::vector<Scored> best(std::span<const float> row, std::size_t count) {
     return list;
 }
 
-/// Scores over classes: one float row a sample.
-bool is_classification(const TensorView& view) {
+/// One float32 row a sample.
+bool has_rows(const TensorView& view) {
     return view.type == DataType::float32 && view.shape.size() == 2 && view.shape[1] > 1;
 }
 
-std::string class_name(const std::vector<std::string>& labels, std::size_t index) {
-    return index < labels.size() ? labels[index] : "class " + std::to_string(index);
+bool has_word(const std::string& name, std::initializer_list<std::string_view> words) {
+    std::string lower = name;
+    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return std::ranges::any_of(words, [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+}
+
+/// Whether a row of the output holds scores over classes although the model names none: by what the output is called,
+/// by probabilities in it, or, where pictures go in, by there being no other output. An embedding is as flat a row of
+/// numbers, and its largest say nothing.
+bool holds_scores(const EngineInfo& info, const TensorView& view) {
+    if (!has_rows(view) || has_word(view.name, {"embed", "feature", "hidden", "pool"})) return false;
+    if (has_word(view.name, {"logit", "prob", "score", "softmax"})) return true;
+    return (!info.preprocess.empty() && info.outputs.size() == 1) ||
+           detect_output_kind(view.as<const float>(), static_cast<std::size_t>(view.shape[1])) ==
+               OutputKind::probabilities;
+}
+
+bool has_names(const EngineInfo& info, const TensorView& view) {
+    return has_rows(view) && static_cast<std::size_t>(view.shape[1]) == info.labels.size();
+}
+
+/// The output with a column for each class name, or else the first that holds scores; nullptr if there is none.
+const TensorView* class_scores(const EngineInfo& info, const std::vector<TensorView>& outputs) {
+    auto found = std::ranges::find_if(outputs, [&](const auto& view) { return has_names(info, view); });
+    if (found == outputs.end())
+        found = std::ranges::find_if(outputs, [&](const auto& view) { return holds_scores(info, view); });
+    return found == outputs.end() ? nullptr : &*found;
 }
 
 class Runner {
@@ -132,14 +151,7 @@ public:
         LATHE_TRY(Session session, engine.make_session());
         info_ = &engine.info();
         LATHE_TRY(preprocess_, preprocess_to_use());
-        std::vector<InputSpec> specs;
-        for (const auto& input : info_->inputs) {
-            Shape shape = input.range.opt;
-            for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-                if (axis == 0 || input.range.min[axis] != input.range.max[axis]) shape[axis] = -1;
-            }
-            specs.push_back({input.name, input.type, std::move(shape)});
-        }
+        const std::vector<InputSpec> specs = input_specs(*info_);
         DatasetOptions data_options;
         data_options.samples = options_.samples;
         data_options.pictures = options_.preprocess_on == "gpu";
@@ -161,13 +173,8 @@ public:
 
 private:
     Result<std::optional<Preprocess>> preprocess_to_use() const {
-        if (!options_.preprocess.empty()) {
-            LATHE_TRY(Preprocess preprocess, Preprocess::from_file(options_.preprocess));
-            return std::optional<Preprocess>(preprocess);
-        }
-        if (info_->preprocess.empty()) return std::optional<Preprocess>();
-        LATHE_TRY(const Json json, parse_json(info_->preprocess, options_.engine.string()));
-        LATHE_TRY(Preprocess preprocess, Preprocess::from_json(json, options_.engine.string()));
+        if (options_.preprocess.empty()) return preprocess_of(*info_);
+        LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options_.preprocess));
         return std::optional<Preprocess>(preprocess);
     }
 
@@ -210,8 +217,8 @@ private:
             show_embeddings(batch, outputs[0]);
             return;
         }
-        const auto scores = std::find_if(outputs.begin(), outputs.end(), is_classification);
-        const bool classified = scores != outputs.end() && scores->shape[0] == static_cast<std::int64_t>(batch.size());
+        const TensorView* const scores = class_scores(*info_, outputs);
+        const bool classified = scores != nullptr && scores->shape[0] == static_cast<std::int64_t>(batch.size());
         for (std::size_t sample = 0; sample < batch.size(); ++sample) {
             ++count_;
             if (classified) {
@@ -246,7 +253,8 @@ private:
     void show_classes(const std::string& name, const TensorView& scores, std::size_t sample) {
         const auto classes = static_cast<std::size_t>(scores.shape[1]);
         const std::span<const float> row = scores.as<const float>().subspan(sample * classes, classes);
-        const bool probabilities = is_distribution(row);
+        const bool named = has_names(*info_, scores);
+        const bool probabilities = detect_output_kind(row, classes) == OutputKind::probabilities;
         const std::vector<float> chances = probabilities ? std::vector<float>(row.begin(), row.end()) : softmax(row);
         if (!probabilities && !told_softmax_) {
             context_.print("output " + scores.name + " holds logits; probabilities are their softmax");
@@ -255,7 +263,7 @@ private:
         Json list = Json::array();
         context_.print(context_.bold(name));
         for (const auto& [index, chance] : best(chances, options_.top_k)) {
-            const std::string label = class_name(info_->labels, index);
+            const std::string label = named ? info_->labels[index] : "class " + std::to_string(index);
             char percent[32];
             std::snprintf(percent, sizeof percent, "%6.2f %%", static_cast<double>(chance) * 100.0);
             context_.print("  " + std::string(percent) + "  " + label);

@@ -100,12 +100,6 @@ Result<void> write_report(const Options& options, const Json& document, const Co
     return {};
 }
 
-Result<void> check_writable(const std::string& file) {
-    if (file.empty()) return {};
-    if (auto writable = AtomicFile::create(file); !writable) return std::move(writable).error();
-    return {};
-}
-
 std::string target_of(const Options& options) {
     if (!options.target.empty()) return options.target;
     return options.device == "cpu" ? "openvino" : options.device;
@@ -113,8 +107,7 @@ std::string target_of(const Options& options) {
 
 Result<void> sensitivity(const Options& options, const Context& context) {
     LATHE_TRY(const DamageMetric metric, damage_metric_from_name(options.metric));
-    LATHE_CHECK(check_writable(options.output));
-    LATHE_CHECK(check_writable(options.report));
+    LATHE_CHECK(check_writable({options.output, options.report}));
     SensitivityOptions measure = options.measure;
     LATHE_TRY(measure.target, target_from_name(target_of(options)));
     LATHE_TRY(const Backend* backend, default_backend());

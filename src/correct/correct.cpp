@@ -89,6 +89,15 @@ public:
     }
 
 private:
+    Correction about(const char* method) const { return {method, false, "", outcome_.last, outcome_.last, 0.0}; }
+
+    /// Nothing came of it.
+    Result<void> leave(Correction told, Clock::time_point start) {
+        told.seconds = seconds_since(start);
+        outcome_.corrections.push_back(std::move(told));
+        return {};
+    }
+
     /// Keeps the candidate if its error is at most `share` of what there is, and less.
     bool take(Correction told, Model candidate, double share = 1.0) {
         told.kept = told.after.closer_than(told.before) && told.after.error <= share * told.before.error;
@@ -119,15 +128,11 @@ private:
     Result<void> try_float(const Judge& judge) {
         constexpr double least_gain = 0.03;
         const auto start = Clock::now();
-        Correction told;
-        told.method = "last-layers";
-        told.before = outcome_.last;
-        told.after = outcome_.last;
+        Correction told = about("last-layers");
         const std::vector<std::string> names = cheap_last_layers(model_, outcome_.quantized.plan);
         if (names.empty()) {
             told.detail = "none that costs next to nothing in float";
-            outcome_.corrections.push_back(std::move(told));
-            return {};
+            return leave(std::move(told), start);
         }
         told.detail = "in float: " + names.front() + (names.size() > 1 ? ", ..." : "");
         QuantizeOptions quantizing = quantize_;
@@ -152,18 +157,13 @@ private:
 
     Result<void> try_equalizing(const Judge& judge, const char* method, EqualizeOptions how) {
         const auto start = Clock::now();
-        Correction told;
-        told.method = method;
-        told.before = outcome_.last;
-        told.after = outcome_.last;
+        Correction told = about(method);
         how.stays_float = float_outputs_;
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
             std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
         if (equal.fired == 0) {
-            told.seconds = seconds_since(start);
-            outcome_.corrections.push_back(std::move(told));
-            return {};
+            return leave(std::move(told), start);
         }
         told.detail += ", predicted noise x " + number(equal.noise_after / equal.noise_before, "%.2f");
         LATHE_TRY(RangesFile ranges, calibrate(equal.model));
@@ -178,10 +178,7 @@ private:
 
     Result<void> try_ranges(const Judge& judge) {
         const auto start = Clock::now();
-        Correction told;
-        told.method = "ranges";
-        told.before = outcome_.last;
-        told.after = outcome_.last;
+        Correction told = about("ranges");
         RangeChoiceOptions how;
         how.threads = options_.threads;
         how.positions = options_.positions / 16;
@@ -190,9 +187,7 @@ private:
         told.detail = std::to_string(choices.changed.size()) + " of " + std::to_string(choices.looked_at) +
                       " scales changed" + worst_of(choices);
         if (choices.changed.empty()) {
-            told.seconds = seconds_since(start);
-            outcome_.corrections.push_back(std::move(told));
-            return {};
+            return leave(std::move(told), start);
         }
         QuantizeOptions quantizing = quantize_;
         for (const auto& [name, range] : choices.ranges)
@@ -209,10 +204,8 @@ private:
         Model candidate = outcome_.quantized.model;
         LATHE_TRY(const std::vector<CorrectedLayer> layers,
                   correct_layers(model_, candidate, quantize_.target, samples_.fit, how, progress_));
-        Correction told;
-        told.method = method;
+        Correction told = about(method);
         told.detail = summary_of(layers);
-        told.before = outcome_.last;
         LATHE_TRY(told.after, judge.judge(candidate));
         told.seconds = seconds_since(start);
         take(std::move(told), std::move(candidate));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "quantize/ops.hpp"
 #include "support/huge_pages.hpp"
 #include "support/thread_pool.hpp"
 
@@ -116,6 +117,23 @@ std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, s
     return layer;
 }
 
+std::optional<FloatLayer> float_layer(const EdgeIndex& real, const std::string& output, std::string& why) {
+    why = "the float model has no such layer";
+    const auto at = real.producer(output);
+    if (!at || !is_heavy(real.node(*at))) return std::nullopt;
+    FloatLayer layer;
+    layer.node = &real.node(*at);
+    const Constant constant = resolve_constant(real.graph(), layer.node->input(1));
+    const auto* weight = std::get_if<Tensor>(&constant);
+    if (weight == nullptr || weight->type() != DataType::float32) return std::nullopt;
+    layer.weight = *weight;
+    const auto form = linear_layer(*layer.node, weight->shape(), why);
+    if (!form) return std::nullopt;
+    layer.form = *form;
+    why.clear();
+    return layer;
+}
+
 std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input) {
     std::array<std::int64_t, 2> size{};
     for (std::size_t i = 0; i < 2; ++i) {
@@ -193,15 +211,6 @@ std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, c
                 gather_convolution(layer, tensor, position, g, &rows[(g * count + n) * layer.depth]);
         }
     });
-    return rows;
-}
-
-std::vector<float> rows_of_weight(const LinearLayer& layer, std::span<const float> stored) {
-    std::vector<float> rows(stored.size());
-    for (std::size_t m = 0; m < layer.channels(); ++m) {
-        for (std::size_t k = 0; k < layer.depth; ++k)
-            rows[m * layer.depth + k] = stored[layer.weight_at(m, k)];
-    }
     return rows;
 }
 

@@ -10,6 +10,7 @@
 
 #include "correct/walk.hpp"
 #include "graph/graph.hpp"
+#include "quantize/edges.hpp"
 
 namespace lathe {
 
@@ -33,6 +34,17 @@ struct LinearLayer {
 /// Nothing for what has no such form here: ConvTranspose, Conv in one or three dimensions, automatic padding, Gemm with
 /// transA or factors, weights of more than two dimensions. `why` then says which.
 std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, std::string& why);
+
+/// A layer in the float model.
+struct FloatLayer {
+    const Node* node = nullptr;
+    Tensor weight;
+    LinearLayer form;
+};
+
+/// The layer that computes this value in the float model, whose nodes `real` knows. Nothing where there is none with a
+/// constant float32 weight and such a form; `why` then says so.
+std::optional<FloatLayer> float_layer(const EdgeIndex& real, const std::string& output, std::string& why);
 
 /// Output positions to look at: the same ones for the float and the quantised input of a layer.
 struct Positions {
@@ -59,6 +71,14 @@ std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, c
                                std::size_t threads);
 
 /// The weight as [groups * outputs, depth], whatever its stored form.
-std::vector<float> rows_of_weight(const LinearLayer& layer, std::span<const float> stored);
+template <class T>
+std::vector<T> rows_of_weight(const LinearLayer& layer, std::span<const T> stored) {
+    std::vector<T> rows(stored.size());
+    for (std::size_t m = 0; m < layer.channels(); ++m) {
+        for (std::size_t k = 0; k < layer.depth; ++k)
+            rows[m * layer.depth + k] = stored[layer.weight_at(m, k)];
+    }
+    return rows;
+}
 
 } // namespace lathe

@@ -57,21 +57,4 @@ double error_of(const LayerLook& look, std::span<const float> outputs, const Cla
     return std::accumulate(errors.begin(), errors.end(), 0.0);
 }
 
-double noise_between(std::span<const float> a, std::span<const float> b, std::size_t channels) {
-    const std::size_t positions = a.size() / channels;
-    double noise = 0.0;
-    for (std::size_t m = 0; m < channels; ++m) {
-        double sum = 0.0;
-        double squares = 0.0;
-        for (std::size_t i = m * positions; i < (m + 1) * positions; ++i) {
-            const auto difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-            sum += difference;
-            squares += difference * difference;
-        }
-        noise += squares / static_cast<double>(positions) -
-                 sum / static_cast<double>(positions) * sum / static_cast<double>(positions);
-    }
-    return noise;
-}
-
 } // namespace lathe

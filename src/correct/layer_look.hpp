@@ -34,7 +34,4 @@ std::vector<double> bias_shifts(const LayerLook& look, std::span<const float> ou
 double error_of(const LayerLook& look, std::span<const float> outputs, const Clamp& clamp,
                 std::span<const double> shifts, std::size_t threads);
 
-/// sum over channels of the variance of a - b.
-double noise_between(std::span<const float> a, std::span<const float> b, std::size_t channels);
-
 } // namespace lathe

@@ -15,7 +15,6 @@
 #include "correct/quantized_layer.hpp"
 #include "correct/rounding.hpp"
 #include "correct/walk.hpp"
-#include "quantize/ops.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe {
@@ -24,8 +23,8 @@ namespace {
 class Corrector {
 public:
     Corrector(const Model& real, const LayerCorrection& options, Walk& walk, Walk* quantized_walk, Model& quantized)
-        : real_(real), index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk),
-          quantized_(quantized), product_(options.threads) {
+        : index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk), quantized_(quantized),
+          product_(options.threads) {
         if (quantized_walk != nullptr) quantized_index_.emplace(quantized_walk->model().graph);
     }
 
@@ -33,10 +32,10 @@ public:
     Result<void> look_ahead(std::span<const QuantizedLayer> layers) {
         std::set<std::string> wanted;
         for (const QuantizedLayer& layer : layers) {
-            const Node* twin = twin_of(layer.output);
-            if (twin == nullptr) continue;
-            wanted.insert(twin->inputs[0]);
-            wanted.insert(behind(index_, *twin).other);
+            const auto twin = index_.producer(layer.output);
+            if (!twin) continue;
+            wanted.insert(index_.node(*twin).input(0));
+            wanted.insert(behind(index_, index_.node(*twin)).other);
         }
         return walk_.stop_before(layers.back().output, wanted);
     }
@@ -45,34 +44,30 @@ public:
         CorrectedLayer told;
         told.node = layer.label;
         told.op_type = layer.op_type;
-        const Node* twin = twin_of(layer.output);
-        const Tensor* weight = twin == nullptr ? nullptr : weight_of(*twin);
-        if (weight == nullptr) {
-            told.skipped = "the float model has no such layer";
-            return told;
-        }
-        const auto form = linear_layer(*twin, weight->shape(), told.skipped);
-        if (!form) return told;
+        const auto twin = float_layer(index_, layer.output, told.skipped);
+        if (!twin) return told;
+        const LinearLayer& form = twin->form;
         if (quantized_walk_ != nullptr) LATHE_CHECK(quantized_walk_->stop_before(layer.output));
-        const Batches* real = walk_.value(twin->inputs[0]);
+        const Batches* real = walk_.value(twin->node->input(0));
         if (real == nullptr || real->front().type != DataType::float32) {
             told.skipped = "its input is no float32 value of the network";
             return told;
         }
-        const Positions positions = choose_positions(*form, *real, options_.positions);
+        const Positions positions = choose_positions(form, *real, options_.positions);
         if (positions.at.empty()) {
             told.skipped = "it computes nothing";
             return told;
         }
         const auto [fit, check] = options_.rounding ? split_by_sample(positions) : std::pair(positions, Positions{});
-        const Place place = place_of(layer, *twin, *form);
-        LATHE_CHECK(solve(layer, *form, rows_of_weight(*form, weight->values<float>()), place, fit, check, told));
+        const Place place = place_of(layer, *twin->node, form, *real);
+        LATHE_CHECK(solve(layer, form, rows_of_weight(form, twin->weight.values<float>()), place, fit, check, told));
         return told;
     }
 
 private:
     /// Where a layer's outputs go.
     struct Place {
+        const Batches* inputs = nullptr; ///< in the float network
         Behind behind;
         bool takes_shift = false;       ///< its bias can be corrected
         std::vector<float> bias;        ///< zeros where there is none
@@ -80,23 +75,11 @@ private:
         const Batches* quantized_other = nullptr;
     };
 
-    const Node* twin_of(const std::string& output) const {
-        const auto found = std::ranges::find_if(
-            real_.graph.nodes, [&](const auto& node) { return is_heavy(*node) && node->output(0) == output; });
-        return found == real_.graph.nodes.end() ? nullptr : found->get();
-    }
-
-    const Tensor* weight_of(const Node& twin) {
-        const Constant constant = resolve_constant(real_.graph, twin.input(1));
-        const auto* tensor = std::get_if<Tensor>(&constant);
-        if (tensor == nullptr || tensor->type() != DataType::float32) return nullptr;
-        weight_ = *tensor;
-        return &weight_;
-    }
-
     /// Of a sum's two terms the one that is computed last takes the shift: then the other is known.
-    Place place_of(const QuantizedLayer& layer, const Node& twin, const LinearLayer& form) const {
+    Place place_of(const QuantizedLayer& layer, const Node& twin, const LinearLayer& form,
+                   const Batches& inputs) const {
         Place place;
+        place.inputs = &inputs;
         place.bias = layer.bias ? layer.bias->values : std::vector<float>(form.channels(), 0.0F);
         place.takes_shift = layer.bias.has_value();
         place.behind = behind(index_, twin);
@@ -107,7 +90,6 @@ private:
         const EdgeIndex& index = *quantized_index_;
         const auto sum = index.only_reader(layer.output);
         if (!sum || !index.node(sum->node).is("Add")) return place;
-        const Batches& inputs = *walk_.value(twin.inputs[0]);
         const Batches* other = walk_.value(place.behind.other);
         const Batches* quantized_other = quantized_walk_->value(index.node(sum->node).input(1 - sum->input));
         if (!like_outputs(form, inputs, other) || !like_outputs(form, inputs, quantized_other)) return place;
@@ -133,8 +115,7 @@ private:
                               const Place& place, const Positions& positions) {
         LayerLook look;
         look.rows.positions = positions.at.size();
-        const Batches& real = *walk_.value(twin_of(layer.output)->inputs[0]);
-        look.rows.real = gather_rows(form, real, positions, options_.threads);
+        look.rows.real = gather_rows(form, *place.inputs, positions, options_.threads);
         if (quantized_walk_ == nullptr) {
             look.rows.quantized = look.rows.real;
             if (layer.input) layer.input->apply(look.rows.quantized);
@@ -179,11 +160,7 @@ private:
                        const Place& place, const Positions& fit, const Positions& check, CorrectedLayer& told) {
         LATHE_TRY(const LayerLook look, look_at(layer, form, real, place, fit));
         Choice choice;
-        choice.steps.resize(real.size());
-        for (std::size_t m = 0; m < form.channels(); ++m) {
-            for (std::size_t k = 0; k < form.depth; ++k)
-                choice.steps[m * form.depth + k] = layer.steps[form.weight_at(m, k)];
-        }
+        choice.steps = rows_of_weight(form, std::span(layer.steps));
         LATHE_CHECK(weigh(layer, form, look, place, choice));
         if (options_.rounding) {
             LATHE_CHECK(try_rounding(layer, form, real, place, look, check, choice, told));
@@ -296,7 +273,6 @@ private:
         }
     }
 
-    const Model& real_;
     const EdgeIndex index_;
     const LayerCorrection& options_;
     Walk& walk_;
@@ -304,7 +280,6 @@ private:
     std::optional<EdgeIndex> quantized_index_; ///< of the walk's graph
     Model& quantized_;
     LayerProduct product_;
-    Tensor weight_;
 };
 
 void remove_unread_constants(Graph& graph, const std::vector<std::string>& names) {

@@ -10,8 +10,8 @@
 #include "correct/walk.hpp"
 #include "quantize/edges.hpp"
 #include "quantize/insert.hpp"
-#include "quantize/ops.hpp"
 #include "quantize/target.hpp"
+#include "quantize/tensor_range.hpp"
 
 namespace lathe {
 namespace {
@@ -104,27 +104,22 @@ double pooled_power(const HostTensor& shape_of, std::span<const float> values) {
 class Chooser {
 public:
     Chooser(const Model& real, const RangeChoiceOptions& options)
-        : real_(real), options_(options), product_(options.threads) {}
+        : index_(real.graph), options_(options), product_(options.threads) {}
 
     Result<void> judge_layer(const QuantizedLayer& layer, Walk& walk, Group& group) {
-        const auto twin = std::ranges::find_if(
-            real_.graph.nodes, [&](const auto& node) { return is_heavy(*node) && node->output(0) == layer.output; });
-        if (twin == real_.graph.nodes.end()) return {};
-        const Constant constant = resolve_constant(real_.graph, (*twin)->input(1));
-        const auto* weight = std::get_if<Tensor>(&constant);
         std::string why;
-        if (weight == nullptr || weight->type() != DataType::float32) return {};
-        const auto form = linear_layer(**twin, weight->shape(), why);
-        if (!form) return {};
+        const auto twin = float_layer(index_, layer.output, why);
+        if (!twin) return {};
+        const LinearLayer& form = twin->form;
         LATHE_CHECK(walk.stop_before(layer.output));
-        const Batches* input = walk.value((*twin)->input(0));
+        const Batches* input = walk.value(twin->node->input(0));
         if (input == nullptr || input->front().type != DataType::float32) return {};
-        const Positions positions = choose_positions(*form, *input, options_.positions);
+        const Positions positions = choose_positions(form, *input, options_.positions);
         if (positions.at.empty()) return {};
-        const std::vector<float> rows = gather_rows(*form, *input, positions, options_.threads);
-        const std::vector<float> weights = rows_of_weight(*form, weight->values<float>());
+        const std::vector<float> rows = gather_rows(form, *input, positions, options_.threads);
+        const std::vector<float> weights = rows_of_weight(form, twin->weight.values<float>());
         const auto power = [&](std::span<const float> given) -> Result<double> {
-            LATHE_TRY(const std::vector<float> outputs, product_(*form, given, positions.at.size(), weights));
+            LATHE_TRY(const std::vector<float> outputs, product_(form, given, positions.at.size(), weights));
             return power_of(outputs);
         };
         std::vector<double> powers(1);
@@ -137,9 +132,11 @@ public:
         return {};
     }
 
-    Result<void> judge_pool(const Node& pool, Walk& walk, Group& group) const {
-        LATHE_CHECK(walk.stop_before(pool.output(0)));
-        const Batches* input = walk.value(pool.input(0));
+    Result<void> judge_pool(const std::string& output, Walk& walk, Group& group) const {
+        const auto pool = index_.producer(output);
+        if (!pool) return {};
+        LATHE_CHECK(walk.stop_before(output));
+        const Batches* input = walk.value(index_.node(*pool).input(0));
         if (input == nullptr || input->front().type != DataType::float32 || input->front().shape.size() < 3) return {};
         std::vector<double> powers(group.candidates.size() + 1, 0.0);
         for (const HostTensor& batch : *input) {
@@ -163,7 +160,7 @@ private:
         ++group.readers;
     }
 
-    const Model& real_;
+    const EdgeIndex index_;
     const RangeChoiceOptions& options_;
     LayerProduct product_;
 };
@@ -177,10 +174,7 @@ Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, co
     std::map<std::string, std::size_t> group_of;
     for (std::size_t i = 0; i < plan.groups.size(); ++i) {
         if (plan.groups[i].whole_range) continue;
-        // From zero up, the grid is that of uint8.
-        const bool from_zero = plan.groups[i].from_zero;
-        groups[i] = candidates_of(plan.groups[i], ranges,
-                                  from_zero ? NumberFormat::uint8() : profile_of(plan.target).activations);
+        groups[i] = candidates_of(plan.groups[i], ranges, format_of(plan.groups[i], profile_of(plan.target)));
     }
     for (const QuantizedTensor& tensor : plan.tensors) {
         if (!groups[tensor.group].candidates.empty()) group_of[tensor.name] = tensor.group;
@@ -204,10 +198,8 @@ Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, co
             const auto front = index.producer(index.node(*pair).input(0));
             if (!front) continue;
             const auto group = group_of.find(index.node(*front).input(0));
-            const auto twin = std::ranges::find_if(
-                real.graph.nodes, [&](const auto& other) { return other->output(0) == node->output(0); });
-            if (group == group_of.end() || twin == real.graph.nodes.end()) continue;
-            LATHE_CHECK(chooser.judge_pool(**twin, walk, groups[group->second]));
+            if (group == group_of.end()) continue;
+            LATHE_CHECK(chooser.judge_pool(node->output(0), walk, groups[group->second]));
         }
     }
     progress.end();

@@ -51,6 +51,8 @@ struct Preprocess {
     /// that is left open are parse_error or invalid_argument, naming the key.
     static Result<Preprocess> from_json(const Json& json, std::string_view where);
     static Result<Preprocess> from_file(const std::filesystem::path& path);
+    /// The same from JSON text, as models and engines carry it; nothing for an empty text.
+    static Result<std::optional<Preprocess>> from_text(std::string_view json, std::string_view where);
     /// The JSON form with all keys that have a value; from_json(to_json()) gives the same back.
     Json to_json() const;
     /// Whether the settings make sense together; from_json has checked it already.

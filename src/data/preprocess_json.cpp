@@ -112,6 +112,13 @@ Result<Preprocess> Preprocess::from_file(const std::filesystem::path& path) {
     return from_json(json, path.string());
 }
 
+Result<std::optional<Preprocess>> Preprocess::from_text(std::string_view json, std::string_view where) {
+    if (json.empty()) return std::optional<Preprocess>();
+    LATHE_TRY(const Json parsed, parse_json(json, where));
+    LATHE_TRY(const Preprocess preprocess, from_json(parsed, where));
+    return std::optional<Preprocess>(preprocess);
+}
+
 Result<void> Preprocess::validate(std::string_view where) const {
     const auto refuse = [&](const std::string& message, const std::string& hint) {
         return Error{ErrorCode::invalid_argument, message, std::string(where), hint};

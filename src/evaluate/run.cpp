@@ -1,6 +1,7 @@
 #include "evaluate/run.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "evaluate/engine_predictor.hpp"
 #include "evaluate/similarity.hpp"
@@ -8,19 +9,43 @@
 #include "support/clock.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
+#include "support/unique_name.hpp"
 
 namespace lathe {
 
-std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
-    std::string name = wanted;
-    for (int number = 2; !taken.insert(name).second; ++number)
-        name = wanted + "-" + std::to_string(number);
-    return name;
-}
+namespace {
 
+/// Whether two paths lead to one file.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
     std::error_code failed;
     return std::filesystem::equivalent(a, b, failed) && !failed;
+}
+
+} // namespace
+
+Result<LoadedEngines> load_engines(const EvalRequest& request,
+                                   const std::function<Result<void>(const Engine&, const std::string&)>& take,
+                                   Progress& progress) {
+    std::vector<std::filesystem::path> files;
+    if (!request.reference.empty()) files.push_back(request.reference);
+    std::ranges::copy_if(request.engines, std::back_inserter(files), [&](const auto& file) {
+        // Named as an engine too, the reference need not run twice.
+        return request.reference.empty() || !same_file(file, request.reference);
+    });
+    if (files.empty()) {
+        return Error{ErrorCode::invalid_argument, "no engine to evaluate", "", "name at least one engine file"};
+    }
+    LoadedEngines loaded;
+    std::set<std::string> taken;
+    for (const auto& file : files) {
+        LATHE_CHECK(progress.check());
+        LATHE_TRY(const Engine engine, Engine::load(file));
+        if (taken.empty()) loaded.first = engine.info();
+        loaded.libraries[engine.info().backend] = engine.info().library_version;
+        auto took = take(engine, unique_name(file.stem().string(), taken));
+        if (!took) return std::move(took).error().in(file.string());
+    }
+    return loaded;
 }
 
 Json eval_document(const EvalRequest& request, const Json& libraries, const std::string& digest, std::size_t samples) {
@@ -37,9 +62,9 @@ std::vector<InputSpec> input_specs(const EngineInfo& engine) {
     std::vector<InputSpec> specs;
     for (const IoInfo& input : engine.inputs) {
         Shape shape = input.range.opt;
-        if (!shape.empty()) shape[0] = -1;
-        const bool tokens = !engine.tokenizer.empty() && shape.size() == 2;
-        if (tokens && input.range.min[1] != input.range.max[1]) shape[1] = -1;
+        for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+            if (axis == 0 || input.range.min[axis] != input.range.max[axis]) shape[axis] = -1;
+        }
         specs.push_back({input.name, input.type, std::move(shape)});
     }
     return specs;
@@ -64,10 +89,7 @@ DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine) {
 }
 
 Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine) {
-    if (engine.preprocess.empty()) return std::optional<Preprocess>();
-    LATHE_TRY(const Json json, parse_json(engine.preprocess, "the engine's preprocessing"));
-    LATHE_TRY(const Preprocess preprocess, Preprocess::from_json(json, "the engine's preprocessing"));
-    return std::optional<Preprocess>(preprocess);
+    return Preprocess::from_text(engine.preprocess, "the engine's preprocessing");
 }
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
@@ -80,40 +102,24 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 
 Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     if (request.task == EvalTask::squad) return evaluate_squad_engines(request, progress);
-    std::set<std::string> taken;
     std::vector<std::unique_ptr<Predictor>> owned;
-    std::vector<Predictor*> subjects;
-    std::optional<EngineInfo> first;
-    Json libraries = Json::object();
-    const auto open = [&](const std::filesystem::path& file) -> Result<Predictor*> {
-        LATHE_CHECK(progress.check());
-        LATHE_TRY(const Engine engine, Engine::load(file));
-        if (!first) first = engine.info();
-        libraries[engine.info().backend] = engine.info().library_version;
-        std::optional<Preprocess> on_device;
-        if (request.preprocess_on_device) {
+    std::optional<Preprocess> on_device;
+    const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
+        if (request.preprocess_on_device && owned.empty()) {
             on_device = request.preprocess;
             if (!on_device) {
-                LATHE_TRY(on_device, preprocess_of(*first));
+                LATHE_TRY(on_device, preprocess_of(engine.info()));
             }
         }
-        auto predictor =
-            make_engine_predictor(engine, unique_name(file.stem().string(), taken), request.output_name, on_device);
-        if (!predictor) return std::move(predictor).error().in(file.string());
-        owned.push_back(std::move(*predictor));
-        return owned.back().get();
+        LATHE_TRY(auto predictor, make_engine_predictor(engine, name, request.output_name, on_device));
+        owned.push_back(std::move(predictor));
+        return {};
     };
-    Predictor* reference = nullptr;
-    if (!request.reference.empty()) {
-        LATHE_TRY(reference, open(request.reference));
-    }
-    for (const auto& file : request.engines) {
-        // Named as an engine too, the reference need not run twice.
-        if (!request.reference.empty() && same_file(file, request.reference)) continue;
-        LATHE_TRY(Predictor* const subject, open(file));
-        subjects.push_back(subject);
-    }
-    if (!first) return Error{ErrorCode::invalid_argument, "no engine to evaluate", "", "name at least one engine file"};
+    LATHE_TRY(const LoadedEngines loaded, load_engines(request, take, progress));
+    Predictor* const reference = request.reference.empty() ? nullptr : owned.front().get();
+    std::vector<Predictor*> subjects;
+    for (std::size_t i = reference == nullptr ? 0 : 1; i < owned.size(); ++i)
+        subjects.push_back(owned[i].get());
 
     DatasetOptions options;
     options.samples = request.samples;
@@ -125,10 +131,10 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
         options.samples *= 2; // texts
         options.text.labels = TextLabels::scores;
     }
-    LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, *first, options));
+    LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, loaded.first, options));
     const auto document = [&](std::size_t samples) -> Result<Json> {
         LATHE_TRY(const std::string digest, data->digest());
-        return eval_document(request, libraries, digest, samples);
+        return eval_document(request, loaded.libraries, digest, samples);
     };
     if (similarity) {
         LATHE_TRY(const SimilarityEvaluation evaluation,
@@ -138,7 +144,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
         json["subjects"] = to_json(evaluation);
         return json;
     }
-    if (gives_embeddings(*first) && data->has_labels()) {
+    if (gives_embeddings(loaded.first) && data->has_labels()) {
         return Error{ErrorCode::invalid_argument, "the model gives embeddings, no classes", request.data.string(),
                      "use lathe eval --task similarity, or export a classifier (--head)"};
     }

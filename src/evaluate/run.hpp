@@ -1,9 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +21,7 @@ namespace lathe {
 /// The engine's own preprocessing; nothing where it has none. Errors: parse_error.
 Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine);
 
-/// What the engine expects of data, input by input; the batch is free.
+/// What the engine expects of data, input by input: -1 for the batch and for sizes that it leaves open.
 std::vector<InputSpec> input_specs(const EngineInfo& engine);
 
 /// Whether the engine's output is an embedding a text, to be compared with others', as its tokenizer's description
@@ -56,10 +56,16 @@ struct EvalRequest {
     std::string command_line; ///< for the record
 };
 
-/// The name, or the name with a number where it is taken; then it is taken.
-std::string unique_name(const std::string& wanted, std::set<std::string>& taken);
-/// Whether two paths lead to one file.
-bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+/// What is told of an evaluation's engines together.
+struct LoadedEngines {
+    EngineInfo first;                ///< the reference, if there is one
+    Json libraries = Json::object(); ///< versions by backend
+};
+/// Loads the reference, if there is one, and then the engines but that file again; `take` gets each with a name that
+/// none before it has. Errors: invalid_argument for no engine; what loading or `take` gives; cancelled.
+Result<LoadedEngines> load_engines(const EvalRequest& request,
+                                   const std::function<Result<void>(const Engine&, const std::string&)>& take,
+                                   Progress& progress);
 /// The eval document without its subjects.
 Json eval_document(const EvalRequest& request, const Json& libraries, const std::string& digest, std::size_t samples);
 

@@ -1,9 +1,5 @@
-#include <algorithm>
-#include <charconv>
-#include <limits>
-#include <type_traits>
-
 #include "graph/text.hpp"
+#include "graph/text_scanner.hpp"
 #include "support/half.hpp"
 
 namespace lathe {
@@ -11,31 +7,15 @@ namespace {
 
 constexpr std::size_t nesting_limit = 64;
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/// Identifiers may hold what exporters put into names; "::" ends one, so that domains can be written in front.
-bool in_identifier(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '.' || c == '/' ||
-           c == '-' || c == ':';
-}
-
-int hex_value(char c) {
-    if (is_digit(c)) return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 template <class T>
 void append_bytes(std::vector<std::byte>& bytes, T value) {
     const auto* first = reinterpret_cast<const std::byte*>(&value);
     bytes.insert(bytes.end(), first, first + sizeof(T));
 }
 
-class Parser {
+class Parser : private TextScanner {
 public:
-    explicit Parser(std::string_view text) : text_(text) {}
+    using TextScanner::TextScanner;
 
     Result<Model> model() {
         Model model;
@@ -45,113 +25,6 @@ public:
     }
 
 private:
-    // Lexical level.
-
-    Error wrong(std::string message) const {
-        const auto before = text_.substr(0, position_);
-        const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-        const auto start = before.rfind('\n');
-        const std::size_t column = start == std::string_view::npos ? before.size() + 1 : before.size() - start;
-        return {ErrorCode::parse_error, std::move(message),
-                "line " + std::to_string(line) + ", column " + std::to_string(column),
-                "see src/graph/text.hpp for the format"};
-    }
-
-    void skip() {
-        while (position_ < text_.size()) {
-            if (text_[position_] == '#') {
-                while (position_ < text_.size() && text_[position_] != '\n')
-                    ++position_;
-            } else if (is_space(text_[position_])) {
-                ++position_;
-            } else {
-                return;
-            }
-        }
-    }
-
-    bool at_end() {
-        skip();
-        return position_ >= text_.size();
-    }
-    char peek() {
-        skip();
-        return position_ < text_.size() ? text_[position_] : '\0';
-    }
-    bool accept(std::string_view token) {
-        skip();
-        if (!text_.substr(position_).starts_with(token)) return false;
-        position_ += token.size();
-        return true;
-    }
-    bool accept_word(std::string_view word) {
-        skip();
-        const auto rest = text_.substr(position_);
-        if (!rest.starts_with(word) || (rest.size() > word.size() && in_identifier(rest[word.size()]))) return false;
-        position_ += word.size();
-        return true;
-    }
-    Result<void> expect(std::string_view token) {
-        if (accept(token)) return {};
-        return wrong("expected '" + std::string(token) + "'");
-    }
-
-    Result<std::string> string() {
-        LATHE_CHECK(expect("\""));
-        std::string result;
-        while (position_ < text_.size() && text_[position_] != '"') {
-            char c = text_[position_++];
-            if (c == '\\') {
-                if (position_ >= text_.size()) break;
-                c = text_[position_++];
-                if (c == 'n') c = '\n';
-                if (c == 'x') {
-                    const int high = position_ < text_.size() ? hex_value(text_[position_]) : -1;
-                    const int low = position_ + 1 < text_.size() ? hex_value(text_[position_ + 1]) : -1;
-                    if (high < 0 || low < 0) return wrong("expected two hexadecimal digits after \\x");
-                    position_ += 2;
-                    c = static_cast<char>(high * 16 + low);
-                }
-            }
-            result += c;
-        }
-        if (position_ >= text_.size()) return wrong("the string does not end");
-        ++position_;
-        return result;
-    }
-
-    Result<std::string> identifier() {
-        if (peek() == '"') return string();
-        const std::size_t start = position_;
-        while (position_ < text_.size() && in_identifier(text_[position_]) &&
-               !text_.substr(position_).starts_with("::")) {
-            ++position_;
-        }
-        // "input %x: float32": the colon before a space belongs to the statement, not to the name.
-        if (position_ > start && text_[position_ - 1] == ':') --position_;
-        if (position_ == start) return wrong("expected a name");
-        return std::string(text_.substr(start, position_ - start));
-    }
-
-    std::string_view number_text() {
-        skip();
-        const std::size_t start = position_;
-        while (position_ < text_.size() && (in_identifier(text_[position_]) || text_[position_] == '+'))
-            ++position_;
-        return text_.substr(start, position_ - start);
-    }
-
-    template <class T>
-    Result<T> number() {
-        const std::string_view digits = number_text();
-        T value{};
-        const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-        if (digits.empty() || status != std::errc() || end != digits.data() + digits.size()) {
-            return wrong("expected a number, found '" + std::string(digits) + "'");
-        }
-        return value;
-    }
-
     Result<std::string> value_name() {
         LATHE_CHECK(expect("%"));
         return identifier();
@@ -171,8 +44,6 @@ private:
             LATHE_CHECK(expect(","));
         }
     }
-
-    // Statements.
 
     Result<void> statements(Model* model, Graph& graph) {
         while (!at_end() && peek() != '}') {
@@ -292,7 +163,7 @@ private:
         std::vector<std::string> strings;
         std::vector<std::byte> bytes;
         std::int64_t found = 0;
-        const bool as_hex = text_.substr(position_).starts_with("0x");
+        const bool as_hex = next_is("0x");
         if (as_hex) {
             LATHE_CHECK(hex_bytes(bytes));
             LATHE_CHECK(expect("}"));
@@ -449,23 +320,9 @@ private:
             LATHE_TRY(reference.onnx_type, number<std::int32_t>());
             return AttributeValue(std::move(reference));
         }
-        if (is_digit(c) || c == '-' || is_float_word()) return scalar();
+        if (is_digit(c) || c == '-' || next_is_float_word()) return scalar();
         LATHE_TRY(auto value, tensor());
         return AttributeValue(std::move(value));
-    }
-
-    bool is_float_word() {
-        const std::size_t start = position_;
-        const bool found = accept_word("nan") || accept_word("inf") || accept_word("-inf");
-        position_ = start;
-        return found;
-    }
-
-    bool next_is_integer() {
-        const std::size_t start = position_;
-        const std::string_view digits = number_text();
-        position_ = start;
-        return std::all_of(digits.begin(), digits.end(), [](char c) { return is_digit(c) || c == '-'; });
     }
 
     Result<AttributeValue> scalar() {
@@ -479,11 +336,11 @@ private:
 
     /// The first element tells of what the list is; an empty one is of integers.
     Result<AttributeValue> list() {
-        const std::size_t start = position_;
+        const std::size_t start = position();
         LATHE_CHECK(expect("["));
         const char first = peek();
         const bool integers = first == ']' || next_is_integer();
-        position_ = start;
+        back_to(start);
         if (first == '"') return list_of<std::string>([this] { return string(); });
         if (integers) return list_of<std::int64_t>([this] { return number<std::int64_t>(); });
         return list_of<float>([this] { return number<float>(); });
@@ -517,8 +374,6 @@ private:
         return GraphBox(std::move(inner));
     }
 
-    std::string_view text_;
-    std::size_t position_ = 0;
     std::size_t depth_ = 0;
 };
 

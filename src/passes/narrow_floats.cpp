@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,6 +15,7 @@
 #include "graph/subgraphs.hpp"
 #include "passes/passes.hpp"
 #include "support/half.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe {
 
@@ -50,6 +52,9 @@ template <std::size_t n>
 bool in(const std::array<std::string_view, n>& list, const Node& node) {
     return node.domain.empty() && std::ranges::find(list, node.op_type) != list.end();
 }
+
+/// What a mask of attention scores means survives clamping in these.
+bool takes_masks(const Node& node) { return node.is("Add") || node.is("Where") || in(moving_ops, node); }
 
 /// What a node computes in. `as_is`: it takes any type (QuantizeLinear, Cast from a float).
 enum class Level { high, low, as_is };
@@ -111,6 +116,7 @@ private:
             const Tensor* constant = graph_.constant(node.input(i));
             if (constant == nullptr || constant->type() != DataType::float32 || keeps_float(node, i)) continue;
             const auto values = constant->values<float>();
+            if (takes_masks(node) && clamped_masks(values, low_)) continue;
             const bool scalar = values.size() == 1;
             for (const float value : values) {
                 const bool large = std::isfinite(value) && std::abs(value) > largest_half;
@@ -174,8 +180,13 @@ private:
         }
     }
 
-    Tensor to_low(const Tensor& tensor, std::string name) const {
-        const auto values = tensor.values<float>();
+    Tensor to_low(const Tensor& tensor, std::string name) {
+        std::span<const float> values = tensor.values<float>();
+        const auto masks = clamped_masks(values, low_);
+        if (masks) {
+            values = *masks;
+            report_.clamped.push_back(tensor.name);
+        }
         std::vector<std::uint16_t> bits(values.size());
         std::ranges::transform(values, bits.begin(), [&](float value) {
             return low_ == DataType::float16 ? half_from_float(value) : bfloat16_from_float(value);

@@ -16,6 +16,8 @@ struct NarrowReport {
     std::map<std::string, std::size_t> kept_ops;
     /// Nodes that would otherwise compute in the low precision, with the constant that does not fit it.
     std::vector<std::string> kept_for_range;
+    /// Constants whose masks (support/score_mask.hpp) were clamped to what the low precision holds.
+    std::vector<std::string> clamped;
 };
 
 /// Writes a float precision into the graph, for runtimes that compute what the graph says (strongly typed TensorRT):
@@ -25,7 +27,8 @@ struct NarrowReport {
 /// Products (Conv, Gemm, MatMul, ...) compute in `low` (float16 or bfloat16) with their weights stored so; pointwise
 /// and moving operations follow what they read; sums, powers, exponentials and normalisations stay float32, as does a
 /// node with a constant beyond float16's 65,504 or a scalar that float16 would make 0. Inputs and outputs of the model
-/// keep their types. QuantizeLinear and DequantizeLinear keep float32 scales and gain the `output_dtype` of opset 23.
+/// keep their types. Masks of attention scores (-3.4e38) that are added, selected or moved alone are clamped instead.
+/// QuantizeLinear and DequantizeLinear keep float32 scales and gain the `output_dtype` of opset 23.
 /// Every value's type must be known (infer_shapes). Subgraphs stay float32.
 /// Errors: invalid_argument (another type), unsupported (a type that is not known; Q/DQ below opset 23).
 Result<NarrowReport> narrow_floats(Model& model, DataType low);

@@ -37,7 +37,7 @@ Result<std::vector<double>> from_lines(std::string_view text, const std::string&
         if (row.empty()) continue;
         double value = 0;
         const auto [rest, failed] = std::from_chars(row.data(), row.data() + row.size(), value);
-        const bool whole = failed == std::errc() && rest == row.data() + row.size();
+        const bool whole = failed == std::errc() && rest == row.data() + row.size() && std::isfinite(value);
         if (!whole && line == 1) continue;
         if (!whole) {
             return Error{ErrorCode::parse_error, "line " + std::to_string(line) + " does not begin with a number",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "bench/statistics.hpp"
@@ -262,7 +263,7 @@ private:
         plan.mean_batch = run.mean_batch;
         std::vector<double> sorted = run.total;
         std::ranges::sort(sorted);
-        plan.mean_ms = summarize(run.total).mean;
+        plan.mean_ms = std::accumulate(sorted.begin(), sorted.end(), 0.0) / static_cast<double>(sorted.size());
         plan.median_ms = quantile(sorted, 0.5);
         plan.p90_ms = quantile(sorted, 0.9);
         plan.p95_ms = quantile(sorted, 0.95);

@@ -51,23 +51,6 @@ TensorRange in_formats(const GivenRange& range, bool magnitudes_alone, bool neve
     return tensor;
 }
 
-/// Reshaping keeps the range: its result's is its input's where the file does not tell.
-void extend_to_moved(const Graph& graph, RangesFile& ranges) {
-    std::unordered_map<std::string, std::size_t> known;
-    for (std::size_t i = 0; i < ranges.tensors.size(); ++i)
-        known.emplace(ranges.tensors[i].name, i);
-    for (const auto& node : graph.nodes) {
-        const auto source = known.find(node->input(0));
-        if (source == known.end() || !is_pass_through(graph, *node)) continue;
-        const TensorRange tensor = ranges.tensors[source->second];
-        for (const std::string& output : node->outputs) {
-            if (output.empty() || !known.emplace(output, ranges.tensors.size()).second) continue;
-            ranges.tensors.push_back(tensor);
-            ranges.tensors.back().name = output;
-        }
-    }
-}
-
 } // namespace
 
 Result<MatchedRanges> match_given(const Model& model, const GivenRanges& given) {
@@ -101,7 +84,6 @@ Result<MatchedRanges> match_given(const Model& model, const GivenRanges& given) 
         }
     }
     if (ranges.tensors.empty()) return none_matches(given, result.match);
-    extend_to_moved(model.graph, ranges);
     return result;
 }
 

@@ -30,9 +30,9 @@ struct MatchedRanges {
     GivenMatch match;
 };
 
-/// The ranges of those tensors that the model has, and of what reshapes them. Where a Relu or a Clip from 0 writes a
-/// tensor whose file knows magnitudes alone, it is taken as never negative (which matters to unsigned targets).
-/// Errors: mismatch, with near names, if the model has none of them.
+/// The ranges of those tensors that the model has (what reshapes them has theirs: see range_behind). Where a Relu or a
+/// Clip from 0 writes a tensor whose file knows magnitudes alone, it is taken as never negative (which matters to
+/// unsigned targets). Errors: mismatch, with near names, if the model has none of them.
 Result<MatchedRanges> match_given(const Model& model, const GivenRanges& given);
 
 /// {"matched", "internal", "unknown": [{"tensor", "line", "nearest"}]}.

@@ -1,8 +1,6 @@
 #include "runtime/engine_file.hpp"
 
-#include <array>
 #include <cstring>
-#include <fstream>
 
 #include "lathe/engine.hpp"
 #include "support/files.hpp"
@@ -160,9 +158,10 @@ Result<std::size_t> write_engine(const std::filesystem::path& path, const Json& 
 }
 
 bool is_engine_file(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::array<char, magic.size()> head{};
-    return file.read(head.data(), head.size()) && std::string_view(head.data(), head.size()) == magic;
+    const auto file = MappedFile::open(path);
+    if (!file) return false;
+    const auto bytes = (*file)->bytes();
+    return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
 } // namespace lathe

@@ -42,7 +42,8 @@ void remove_stale_temporaries(const std::filesystem::path& target) {
 } // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // Not blocking: a pipe that nobody writes is refused below, not waited for.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return system_error("cannot open", path, errno);
     struct stat info {};
     if (::fstat(fd, &info) != 0) {
@@ -52,7 +53,8 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
     }
     if (!S_ISREG(info.st_mode)) {
         ::close(fd);
-        return Error{ErrorCode::invalid_argument, "not a regular file", path.string(), "name a file, not a folder"};
+        return Error{ErrorCode::invalid_argument, "not a regular file", path.string(),
+                     "name a file, not a folder or a pipe"};
     }
     const auto size = static_cast<std::size_t>(info.st_size);
     void* data = nullptr;
@@ -73,16 +75,28 @@ MappedFile::~MappedFile() {
 }
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
-    if (path.filename().empty() || std::filesystem::is_directory(path)) {
+    std::error_code failed;
+    const auto status = std::filesystem::status(path, failed);
+    if (path.filename().empty() || std::filesystem::is_directory(status)) {
         return Error{ErrorCode::invalid_argument, "cannot write a file here: it is a folder", path.string(),
                      "give a file name"};
     }
-    remove_stale_temporaries(path);
-    std::filesystem::path temporary = path;
-    temporary.replace_filename("." + path.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+        // A device or a pipe is written to; renamed over, /dev/null would be a file from then on.
+        const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+        if (fd < 0) return system_error("cannot open", path, errno);
+        return AtomicFile(fd, path, {});
+    }
+    // A link stays, and what it leads to is written.
+    std::filesystem::path target = path;
+    if (std::filesystem::is_symlink(path, failed) && std::filesystem::exists(status))
+        target = std::filesystem::canonical(path, failed);
+    remove_stale_temporaries(target);
+    std::filesystem::path temporary = target;
+    temporary.replace_filename("." + target.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
     const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) return system_error("cannot create", path, errno);
-    return AtomicFile(fd, path, std::move(temporary));
+    return AtomicFile(fd, std::move(target), std::move(temporary));
 }
 
 AtomicFile::AtomicFile(int fd, std::filesystem::path target, std::filesystem::path temporary)
@@ -95,7 +109,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 AtomicFile::~AtomicFile() {
     if (fd_ < 0) return;
     ::close(fd_);
-    ::unlink(temporary_.c_str());
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
@@ -114,6 +128,10 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 Result<void> AtomicFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
 
 Result<void> AtomicFile::commit() {
+    if (temporary_.empty()) { // nothing to sync or to rename
+        if (::close(std::exchange(fd_, -1)) != 0) return system_error("cannot write", target_, errno);
+        return {};
+    }
     if (::fsync(fd_) != 0) return system_error("cannot write", target_, errno);
     if (::close(std::exchange(fd_, -1)) != 0) {
         const int code = errno;

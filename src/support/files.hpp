@@ -29,7 +29,7 @@ private:
 
 /// A file that appears under its name only when whole: written to a temporary name beside it, synced, renamed.
 /// Destroyed without `commit`, it leaves nothing behind; killed, it leaves the old file and one `.NAME.*.tmp`,
-/// which the next writer of the same name removes.
+/// which the next writer of the same name removes. Devices and pipes are written to as they are; a link stays a link.
 class AtomicFile {
 public:
     /// Fails if the folder does not exist or cannot be written.
@@ -50,7 +50,7 @@ private:
     int fd_;
     std::size_t size_ = 0;
     std::filesystem::path target_;
-    std::filesystem::path temporary_;
+    std::filesystem::path temporary_; ///< empty: fd_ is the target itself
 };
 
 /// create + write + commit.

@@ -22,8 +22,19 @@ std::string cast_text(const Model& model, const RangesFile& ranges, const Autoca
     return print(made->model);
 }
 
-std::string text_of(const std::string& text) {
-    auto model = parse_graph_text(text);
+/// Everything in FP16 but one node: few of these small graphs are worth it by themselves.
+Result<CastModel> cast_all_but(const Model& model, const std::string& kept, CastReason why) {
+    AutocastPlan plan = planned(model, seen(model));
+    for (CastDecision& decision : plan.decisions)
+        decision.reason = decision.node == kept ? why : CastReason::cast;
+    auto made = insert_casts(model, plan, {});
+    EXPECT_TRUE(!made || check_onnx(made->model, {.full = true}));
+    return made;
+}
+
+/// A graph as `print` writes it.
+std::string text_of(const std::string& statements) {
+    auto model = parse_graph_text("opset 18\nir 8\n" + statements);
     EXPECT_TRUE(model) << (model ? "" : model.error().describe());
     if (!model) return "";
     model->graph.name = "tested";
@@ -42,9 +53,7 @@ output %y: float32[2]
 
 TEST(Insert, APlainModelHasCastsAtItsEdgesAlone) {
     const Model model = cast_graph(before);
-    EXPECT_EQ(cast_text(model, seen(model)), text_of(R"(opset 18
-ir 8
-input %x: float32[2]
+    EXPECT_EQ(cast_text(model, seen(model)), text_of(R"(input %x: float32[2]
 const %w_fp16: float16[2] = {0.5, 2.0}
 %x_fp16 = Cast(%x) {name = "autocast/x_fp16", to = 10}
 %a_fp16 = Mul(%x_fp16, %w_fp16) {name = "a"}
@@ -57,19 +66,10 @@ output %y: float32[2]
 
 TEST(Insert, AValueReadInBothTypesIsCastOnce) {
     const Model model = cast_graph(before);
-    AutocastOptions options;
-    options.exclude = {"b"};
-    options.headroom = 1;
-    Model heavy = model; // nothing is heavy here: keep_islands would keep all
-    AutocastPlan plan = planned(heavy, seen(heavy), options);
-    for (CastDecision& decision : plan.decisions)
-        decision.reason = decision.node == "b" ? CastReason::excluded_by_user : CastReason::cast;
-    const auto made = insert_casts(heavy, plan, options);
+    const auto made = cast_all_but(model, "b", CastReason::excluded_by_user);
     ASSERT_TRUE(made) << made.error().describe();
     EXPECT_EQ(made->casts, 4U);
-    EXPECT_EQ(print(made->model), text_of(R"(opset 18
-ir 8
-input %x: float32[2]
+    EXPECT_EQ(print(made->model), text_of(R"(input %x: float32[2]
 const %w_fp16: float16[2] = {0.5, 2.0}
 %x_fp16 = Cast(%x) {name = "autocast/x_fp16", to = 10}
 %a_fp16 = Mul(%x_fp16, %w_fp16) {name = "a"}
@@ -86,9 +86,7 @@ TEST(Insert, InputsAndOutputsTakeTheTypeOnRequest) {
     const Model model = cast_graph(before);
     AutocastOptions options;
     options.io_type = DataType::float16;
-    EXPECT_EQ(cast_text(model, seen(model), options), text_of(R"(opset 18
-ir 8
-input %x: float16[2]
+    EXPECT_EQ(cast_text(model, seen(model), options), text_of(R"(input %x: float16[2]
 const %w_fp16: float16[2] = {0.5, 2.0}
 %a_fp16 = Mul(%x, %w_fp16) {name = "a"}
 %b_fp16 = Exp(%a_fp16) {name = "b"}
@@ -97,9 +95,7 @@ output %y: float16[2]
 )"));
     // All of it kept in FP32, and the types at the edges changed all the same.
     options.exclude = {"Mul", "Exp", "Add"};
-    EXPECT_EQ(cast_text(model, seen(model), options), text_of(R"(opset 18
-ir 8
-input %x: float16[2]
+    EXPECT_EQ(cast_text(model, seen(model), options), text_of(R"(input %x: float16[2]
 const %w: float32[2] = {0.5, 2.0}
 %x_fp32 = Cast(%x) {name = "autocast/x_fp32", to = 1}
 %a = Mul(%x_fp32, %w) {name = "a"}
@@ -132,9 +128,7 @@ const %scales: float32[4] = {1.0, 1.0, 2.0, 2.0}
 %y = Mul(%up, %kept) {name = "y"}
 output %y: float32[1, 1, 4, 4]
 )");
-    EXPECT_EQ(cast_text(model, seen(model)), text_of(R"(opset 18
-ir 8
-input %x: float32[1, 1, 2, 2]
+    EXPECT_EQ(cast_text(model, seen(model)), text_of(R"(input %x: float32[1, 1, 2, 2]
 input %mask: int64[1, 1, 4, 4]
 const %scales: float32[4] = {1.0, 1.0, 2.0, 2.0}
 %x_fp16 = Cast(%x) {name = "autocast/x_fp16", to = 10}
@@ -164,14 +158,8 @@ const %w: float32[2] = {0.5, 2.0}
 }}
 output %y: float32[2]
 )");
-    AutocastPlan plan = planned(model, seen(model));
-    for (CastDecision& decision : plan.decisions)
-        decision.reason = decision.op_type == "If" ? CastReason::has_body : CastReason::cast;
-    AutocastOptions options;
-    const auto made = insert_casts(model, plan, options);
+    const auto made = cast_all_but(model, "y", CastReason::has_body);
     ASSERT_TRUE(made) << made.error().describe();
-    const auto sound = check_onnx(made->model, {.full = true});
-    EXPECT_TRUE(sound) << sound.error().describe();
     EXPECT_NE(made->model.graph.initializer("w"), nullptr) << "a body reads it";
     EXPECT_NE(made->model.graph.initializer("w_fp16"), nullptr);
 }

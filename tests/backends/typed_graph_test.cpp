@@ -137,6 +137,27 @@ TEST(TypedGraph, ConstantsThatDoNotFitFp16KeepTheirNode) {
     EXPECT_EQ(type_behind(bf16, "Mul"), DataType::bfloat16);
 }
 
+// torch.onnx's dynamo exporter writes causal masks as constants of -3.4e38, which 16 bits do not hold.
+TEST(TypedGraph, MasksOfScoresAreClamped) {
+    const Model model = parsed("opset 18\nir 8\ninput %x: float32[2, 2]\nconst %w: float32[2, 2] = {1, 2, 3, 4}\n"
+                               "const %mask: float32[2, 2] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38}\n"
+                               "%s = MatMul(%x, %w)\n%m = Add(%s, %mask)\n%y = Softmax(%m)\n"
+                               "output %y: float32[2, 2]\n");
+    for (const auto& [precision, low] : std::map<Precision, DataType>{{Precision::float16, DataType::float16},
+                                                                      {Precision::bfloat16, DataType::bfloat16}}) {
+        const auto typed = write_precision(model, precision);
+        ASSERT_TRUE(typed) << typed.error().describe();
+        EXPECT_EQ(type_behind(typed->model, "Add"), low);
+        EXPECT_TRUE(
+            std::ranges::any_of(typed->notes, [](const auto& note) { return note.starts_with("mask is a mask"); }));
+        for (const auto& [name, tensor] : typed->model.graph.initializers) {
+            if (!name.starts_with("mask")) continue;
+            for (const float value : tensor.to_floats())
+                EXPECT_TRUE(std::isfinite(value)) << name;
+        }
+    }
+}
+
 constexpr const char* quantised =
     "opset 18\nir 8\ninput %x: float32[N, 2, 4, 4]\nconst %s: float32[] = {0.02}\nconst %z: int8[] = {0}\n"
     "const %wq: int8[2, 2, 1, 1] = {127, -64, 32, 5}\nconst %ws: float32[2] = {1e-6, 0.02}\nconst %wz: int8[2] = {0, "

@@ -99,6 +99,30 @@ TEST(Cli, CalibrateAndQuantize) {
     EXPECT_TRUE(seen);
 }
 
+// Not every flat row of floats is scores over classes: the model has to say so.
+TEST(Cli, RunNamesClassesOfScoresAlone) {
+    const Workspace work;
+    work.save_array("rows.npy", {2, 4});
+    struct Case {
+        std::string output;
+        const char* labels; ///< nullptr: none
+        std::string name;   ///< how that of the first class begins; empty: no classes are named
+    };
+    for (const Case& each : {Case{"sentence_embedding", nullptr, ""}, Case{"y", nullptr, ""},
+                             Case{"logits", nullptr, "class "}, Case{"y", R"(["one","one","one","one"])", "one"},
+                             Case{"y", R"(["one","one","one"])", ""}, Case{"logits", R"(["one"])", "class "}}) {
+        Model model = model_from_text("opset 18\ninput %input: float32[N, 4]\n%" + each.output +
+                                      " = Neg(%input)\noutput %" + each.output + ": float32[N, 4]\n");
+        if (each.labels != nullptr) model.set_metadata("lathe.labels", each.labels);
+        work.save(model, "flat.onnx");
+        (void)work.good("build flat.onnx -o flat.engine");
+        const Json sample = work.good_json("run flat.engine rows.npy")["samples"][0];
+        ASSERT_EQ(sample.contains("top"), !each.name.empty()) << each.output << "\n" << sample;
+        if (each.name.empty()) continue;
+        EXPECT_THAT(sample["top"][0]["name"].get<std::string>(), testing::StartsWith(each.name));
+    }
+}
+
 TEST(Cli, BuildInspectRun) {
     const Workspace work;
     const Json built = work.good_json("build m.onnx -o m.engine --shape input:1x3x8x8..2x3x8x8..4x3x8x8");

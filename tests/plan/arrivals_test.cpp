@@ -43,6 +43,7 @@ TEST(Arrivals, AreReadFromLinesAndJson) {
     EXPECT_EQ(*read("time_s,user\n0.5,a\n1.5,b\r\n\n2.5\n"), (Times{0.5, 1.5, 2.5}));
     EXPECT_EQ(*read(" [0, 1e-3, 2]"), (Times{0, 0.001, 2}));
     EXPECT_THAT(read("1\n2\nx\n").error().message, testing::HasSubstr("line 3"));
+    EXPECT_THAT(read("1\nnan\n2\n").error().message, testing::HasSubstr("line 2"));
     EXPECT_FALSE(read("[1, \"2\"]"));
     EXPECT_FALSE(read("[1"));
     EXPECT_EQ(read_arrival_times(folder / "none").error().code, ErrorCode::not_found);

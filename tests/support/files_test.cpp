@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -47,6 +48,46 @@ TEST(AtomicFile, AppearsAtCommitOnly) {
     ASSERT_TRUE(file->commit());
     EXPECT_EQ(*read_text_file(path), "new");
     EXPECT_EQ(entries(folder.path()), 1U);
+}
+
+TEST(AtomicFile, LinksStayAndLeadToWhatWasWritten) {
+    const TemporaryFolder folder;
+    ASSERT_TRUE(write_file(folder / "real.txt", "old"));
+    fs::create_symlink("real.txt", folder / "link.txt");
+    ASSERT_TRUE(write_file(folder / "link.txt", "new"));
+    EXPECT_TRUE(fs::is_symlink(folder / "link.txt"));
+    EXPECT_EQ(*read_text_file(folder / "real.txt"), "new");
+}
+
+// Renamed over, as root may do, they would be files for everyone from then on.
+TEST(AtomicFile, DevicesAndPipesAreWrittenToAndStay) {
+    const TemporaryFolder folder;
+    fs::create_symlink("/dev/null", folder / "null"); // by way of links, so that no device is lost if this fails
+    fs::create_symlink("/dev/full", folder / "full");
+    ASSERT_TRUE(write_file(folder / "null", "gone"));
+    const auto full = write_file(folder / "full", "too much");
+    ASSERT_FALSE(full);
+    EXPECT_THAT(full.error().describe(), HasSubstr("No space left"));
+    EXPECT_TRUE(fs::is_character_file(folder / "null") && fs::is_character_file(folder / "full"));
+
+    const fs::path pipe = folder / "pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    std::string got;
+    std::thread reader([&] { got = test::run_command("cat '" + pipe.string() + "'").output; });
+    EXPECT_TRUE(write_file(pipe, "through"));
+    reader.join();
+    EXPECT_EQ(got, "through");
+    EXPECT_TRUE(fs::is_fifo(pipe));
+    EXPECT_EQ(entries(folder.path()), 3U);
+}
+
+TEST(MappedFile, APipeIsRefusedNotWaitedFor) {
+    const TemporaryFolder folder;
+    const fs::path pipe = folder / "pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const auto opened = MappedFile::open(pipe);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, ErrorCode::invalid_argument);
 }
 
 TEST(AtomicFile, KilledAtAnyMomentLeavesOldOrNew) {

@@ -6,6 +6,7 @@
 #include "onnx/onnx.hpp"
 #include "passes/narrow_floats.hpp"
 #include "passes/passes.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe {
 
@@ -63,6 +64,8 @@ Result<TypedModel> write_precision(const Model& model, Precision precision) {
         typed.notes.push_back(std::to_string(count) + " " + op + " in float32");
     for (const auto& node : report.kept_for_range)
         typed.notes.push_back("in float32 for its range: " + node);
+    for (const auto& constant : report.clamped)
+        typed.notes.push_back(describe_clamped(constant, *low));
     return typed;
 }
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <limits>
 
+#include "support/score_mask.hpp"
+
 namespace lathe::cuda {
 
 double activated(Activation act, double x, double low, double high, double alpha) {
@@ -212,7 +214,7 @@ Result<void> OpInterpreter::operator()(const Reformat&) {
         // Masks of -3.4e38 become a number that FP16 has and that still vanishes in a softmax.
         if (out_value().type == ElementType::f16 && in_value(0).type != ElementType::s8) {
             for (double& number : real)
-                number = number < -65504 && std::isfinite(number) ? -30000 : number;
+                number = number < -65504 && std::isfinite(number) ? static_cast<double>(narrow_mask) : number;
         }
         state_.store_real(op_.outputs[0], std::move(real));
     }

@@ -9,6 +9,7 @@
 #include "backends/cuda/plan/specialise.hpp"
 #include "support/half.hpp"
 #include "support/hash.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe::cuda {
 
@@ -95,7 +96,11 @@ Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType t
                           std::memcpy(&bytes[i * bytes_of(type)], &integers[i], bytes_of(type));
                       return bytes;
                   }
-                  LATHE_TRY(const auto values, floats(constant));
+                  LATHE_TRY(auto values, floats(constant));
+                  if (type == ElementType::f16 || type == ElementType::bf16) {
+                      const DataType narrow = type == ElementType::f16 ? DataType::float16 : DataType::bfloat16;
+                      if (auto masks = clamped_masks(values, narrow)) values = *std::move(masks);
+                  }
                   return converted(values, type, constant.name);
               }));
     for (const ValueId id : forms_[constant.name]) {

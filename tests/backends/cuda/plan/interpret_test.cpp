@@ -54,6 +54,22 @@ TEST_P(FloatNetworks, RoundingStaysSmall) {
     }
 }
 
+// torch.onnx's dynamo exporter writes causal masks as constants of -3.4e38, which 16 bits do not hold.
+TEST(Masks, OfTheLowestFloatAreClamped) {
+    Model model = network("opset 18\ninput %x: float32[2, 4, 8]\ninput %w_q: float32[8, 8]\n"
+                          "const %mask: float32[4, 4] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38, "
+                          "0, 0, -3.4028235e38, -3.4028235e38, 0, 0, 0, -3.4028235e38, 0, 0, 0, 0}\n"
+                          "%q = MatMul(%x, %w_q)\n%k = Transpose(%x) {perm = [0, 2, 1]}\n%s = MatMul(%q, %k)\n"
+                          "%m = Add(%s, %mask)\n%p = Softmax(%m)\n%y = MatMul(%p, %x)\noutput %y: float32[2, 4, 8]\n");
+    auto inputs = random_inputs(model, {{2, 4, 8}});
+    const auto expected = run_on_cpu(model, inputs);
+    for (const auto& [precision, limit] :
+         {std::pair{Precision::float32, 1e-5}, {Precision::float16, 1e-2}, {Precision::bfloat16, 5e-2}}) {
+        const auto actual = interpreted(plan_of(model, precision, {{2, 4, 8}}), inputs, true);
+        EXPECT_LE(relative_difference(expected[0], actual[0]), limit) << to_string(precision);
+    }
+}
+
 TEST(QuantisedNetwork, ComputesWhatTheGraphSays) {
     const Model model = network(quantised_network());
     auto inputs = random_inputs(model, {{2, 3, 32, 32}});

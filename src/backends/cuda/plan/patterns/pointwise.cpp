@@ -4,6 +4,7 @@
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe::cuda {
 namespace {
@@ -47,7 +48,7 @@ public:
         if (const auto scalar = lowering_.scalar(name)) {
             // Additive masks as exporters write them; FP16 has nothing below -65504, and this vanishes as well.
             const bool mask = lowering_.base() == ElementType::f16 && *scalar < -65504 && std::isfinite(*scalar);
-            made = constant(mask ? -30000.0F : *scalar);
+            made = constant(mask ? narrow_mask : *scalar);
         } else {
             made = load(name);
         }
