@@ -200,8 +200,8 @@ Result<void> write_plan(const std::filesystem::path& engine, const std::filesyst
     LATHE_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(engine));
     LATHE_TRY(const EngineContents contents, parse_engine(file->bytes(), engine.string()));
     LATHE_TRY(const auto section, contents.section("compiled"));
-    LATHE_TRY(const TensorRtBlob blob, read_tensorrt_blob(section));
-    return write_file(plan, blob.plan);
+    LATHE_TRY(const CompiledForm form, read_compiled(tensorrt_format, section));
+    return write_file(plan, form.body);
 }
 
 Result<void> build_engine(const Options& options, const Context& context) {
