@@ -12,13 +12,15 @@ namespace lathe {
 
 struct NarrowReport {
     std::size_t low_nodes = 0; ///< how many nodes compute in the low precision
+    std::size_t casts = 0;     ///< Cast nodes that were added
     /// Operations that read or give float32 and stay so, with how often.
     std::map<std::string, std::size_t> kept_ops;
     /// Nodes that would otherwise compute in the low precision, with the constant that does not fit it.
     std::vector<std::string> kept_for_range;
 };
 
-/// Writes a float precision into the graph, for runtimes that compute what the graph says (strongly typed TensorRT):
+/// Writes a float precision into the graph by what each operation does, without measurements, for runtimes that compute
+/// what the graph says (strongly typed TensorRT):
 ///
 ///     x (float32) ─▶ Conv ─▶ Softmax ─▶ y        x ─▶ Cast ─▶ Conv (float16) ─▶ Cast ─▶ Softmax (float32) ─▶ y
 ///

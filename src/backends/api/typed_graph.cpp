@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "onnx/onnx.hpp"
-#include "passes/narrow_floats.hpp"
 #include "passes/passes.hpp"
 
 namespace lathe {
@@ -58,10 +57,10 @@ Result<TypedModel> write_precision(const Model& model, Precision precision) {
     const Pass fold{"fold-batch-norm", "", passes::fold_batch_norm};
     LATHE_CHECK(apply_pass(fold, typed.model.graph, context));
     LATHE_CHECK(infer_shapes(typed.model));
-    LATHE_TRY(const NarrowReport report, narrow_floats(typed.model, *low));
-    for (const auto& [op, count] : report.kept_ops)
+    LATHE_TRY(typed.report, narrow_floats(typed.model, *low));
+    for (const auto& [op, count] : typed.report.kept_ops)
         typed.notes.push_back(std::to_string(count) + " " + op + " in float32");
-    for (const auto& node : report.kept_for_range)
+    for (const auto& node : typed.report.kept_for_range)
         typed.notes.push_back("in float32 for its range: " + node);
     return typed;
 }
