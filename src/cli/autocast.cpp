@@ -125,7 +125,7 @@ void print_subnormals(const Json& document, const Context& context) {
 Result<RangesFile> ranges_of(Arguments& arguments, const Model& model, const Context& context) {
     CalibrateRequest& request = arguments.calibrate;
     if (request.data.empty()) return load_ranges(arguments.ranges);
-    request.all_tensors = true;
+    request.all_activations = true;
     request.method = Method::minmax; // no clipping is asked for, so no search for it
     request.output = arguments.ranges;
     if (!arguments.preprocess.empty()) {
