@@ -34,18 +34,18 @@ Model network() {
         "%y = Softmax(%m)\noutput %y: float32[N, 10]\n");
 }
 
-/// The same with every product quantised, symmetric int8, weights folded.
-Model quantised() {
+/// A quantised convolution, symmetric int8, weights folded; with a MaxPool between DequantizeLinear and it if asked.
+Model quantised(bool pooled = false) {
     std::string bytes;
     for (std::size_t i = 0; i < 36864; ++i)
         bytes += (i == 0 ? "" : ", ") + std::to_string(static_cast<int>(i * 7919 % 255) - 127);
-    return model_from_text(
-        "opset 18\nir 8\ninput %x: float32[N, 64, 8, 8]\nconst %s: float32[] = {0.02}\n"
-        "const %z: int8[] = {0}\nconst %ws: float32[] = {0.001}\nconst %wq: int8[64, 64, 3, 3] = {" +
-        bytes +
-        "}\n%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
-        "%w = DequantizeLinear(%wq, %ws, %z)\n%c = Conv(%d, %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\n"
-        "output %y: float32[N, 64, 8, 8]\n");
+    // 3x3 with stride 1 and padding: the shape stays.
+    const std::string pool = pooled ? "%p = MaxPool(%d) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]}\n" : "";
+    return model_from_text("opset 18\nir 8\ninput %x: float32[N, 64, 8, 8]\nconst %s: float32[] = {0.02}\n"
+                           "const %z: int8[] = {0}\nconst %ws: float32[] = {0.001}\nconst %wq: int8[64, 64, 3, 3] = {" +
+                           bytes + "}\n%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n" + pool +
+                           "%w = DequantizeLinear(%wq, %ws, %z)\n%c = Conv(%" + (pooled ? "p" : "d") +
+                           ", %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\noutput %y: float32[N, 64, 8, 8]\n");
 }
 
 class TensorRt : public ::testing::Test {
@@ -99,6 +99,10 @@ TEST_F(TensorRt, BuildsEveryPrecisionAndSaysSo) {
     ASSERT_TRUE(engine) << engine.error().describe();
     EXPECT_EQ(precision_of(*engine, "Convolution"), "int8");
     EXPECT_EQ(precision_of(*engine, "Activation"), "fp16");
+    // Max pooling chooses among the dequantised values.
+    const auto pooled = Engine::build(quantised(true), options(Precision::int8));
+    ASSERT_TRUE(pooled) << pooled.error().describe();
+    EXPECT_EQ(precision_of(*pooled, "Convolution"), "int8");
 }
 
 /// A product with a million weights.
