@@ -17,7 +17,6 @@ namespace lathe {
 namespace {
 
 constexpr float largest_half = 65504.0F;
-constexpr std::int64_t typed_quantization_opset = 23;
 
 constexpr std::array<std::string_view, 5> product_ops{"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum"};
 constexpr std::array<std::string_view, 36> pointwise_ops{"Abs",           "Add",
@@ -183,6 +182,11 @@ private:
 
 } // namespace
 
+bool has_quantization(const Graph& graph) {
+    return std::ranges::any_of(
+        graph.nodes, [](const auto& node) { return node->is("QuantizeLinear") || node->is("DequantizeLinear"); });
+}
+
 Result<NarrowReport> narrow_floats(Model& model, DataType low) {
     if (low != DataType::float16 && low != DataType::bfloat16) {
         return Error{ErrorCode::invalid_argument, "narrow_floats writes float16 or bfloat16, not " + to_string(low), "",
@@ -192,9 +196,7 @@ Result<NarrowReport> narrow_floats(Model& model, DataType low) {
     context.opset = model.opset();
     const Pass constants{"constant-nodes", "", passes::constant_nodes};
     LATHE_CHECK(apply_pass(constants, model.graph, context));
-    const bool quantized = std::ranges::any_of(
-        model.graph.nodes, [](const auto& node) { return node->is("QuantizeLinear") || node->is("DequantizeLinear"); });
-    if (quantized && model.opset() < typed_quantization_opset) {
+    if (has_quantization(model.graph) && model.opset() < typed_quantization_opset) {
         return Error{ErrorCode::unsupported,
                      "Q/DQ with " + to_string(low) + " and float32 scales needs opset " +
                          std::to_string(typed_quantization_opset) + ", the model has " + std::to_string(model.opset()),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "lathe/result.hpp"
 
 namespace lathe {
+
+/// The first opset whose QuantizeLinear and DequantizeLinear take float32 scales beside other floats.
+inline constexpr std::int64_t typed_quantization_opset = 23;
+/// QuantizeLinear or DequantizeLinear in the top graph.
+bool has_quantization(const Graph& graph);
 
 struct NarrowReport {
     std::size_t low_nodes = 0; ///< how many nodes compute in the low precision

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "lathe/result.hpp"
 
 namespace lathe {
+
+/// Conv, ConvTranspose, pooling and the activations know bfloat16 from this opset on.
+inline constexpr std::int64_t bfloat16_opset = 22;
 
 /// What the float32 tensors of one node become.
 enum class FloatForm {

@@ -37,6 +37,11 @@ Result<TensorRtOptions> tensorrt_options_of(const Model& model) {
         return Error{ErrorCode::parse_error, std::string("the TensorRT options are not as expected: ") + error.what(),
                      "metadata lathe.tensorrt", "build from the model without them"};
     }
+    if (options.optimization_level && (*options.optimization_level < 0 || *options.optimization_level > 5)) {
+        return Error{ErrorCode::parse_error,
+                     "the optimisation level is " + std::to_string(*options.optimization_level) + ", not 0 to 5",
+                     "metadata lathe.tensorrt", "build from the model without it"};
+    }
     return options;
 }
 

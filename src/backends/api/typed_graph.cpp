@@ -1,18 +1,14 @@
 #include "backends/api/typed_graph.hpp"
 
-#include <algorithm>
 #include <optional>
 
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
+#include "passes/write_casts.hpp"
 
 namespace lathe {
 
 namespace {
-
-/// The first whose QuantizeLinear and DequantizeLinear take float32 scales beside other floats.
-constexpr std::int64_t typed_quantization_opset = 23;
-constexpr std::int64_t bfloat16_opset = 22;
 
 std::optional<DataType> low_type(Precision precision) {
     switch (precision) {
@@ -21,11 +17,6 @@ std::optional<DataType> low_type(Precision precision) {
         case Precision::int8: return DataType::float16;
         default: return std::nullopt;
     }
-}
-
-bool has_quantization(const Graph& graph) {
-    return std::ranges::any_of(
-        graph.nodes, [](const auto& node) { return node->is("QuantizeLinear") || node->is("DequantizeLinear"); });
 }
 
 } // namespace
