@@ -127,6 +127,9 @@ TEST(ViaTrtexec, WhatIsWrongIsSaid) {
     std::filesystem::permissions(work.path("trtexec-silent"), std::filesystem::perms::owner_all);
     EXPECT_THAT(work.lathe("bench x.plan --via ./trtexec-silent").errors, HasSubstr("no log of trtexec"));
 
+    EXPECT_EQ(Workspace::as_json(work.lathe("doctor --json", with_stand_in()).output).at("trtexec").at("found"), true);
+    EXPECT_EQ(Workspace::as_json(work.lathe("doctor --json", "PATH=/bin").output).at("trtexec").at("found"), false);
+
     EXPECT_EQ(work.lathe("bench m.engine --via trtexec").exit_code, 2);
     EXPECT_EQ(work.lathe("bench x.plan --via polygraphy").exit_code, 2);
     EXPECT_EQ(work.lathe("bench x.plan --via trtexec --against onnxruntime", with_stand_in()).exit_code, 2);

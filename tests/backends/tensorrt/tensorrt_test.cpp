@@ -183,6 +183,19 @@ TEST_F(TensorRt, OptionsReachTheBuilder) {
     EXPECT_EQ(lacking.error().code, ErrorCode::unsupported);
 }
 
+TEST_F(TensorRt, WorkspaceAndTimingCache) {
+    BuildOptions build = options();
+    build.workspace_bytes = std::size_t{64} << 20;
+    EXPECT_GT(plan_bytes(network(), build), 200'000U);
+    // TensorRT-RTX times nothing while building: a file for it is not ignored.
+    const test::TemporaryFolder folder;
+    build.timing_cache = folder / "times.cache";
+    const auto engine = Engine::build(network(), build);
+    ASSERT_FALSE(engine);
+    EXPECT_EQ(engine.error().where, "--timing-cache");
+    EXPECT_FALSE(std::filesystem::exists(build.timing_cache));
+}
+
 TEST_F(TensorRt, RefusalsNameNodeAndCure) {
     // A bias behind DequantizeLinear from int32, as ONNX Runtime's quantiser writes it.
     const Model model = model_from_text(
