@@ -53,7 +53,8 @@ TEST(ViaTrtexec, APlanTakesTurnsWithAnEngine) {
         EXPECT_NEAR(row.at("percentiles_ms").at("50").get<double>(), 0.65, 1e-9);
         EXPECT_NEAR(row.at("device_ms").get<double>(), 0.53, 1e-9);
         EXPECT_NEAR(row.at("copy_in_ms").get<double>(), 0.1, 1e-9);
-        EXPECT_LT(row.at("ci95_ms")[0], row.at("ci95_ms")[1]);
+        EXPECT_NEAR(row.at("ci95_ms")[0].get<double>(), 0.65, 0.011); // a step of 0.01 at most
+        EXPECT_NEAR(row.at("ci95_ms")[1].get<double>(), 0.65, 0.011);
         EXPECT_GE(row.at("count"), 1000);
     }
     // Turn by turn against the engine, which was named first.
@@ -61,7 +62,8 @@ TEST(ViaTrtexec, APlanTakesTurnsWithAnEngine) {
     EXPECT_EQ(document.at("ratios")[0].at("subject"), "x");
     EXPECT_EQ(document.at("ratios")[0].at("reference"), "m");
     for (const Json& row : document.at("throughput")) {
-        if (row.at("subject") == "x") EXPECT_NEAR(row.at("qps").get<double>(), 2000, 1);
+        if (row.at("subject") != "x") continue;
+        EXPECT_NEAR(row.at("qps").get<double>(), 2000, 1);
     }
     const std::string calls = work.read("x.plan.calls");
     const auto turns = lines_with(calls, "--exportTimes=");
