@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "api/model_data.hpp"
-#include "autocast/autocast.hpp"
 #include "backends/openvino/activation_source.hpp"
 #include "calibrate/guard.hpp"
 #include "calibrate/model_key.hpp"
@@ -154,13 +153,8 @@ Result<Task> make_task(const Model& model, const CalibrateRequest& request) {
     LATHE_CHECK(check(request.options));
     LATHE_CHECK(refuse_nonfinite_weights(model));
     warn_if_not_simplified(model);
-    Task task{model, {}, input_specs(model)};
-    if (request.all_tensors) {
-        LATHE_TRY(const Model prepared, prepared_for_casting(model));
-        task.tensors = floating_tensors(prepared);
-    } else {
-        task.tensors = request.all_activations ? float_activations(model) : quantizable_tensors(model);
-    }
+    Task task{model, request.all_activations ? float_activations(model) : quantizable_tensors(model),
+              input_specs(model)};
     if (task.tensors.empty()) {
         return Error{ErrorCode::invalid_argument, "there is nothing in this model to calibrate", model.graph.name,
                      "it has no Conv, Gemm or MatMul in floating point; lathe quantize --explain says why"};

@@ -23,9 +23,8 @@ struct CalibrateRequest {
     std::size_t threads = 0;              ///< 0: all cores
     Method method = Method::mse;
     EstimateOptions options;
-    /// Every floating-point tensor, as casting to 16 bits asks, not only those that quantisation may need.
-    bool all_tensors = false;
-    /// Of every float32 activation, not only of what Lathe's quantiser may ask for: for calibration caches.
+    /// Every float32 activation (quantize/given.hpp), as calibration caches hold them and casting to 16 bits needs
+    /// them, not only what Lathe's quantiser may ask for.
     bool all_activations = false;
     std::filesystem::path output; ///< the ranges file, read as a cache first; empty: kept in memory only
     bool force = false;           ///< calibrate whatever is in `output`

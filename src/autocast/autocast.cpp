@@ -11,9 +11,6 @@ namespace lathe {
 
 namespace {
 
-/// Conv, ConvTranspose, pooling and the activations know bfloat16 from here on.
-constexpr std::int64_t bfloat16_opset = 22;
-
 /// A lifted model if ONNX's converter can lift it; the model as it is, and why, if not.
 Model lifted(const Model& model, AutocastOutcome& outcome) {
     Model lifted = model;

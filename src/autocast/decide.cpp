@@ -257,31 +257,12 @@ Result<void> check(const AutocastOptions& options) {
 
 } // namespace
 
-std::vector<std::string> floating_tensors(const Model& model) {
-    std::vector<std::string> names;
-    const Graph& graph = model.graph;
-    for (const ValueInfo& input : graph.inputs) {
-        if (input.type == DataType::float32 && graph.initializer(input.name) == nullptr) names.push_back(input.name);
-    }
-    std::unordered_set<std::string> fixed; // computed from constants alone: a runtime folds them away
-    for (const auto& node : graph.nodes) {
-        const bool constant = std::ranges::all_of(node->inputs, [&](const auto& name) {
-            return name.empty() || graph.constant(name) != nullptr || fixed.contains(name);
-        });
-        for (const std::string& name : node->outputs) {
-            if (constant && !has_subgraph(*node)) fixed.insert(name);
-            if (is_float32(graph, name) && !fixed.contains(name)) names.push_back(name);
-        }
-    }
-    return names;
-}
-
 Result<AutocastPlan> plan_autocast(const Model& model, const RangesFile& ranges, const AutocastOptions& options) {
     LATHE_CHECK(check(options));
     for (const auto& node : model.graph.nodes) {
         if (!node->is("QuantizeLinear") && !node->is("DequantizeLinear")) continue;
         return Error{ErrorCode::invalid_argument, "the model is quantised already", node->label(),
-                     "cast the float model; int8 engines take the precision of the rest with --precision"};
+                     "leave out --data and --ranges: what is float is then cast by what each operation does"};
     }
     LATHE_TRY(std::vector<bool> excluded, match_excluded(model.graph, options.exclude));
     return Planner(model, ranges, options, std::move(excluded)).run();

@@ -77,10 +77,6 @@ struct AutocastPlan {
     std::vector<TensorFacts> tensors;    ///< every float32 tensor of which something is known; constants too
 };
 
-/// float32 tensors of the top graph that calibration can measure, in graph order: inputs, and results of nodes.
-/// Types come from `value_infos`: infer shapes first.
-std::vector<std::string> floating_tensors(const Model& model);
-
 /// Decide for every node of the top graph. Constants are expected as initializers, types and shapes as inferred.
 /// Errors: invalid_argument (Q/DQ in the model, malformed --exclude, bad options), not_found (a pattern that matches
 /// nothing).

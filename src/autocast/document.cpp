@@ -104,6 +104,7 @@ Json to_json(const AutocastPlan& plan, const AutocastOptions& options) {
     return {
         {"kind", "autocast"},
         {"version", 1},
+        {"by", "range"},
         {"format", options.format.name},
         {"largest", options.format.largest},
         {"smallest_normal", options.format.smallest_normal},

@@ -26,13 +26,6 @@ bool is_angle(const Node& node) { return node.is("Sin") || node.is("Cos") || nod
 
 } // namespace
 
-bool is_float32(const Graph& graph, const std::string& value) {
-    if (value.empty()) return false;
-    if (const Tensor* tensor = graph.initializer(value)) return tensor->type() == DataType::float32;
-    const auto info = graph.info(value);
-    return info && info->type == DataType::float32;
-}
-
 void keep_exact(const Graph& graph, const AutocastOptions& options, const std::map<std::string, TensorFacts>& facts,
                 std::vector<CastDecision>& decisions) {
     std::unordered_map<std::size_t, CastDecision*> by_index;

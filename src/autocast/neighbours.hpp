@@ -6,11 +6,9 @@
 
 #include "autocast/decide.hpp"
 #include "graph/graph.hpp"
+#include "passes/write_casts.hpp"
 
 namespace lathe {
-
-/// float32, as far as is known.
-bool is_float32(const Graph& graph, const std::string& value);
 
 /// Keeps in FP32 what angles, sampling positions and integers are computed from, back to the next reduction: 11 bits
 /// hold no angle of 1,000 radians and no position past 2,048.

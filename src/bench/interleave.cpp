@@ -31,7 +31,7 @@ std::optional<double> median_of(const std::vector<double>& values) {
     return summarize(values).median;
 }
 
-Result<InterleavedLatency> finish(Turn turn, const SettleRule& rule) {
+Result<InterleavedLatency> finish(Turn turn, const InterleaveOptions& options) {
     if (turn.failure) return std::move(*turn.failure);
     InterleavedLatency latency;
     latency.call_ns = turn.calls.summary();
@@ -39,11 +39,13 @@ Result<InterleavedLatency> finish(Turn turn, const SettleRule& rule) {
     latency.copy_in_ns = median_of(turn.copy_in);
     latency.copy_out_ns = median_of(turn.copy_out);
     latency.device_ns = median_of(turn.device);
-    latency.noisy = !turn.calls.settled(rule);
+    latency.noisy = !turn.calls.settled(options.rule);
     latency.warmup_bursts = turn.steady.bursts();
     if (latency.call_ns.count == 0) {
         return Error{ErrorCode::internal, "no call was timed", turn.subject->info().name, "raise --time-limit"};
     }
+    for (const double percent : options.percentiles)
+        latency.percentiles_ns[percent] = turn.calls.percentile(percent);
     return latency;
 }
 
@@ -73,8 +75,12 @@ Result<std::vector<Result<InterleavedLatency>>> interleave(std::span<Subject* co
     const double allowed = options.time_limit_s * static_cast<double>(subjects.size());
     for (Turn& turn : turns) {
         // Warming up may take a fifth of the subject's time at most; what is unsteady then shows up as noisy.
+        const double least = now() + options.warm_up_s;
         const double deadline = now() + options.time_limit_s / 5;
-        for (bool steady = false; !steady && !turn.failure && (turn.steady.bursts() < 2 || now() < deadline);) {
+        const auto warm = [&](bool steady) {
+            return now() >= least && (steady || (turn.steady.bursts() >= 2 && now() >= deadline));
+        };
+        for (bool steady = false; !turn.failure && !warm(steady);) {
             LATHE_TRY(const std::optional<Burst> burst, take_burst(turn));
             if (burst) steady = turn.steady.add(summarize(burst->call_ns).median);
         }
@@ -100,7 +106,7 @@ Result<std::vector<Result<InterleavedLatency>>> interleave(std::span<Subject* co
     std::vector<Result<InterleavedLatency>> results;
     results.reserve(turns.size());
     for (Turn& turn : turns)
-        results.push_back(finish(std::move(turn), options.rule));
+        results.push_back(finish(std::move(turn), options));
     return results;
 }
 

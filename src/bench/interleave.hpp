@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,6 +15,9 @@ struct InterleaveOptions {
     BurstPlan burst;
     SettleRule rule;
     double time_limit_s = 10; ///< a subject: all of them together may take this times their number
+    double warm_up_s = 0;     ///< least time to warm each subject up; then until steady
+    /// Percentiles to tell beside those of Summary, in percent.
+    std::vector<double> percentiles;
     /// Between turns, so that the threads of the subject before stop spinning and the clock recovers.
     double pause_ms = 5;
     /// Seconds on a clock that never goes back, and how to wait; replaced in tests.
@@ -27,8 +31,9 @@ struct InterleavedLatency {
     std::vector<double> burst_medians_ns; ///< one a round; round i of two subjects ran side by side
     std::optional<double> copy_in_ns;     ///< median; nothing where it is part of the call
     std::optional<double> copy_out_ns;
-    std::optional<double> device_ns; ///< median of the kernels alone, by the device's clock
-    bool noisy = false;              ///< did not settle within the time limit
+    std::optional<double> device_ns;         ///< median of the kernels alone, by the device's clock
+    std::map<double, double> percentiles_ns; ///< those asked for, by percent
+    bool noisy = false;                      ///< did not settle within the time limit
     std::size_t warmup_bursts = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "bench/bench.hpp"
 #include "bench/scaling.hpp"
+#include "bench/trtexec_json.hpp"
 
 namespace lathe {
 
@@ -34,6 +35,11 @@ Json latency_json(const SubjectInfo& info, std::int64_t batch, const Interleaved
               {"copy_in_ms", ms_or_null(latency.copy_in_ns)},
               {"copy_out_ms", ms_or_null(latency.copy_out_ns)},
               {"device_ms", ms_or_null(latency.device_ns)}};
+    if (!latency.percentiles_ns.empty()) {
+        Json& percentiles = json["percentiles_ms"] = Json::object();
+        for (const auto& [percent, nanoseconds] : latency.percentiles_ns)
+            percentiles[percent_name(percent)] = in_ms(nanoseconds);
+    }
     // The frameworks have loaders of their own; what was timed here is ours.
     const bool ours = info.kind == SubjectKind::engine && !preprocess_ms.empty();
     json["preprocess_ms"] = ours ? Json(summarize(preprocess_ms).median) : Json(nullptr);
@@ -41,14 +47,19 @@ Json latency_json(const SubjectInfo& info, std::int64_t batch, const Interleaved
     return json;
 }
 
-/// Every engine against every other subject of the same rounds; of two engines, the one named first is the reference.
+/// What is measured for its own sake, not to compare with.
+bool is_own(const Subject& subject) {
+    return subject.info().kind == SubjectKind::engine || subject.info().kind == SubjectKind::trtexec;
+}
+
+/// Every engine and plan against every other subject of the same rounds; of two of them, the one named first is the
+/// reference.
 void add_ratios(Json& ratios, std::int64_t batch, const std::vector<Subject*>& subjects,
                 const std::vector<Result<InterleavedLatency>>& results) {
     for (std::size_t i = 0; i < subjects.size(); ++i) {
-        if (!results[i] || subjects[i]->info().kind != SubjectKind::engine) continue;
+        if (!results[i] || !is_own(*subjects[i])) continue;
         for (std::size_t j = 0; j < subjects.size(); ++j) {
-            const bool earlier_engine = subjects[j]->info().kind == SubjectKind::engine;
-            if (j == i || !results[j] || (earlier_engine && j > i)) continue;
+            if (j == i || !results[j] || (is_own(*subjects[j]) && j > i)) continue;
             const RatioSummary ratio = summarize_ratio(results[i]->burst_medians_ns, results[j]->burst_medians_ns);
             ratios.push_back({{"subject", subjects[i]->info().name},
                               {"reference", subjects[j]->info().name},

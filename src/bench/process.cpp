@@ -63,6 +63,65 @@ std::string tail_of(int fd) {
     return tail;
 }
 
+/// Where a child's standard input, output and error go; -1: where ours go.
+using Streams = std::array<int, 3>;
+
+/// Starts argv[0], looked up on PATH. Errors: not_found.
+Result<pid_t> spawn(const std::vector<std::string>& argv,
+                    const std::vector<std::pair<std::string, std::string>>& extra_env, const Streams& streams) {
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    for (int fd = 0; fd < static_cast<int>(streams.size()); ++fd) {
+        const int stream = streams[static_cast<std::size_t>(fd)];
+        if (stream >= 0) ::posix_spawn_file_actions_adddup2(&actions, stream, fd);
+    }
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+
+    std::vector<std::string> arguments = argv;
+    std::vector<std::string> environment = merged_environment(extra_env);
+    std::vector<char*> argument_pointers = pointers(arguments);
+    std::vector<char*> environment_pointers = pointers(environment);
+    pid_t pid = -1;
+    const int failed = ::posix_spawnp(&pid, argv.front().c_str(), &actions, &attributes, argument_pointers.data(),
+                                      environment_pointers.data());
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+    if (failed == 0) return pid;
+    return Error{ErrorCode::not_found, std::string("cannot start the program: ") + std::strerror(failed), argv.front(),
+                 ""};
+}
+
+/// Ends a child that did not end by itself: asked first, then made to.
+void end(pid_t pid) {
+    ::kill(pid, SIGTERM);
+    for (int i = 0; i < 200; ++i) {
+        if (::waitpid(pid, nullptr, WNOHANG) != 0) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+}
+
+/// What an unnamed file holds.
+std::string contents_of(int fd) {
+    const off_t size = std::max<off_t>(0, ::lseek(fd, 0, SEEK_END));
+    std::string text(static_cast<std::size_t>(size), '\0');
+    std::size_t got = 0;
+    while (got < text.size()) {
+        const ssize_t n = ::pread(fd, text.data() + got, text.size() - got, static_cast<off_t>(got));
+        if (n <= 0) break;
+        got += static_cast<std::size_t>(n);
+    }
+    text.resize(got);
+    return text;
+}
+
 ErrorCode code_from_name(const std::string& name) {
     for (const ErrorCode code : {ErrorCode::invalid_argument, ErrorCode::not_found, ErrorCode::parse_error,
                                  ErrorCode::unsupported, ErrorCode::out_of_range, ErrorCode::out_of_memory}) {
@@ -96,40 +155,17 @@ JsonProcess::start(const std::vector<std::string>& argv,
         return system_error("cannot make a pipe", number);
     }
     int errors = ::memfd_create("lathe-worker-errors", MFD_CLOEXEC);
-
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, down[0], STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, up[1], STDOUT_FILENO);
-    if (errors >= 0) ::posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
     // Ctrl-C is ours to handle: the child gets its end by the closed pipe.
-    posix_spawnattr_t attributes;
-    ::posix_spawnattr_init(&attributes);
-    sigset_t defaults;
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    ::posix_spawnattr_setsigdefault(&attributes, &defaults);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-
-    std::vector<std::string> arguments = argv;
-    std::vector<std::string> environment = merged_environment(extra_env);
-    std::vector<char*> argument_pointers = pointers(arguments);
-    std::vector<char*> environment_pointers = pointers(environment);
-    pid_t pid = -1;
-    const int failed = ::posix_spawnp(&pid, argv.front().c_str(), &actions, &attributes, argument_pointers.data(),
-                                      environment_pointers.data());
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attributes);
+    const auto pid = spawn(argv, extra_env, {down[0], up[1], errors});
     close_if_open(down[0]);
     close_if_open(up[1]);
-    if (failed != 0) {
+    if (!pid) {
         close_if_open(down[1]);
         close_if_open(up[0]);
         close_if_open(errors);
-        return Error{ErrorCode::not_found, std::string("cannot start the program: ") + std::strerror(failed),
-                     argv.front(), ""};
+        return pid.error();
     }
-    return std::unique_ptr<JsonProcess>(new JsonProcess(pid, down[1], up[0], errors));
+    return std::unique_ptr<JsonProcess>(new JsonProcess(*pid, down[1], up[0], errors));
 }
 
 JsonProcess::~JsonProcess() {
@@ -179,6 +215,38 @@ Result<std::string> JsonProcess::read_line(std::chrono::seconds limit, Progress&
         if (got == 0) return ended("the worker ended unexpectedly");
         buffer_.append(chunk.data(), static_cast<std::size_t>(got));
     }
+}
+
+Result<ProgramOutput> run_program(const std::vector<std::string>& argv, std::chrono::seconds limit,
+                                  Progress& progress) {
+    int words = ::memfd_create("lathe-program-output", MFD_CLOEXEC);
+    if (words < 0) return system_error("cannot keep a program's output", errno);
+    int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const auto pid = spawn(argv, {}, {nothing, words, words});
+    close_if_open(nothing);
+    if (!pid) {
+        close_if_open(words);
+        return pid.error();
+    }
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    Result<void> stopped;
+    int status = 0;
+    while (::waitpid(*pid, &status, WNOHANG) == 0) {
+        stopped = progress.check();
+        if (stopped && std::chrono::steady_clock::now() >= deadline) {
+            stopped = Error{ErrorCode::internal, "it did not end within " + std::to_string(limit.count()) + " s",
+                            argv.front(), ""};
+        }
+        if (!stopped) {
+            end(*pid);
+            break;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ProgramOutput output{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents_of(words)};
+    close_if_open(words);
+    if (!stopped) return std::move(stopped).error();
+    return output;
 }
 
 Result<Json> JsonProcess::ask(const Json& request, std::chrono::seconds limit, Progress& progress) {

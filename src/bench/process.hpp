@@ -13,6 +13,14 @@
 
 namespace lathe {
 
+struct ProgramOutput {
+    int status = 0;   ///< exit code; 128 + signal if it was killed
+    std::string text; ///< standard output and error as they came
+};
+/// Runs argv[0] (looked up on PATH) to its end, without input. Errors: not_found (it cannot be executed), internal (not
+/// ended within `limit`), cancelled; it is ended then.
+Result<ProgramOutput> run_program(const std::vector<std::string>& argv, std::chrono::seconds limit, Progress& progress);
+
 /// A child process that answers one line of JSON with one line of JSON. Its standard error is kept: the end of it is
 /// what an error message shows. Ended (and waited for) with the object; it also ends itself when our end closes.
 class JsonProcess {

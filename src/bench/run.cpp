@@ -12,6 +12,7 @@
 #include "bench/openvino_peer.hpp"
 #include "bench/peer_model.hpp"
 #include "bench/probe.hpp"
+#include "bench/trtexec_subject.hpp"
 #include "bench/worker_subject.hpp"
 #include "data/open_dataset.hpp"
 #include "runtime/engine.hpp"
@@ -60,6 +61,7 @@ public:
 
     Result<Json> run() {
         LATHE_CHECK(load_engines());
+        LATHE_CHECK(load_plans());
         LATHE_CHECK(choose_batch_sizes());
         LATHE_CHECK(start_peers());
         LATHE_CHECK(probe());
@@ -68,10 +70,7 @@ public:
 
 private:
     Result<void> load_engines() {
-        if (request_.engines.empty()) {
-            return Error{ErrorCode::invalid_argument, "no engine to measure", "", "name at least one engine file"};
-        }
-        progress_.begin("load", request_.engines.size() + request_.against.size());
+        progress_.begin("load", request_.engines.size() + request_.plans.size() + request_.against.size());
         EngineLoadOptions load;
         load.devices = request_.devices;
         for (const auto& file : request_.engines) {
@@ -100,6 +99,37 @@ private:
         return {};
     }
 
+    Result<void> load_plans() {
+        TrtexecOptions options;
+        options.program = request_.trtexec;
+        if (!request_.devices.empty()) options.device = request_.devices.front();
+        if (request_.warm_up_ms > 0) options.warm_up_ms = request_.warm_up_ms;
+        options.give_inputs = !request_.data.empty();
+        for (const auto& file : request_.plans) {
+            LATHE_CHECK(progress_.check());
+            SubjectInfo info;
+            info.name = unique_name(file.stem().string(), taken_);
+            info.kind = SubjectKind::trtexec;
+            info.device = "tensorrt";
+            LATHE_CHECK(describe_file(info, file));
+            LATHE_TRY(TrtexecSubject made, make_trtexec_subject(std::move(info), options, scratch_.path(), progress_));
+            if (plan_inputs_.empty()) plan_inputs_ = std::move(made.inputs);
+            subjects_.push_back(std::move(made.subject));
+            progress_.advance();
+        }
+        return {};
+    }
+
+    /// The model's inputs at a batch size: as the first engine has them, else as trtexec ran the first plan.
+    Result<std::vector<InputSpec>> inputs_at(std::int64_t batch) const {
+        if (!engines_.empty()) return engine_inputs(engines_[0], batch);
+        std::vector<InputSpec> specs = plan_inputs_;
+        for (InputSpec& spec : specs) {
+            if (!spec.shape.empty()) spec.shape[0] = batch;
+        }
+        return specs;
+    }
+
     static Result<void> describe_file(SubjectInfo& info, const std::filesystem::path& file) {
         info.file = file;
         std::error_code failed;
@@ -118,7 +148,12 @@ private:
         batch_sizes_ = request_.batch_sizes;
         if (!batch_sizes_.empty()) {
             for (const std::int64_t batch : batch_sizes_)
-                if (auto specs = engine_inputs(engines_[0], batch); !specs) return std::move(specs).error();
+                if (auto specs = inputs_at(batch); !specs) return std::move(specs).error();
+            return {};
+        }
+        if (engines_.empty()) {
+            const bool known = !plan_inputs_.empty() && !plan_inputs_[0].shape.empty();
+            batch_sizes_ = {known ? std::max<std::int64_t>(1, plan_inputs_[0].shape[0]) : 1};
             return {};
         }
         for (const std::int64_t batch : default_batch_sizes) {
@@ -188,7 +223,7 @@ private:
     }
 
     Result<void> probe() {
-        if (request_.probe_command.empty()) return {};
+        if (request_.probe_command.empty() || engines_.empty()) return {};
         LATHE_TRY(const auto specs, engine_inputs(engines_[0], batch_sizes_.front()));
         progress_.begin("memory and load time", subjects_.size());
         for (std::size_t i = 0; i < subjects_.size(); ++i) {
@@ -236,8 +271,11 @@ private:
         options.batch_sizes = batch_sizes_;
         options.duration_s = request_.duration_s;
         options.time_limit_s = request_.time_limit_s;
+        options.interleave.warm_up_s = request_.warm_up_ms * 1e-3;
+        options.interleave.rule.min_calls = request_.min_calls;
+        options.interleave.percentiles = request_.percentiles;
         options.data = data.get();
-        options.inputs = [this](std::int64_t batch) { return engine_inputs(engines_[0], batch); };
+        options.inputs = [this](std::int64_t batch) { return inputs_at(batch); };
         return measure(subjects_, options, progress_);
     }
 
@@ -260,10 +298,17 @@ private:
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
         const CpuTimes before = cpu_times();
 
-        LATHE_TRY(const Backend* backend, backend_for_device(engines_[0].device));
+        // trtexec's GPU is watched where the CUDA engine is there to do so.
+        const auto found = backend_for_device(engines_.empty() ? "cuda" : engines_[0].device);
+        if (!found && !engines_.empty()) return found.error();
+        const Backend* backend = found ? *found : nullptr;
         constexpr double sample_every_s = 0.1;
-        DeviceMonitor monitor([backend](int device) { return backend->sample(device); },
-                              request_.devices.empty() ? std::vector<int>{0} : request_.devices, sample_every_s);
+        DeviceMonitor monitor(
+            [backend](int device) -> std::optional<DeviceSample> {
+                if (backend == nullptr) return std::nullopt;
+                return backend->sample(device);
+            },
+            request_.devices.empty() ? std::vector<int>{0} : request_.devices, sample_every_s);
 
         LATHE_TRY(Json measured, mix ? measure_mix() : measure_equal());
         Json devices = monitor.finish();
@@ -302,6 +347,7 @@ private:
     Scratch scratch_;
     std::set<std::string> taken_;
     std::vector<EngineInfo> engines_;
+    std::vector<InputSpec> plan_inputs_; ///< of the first plan
     PeerModel models_;
     std::vector<std::int64_t> batch_sizes_;
     std::vector<std::unique_ptr<Subject>> subjects_;
@@ -313,7 +359,7 @@ private:
 Result<PeerRequest> parse_peer(const std::string& text) {
     const auto equals = text.find('=');
     const auto kind = subject_kind_from_name(text.substr(0, equals));
-    if (!kind || *kind == SubjectKind::engine) {
+    if (!kind || *kind == SubjectKind::engine || *kind == SubjectKind::trtexec) {
         return Error{ErrorCode::invalid_argument, "nothing known to compare with is called '" + text + "'", "--against",
                      "choose from pytorch, torch-compile, onnxruntime, openvino"};
     }
@@ -336,6 +382,22 @@ Result<PeerRequest> parse_peer(const std::string& text) {
 }
 
 Result<Json> bench(const BenchRequest& request, Progress& progress) {
+    if (request.engines.empty() && request.plans.empty()) {
+        return Error{ErrorCode::invalid_argument, "no engine to measure", "", "name at least one engine file"};
+    }
+    if (!request.lengths_from.empty() &&
+        (request.warm_up_ms > 0 || request.min_calls > 0 || !request.percentiles.empty())) {
+        return Error{ErrorCode::invalid_argument, "the length mix has rules of its own for when it is warm and done",
+                     "--lengths-from", "leave out --warmUp, --iterations and --percentile"};
+    }
+    if (!request.plans.empty() && !request.lengths_from.empty()) {
+        return Error{ErrorCode::invalid_argument, "trtexec runs requests of one size", "--lengths-from",
+                     "measure the length mix without --via"};
+    }
+    if (request.engines.empty() && !(request.against.empty() && request.data.empty() && !request.scaling)) {
+        return Error{ErrorCode::invalid_argument, "a plan does not tell its inputs' types and preprocessing", "--via",
+                     "leave out --against, --data and --scaling, or name one of Lathe's engines of the same model too"};
+    }
     for (const std::int64_t batch : request.batch_sizes) {
         if (batch < 1) return Error{ErrorCode::invalid_argument, "a batch size must be 1 or more", "--batch-sizes", ""};
     }

@@ -29,12 +29,18 @@ struct PeerRequest {
 Result<PeerRequest> parse_peer(const std::string& text);
 
 struct BenchRequest {
-    std::vector<std::filesystem::path> engines; ///< at least one; ratios are those of engines
+    std::vector<std::filesystem::path>
+        engines;                              ///< this or `plans`: at least one; ratios are those of engines and plans
+    std::vector<std::filesystem::path> plans; ///< TensorRT's own, run by trtexec (trtexec_subject.hpp)
+    std::string trtexec = "trtexec";          ///< looked up on PATH, or a path
     std::vector<PeerRequest> against;
     std::filesystem::path model;           ///< ONNX for the peers; empty: found through the engines
     std::vector<std::int64_t> batch_sizes; ///< empty: those of 1, 4, 8, 16, 32 that the first engine can run
     double duration_s = 3;                 ///< of each throughput measurement; 0 leaves throughput out
     double time_limit_s = 10;              ///< a subject and batch size, for latency
+    double warm_up_ms = 0;                 ///< least time to warm up; trtexec's own 200 ms where 0
+    std::size_t min_calls = 0;             ///< of each subject and batch size, whatever the interval says
+    std::vector<double> percentiles;       ///< to tell beside 90, 95 and 99
     std::vector<int> devices;              ///< GPUs to serve on, by index; latency is that of the first. Empty: GPU 0
     bool scaling = false;                  ///< throughput on 1, 2, 4, ... of them in turns
     std::filesystem::path data;            ///< real inputs; empty: random ones
@@ -54,7 +60,7 @@ struct BenchRequest {
 /// Measures engines and peers in one interleaved run and returns the bench document (kind "bench", version 1).
 /// Peers that cannot run here are listed in it with reason and cure.
 /// With `lengths_from` it has the key "length_mix", and no latency or throughput of equal requests.
-/// Errors: a bad engine or request; cancelled.
+/// Errors: a bad engine or request; no trtexec, or a plan that it does not run; cancelled.
 Result<Json> bench(const BenchRequest& request, Progress& progress);
 
 } // namespace lathe

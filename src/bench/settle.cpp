@@ -30,8 +30,15 @@ Summary Samples::summary() const {
     return all;
 }
 
+double Samples::percentile(double percent) const {
+    std::vector<double> sorted = calls_;
+    std::sort(sorted.begin(), sorted.end());
+    return quantile(sorted, percent / 100);
+}
+
 bool Samples::settled(const SettleRule& rule) const {
-    return burst_medians_.size() >= rule.min_rounds && summary().relative_half_width() <= rule.relative_half_width;
+    return burst_medians_.size() >= rule.min_rounds && calls_.size() >= rule.min_calls &&
+           summary().relative_half_width() <= rule.relative_half_width;
 }
 
 } // namespace lathe

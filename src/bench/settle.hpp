@@ -28,6 +28,7 @@ private:
 struct SettleRule {
     double relative_half_width = 0.01; ///< of the median's 95 % interval
     std::size_t min_rounds = 8;        ///< turns, so that the pair by pair ratio has an interval
+    std::size_t min_calls = 0;         ///< whatever the interval
 };
 
 /// All turns of one subject. The interval of the median must hold two kinds of noise: the spread within a burst and the
@@ -39,6 +40,8 @@ public:
     /// Over all calls, with the interval described above.
     Summary summary() const;
     const std::vector<double>& burst_medians() const { return burst_medians_; }
+    /// Of all calls, in percent; there must be calls.
+    double percentile(double percent) const;
     bool settled(const SettleRule& rule) const;
 
 private:

@@ -7,12 +7,13 @@ namespace lathe {
 
 namespace {
 
-constexpr std::array<std::pair<SubjectKind, const char*>, 5> names{{
+constexpr std::array<std::pair<SubjectKind, const char*>, 6> names{{
     {SubjectKind::engine, "engine"},
     {SubjectKind::pytorch, "pytorch"},
     {SubjectKind::torch_compile, "torch-compile"},
     {SubjectKind::onnxruntime, "onnxruntime"},
     {SubjectKind::openvino, "openvino"},
+    {SubjectKind::trtexec, "trtexec"},
 }};
 
 } // namespace

@@ -15,9 +15,9 @@
 
 namespace lathe {
 
-enum class SubjectKind { engine, pytorch, torch_compile, onnxruntime, openvino };
+enum class SubjectKind { engine, pytorch, torch_compile, onnxruntime, openvino, trtexec };
 
-/// "engine", "pytorch", "torch-compile", "onnxruntime", "openvino", as --against and the JSON call them.
+/// "engine", "pytorch", "torch-compile", "onnxruntime", "openvino", as --against and the JSON call them; "trtexec".
 const char* to_string(SubjectKind kind);
 std::optional<SubjectKind> subject_kind_from_name(std::string_view name);
 

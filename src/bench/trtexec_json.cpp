@@ -13,10 +13,7 @@ Json or_null(const std::optional<double>& value) { return value ? Json(*value) :
 Json times_json(const TrtexecTimes& times) {
     Json percentiles = Json::object();
     for (const auto& [percent, value] : times.percentiles) {
-        std::string key = std::to_string(percent);
-        key.erase(key.find_last_not_of('0') + 1);
-        if (key.ends_with('.')) key.pop_back();
-        percentiles[key] = value;
+        percentiles[percent_name(percent)] = value;
     }
     return {{"min_ms", times.min},
             {"max_ms", times.max},
@@ -166,6 +163,13 @@ Json unavailable_json(const TrtexecSource& source, const std::string& name) {
 }
 
 } // namespace
+
+std::string percent_name(double percent) {
+    std::string name = std::to_string(percent);
+    name.erase(name.find_last_not_of('0') + 1);
+    if (name.ends_with('.')) name.pop_back();
+    return name;
+}
 
 Json trtexec_document(const std::vector<TrtexecSource>& sources, const std::string& command_line) {
     Json document{{"kind", "bench"},

@@ -14,6 +14,9 @@ struct TrtexecSource {
     TrtexecRun run;
 };
 
+/// "99", "99.9": a percentile as the key of "percentiles_ms".
+std::string percent_name(double percent);
+
 /// The runs as a bench document (kind "bench", version 1, "source": "trtexec"), in trtexec's meaning of the words:
 /// median_ms is copy in + compute + copy out, without waiting; device_ms is its GPU Compute Time. There are no ratios:
 /// runs one after another do not give any. Runs without a summary are "unavailable", with trtexec's error.

@@ -31,6 +31,13 @@ std::optional<double> number_after(std::string_view text, std::string_view key) 
     return at == std::string_view::npos ? std::nullopt : number_at(trimmed(text.substr(at + key.size())));
 }
 
+/// A number of things; nothing for what none can be.
+std::optional<std::int64_t> count_of(std::optional<double> number) {
+    constexpr double most = 1e15; // exact in a double
+    if (!number || *number < 0 || *number > most) return std::nullopt;
+    return static_cast<std::int64_t>(*number);
+}
+
 /// Escape sequences of terminals ("\x1b[1;33m") taken out.
 std::string without_colours(std::string_view line) {
     std::string plain;
@@ -250,7 +257,8 @@ private:
             run.version = version.find('.') == std::string_view::npos ? version_of(version) : std::string(version);
             recognised_ = true;
         } else if (text.starts_with("Timing trace has ")) {
-            if (const auto queries = number_after(text, "has ")) run.queries = static_cast<std::size_t>(*queries);
+            if (const auto queries = count_of(number_after(text, "has ")))
+                run.queries = static_cast<std::size_t>(*queries);
         } else if (text.starts_with("Warmup completed ")) {
             run.warm_up_ms = number_after(text, " over ");
         } else if (text.starts_with("Engine built in ")) {
@@ -310,9 +318,8 @@ const TrtexecSection& TrtexecRun::section(std::string_view name) const {
 bool TrtexecRun::implicit_batch() const { return number_at(section("Inference Options").value("Batch")).has_value(); }
 
 std::int64_t TrtexecRun::batch() const {
-    if (const auto given = number_at(section("Inference Options").value("Batch")); given && *given >= 1) {
-        return static_cast<std::int64_t>(*given);
-    }
+    if (const auto given = count_of(number_at(section("Inference Options").value("Batch"))); given && *given >= 1)
+        return *given;
     return inputs.empty() || inputs.front().second.empty() ? 1 : std::max<std::int64_t>(1, inputs.front().second[0]);
 }
 

@@ -117,7 +117,7 @@ Result<std::string> cache_version(std::string_view version) {
     if (at != last) return malformed;
     int number = parts[0];
     if (count > 1) {
-        if (parts[1] > 99 || parts[2] > 99) return malformed;
+        if (parts[0] > 99 || parts[1] > 99 || parts[2] > 99) return malformed;
         // NvInferVersion.h: two digits for minor and patch from 10 on, one and two before.
         number =
             parts[0] >= 10 ? parts[0] * 10000 + parts[1] * 100 + parts[2] : parts[0] * 1000 + parts[1] * 100 + parts[2];

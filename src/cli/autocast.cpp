@@ -1,11 +1,13 @@
 #include "autocast/autocast.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "backends/api/typed_graph.hpp"
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "onnx/onnx.hpp"
@@ -25,6 +27,7 @@ struct Arguments {
     CalibrateRequest calibrate;
     AutocastOptions options;
     bool explain = false;
+    std::vector<const CLI::Option*> of_ranges; ///< options that mean something with measured ranges alone
 };
 
 constexpr std::size_t rows_shown = 10;
@@ -113,13 +116,8 @@ void print_subnormals(const Json& document, const Context& context) {
 
 Result<RangesFile> ranges_of(Arguments& arguments, const Model& model, const Context& context) {
     CalibrateRequest& request = arguments.calibrate;
-    if (request.data.empty() && arguments.ranges.empty()) {
-        return Error{ErrorCode::invalid_argument, "--data or --ranges is needed", "",
-                     "--data DIR measures the model on samples; --ranges FILE takes what lathe calibrate --all-tensors "
-                     "measured; both: FILE is made, or reused"};
-    }
     if (request.data.empty()) return load_ranges(arguments.ranges);
-    request.all_tensors = true;
+    request.all_activations = true;
     request.method = Method::minmax; // no clipping is asked for, so no search for it
     request.output = arguments.ranges;
     if (!arguments.preprocess.empty()) {
@@ -129,7 +127,56 @@ Result<RangesFile> ranges_of(Arguments& arguments, const Model& model, const Con
     return std::move(outcome.ranges);
 }
 
+/// Without measurements: what each operation does decides, and Q/DQ stays int8.
+Result<void> cast_by_operation(const Arguments& arguments, const Context& context) {
+    for (const CLI::Option* option : arguments.of_ranges) {
+        if (option->count() == 0) continue;
+        return Error{ErrorCode::invalid_argument, "this option judges measured values, and there are none",
+                     option->get_name(),
+                     "--data DIR measures the model on samples; --ranges FILE takes what lathe calibrate --all-tensors "
+                     "measured; both: FILE is made, or reused"};
+    }
+    if (arguments.output.empty()) {
+        return Error{ErrorCode::invalid_argument, "--output is needed", "", "name the model to write"};
+    }
+    LATHE_TRY(const HalfFormat format, half_format_from_name(arguments.format));
+    LATHE_TRY(const Model model, load_onnx(arguments.model));
+    auto typed = write_precision(model, *precision_from_name(format.name));
+    if (!typed) return std::move(typed).error().in(arguments.model);
+    typed->model.set_metadata("lathe.autocast", Json{{"format", format.name}, {"by", "operation"}}.dump());
+    LATHE_CHECK(check_onnx(typed->model, {.full = true}));
+    LATHE_CHECK(context.progress().check());
+    LATHE_CHECK(save_onnx(typed->model, arguments.output));
+
+    const NarrowReport& report = typed->report;
+    std::size_t kept = 0;
+    for (const auto& [op, count] : report.kept_ops)
+        kept += count;
+    context.print(context.bold(arguments.output) + ": " + std::to_string(report.low_nodes) + " of " +
+                  std::to_string(report.low_nodes + kept) + " nodes in " + format.name + ", " +
+                  std::to_string(report.casts) + " casts, by what each operation does");
+    for (const std::string& note : typed->notes)
+        context.print("  " + note);
+    if (typed->model.opset() != model.opset()) {
+        context.print("Converted from opset " + std::to_string(model.opset()) + " to " +
+                      std::to_string(typed->model.opset()) + ".");
+    }
+    context.print_json({{"kind", "autocast"},
+                        {"version", 1},
+                        {"by", "operation"},
+                        {"format", format.name},
+                        {"opset", typed->model.opset()},
+                        {"cast_nodes", report.low_nodes},
+                        {"fp32_nodes", kept},
+                        {"added_casts", report.casts},
+                        {"kept_ops", report.kept_ops},
+                        {"kept_for_range", report.kept_for_range},
+                        {"file", arguments.output}});
+    return {};
+}
+
 Result<void> autocast(Arguments& arguments, const Context& context) {
+    if (arguments.calibrate.data.empty() && arguments.ranges.empty()) return cast_by_operation(arguments, context);
     if (arguments.output.empty() && !arguments.explain) {
         return Error{ErrorCode::invalid_argument, "--output is needed", "",
                      "name the model to write, or ask for --explain to see the decisions alone"};
@@ -176,13 +223,18 @@ void add_autocast(Commands& commands) {
     Context& context = commands.context();
     CLI::App& app = commands.add(
         {"autocast",
-         "Write FP16 or BF16 into a model: each node by the range of its values and the depth of its sums",
+         "Write FP16 or BF16 into a model. With --data or --ranges each node is judged by the range of its values and "
+         "the depth of its sums; without, by what it does: products and what follows them are cast, softmax, "
+         "normalisations and constants that do not fit stay FP32, and Q/DQ stays int8",
          {"lathe autocast m.onnx --data photos/ --output m.fp16.onnx",
           "lathe autocast m.onnx --data photos/ --ranges m.all.ranges --to bf16 --output m.bf16.onnx",
           "lathe autocast m.onnx --ranges m.all.ranges --explain --json",
-          "lathe autocast m.onnx --ranges m.all.ranges --io-types fp16 --exclude Softmax --output m.fp16.onnx"}},
+          "lathe autocast m.onnx --ranges m.all.ranges --io-types fp16 --exclude Softmax --output m.fp16.onnx",
+          "lathe autocast m.int8.onnx --output m.int8-fp16.onnx"}},
         [arguments, &context] { return autocast(*arguments, context); });
-    app.add_option("model", arguments->model, "ONNX model in FP32, best a simplified one")->required();
+    app.add_option("model", arguments->model,
+                   "ONNX model in FP32, best a simplified one; without measurements also one with Q/DQ")
+        ->required();
     app.add_option("--data", arguments->calibrate.data,
                    "Samples to measure the model on: images, arrays or texts, as lathe calibrate takes them");
     app.add_option("--ranges", arguments->ranges,
@@ -215,6 +267,9 @@ void add_autocast(Commands& commands) {
         ->allow_extra_args(false);
     app.add_flag("--explain", arguments->explain, "Print every decision with its figures and reason");
     app.add_flag("--force", arguments->calibrate.force, "Measure anew even if the ranges file exists");
+    for (const char* name : {"--columns", "--samples", "--preprocess", "--io-types", "--headroom", "--error-limit",
+                             "--accumulate", "--open-size", "--exclude", "--explain", "--force"})
+        arguments->of_ranges.push_back(app.get_option(name));
 }
 
 } // namespace lathe::cli

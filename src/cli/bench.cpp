@@ -8,6 +8,8 @@
 #include "bench/run.hpp"
 #include "bench/turns.hpp"
 #include "cli/commands.hpp"
+#include "cli/trtexec_names.hpp"
+#include "runtime/engine.hpp"
 #include "support/json.hpp"
 
 namespace lathe::cli {
@@ -30,6 +32,12 @@ struct BenchOptions {
     std::string lengths_from;
     std::vector<std::string> buckets;
     std::string output;
+    std::string via;
+    double warm_up_ms = 0;
+    std::size_t iterations = 0;
+    std::vector<double> percentiles;
+    std::string profile;
+    std::string layer_info;
     bool probe = false;
     bool turns = false;
 };
@@ -48,6 +56,12 @@ std::string mebibytes(const Json& value) {
 std::string latency_table(const Json& document) {
     std::vector<std::vector<std::string>> rows{{"batch", "subject", "median ms", "95 % of median", "mean", "std", "p90",
                                                 "p95", "p99", "min", "max", "calls", ""}};
+    const Json none = Json::object();
+    const auto asked = [&](const Json& entry) -> const Json& {
+        return entry.contains("percentiles_ms") ? entry["percentiles_ms"] : none;
+    };
+    for (const auto& [percent, value] : asked(document["latency"][0]).items())
+        rows.front().insert(rows.front().end() - 4, "p" + percent);
     for (const auto& entry : document["latency"]) {
         const bool reliable = entry["p99_reliable"].get<bool>();
         rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
@@ -57,6 +71,8 @@ std::string latency_table(const Json& document) {
                         milliseconds(entry["p95_ms"]), milliseconds(entry["p99_ms"]) + (reliable ? "" : "?"),
                         milliseconds(entry["min_ms"]), milliseconds(entry["max_ms"]),
                         std::to_string(entry["count"].get<std::size_t>()), entry["noisy"].get<bool>() ? "noisy" : ""});
+        for (const auto& [percent, value] : asked(entry).items())
+            rows.back().insert(rows.back().end() - 4, milliseconds(value));
     }
     return table(rows);
 }
@@ -256,6 +272,51 @@ void print_remarks(const Context& context, const Json& document) {
     }
     for (const auto& note : document["notes"])
         context.warn(note.get<std::string>());
+    for (const auto& subject : document["subjects"]) {
+        if (subject["kind"] != "trtexec") continue; // its figures mean something else than an engine's
+        for (const auto& note : subject["notes"])
+            context.warn(subject["name"].get<std::string>() + ": " + note.get<std::string>());
+    }
+}
+
+/// Engine files of Lathe are run by Lathe; with --via trtexec all others are plans for it.
+Result<void> sort_files(const BenchOptions& options, BenchRequest& request) {
+    for (const std::string& name : options.engines) {
+        LATHE_CHECK(look_for({name}));
+        const bool plan = !options.via.empty() && !is_engine_file(name);
+        (plan ? request.plans : request.engines).emplace_back(name);
+    }
+    if (options.via.empty()) return {};
+    if (std::filesystem::path(options.via).filename().string().find("trtexec") == std::string::npos) {
+        return Error{ErrorCode::invalid_argument, "plans are run by trtexec and nothing else", "--via " + options.via,
+                     "give --via trtexec, or the path of that program"};
+    }
+    if (request.plans.empty()) {
+        return Error{ErrorCode::invalid_argument, "none of the files is a TensorRT plan", "--via",
+                     "name a plan (lathe build --device tensorrt --plan FILE, or trtexec --saveEngine=FILE)"};
+    }
+    request.trtexec = options.via;
+    return {};
+}
+
+/// Files in trtexec's forms, of the one engine that is measured.
+Result<void> check_exports(const BenchOptions& options, const BenchRequest& request) {
+    if ((options.profile.empty() && options.layer_info.empty()) || request.engines.size() == 1) return {};
+    return Error{ErrorCode::invalid_argument, "layers are exported of one engine", "--exportProfile, --exportLayerInfo",
+                 "name one of Lathe's engines; for a plan, ask trtexec itself"};
+}
+
+Result<void> export_files(const BenchOptions& options, const BenchRequest& request, const Context& context) {
+    if (!options.profile.empty()) {
+        LATHE_TRY(const Json profile, trtexec_profile(request.engines[0], context.progress()));
+        LATHE_CHECK(write_json_file(options.profile, profile));
+    }
+    if (!options.layer_info.empty()) {
+        LATHE_TRY(const Engine engine, Engine::load(request.engines[0]));
+        LATHE_TRY(const Json layers, trtexec_layer_info(engine));
+        LATHE_CHECK(write_json_file(options.layer_info, layers));
+    }
+    return {};
 }
 
 /// The hidden mode that answers for load time and memory from a fresh process.
@@ -275,7 +336,10 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
         return serve_turns(options.engines[0], std::cin, std::cout);
     }
     BenchRequest request;
-    request.engines.assign(options.engines.begin(), options.engines.end());
+    LATHE_CHECK(sort_files(options, request));
+    request.warm_up_ms = options.warm_up_ms;
+    request.min_calls = options.iterations;
+    request.percentiles = options.percentiles;
     for (const auto& text : options.against) {
         LATHE_TRY(PeerRequest peer, parse_peer(text));
         request.against.push_back(std::move(peer));
@@ -301,7 +365,9 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     request.probe_command = {"/proc/self/exe", "bench", "--probe"};
     request.command_line = context.command_line();
     LATHE_CHECK(check_writable({options.output}));
+    LATHE_CHECK(check_exports(options, request));
     LATHE_TRY(const Json document, bench(request, context.progress()));
+    LATHE_CHECK(export_files(options, request, context));
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
     print_tables(context, document);
     print_remarks(context, document);
@@ -319,14 +385,20 @@ void add_bench(Commands& commands) {
         {"bench",
          "Time engines and frameworks in one interleaved run: latency with intervals, throughput, memory",
          {"lathe bench int8.engine fp32.engine --against pytorch,onnxruntime,openvino --model lite0.onnx",
-          "lathe bench int8.engine --against onnxruntime=ort_int8.onnx,openvino=nncf.xml --batch-sizes 1,8 --output "
+          "lathe bench int8.engine --against onnxruntime=ort.onnx,openvino=nncf.xml --batch-sizes 1,8 --output "
           "bench.json",
           "lathe bench int8.engine --data photos/ --duration 0 --json",
           "lathe bench int8.engine fp32.engine --against pytorch --lengths-from texts.tsv",
           "lathe bench minilm.engine --lengths-from texts.tsv --buckets own --buckets longest --buckets 16,32,64",
+          "lathe bench m.plan gpu.engine --via trtexec --batch-sizes 8 --time-limit 30",
           "lathe bench gpu.engine --devices 0,1,2,3 --scaling --batch-sizes 128 --output scaling.json"}},
         [options, &context] { return run_bench(*options, context); });
-    command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE");
+    command.add_option("engines", options->engines, "Engine files; with --via trtexec TensorRT plans too")
+        ->type_name("ENGINE");
+    command
+        .add_option("--via", options->via,
+                    "trtexec, or the path of it: runs the files that are TensorRT plans, in turns with the engines")
+        ->type_name("PROGRAM");
     command
         .add_option("--against", options->against,
                     "Compare with pytorch, torch-compile, onnxruntime, openvino; the last two also NAME=MODELFILE, the "
@@ -342,6 +414,18 @@ void add_bench(Commands& commands) {
     command.add_option("--duration", options->duration, "Seconds of each throughput measurement; 0 for none")
         ->check(CLI::Range(0.0, 86400.0))
         ->capture_default_str();
+    command
+        .add_option("--warmUp", options->warm_up_ms, "Least milliseconds to warm up each subject; then until steady")
+        ->check(CLI::Range(0.0, 3.6e6));
+    command.add_option("--iterations", options->iterations,
+                       "Least calls of each subject, within --time-limit, whatever the interval of the median");
+    command
+        .add_option("--percentile", options->percentiles, "Further percentiles of the latency to tell, such as 50,99.9")
+        ->delimiter(',')
+        ->check(CLI::Range(0.0, 100.0));
+    command.add_option("--exportProfile", options->profile,
+                       "Write times by layer of the one engine as JSON, in the form of trtexec's option of this name");
+    command.add_option("--exportLayerInfo", options->layer_info, "Write its layers as JSON, likewise");
     command.add_option("--time-limit", options->time_limit, "Seconds for the latency of each subject and batch size")
         ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();

@@ -7,6 +7,7 @@
 
 #include "backends/api/tensorrt.hpp"
 #include "cli/commands.hpp"
+#include "cli/trtexec_names.hpp"
 #include "cli/tune.hpp"
 #include "data/preprocess.hpp"
 #include "onnx/onnx.hpp"
@@ -26,6 +27,8 @@ struct Options {
     std::string device = "cpu";
     std::string precision;
     std::vector<std::string> shapes;
+    TrtexecShapes trtexec_shapes;
+    std::filesystem::path layer_info;
     std::size_t workspace = 0;
     std::size_t threads = 0;
     std::string name;
@@ -55,6 +58,21 @@ Result<std::vector<std::map<std::string, ShapeRange>>> profiles_of(const std::ve
     for (std::size_t i = 1; i < profiles.size(); ++i)
         profiles[i].insert(profiles[0].begin(), profiles[0].end());
     return profiles;
+}
+
+Result<void> take_shapes(const Options& options, BuildOptions& build) {
+    if (options.trtexec_shapes.given()) {
+        if (!options.shapes.empty()) {
+            return Error{ErrorCode::invalid_argument, "shapes are given in two ways", "--shape",
+                         "give --shape, or --minShapes, --optShapes and --maxShapes"};
+        }
+        LATHE_TRY(build.shapes, shapes_of(options.trtexec_shapes));
+        return {};
+    }
+    LATHE_TRY(auto profiles, profiles_of(options.shapes));
+    build.shapes = std::move(profiles.front());
+    build.more_profiles.assign(profiles.begin() + 1, profiles.end());
+    return {};
 }
 
 Json to_json(const BuildReport& report) {
@@ -200,8 +218,8 @@ Result<void> write_plan(const std::filesystem::path& engine, const std::filesyst
     LATHE_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(engine));
     LATHE_TRY(const EngineContents contents, parse_engine(file->bytes(), engine.string()));
     LATHE_TRY(const auto section, contents.section("compiled"));
-    LATHE_TRY(const TensorRtBlob blob, read_tensorrt_blob(section));
-    return write_file(plan, blob.plan);
+    LATHE_TRY(const CompiledForm form, read_compiled(tensorrt_format, section));
+    return write_file(plan, form.body);
 }
 
 Result<void> build_engine(const Options& options, const Context& context) {
@@ -223,9 +241,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
         }
         build.precision = *precision;
     }
-    LATHE_TRY(auto profiles, profiles_of(options.shapes));
-    build.shapes = std::move(profiles.front());
-    build.more_profiles.assign(profiles.begin() + 1, profiles.end());
+    LATHE_CHECK(take_shapes(options, build));
     build.timing_cache = options.timing_cache;
     build.allow_fallback = options.allow_fallback;
     build.check = !options.no_check;
@@ -248,6 +264,10 @@ Result<void> build_engine(const Options& options, const Context& context) {
     LATHE_CHECK(context.progress().check());
     LATHE_CHECK(engine.save(options.output));
     if (!options.plan.empty()) LATHE_CHECK(write_plan(options.output, options.plan));
+    if (!options.layer_info.empty()) {
+        LATHE_TRY(const Json layers, trtexec_layer_info(engine));
+        LATHE_CHECK(write_json_file(options.layer_info, layers));
+    }
 
     const EngineInfo& info = engine.info();
     context.print(context.bold(options.output.string()) + ": " + to_string(info.precision) + " on " + info.device +
@@ -288,6 +308,7 @@ void add_build(Commands& commands) {
         "--shape", options->shapes,
         "NAME:SHAPE or NAME:MIN..OPT..MAX for one input (an only input needs no name); may be repeated. "
         "Without it an open batch size becomes 1..8..32. On a GPU a second one for the same input is a second profile");
+    add_trtexec_shapes(command, options->trtexec_shapes);
     command
         .add_option("--workspace", options->workspace,
                     "Most scratch memory the backend may use, e.g. 1GB (GPU: 256MiB if not given)")
@@ -296,7 +317,7 @@ void add_build(Commands& commands) {
     command.add_option("--name", options->name, "Name in reports; else the file's");
     command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the model's own");
     command.add_option(
-        "--timing-cache", options->timing_cache,
+        "--timing-cache,--timingCacheFile", options->timing_cache,
         "GPU: file of kernel times, read and added to; else one in the user's cache folder (TensorRT: none)");
     add_tune_option(command, options->tune);
     command
@@ -325,6 +346,8 @@ void add_build(Commands& commands) {
         ->delimiter(',')
         ->check(CLI::PositiveNumber);
     command.add_option("--plan", options->plan, "TensorRT: also write the plan as a file for trtexec and Triton");
+    command.add_option("--exportLayerInfo", options->layer_info,
+                       "Write the engine's layers as JSON, in the form of trtexec's option of this name");
     command.add_flag("--explain", options->explain,
                      "Tell which kernels were tried for every operation, and their times (all of them with --json)");
 }

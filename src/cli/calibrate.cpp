@@ -106,7 +106,7 @@ void add_calibrate(Commands& commands) {
             }
             LATHE_CHECK(check_writable({options->output}));
             if (ours) request.output = options->output;
-            request.all_activations = !ours;
+            request.all_activations = request.all_activations || !ours;
             LATHE_TRY(const Model model, load_onnx(options->model));
             LATHE_TRY(const CalibrateOutcome outcome, calibrate_model(model, request, context));
             if (!ours) {
@@ -143,8 +143,8 @@ void add_calibrate(Commands& commands) {
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");
     command.add_option("-o,--output", options->output,
                        "File to write (default: the model's name with .ranges, .cache or .json)");
-    command.add_flag("--all-tensors", options->request.all_tensors,
-                     "Measure every floating-point tensor, as lathe autocast asks, not only what quantisation needs");
+    command.add_flag("--all-tensors", options->request.all_activations,
+                     "Measure every float32 activation, as lathe autocast asks, not only what quantisation needs");
     add_given_format(command, options->format, true);
     command.add_flag("--force", options->request.force, "Calibrate even if the ranges file exists");
 }

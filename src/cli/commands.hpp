@@ -14,7 +14,6 @@ void add_optimize(Commands& commands);
 void add_export(Commands& commands);
 void add_inspect(Commands& commands);
 void add_simplify(Commands& commands);
-void add_cast(Commands& commands);
 void add_calibrate(Commands& commands);
 void add_convert_ranges(Commands& commands);
 void add_quantize(Commands& commands);

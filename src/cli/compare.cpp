@@ -17,8 +17,6 @@ struct Options {
     std::string data;
     std::vector<std::string> shapes;
     std::uint64_t seed = 1;
-    double min_sqnr = 0.0;
-    bool has_min_sqnr = false;
     std::string reduce;
     std::size_t rows = 20;
     CompareOptions compare;
@@ -29,7 +27,7 @@ Result<std::map<std::string, Shape>> shapes_of(const Options& options, const Com
     for (const std::string& text : options.shapes) {
         LATHE_TRY(const auto parsed, parse_shape_range(text));
         std::string name = parsed.first;
-        if (name.empty() && !subject.model.graph.inputs.empty()) name = subject.model.graph.inputs.front().name;
+        if (const auto inputs = needed_inputs(subject.model); name.empty() && !inputs.empty()) name = inputs.front();
         shapes[name] = parsed.second.opt;
     }
     return shapes;
@@ -41,11 +39,12 @@ Result<std::vector<HostTensor>> inputs_of(const Options& options, const Comparan
     if (options.data.empty()) return inputs_for(a, b, shapes, options.seed);
     if (!options.data.ends_with(".npy")) return read_npz(options.data);
     LATHE_TRY(HostTensor tensor, read_npy(options.data));
-    if (a.model.graph.inputs.size() != 1) {
+    const std::vector<std::string> inputs = needed_inputs(a.model);
+    if (inputs.size() != 1) {
         return Error{ErrorCode::invalid_argument, "a .npy holds one array, but the model has more inputs", options.data,
                      "give an .npz with an array for each input, by name"};
     }
-    tensor.name = a.model.graph.inputs.front().name;
+    tensor.name = inputs.front();
     return std::vector<HostTensor>{std::move(tensor)};
 }
 
@@ -124,8 +123,7 @@ Result<Json> reduce_and_save(const Comparand& a, const Comparand& b, const Compa
                 {"trials", reduced.trials}};
 }
 
-Result<void> run(Options& options, const Context& context) {
-    if (options.has_min_sqnr) options.compare.tolerance.min_sqnr_db = options.min_sqnr;
+Result<void> run(const Options& options, const Context& context) {
     LATHE_TRY(const Comparand a, load_comparand(options.a));
     LATHE_TRY(const Comparand b, load_comparand(options.b));
     LATHE_TRY(const auto inputs, inputs_of(options, a, b));
@@ -190,9 +188,8 @@ void add_compare(Commands& commands) {
                     "A tensor may differ by atol + rtol times its largest magnitude")
         ->capture_default_str();
     command.add_option("--atol", options->compare.tolerance.atol, "See --rtol")->capture_default_str();
-    CLI::Option* sqnr = command.add_option("--min-sqnr", options->min_sqnr,
-                                           "Instead: the least signal to noise in dB, for quantised models");
-    sqnr->each([options](const std::string&) { options->has_min_sqnr = true; });
+    command.add_option("--min-sqnr", options->compare.tolerance.min_sqnr_db,
+                       "Instead: the least signal to noise in dB, for quantised models");
     command.add_flag("--outputs-only", options->compare.outputs_only, "Do not look inside");
     command.add_option("--reduce", options->reduce,
                        "Cut both graphs down to a few nodes that still differ; writes OUT.onnx (the second), "

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/api/backend.hpp"
+#include "bench/trtexec_subject.hpp"
 #include "cli/commands.hpp"
 #include "support/machine.hpp"
 
@@ -141,6 +142,17 @@ Result<void> run_doctor(const Context& context) {
     } else {
         context.print("  " + context.green("found  ") + " " + python.interpreter + " " + python.version + ", PyTorch " +
                       python.torch);
+    }
+    context.print("\n" + context.bold("trtexec (for `lathe bench PLAN --via trtexec`)"));
+    const auto trtexec = find_trtexec("trtexec");
+    document["trtexec"] = {{"found", trtexec.has_value()},
+                           {"file", trtexec ? trtexec->string() : ""},
+                           {"cure", trtexec ? "" : trtexec.error().hint}};
+    if (trtexec) {
+        context.print("  " + context.green("found  ") + " " + trtexec->string());
+    } else {
+        context.print("  " + context.yellow("missing") + " " + trtexec.error().message);
+        context.print("            cure:  " + trtexec.error().hint);
     }
     context.print_json(document);
     if (!any) {

@@ -15,7 +15,6 @@ int main(int argc, char** argv) {
     add_export(commands);
     add_inspect(commands);
     add_simplify(commands);
-    add_cast(commands);
     add_calibrate(commands);
     add_convert_ranges(commands);
     add_quantize(commands);

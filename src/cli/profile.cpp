@@ -1,6 +1,6 @@
 #include "cli/profile.hpp"
 
-#include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "runtime/engine.hpp"
@@ -30,7 +30,9 @@ HostTensor random_input(const IoInfo& input, std::mt19937& generator) {
     return tensor;
 }
 
-Result<std::vector<LayerInfo>> profile_engine(const std::filesystem::path& file, Progress& progress) {
+} // namespace
+
+Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress& progress) {
     EngineLoadOptions options;
     options.profiling = true;
     LATHE_TRY(const Engine engine, Engine::load(file, options));
@@ -43,36 +45,38 @@ Result<std::vector<LayerInfo>> profile_engine(const std::filesystem::path& file,
     for (HostTensor& tensor : tensors)
         views.push_back(tensor.view());
 
-    std::vector<LayerInfo> mean;
+    EngineProfile profile;
     for (std::size_t run = 0; run < warm_up_runs + measured_runs; ++run) {
         LATHE_CHECK(progress.check());
         LATHE_TRY(const auto outputs, session.run(views));
         if (run < warm_up_runs) continue;
-        LATHE_TRY(std::vector<LayerInfo> layers, session.profile());
-        if (mean.empty()) {
-            mean = std::move(layers);
-            continue;
+        LATHE_TRY(const std::vector<LayerInfo> layers, session.profile());
+        if (profile.runs == 0) {
+            profile.layers = layers;
+            profile.milliseconds.resize(layers.size());
         }
-        if (layers.size() != mean.size()) {
+        if (layers.size() != profile.layers.size()) {
             return Error{ErrorCode::internal, "the executed layers changed between two runs", file.string(), ""};
         }
-        for (std::size_t i = 0; i < mean.size(); ++i)
-            mean[i].milliseconds += layers[i].milliseconds;
+        ++profile.runs;
+        for (std::size_t i = 0; i < layers.size(); ++i)
+            profile.milliseconds[i].push_back(layers[i].milliseconds);
     }
-    for (LayerInfo& layer : mean)
-        layer.milliseconds /= static_cast<double>(measured_runs);
-    return mean;
+    for (std::size_t i = 0; i < profile.layers.size(); ++i) {
+        const auto& times = profile.milliseconds[i];
+        profile.layers[i].milliseconds =
+            std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+    }
+    return profile;
 }
-
-} // namespace
 
 Result<Json> profile_engines(const std::vector<std::filesystem::path>& engines, Progress& progress) {
     Json document{{"kind", "layers"}, {"version", 1}, {"subjects", Json::array()}};
     progress.begin("profile", engines.size());
     for (const auto& file : engines) {
-        LATHE_TRY(const auto layers, profile_engine(file, progress));
+        LATHE_TRY(const EngineProfile profile, profile_engine(file, progress));
         Json rows = Json::array();
-        for (const LayerInfo& layer : layers)
+        for (const LayerInfo& layer : profile.layers)
             rows.push_back(to_json(layer));
         document["subjects"].push_back({{"name", file.stem().string()}, {"layers", std::move(rows)}});
         progress.advance();

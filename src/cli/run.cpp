@@ -12,6 +12,7 @@
 
 #include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
+#include "cli/trtexec_names.hpp"
 #include "data/npy.hpp"
 #include "data/open_dataset.hpp"
 #include "data/picture_batch.hpp"
@@ -29,6 +30,7 @@ namespace {
 struct Options {
     std::filesystem::path engine;
     std::vector<std::filesystem::path> inputs;
+    std::string raw_inputs; ///< as trtexec's --loadInputs has them
     std::vector<std::string> texts;
     std::vector<std::string> pairs; ///< second texts
     std::string columns;
@@ -168,6 +170,7 @@ public:
                       open_dataset(path, preprocess_, specs, with_lengths(data_options, *info_)));
             LATHE_CHECK(run_dataset(*dataset, session));
         }
+        if (!options_.raw_inputs.empty()) LATHE_CHECK(run_raw(session));
         return finish();
     }
 
@@ -198,6 +201,19 @@ private:
             context_.progress().advance(batch->size());
         }
         context_.progress().end();
+        return {};
+    }
+
+    /// One request, of bytes as they are.
+    Result<void> run_raw(Session& session) {
+        Batch batch;
+        LATHE_TRY(batch.inputs, load_raw_inputs(options_.raw_inputs, info_->inputs));
+        const Shape& first = batch.inputs.at(0).shape;
+        for (std::int64_t i = 0; i < (first.empty() ? 1 : first[0]); ++i)
+            batch.names.push_back("sample " + std::to_string(i));
+        LATHE_TRY(const std::vector<TensorView> outputs, run_batch(batch, session));
+        if (!options_.output.empty()) LATHE_CHECK(collector_.add(outputs));
+        show(batch, outputs);
         return {};
     }
 
@@ -312,7 +328,7 @@ void add_run(Commands& commands) {
                        "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16",
                        "lathe run sentiment.engine --text 'a quiet, moving film'"}},
                      [options, &context] {
-                         if (options->inputs.empty() && options->texts.empty()) {
+                         if (options->inputs.empty() && options->texts.empty() && options->raw_inputs.empty()) {
                              return Result<void>(Error{ErrorCode::invalid_argument, "there is nothing to run on", "",
                                                        "name images, arrays or a text file, or give --text"});
                          }
@@ -322,6 +338,8 @@ void add_run(Commands& commands) {
     command.add_option("engine", options->engine, "Engine file (see `lathe build`)")->required();
     command.add_option("inputs", options->inputs,
                        "Images, a folder of them, .npy/.npz arrays, or texts (.tsv, .csv, .jsonl)");
+    command.add_option("--loadInputs", options->raw_inputs,
+                       "One request of raw bytes, as trtexec takes it: NAME:FILE,NAME:FILE, one file an input");
     command.add_option("--text", options->texts, "A text for a model with a tokenizer; may be repeated")
         ->allow_extra_args(false);
     command.add_option("--text-pair", options->pairs, "The second text of each --text, where the model reads pairs")

@@ -25,15 +25,6 @@ Error lacks(const Comparand& subject, const std::string& input) {
             "both must have the same inputs; --data gives arrays by their names"};
 }
 
-/// Inputs that a caller must give.
-std::vector<std::string> needed_inputs(const Model& model) {
-    std::vector<std::string> names;
-    for (const ValueInfo& input : model.graph.inputs) {
-        if (!model.graph.initializers.contains(input.name)) names.push_back(input.name);
-    }
-    return names;
-}
-
 Result<Values> run_engine(const Comparand& subject, const std::vector<HostTensor>& inputs) {
     LATHE_TRY(Session session, subject.engine->make_session());
     std::vector<TensorView> views;
@@ -133,7 +124,7 @@ Result<std::map<std::string, std::string>> pair_outputs(const Comparand& a, cons
     return pairs;
 }
 
-/// Float activations by name, with the position of the node that makes each; none of an engine.
+/// Float activations that nodes compute, by name; none of an engine.
 std::vector<std::string> visible_values(const Comparand& subject, bool outputs_only) {
     if (subject.engine || outputs_only) return {};
     std::vector<std::string> names = float_activations(subject.model);
@@ -167,6 +158,14 @@ void fix_shape(ValueInfo& input, const Shape& shape) {
 }
 
 } // namespace
+
+std::vector<std::string> needed_inputs(const Model& model) {
+    std::vector<std::string> names;
+    for (const ValueInfo& input : model.graph.inputs) {
+        if (!model.graph.initializers.contains(input.name)) names.push_back(input.name);
+    }
+    return names;
+}
 
 Result<Comparand> load_comparand(const std::filesystem::path& file) {
     Comparand subject;

@@ -27,6 +27,9 @@ struct Comparand {
 /// Errors: as load_onnx and Engine::load.
 Result<Comparand> load_comparand(const std::filesystem::path& file);
 
+/// Inputs that a caller must give: those that no initializer gives already.
+std::vector<std::string> needed_inputs(const Model& model);
+
 struct CompareOptions {
     Tolerance tolerance;
     bool outputs_only = false;

@@ -31,13 +31,16 @@ public:
     /// Runs the float network up to the last of `layers`, which must be in graph order: what correct() needs of it.
     Result<void> look_ahead(std::span<const QuantizedLayer> layers) {
         std::set<std::string> wanted;
+        std::string last;
         for (const QuantizedLayer& layer : layers) {
             const auto twin = index_.producer(layer.output);
             if (!twin) continue;
             wanted.insert(index_.node(*twin).input(0));
             wanted.insert(behind(index_, index_.node(*twin)).other);
+            last = layer.output;
         }
-        return walk_.stop_before(layers.back().output, wanted);
+        if (last.empty()) return {};
+        return walk_.stop_before(last, wanted);
     }
 
     Result<CorrectedLayer> correct(const QuantizedLayer& layer) {

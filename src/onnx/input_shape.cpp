@@ -71,6 +71,19 @@ Result<void> fix_axes(ValueInfo& input, const Sizes& sizes, std::map<std::string
     return {};
 }
 
+/// A size of one name is the same everywhere.
+void set_named_sizes(Graph& graph, const std::map<std::string, std::int64_t>& named) {
+    for (auto* values : {&graph.inputs, &graph.outputs}) {
+        for (ValueInfo& value : *values) {
+            if (!value.dims || graph.initializers.contains(value.name)) continue;
+            for (Dimension& dimension : *value.dims) {
+                const auto known = dimension.size ? named.end() : named.find(dimension.symbol);
+                if (known != named.end()) dimension = Dimension::of(known->second);
+            }
+        }
+    }
+}
+
 } // namespace
 
 Result<void> set_input_shapes(Model& model, const std::vector<std::string>& shapes) {
@@ -95,21 +108,7 @@ Result<void> set_input_shapes(Model& model, const std::vector<std::string>& shap
         }
         LATHE_CHECK(fix_axes(**found, sizes, named));
     }
-    // A size of one name is the same everywhere.
-    for (ValueInfo* input : inputs) {
-        if (!input->dims) continue;
-        for (Dimension& dimension : *input->dims) {
-            const auto known = dimension.size ? named.end() : named.find(dimension.symbol);
-            if (known != named.end()) dimension = Dimension::of(known->second);
-        }
-    }
-    for (ValueInfo& output : changed.graph.outputs) {
-        if (!output.dims) continue;
-        for (Dimension& dimension : *output.dims) {
-            const auto known = dimension.size ? named.end() : named.find(dimension.symbol);
-            if (known != named.end()) dimension = Dimension::of(known->second);
-        }
-    }
+    set_named_sizes(changed.graph, named);
     LATHE_CHECK(infer_shapes(changed, {true, false}));
     model = std::move(changed);
     return {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,8 +11,14 @@
 
 namespace lathe {
 
+/// The first opset whose QuantizeLinear and DequantizeLinear take float32 scales beside other floats.
+inline constexpr std::int64_t typed_quantization_opset = 23;
+/// QuantizeLinear or DequantizeLinear in the top graph.
+bool has_quantization(const Graph& graph);
+
 struct NarrowReport {
     std::size_t low_nodes = 0; ///< how many nodes compute in the low precision
+    std::size_t casts = 0;     ///< Cast nodes that were added
     /// Operations that read or give float32 and stay so, with how often.
     std::map<std::string, std::size_t> kept_ops;
     /// Nodes that would otherwise compute in the low precision, with the constant that does not fit it.
@@ -20,7 +27,8 @@ struct NarrowReport {
     std::vector<std::string> clamped;
 };
 
-/// Writes a float precision into the graph, for runtimes that compute what the graph says (strongly typed TensorRT):
+/// Writes a float precision into the graph by what each operation does, without measurements, for runtimes that compute
+/// what the graph says (strongly typed TensorRT):
 ///
 ///     x (float32) ─▶ Conv ─▶ Softmax ─▶ y        x ─▶ Cast ─▶ Conv (float16) ─▶ Cast ─▶ Softmax (float32) ─▶ y
 ///

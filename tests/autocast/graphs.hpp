@@ -9,6 +9,7 @@
 #include "autocast/autocast.hpp"
 #include "calibrate/model_key.hpp"
 #include "graph/text.hpp"
+#include "quantize/given.hpp"
 
 namespace lathe::test {
 
@@ -31,7 +32,7 @@ inline Model cast_graph(const std::string& text) {
 inline RangesFile seen(const Model& model, const std::map<std::string, std::vector<float>>& values = {}) {
     RangesFile ranges;
     ranges.key.model = calibration_key(model);
-    for (const std::string& name : floating_tensors(model)) {
+    for (const std::string& name : float_activations(model)) {
         TensorRange tensor;
         tensor.name = name;
         const auto given = values.find(name);

@@ -57,7 +57,7 @@ protected:
         for (float& value : pictures.as<float>())
             value = normal(random);
         CalibrateRequest request;
-        request.all_tensors = true;
+        request.all_activations = true;
         request.method = Method::minmax;
         auto calibrated = calibrate_arrays(model, {pictures}, request, no_progress());
         EXPECT_TRUE(calibrated) << (calibrated ? "" : calibrated.error().describe());

@@ -10,7 +10,7 @@
 
 #include "backends/api/backend.hpp"
 #include "backends/api/typed_graph.hpp"
-#include "graph/text.hpp"
+#include "backends/models.hpp"
 #include "onnx/onnx.hpp"
 #include "passes/narrow_floats.hpp"
 #include "passes/verification.hpp"
@@ -18,13 +18,7 @@
 namespace lathe {
 namespace {
 
-Model parsed(const std::string& text) {
-    auto model = parse_graph_text(text);
-    EXPECT_TRUE(model) << model.error().describe();
-    if (!model) return {};
-    model->graph.name = "test"; // ONNX's checker wants one
-    return *std::move(model);
-}
+using test::model_from_text;
 
 Model typed(const Model& model, Precision precision) {
     auto result = write_precision(model, precision);
@@ -55,7 +49,7 @@ constexpr const char* classifier =
 TEST(TypedGraph, ProductsAndWhatFollowsThemAreLowSoftmaxIsNot) {
     for (const auto& [precision, low] : std::map<Precision, DataType>{{Precision::float16, DataType::float16},
                                                                       {Precision::bfloat16, DataType::bfloat16}}) {
-        const Model model = typed(parsed(classifier), precision);
+        const Model model = typed(model_from_text(classifier), precision);
         for (const char* op : {"Conv", "Relu", "Add", "GlobalAveragePool", "Flatten", "MatMul"})
             EXPECT_EQ(type_behind(model, op), low) << op;
         EXPECT_EQ(type_behind(model, "Softmax"), DataType::float32);
@@ -70,14 +64,14 @@ TEST(TypedGraph, ProductsAndWhatFollowsThemAreLowSoftmaxIsNot) {
 }
 
 TEST(TypedGraph, Fp32IsTheGraphAsItIs) {
-    const Model before = parsed(classifier);
+    const Model before = model_from_text(classifier);
     EXPECT_EQ(print(typed(before, Precision::float32)), print(before));
 }
 
 TEST(TypedGraph, KeepsNearlyTheOutputs) {
     const auto backend = backend_for_device("cpu");
     if (!backend) GTEST_SKIP() << "SKIPPED: " << backend.error().describe();
-    const Model before = parsed(classifier);
+    const Model before = model_from_text(classifier);
     const auto inputs = random_inputs(before, 5, 0);
     ASSERT_TRUE(inputs) << inputs.error().describe();
     const auto run = [&](const Model& model) {
@@ -103,14 +97,15 @@ TEST(TypedGraph, KeepsNearlyTheOutputs) {
 
 // LayerNorm written out: its mean, square, root and what follows them stay float32 until the next product.
 TEST(TypedGraph, NormalisationStaysHighUntilTheNextProduct) {
-    const Model model = typed(parsed("opset 18\nir 8\ninput %x: float32[N, 4]\n"
-                                     "const %a: float32[4, 4] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}\n"
-                                     "const %gain: float32[4] = {1, 2, 3, 4}\nconst %eps: float32[] = {1e-12}\n"
-                                     "%h = MatMul(%x, %a)\n%mean = ReduceMean(%h) {keepdims = 1}\n"
-                                     "%d = Sub(%h, %mean)\n%v = Mul(%d, %d)\n%e = Add(%v, %eps)\n%root = Sqrt(%e)\n"
-                                     "%n = Div(%d, %root)\n%t = Reshape(%n, %shape)\n%y = MatMul(%t, %a)\n"
-                                     "const %shape: int64[2] = {-1, 4}\noutput %y: float32[M, 4]\n"),
-                              Precision::float16);
+    const Model model =
+        typed(model_from_text("opset 18\nir 8\ninput %x: float32[N, 4]\n"
+                              "const %a: float32[4, 4] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}\n"
+                              "const %gain: float32[4] = {1, 2, 3, 4}\nconst %eps: float32[] = {1e-12}\n"
+                              "%h = MatMul(%x, %a)\n%mean = ReduceMean(%h) {keepdims = 1}\n"
+                              "%d = Sub(%h, %mean)\n%v = Mul(%d, %d)\n%e = Add(%v, %eps)\n%root = Sqrt(%e)\n"
+                              "%n = Div(%d, %root)\n%t = Reshape(%n, %shape)\n%y = MatMul(%t, %a)\n"
+                              "const %shape: int64[2] = {-1, 4}\noutput %y: float32[M, 4]\n"),
+              Precision::float16);
     for (const char* op : {"ReduceMean", "Sub", "Mul", "Add", "Sqrt", "Div", "Reshape"})
         EXPECT_EQ(type_behind(model, op), DataType::float32) << op;
     EXPECT_EQ(type_behind(model, "MatMul"), DataType::float16);
@@ -121,7 +116,7 @@ TEST(TypedGraph, ConstantsThatDoNotFitFp16KeepTheirNode) {
                              "const %eps: float32[] = {1e-9}\nconst %fine: float32[] = {0.5}\n"
                              "%m = Mul(%x, %mask)\n%a = Max(%x, %eps)\n%f = Min(%x, %fine)\n%s = Sum(%m, %a)\n"
                              "output %s: float32[N, 4]\noutput %f: float32[N, 4]\n";
-    Model model = parsed(text);
+    Model model = model_from_text(text);
     ASSERT_TRUE(infer_shapes(model));
     Model bf16 = model;
     const auto report = narrow_floats(model, DataType::float16);
@@ -167,7 +162,7 @@ constexpr const char* quantised =
     "4]\n";
 
 TEST(TypedGraph, QuantisedGraphsKeepInt8AndFloatScales) {
-    const Model model = typed(parsed(quantised), Precision::int8);
+    const Model model = typed(model_from_text(quantised), Precision::int8);
     EXPECT_EQ(model.opset(), 23);
     EXPECT_EQ(type_behind(model, "QuantizeLinear"), DataType::int8);
     EXPECT_EQ(type_behind(model, "DequantizeLinear"), DataType::float16);
@@ -179,7 +174,7 @@ TEST(TypedGraph, QuantisedGraphsKeepInt8AndFloatScales) {
 }
 
 TEST(TypedGraph, Int8NeedsQuantisation) {
-    const auto result = write_precision(parsed(classifier), Precision::int8);
+    const auto result = write_precision(model_from_text(classifier), Precision::int8);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, ErrorCode::invalid_argument);
     EXPECT_NE(result.error().hint.find("lathe quantize --target tensorrt"), std::string::npos);
@@ -187,11 +182,12 @@ TEST(TypedGraph, Int8NeedsQuantisation) {
 
 // A value that is read low and high, and is an output as well: one Cast each, the output keeps its name.
 TEST(TypedGraph, OutputsInTheMiddleKeepNameAndType) {
-    const Model model = typed(parsed("opset 18\nir 8\ninput %x: float32[N, 2]\nconst %a: float32[2, 2] = {1, 2, 3, 4}\n"
-                                     "%m = MatMul(%x, %a)\n%e = Exp(%m)\n%l = Log(%m)\n%n = MatMul(%m, %a)\n"
-                                     "output %m: float32[N, 2]\noutput %e: float32[N, 2]\noutput %l: float32[N, 2]\n"
-                                     "output %n: float32[N, 2]\n"),
-                              Precision::float16);
+    const Model model =
+        typed(model_from_text("opset 18\nir 8\ninput %x: float32[N, 2]\nconst %a: float32[2, 2] = {1, 2, 3, 4}\n"
+                              "%m = MatMul(%x, %a)\n%e = Exp(%m)\n%l = Log(%m)\n%n = MatMul(%m, %a)\n"
+                              "output %m: float32[N, 2]\noutput %e: float32[N, 2]\noutput %l: float32[N, 2]\n"
+                              "output %n: float32[N, 2]\n"),
+              Precision::float16);
     EXPECT_EQ(type_behind(model, "MatMul"), DataType::float16);
     EXPECT_EQ(type_behind(model, "Exp"), DataType::float32);
     ASSERT_NE(model.graph.find_output("m"), nullptr);
@@ -201,11 +197,11 @@ TEST(TypedGraph, OutputsInTheMiddleKeepNameAndType) {
 
 TEST(TypedGraph, BatchNormalizationIsFoldedFirst) {
     const Model model =
-        typed(parsed("opset 18\nir 8\ninput %x: float32[N, 1, 2, 2]\nconst %w: float32[1, 1, 1, 1] = {2}\n"
-                     "const %g: float32[1] = {1.5}\nconst %b: float32[1] = {0.5}\n"
-                     "const %mean: float32[1] = {0.1}\nconst %var: float32[1] = {0.9}\n"
-                     "%c = Conv(%x, %w)\n%n = BatchNormalization(%c, %g, %b, %mean, %var)\n"
-                     "%y = Relu(%n)\noutput %y: float32[N, 1, 2, 2]\n"),
+        typed(model_from_text("opset 18\nir 8\ninput %x: float32[N, 1, 2, 2]\nconst %w: float32[1, 1, 1, 1] = {2}\n"
+                              "const %g: float32[1] = {1.5}\nconst %b: float32[1] = {0.5}\n"
+                              "const %mean: float32[1] = {0.1}\nconst %var: float32[1] = {0.9}\n"
+                              "%c = Conv(%x, %w)\n%n = BatchNormalization(%c, %g, %b, %mean, %var)\n"
+                              "%y = Relu(%n)\noutput %y: float32[N, 1, 2, 2]\n"),
               Precision::float16);
     EXPECT_EQ(type_behind(model, "Relu"), DataType::float16);
     for (const auto& node : model.graph.nodes)

@@ -76,6 +76,31 @@ TEST_F(Interleave, NoisyWhenItDoesNotSettleInTime) {
     EXPECT_LT(clock_ - start, 2 * 0.5 * 1.2 + 0.1);
 }
 
+TEST_F(Interleave, LeastWarmUpAndCallsAreKept) {
+    FakeSubject steady("steady", clock_, noisy(1e6, 0.001, 8));
+    Subject* subjects[] = {&steady};
+    auto asked = options();
+    asked.warm_up_s = 1;
+    asked.rule.min_calls = 500;
+    asked.percentiles = {0, 50, 99.9};
+    auto results = interleave(subjects, asked, no_progress());
+    ASSERT_TRUE(results);
+    const InterleavedLatency& latency = *(*results)[0];
+    // Some bursts of 12 ms with pauses of 5 are enough to be steady; a second takes over 50.
+    EXPECT_GE(latency.warmup_bursts, 50U);
+    EXPECT_GE(latency.call_ns.count, 500U);
+    EXPECT_FALSE(latency.noisy);
+    EXPECT_EQ(latency.percentiles_ns.at(0), latency.call_ns.min);
+    EXPECT_EQ(latency.percentiles_ns.at(50), latency.call_ns.median);
+    EXPECT_GE(latency.percentiles_ns.at(99.9), latency.call_ns.p99);
+    // The time limit comes first.
+    asked.rule.min_calls = 1000000;
+    asked.time_limit_s = 0.5;
+    results = interleave(subjects, asked, no_progress());
+    ASSERT_TRUE(results);
+    EXPECT_TRUE((*results)[0]->noisy);
+}
+
 TEST_F(Interleave, FirstCallOfABurstIsDroppedUnlessItIsTheBurst) {
     // Every 1st of 11 calls is slow, as after a pause: kept calls must not show it.
     FakeSubject waking("waking", clock_, [](std::size_t call) { return call % 11 == 0 ? 5e6 : 1e6; });

@@ -232,5 +232,21 @@ TEST(TrtexecLog, TheDocumentIsABenchmark) {
                      0.9702);
 }
 
+TEST(TrtexecLog, CountsThatAreNoneAreLeftOut) {
+    for (const char* count : {"-5", "1e300", "nan", "many"}) {
+        const auto runs = parse_trtexec_log("&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec\n"
+                                            "[11/02/2023-10:20:30] [I] === Inference Options ===\n"
+                                            "[11/02/2023-10:20:30] [I] Batch: " +
+                                                std::string(count) +
+                                                "\n[11/02/2023-10:20:30] [I]\n"
+                                                "[11/02/2023-10:20:30] [I] Timing trace has " +
+                                                count + " queries over 3 s\n",
+                                            "made.log");
+        ASSERT_TRUE(runs) << count;
+        EXPECT_FALSE(runs->front().queries) << count;
+        EXPECT_EQ(runs->front().batch(), 1) << count;
+    }
+}
+
 } // namespace
 } // namespace lathe

@@ -57,11 +57,48 @@ TEST(Autocast, SaysWhatStaysAndWhy) {
     EXPECT_GT(document["fp32_nodes"], 0);
 }
 
+DataType type_of_first(const Model& model, const std::string& op) {
+    for (const auto& node : model.graph.nodes) {
+        if (node->is(op)) return model.graph.info(node->output(0)).value_or(ValueInfo{}).type;
+    }
+    return DataType::undefined;
+}
+
+TEST(Autocast, WithoutMeasurementsOperationsDecide) {
+    const Workspace work;
+    const Json document = work.good_json("autocast m.onnx --to bf16 --output half.onnx");
+    EXPECT_EQ(document["by"], "operation");
+    EXPECT_EQ(document["opset"], 22);
+    EXPECT_EQ(document["fp32_nodes"], 0);
+    EXPECT_EQ(document["added_casts"], 2);
+    auto cast = load_onnx(work.path("half.onnx"));
+    ASSERT_TRUE(cast) << cast.error().describe();
+    ASSERT_TRUE(infer_shapes(*cast));
+    EXPECT_EQ(type_of_first(*cast, "Conv"), DataType::bfloat16);
+    EXPECT_EQ(type_of_first(*cast, "BatchNormalization"), DataType::undefined); // folded
+    EXPECT_EQ(cast->graph.outputs[0].type, DataType::float32);
+
+    // The float part of a quantised model; its scales stay as they are.
+    work.make_int8();
+    const CommandResult mixed = work.good("autocast q.onnx --output mixed.onnx");
+    EXPECT_THAT(mixed.output, HasSubstr("to 23"));
+    auto typed = load_onnx(work.path("mixed.onnx"));
+    ASSERT_TRUE(typed) << typed.error().describe();
+    ASSERT_TRUE(infer_shapes(*typed));
+    EXPECT_EQ(type_of_first(*typed, "DequantizeLinear"), DataType::float16);
+    EXPECT_EQ(type_of_first(*typed, "Conv"), DataType::float16);
+    const CommandResult ranges = work.lathe("autocast q.onnx --data arrays.npy --output x.onnx");
+    EXPECT_NE(ranges.exit_code, 0);
+    EXPECT_FALSE(std::filesystem::exists(work.path("x.onnx")));
+}
+
 TEST(Autocast, RefusesWithTheCure) {
     const Workspace work;
-    const CommandResult nothing = work.lathe("autocast m.onnx --output half.onnx");
+    const CommandResult nothing = work.lathe("autocast m.onnx --headroom 3 --output half.onnx");
     EXPECT_EQ(nothing.exit_code, 2);
+    EXPECT_THAT(nothing.errors, HasSubstr("--headroom"));
     EXPECT_THAT(nothing.errors, HasSubstr("--all-tensors"));
+    EXPECT_EQ(work.lathe("autocast m.onnx").exit_code, 2);
     work.good("calibrate m.onnx --data arrays.npy --all-tensors --output m.ranges");
     EXPECT_EQ(work.lathe("autocast m.onnx --ranges m.ranges --headroom 0 --output half.onnx").exit_code, 2);
     EXPECT_EQ(work.lathe("autocast m.onnx --ranges m.ranges --io-types bf16 --output half.onnx").exit_code, 2);

@@ -1,7 +1,5 @@
 #include "backends/api/tensorrt.hpp"
 
-#include <cstring>
-
 #include "support/json.hpp"
 
 namespace lathe {
@@ -9,15 +7,6 @@ namespace lathe {
 namespace {
 
 constexpr const char* metadata_key = "lathe.tensorrt";
-constexpr std::string_view magic = "LATHETRT";
-constexpr std::size_t fixed_bytes = 24, alignment = 256;
-constexpr std::uint32_t version = 1;
-
-std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
-
-Error corrupt(const std::string& why) {
-    return {ErrorCode::corrupt, "the compiled form is damaged: " + why, "", "build the engine again"};
-}
 
 } // namespace
 
@@ -48,38 +37,12 @@ Result<TensorRtOptions> tensorrt_options_of(const Model& model) {
         return Error{ErrorCode::parse_error, std::string("the TensorRT options are not as expected: ") + error.what(),
                      "metadata lathe.tensorrt", "build from the model without them"};
     }
-    return options;
-}
-
-std::string write_tensorrt_blob(const std::string& header, std::span<const std::byte> plan) {
-    std::string blob(magic);
-    const auto append = [&](auto number) { blob.append(reinterpret_cast<const char*>(&number), sizeof number); };
-    append(version);
-    append(std::uint32_t{0});
-    append(static_cast<std::uint64_t>(header.size()));
-    blob += header;
-    blob.resize(aligned(blob.size()), '\0');
-    blob.append(reinterpret_cast<const char*>(plan.data()), plan.size());
-    return blob;
-}
-
-Result<TensorRtBlob> read_tensorrt_blob(std::span<const std::byte> blob) {
-    if (blob.size() < fixed_bytes || std::memcmp(blob.data(), magic.data(), magic.size()) != 0)
-        return corrupt("it does not begin as one");
-    std::uint32_t found = 0;
-    std::uint64_t length = 0;
-    std::memcpy(&found, blob.data() + 8, sizeof found);
-    std::memcpy(&length, blob.data() + 16, sizeof length);
-    if (found != version) {
-        return Error{ErrorCode::mismatch,
-                     "the compiled form has version " + std::to_string(found) + ", this program reads " +
-                         std::to_string(version),
-                     "", "build the engine again"};
+    if (options.optimization_level && (*options.optimization_level < 0 || *options.optimization_level > 5)) {
+        return Error{ErrorCode::parse_error,
+                     "the optimisation level is " + std::to_string(*options.optimization_level) + ", not 0 to 5",
+                     "metadata lathe.tensorrt", "build from the model without it"};
     }
-    if (length > blob.size() - fixed_bytes) return corrupt("its header ends past its end");
-    const std::size_t at = aligned(fixed_bytes + length);
-    if (at >= blob.size()) return corrupt("it is cut off");
-    return TensorRtBlob{{reinterpret_cast<const char*>(blob.data()) + fixed_bytes, length}, blob.subspan(at)};
+    return options;
 }
 
 } // namespace lathe

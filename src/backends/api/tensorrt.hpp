@@ -1,12 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include "backends/api/compiled_form.hpp"
 #include "graph/graph.hpp"
 #include "lathe/result.hpp"
 
@@ -30,15 +27,8 @@ void set_tensorrt_options(Model& model, const TensorRtOptions& options);
 /// Defaults where the model has none. Errors: parse_error.
 Result<TensorRtOptions> tensorrt_options_of(const Model& model);
 
-/// The compiled form of a TensorRT engine in an engine file, little-endian: "LATHETRT", u32 version, u32 zero, u64
-/// length of the JSON header, the header, and from the next multiple of 256 on TensorRT's own plan, which trtexec and
-/// Triton read.
-struct TensorRtBlob {
-    std::string_view header;
-    std::span<const std::byte> plan;
-};
-std::string write_tensorrt_blob(const std::string& header, std::span<const std::byte> plan);
-/// Views into `blob`. Errors: corrupt, mismatch (another version of this form).
-Result<TensorRtBlob> read_tensorrt_blob(std::span<const std::byte> blob);
+/// The compiled form of a TensorRT engine in an engine file: its body is TensorRT's own plan, which trtexec and Triton
+/// read.
+inline constexpr CompiledFormat tensorrt_format{"LATHETRT", 1};
 
 } // namespace lathe

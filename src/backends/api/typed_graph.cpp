@@ -1,20 +1,15 @@
 #include "backends/api/typed_graph.hpp"
 
-#include <algorithm>
 #include <optional>
 
 #include "onnx/onnx.hpp"
-#include "passes/narrow_floats.hpp"
 #include "passes/passes.hpp"
+#include "passes/write_casts.hpp"
 #include "support/score_mask.hpp"
 
 namespace lathe {
 
 namespace {
-
-/// The first whose QuantizeLinear and DequantizeLinear take float32 scales beside other floats.
-constexpr std::int64_t typed_quantization_opset = 23;
-constexpr std::int64_t bfloat16_opset = 22;
 
 std::optional<DataType> low_type(Precision precision) {
     switch (precision) {
@@ -23,11 +18,6 @@ std::optional<DataType> low_type(Precision precision) {
         case Precision::int8: return DataType::float16;
         default: return std::nullopt;
     }
-}
-
-bool has_quantization(const Graph& graph) {
-    return std::ranges::any_of(
-        graph.nodes, [](const auto& node) { return node->is("QuantizeLinear") || node->is("DequantizeLinear"); });
 }
 
 } // namespace
@@ -59,10 +49,10 @@ Result<TypedModel> write_precision(const Model& model, Precision precision) {
     const Pass fold{"fold-batch-norm", "", passes::fold_batch_norm};
     LATHE_CHECK(apply_pass(fold, typed.model.graph, context));
     LATHE_CHECK(infer_shapes(typed.model));
-    LATHE_TRY(const NarrowReport report, narrow_floats(typed.model, *low));
-    for (const auto& [op, count] : report.kept_ops)
+    LATHE_TRY(typed.report, narrow_floats(typed.model, *low));
+    for (const auto& [op, count] : typed.report.kept_ops)
         typed.notes.push_back(std::to_string(count) + " " + op + " in float32");
-    for (const auto& node : report.kept_for_range)
+    for (const auto& node : typed.report.kept_for_range)
         typed.notes.push_back("in float32 for its range: " + node);
     for (const auto& constant : report.clamped)
         typed.notes.push_back(describe_clamped(constant, *low));

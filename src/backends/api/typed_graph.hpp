@@ -6,13 +6,15 @@
 #include "graph/graph.hpp"
 #include "lathe/engine_types.hpp"
 #include "lathe/result.hpp"
+#include "passes/narrow_floats.hpp"
 
 namespace lathe {
 
 /// A model whose graph says the precision of everything, as strongly typed runtimes (TensorRT) need it.
 struct TypedModel {
     Model model;
-    std::vector<std::string> notes; ///< what stays float32 although something else was asked
+    NarrowReport report;            ///< empty for fp32 and tf32
+    std::vector<std::string> notes; ///< what stays float32 although something else was asked, for people
 };
 
 /// fp32 and tf32: the graph as it is. fp16 and bf16: the float part in that precision (passes/narrow_floats.hpp), with

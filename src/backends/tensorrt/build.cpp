@@ -3,6 +3,7 @@
 #include <set>
 
 #include "backends/api/typed_graph.hpp"
+#include "backends/cuda/device/cuda.hpp"
 #include "backends/tensorrt/config.hpp"
 #include "backends/tensorrt/library.hpp"
 #include "backends/tensorrt/messages.hpp"
@@ -30,9 +31,11 @@ std::string cure_for(const std::string& reasons) {
     return "simplify the model first (lathe simplify); see TensorRT's operator support matrix";
 }
 
+/// What to do where the builder gave nothing.
 std::string failure_cure(const TensorRtOptions& wanted, const std::string& reasons) {
-    if (builder_needs_gpu()) return "TensorRT builds only where an NVIDIA GPU and its driver are";
-    if (wanted.strip_weights || wanted.refittable)
+    const bool gpu = cuda::device(0).has_value();
+    if (builder_needs_gpu() && !gpu) return "TensorRT builds only where an NVIDIA GPU and its driver are";
+    if (!gpu && (wanted.strip_weights || wanted.refittable))
         return "TensorRT-RTX makes stripped and refittable plans only where a GPU is: build there, or without "
                "--strip-weights and --refit";
     return cure_for(reasons);

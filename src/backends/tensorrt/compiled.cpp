@@ -10,41 +10,8 @@ namespace lathe::tensorrt {
 
 namespace {
 
-Error corrupt(const std::string& why) {
-    return {ErrorCode::corrupt, "the compiled form is damaged: " + why, "", "build the engine again"};
-}
-
-Json range_json(const ShapeRange& range) { return {range.min, range.opt, range.max}; }
-
-ShapeRange range_from(const Json& json) {
-    return {json.at(0).get<Shape>(), json.at(1).get<Shape>(), json.at(2).get<Shape>()};
-}
-
-Json io_json(const std::vector<IoInfo>& list) {
-    Json array = Json::array();
-    for (const auto& io : list)
-        array.push_back({{"name", io.name}, {"type", to_string(io.type)}, {"range", range_json(io.range)}});
-    return array;
-}
-
-std::vector<IoInfo> io_from(const Json& array) {
-    std::vector<IoInfo> list;
-    for (const auto& entry : array) {
-        list.push_back({entry.at("name").get<std::string>(), data_type_from_name(entry.at("type").get<std::string>()),
-                        range_from(entry.at("range"))});
-    }
-    return list;
-}
-
-void read_header(const Json& header, Plan& plan) {
+void read_layers(const Json& header, Plan& plan) {
     plan.environment = header.at("environment").get<std::string>();
-    plan.inputs = io_from(header.at("inputs"));
-    plan.outputs = io_from(header.at("outputs"));
-    for (const Json& profile : header.at("profiles")) {
-        auto& ranges = plan.profiles.emplace_back();
-        for (const Json& range : profile)
-            ranges.push_back(range_from(range));
-    }
     for (const Json& layer : header.at("layers")) {
         LayerInfo info;
         info.name = layer.at(0).get<std::string>();
@@ -82,40 +49,29 @@ private:
 } // namespace
 
 std::string write_blob(const Plan& plan) {
-    Json profiles = Json::array(), layers = Json::array();
-    for (const auto& profile : plan.profiles) {
-        Json ranges = Json::array();
-        for (const auto& range : profile)
-            ranges.push_back(range_json(range));
-        profiles.push_back(std::move(ranges));
-    }
+    Json layers = Json::array();
     for (const auto& layer : plan.layers)
         layers.push_back({layer.name, layer.type, layer.precision});
-    const Json header{{"environment", plan.environment},
-                      {"inputs", io_json(plan.inputs)},
-                      {"outputs", io_json(plan.outputs)},
-                      {"profiles", std::move(profiles)},
-                      {"layers", std::move(layers)}};
-    return write_tensorrt_blob(header.dump(-1, ' ', false, Json::error_handler_t::replace), plan.bytes);
+    Json header{{"environment", plan.environment}, {"layers", std::move(layers)}};
+    add_bindings(header, plan);
+    return write_compiled(tensorrt_format, header, plan.bytes);
 }
 
 Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner) {
-    LATHE_TRY(const TensorRtBlob parts, read_tensorrt_blob(blob));
+    LATHE_TRY(const CompiledForm parts, read_compiled(tensorrt_format, blob));
     LATHE_TRY(const Json header, parse_json(parts.header, "compiled form"));
     auto plan = std::make_shared<Plan>();
+    LATHE_TRY(static_cast<CompiledBindings&>(*plan), read_bindings(header));
     try {
-        read_header(header, *plan);
+        read_layers(header, *plan);
     } catch (const Json::exception& error) {
-        return corrupt(error.what());
-    }
-    for (const auto& profile : plan->profiles) {
-        if (profile.size() != plan->inputs.size()) return corrupt("a profile does not have a range an input");
+        return damaged_form(error.what());
     }
     if (plan->environment != environment()) {
         return Error{ErrorCode::mismatch, "built by " + plan->environment + ", here " + environment(), "",
                      "build the engine again"};
     }
-    plan->bytes = parts.plan;
+    plan->bytes = parts.body;
     plan->owner = std::move(owner);
     return std::shared_ptr<const Plan>(std::move(plan));
 }

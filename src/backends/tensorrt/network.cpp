@@ -56,14 +56,25 @@ private:
         return found == producers_.end() ? nullptr : found->second;
     }
 
+    /// Moves elements, or chooses among them: a DequantizeLinear before it is as good as one behind it.
+    static bool moves(const nvinfer1::ILayer& layer) {
+        switch (layer.getType()) {
+            case LayerType::kSHUFFLE:
+            case LayerType::kIDENTITY:
+            case LayerType::kSLICE: return true;
+            case LayerType::kPOOLING:
+                return static_cast<const nvinfer1::IPoolingLayer&>(layer).getPoolingType() ==
+                       nvinfer1::PoolingType::kMAX;
+            default: return false;
+        }
+    }
+
     /// The tensor comes from a DequantizeLinear, through layers that move elements alone.
     bool is_dequantized(const nvinfer1::ITensor* tensor) const {
         const nvinfer1::ILayer* layer = producer(tensor);
         for (int steps = 0; layer != nullptr && steps < network_.getNbLayers(); ++steps) {
-            const LayerType type = layer->getType();
-            if (type == LayerType::kDEQUANTIZE) return true;
-            const bool moves = type == LayerType::kSHUFFLE || type == LayerType::kIDENTITY || type == LayerType::kSLICE;
-            if (!moves) return false;
+            if (layer->getType() == LayerType::kDEQUANTIZE) return true;
+            if (!moves(*layer)) return false;
             layer = producer(layer->getInput(0));
         }
         return false;

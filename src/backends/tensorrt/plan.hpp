@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "backends/api/backend.hpp"
+#include "backends/api/compiled_form.hpp"
 
 namespace lathe::tensorrt {
 
-/// A serialized engine ("plan") and what is known of it without running it. Immutable.
-struct Plan {
-    std::vector<IoInfo> inputs, outputs;           ///< ranges of inputs: the hull of all profiles
-    std::vector<std::vector<ShapeRange>> profiles; ///< by profile and input
-    std::vector<LayerInfo> layers;                 ///< of the network as parsed
-    std::string environment;                       ///< library version that built it
-    BuildReport report;                            ///< empty where loaded
-    std::string own;                               ///< where built here
-    std::shared_ptr<const void> owner;             ///< where loaded: keeps `bytes` alive
-    std::span<const std::byte> bytes;              ///< TensorRT's own form
+/// A serialized engine ("plan") and what is known of it without running it. Immutable. Ranges of inputs are the hull of
+/// all profiles.
+struct Plan : CompiledBindings {
+    std::vector<LayerInfo> layers;     ///< of the network as parsed
+    std::string environment;           ///< library version that built it
+    BuildReport report;                ///< empty where loaded
+    std::string own;                   ///< where built here
+    std::shared_ptr<const void> owner; ///< where loaded: keeps `bytes` alive
+    std::span<const std::byte> bytes;  ///< TensorRT's own form
 };
 
 /// "TensorRT-RTX 1.7.1": what a plan depends on as far as the library goes.

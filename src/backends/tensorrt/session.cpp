@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/api/tensorrt_layers.hpp"
 #include "backends/cuda/device/cuda.hpp"
 #include "backends/cuda/device/handles.hpp"
 #include "backends/tensorrt/library.hpp"
@@ -235,28 +236,6 @@ private:
     bool bound_ = false, may_record_ = true;
 };
 
-/// The inspector's JSON of one layer. Its keys are those of ProfilingVerbosity::kDETAILED.
-LayerInfo layer_from(const Json& json) {
-    LayerInfo layer;
-    if (json.is_string()) {
-        layer.name = json.get<std::string>();
-        return layer;
-    }
-    const auto text = [&](const char* key) {
-        return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-    };
-    layer.name = text("Name");
-    layer.type = text("LayerType");
-    layer.implementation = text("TacticName");
-    if (json.contains("Outputs") && json["Outputs"].is_array() && !json["Outputs"].empty()) {
-        const Json& first = json["Outputs"][0];
-        for (const char* key : {"Format/Datatype", "Datatype"}) {
-            if (first.contains(key) && first[key].is_string()) layer.precision = first[key].get<std::string>();
-        }
-    }
-    return layer;
-}
-
 } // namespace
 
 Result<std::shared_ptr<const LoadedPlan>> load_plan(std::shared_ptr<const Plan> plan) {
@@ -278,12 +257,7 @@ Result<std::vector<LayerInfo>> inspected_layers(const LoadedPlan& loaded) {
         inspector == nullptr ? nullptr : inspector->getEngineInformation(nvinfer1::LayerInformationFormat::kJSON);
     if (text == nullptr) return Error{ErrorCode::unsupported, "TensorRT does not tell the engine's layers", "", ""};
     LATHE_TRY(const Json json, parse_json(text, "TensorRT's inspector"));
-    std::vector<LayerInfo> layers;
-    if (json.contains("Layers")) {
-        for (const Json& layer : json["Layers"])
-            layers.push_back(layer_from(layer));
-    }
-    return layers;
+    return layers_of_inspector(json);
 }
 
 Result<std::unique_ptr<BackendSession>> open_session(std::shared_ptr<const LoadedPlan> loaded) {

@@ -103,10 +103,10 @@ def write_graphs(lathe, spec, folder):
         run(lathe, "quantize", simple, "--ranges", folder / "m.ranges", "--target", "tensorrt", "--output", quantised,
             "--quiet", *extra)
         files[name] = folder / f"{name}.onnx"
-        run(lathe, "cast", quantised, "--precision", "fp16", "--output", files[name], "--quiet")
+        run(lathe, "autocast", quantised, "--to", "fp16", "--output", files[name], "--quiet")
     for name in ("fp16", "bf16"):
         files[name] = folder / f"{name}.onnx"
-        run(lathe, "cast", simple, "--precision", name, "--output", files[name], "--quiet")
+        run(lathe, "autocast", simple, "--to", name, "--output", files[name], "--quiet")
     sources = {name: (folder / f"{name}.q.onnx", "int8") if name in ("int8", "mixed") else (simple, name)
                for name in PRECISIONS}
     return files, sources

@@ -9,20 +9,14 @@
 
 #include "backends/api/backend.hpp"
 #include "backends/api/tensorrt.hpp"
-#include "graph/text.hpp"
+#include "backends/models.hpp"
 #include "runtime/engine.hpp"
 #include "support_lib/command.hpp"
 
 namespace lathe {
 namespace {
 
-Model parsed(const std::string& text) {
-    auto model = parse_graph_text(text);
-    EXPECT_TRUE(model) << model.error().describe();
-    if (!model) return {};
-    model->graph.name = "test"; // ONNX's checker wants one
-    return *std::move(model);
-}
+using test::model_from_text;
 
 /// Two convolutions with 64 x 64 x 3 x 3 weights and a classifier.
 Model network() {
@@ -32,24 +26,26 @@ Model network() {
             text += (i == 0 ? "" : ", ") + std::to_string(static_cast<double>(i * 7919 % 1000) / 5e4 - 0.01);
         return text + "}\n";
     };
-    return parsed("opset 18\nir 8\ninput %x: float32[N, 64, 8, 8]\n" + ramp("a", "64, 64, 3, 3", 36864) +
-                  ramp("b", "64, 64, 3, 3", 36864) + ramp("fc", "64, 10", 640) +
-                  "%c = Conv(%x, %a) {pads = [1, 1, 1, 1]}\n%r = Relu(%c)\n%d = Conv(%r, %b) {pads = [1, 1, 1, 1]}\n"
-                  "%s = Add(%d, %x)\n%g = GlobalAveragePool(%s)\n%f = Flatten(%g)\n%m = MatMul(%f, %fc)\n"
-                  "%y = Softmax(%m)\noutput %y: float32[N, 10]\n");
+    return model_from_text(
+        "opset 18\nir 8\ninput %x: float32[N, 64, 8, 8]\n" + ramp("a", "64, 64, 3, 3", 36864) +
+        ramp("b", "64, 64, 3, 3", 36864) + ramp("fc", "64, 10", 640) +
+        "%c = Conv(%x, %a) {pads = [1, 1, 1, 1]}\n%r = Relu(%c)\n%d = Conv(%r, %b) {pads = [1, 1, 1, 1]}\n"
+        "%s = Add(%d, %x)\n%g = GlobalAveragePool(%s)\n%f = Flatten(%g)\n%m = MatMul(%f, %fc)\n"
+        "%y = Softmax(%m)\noutput %y: float32[N, 10]\n");
 }
 
-/// The same with every product quantised, symmetric int8, weights folded.
-Model quantised() {
+/// A quantised convolution, symmetric int8, weights folded; with a MaxPool between DequantizeLinear and it if asked.
+Model quantised(bool pooled = false) {
     std::string bytes;
     for (std::size_t i = 0; i < 36864; ++i)
         bytes += (i == 0 ? "" : ", ") + std::to_string(static_cast<int>(i * 7919 % 255) - 127);
-    return parsed("opset 18\nir 8\ninput %x: float32[N, 64, 8, 8]\nconst %s: float32[] = {0.02}\n"
-                  "const %z: int8[] = {0}\nconst %ws: float32[] = {0.001}\nconst %wq: int8[64, 64, 3, 3] = {" +
-                  bytes +
-                  "}\n%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
-                  "%w = DequantizeLinear(%wq, %ws, %z)\n%c = Conv(%d, %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\n"
-                  "output %y: float32[N, 64, 8, 8]\n");
+    // 3x3 with stride 1 and padding: the shape stays.
+    const std::string pool = pooled ? "%p = MaxPool(%d) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]}\n" : "";
+    return model_from_text("opset 18\nir 8\ninput %x: float32[N, 64, 8, 8]\nconst %s: float32[] = {0.02}\n"
+                           "const %z: int8[] = {0}\nconst %ws: float32[] = {0.001}\nconst %wq: int8[64, 64, 3, 3] = {" +
+                           bytes + "}\n%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n" + pool +
+                           "%w = DequantizeLinear(%wq, %ws, %z)\n%c = Conv(%" + (pooled ? "p" : "d") +
+                           ", %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\noutput %y: float32[N, 64, 8, 8]\n");
 }
 
 class TensorRt : public ::testing::Test {
@@ -103,12 +99,16 @@ TEST_F(TensorRt, BuildsEveryPrecisionAndSaysSo) {
     ASSERT_TRUE(engine) << engine.error().describe();
     EXPECT_EQ(precision_of(*engine, "Convolution"), "int8");
     EXPECT_EQ(precision_of(*engine, "Activation"), "fp16");
+    // Max pooling chooses among the dequantised values.
+    const auto pooled = Engine::build(quantised(true), options(Precision::int8));
+    ASSERT_TRUE(pooled) << pooled.error().describe();
+    EXPECT_EQ(precision_of(*pooled, "Convolution"), "int8");
 }
 
 /// A product with a million weights.
 Model large_product() {
-    Model model = parsed("opset 18\nir 8\ninput %x: float32[N, 1024]\nconst %w: float32[1, 1] = {1}\n"
-                         "%y = MatMul(%x, %w)\noutput %y: float32[N, K]\n");
+    Model model = model_from_text("opset 18\nir 8\ninput %x: float32[N, 1024]\nconst %w: float32[1, 1] = {1}\n"
+                                  "%y = MatMul(%x, %w)\noutput %y: float32[N, K]\n");
     std::vector<float> values(std::size_t{1024} * 1024);
     for (std::size_t i = 0; i < values.size(); ++i)
         values[i] = static_cast<float>(i * 7919 % 1000) / 5e4F - 0.01F;
@@ -183,15 +183,28 @@ TEST_F(TensorRt, OptionsReachTheBuilder) {
     EXPECT_EQ(lacking.error().code, ErrorCode::unsupported);
 }
 
+TEST_F(TensorRt, WorkspaceAndTimingCache) {
+    BuildOptions build = options();
+    build.workspace_bytes = std::size_t{64} << 20;
+    EXPECT_GT(plan_bytes(network(), build), 200'000U);
+    // TensorRT-RTX times nothing while building: a file for it is not ignored.
+    const test::TemporaryFolder folder;
+    build.timing_cache = folder / "times.cache";
+    const auto engine = Engine::build(network(), build);
+    ASSERT_FALSE(engine);
+    EXPECT_EQ(engine.error().where, "--timing-cache");
+    EXPECT_FALSE(std::filesystem::exists(build.timing_cache));
+}
+
 TEST_F(TensorRt, RefusalsNameNodeAndCure) {
     // A bias behind DequantizeLinear from int32, as ONNX Runtime's quantiser writes it.
-    const Model model =
-        parsed("opset 18\nir 8\ninput %x: float32[N, 1, 4, 4]\nconst %s: float32[] = {0.02}\nconst %z: int8[] = {0}\n"
-               "const %wq: int8[1, 1, 1, 1] = {5}\nconst %bq: int32[1] = {100}\nconst %bs: float32[] = {0.0004}\n"
-               "const %bz: int32[] = {0}\n"
-               "%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
-               "%w = DequantizeLinear(%wq, %s, %z)\n%b = DequantizeLinear(%bq, %bs, %bz)\n%y = Conv(%d, %w, %b)\n"
-               "output %y: float32[N, 1, 4, 4]\n");
+    const Model model = model_from_text(
+        "opset 18\nir 8\ninput %x: float32[N, 1, 4, 4]\nconst %s: float32[] = {0.02}\nconst %z: int8[] = {0}\n"
+        "const %wq: int8[1, 1, 1, 1] = {5}\nconst %bq: int32[1] = {100}\nconst %bs: float32[] = {0.0004}\n"
+        "const %bz: int32[] = {0}\n"
+        "%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
+        "%w = DequantizeLinear(%wq, %s, %z)\n%b = DequantizeLinear(%bq, %bs, %bz)\n%y = Conv(%d, %w, %b)\n"
+        "output %y: float32[N, 1, 4, 4]\n");
     const auto engine = Engine::build(model, options());
     ASSERT_FALSE(engine);
     EXPECT_EQ(engine.error().code, ErrorCode::unsupported);
@@ -204,8 +217,9 @@ TEST_F(TensorRt, ThePrecisionAskedForMustBeThere) {
     ASSERT_FALSE(int8);
     EXPECT_NE(int8.error().hint.find("lathe quantize"), std::string::npos);
     // Every product holds a weight that FP16 cannot: nothing is left to compute in it.
-    const Model wide = parsed("opset 18\nir 8\ninput %x: float32[N, 2]\nconst %w: float32[2, 2] = {1e6, 1, 1, 1}\n"
-                              "%y = MatMul(%x, %w)\noutput %y: float32[N, 2]\n");
+    const Model wide =
+        model_from_text("opset 18\nir 8\ninput %x: float32[N, 2]\nconst %w: float32[2, 2] = {1e6, 1, 1, 1}\n"
+                        "%y = MatMul(%x, %w)\noutput %y: float32[N, 2]\n");
     const auto fp16 = Engine::build(wide, options(Precision::float16));
     ASSERT_FALSE(fp16);
     EXPECT_EQ(fp16.error().code, ErrorCode::unsupported);

@@ -8,8 +8,8 @@
 
 namespace lathe::cuda {
 
-/// The engine as `CompiledModel::save` gives it, little-endian: "LATHECUD", u32 version, u32 zero, u64 length of the
-/// JSON header, the header, and from the next multiple of 256 on the prepared model with its packed weights.
+/// The engine as `CompiledModel::save` gives it: backends/api/compiled_form.hpp's frame around the prepared model with
+/// its packed weights.
 Result<std::string> write_blob(const EngineState& state);
 /// Backwards; devices are not filled in. `owner` keeps `bytes` alive, weights are read from them in place.
 /// Errors: corrupt, mismatch (another version).
