@@ -4,7 +4,8 @@
 
 Fenced blocks are run by bash, which stops at the first failure: `sh setup` goes before every other block, `sh` is a step,
 `sh check` a check, and the rest is prose. A check must succeed where it stands and fail in an empty folder: one that
-cannot fail proves nothing. LATHE is called `lathe` there, DATA is the folder of photos. Exit 77 where DATA is absent.
+cannot fail proves nothing. LATHE is called `lathe` there, DATA is the folder of photos. Exit 77 where DATA is absent, or
+PyTorch in LATHE_PYTHON (else python3), which the export needs.
 """
 
 import os
@@ -39,6 +40,11 @@ def main():
         sys.exit(f"{document.name} has no setup or no check: nothing would be proven")
     if not data.is_dir():
         print(f"SKIPPED: no photos at {data}")
+        sys.exit(77)
+    python = os.environ.get("LATHE_PYTHON", "python3")
+    lacking = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('torch', 'onnx', 'efficientnet_lite_pytorch'))))"
+    if subprocess.run([python, "-c", lacking], check=False).returncode != 0:
+        print(f"SKIPPED: {python} has no PyTorch; LATHE_PYTHON names one that has")
         sys.exit(77)
     environment = os.environ | {"PATH": f"{lathe.parent}:{os.environ['PATH']}", "DATA": str(data)}
     failures = 0
