@@ -1,7 +1,7 @@
 """The README's tables of results on NVIDIA GPUs: of NETWORK.gpu.json (run_gpu.py), NETWORK.accuracy.json (gpu/accuracy.py)
 and NETWORK.scaling.json (gpu/scaling.py)."""
 
-from markdown_tables import load, markdown, milliseconds, percent
+from markdown_tables import load, markdown, mebibytes, milliseconds, percent
 
 COMPILED = ("compile-fp16", "max-autotune")
 
@@ -45,11 +45,6 @@ def latency(folder):
     return text + paragraph(
         "Device ms a call, both sides as CUDA graphs; in brackets, how many times as fast as torch.compile in fp16 (the "
         "faster of its modes, where max-autotune is given), pair by pair in turns on one GPU.", documents)
-
-
-def mebibytes(*values):
-    """The sum in MiB, or a dash if any is missing."""
-    return "–" if any(value is None for value in values) else f"{sum(values) / 2**20:.0f}"
 
 
 def seconds(row, *keys):

@@ -1,7 +1,8 @@
-"""Writes the README's tables from benchmarks/results/*.json, between `<!-- table:NAME -->` and `<!-- /table -->`.
+"""Writes the tables of README.md and docs/notes/ from benchmarks/results/*.json, between `<!-- table:NAME -->` and
+`<!-- /table -->`.
 
-    python3 benchmarks/make_tables.py            # rewrite README.md
-    python3 benchmarks/make_tables.py --check    # fail if it is not up to date
+    python3 benchmarks/make_tables.py            # rewrite them
+    python3 benchmarks/make_tables.py --check    # fail if they are not up to date
 
 No third-party package. Order and rounding depend on the JSON alone, so that the check can compare text.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import gpu_tables
+import note_tables
 from markdown_tables import load, markdown, milliseconds, percent
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -129,16 +131,17 @@ TABLES = {
     "gpu-throughput": gpu_tables.throughput,
     "gpu-accuracy": gpu_tables.accuracy,
     "gpu-scaling": gpu_tables.scaling,
+    **note_tables.TABLES,
 }
 
 
-def rewrite(text, folder):
+def rewrite(text, folder, file):
     """The text with every known table's body made anew. A table without results keeps an empty body."""
 
     def body(match):
         name = match["name"]
         if name not in TABLES:
-            raise SystemExit(f"README.md asks for an unknown table '{name}'; known: {', '.join(TABLES)}")
+            raise SystemExit(f"{file} asks for an unknown table '{name}'; known: {', '.join(TABLES)}")
         return match[1] + TABLES[name](folder) + match[4]
 
     return MARK.sub(body, text)
@@ -146,18 +149,21 @@ def rewrite(text, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readme", default=str(ROOT / "README.md"))
+    parser.add_argument("--document", action="append", help="file to rewrite; README.md and docs/notes/*.md if not given")
     parser.add_argument("--results", default=str(ROOT / "benchmarks" / "results"))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    readme = Path(options.readme)
-    old = readme.read_text(encoding="utf-8")
-    new = rewrite(old, options.results)
-    if options.check:
-        if new != old:
-            sys.exit("README.md is not what benchmarks/results gives; run python3 benchmarks/make_tables.py")
-    elif new != old:
-        readme.write_text(new, encoding="utf-8")
+    documents = options.document or [ROOT / "README.md", *sorted((ROOT / "docs" / "notes").glob("*.md"))]
+    stale = []
+    for file in map(Path, documents):
+        old = file.read_text(encoding="utf-8")
+        new = rewrite(old, options.results, file.name)
+        if new != old and options.check:
+            stale.append(file.name)
+        elif new != old:
+            file.write_text(new, encoding="utf-8")
+    if stale:
+        sys.exit(f"not what benchmarks/results gives: {', '.join(stale)}; run python3 benchmarks/make_tables.py")
 
 
 if __name__ == "__main__":

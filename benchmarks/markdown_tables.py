@@ -1,4 +1,4 @@
-"""What the README's tables are made with. No third-party package."""
+"""What the tables of README and docs/notes are made with. No third-party package."""
 
 import json
 from pathlib import Path
@@ -13,6 +13,11 @@ def load(folder, ending):
 def milliseconds(value):
     """Three significant digits."""
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def mebibytes(*values):
+    """The sum in MiB, or a dash if any is missing."""
+    return "–" if any(value is None for value in values) else f"{sum(values) / 2**20:.0f}"
 
 
 def markdown(heading, rows):

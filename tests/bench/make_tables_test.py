@@ -56,7 +56,7 @@ class MakeTables(unittest.TestCase):
         self.folder.cleanup()
 
     def run_script(self, *options):
-        command = [sys.executable, SCRIPT, "--readme", self.readme, "--results", self.results, *options]
+        command = [sys.executable, SCRIPT, "--document", self.readme, "--results", self.results, *options]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def test_writes_the_results_between_the_marks(self):
@@ -134,6 +134,18 @@ class MakeTables(unittest.TestCase):
         rows = [{"precision": "int8", "batch": 128, "inputs": "host", "gpus": 2, "samples_per_second": 1e5, "times": 1.97}]
         text = self.gpu_table("gpu-scaling", "scaling", {"network": "Net", "machine": {}, "rows": rows})
         self.assertIn("| Net | **Lathe int8**, batch 128 | host | 2 | 100,000 | 1.97× |\n", text)
+
+    def test_the_notes_tables(self):
+        """Ratios between our own engines, from one run each."""
+        run = BENCH | {"latency": [entry("int8", 1, 2.0), entry("fp32", 1, 5.0)]}
+        versus = {"agreement": 0.97, "mean_kl": 0.004, "top1_delta": -0.002, "top1_delta_ci95": [-0.01, 0.006]}
+        judged = {"network": "Net", "data": {"samples": 9}, "subjects": [{"name": "int8", "vs_reference": versus}]}
+        (self.results / "net.eval.json").write_text(json.dumps(judged), encoding="utf-8")
+        text = self.gpu_table("note-int8-cpu", "bench", run)
+        self.assertIn("| Net | 1 | 2.50× | 97.00 % | 0.0040 | -0.20 (-1.00..+0.60) |\n", text)
+        times = [{"subject": name, "size": "1", "device_ms": ms} for name, ms in (("fp16", 0.2), ("int8", 0.25))]
+        text = self.gpu_table("note-int8-gpu", "gpu", GPU | {"latency": times})
+        self.assertIn("| Net | 1 | 0.2 | 0.25 | 0.80× |\n", text)
 
     def test_an_unknown_table_is_an_error(self):
         self.readme.write_text("<!-- table:nothing -->\n<!-- /table -->\n", encoding="utf-8")
