@@ -385,8 +385,7 @@ void add_bench(Commands& commands) {
         {"bench",
          "Time engines and frameworks in one interleaved run: latency with intervals, throughput, memory",
          {"lathe bench int8.engine fp32.engine --against pytorch,onnxruntime,openvino --model lite0.onnx",
-          "lathe bench int8.engine --against onnxruntime=ort.onnx,openvino=nncf.xml --batch-sizes 1,8 --output "
-          "bench.json",
+          "lathe bench int8.engine --against onnxruntime=ort.onnx,openvino=nncf.xml --batch-sizes 1,8 --output b.json",
           "lathe bench int8.engine --data photos/ --duration 0 --json",
           "lathe bench int8.engine fp32.engine --against pytorch --lengths-from texts.tsv",
           "lathe bench minilm.engine --lengths-from texts.tsv --buckets own --buckets longest --buckets 16,32,64",

@@ -124,7 +124,6 @@ void explain(const BuildReport& report, const Context& context) {
     }
     std::vector<std::vector<std::string>> rows{
         {"shape", "operation", "what", "chosen", "us", "warm", "cold", "next best", "us", "tried"}};
-    double total = 0;
     for (const auto& op : report.ops) {
         const TacticTiming* chosen = nullptr;
         const TacticTiming* next = nullptr;
@@ -136,7 +135,6 @@ void explain(const BuildReport& report, const Context& context) {
                 next = &timing;
             }
         }
-        total += chosen != nullptr ? chosen->mixed_us : 0;
         rows.push_back({op.shape, op.name, op.signature, chosen != nullptr ? chosen->tactic : "-",
                         chosen != nullptr ? fixed(chosen->mixed_us, 2) : "-",
                         other_time(chosen, &TacticTiming::warm_us), other_time(chosen, &TacticTiming::cold_us),
