@@ -207,8 +207,7 @@ private:
         const Tensor tensor = *graph().initializer(name);
         if (forms.half_read) {
             ++result_.constants;
-            if (forms.half != name)
-                graph().initializers.emplace(forms.half, narrowed(tensor, forms.half));
+            if (forms.half != name) graph().initializers.emplace(forms.half, narrowed(tensor, forms.half));
         }
         if (forms.full != name && forms.full_read) graph().initializers.emplace(forms.full, tensor.renamed(forms.full));
         if (forms.half == name) {

@@ -194,7 +194,8 @@ TEST(GivenRanges, Versions) {
         ASSERT_TRUE(version) << text;
         EXPECT_EQ(*version, header);
     }
-    for (const char* text : {"", "eight", "8.x", "11.0.0", "110000", "8.6.1.6.1", "-8.1", "8.", "999999999.1", "8.1.100"})
+    for (const char* text :
+         {"", "eight", "8.x", "11.0.0", "110000", "8.6.1.6.1", "-8.1", "8.", "999999999.1", "8.1.100"})
         EXPECT_FALSE(cache_version(text)) << text;
 }
 

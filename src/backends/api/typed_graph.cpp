@@ -54,7 +54,7 @@ Result<TypedModel> write_precision(const Model& model, Precision precision) {
         typed.notes.push_back(std::to_string(count) + " " + op + " in float32");
     for (const auto& node : typed.report.kept_for_range)
         typed.notes.push_back("in float32 for its range: " + node);
-    for (const auto& constant : report.clamped)
+    for (const auto& constant : typed.report.clamped)
         typed.notes.push_back(describe_clamped(constant, *low));
     return typed;
 }
