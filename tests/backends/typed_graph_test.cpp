@@ -134,10 +134,11 @@ TEST(TypedGraph, ConstantsThatDoNotFitFp16KeepTheirNode) {
 
 // torch.onnx's dynamo exporter writes causal masks as constants of -3.4e38, which 16 bits do not hold.
 TEST(TypedGraph, MasksOfScoresAreClamped) {
-    const Model model = parsed("opset 18\nir 8\ninput %x: float32[2, 2]\nconst %w: float32[2, 2] = {1, 2, 3, 4}\n"
-                               "const %mask: float32[2, 2] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38}\n"
-                               "%s = MatMul(%x, %w)\n%m = Add(%s, %mask)\n%y = Softmax(%m)\n"
-                               "output %y: float32[2, 2]\n");
+    const Model model =
+        test::model_from_text("opset 18\nir 8\ninput %x: float32[2, 2]\nconst %w: float32[2, 2] = {1, 2, 3, 4}\n"
+                              "const %mask: float32[2, 2] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38}\n"
+                              "%s = MatMul(%x, %w)\n%m = Add(%s, %mask)\n%y = Softmax(%m)\n"
+                              "output %y: float32[2, 2]\n");
     for (const auto& [precision, low] : std::map<Precision, DataType>{{Precision::float16, DataType::float16},
                                                                       {Precision::bfloat16, DataType::bfloat16}}) {
         const auto typed = write_precision(model, precision);
