@@ -36,8 +36,14 @@ def peer_settings(document):
     names = {}
     for subject in document["subjects"]:
         for note in subject.get("notes", []):
+            note = re.sub(r": bf16 took .*", "", note)  # how much faster differs from one to the next
             names.setdefault(note, []).append(subject["name"])
     return "".join(f"{', '.join(those)}: {note}. " for note, those in names.items())
+
+
+def own_name(name):
+    """Engines of Lathe's: int8, and lathe-effort-2 for what `lathe quantize --effort 2` gives."""
+    return re.sub(r"^lathe-effort-(\d)$", r"int8, effort \1", name)
 
 
 def latency_table(folder):
@@ -61,7 +67,7 @@ def latency_table(folder):
                 noisy = "~" if entry and entry["noisy"] else ""
                 cell = f"{noisy}{milliseconds(entry['median_ms'])}" if entry else "–"
                 cells.append(cell + (f" ({ratio:.2f}×)" if ratio and entry else ""))
-            title = f"**Lathe {name}**" if subject["kind"] == "engine" else name
+            title = f"**Lathe {own_name(name)}**" if subject["kind"] == "engine" else name
             rows.append([title, subject["precision"], *cells])
         heading = [document.get("network", "network"), "precision", *(f"batch {batch}" for batch in batches)]
         text += markdown(heading, rows) + "\n" if rows else ""
@@ -83,7 +89,7 @@ def accuracy_table(folder):
             versus = subject.get("vs_reference")
             name = subject["name"]
             ours = name in {"int8", "fp32", "bf16"} or name.startswith("lathe-")
-            title = f"**Lathe {name.removeprefix('lathe-')}**" if ours else name
+            title = f"**Lathe {own_name(name)}**" if ours else name
             row = [title, percent(subject["top1"], subject.get("top1_ci95"))]
             if versus:
                 sqnr = versus["sqnr_db"]
