@@ -75,7 +75,7 @@ Result<Values> run_model(const Comparand& subject, const std::vector<HostTensor>
     const std::vector<ValueInfo> outputs = model.graph.outputs;
     std::erase_if(model.graph.inputs,
                   [&](const ValueInfo& input) { return std::ranges::find(names, input.name) != names.end(); });
-    auto results = run_batches(std::move(model), given, threads);
+    auto results = run_batches(std::move(model), given, {.threads = threads});
     if (!results) return std::move(results).error().in(subject.file.string());
     Values values;
     for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -54,7 +54,7 @@ private:
             if (value == values_.end()) return Error{ErrorCode::not_found, "the value was not seen", name, ""};
             given.emplace_back(name, std::span(&value->second, 1));
         }
-        LATHE_TRY(std::vector<Batches> results, run_batches(part.model, given, options_.threads));
+        LATHE_TRY(std::vector<Batches> results, run_batches(part.model, given, {.threads = options_.threads}));
         HostTensor result = std::move(results.front().front());
         result.name = target_;
         return result;

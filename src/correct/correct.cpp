@@ -69,7 +69,7 @@ public:
         LATHE_TRY(const auto dataset, open_(options_.fit_samples + options_.held_back_samples));
         LATHE_TRY(samples_, keep_samples(*dataset, options_.fit_samples, options_.held_back_samples,
                                          options_.batch_size, progress_));
-        LATHE_TRY(const Judge judge, Judge::of(model_, samples_.held_back, options_.threads));
+        LATHE_TRY(const Judge judge, Judge::of(model_, samples_.held_back, options_.threads, progress_));
         LATHE_TRY(outcome_.quantized, quantize_model(model_, ranges_, quantize_));
         LATHE_TRY(outcome_.first, judge.judge(outcome_.quantized.model));
         outcome_.last = outcome_.first;

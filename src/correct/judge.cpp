@@ -17,8 +17,9 @@ Json to_json(const Closeness& closeness) {
     return json;
 }
 
-Result<Judge> Judge::of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads) {
-    Judge judge(std::move(samples), threads);
+Result<Judge> Judge::of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads,
+                        Progress& progress) {
+    Judge judge(std::move(samples), threads, progress);
     LATHE_TRY(judge.expected_, judge.first_output(real, Precision::float32));
     return judge;
 }
@@ -30,7 +31,8 @@ Result<Batches> Judge::first_output(Model model, Precision precision) const {
     std::vector<Given> given;
     for (const auto& [name, batches] : samples_)
         given.emplace_back(name, batches);
-    LATHE_TRY(std::vector<Batches> outputs, run_batches(std::move(model), given, threads_, precision));
+    LATHE_TRY(std::vector<Batches> outputs,
+              run_batches(std::move(model), given, {threads_, precision, nullptr, progress_}));
     if (outputs.front().front().type != DataType::float32) {
         return Error{ErrorCode::unsupported, "the model's first output is not float32", "", ""};
     }

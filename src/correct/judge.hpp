@@ -30,18 +30,20 @@ Json to_json(const Closeness& closeness);
 /// Runs candidates as the CPU runs them (int8 kernels) and compares them with the float model, which is run once.
 class Judge {
 public:
-    /// Errors: what running the model gives.
-    static Result<Judge> of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads);
+    /// Errors: what running the model gives; cancelled.
+    static Result<Judge> of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads,
+                            Progress& progress);
     /// `quantized` has the same inputs and outputs. Errors: what running it gives; out_of_range for NaN or infinity.
     Result<Closeness> judge(const Model& quantized) const;
 
 private:
-    Judge(std::map<std::string, Batches> samples, std::size_t threads)
-        : samples_(std::move(samples)), threads_(threads) {}
+    Judge(std::map<std::string, Batches> samples, std::size_t threads, Progress& progress)
+        : samples_(std::move(samples)), threads_(threads), progress_(&progress) {}
     Result<Batches> first_output(Model model, Precision precision) const;
 
     std::map<std::string, Batches> samples_;
     std::size_t threads_;
+    Progress* progress_; ///< asked whether to stop; must outlive this
     Batches expected_;
 };
 

@@ -106,7 +106,7 @@ Result<LayerError> measure_layer(const LinearLayer& layer, const LayerRows& rows
                                                              {"difference", row_shape, centre.difference},
                                                              {"weight", weight_shape, weight},
                                                              {"change", weight_shape, change}},
-                                                            threads));
+                                                            {.threads = threads}));
     const auto scaled = [&](const Batches& batches) {
         const std::span<const float> values = batches.front().as<float>();
         std::vector<float> result(values.begin(), values.end());

@@ -99,8 +99,7 @@ Result<void> CompiledPart::run(const std::vector<TensorView>& values) {
     return session_->run();
 }
 
-Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& given, std::size_t threads,
-                                         Precision precision, SpareMemory* spare) {
+Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& given, const RunOptions& options) {
     if (given.empty() || given.front().batches.empty()) {
         return Error{ErrorCode::invalid_argument, "a part of the network reads no input", model.graph.name, ""};
     }
@@ -108,16 +107,17 @@ Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& 
     for (const Given& each : given)
         inputs.push_back({each.name, each.batches.front().type, shapes_of(each.batches)});
     const std::vector<ValueInfo> outputs = model.graph.outputs;
-    LATHE_TRY(CompiledPart part, CompiledPart::compile(std::move(model), inputs, threads, precision));
+    LATHE_TRY(CompiledPart part, CompiledPart::compile(std::move(model), inputs, options.threads, options.precision));
     std::vector<Batches> results(outputs.size());
     for (std::size_t batch = 0; batch < given.front().batches.size(); ++batch) {
+        if (options.progress != nullptr) LATHE_CHECK(options.progress->check());
         std::vector<TensorView> values;
         for (const Given& each : given)
             values.push_back(each.batches.at(batch));
         LATHE_CHECK(part.run(values));
         for (std::size_t i = 0; i < outputs.size(); ++i) {
             LATHE_TRY(const TensorView view, part.output(i));
-            results[i].push_back(copy_of(view, outputs[i].name, spare));
+            results[i].push_back(copy_of(view, outputs[i].name, options.spare));
         }
     }
     return results;

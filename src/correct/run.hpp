@@ -8,6 +8,7 @@
 
 #include "backends/api/backend.hpp"
 #include "graph/graph.hpp"
+#include "support/progress.hpp"
 
 namespace lathe {
 
@@ -49,11 +50,16 @@ private:
     std::unique_ptr<BackendSession> session_;
 };
 
+struct RunOptions {
+    std::size_t threads = 0;
+    Precision precision = Precision::float32;
+    SpareMemory* spare = nullptr; ///< the outputs lie in memory taken from here where it has enough
+    Progress* progress = nullptr; ///< asked after every batch whether to stop
+};
+
 /// Runs a model without declared inputs on the default backend, once a batch; the inputs are declared as what is given.
-/// Returns the model's outputs, in their order. All of `given` have the same number of batches, at least one. The
-/// outputs lie in memory taken from `spare` where that has enough.
-/// Errors: invalid_argument (nothing given), what compiling and running give.
-Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& given, std::size_t threads,
-                                         Precision precision = Precision::float32, SpareMemory* spare = nullptr);
+/// Returns the model's outputs, in their order. All of `given` have the same number of batches, at least one.
+/// Errors: invalid_argument (nothing given), cancelled, what compiling and running give.
+Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& given, const RunOptions& options);
 
 } // namespace lathe

@@ -48,7 +48,7 @@ inline std::vector<Batches> values_of(Model model, const std::vector<std::string
     std::vector<Given> given;
     for (const auto& [name, batches] : samples)
         given.emplace_back(name, batches);
-    auto found = run_batches(std::move(model), given, 1);
+    auto found = run_batches(std::move(model), given, {.threads = 1});
     if (!found) {
         ADD_FAILURE() << found.error().describe();
         return {};
