@@ -70,10 +70,10 @@ void add_streams(LatencyCurve& curve, const Json& throughput) {
         return row.value("subject", "") == curve.subject && row.value("inputs", "host") == "host";
     };
     for (const Json& row : throughput) {
-        if (is_ours(row)) curve.streams = std::max(curve.streams, row.at("streams").get<std::size_t>());
+        if (is_ours(row)) curve.streams = std::max(curve.streams, count_of(row.at("streams")));
     }
     for (const Json& row : throughput) {
-        if (!is_ours(row) || row.at("streams").get<std::size_t>() != curve.streams) continue;
+        if (!is_ours(row) || count_of(row.at("streams")) != curve.streams) continue;
         const auto batch = row.at("batch").get<std::int64_t>();
         const auto point = std::ranges::find(curve.points, batch, &CurvePoint::batch);
         if (point == curve.points.end()) continue;

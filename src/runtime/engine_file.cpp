@@ -42,8 +42,8 @@ Result<EngineSection> read_section(const Json& entry, std::span<const std::byte>
     std::uint64_t size = 0;
     try {
         section.name = entry.at("name").get<std::string>();
-        offset = entry.at("offset").get<std::uint64_t>();
-        size = entry.at("size").get<std::uint64_t>();
+        offset = count_of(entry.at("offset"));
+        size = count_of(entry.at("size"));
         digest = entry.at("digest").get<std::string>();
     } catch (const Json::exception&) {
         return corrupt(where, "a section is not described");
@@ -97,6 +97,7 @@ Result<EngineContents> parse_engine(std::span<const std::byte> bytes, std::strin
     const auto header_bytes = bytes.subspan(fixed_size, header_size);
     if (hash_hex(header_bytes) != text.substr(24, digest_size)) return corrupt(where, "its header has a wrong digest");
     LATHE_TRY(Json header, parse_json(text.substr(fixed_size, header_size), where));
+    if (holds_huge_number(header)) return corrupt(where, "its description holds a number out of range");
     if (!header.is_object() || !header.contains("info") || !header.contains("sections") ||
         !header["sections"].is_array()) {
         return corrupt(where, "its header is incomplete");

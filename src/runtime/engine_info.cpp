@@ -130,9 +130,9 @@ Result<EngineInfo> engine_info_from_json(const Json& json) {
         info.time = json.at("time").get<std::string>();
         info.machine = embedded_text(json.at("machine"));
         info.blob_key = json.at("blob_key").get<std::string>();
-        info.threads = json.at("threads").get<std::size_t>();
-        info.graph_bytes = json.at("graph_bytes").get<std::size_t>();
-        info.blob_bytes = json.at("blob_bytes").get<std::size_t>();
+        info.threads = count_of(json.at("threads"));
+        info.graph_bytes = count_of(json.at("graph_bytes"));
+        info.blob_bytes = count_of(json.at("blob_bytes"));
     } catch (const Json::exception& error) {
         return Error{ErrorCode::corrupt, std::string("the engine's description is not as expected: ") + error.what(),
                      "", "build the engine again"};

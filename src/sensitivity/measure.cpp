@@ -133,7 +133,10 @@ private:
         if (!state) return {};
         const Error damaged{ErrorCode::corrupt, "the record of earlier work is damaged", journal_.file().string(),
                             "remove it, or begin anew with --force"};
-        for (const char* name : {"samples", "classes", "seconds", "float_seconds"}) {
+        for (const char* name : {"samples", "classes"}) {
+            if (!state->contains(name) || !(*state)[name].is_number_unsigned()) return damaged;
+        }
+        for (const char* name : {"seconds", "float_seconds"}) {
             if (!state->contains(name) || !(*state)[name].is_number()) return damaged;
         }
         if (!state->contains("layers") || (*state)["layers"].size() != result_.layers.size() ||

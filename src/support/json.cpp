@@ -1,5 +1,9 @@
 #include "support/json.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
 #include "support/files.hpp"
 
 namespace lathe {
@@ -32,6 +36,18 @@ Result<Json> parse_json(std::string_view text, std::string_view where) {
                          std::string(text_of_error.substr(tag == std::string_view::npos ? 0 : tag + 2)),
                      std::string(where), ""};
     }
+}
+
+bool holds_huge_number(const Json& json) {
+    if (json.is_number_float()) return !(std::abs(json.get<double>()) < 9.2e18);
+    return json.is_structured() && std::ranges::any_of(json, holds_huge_number);
+}
+
+std::size_t count_of(const Json& json) {
+    if (json.is_number_unsigned() || (json.is_number_integer() && json.get<std::int64_t>() >= 0)) {
+        return json.get<std::size_t>();
+    }
+    throw Json::type_error::create(302, "type must be an integer from 0 up", &json);
 }
 
 Result<Json> read_json_file(const std::filesystem::path& path) {

@@ -120,5 +120,18 @@ TEST(Machine, KnowsItself) {
     EXPECT_FALSE(machine.has_flag("no_such_flag"));
 }
 
+// Found by fuzzing: as an unsigned integer such a number has no meaning, not even a defined one.
+TEST(Json, NumbersThatNoIntegerHoldsAreFound) {
+    EXPECT_TRUE(holds_huge_number(Json::parse(R"({"a": [1, {"b": 1.639e101}]})")));
+    EXPECT_TRUE(holds_huge_number(Json::parse("[-1e19]")));
+    EXPECT_FALSE(holds_huge_number(Json::parse(R"({"a": [1, -2.5, 18446744073709551615], "b": "1e99"})")));
+}
+
+TEST(Json, CountsAreIntegersFromZeroUp) {
+    EXPECT_EQ(count_of(Json::parse("7")), 7U);
+    for (const char* text : {"-1", "1.5", "1e101", "-2.5", "\"7\"", "null"})
+        EXPECT_THROW(count_of(Json::parse(text)), Json::exception) << text;
+}
+
 } // namespace
 } // namespace lathe

@@ -25,7 +25,7 @@ Json io_json(const std::vector<IoInfo>& list) {
 
 /// Engines for CUDA had the type's number in place of its name at first.
 DataType type_from(const Json& json) {
-    if (json.is_number()) return data_type_from_name(to_string(static_cast<DataType>(json.get<int>())));
+    if (json.is_number_integer()) return data_type_from_name(to_string(static_cast<DataType>(json.get<int>())));
     return data_type_from_name(json.get<std::string>());
 }
 

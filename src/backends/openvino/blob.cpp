@@ -51,7 +51,7 @@ void read_io(const Json& array, std::vector<IoInfo>& list, std::vector<std::size
         io.range = {entry.at("min").get<Shape>(), entry.at("opt").get<Shape>(), entry.at("max").get<Shape>()};
         list.push_back(std::move(io));
         const Json& port = entry.at("port");
-        ports.push_back(port.is_null() ? unread : port.get<std::size_t>());
+        ports.push_back(port.is_null() ? unread : count_of(port));
     }
 }
 
@@ -192,6 +192,7 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
     std::memcpy(&length, text.data() + magic.size(), sizeof length);
     if (length > text.size() - fixed) return damaged("its header is truncated");
     LATHE_TRY(const Json header, parse_json(text.substr(fixed, length), "compiled part"));
+    if (holds_huge_number(header)) return damaged("it holds a number out of range");
     const std::size_t base = aligned(fixed + length);
     if (base > blob.size()) return damaged("it is truncated");
     auto state = std::make_shared<State>();
@@ -202,9 +203,9 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
         read_io(header.at("outputs"), state->outputs, state->output_ports);
         state->kind = header.at("plan").get<std::string>() == "split" ? PlanKind::split : PlanKind::whole;
         for (const auto& entry : header.at("parts")) {
-            PartSpec spec{entry.at("shapes").get<std::vector<Shape>>(), entry.at("streams").get<std::size_t>()};
-            const auto offset = entry.at("offset").get<std::size_t>();
-            const auto size = entry.at("stored").get<std::size_t>();
+            PartSpec spec{entry.at("shapes").get<std::vector<Shape>>(), count_of(entry.at("streams"))};
+            const auto offset = count_of(entry.at("offset"));
+            const auto size = count_of(entry.at("stored"));
             const std::size_t room = blob.size() - base;
             if (offset > room || size > room - offset) return damaged("a part lies outside of it");
             const bool shapes_fit = spec.shapes.empty() || spec.shapes.size() == state->inputs.size();
@@ -212,7 +213,7 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
             for (std::size_t i = 0; i < spec.shapes.size(); ++i) {
                 if (spec.shapes[i].size() != state->inputs[i].range.min.size()) return damaged("shapes disagree");
             }
-            StoredPart stored{blob.subspan(base + offset, size), {}, entry.at("size").get<std::size_t>()};
+            StoredPart stored{blob.subspan(base + offset, size), {}, count_of(entry.at("size"))};
             if (state->parts.empty()) {
                 reference = stored.bytes;
             } else {

@@ -31,9 +31,9 @@ Result<std::shared_ptr<EngineState>> read_blob(std::span<const std::byte> bytes,
     state->profiles = std::move(bindings.profiles);
     try {
         state->environment = header.at("environment").get<std::string>();
-        state->workspace_limit = header.at("workspace_limit").get<std::size_t>();
-        state->arena_bytes = header.at("arena_bytes").get<std::size_t>();
-        state->workspace_bytes = header.at("workspace_bytes").get<std::size_t>();
+        state->workspace_limit = count_of(header.at("workspace_limit"));
+        state->arena_bytes = count_of(header.at("arena_bytes"));
+        state->workspace_bytes = count_of(header.at("workspace_bytes"));
         for (const auto& [signature, tactics] : header.at("tactics").items())
             state->tactics[signature] = tactics.get<std::vector<std::string>>();
     } catch (const Json::exception& error) {
