@@ -34,6 +34,9 @@ struct BatchingOptions {
     std::size_t queue_capacity = 1024;        ///< requests that wait, those being run not counted; at least 1
     Backpressure when_full = Backpressure::reject;
     std::size_t instances = 1; ///< sessions that run batches side by side, each on a thread of its own
+    /// Each session runs every batch size from the smallest to max_batch once, on zeros, before the start returns: the
+    /// first run of a size prepares its kernels, and without this requests wait for it.
+    bool warm_up = false;
 };
 
 /// The answer to one request.

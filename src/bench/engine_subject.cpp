@@ -68,6 +68,7 @@ public:
     }
 
     std::size_t devices() const override { return devices_; }
+    bool runs_other_sizes() const override { return !other_views_.empty(); }
 
     Json memory() const override {
         const auto memory = engine_.memory();
@@ -99,7 +100,24 @@ private:
         LATHE_TRY(const auto outputs, session_->run(views_[0]));
         times_of_ = TimesOf::unknown;
         if (outputs.empty()) return Error{ErrorCode::internal, "the engine gave no outputs", info().file.string(), ""};
+        make_other_size();
         return {};
+    }
+
+    /// Zeros for one sample less, or one more where there is one only: what comes before a call in a server.
+    void make_other_size() {
+        other_views_.clear();
+        other_.clear();
+        for (const HostTensor& tensor : inputs_->set(0)) {
+            const auto input = std::ranges::find(engine_.info().inputs, tensor.name, &IoInfo::name);
+            Shape shape = tensor.shape;
+            if (input == engine_.info().inputs.end() || shape.empty()) return;
+            shape[0] += shape[0] > input->range.min[0] ? -1 : 1;
+            if (!input->range.contains(shape)) return;
+            other_.emplace_back(tensor.name, tensor.type, std::move(shape));
+        }
+        for (HostTensor& tensor : other_)
+            other_views_.push_back(tensor.view());
     }
 
     Result<std::unique_ptr<RequestList>> do_take(Requests& requests, Progress& progress) override {
@@ -109,6 +127,7 @@ private:
     Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) override {
         LATHE_CHECK(progress.check());
         auto burst = run_burst(plan, inputs_->count(), next_set_, [&](std::size_t set) -> Result<CallTime> {
+            if (plan.other_size) LATHE_CHECK(session_->run(other_views_));
             const auto start = Clock::now();
             auto outputs = session_->run(views_[set]);
             const auto done = Clock::now();
@@ -227,6 +246,8 @@ private:
     std::optional<Lanes> lanes_;
     const InputSets* inputs_ = nullptr;
     std::vector<std::vector<TensorView>> views_;
+    std::vector<HostTensor> other_;
+    std::vector<TensorView> other_views_; ///< empty where the engine runs no other batch size
     std::size_t next_set_ = 0;
     volatile std::uint8_t touched_ = 0;
 };

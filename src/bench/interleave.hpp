@@ -18,6 +18,9 @@ struct InterleaveOptions {
     double warm_up_s = 0;     ///< least time to warm each subject up; then until steady
     /// Percentiles to tell beside those of Summary, in percent.
     std::vector<double> percentiles;
+    /// Above 0: each turn of an engine has, besides, a burst of calls that come after this pause each, and one of calls
+    /// that each come after a call of another batch size.
+    double call_pause_ms = 0;
     /// Between turns, so that the threads of the subject before stop spinning and the clock recovers.
     double pause_ms = 5;
     /// Seconds on a clock that never goes back, and how to wait; replaced in tests.
@@ -33,6 +36,8 @@ struct InterleavedLatency {
     std::optional<double> copy_out_ns;
     std::optional<double> device_ns;         ///< median of the kernels alone, by the device's clock
     std::map<double, double> percentiles_ns; ///< those asked for, by percent
+    std::optional<Summary> paused_ns;        ///< of calls after a pause, where asked for
+    std::optional<Summary> other_size_ns;    ///< of calls after one of another batch size, where asked for and possible
     bool noisy = false;                      ///< did not settle within the time limit
     std::size_t warmup_bursts = 0;
 };

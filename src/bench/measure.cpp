@@ -15,6 +15,12 @@ Json ms_or_null(const std::optional<double>& nanoseconds) {
     return nanoseconds ? Json(in_ms(*nanoseconds)) : Json(nullptr);
 }
 
+Json quantiles_json(const Summary& call) {
+    return {{"median_ms", in_ms(call.median)}, {"mean_ms", in_ms(call.mean)}, {"p90_ms", in_ms(call.p90)},
+            {"p95_ms", in_ms(call.p95)},       {"p99_ms", in_ms(call.p99)},   {"min_ms", in_ms(call.min)},
+            {"max_ms", in_ms(call.max)},       {"count", call.count}};
+}
+
 Json latency_json(const SubjectInfo& info, std::int64_t batch, const InterleavedLatency& latency,
                   const std::vector<double>& preprocess_ms) {
     const Summary& call = latency.call_ns;
@@ -113,11 +119,22 @@ private:
             if (!results[i])
                 LATHE_CHECK(set_aside(*ready[i], batch, results[i].error()));
             else
-                latency_.push_back(latency_json(ready[i]->info(), batch, *results[i], inputs.preprocess_ms()));
+                add_latency(ready[i]->info(), batch, *results[i], inputs.preprocess_ms());
         }
         add_ratios(ratios_, batch, ready, results);
         if (options_.duration_s > 0) LATHE_CHECK(serve(ready, results, batch));
         return {};
+    }
+
+    void add_latency(const SubjectInfo& info, std::int64_t batch, const InterleavedLatency& latency,
+                     const std::vector<double>& preprocess_ms) {
+        Json row = latency_json(info, batch, latency, preprocess_ms);
+        if (latency.paused_ns) {
+            row["after_pause"] = quantiles_json(*latency.paused_ns);
+            row["after_pause"]["pause_ms"] = options_.interleave.call_pause_ms;
+        }
+        if (latency.other_size_ns) row["after_other_size"] = quantiles_json(*latency.other_size_ns);
+        latency_.push_back(std::move(row));
     }
 
     Result<InputSets> make_inputs(std::vector<InputSpec> specs) {

@@ -272,6 +272,7 @@ private:
         options.duration_s = request_.duration_s;
         options.time_limit_s = request_.time_limit_s;
         options.interleave.warm_up_s = request_.warm_up_ms * 1e-3;
+        options.interleave.call_pause_ms = request_.pause_ms;
         options.interleave.rule.min_calls = request_.min_calls;
         options.interleave.percentiles = request_.percentiles;
         options.data = data.get();

@@ -39,6 +39,7 @@ struct BenchRequest {
     double duration_s = 3;                 ///< of each throughput measurement; 0 leaves throughput out
     double time_limit_s = 10;              ///< a subject and batch size, for latency
     double warm_up_ms = 0;                 ///< least time to warm up; trtexec's own 200 ms where 0
+    double pause_ms = 0;                   ///< engines' calls after such a pause are timed too; 0: they are not
     std::size_t min_calls = 0;             ///< of each subject and batch size, whatever the interval says
     std::vector<double> percentiles;       ///< to tell beside 90, 95 and 99
     std::vector<int> devices;              ///< GPUs to serve on, by index; latency is that of the first. Empty: GPU 0

@@ -1,6 +1,8 @@
 #include "bench/subject.hpp"
 
 #include <array>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace lathe {
@@ -26,6 +28,10 @@ const char* to_string(SubjectKind kind) {
 }
 
 const char* to_string(InputPlace place) { return place == InputPlace::host ? "host" : "device"; }
+
+void pause(double milliseconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+}
 
 std::optional<SubjectKind> subject_kind_from_name(std::string_view name) {
     for (const auto& [value, known] : names) {

@@ -45,6 +45,10 @@ struct SubjectInfo {
 struct BurstPlan {
     double milliseconds = 50;      ///< keep calling until the kept calls took this long
     std::size_t max_calls = 20000; ///< of one burst
+    double pause_ms = 0;           ///< before every call; then the first call is as good as the others, and kept
+    bool other_size = false;       ///< before every call one, not timed, of another batch size; the first is kept too
+
+    bool keeps_first() const { return pause_ms > 0 || other_size; }
 };
 
 /// The calls of one turn, in nanoseconds. The first call is dropped when it is short against the burst: it wakes the
@@ -123,6 +127,8 @@ public:
     Result<std::unique_ptr<RequestList>> take(Requests& requests, Progress& progress) {
         return do_take(requests, progress);
     }
+    /// Whether bursts with `other_size` are to be had with the inputs prepared.
+    virtual bool runs_other_sizes() const { return false; }
     /// What it takes on its device by now, as SubjectInfo::device_memory says it; null on the CPU.
     virtual Json memory() const { return nullptr; }
     /// Devices that requests can be spread over; 0 where there are none beside the CPU.
@@ -153,15 +159,18 @@ struct CallTime {
     double copy_in_ns = 0;
     double copy_out_ns = 0;
 };
+/// Sleeps so many milliseconds.
+void pause(double milliseconds);
 template <class Call>
 Result<Burst> run_burst(const BurstPlan& plan, std::size_t sets, std::size_t& next_set, Call&& call) {
     Burst burst;
     const double enough = plan.milliseconds * 1e6;
     double kept = 0;
     for (std::size_t i = 0; i < plan.max_calls && kept < enough; ++i) {
+        if (plan.pause_ms > 0) pause(plan.pause_ms);
         LATHE_TRY(const CallTime time, call(next_set));
         next_set = (next_set + 1) % sets;
-        if (i == 0 && time.call_ns < enough) continue;
+        if (i == 0 && !plan.keeps_first() && time.call_ns < enough) continue;
         kept += time.call_ns;
         burst.call_ns.push_back(time.call_ns);
         burst.copy_in_ns.push_back(time.copy_in_ns);

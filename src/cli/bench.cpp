@@ -34,6 +34,7 @@ struct BenchOptions {
     std::string output;
     std::string via;
     double warm_up_ms = 0;
+    double pause_ms = 0;
     std::size_t iterations = 0;
     std::vector<double> percentiles;
     std::string profile;
@@ -75,6 +76,25 @@ std::string latency_table(const Json& document) {
             rows.back().insert(rows.back().end() - 4, milliseconds(value));
     }
     return table(rows);
+}
+
+/// Empty where no pause was asked for.
+std::string served_table(const Json& document) {
+    std::vector<std::vector<std::string>> rows{
+        {"batch", "subject", "after", "median ms", "p90", "p99", "calls", "median over that of one after another"}};
+    for (const auto& entry : document["latency"]) {
+        for (const char* after : {"after_pause", "after_other_size"}) {
+            if (!entry.contains(after)) continue;
+            const Json& times = entry[after];
+            const bool paused = times.contains("pause_ms");
+            rows.push_back({std::to_string(entry["batch"].get<std::int64_t>()), entry["subject"].get<std::string>(),
+                            paused ? "a pause of " + milliseconds(times["pause_ms"]) + " ms" : "another batch size",
+                            milliseconds(times["median_ms"]), milliseconds(times["p90_ms"]),
+                            milliseconds(times["p99_ms"]), times["count"].dump(),
+                            fixed(times["median_ms"].get<double>() / entry["median_ms"].get<double>(), 2)});
+        }
+    }
+    return rows.size() > 1 ? table(rows) : "";
 }
 
 std::string copies_table(const Json& document) {
@@ -235,6 +255,7 @@ void print_tables(const Context& context, const Json& document) {
     section(length_mix_title(document), length_mix_table(document));
     section("Speed-up over the length mix, turn by turn", length_mix_ratios(document));
     section("Speed-up, pair by pair", ratio_table(document));
+    section("Calls as a server makes them", served_table(document));
     section("Copies, kernels and preprocessing apart", copies_table(document));
     section("Throughput", throughput_table(document));
     section("Throughput by number of devices", scaling_table(document));
@@ -338,6 +359,7 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     BenchRequest request;
     LATHE_CHECK(sort_files(options, request));
     request.warm_up_ms = options.warm_up_ms;
+    request.pause_ms = options.pause_ms;
     request.min_calls = options.iterations;
     request.percentiles = options.percentiles;
     for (const auto& text : options.against) {
@@ -389,6 +411,7 @@ void add_bench(Commands& commands) {
           "lathe bench int8.engine --data photos/ --duration 0 --json",
           "lathe bench int8.engine fp32.engine --against pytorch --lengths-from texts.tsv",
           "lathe bench minilm.engine --lengths-from texts.tsv --buckets own --buckets longest --buckets 16,32,64",
+          "lathe bench int8.engine --batch-sizes 1,2,3,4,6,8 --pause 2 --duration 0 --output for-plan.json",
           "lathe bench m.plan gpu.engine --via trtexec --batch-sizes 8 --time-limit 30",
           "lathe bench gpu.engine --devices 0,1,2,3 --scaling --batch-sizes 128 --output scaling.json"}},
         [options, &context] { return run_bench(*options, context); });
@@ -416,6 +439,12 @@ void add_bench(Commands& commands) {
     command
         .add_option("--warmUp", options->warm_up_ms, "Least milliseconds to warm up each subject; then until steady")
         ->check(CLI::Range(0.0, 3.6e6));
+    command
+        .add_option(
+            "--pause", options->pause_ms,
+            "Also time engines' calls as a server or a camera makes them: each after a pause of so many milliseconds, "
+            "and each after a call of another batch size. lathe plan uses them")
+        ->check(CLI::Range(0.0, 60000.0));
     command.add_option("--iterations", options->iterations,
                        "Least calls of each subject, within --time-limit, whatever the interval of the median");
     command

@@ -26,11 +26,7 @@ std::optional<double> optional_ms(const Json& row, const char* key) {
     return found->get<double>();
 }
 
-CurvePoint point_of(const Json& row) {
-    CurvePoint point;
-    point.batch = row.at("batch").get<std::int64_t>();
-    if (point.batch < 1 || point.batch > std::int64_t{1} << 16)
-        throw Json::other_error::create(501, "batch is out of range", &row);
+TimeDistribution distribution_of(const Json& row) {
     TimeDistribution::Quantiles measured;
     measured.min = positive(row, "min_ms");
     measured.median = positive(row, "median_ms");
@@ -39,7 +35,21 @@ CurvePoint point_of(const Json& row) {
     measured.p99 = positive(row, "p99_ms");
     measured.max = positive(row, "max_ms");
     measured.mean = positive(row, "mean_ms");
-    point.time.time = TimeDistribution::of_quantiles(measured);
+    return TimeDistribution::of_quantiles(measured);
+}
+
+CurvePoint point_of(const Json& row) {
+    CurvePoint point;
+    point.batch = row.at("batch").get<std::int64_t>();
+    if (point.batch < 1 || point.batch > std::int64_t{1} << 16)
+        throw Json::other_error::create(501, "batch is out of range", &row);
+    point.time.time = distribution_of(row);
+    if (const auto paused = row.find("after_pause"); paused != row.end()) {
+        point.time.after_pause = distribution_of(*paused);
+        point.time.pause_ms = positive(*paused, "pause_ms");
+    }
+    if (const auto other = row.find("after_other_size"); other != row.end())
+        point.time.after_other_size = distribution_of(*other);
     point.time.copy_in_ms = optional_ms(row, "copy_in_ms").value_or(0);
     point.time.copy_out_ms = optional_ms(row, "copy_out_ms").value_or(0);
     point.preprocess_ms = optional_ms(row, "preprocess_ms");
@@ -125,10 +135,17 @@ std::vector<BatchTime> LatencyCurve::batches(std::int64_t max_batch, std::size_t
             time.time = below.time.time.mixed(above->time.time, weight);
             time.copy_in_ms = std::lerp(below.time.copy_in_ms, above->time.copy_in_ms, weight);
             time.copy_out_ms = std::lerp(below.time.copy_out_ms, above->time.copy_out_ms, weight);
+            for (const auto part : {&BatchTime::after_pause, &BatchTime::after_other_size}) {
+                if (time.*part && below.time.*part)
+                    time.*part = (below.time.*part)->mixed(*(above->time.*part), weight);
+            }
         }
         if (instances > 1) {
             const double slower = slowdown_near(points, batch);
             time.time = time.time.scaled(slower);
+            for (const auto part : {&BatchTime::after_pause, &BatchTime::after_other_size}) {
+                if (time.*part) time.*part = (time.*part)->scaled(slower);
+            }
             time.copy_in_ms *= slower;
             time.copy_out_ms *= slower;
         }

@@ -34,6 +34,12 @@ struct Crowd {
     }
 };
 
+/// What runs batches one after another.
+struct Instance {
+    double free = 0;           ///< when it can begin the next
+    std::size_t last_size = 0; ///< of its last batch
+};
+
 /// The earliest of them; there are few, so a search is as fast as a heap.
 double& earliest(std::vector<double>& free) { return *std::ranges::min_element(free); }
 
@@ -89,20 +95,20 @@ private:
         std::vector<double> copy_in;
         std::vector<double> compute;
         std::vector<double> copy_out;
-        std::vector<double> free(model_.instances, 0.0);
+        std::vector<Instance> instances(model_.instances);
         double busy = 0;
         double last = 0;
         std::size_t batches = 0;
         for (std::size_t head = 0; head < count; ++batches) {
             const std::size_t filled = head + model_.max_batch() - 1;
             const double full = filled < count ? now[filled] : std::numeric_limits<double>::infinity();
-            double& instance = earliest(free);
-            const double start = std::max(instance, std::min(full, now[head] + model_.max_wait_ms));
+            Instance& instance = *std::ranges::min_element(instances, {}, &Instance::free);
+            const double start = std::max(instance.free, std::min(full, now[head] + model_.max_wait_ms));
             std::size_t end = head;
             while (end < count && end <= filled && now[end] <= start)
                 ++end;
             const BatchTime& batch = model_.batches[end - head - 1];
-            const double took = batch.time.draw(random_());
+            const double took = batch.draw(start - instance.free, instance.last_size != end - head, random_());
             const double copies = std::min(took, batch.copy_in_ms + batch.copy_out_ms);
             for (std::size_t i = head; i < end; ++i) {
                 if (keep_) {
@@ -113,8 +119,8 @@ private:
                 }
                 now[i] = start + took;
             }
-            instance = start + took;
-            last = std::max(last, instance);
+            instance = {start + took, end - head};
+            last = std::max(last, instance.free);
             busy += took;
             head = end;
         }
@@ -142,6 +148,14 @@ double stage_capacity(const Stage& stage) {
 }
 
 } // namespace
+
+double BatchTime::draw(double idle_ms, bool other_size, std::uint64_t random) const {
+    const double busy = time.draw(random);
+    const double paused = after_pause ? after_pause->draw(random) : busy;
+    const double changed = other_size && after_other_size ? after_other_size->draw(random) : busy;
+    const double share = pause_ms > 0 ? std::min(1.0, idle_ms / pause_ms) : 0;
+    return std::max(busy + share * (paused - busy) + (changed - busy), std::min({busy, paused, changed}));
+}
 
 double MachineModel::capacity() const {
     double least = 1000 * static_cast<double>(instances * max_batch()) / batches.back().time.mean();

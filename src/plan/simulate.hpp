@@ -24,6 +24,16 @@ struct BatchTime {
     TimeDistribution time;  ///< all of it, ms
     double copy_in_ms = 0;  ///< of that, median
     double copy_out_ms = 0; ///< of that, median
+    /// All of it where the instance did nothing for `pause_ms` before: caches are cold and cores sleep. After shorter
+    /// pauses between the two, linearly. Nothing: as `time`.
+    std::optional<TimeDistribution> after_pause{};
+    double pause_ms = 0;
+    /// All of it where the batch before had another size. Nothing: as `time`.
+    std::optional<TimeDistribution> after_other_size{};
+
+    /// A time by 64 random bits; the instance has done nothing for `idle_ms`. What a pause and a change of the size
+    /// cost is added, quantile by quantile.
+    double draw(double idle_ms, bool other_size, std::uint64_t random) const;
 };
 
 /// One machine: requests pass the stages before, wait for a batch, are run in it, and pass the stages after.

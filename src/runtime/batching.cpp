@@ -45,6 +45,29 @@ bool same_inputs(const std::vector<IoInfo>& a, const std::vector<IoInfo>& b) {
 /// The batching session whose callbacks this thread is giving or may give.
 thread_local const void* giving_answers_of = nullptr;
 
+/// Zeros for a run of `samples`, the other sizes as the engine expects them most.
+std::vector<HostTensor> zeros_for(const std::vector<IoInfo>& inputs, std::int64_t samples) {
+    std::vector<HostTensor> zeros;
+    for (const IoInfo& input : inputs) {
+        Shape shape = input.range.opt;
+        shape[0] = samples;
+        zeros.emplace_back(input.name, input.type, std::move(shape));
+    }
+    return zeros;
+}
+
+Result<void> warm_up(BatchExecutor& executor, const BatchLimits& limits) {
+    for (std::int64_t samples = limits.least; samples <= limits.most; ++samples) {
+        std::vector<HostTensor> zeros = zeros_for(limits.inputs, samples);
+        std::vector<TensorView> views;
+        for (HostTensor& tensor : zeros)
+            views.push_back(tensor.view());
+        LATHE_TRY(const auto outputs, executor.run(views));
+        LATHE_CHECK(check_rows(outputs, samples));
+    }
+    return {};
+}
+
 } // namespace
 
 struct BatchingSession::Impl {
@@ -239,6 +262,10 @@ Result<BatchingSession> BatchingAccess::start(std::vector<std::unique_ptr<BatchE
     options.instances = executors.size();
     // A wait of years would overflow the clock.
     options.max_wait = std::min<std::chrono::microseconds>(options.max_wait, std::chrono::hours(24));
+    if (options.warm_up) {
+        for (const auto& executor : executors)
+            LATHE_CHECK(warm_up(*executor, limits));
+    }
     auto impl = std::make_unique<BatchingSession::Impl>(options, std::move(limits), std::move(executors));
     BatchingSession session(std::move(impl));
     BatchingSession::Impl& made = *session.impl_;

@@ -19,6 +19,8 @@ public:
     std::size_t fail_after_bursts = static_cast<std::size_t>(-1);
     Error failure{ErrorCode::internal, "the subject broke", "", ""};
     std::vector<std::string>* turns = nullptr; ///< takes the name at each burst
+    bool other_sizes = false;
+    bool runs_other_sizes() const override { return other_sizes; }
 
 private:
     static SubjectInfo named(std::string name) {
@@ -31,7 +33,7 @@ private:
         if (turns != nullptr) turns->push_back(info().name);
         if (bursts_++ >= fail_after_bursts) return failure;
         return run_burst(plan, 1, set_, [&](std::size_t) -> Result<CallTime> {
-            const double time = duration_ns_(calls++);
+            const double time = duration_ns_(calls++) * (plan.pause_ms > 0 ? 3 : plan.other_size ? 2 : 1);
             clock_seconds_ += time * 1e-9;
             return CallTime{time, 100, 10};
         });

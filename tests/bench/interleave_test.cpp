@@ -77,7 +77,7 @@ TEST_F(Interleave, NoisyWhenItDoesNotSettleInTime) {
 }
 
 TEST_F(Interleave, LeastWarmUpAndCallsAreKept) {
-    FakeSubject steady("steady", clock_, noisy(1e6, 0.001, 8));
+    FakeSubject steady("steady", clock_, [](std::size_t) { return 1e6; });
     Subject* subjects[] = {&steady};
     auto asked = options();
     asked.warm_up_s = 1;
@@ -110,6 +110,31 @@ TEST_F(Interleave, FirstCallOfABurstIsDroppedUnlessItIsTheBurst) {
     ASSERT_TRUE(results);
     EXPECT_EQ((*results)[0]->call_ns.max, 1e6);
     EXPECT_EQ((*results)[1]->call_ns.count, (*results)[1]->burst_medians_ns.size());
+}
+
+TEST_F(Interleave, CallsAsAServerMakesThemAreTimedInTheSameRounds) {
+    FakeSubject engine("engine", clock_, [](std::size_t) { return 1e6; });
+    engine.other_sizes = true;
+    FakeSubject one_size("one size", clock_, [](std::size_t) { return 1e6; });
+    FakeSubject peer("peer", clock_, [](std::size_t) { return 1e6; });
+    peer.info().kind = SubjectKind::onnxruntime;
+    Subject* subjects[] = {&engine, &one_size, &peer};
+    InterleaveOptions asked = options();
+    asked.call_pause_ms = 2;
+    auto results = interleave(subjects, asked, no_progress());
+    ASSERT_TRUE(results);
+    const InterleavedLatency& first = *(*results)[0];
+    ASSERT_TRUE(first.paused_ns && first.other_size_ns);
+    EXPECT_NEAR(first.call_ns.median, 1e6, 1e4) << "without them";
+    EXPECT_NEAR(first.paused_ns->median, 3e6, 3e4);
+    EXPECT_NEAR(first.other_size_ns->median, 2e6, 2e4);
+    EXPECT_EQ(first.other_size_ns->count, 5 * first.burst_medians_ns.size()) << "bursts of 10 ms, none dropped";
+    EXPECT_TRUE((*results)[1]->paused_ns);
+    EXPECT_FALSE((*results)[1]->other_size_ns);
+    EXPECT_FALSE((*results)[2]->paused_ns);
+    auto plain = interleave(subjects, options(), no_progress());
+    ASSERT_TRUE(plain);
+    EXPECT_FALSE((*plain)[0]->paused_ns);
 }
 
 TEST_F(Interleave, AFailingSubjectDropsOutAndTheOthersGoOn) {

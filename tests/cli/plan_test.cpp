@@ -6,6 +6,7 @@ namespace lathe::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class Plan : public testing::Test {
 protected:
@@ -74,6 +75,20 @@ TEST_F(Plan, SaysWhatCannotBe) {
     refused("--slo p99=20ms --rate 1/s --from bench.json --batch 32", 2, "16");
     refused("--slo p99=20ms --rate 1/s --from bench.json --stages bench.json", 3, "stages");
     refused("--slo p99=20ms --rate 1e6/s --from bench.json --machines 2", 2, "cannot serve");
+}
+
+TEST_F(Plan, ReckonsWithCallsAsAServerMakesThem) {
+    work_.make_engine();
+    const std::string text =
+        work_.good("bench m.engine --batch-sizes 1,2 --pause 1 --duration 0 --time-limit 0.2 --output b.json").output;
+    EXPECT_THAT(text, HasSubstr("Calls as a server makes them"));
+    for (const Json& row : work_.json("b.json")["latency"]) {
+        EXPECT_EQ(row["after_pause"]["pause_ms"], 1);
+        EXPECT_GT(row["after_pause"]["median_ms"].get<double>(), 0);
+        EXPECT_GT(row["after_other_size"]["count"].get<int>(), 0);
+    }
+    EXPECT_THAT(work_.good("plan --slo p99=1s --rate 10/s --from b.json").errors, Not(HasSubstr("--pause")));
+    EXPECT_THAT(work_.good("plan --slo p99=30ms --rate 10/s --from bench.json").errors, HasSubstr("--pause"));
 }
 
 TEST_F(Plan, ServesItsPredictionHere) {

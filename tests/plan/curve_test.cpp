@@ -31,6 +31,27 @@ TEST(LatencyCurves, ComeFromABenchAndAreInterpolated) {
     EXPECT_NEAR(read_latency_curve(bench_document({{4, 3}}), "", "")->batches(2, 1)[0].time.quantile(0.5), 3, 0.05);
 }
 
+TEST(LatencyCurves, CallsAsAServerMakesThem) {
+    Json document = bench_document({{1, 1}, {3, 3}});
+    for (Json& row : document["latency"]) {
+        const Json slower = bench_document({{1, 2 * row["median_ms"].get<double>()}})["latency"][1];
+        row["after_pause"] = slower;
+        row["after_pause"]["pause_ms"] = 2.5;
+        row["after_other_size"] = slower;
+    }
+    const auto curve = read_latency_curve(document, "int8", "");
+    ASSERT_TRUE(curve) << curve.error().describe();
+    const auto batches = curve->batches(3, 1);
+    for (std::size_t i = 0; i < 3; ++i) {
+        ASSERT_TRUE(batches[i].after_pause && batches[i].after_other_size) << i;
+        EXPECT_EQ(batches[i].pause_ms, 2.5);
+        EXPECT_NEAR(batches[i].after_pause->quantile(0.5), 2 * static_cast<double>(i + 1), 0.05);
+        EXPECT_NEAR(batches[i].after_other_size->quantile(0.5), 2 * static_cast<double>(i + 1), 0.05);
+    }
+    document["latency"][1]["after_pause"].erase("pause_ms");
+    EXPECT_EQ(read_latency_curve(document, "int8", "").error().code, ErrorCode::parse_error);
+}
+
 TEST(LatencyCurves, SeveralAtOnceAreSlower) {
     Json document = bench_document({{1, 1}, {4, 3}});
     document["latency"][1]["copy_in_ms"] = 0.2;

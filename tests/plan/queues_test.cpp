@@ -132,6 +132,39 @@ TEST(Queues, WaitingForABatchAtLowAndHighRates) {
     expect_close(mean_of(pairs.total), 0.001 + 1.0, 0.02, "half of them wait 2 ms, the other half not");
 }
 
+TEST(Queues, TheFirstOfABusyTimeTakesLonger) {
+    // Welch (Operations Research 12, 1964): with service B0 for who finds nobody and B for others, the mean wait is
+    // lambda E[B^2] / (2 (1 - lambda E[B])) + lambda (E[B0^2] - E[B^2]) / (2 (1 - lambda (E[B] - E[B0]))).
+    for (const double first : {0.5, 1.5, 4.0}) {
+        for (const double lambda : {0.3, 0.8}) {
+            MachineModel model = machine(TimeDistribution::fixed(1));
+            model.batches[0].after_pause = TimeDistribution::fixed(first);
+            model.batches[0].pause_ms = 1e-6;
+            const auto simulation = simulate(model, arrivals(lambda));
+            const double wait =
+                lambda / (2 * (1 - lambda)) + lambda * (first * first - 1) / (2 * (1 - lambda * (1 - first)));
+            expect_close(mean_of(column(simulation, "queue")), wait, 0.03,
+                         "first " + std::to_string(first) + ", rate " + std::to_string(lambda));
+        }
+    }
+}
+
+TEST(Queues, PausesAndOtherSizesCostTheirShare) {
+    MachineModel model = machine(TimeDistribution::fixed(10), 2);
+    for (BatchTime& batch : model.batches) {
+        batch.after_pause = TimeDistribution::fixed(14);
+        batch.pause_ms = 8;
+        batch.after_other_size = TimeDistribution::fixed(11);
+    }
+    // One alone, after a change and a pause of 20; two that came meanwhile, after a change; two more at once, as the
+    // former; one after a pause of 2, a quarter of 8, and a change; one after a long pause, as the former.
+    const std::vector<double> arrivals{20, 21, 22, 36, 37, 58, 200};
+    const auto simulation = simulate(model, arrivals, 0);
+    const std::vector<double> ends{35, 46, 46, 56, 56, 70, 214};
+    for (std::size_t i = 0; i < ends.size(); ++i)
+        EXPECT_NEAR(arrivals[i] + simulation.total[i], ends[i], 1e-9) << i;
+}
+
 TEST(Queues, StagesInARow) {
     // Two stations with exponential times in a row are two M/M/1 queues (Burke's theorem).
     MachineModel model = machine(TimeDistribution::exponential(1));

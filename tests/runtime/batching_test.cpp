@@ -231,6 +231,31 @@ TEST(Batching, FillsUpToTheSmallestBatchOfTheEngine) {
     EXPECT_EQ(session->statistics().padded, 1U);
 }
 
+TEST(Batching, WarmsUpEveryBatchSizeOfEverySessionBeforeTheStart) {
+    FakeExecutor::Behaviour behaviour;
+    behaviour.least = 2;
+    behaviour.most = 5;
+    std::vector<std::size_t> sizes;
+    behaviour.before = [&](std::span<const std::int64_t> ids) -> Result<void> {
+        sizes.push_back(ids.size());
+        return {};
+    };
+    BatchingOptions options;
+    options.instances = 2;
+    ASSERT_TRUE(fake_session(behaviour, options));
+    EXPECT_TRUE(sizes.empty());
+    options.warm_up = true;
+    options.max_batch = 4;
+    const auto session = fake_session(behaviour, options);
+    ASSERT_TRUE(session);
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 3, 4, 2, 3, 4}));
+    EXPECT_EQ(session->statistics().batches, 0U);
+    behaviour.before = [](std::span<const std::int64_t>) -> Result<void> {
+        return Error{ErrorCode::internal, "it does not run", "", ""};
+    };
+    EXPECT_EQ(fake_session(behaviour, options).error().message, "it does not run");
+}
+
 TEST(Batching, AWrongRequestIsRefusedAloneAndNamesWhatIsWrong) {
     auto session = fake_session({}, {});
     ASSERT_TRUE(session);
