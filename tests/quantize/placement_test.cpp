@@ -187,9 +187,12 @@ TEST(Placement, ChannelsMatricesAndWeightsThatStayFloat) {
         {"attention",
          "opset 18\ninput %x: float32[8, 8]\ninput %w: float32[8, 8]\n%y = MatMul(%x, %w) {name = \"n\"}\n",
          Target::onnxruntime, "activation_matmul"},
+        {"attention for openvino",
+         "opset 18\ninput %x: float32[8, 8]\ninput %w: float32[8, 8]\n%y = MatMul(%x, %w) {name = \"n\"}\n",
+         Target::openvino, "activation_matmul"},
         {"attention in int8",
          "opset 18\ninput %x: float32[8, 8]\ninput %w: float32[8, 8]\n%y = MatMul(%x, %w) {name = \"n\"}\n",
-         Target::openvino, "heavy_input"},
+         Target::tensorrt, "heavy_input"},
     };
     for (const Case& each : cases) {
         const Model model = graph(each.text + "output %y: undefined\n");
