@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ struct RangesKey {
     std::string data;        ///< Dataset::digest: files and preprocessing
     std::string preprocess;  ///< the preprocessing as compact JSON, to tell it from other data in messages
     std::size_t samples = 0; ///< asked for (there may have been fewer)
+    bool until_settled = false; ///< asked for at most, until the ranges stand still
 };
 
 /// One tensor: its histogram, and the ranges that the file's method finds for the two usual formats.
@@ -39,6 +41,7 @@ struct RangesFile {
     Method method = Method::mse;
     EstimateOptions options;
     std::vector<TensorRange> tensors;
+    std::optional<CalibrationConvergence> convergence; ///< of a calibration that read until_settled
     std::vector<CalibrationFinding> findings; ///< kept, so that reusing the file repeats its warnings
     /// Where another tool's ranges came from, which have no histograms and thus no method, and may lack tensors. Empty
     /// for a calibration of Lathe. Never stored.
