@@ -17,20 +17,28 @@ struct Noise {
     double after = 0.0;
 };
 
-Range range_of(const TensorRange& tensor, const RangesFile& ranges, const NumberFormat& format,
-               const SettleRule& rule) {
-    if (rule.whole_ranges.contains(tensor.name)) return estimate(tensor.histogram, Method::minmax, format);
-    return ranges.range(tensor, format);
+/// Of what lies outside the whole range of what `seen` saw, relative to all of it: steps so fine that only clipping is
+/// left.
+double clipped(const QuantizationError& error, double power, const Histogram& seen, bool symmetric) {
+    const NumberFormat fine{symmetric, (1 << 24) - (symmetric ? 1 : 0)};
+    return error(grid_of(estimate(seen, Method::minmax, fine), fine)) / power;
 }
 
 /// Nothing where the tensor was all zeros or had no finite value: it has no noise.
 Noise noise_of(const RangesFile& before, const Histogram& fresh, const RangesFile& after, std::size_t tensor,
                const NumberFormat& format, const SettleRule& rule) {
-    const Range old = range_of(before.tensors[tensor], before, format, rule);
-    const Range now = range_of(after.tensors[tensor], after, format, rule);
+    const TensorRange& then = before.tensors[tensor];
+    const TensorRange& then_and_fresh = after.tensors[tensor];
     const QuantizationError error(fresh);
     const double power = error.power();
     if (power <= 0.0) return {};
+    if (rule.whole_ranges.contains(then.name)) {
+        const Range whole = estimate(then_and_fresh.histogram, Method::minmax, format);
+        const double noise = error(grid_of(whole, format)) / power;
+        return {noise + clipped(error, power, then.histogram, format.symmetric), noise};
+    }
+    const Range old = before.range(then, format);
+    const Range now = after.range(then_and_fresh, format);
     const double noise = error(grid_of(now, format)) / power;
     return {old == now ? noise : error(grid_of(old, format)) / power, noise};
 }

@@ -32,8 +32,8 @@ namespace lathe {
 /// from B, so that it errs to the side of reading on. What fewer than about one in ten samples hold may be missed by 32.
 struct SettleRule {
     std::size_t first_round = 16;  ///< samples; twice as many are read at least
-    double noise_tolerance = 0.02; ///< of noise_change: 0.1 dB
-    double worst_tolerance = 0.1;  ///< of worst_change: 0.4 dB
+    double noise_tolerance = 0.05; ///< of noise_change: 0.2 dB
+    double worst_tolerance = 1.0;  ///< of worst_change: 3 dB, the noise twice as large
     /// Tensors whose whole range is kept whatever the method (ScaleGroup::whole_range).
     std::set<std::string> whole_ranges;
 };
