@@ -28,6 +28,9 @@ namespace lathe {
 /// average is measured by the average, since its own noise does not matter. Both are taken for unsigned and for signed
 /// 8 bits, and the greater counts.
 ///
+/// For a tensor whose whole range is kept, whose extremes never stop growing, only what r clips of B counts:
+/// e(r) - e(r') is then (sum over B of (x - clamp(x))^2) / (sum over B of x^2).
+///
 /// B was not seen when r was found, so noise_change is what reading on has just gained; r' knows half of its own data
 /// from B, so that it errs to the side of reading on. What fewer than about one in ten samples hold may be missed by 32.
 struct SettleRule {
