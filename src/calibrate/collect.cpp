@@ -188,8 +188,9 @@ Result<ActivationStatistics> Collector::next(std::size_t count) {
     for (std::size_t i = 0; i < state.lanes; ++i)
         lanes.push_back(std::make_unique<Lane>(state.source.tensors().size(), state.threads_a_lane));
     Batches batches(state.dataset, state.progress, std::min(count, state.wanted - state.seen), state.batch_size);
-    ThreadPool(state.lanes).for_each(state.lanes,
-                                     [&](std::size_t i) { run_lane(state.source, i, *lanes[i], batches); });
+    ThreadPool(state.lanes).for_each(state.lanes, [&](std::size_t i) {
+        run_lane(state.source, i, *lanes[i], batches);
+    });
     ActivationStatistics statistics;
     LATHE_TRY(statistics.samples, batches.seen());
     state.seen += statistics.samples;

@@ -58,9 +58,8 @@ CalibrationRound judge_round(const RangesFile& before, std::span<const TensorSta
     ThreadPool pool(threads);
     for (const NumberFormat& format : {NumberFormat::uint8(), NumberFormat::int8()}) {
         std::vector<Noise> noises(count);
-        pool.for_each(count, [&](std::size_t t) {
-            noises[t] = noise_of(before, fresh[t].histogram, after, t, format, rule);
-        });
+        pool.for_each(count,
+                      [&](std::size_t t) { noises[t] = noise_of(before, fresh[t].histogram, after, t, format, rule); });
         double total = 0.0;
         double changed = 0.0;
         for (const Noise& noise : noises) {
@@ -125,8 +124,7 @@ Result<SettledRanges> read_until_settled(ActivationSource& source, Dataset& data
         // A round that the data's end cut short says less, but then there is nothing to save either.
         if (convergence.rounds.empty() || found.ranges.samples_seen < end) continue;
         const CalibrationRound& round = convergence.rounds.back();
-        convergence.settled =
-            round.noise_change <= rule.noise_tolerance && round.worst_change <= rule.worst_tolerance;
+        convergence.settled = round.noise_change <= rule.noise_tolerance && round.worst_change <= rule.worst_tolerance;
         if (convergence.settled) break;
     }
     progress.end();
@@ -141,8 +139,8 @@ std::string describe(const CalibrationConvergence& convergence) {
     if (rounds.empty()) return "all " + of + ", too few to see whether more would change the ranges";
     const CalibrationRound& last = rounds.back();
     std::string text = last.samples < convergence.available ? std::to_string(last.samples) + " " + of : "all " + of;
-    text += "; the last " + std::to_string(last.fresh) + " changed the quantisation noise by " +
-            percent(last.noise_change);
+    text +=
+        "; the last " + std::to_string(last.fresh) + " changed the quantisation noise by " + percent(last.noise_change);
     if (!last.worst_tensor.empty()) {
         text += ", by " + percent(last.worst_change) + " at most (" + last.worst_tensor + ")";
     }

@@ -121,9 +121,8 @@ public:
 
 private:
     static std::size_t capacity(std::size_t sample_bytes, std::size_t threads, std::size_t read_ahead) {
-        const std::size_t most =
-            std::clamp(prefetch_bytes / std::max<std::size_t>(1, sample_bytes), 2 * threads,
-                       std::max(prefetch_samples, 2 * threads));
+        const std::size_t most = std::clamp(prefetch_bytes / std::max<std::size_t>(1, sample_bytes), 2 * threads,
+                                            std::max(prefetch_samples, 2 * threads));
         return read_ahead == 0 ? most : std::min(most, std::max(read_ahead, threads));
     }
 
@@ -206,9 +205,8 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
         return pictures ? make_picture((*list)[i]) : make_image_sample((*list)[i], preprocess, type);
     };
     const std::string prefix = spec + preprocess->to_json().dump();
-    return std::unique_ptr<Dataset>(std::make_unique<FileDataset>(std::move(chosen), input, sample, options.pictures,
-                                                                  prefix, threads, options.read_ahead,
-                                                                  std::move(produce)));
+    return std::unique_ptr<Dataset>(std::make_unique<FileDataset>(
+        std::move(chosen), input, sample, options.pictures, prefix, threads, options.read_ahead, std::move(produce)));
 }
 
 } // namespace lathe::detail

@@ -60,10 +60,10 @@ std::vector<std::size_t> choose_samples(std::size_t total, std::size_t wanted, s
 /// The same for a dataset's options, in their order.
 std::vector<std::size_t> choose_samples(std::size_t total, const DatasetOptions& options);
 
-/// The numbers 0..count-1 so that the first n of them, for every n, are spread evenly: i comes by the fractional part of
-/// i times the golden ratio (64 bits; Knuth's Fibonacci hashing). By the three-gap theorem the gaps between n of them
-/// have at most three sizes, and none is wider than twice the mean: data sorted by class give all classes. Unlike multiples
-/// of a stride they do not fall in step with data that repeat (every eighth of one camera).
+/// The numbers 0..count-1 so that the first n of them, for every n, are spread evenly: i comes by the fractional part
+/// of i times the golden ratio (64 bits; Knuth's Fibonacci hashing). By the three-gap theorem the gaps between n of
+/// them have at most three sizes, and none is wider than twice the mean: data sorted by class give all classes. Unlike
+/// multiples of a stride they do not fall in step with data that repeat (every eighth of one camera).
 std::vector<std::size_t> scatter(std::size_t count);
 
 /// Samples for a model from a file or folder, told apart by content:
