@@ -32,7 +32,7 @@ struct OptimizeOptions {
     std::vector<std::string> against;    ///< empty: those usual beside the device; one empty text: none
     std::vector<std::int64_t> batch_sizes{1, 8, 16};
     SampleCount samples;
-    bool samples_given = false; ///< else all 300 where corrections follow, which want exact ranges
+    bool samples_given = false; ///< else all 300 where corrections follow
     std::size_t evaluate_samples = 0;
     std::size_t threads = 0;
     double max_drop = 1.0;
