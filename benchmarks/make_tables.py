@@ -42,7 +42,8 @@ def peer_settings(document):
 
 
 def own_name(name):
-    """Engines of Lathe's: int8, and lathe-effort-2 for what `lathe quantize --effort 2` gives."""
+    """Engines of Lathe's: int8, lathe-300 of that many images, lathe-effort-2 of `lathe quantize --effort 2`."""
+    name = re.sub(r"^lathe-(\d+)$", r"int8, \1 images", name)
     return re.sub(r"^lathe-effort-(\d)$", r"int8, effort \1", name)
 
 

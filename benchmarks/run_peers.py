@@ -41,6 +41,9 @@ NETWORKS = {
 }
 
 
+ALL = ["--samples", "300"]
+
+
 def run(command, **kwargs):
     """Runs a command line, shown first; stops at a failure."""
     command = [str(part) for part in command]
@@ -93,16 +96,21 @@ def main():
     quantize_log = []
     quantized = work / "int8.onnx"
     if not (work / "lathe.json").exists():
-        ranges, log = work / "model.ranges", []
-        calibrating = run([lathe, "calibrate", simple, "--data", calibration, "--samples", "300", *rules, "--force",
+        log = []
+        # As a user would: effort 0 stops reading by itself. All 300 beside it, and for the corrections.
+        efforts = [("effort 0", quantized, [], []), ("effort 0, --samples 300", work / "lathe-300.onnx", ALL, [])]
+        for effort in options.efforts.split(","):
+            if effort != "0":
+                more = ["--effort", effort, "--data", calibration, *rules]
+                efforts.append((f"effort {effort}", work / f"lathe-effort-{effort}.onnx", ALL, more))
+        for variant, target, samples, more in efforts:
+            ranges = target.with_suffix(".ranges")
+            seconds = run([lathe, "calibrate", simple, "--data", calibration, *samples, *rules, "--force",
                            "--output", ranges])
-        for effort in ["0", *(e for e in options.efforts.split(",") if e != "0")]:
-            target = quantized if effort == "0" else work / f"lathe-effort-{effort}.onnx"
-            more = [] if effort == "0" else ["--effort", effort, "--data", calibration, *rules]
-            seconds = run([lathe, "quantize", simple, "--ranges", ranges, "--target", "openvino", *more,
-                           "--output", target])
-            log.append({"tool": "lathe", "variant": f"effort {effort}", "file": target.name, "samples": 300,
-                        "seconds": calibrating + seconds})
+            seconds += run([lathe, "quantize", simple, "--ranges", ranges, "--target", "openvino", *more,
+                            "--output", target])
+            log.append({"tool": "lathe", "variant": variant, "file": target.name, "seconds": seconds,
+                        "samples": json.loads(ranges.read_text(encoding="utf-8"))["samples_seen"]})
         (work / "lathe.json").write_text(json.dumps(log), encoding="utf-8")
     make(work / "ort.json", [python, HERE / "peers/quantize_ort.py", model, "--data", calibration, *rules,
                              "--variants", options.ort_variants, "--output", work])
@@ -115,6 +123,14 @@ def main():
         tools.append("modelopt")
     for name in tools:
         quantize_log += json.loads((work / f"{name}.json").read_text(encoding="utf-8"))
+    # The fastest peers with as many images as Lathe read: their time alone, since nothing tells them that these suffice.
+    fewer = work / "as-many-images"
+    common = [model, "--data", calibration, *rules, "--samples", str(quantize_log[0]["samples"]), "--output", fewer]
+    make(fewer / "ort.json", [python, HERE / "peers/quantize_ort.py", *common, "--variants", "minmax-u8s8"])
+    make(fewer / "nncf.json", [options.peers_python, HERE / "peers/quantize_nncf.py", *common])
+    timed_alone = []
+    for name in ("ort", "nncf"):
+        timed_alone += json.loads((fewer / f"{name}.json").read_text(encoding="utf-8"))
 
     engines = {"fp32": simple, "int8": quantized}
     engines |= {Path(entry["file"]).stem: work / entry["file"] for entry in quantize_log
@@ -137,7 +153,8 @@ def main():
     others = [work / f"{name}.engine" for name in engines if name != "fp32"]
     run([lathe, "eval", *others, "--reference", work / "fp32.engine", "--data", validation, *rules,
          "--output", results / f"{options.network}.eval.json"])
-    document = {"kind": "quantize-times", "version": 1, "network": network["title"], "tools": quantize_log}
+    document = {"kind": "quantize-times", "version": 1, "network": network["title"],
+                "tools": quantize_log + timed_alone}
     (results / f"{options.network}.quantize.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     for name in ("bench", "eval"):
         strip_paths(results / f"{options.network}.{name}.json", network["title"])

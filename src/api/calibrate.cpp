@@ -10,6 +10,7 @@
 #include "backends/openvino/activation_source.hpp"
 #include "calibrate/guard.hpp"
 #include "calibrate/model_key.hpp"
+#include "calibrate/settle.hpp"
 #include "data/checks.hpp"
 #include "data/open_dataset.hpp"
 #include "onnx/onnx.hpp"
@@ -119,13 +120,17 @@ Result<std::optional<RangesFile>> look_into_cache(const CalibrateRequest& reques
     return std::optional<RangesFile>(std::move(*ranges));
 }
 
+/// Whether the ranges are what the request's method finds.
+bool same_method(const RangesFile& ranges, const CalibrateRequest& request) {
+    const bool same_guard = !can_clip_the_signal(request.method) || ranges.options.guard == request.options.guard;
+    return ranges.method == request.method && same_guard &&
+           (request.method != Method::percentile || ranges.options.percentile == request.options.percentile);
+}
+
 Result<CalibrateOutcome> reuse(RangesFile ranges, const CalibrateRequest& request) {
     CalibrateOutcome outcome;
     outcome.reused = true;
-    const bool same_guard = !can_clip_the_signal(request.method) || ranges.options.guard == request.options.guard;
-    const bool same = ranges.method == request.method && same_guard &&
-                      (request.method != Method::percentile || ranges.options.percentile == request.options.percentile);
-    if (same) {
+    if (same_method(ranges, request)) {
         outcome.reuse = "Reusing " + request.output.string() + ": same model, data, preprocessing and samples.";
     } else {
         const auto named = [](Method method, const EstimateOptions& options) {
@@ -163,10 +168,13 @@ Result<Task> make_task(const Model& model, const CalibrateRequest& request) {
     return task;
 }
 
+bool has_fixed_batch(const Task& task) {
+    return !task.inputs.empty() && !task.inputs.front().shape.empty() && task.inputs.front().shape[0] > 1;
+}
+
 /// How many samples to run: a fixed batch cannot be run in part.
 Result<std::size_t> samples_to_run(const Task& task, std::size_t wanted, const CalibrateRequest& request) {
-    const auto& inputs = task.inputs;
-    if (inputs.empty() || inputs.front().shape.empty() || inputs.front().shape[0] <= 1) return wanted;
+    if (!has_fixed_batch(task)) return wanted;
     const std::size_t whole = wanted / task.batch_size * task.batch_size;
     if (whole == 0) {
         return Error{ErrorCode::out_of_range,
@@ -177,6 +185,45 @@ Result<std::size_t> samples_to_run(const Task& task, std::size_t wanted, const C
     return whole;
 }
 
+/// Runs the model on the samples. The findings are those about the ranges and the data, in order of importance.
+Result<CalibrateOutcome> measure(const Task& task, Dataset& dataset, RangesKey key, const CollectOptions& options,
+                                 const CalibrateRequest& request, Progress& progress) {
+    LATHE_TRY(const std::unique_ptr<ActivationSource> source,
+              openvino::make_activation_source(task.model, task.tensors, request.threads));
+    CheckedDataset checked(dataset, task.model);
+    CalibrateOutcome outcome;
+    std::vector<CalibrationFinding> findings;
+    double histogram_seconds = 0.0;
+    if (request.until_settled) {
+        SettleRule rule;
+        rule.whole_ranges = whole_range_tensors(task.model);
+        LATHE_TRY(SettledRanges settled, read_until_settled(*source, checked, options, std::move(key), request.method,
+                                                            request.options, rule, progress));
+        outcome.ranges = std::move(settled.ranges);
+        outcome.inference_seconds = settled.inference_seconds;
+        histogram_seconds = settled.histogram_seconds;
+        std::vector<TensorStatistics> tensors;
+        for (const TensorRange& tensor : outcome.ranges.tensors)
+            tensors.push_back({tensor.name, tensor.histogram});
+        findings = check_activations(tensors);
+    } else {
+        LATHE_TRY(ActivationStatistics statistics, collect(*source, checked, options, progress));
+        outcome.inference_seconds = statistics.inference_seconds;
+        histogram_seconds = statistics.histogram_seconds;
+        findings = check_activations(statistics.tensors);
+        outcome.ranges =
+            make_ranges(std::move(statistics), std::move(key), request.method, request.options, request.threads);
+    }
+    char seconds[32];
+    std::snprintf(seconds, sizeof(seconds), "%.2f", histogram_seconds);
+    log(LogLevel::debug, std::string("histograms took ") + seconds + " s");
+    std::vector<CalibrationFinding> all = findings_about(checked.checks());
+    std::ranges::move(findings, std::back_inserter(all));
+    std::ranges::move(outcome.ranges.findings, std::back_inserter(all));
+    outcome.ranges.findings = std::move(all);
+    return outcome;
+}
+
 Result<CalibrateOutcome> calibrate_on(const Task& task, Dataset& dataset, const std::optional<Preprocess>& preprocess,
                                       const CalibrateRequest& request, Progress& progress) {
     RangesKey key;
@@ -184,8 +231,10 @@ Result<CalibrateOutcome> calibrate_on(const Task& task, Dataset& dataset, const 
     LATHE_TRY(key.data, dataset.digest());
     if (preprocess) key.preprocess = preprocess->to_json().dump();
     key.samples = request.samples == 0 ? dataset.size() : request.samples;
+    key.until_settled = request.until_settled;
     LATHE_TRY(auto cached, look_into_cache(request, key, task.tensors));
-    if (cached) return reuse(std::move(*cached), request);
+    // Which samples are read until the ranges settle depends on the method.
+    if (cached && (!request.until_settled || same_method(*cached, request))) return reuse(std::move(*cached), request);
 
     // A folder that cannot be written to is told now, not after minutes of work. The probe leaves nothing behind.
     if (!request.output.empty()) {
@@ -195,23 +244,9 @@ Result<CalibrateOutcome> calibrate_on(const Task& task, Dataset& dataset, const 
     CollectOptions options;
     options.batch_size = task.batch_size;
     options.threads = request.threads;
+    options.whole_batches = has_fixed_batch(task);
     LATHE_TRY(options.samples, samples_to_run(task, std::min(key.samples, dataset.size()), request));
-    LATHE_TRY(const std::unique_ptr<ActivationSource> source,
-              openvino::make_activation_source(task.model, task.tensors, request.threads));
-    CheckedDataset checked(dataset, task.model);
-    LATHE_TRY(ActivationStatistics statistics, collect(*source, checked, options, progress));
-
-    CalibrateOutcome outcome;
-    outcome.inference_seconds = statistics.inference_seconds;
-    std::vector<CalibrationFinding> findings = findings_about(checked.checks());
-    for (CalibrationFinding& finding : check_activations(statistics.tensors))
-        findings.push_back(std::move(finding));
-    char seconds[32];
-    std::snprintf(seconds, sizeof(seconds), "%.2f", statistics.histogram_seconds);
-    log(LogLevel::debug, std::string("histograms took ") + seconds + " s");
-    outcome.ranges =
-        make_ranges(std::move(statistics), std::move(key), request.method, request.options, request.threads);
-    outcome.ranges.findings.insert(outcome.ranges.findings.begin(), findings.begin(), findings.end());
+    LATHE_TRY(CalibrateOutcome outcome, measure(task, dataset, std::move(key), options, request, progress));
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!request.output.empty()) LATHE_CHECK(save_ranges(request.output, outcome.ranges));
     return outcome;
@@ -222,6 +257,10 @@ DatasetOptions dataset_options(const Model& model, const CalibrateRequest& reque
     options.text = text_options(model, request.columns);
     options.samples = request.samples;
     options.threads = request.threads;
+    if (request.until_settled) {
+        options.order = SampleOrder::scattered;
+        options.read_ahead = 8; // what is decoded in vain when the ranges have settled
+    }
     return options;
 }
 

@@ -19,6 +19,7 @@ struct CalibrateRequest {
     std::string columns;                  ///< of a text file; see parse_text_columns
     std::optional<Preprocess> preprocess; ///< absent: the model's metadata, if it has any
     std::size_t samples = 300;            ///< 0 takes all
+    bool until_settled = false;           ///< at most so many; stop when the ranges stand still (SettleRule)
     std::size_t batch_size = 0;           ///< 0: the model's own, 1 where that is free
     std::size_t threads = 0;              ///< 0: all cores
     Method method = Method::mse;

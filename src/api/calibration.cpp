@@ -17,6 +17,7 @@ Result<Calibration> Calibration::run(const Model& model, Data data, const Calibr
     request.columns = data.columns;
     LATHE_TRY(request.preprocess, Preprocess::from_text(options.preprocess, "preprocessing"));
     request.samples = options.samples;
+    request.until_settled = options.until_settled;
     request.batch_size = options.batch_size;
     request.threads = options.threads;
     request.method = options.method;
@@ -39,6 +40,11 @@ Result<void> Calibration::save(const std::filesystem::path& path) const { return
 Method Calibration::method() const { return impl_->ranges.method; }
 
 std::size_t Calibration::samples() const { return impl_->ranges.samples_seen; }
+
+const CalibrationConvergence* Calibration::convergence() const {
+    const auto& convergence = impl_->ranges.convergence;
+    return convergence ? &*convergence : nullptr;
+}
 
 std::vector<CalibratedTensor> Calibration::tensors() const {
     std::vector<CalibratedTensor> tensors;

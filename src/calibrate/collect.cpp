@@ -141,45 +141,83 @@ std::string number(float value) {
 
 } // namespace
 
-Result<ActivationStatistics> collect(ActivationSource& source, Dataset& dataset, const CollectOptions& options,
-                                     Progress& progress) {
+struct Collector::State {
+    State(ActivationSource& shown, Dataset& read, Progress& told, std::size_t samples, std::size_t batch)
+        : source(shown), dataset(read), progress(told), wanted(samples), batch_size(batch) {}
+
+    ActivationSource& source;
+    Dataset& dataset;
+    Progress& progress;
+    std::size_t wanted;
+    std::size_t batch_size;
+    std::size_t threads_a_lane = 1;
+    std::size_t lanes = 1;
+    std::size_t seen = 0;
+};
+
+Collector::Collector(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Collector::Collector(Collector&&) noexcept = default;
+Collector& Collector::operator=(Collector&&) noexcept = default;
+Collector::~Collector() = default;
+
+Result<Collector> Collector::make(ActivationSource& source, Dataset& dataset, const CollectOptions& options,
+                                  Progress& progress) {
     if (options.batch_size == 0) {
         return Error{ErrorCode::invalid_argument, "the batch size is 0", "", "use at least 1"};
     }
-    const auto start = Clock::now();
     const std::size_t wanted =
         options.samples == 0 ? dataset.size() : std::min<std::size_t>(options.samples, dataset.size());
+    auto state = std::make_unique<State>(source, dataset, progress, wanted, options.batch_size);
     const std::size_t threads = options.threads > 0 ? options.threads : available_cores();
     const std::size_t runs = (wanted + options.batch_size - 1) / options.batch_size;
     // A lane on each core, if there are batches for them all, keeps every core busy from the first layer to the last
     // and counts a tensor while it is still in the core's cache.
-    const std::size_t lane_count = source.set_lanes(std::clamp<std::size_t>(runs, 1, threads));
-    std::vector<std::unique_ptr<Lane>> lanes;
-    for (std::size_t i = 0; i < lane_count; ++i)
-        lanes.push_back(
-            std::make_unique<Lane>(source.tensors().size(), std::max<std::size_t>(1, threads / lane_count)));
-
+    state->lanes = source.set_lanes(std::clamp<std::size_t>(runs, 1, threads));
+    state->threads_a_lane = std::max<std::size_t>(1, threads / state->lanes);
     dataset.rewind();
     progress.begin("calibrate", wanted);
-    Batches batches(dataset, progress, wanted, options.batch_size);
-    ThreadPool(lane_count).for_each(lane_count, [&](std::size_t i) { run_lane(source, i, *lanes[i], batches); });
+    return Collector(std::move(state));
+}
+
+std::size_t Collector::available() const { return state_->wanted; }
+
+Result<ActivationStatistics> Collector::next(std::size_t count) {
+    State& state = *state_;
+    const auto start = Clock::now();
+    std::vector<std::unique_ptr<Lane>> lanes;
+    for (std::size_t i = 0; i < state.lanes; ++i)
+        lanes.push_back(std::make_unique<Lane>(state.source.tensors().size(), state.threads_a_lane));
+    Batches batches(state.dataset, state.progress, std::min(count, state.wanted - state.seen), state.batch_size);
+    ThreadPool(state.lanes).for_each(state.lanes, [&](std::size_t i) {
+        run_lane(state.source, i, *lanes[i], batches);
+    });
     ActivationStatistics statistics;
     LATHE_TRY(statistics.samples, batches.seen());
-    progress.end();
-    if (statistics.samples == 0) {
-        return Error{ErrorCode::not_found, "the dataset holds no samples", "", "point --data at images or arrays"};
-    }
-    for (std::size_t t = 0; t < source.tensors().size(); ++t) {
+    state.seen += statistics.samples;
+    for (std::size_t t = 0; t < state.source.tensors().size(); ++t) {
         Histogram histogram = std::move(lanes.front()->histograms()[t]);
-        for (std::size_t i = 1; i < lane_count; ++i)
+        for (std::size_t i = 1; i < state.lanes; ++i)
             histogram.merge(lanes[i]->histograms()[t]);
-        statistics.tensors.push_back({source.tensors()[t], std::move(histogram)});
+        statistics.tensors.push_back({state.source.tensors()[t], std::move(histogram)});
     }
     for (const auto& lane : lanes) {
-        statistics.inference_seconds += lane->inference_seconds() / static_cast<double>(lane_count);
-        statistics.histogram_seconds += lane->histogram_seconds() / static_cast<double>(lane_count);
+        statistics.inference_seconds += lane->inference_seconds() / static_cast<double>(state.lanes);
+        statistics.histogram_seconds += lane->histogram_seconds() / static_cast<double>(state.lanes);
     }
     statistics.seconds = seconds_since(start);
+    return statistics;
+}
+
+Error no_samples() {
+    return {ErrorCode::not_found, "the dataset holds no samples", "", "point --data at images or arrays"};
+}
+
+Result<ActivationStatistics> collect(ActivationSource& source, Dataset& dataset, const CollectOptions& options,
+                                     Progress& progress) {
+    LATHE_TRY(Collector collector, Collector::make(source, dataset, options, progress));
+    LATHE_TRY(ActivationStatistics statistics, collector.next(collector.available()));
+    progress.end();
+    if (statistics.samples == 0) return no_samples();
     return statistics;
 }
 

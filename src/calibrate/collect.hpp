@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct CollectOptions {
     std::size_t samples = 300;  ///< at most; 0 means all
     std::size_t batch_size = 1; ///< samples a run of the source
     std::size_t threads = 0;    ///< runs side by side, where the source can; 0 means all cores
+    bool whole_batches = false; ///< the source takes batches of just that size
 };
 
 struct TensorStatistics {
@@ -33,10 +35,36 @@ struct ActivationStatistics {
     double histogram_seconds = 0.0;        ///< of it, in the histograms; likewise
 };
 
+/// Runs a source over a dataset (rewound) a part at a time. Memory does not depend on the number of samples.
+class Collector {
+public:
+    /// invalid_argument if the batch size is 0. The source, dataset and progress must outlive the collector.
+    static Result<Collector> make(ActivationSource& source, Dataset& dataset, const CollectOptions& options,
+                                  Progress& progress);
+    Collector(Collector&&) noexcept;
+    Collector& operator=(Collector&&) noexcept;
+    ~Collector();
+
+    /// Samples that there are to read: `options.samples` of them at most.
+    std::size_t available() const;
+    /// A histogram a tensor of the next at most `count` samples; none of them seen at the end. The histograms depend
+    /// neither on batch size nor on threads nor on the order of the samples.
+    /// Fails as the dataset or source fails; internal if the source does not show every tensor once a run; cancelled
+    /// after Ctrl-C.
+    Result<ActivationStatistics> next(std::size_t count);
+
+private:
+    struct State;
+    explicit Collector(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+};
+
+/// Not_found, for a dataset without samples.
+Error no_samples();
+
 /// Runs the source over the first samples of the dataset (rewound) and gathers a histogram a tensor. Memory does not
 /// depend on the number of samples; the result depends neither on batch size nor on threads nor on the order.
-/// Fails as the dataset or source fails; not_found if the dataset is empty; internal if the source does not show every
-/// tensor once a run; cancelled after Ctrl-C.
+/// Fails as Collector does; not_found if the dataset is empty.
 Result<ActivationStatistics> collect(ActivationSource& source, Dataset& dataset, const CollectOptions& options,
                                      Progress& progress = no_progress());
 

@@ -78,6 +78,13 @@ Result<void> validate_ranges(const RangesFile& ranges, const RangesKey& expected
                         ")");
     }
     // The data's digest covers the next two as well, but cannot say which of them it was.
+    if (expected.samples != 0 && expected.until_settled != key.until_settled) {
+        const std::string asked = std::to_string(expected.samples) + " samples";
+        return mismatch(key.until_settled ? "the ranges were calibrated until they settled (--samples auto), on " +
+                                                std::to_string(ranges.samples_seen) + " samples, not on " + asked
+                                          : "the ranges were calibrated on " + std::to_string(key.samples) +
+                                                " samples, not until they settle (--samples auto)");
+    }
     if (expected.samples != 0 && expected.samples != key.samples) {
         return mismatch("the ranges were calibrated on " + std::to_string(key.samples) + " samples, not " +
                         std::to_string(expected.samples));

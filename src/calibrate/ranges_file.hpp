@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,10 +16,11 @@ namespace lathe {
 
 /// What a calibration belongs to. Where used as an expectation, empty texts and 0 mean: not asked.
 struct RangesKey {
-    std::string model;       ///< calibration_key of the model
-    std::string data;        ///< Dataset::digest: files and preprocessing
-    std::string preprocess;  ///< the preprocessing as compact JSON, to tell it from other data in messages
-    std::size_t samples = 0; ///< asked for (there may have been fewer)
+    std::string model;          ///< calibration_key of the model
+    std::string data;           ///< Dataset::digest: files and preprocessing
+    std::string preprocess;     ///< the preprocessing as compact JSON, to tell it from other data in messages
+    std::size_t samples = 0;    ///< asked for (there may have been fewer)
+    bool until_settled = false; ///< asked for at most, until the ranges stand still
 };
 
 /// One tensor: its histogram, and the ranges that the file's method finds for the two usual formats.
@@ -39,7 +41,8 @@ struct RangesFile {
     Method method = Method::mse;
     EstimateOptions options;
     std::vector<TensorRange> tensors;
-    std::vector<CalibrationFinding> findings; ///< kept, so that reusing the file repeats its warnings
+    std::optional<CalibrationConvergence> convergence; ///< of a calibration that read until_settled
+    std::vector<CalibrationFinding> findings;          ///< kept, so that reusing the file repeats its warnings
     /// Where another tool's ranges came from, which have no histograms and thus no method, and may lack tensors. Empty
     /// for a calibration of Lathe. Never stored.
     std::string source;

@@ -4,6 +4,7 @@
 
 #include "calibrate/guard.hpp"
 #include "calibrate/ranges_file.hpp"
+#include "calibrate/settle.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 
@@ -189,6 +190,21 @@ Result<TensorRange> tensor_from_json(const Json& json, std::size_t index, std::s
     return tensor;
 }
 
+Result<CalibrationConvergence> convergence_from_json(const Json& json, std::string_view where) {
+    Reader reader(json, "convergence");
+    CalibrationConvergence convergence;
+    convergence.available = reader.count("available");
+    convergence.settled = reader.boolean("settled");
+    for (const Json& item : reader.array("rounds")) {
+        Reader entry(item, "round");
+        convergence.rounds.push_back({entry.count("samples"), entry.count("fresh"), entry.number("noise_change"),
+                                      entry.number("worst_change"), entry.text("worst_tensor")});
+        LATHE_CHECK(entry.result(where));
+    }
+    LATHE_CHECK(reader.result(where));
+    return convergence;
+}
+
 } // namespace
 
 Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ranges) {
@@ -198,6 +214,8 @@ Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ra
     head["preprocess"] = ranges.key.preprocess;
     head["samples"] = ranges.key.samples;
     head["samples_seen"] = ranges.samples_seen;
+    if (ranges.key.until_settled) head["until_settled"] = true;
+    if (ranges.convergence) head["convergence"] = to_json(*ranges.convergence);
     head["method"] = to_string(ranges.method);
     head["percentile"] = ranges.options.percentile;
     head["guard"] = ranges.options.guard;
@@ -267,6 +285,7 @@ Result<RangesFile> parse_ranges(std::string_view text, std::string_view where) {
     const bool has_guard = reader.has("guard");
     if (has_guard) ranges.options.guard = reader.boolean("guard");
     const std::string method_name = reader.text("method");
+    if (reader.has("until_settled")) ranges.key.until_settled = reader.boolean("until_settled");
     const Json& tensors = reader.array("tensors");
     if (!check(ranges.options)) reader.fail("percentile");
     LATHE_CHECK(reader.result(where));
@@ -276,6 +295,9 @@ Result<RangesFile> parse_ranges(std::string_view text, std::string_view where) {
     // A file of before there was a guard has ranges as its method found them.
     if (!has_guard) ranges.options.guard = !can_clip_the_signal(ranges.method);
 
+    if (reader.has("convergence")) {
+        LATHE_TRY(ranges.convergence, convergence_from_json(reader.object("convergence"), where));
+    }
     for (const Json& item : reader.array("findings")) {
         Reader finding(item, "finding");
         ranges.findings.push_back({finding.text("name"), finding.text("tensor"), finding.text("detail"),

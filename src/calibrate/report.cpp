@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "calibrate/settle.hpp"
+
 namespace lathe {
 
 namespace {
@@ -72,15 +74,17 @@ Json calibration_to_json(const RangesFile& ranges, const NumberFormat& format, d
     Json found = Json::array();
     for (const CalibrationFinding& finding : ranges.findings)
         found.push_back(to_json(finding));
-    return {{"kind", "calibration"},
-            {"version", 1},
-            {"method", to_string(ranges.method)},
-            {"guard", ranges.options.guard},
-            {"samples", ranges.samples_seen},
-            {"data_digest", ranges.key.data},
-            {"seconds", seconds},
-            {"tensors", std::move(tensors)},
-            {"findings", std::move(found)}};
+    Json document{{"kind", "calibration"},
+                  {"version", 1},
+                  {"method", to_string(ranges.method)},
+                  {"guard", ranges.options.guard},
+                  {"samples", ranges.samples_seen},
+                  {"data_digest", ranges.key.data},
+                  {"seconds", seconds},
+                  {"tensors", std::move(tensors)},
+                  {"findings", std::move(found)}};
+    if (ranges.convergence) document["convergence"] = to_json(*ranges.convergence);
+    return document;
 }
 
 } // namespace lathe

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "calibrate/report.hpp"
+#include "calibrate/settle.hpp"
 #include "cli/commands.hpp"
 #include "cli/given_format.hpp"
 #include "onnx/onnx.hpp"
@@ -63,9 +64,48 @@ void print_outcome(const CalibrateOutcome& outcome, const CalibrateRequest& requ
                   " by " + methods_of(ranges) + " from " + plural(ranges.samples_seen, "sample") + " in " +
                   number(outcome.seconds, "%.1f") + " s (" + number(outcome.inference_seconds, "%.1f") +
                   " s of it running the model)");
+    if (ranges.convergence) context.print("Read " + describe(*ranges.convergence) + ".");
+}
+
+/// A round a line.
+std::string rounds_table(const CalibrationConvergence& convergence) {
+    std::vector<std::vector<std::string>> cells{{"samples", "of them new", "noise changed by", "at most by", "in"}};
+    for (const CalibrationRound& round : convergence.rounds) {
+        cells.push_back({std::to_string(round.samples), std::to_string(round.fresh),
+                         number(round.noise_change * 100, "%.2f %%"), number(round.worst_change * 100, "%.2f %%"),
+                         round.worst_tensor});
+    }
+    return table(cells);
+}
+
+void explain(const CalibrateOutcome& outcome, const Context& context) {
+    const SettleRule rule;
+    if (!outcome.ranges.convergence) {
+        context.print("The number of samples was given, so nothing was judged while they were read (--samples auto).");
+        return;
+    }
+    context.print("Read until the new samples of a round change their quantisation noise by " +
+                  number(rule.noise_tolerance * 100, "%g %%") + " at most, and of no tensor by over " +
+                  number(rule.worst_tolerance * 100, "%g %%") + ":");
+    context.print(rounds_table(*outcome.ranges.convergence));
 }
 
 } // namespace
+
+void add_samples_option(CLI::App& command, SampleCount& count, bool* given) {
+    command
+        .add_option_function<std::string>(
+            "--samples",
+            [&count, given](const std::string& text) {
+                count.until_settled = text == "auto";
+                count.samples = count.until_settled ? SampleCount{}.samples : std::stoul(text);
+                if (given != nullptr) *given = true;
+            },
+            "How many samples to calibrate on, spread evenly over the data; 0: all; auto: at most 300, until more of "
+            "them no longer change the ranges")
+        ->check(CLI::IsMember({"auto"}) | CLI::Range(std::size_t{0}, std::size_t{1} << 40))
+        ->default_str("auto");
+}
 
 Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequest& request, const Context& context) {
     LATHE_TRY(CalibrateOutcome outcome, lathe::calibrate_model(model, request, context.progress()));
@@ -80,6 +120,9 @@ void add_calibrate(Commands& commands) {
         std::string method = to_string(Method::mse);
         std::string output;
         GivenFormatArguments format;
+        SampleCount samples;
+        bool samples_given = false;
+        bool explain = false;
         CalibrateRequest request;
     };
     auto options = std::make_shared<Options>();
@@ -89,12 +132,17 @@ void add_calibrate(Commands& commands) {
          "Run a model on sample data and record the range of every tensor that quantisation may need",
          {"lathe calibrate m.onnx --data photos/ --output m.ranges",
           "lathe calibrate m.onnx --data photos/ --samples 300 --method entropy --output m.ranges",
+          "lathe calibrate m.onnx --data photos/ --explain --output m.ranges",
           "lathe calibrate m.onnx --data inputs.npz --method percentile --percentile 99.9 --force",
           "lathe calibrate m.onnx --data photos/ --format tensorrt-cache --tensorrt 8.6.1 -o m.cache",
           "lathe calibrate minilm.onnx --data texts.tsv --columns text=sentence"}},
         [options, &context]() -> Result<void> {
             CalibrateRequest& request = options->request;
             LATHE_TRY(request.method, method_from_name(options->method));
+            request.samples = options->samples.samples;
+            // What asks for every activation is after its extremes, which go on growing when the ranges stand still.
+            request.until_settled =
+                options->samples.until_settled && (options->samples_given || !request.all_activations);
             if (!options->preprocess.empty()) {
                 LATHE_TRY(request.preprocess, Preprocess::from_file(options->preprocess));
             }
@@ -113,6 +161,7 @@ void add_calibrate(Commands& commands) {
                 LATHE_CHECK(write_given(given_of(outcome.ranges), options->format, options->output));
                 request.output = options->output;
             }
+            if (options->explain) explain(outcome, context);
             print_outcome(outcome, request, context);
             Json json = calibration_to_json(outcome.ranges, NumberFormat::uint8(), outcome.seconds);
             json["file"] = request.output.string();
@@ -130,8 +179,7 @@ void add_calibrate(Commands& commands) {
                     "Images, arrays or texts: folder, .npy, .npz, list of files, .tsv, .csv, .jsonl")
         ->required();
     command.add_option("--columns", options->request.columns, columns_help);
-    command.add_option("--samples", options->request.samples, "How many samples, spread evenly over the data; 0: all")
-        ->capture_default_str();
+    add_samples_option(command, options->samples, &options->samples_given);
     command.add_option("--method", options->method, methods)->capture_default_str();
     command.add_option("--percentile", options->request.options.percentile, "For --method percentile")
         ->capture_default_str();
@@ -146,6 +194,7 @@ void add_calibrate(Commands& commands) {
     command.add_flag("--all-tensors", options->request.all_activations,
                      "Measure every float32 activation, as lathe autocast asks, not only what quantisation needs");
     add_given_format(command, options->format, true);
+    command.add_flag("--explain", options->explain, "Show how the ranges came to rest while samples were read");
     command.add_flag("--force", options->request.force, "Calibrate even if the ranges file exists");
 }
 

@@ -68,7 +68,7 @@ void add_optimize(Commands& commands) {
     command.add_option("--evaluate", options->evaluate, "Labelled data to judge on (not the calibration data)");
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("-o,--output", options->output, "Folder for engines, JSON and report")->capture_default_str();
-    command.add_option("--samples", options->samples, "Calibration samples; 0: all")->capture_default_str();
+    add_samples_option(command, options->samples, &options->samples_given);
     command.add_option("--evaluate-samples", options->evaluate_samples, "Evaluation samples; 0: all");
     command.add_option("--method", options->method, "Range estimator: minmax, percentile, entropy, mse")
         ->capture_default_str();

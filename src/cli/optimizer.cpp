@@ -109,7 +109,9 @@ private:
         request.data = options_.calibrate;
         request.columns = options_.columns;
         request.preprocess = preprocess_;
-        request.samples = options_.samples;
+        request.samples = options_.samples.samples;
+        request.until_settled =
+            options_.samples.until_settled && (options_.samples_given || options_.correction.effort == 0);
         request.threads = options_.threads;
         LATHE_TRY(request.method, method_from_name(options_.method));
         request.output = file(".ranges");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "calibrate/estimate.hpp"
+#include "cli/calibrate.hpp"
 #include "cli/context.hpp"
 #include "cli/correction.hpp"
 #include "lathe/result.hpp"
@@ -30,7 +31,8 @@ struct OptimizeOptions {
     std::vector<std::string> precisions; ///< empty: those of the device
     std::vector<std::string> against;    ///< empty: those usual beside the device; one empty text: none
     std::vector<std::int64_t> batch_sizes{1, 8, 16};
-    std::size_t samples = 300;
+    SampleCount samples;
+    bool samples_given = false; ///< else all 300 where corrections follow
     std::size_t evaluate_samples = 0;
     std::size_t threads = 0;
     double max_drop = 1.0;

@@ -183,8 +183,7 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
                      std::to_string(labels.size()) + " labels for " + std::to_string(count) + " samples", where, ""};
     }
     return std::unique_ptr<Dataset>(std::make_unique<ArrayDataset>(std::move(columns), std::move(labels),
-                                                                   choose_samples(count, options.samples, options.seed),
-                                                                   preprocess, where));
+                                                                   choose_samples(count, options), preprocess, where));
 }
 
 } // namespace
@@ -204,9 +203,8 @@ Result<std::unique_ptr<Dataset>> open_npy_dataset(const std::filesystem::path& p
     LATHE_TRY(Column column, make_column(input, std::move(source), preprocess, count, path.string()));
     std::vector<Column> columns;
     columns.push_back(std::move(column));
-    return std::unique_ptr<Dataset>(std::make_unique<ArrayDataset>(std::move(columns), std::vector<std::int64_t>{},
-                                                                   choose_samples(count, options.samples, options.seed),
-                                                                   preprocess, path.string()));
+    return std::unique_ptr<Dataset>(std::make_unique<ArrayDataset>(
+        std::move(columns), std::vector<std::int64_t>{}, choose_samples(count, options), preprocess, path.string()));
 }
 
 Result<std::unique_ptr<Dataset>> open_npz_dataset(const std::filesystem::path& path,

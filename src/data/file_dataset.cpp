@@ -77,14 +77,11 @@ Result<Prefetcher::Item> make_array_sample(const SampleFile& file, const Shape& 
 class FileDataset final : public Dataset {
 public:
     FileDataset(SampleFiles files, InputSpec input, Shape sample, bool pictures, std::string digest_prefix,
-                std::size_t threads, Prefetcher::Produce produce)
+                std::size_t threads, std::size_t read_ahead, Prefetcher::Produce produce)
         : files_(std::move(files)), input_(std::move(input)), sample_(std::move(sample)), pictures_(pictures),
           digest_prefix_(std::move(digest_prefix)),
           sample_bytes_(byte_size(input_.type, static_cast<std::size_t>(element_count(sample_)))),
-          prefetcher_(files_.files.size(), threads,
-                      std::clamp(prefetch_bytes / std::max<std::size_t>(1, sample_bytes_), 2 * threads,
-                                 std::max(prefetch_samples, 2 * threads)),
-                      std::move(produce)) {}
+          prefetcher_(files_.files.size(), threads, capacity(sample_bytes_, threads, read_ahead), std::move(produce)) {}
 
     std::size_t size() const override { return files_.files.size(); }
     bool has_labels() const override { return files_.labelled; }
@@ -123,6 +120,12 @@ public:
     }
 
 private:
+    static std::size_t capacity(std::size_t sample_bytes, std::size_t threads, std::size_t read_ahead) {
+        const std::size_t most = std::clamp(prefetch_bytes / std::max<std::size_t>(1, sample_bytes), 2 * threads,
+                                            std::max(prefetch_samples, 2 * threads));
+        return read_ahead == 0 ? most : std::min(most, std::max(read_ahead, threads));
+    }
+
     SampleFiles files_;
     InputSpec input_;
     Shape sample_;
@@ -156,7 +159,7 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
     chosen.labelled = files.labelled;
     chosen.arrays = files.arrays;
     chosen.class_names = std::move(files.class_names);
-    for (const std::size_t index : choose_samples(files.files.size(), options.samples, options.seed))
+    for (const std::size_t index : choose_samples(files.files.size(), options))
         chosen.files.push_back(std::move(files.files[index]));
 
     const std::size_t threads = options.threads != 0 ? options.threads : available_cores();
@@ -174,7 +177,7 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
         };
         const std::string prefix = spec + to_string(sample);
         return std::unique_ptr<Dataset>(std::make_unique<FileDataset>(std::move(chosen), input, sample, false, prefix,
-                                                                      threads, std::move(produce)));
+                                                                      threads, options.read_ahead, std::move(produce)));
     }
     if (!preprocess) {
         return Error{ErrorCode::invalid_argument, "the model does not say how images become its input", where,
@@ -202,8 +205,8 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
         return pictures ? make_picture((*list)[i]) : make_image_sample((*list)[i], preprocess, type);
     };
     const std::string prefix = spec + preprocess->to_json().dump();
-    return std::unique_ptr<Dataset>(std::make_unique<FileDataset>(std::move(chosen), input, sample, options.pictures,
-                                                                  prefix, threads, std::move(produce)));
+    return std::unique_ptr<Dataset>(std::make_unique<FileDataset>(
+        std::move(chosen), input, sample, options.pictures, prefix, threads, options.read_ahead, std::move(produce)));
 }
 
 } // namespace lathe::detail

@@ -51,6 +51,24 @@ std::vector<std::size_t> choose_samples(std::size_t total, std::size_t wanted, s
     return chosen;
 }
 
+std::vector<std::size_t> choose_samples(std::size_t total, const DatasetOptions& options) {
+    const std::vector<std::size_t> chosen = choose_samples(total, options.samples, options.seed);
+    if (options.order == SampleOrder::ascending) return chosen;
+    std::vector<std::size_t> ordered;
+    ordered.reserve(chosen.size());
+    for (const std::size_t place : scatter(chosen.size()))
+        ordered.push_back(chosen[place]);
+    return ordered;
+}
+
+std::vector<std::size_t> scatter(std::size_t count) {
+    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U; // 2^64 over the golden ratio; odd, so no two parts are equal
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [](std::size_t i) { return static_cast<std::uint64_t>(i) * golden; });
+    return order;
+}
+
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                                               const std::optional<Preprocess>& preprocess,
                                               const std::vector<InputSpec>& inputs, const DatasetOptions& options) {

@@ -35,11 +35,19 @@ struct TextOptions {
     std::size_t max_length = 0; ///< longer samples are cut; 0: by the tokenizer alone
 };
 
+/// In which order the chosen samples are read.
+enum class SampleOrder {
+    ascending, ///< as they lie in the data
+    scattered, ///< any number of first ones is spread evenly over all of them: see `scatter`
+};
+
 struct DatasetOptions {
     std::size_t samples = 0;           ///< take this many of all (see `choose_samples`); 0 takes all
     std::size_t threads = 0;           ///< decoding threads; 0 means available_cores()
     std::optional<std::uint64_t> seed; ///< choose samples at random with this seed instead of evenly spread
     TextOptions text{};
+    SampleOrder order = SampleOrder::ascending;
+    std::size_t read_ahead = 0; ///< samples of files, at most; 0: some 64. For readers that may stop at any time
     /// Batches hold decoded pictures: somebody else preprocesses them. Errors: invalid_argument for arrays and texts.
     bool pictures = false;
 };
@@ -48,6 +56,15 @@ struct DatasetOptions {
 /// floor(i * total / wanted), so that data sorted by class gives all classes; with one, a random choice without
 /// repetition that depends on the seed alone. All if wanted is 0 or at least total.
 std::vector<std::size_t> choose_samples(std::size_t total, std::size_t wanted, std::optional<std::uint64_t> seed);
+
+/// The same for a dataset's options, in their order.
+std::vector<std::size_t> choose_samples(std::size_t total, const DatasetOptions& options);
+
+/// The numbers 0..count-1 so that the first n of them, for every n, are spread evenly: i comes by the fractional part
+/// of i times the golden ratio (64 bits; Knuth's Fibonacci hashing). By the three-gap theorem the gaps between n of
+/// them have at most three sizes, and none is wider than twice the mean: data sorted by class give all classes. Unlike
+/// multiples of a stride they do not fall in step with data that repeat (every eighth of one camera).
+std::vector<std::size_t> scatter(std::size_t count);
 
 /// Samples for a model from a file or folder, told apart by content:
 ///  - a folder with labels.csv (header "file,class_index"): the listed images, labelled;

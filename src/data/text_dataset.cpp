@@ -110,7 +110,7 @@ public:
           labels_(rows_->has_labels() ? options.text.labels : TextLabels::none),
           // Two texts whose likeness is judged are samples of their own in any model.
           sides_(rows_->has_pairs() && (tokenizer_->separates_pairs() || labels_ == TextLabels::scores) ? 2 : 1),
-          chosen_(choose_samples(rows_->count(), (options.samples + sides_ - 1) / sides_, options.seed)) {}
+          chosen_(choose_samples(rows_->count(), of_rows(options, sides_))) {}
 
     std::size_t size() const override { return chosen_.size() * sides_; }
     bool has_labels() const override { return labels_ != TextLabels::none; }
@@ -146,6 +146,12 @@ public:
     }
 
 private:
+    /// Of samples: a row may hold two.
+    static DatasetOptions of_rows(DatasetOptions options, std::size_t sides) {
+        options.samples = (options.samples + sides - 1) / sides;
+        return options;
+    }
+
     Result<void> add_label(const TextRow& row, Batch& batch) const {
         batch.labels.push_back(-1);
         if (labels_ == TextLabels::none) return {};

@@ -68,6 +68,18 @@ std::vector<std::string> quantizable_tensors(const Model& model) {
     return in_graph_order(model, std::move(wanted));
 }
 
+std::set<std::string> whole_range_tensors(const Model& model) {
+    std::set<std::string> whole;
+    for (const TargetProfile& profile : target_profiles()) {
+        const auto plan = plan_quantization(model, profile);
+        if (!plan) continue;
+        for (const ScaleGroup& group : plan->groups) {
+            if (group.whole_range) whole.insert(group.ranges.begin(), group.ranges.end());
+        }
+    }
+    return whole;
+}
+
 Json to_json(const std::vector<EdgeDecision>& decisions) {
     constexpr std::array roles{"activation", "weight", "bias"};
     Json array = Json::array();

@@ -90,6 +90,8 @@ Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfi
 /// For one target, or (superset) for all of them. Empty where planning fails.
 std::vector<std::string> quantizable_tensors(const Model& model, const TargetProfile& profile);
 std::vector<std::string> quantizable_tensors(const Model& model);
+/// Those of which some target keeps the whole range (ScaleGroup::whole_range). Empty where planning fails.
+std::set<std::string> whole_range_tensors(const Model& model);
 
 /// [{"node","op_type","input","tensor","role","quantized","reason","explanation","whole_range","detail"}, ...], as the
 /// report has it.

@@ -112,11 +112,59 @@ TEST_F(CalibrateCommand, ReusesAValidFile) {
     EXPECT_NE(again.output.find("Reusing"), std::string::npos) << again.output;
     EXPECT_EQ(read("m.ranges"), first);
 
-    const CommandResult other = calibrate("--method percentile --percentile 99" + to("m.ranges"));
+    // A given number of samples serves another method too; which ones are read until the ranges settle depends on it.
+    ASSERT_EQ(calibrate("--samples 40 --force" + to("m.ranges")).exit_code, 0);
+    const CommandResult other = calibrate("--samples 40 --method percentile --percentile 99" + to("m.ranges"));
     EXPECT_EQ(other.exit_code, 0);
     EXPECT_NE(other.output.find("percentile instead of mse"), std::string::npos) << other.output;
-    ASSERT_EQ(calibrate("--method percentile --percentile 99" + to("anew.ranges")).exit_code, 0);
+    ASSERT_EQ(calibrate("--samples 40 --method percentile --percentile 99" + to("anew.ranges")).exit_code, 0);
     EXPECT_EQ(read("m.ranges"), read("anew.ranges"));
+
+    ASSERT_EQ(calibrate("--force" + to("m.ranges")).exit_code, 0);
+    const CommandResult anew = calibrate("--method minmax" + to("m.ranges"));
+    EXPECT_EQ(anew.exit_code, 0);
+    EXPECT_EQ(anew.output.find("Reusing"), std::string::npos) << anew.output;
+    ASSERT_EQ(calibrate("--method minmax" + to("anew.ranges") + " --force").exit_code, 0);
+    EXPECT_EQ(read("m.ranges"), read("anew.ranges"));
+}
+
+TEST_F(CalibrateCommand, ReadsUntilTheRangesSettle) {
+    HostTensor values("d", DataType::float32, {200, 4, 6, 6}); // the same in every sample
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<float> one(144);
+    for (float& value : one)
+        value = normal(random);
+    for (std::size_t i = 0; i < values.as<float>().size(); ++i)
+        values.as<float>()[i] = one[i % one.size()];
+    ASSERT_TRUE(write_npy(path("same.npy"), values.view()));
+
+    const CommandResult result = calibrate("--explain" + to("m.ranges"), "m.onnx", "same.npy");
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_NE(result.output.find("Read 32 of 200 samples; the last 16 changed"), std::string::npos) << result.output;
+    EXPECT_NE(result.output.find("noise changed by"), std::string::npos) << result.output;
+    const auto ranges = load_ranges(path("m.ranges"));
+    ASSERT_TRUE(ranges);
+    EXPECT_EQ(ranges->samples_seen, 32U);
+
+    const CommandResult json = calibrate("--json" + to("j.ranges"), "m.onnx", "same.npy");
+    const auto document = parse_json(json.output, "output");
+    ASSERT_TRUE(document) << json.output;
+    EXPECT_EQ((*document)["samples"], 32);
+    EXPECT_EQ((*document)["convergence"]["available"], 200);
+    EXPECT_TRUE((*document)["convergence"]["settled"].get<bool>());
+
+    // A number that is given is kept, and neither passes for the other.
+    expect_refusal(calibrate("--samples 200" + to("m.ranges"), "m.onnx", "same.npy"), 3, "--samples auto");
+    ASSERT_EQ(calibrate("--samples 200 --force" + to("m.ranges"), "m.onnx", "same.npy").exit_code, 0);
+    EXPECT_EQ(load_ranges(path("m.ranges"))->samples_seen, 200U);
+    EXPECT_EQ(read("m.ranges").find("convergence"), std::string::npos);
+    expect_refusal(calibrate(to("m.ranges"), "m.onnx", "same.npy"), 3, "not until they settle");
+    expect_refusal(calibrate("--samples some" + to("m.ranges"), "m.onnx", "same.npy"), 2, "--samples");
+    expect_refusal(calibrate("--samples -3" + to("m.ranges"), "m.onnx", "same.npy"), 2, "--samples");
+    // Extremes for casting to 16 bits go on growing: all samples.
+    ASSERT_EQ(calibrate("--all-tensors" + to("all.ranges"), "m.onnx", "same.npy").exit_code, 0);
+    EXPECT_EQ(load_ranges(path("all.ranges"))->samples_seen, 200U);
 }
 
 TEST_F(CalibrateCommand, RefusesAFileThatDoesNotBelong) {
@@ -213,20 +261,22 @@ TEST_F(CalibrateCommand, ARangeThatThrowsTheSignalAwayIsToldAndReplaced) {
         return ranges ? ranges->find("x")->uint8.high : 0.0F;
     };
 
-    const CommandResult guarded = calibrate("--method entropy" + to("m.ranges"), "m.onnx", "spiked.npy");
+    const CommandResult guarded = calibrate("--samples 0 --method entropy" + to("m.ranges"), "m.onnx", "spiked.npy");
     ASSERT_EQ(guarded.exit_code, 0) << guarded.errors;
     EXPECT_NE(guarded.errors.find("collapsed_range (x): entropy clips"), std::string::npos) << guarded.errors;
     EXPECT_NE(guarded.errors.find("--method mse"), std::string::npos) << guarded.errors;
     EXPECT_NE(guarded.output.find("entropy (mse for 1 tensor)"), std::string::npos) << guarded.output;
     EXPECT_GT(high_of_input(), 5.9F);
 
-    const CommandResult textbook = calibrate("--method entropy --no-guard" + to("m.ranges"), "m.onnx", "spiked.npy");
+    const CommandResult textbook =
+        calibrate("--samples 0 --method entropy --no-guard" + to("m.ranges"), "m.onnx", "spiked.npy");
     ASSERT_EQ(textbook.exit_code, 0) << textbook.errors;
     EXPECT_NE(textbook.errors.find("may ruin the network"), std::string::npos) << textbook.errors;
     EXPECT_NE(textbook.output.find("without the guard"), std::string::npos) << textbook.output;
     EXPECT_LT(high_of_input(), 3.0F);
 
-    const CommandResult json = calibrate("--json --method entropy" + to("m.ranges"), "m.onnx", "spiked.npy");
+    const CommandResult json =
+        calibrate("--samples 0 --json --method entropy" + to("m.ranges"), "m.onnx", "spiked.npy");
     const auto document = parse_json(json.output, "output");
     ASSERT_TRUE(document) << json.output;
     EXPECT_TRUE((*document)["guard"].get<bool>());
@@ -237,8 +287,9 @@ TEST_F(CalibrateCommand, ARangeThatThrowsTheSignalAwayIsToldAndReplaced) {
     for (const Json& tensor : (*document)["tensors"])
         EXPECT_EQ(tensor["fallback"].get<bool>(), tensor["name"] == "x") << tensor["name"];
 
-    EXPECT_EQ(calibrate("--method mse" + to("m.ranges"), "m.onnx", "spiked.npy").errors.find("collapsed_range"),
-              std::string::npos);
+    EXPECT_EQ(
+        calibrate("--samples 0 --method mse" + to("m.ranges"), "m.onnx", "spiked.npy").errors.find("collapsed_range"),
+        std::string::npos);
 }
 
 TEST_F(CalibrateCommand, WarnsOfTooFewSamples) {

@@ -342,5 +342,60 @@ TEST(ChooseSamples, EvenlySpreadOrSeeded) {
     EXPECT_NE(choose_samples(1000, 100, 6), chosen);
 }
 
+TEST(Scatter, EveryPrefixIsSpreadEvenly) {
+    EXPECT_THAT(scatter(0), testing::IsEmpty());
+    EXPECT_THAT(scatter(1), ElementsAre(0));
+    for (const std::size_t count : {2, 3, 10, 37, 100, 256, 300, 1000}) {
+        const std::vector<std::size_t> order = scatter(count);
+        std::vector<std::size_t> first; // so far, ascending
+        for (std::size_t n = 1; n <= count; ++n) {
+            first.insert(std::ranges::upper_bound(first, order[n - 1]), order[n - 1]);
+            std::set<std::size_t> gaps;
+            for (std::size_t i = 1; i < n; ++i)
+                gaps.insert(first[i] - first[i - 1]);
+            ASSERT_FALSE(gaps.contains(0)) << "a sample twice among " << n << " of " << count;
+            ASSERT_LE(gaps.size(), 3U) << n << " of " << count;
+            const std::size_t widest = std::max(count - first.back(), gaps.empty() ? 0 : *gaps.rbegin());
+            ASSERT_LE(static_cast<double>(widest * n), 2.0 * static_cast<double>(count)) << n << " of " << count;
+        }
+    }
+}
+
+TEST(Scatter, DoesNotFallInStepWithDataThatRepeat) {
+    const std::vector<std::size_t> order = scatter(300);
+    for (const std::size_t period : {2, 3, 4, 5, 7, 8}) {
+        std::vector<std::size_t> counts(period);
+        for (std::size_t i = 0; i < 32; ++i)
+            ++counts[order[i] % period];
+        EXPECT_GE(*std::ranges::min_element(counts), 16 / period) << "period " << period; // half of the fair share
+    }
+}
+
+TEST(ChooseSamples, ScatteredAreTheSameInAnotherOrder) {
+    DatasetOptions options;
+    options.samples = 300;
+    EXPECT_EQ(choose_samples(1000, options), choose_samples(1000, 300, {}));
+    options.order = SampleOrder::scattered;
+    std::vector<std::size_t> scattered = choose_samples(1000, options);
+    EXPECT_FALSE(std::ranges::is_sorted(scattered));
+    std::ranges::sort(scattered);
+    EXPECT_EQ(scattered, choose_samples(1000, 300, {}));
+}
+
+TEST(Scatter, DataSortedByClassGiveAllClassesAtOnce) {
+    // Ten classes of thirty, one after another: the first sixteen read hold them all.
+    HostTensor arrays("x", DataType::float32, {300, 1});
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < 300; ++i)
+        labels.push_back(i / 30);
+    DatasetOptions options;
+    options.order = SampleOrder::scattered;
+    const auto dataset = dataset_of_arrays({arrays}, labels, {{"x", DataType::float32, {-1, 1}}}, options);
+    ASSERT_TRUE(dataset) << dataset.error().describe();
+    const auto batch = (*dataset)->next(16);
+    ASSERT_TRUE(batch && *batch);
+    EXPECT_EQ(std::set<std::int64_t>((*batch)->labels.begin(), (*batch)->labels.end()).size(), 10U);
+}
+
 } // namespace
 } // namespace lathe
