@@ -273,7 +273,8 @@ Result<void> build_engine(const Options& options, const Context& context) {
     for (const auto& input : info.inputs) {
         context.print("  input " + input.name + ": " + to_string(input.type) + " " + input.range.describe());
     }
-    Json document = to_json(info);
+    Json document{{"kind", "build"}};
+    document.update(to_json(info));
     if (options.explain) {
         LATHE_TRY(const BuildReport report, engine.report());
         explain(report, context);
