@@ -36,8 +36,7 @@ private:
         std::size_t streams = 1;
         std::vector<Throughput::Trial> trials{};
     };
-    Result<Choice> best_streams(const SpreadPlan& plan, std::vector<std::vector<TensorView>>& sets,
-                                Progress& progress);
+    Result<Choice> best_streams(const SpreadPlan& plan, std::vector<std::vector<TensorView>>& sets, Progress& progress);
     Result<Throughput> run(const SpreadPlan& plan, std::size_t streams, std::vector<std::vector<TensorView>>& sets,
                            Progress& progress);
 

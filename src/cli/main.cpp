@@ -15,7 +15,8 @@ using namespace lathe::cli;
 /// A command line that cannot be understood has set no flags, so --json is looked for.
 int refuse_usage(Context& context, std::span<char* const> arguments, std::string message) {
     context.json = std::ranges::find(arguments, std::string_view("--json")) != arguments.end();
-    const Error error{ErrorCode::invalid_argument, std::move(message), "command line", "lathe --help, lathe COMMAND --help"};
+    const Error error{ErrorCode::invalid_argument, std::move(message), "command line",
+                      "lathe --help, lathe COMMAND --help"};
     (void)context.write_output(&error);
     return exit_code(error.code);
 }

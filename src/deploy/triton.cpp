@@ -30,7 +30,8 @@ void choose_instances(TritonSizing& sizing, const CurvePoint& point) {
     }
     const auto rate = [](const auto& each) { return each.second; };
     const double most = std::ranges::max_element(point.rates, {}, rate)->second;
-    const auto chosen = std::ranges::find_if(point.rates, [&](const auto& each) { return rate(each) >= nearly * most; });
+    const auto chosen =
+        std::ranges::find_if(point.rates, [&](const auto& each) { return rate(each) >= nearly * most; });
     sizing.instances = chosen->first;
     sizing.one_thread_each = sizing.instances > 1;
     std::string measured;

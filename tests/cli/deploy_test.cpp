@@ -76,12 +76,11 @@ TEST_F(Deploy, IsSizedForAnObjective) {
 
 TEST_F(Deploy, SaysHowItWasSizedOrThatItWasNot) {
     Json bench = work_.json("bench.json");
-    bench["throughput"].push_back(
-        {{"subject", "int8"},
-         {"batch", 8},
-         {"streams", 2},
-         {"qps", 300.0},
-         {"trials", {{{"streams", 1}, {"qps", 160.0}}, {{"streams", 2}, {"qps", 300.0}}}}});
+    bench["throughput"].push_back({{"subject", "int8"},
+                                   {"batch", 8},
+                                   {"streams", 2},
+                                   {"qps", 300.0},
+                                   {"trials", {{{"streams", 1}, {"qps", 160.0}}, {{"streams", 2}, {"qps", 300.0}}}}});
     work_.write("bench.json", bench.dump());
     const CommandResult sized = work_.good("deploy triton m.engine -o repo --from bench.json --backend onnxruntime");
     EXPECT_THAT(sized.output, HasSubstr("2 instances"));

@@ -17,7 +17,7 @@ struct Case {
     const char* kind = nullptr; ///< the document's; nullptr: it has the failure alone
 };
 
-const std::string tune = "tune m.onnx --data photos --calibrate arrays.npy --metric kl --time-budget 0.1 "
+const std::string tune = "tune m.onnx --data photos --calibrate arrays.npy --metric kl --time-budget 0.1 --time-limit 0.1 "
                          "--sensitivity-samples 2 --output best.engine ";
 
 /// Every command in success, with what it finds, and with a file that is missing or is none of its kind.
@@ -106,7 +106,9 @@ protected:
         ASSERT_TRUE(document) << each.arguments << "\n" << document.error().describe() << "\n" << result.output;
         ASSERT_TRUE(document->is_object()) << each.arguments;
         EXPECT_EQ(document->contains("kind"), each.kind != nullptr) << each.arguments;
-        if (each.kind != nullptr) { EXPECT_EQ(document->value("kind", ""), each.kind) << each.arguments; }
+        if (each.kind != nullptr) {
+            EXPECT_EQ(document->value("kind", ""), each.kind) << each.arguments;
+        }
         EXPECT_EQ(document->contains("error"), result.exit_code != 0) << each.arguments;
         if (result.exit_code == 0) return;
         const Json& error = (*document)["error"];
@@ -138,13 +140,11 @@ TEST_F(JsonOutput, IsOneDocumentWhateverIsFound) {
 }
 
 TEST_F(JsonOutput, OfAComparisonHasWhatWasFoundAndTheFailure) {
-    const CommandResult result =
-        work_.lathe("compare m.onnx other.onnx --data arrays.npy --reduce small.onnx --json");
+    const CommandResult result = work_.lathe("compare m.onnx other.onnx --data arrays.npy --reduce small.onnx --json");
     const Json document = Workspace::as_json(result.output);
     EXPECT_EQ(document["equal"], false);
     EXPECT_EQ(document["reduced"]["nodes_second"], 1);
-    EXPECT_THAT(document["error"]["message"].get<std::string>(),
-                HasSubstr(document["first_past"].get<std::string>()));
+    EXPECT_THAT(document["error"]["message"].get<std::string>(), HasSubstr(document["first_past"].get<std::string>()));
 }
 
 // No mix can be asked to lose less than nothing, so that this may end either way.

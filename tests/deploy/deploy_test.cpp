@@ -116,7 +116,8 @@ TEST(TritonSizings, InstancesFollowTheMeasuredThroughput) {
     };
     // A call of four samples takes 4.04 ms: 247.5 calls a second one after another.
     for (const Case& each :
-         {Case{"more streams serve more", trials({{1, 250}, {2, 400}, {4, 480}, {8, 500}}), 4, "1920 with 4, 2000 with 8"},
+         {Case{"more streams serve more", trials({{1, 250}, {2, 400}, {4, 480}, {8, 500}}), 4,
+               "1920 with 4, 2000 with 8"},
           Case{"they do not", trials({{1, 250}, {2, 255}, {4, 240}}), 1, "1000 with 1"},
           Case{"they are slower", trials({{1, 250}, {2, 200}}), 1, "800 with 2"},
           Case{"older files, gain", Json{{"streams", 2}, {"qps", 450.0}}, 2, "990 with 1, 1800 with 2"},
