@@ -17,8 +17,9 @@ struct Case {
     const char* kind = nullptr; ///< the document's; nullptr: it has the failure alone
 };
 
-const std::string tune = "tune m.onnx --data photos --calibrate arrays.npy --metric kl --time-budget 0.1 --time-limit 0.1 "
-                         "--sensitivity-samples 2 --output best.engine ";
+const std::string tune =
+    "tune m.onnx --data photos --calibrate arrays.npy --metric kl --time-budget 0.1 --time-limit 0.1 "
+    "--sensitivity-samples 2 --output best.engine ";
 
 /// Every command in success, with what it finds, and with a file that is missing or is none of its kind.
 std::vector<Case> cases() {
@@ -92,8 +93,8 @@ protected:
         bench["subjects"][1]["file"] = "m.engine";
         work_.write("bench.json", bench.dump());
         // A zero point that TensorRT does not take.
-        work_.save(model_from_text("opset 18\ninput %x: float32[1, 4]\nconst %s: float32 = {0.1}\n"
-                                   "const %z: int8 = {5}\n%q = QuantizeLinear(%x, %s, %z)\n"
+        work_.save(model_from_text("opset 18\ninput %x: float32[1, 4]\nconst %s: float32[] = {0.1}\n"
+                                   "const %z: int8[] = {5}\n%q = QuantizeLinear(%x, %s, %z)\n"
                                    "%y = DequantizeLinear(%q, %s, %z)\noutput %y: float32[1, 4]\n"),
                    "zeros.onnx");
     }
