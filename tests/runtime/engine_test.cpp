@@ -353,7 +353,7 @@ TEST(BuildReports, NameClampedConstantsWithTheirNumbers) {
     report.clamped = {{"mask", "float16", 6, -3.4e38, -30000}};
     const Json json = to_json(report);
     EXPECT_EQ(json["clamped"].dump(),
-              R"([{"elements":6,"from":-3.4e+38,"name":"mask","to":-30000.0,"type":"float16"}])");
+              R"([{"name":"mask","type":"float16","elements":6,"from":-3.4e+38,"to":-30000.0}])");
     EXPECT_EQ(json["fallbacks"].size(), 1U);
     EXPECT_EQ(to_json(BuildReport())["clamped"], Json::array());
 }

@@ -86,7 +86,7 @@ TEST(Masks, ThatAreScalarsAreTold) {
     const Model model = network("opset 18\ninput %x: float32[2, 4, 8]\ninput %keep: bool[2, 4, 8]\n"
                                 "const %low: float32[] = {-3.4028235e38}\nconst %small: float32[] = {-60000}\n"
                                 "%m = Where(%keep, %x, %low)\n%n = Max(%m, %small)\noutput %n: float32[2, 4, 8]\n");
-    const Plan plan = plan_of(model, Precision::float16, {{2, 4, 8}, {2, 4, 8}});
+    const cuda::Plan plan = plan_of(model, Precision::float16, {{2, 4, 8}, {2, 4, 8}});
     ASSERT_EQ(plan.weights->clamped.size(), 1U);
     EXPECT_EQ(plan.weights->clamped.at("low").elements, 1U);
     EXPECT_EQ(plan.weights->clamped.at("low").to, -30000);
