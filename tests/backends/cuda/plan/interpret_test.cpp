@@ -68,12 +68,25 @@ TEST(Masks, OfTheLowestFloatAreClamped) {
         const auto plan = plan_of(model, precision, {{2, 4, 8}});
         const auto actual = interpreted(plan, inputs, true);
         EXPECT_LE(relative_difference(expected[0], actual[0]), limit) << to_string(precision);
+    }
+}
+
+// A constant that is read in 16 bits is clamped when it is stored, and told.
+TEST(Masks, ThatAreStoredIn16BitsAreTold) {
+    const Model model = network("opset 18\ninput %x: float32[4, 4]\n"
+                                "const %mask: float32[4, 4] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38, "
+                                "0, 0, -3.4028235e38, -3.4028235e38, 0, 0, 0, -3.4028235e38, 0, 0, 0, 0}\n"
+                                "%r = Relu(%x)\n%c = Concat(%r, %mask) {axis = 0}\n%y = Softmax(%c)\n"
+                                "output %y: float32[8, 4]\n");
+    const std::vector<Shape> shapes{{4, 4}};
+    for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16}) {
+        const auto plan = plan_of(model, precision, shapes);
         const auto& clamped = plan.weights->clamped;
         if (precision == Precision::float32) {
             EXPECT_TRUE(clamped.empty());
             continue;
         }
-        ASSERT_TRUE(clamped.contains("mask")) << to_string(precision);
+        ASSERT_TRUE(clamped.contains("mask")) << to_string(precision) << "\n" << print(plan);
         EXPECT_EQ(clamped.at("mask").elements, 6U);
         EXPECT_LT(clamped.at("mask").from, -3.4e38);
         EXPECT_EQ(clamped.at("mask").to, -30000);
