@@ -65,6 +65,15 @@ struct TacticTiming {
     bool chosen = false;
 };
 
+/// A constant whose masks of attention scores (-3.4e38) a 16-bit type lacks, and what is computed with instead.
+struct ClampedConstant {
+    std::string name;
+    std::string type;         ///< that lacks them: "float16" or "bfloat16"
+    std::size_t elements = 0; ///< how many were replaced
+    double from = 0;          ///< the lowest of them
+    double to = 0;
+};
+
 /// What a build decided and why (`lathe build --explain`).
 struct BuildReport {
     struct Op {
@@ -80,6 +89,7 @@ struct BuildReport {
     std::size_t workspace_bytes = 0;
     std::size_t weight_bytes = 0;
     std::vector<std::string> fallbacks;            ///< what runs in another precision than asked, and why
+    std::vector<ClampedConstant> clamped;          ///< by name
     std::map<std::string, double> precision_share; ///< of the multiply-accumulates
     double build_seconds = 0;
     double check_seconds = 0;           ///< of them for checking the finished networks; 0: not checked

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from .errors import EXIT_CODES, ExportError, one_line
 
@@ -317,13 +317,22 @@ def report(error: ExportError) -> int:
     return EXIT_CODES.get(error.code, 1)
 
 
+def keep_for_document() -> TextIO:
+    """Standard output for the document alone: what PyTorch or the user's file prints goes to standard error from here on."""
+    document = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    return document
+
+
 def main() -> int:
     try:
         options = parse_arguments()
+        output = keep_for_document() if options.json else sys.stdout
         document = run(options)
         if options.json:
-            print(json.dumps(document, indent=2, ensure_ascii=False))
-        sys.stdout.flush()
+            print(json.dumps(document, indent=2, ensure_ascii=False), file=output)
+        output.flush()
         return 0
     except ExportError as error:
         return report(error)

@@ -184,7 +184,10 @@ private:
         const double trial = std::min(1.0, seconds / 4);
         LATHE_TRY(const Throughput alone, serve({&*session_}, trial, progress));
         LATHE_TRY(const Throughput together, serve(many, trial, progress));
-        return alone.qps() >= together.qps() ? serve({&*session_}, seconds, progress) : serve(many, seconds, progress);
+        if (alone.qps() >= together.qps()) many = {&*session_};
+        LATHE_TRY(Throughput served, serve(many, seconds, progress));
+        served.trials = {{1, alone.qps()}, {cores, together.qps()}};
+        return served;
     }
 
     Result<Throughput> do_spread(const SpreadPlan& plan, Progress& progress) override {

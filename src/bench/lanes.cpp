@@ -47,13 +47,13 @@ Result<void> Lanes::grow(Place& place, std::size_t count) {
     return {};
 }
 
-Result<std::size_t> Lanes::best_streams(const SpreadPlan& plan, std::vector<std::vector<TensorView>>& sets,
-                                        Progress& progress) {
+Result<Lanes::Choice> Lanes::best_streams(const SpreadPlan& plan, std::vector<std::vector<TensorView>>& sets,
+                                          Progress& progress) {
     if (const auto found = best_.find(plan.inputs); found != best_.end()) return found->second;
     SpreadPlan trial = plan;
     trial.devices = 1;
     trial.seconds = std::min(0.4, plan.seconds / 6);
-    std::size_t best = 1;
+    Choice best;
     double best_qps = 0;
     for (const std::size_t count : stream_choices) {
         const auto served = run(trial, count, sets, progress);
@@ -62,11 +62,12 @@ Result<std::size_t> Lanes::best_streams(const SpreadPlan& plan, std::vector<std:
             if (served.error().code == ErrorCode::out_of_memory && best_qps > 0) break;
             return served.error();
         }
+        best.trials.push_back({count, served->qps()});
         constexpr double worth = 1.01; // every stream takes memory
         if (served->qps() > worth * best_qps) {
-            best = count;
+            best.streams = count;
             best_qps = served->qps();
-        } else if (count > best * 2) {
+        } else if (count > best.streams * 2) {
             break;
         }
     }
@@ -82,8 +83,10 @@ Result<Throughput> Lanes::serve(const SpreadPlan& plan, std::vector<std::vector<
                          std::to_string(devices_.size()),
                      "", ""};
     }
-    LATHE_TRY(const std::size_t streams, best_streams(plan, sets, progress));
-    return run(plan, streams, sets, progress);
+    LATHE_TRY(const Choice choice, best_streams(plan, sets, progress));
+    LATHE_TRY(Throughput served, run(plan, choice.streams, sets, progress));
+    served.trials = choice.trials;
+    return served;
 }
 
 Result<Throughput> Lanes::run(const SpreadPlan& plan, std::size_t streams, std::vector<std::vector<TensorView>>& sets,

@@ -32,14 +32,17 @@ private:
         std::vector<Session> sessions{};
     };
     Result<void> grow(Place& place, std::size_t count);
-    Result<std::size_t> best_streams(const SpreadPlan& plan, std::vector<std::vector<TensorView>>& sets,
-                                     Progress& progress);
+    struct Choice {
+        std::size_t streams = 1;
+        std::vector<Throughput::Trial> trials{};
+    };
+    Result<Choice> best_streams(const SpreadPlan& plan, std::vector<std::vector<TensorView>>& sets, Progress& progress);
     Result<Throughput> run(const SpreadPlan& plan, std::size_t streams, std::vector<std::vector<TensorView>>& sets,
                            Progress& progress);
 
     const Engine* engine_ = nullptr;
     std::vector<Place> devices_;
-    std::map<InputPlace, std::size_t> best_;
+    std::map<InputPlace, Choice> best_;
 };
 
 } // namespace lathe

@@ -172,6 +172,8 @@ private:
                  {"requests", served->requests},
                  {"streams", served->streams}};
         if (!served->devices.empty()) row["per_device"] = shares_json(*served, batch);
+        for (const Throughput::Trial& trial : served->trials)
+            row["trials"].push_back({{"streams", trial.streams}, {"qps", trial.qps}});
         throughput_.push_back(std::move(row));
         return {};
     }

@@ -72,6 +72,12 @@ struct Throughput {
         std::size_t streams = 0;
     };
     std::vector<Share> devices{};
+    /// Short runs by which the number of streams was chosen: requests a second by streams, on one device.
+    struct Trial {
+        std::size_t streams = 1;
+        double qps = 0;
+    };
+    std::vector<Trial> trials{};
     double qps() const { return seconds > 0 ? static_cast<double>(requests) / seconds : 0; }
 };
 

@@ -35,6 +35,8 @@ constexpr std::array rules{
          "the engine was built on another model of GPU, which costs speed or correctness: build it here"},
     Rule{"--useCudaGraph flag has been ignored", "no_cuda_graph",
          "the CUDA graph that was asked for could not be captured: this is without"},
+    Rule{"CUDA graph capture failed", "no_cuda_graph",
+         "the CUDA graph that was asked for could not be captured: this is without"},
     Rule{"Missing scale and zero-point", "no_int8_scale",
          "tensors without int8 scale: their layers run in higher precision although INT8 was asked for"},
     Rule{"Calibrator is not being used", "no_calibrator",

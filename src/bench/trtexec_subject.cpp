@@ -25,6 +25,13 @@ std::string number(double value) {
     return text;
 }
 
+/// "8.6.1" is 806; 0 for what is no version.
+int number_of(const std::string& version) {
+    int major = 0;
+    int minor = 0;
+    return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 ? 100 * major + minor : 0;
+}
+
 std::string shape_text(const Shape& shape) {
     std::string text;
     for (const std::int64_t size : shape)
@@ -49,7 +56,7 @@ public:
     /// Runs the plan as it is, once. Its inputs.
     Result<std::vector<InputSpec>> look(Progress& progress) {
         LATHE_TRY(const TrtexecRun run, run_once({}, progress));
-        major_ = std::atoi(run.version.c_str());
+        version_ = number_of(run.version);
         if (!run.version.empty()) info().libraries["tensorrt"] = run.version;
         if (run.load_s) info().load_ms = *run.load_s * 1e3;
         const std::string turn = "each turn a process of its own: plan loaded, " + number(options_.warm_up_ms) +
@@ -119,7 +126,7 @@ private:
             return Error{ErrorCode::unsupported, "trtexec ran, but did not export the times of its queries",
                          info().file.string(), "take trtexec of TensorRT 8 or later"};
         }
-        LATHE_TRY(const TrtexecTrace trace, parse_trtexec_times(*text, "trtexec --exportTimes"));
+        LATHE_TRY(const TrtexecTrace trace, parse_trtexec_times(*text, "trtexec --exportTimes", turn.warm_up_ms));
         Burst burst;
         const auto append = [](const std::vector<double>& ms, std::vector<double>& ns) {
             std::ranges::transform(ms, std::back_inserter(ns), [](double value) { return value * 1e6; });
@@ -155,11 +162,13 @@ private:
         if (!files_.empty()) words.push_back("--loadInputs=" + files_);
         if (options_.device) words.push_back("--device=" + std::to_string(*options_.device));
         // From 11 on a CUDA graph is the default and copies are left out of the measurement unless asked for.
-        if (major_ >= 11) words.emplace_back("--includeDataTransfers");
-        if (major_ > 0 && major_ < 11) words.emplace_back("--useCudaGraph");
+        if (version_ >= 1100) words.emplace_back("--includeDataTransfers");
+        if (version_ > 0 && version_ < 1100) words.emplace_back("--useCudaGraph");
         if (turn.one_at_a_time) words.emplace_back("--exposeDMA");
-        words.push_back("--warmUp=" + number(turn.warm_up_ms));
-        words.push_back("--duration=" + number(turn.seconds));
+        // Up to 8.3 both are whole numbers there, and 0.5 would be read as 0.
+        const bool whole = version_ < 804;
+        words.push_back("--warmUp=" + number(whole ? std::ceil(turn.warm_up_ms) : turn.warm_up_ms));
+        words.push_back("--duration=" + number(whole ? std::ceil(turn.seconds) : turn.seconds));
         words.emplace_back("--iterations=1");
         if (!turn.times.empty()) words.push_back("--exportTimes=" + turn.times.string());
         return words;
@@ -192,7 +201,7 @@ private:
 
     TrtexecOptions options_;
     std::filesystem::path program_, scratch_;
-    int major_ = 0;                     ///< of TensorRT; 0 until it was seen
+    int version_ = 0;                   ///< of TensorRT, 100 * major + minor; 0 until it was seen
     std::string shapes_, files_;        ///< as --shapes and --loadInputs take them
     std::vector<std::string> remarked_; ///< remarks that are in the notes
 };
@@ -221,7 +230,7 @@ Result<std::filesystem::path> find_trtexec(const std::string& program) {
         "--via /usr/src/tensorrt/bin/trtexec"};
 }
 
-Result<TrtexecTrace> parse_trtexec_times(std::string_view text, std::string_view where) {
+Result<TrtexecTrace> parse_trtexec_times(std::string_view text, std::string_view where, double warm_up_ms) {
     LATHE_TRY(const Json json, parse_json(text, where));
     TrtexecTrace trace;
     const auto wrong = [&](const std::string& why) {
@@ -230,6 +239,8 @@ Result<TrtexecTrace> parse_trtexec_times(std::string_view text, std::string_view
     };
     if (!json.is_array() || json.empty()) return wrong("a list of queries is expected");
     for (const Json& query : json) {
+        const auto start = query.is_object() ? query.find("startComputeMs") : query.end();
+        if (start != query.end() && start->is_number() && start->get<double>() < warm_up_ms) continue;
         for (const auto& [key, values] :
              {std::pair{"latencyMs", &trace.latency}, std::pair{"h2dMs", &trace.copy_in},
               std::pair{"computeMs", &trace.compute}, std::pair{"d2hMs", &trace.copy_out}}) {
@@ -241,6 +252,7 @@ Result<TrtexecTrace> parse_trtexec_times(std::string_view text, std::string_view
         }
         if (!(trace.latency.back() > 0)) return wrong("a query took no time");
     }
+    if (trace.latency.empty()) return wrong("no query came after the warm-up");
     return trace;
 }
 

@@ -31,8 +31,10 @@ Result<std::filesystem::path> find_trtexec(const std::string& program);
 struct TrtexecTrace {
     std::vector<double> latency, copy_in, compute, copy_out;
 };
-/// Errors: parse_error with `where`: another form, no query, a time that is no number or negative.
-Result<TrtexecTrace> parse_trtexec_times(std::string_view text, std::string_view where);
+/// Queries whose computing began before `warm_up_ms` are left out: TensorRT up to 8.4 exports its warm-up as well,
+/// later ones leave it out by the same rule. Errors: parse_error with `where`: another form, no query, a time that is
+/// no number or negative.
+Result<TrtexecTrace> parse_trtexec_times(std::string_view text, std::string_view where, double warm_up_ms);
 
 /// A plan (info.file) in trtexec. A turn is a process of its own: the plan is loaded, warmed up and timed query by
 /// query with nothing else in flight (--exposeDMA), in a CUDA graph, copies included; the times are those that trtexec

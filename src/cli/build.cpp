@@ -16,6 +16,7 @@
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/machine.hpp"
+#include "support/score_mask.hpp"
 
 namespace lathe::cli {
 
@@ -75,39 +76,6 @@ Result<void> take_shapes(const Options& options, BuildOptions& build) {
     return {};
 }
 
-Json to_json(const BuildReport& report) {
-    Json ops = Json::array();
-    for (const auto& op : report.ops) {
-        Json candidates = Json::array();
-        for (const auto& timing : op.candidates) {
-            candidates.push_back({{"tactic", timing.tactic},
-                                  {"mixed_us", timing.mixed_us},
-                                  {"warm_us", timing.warm_us},
-                                  {"cold_us", timing.cold_us},
-                                  {"whole_ratio", timing.whole_ratio},
-                                  {"refused", timing.refused},
-                                  {"chosen", timing.chosen}});
-        }
-        ops.push_back({{"shape", op.shape},
-                       {"name", op.name},
-                       {"signature", op.signature},
-                       {"precision", op.precision},
-                       {"candidates", std::move(candidates)}});
-    }
-    return Json{{"ops", std::move(ops)},
-                {"arena_bytes", report.arena_bytes},
-                {"arena_lower_bound", report.arena_lower_bound},
-                {"workspace_bytes", report.workspace_bytes},
-                {"weight_bytes", report.weight_bytes},
-                {"fallbacks", report.fallbacks},
-                {"precision_share", report.precision_share},
-                {"build_seconds", report.build_seconds},
-                {"check_seconds", report.check_seconds},
-                {"checked_operations", report.checked_operations},
-                {"checked_before", report.checked_before},
-                {"check_notes", report.check_notes}};
-}
-
 /// Of a kernel's times beside the one that is compared; "-" where it was not measured.
 std::string other_time(const TacticTiming* timing, double TacticTiming::*time) {
     return timing != nullptr && timing->*time > 0 ? fixed(timing->*time, 2) : "-";
@@ -119,6 +87,8 @@ void explain(const BuildReport& report, const Context& context) {
             context.print("  " + fixed(share * 100, 1) + " % of the arithmetic in " + precision);
         for (const auto& fallback : report.fallbacks)
             context.print("  " + fallback);
+        for (const auto& constant : report.clamped)
+            context.print("  " + describe_clamped(constant));
         context.print("  this backend chooses its kernels by itself");
         return;
     }
@@ -146,6 +116,8 @@ void explain(const BuildReport& report, const Context& context) {
         context.print("  " + fixed(share * 100, 1) + " % of the arithmetic in " + precision);
     for (const auto& fallback : report.fallbacks)
         context.print("  " + fallback);
+    for (const auto& constant : report.clamped)
+        context.print("  " + describe_clamped(constant));
     for (const auto& note : report.check_notes)
         context.print("  " + note);
     context.print(report.check_seconds > 0
@@ -273,7 +245,8 @@ Result<void> build_engine(const Options& options, const Context& context) {
     for (const auto& input : info.inputs) {
         context.print("  input " + input.name + ": " + to_string(input.type) + " " + input.range.describe());
     }
-    Json document = to_json(info);
+    Json document{{"kind", "build"}};
+    document.update(to_json(info));
     if (options.explain) {
         LATHE_TRY(const BuildReport report, engine.report());
         explain(report, context);

@@ -145,13 +145,18 @@ Result<void> run(const Options& options, const Context& context) {
     if (first == nullptr) {
         context.print(context.green("within tolerance: " + std::to_string(comparison.tensors.size()) + " tensors"));
         if (!options.reduce.empty()) context.warn("nothing is past tolerance, so there is nothing to reduce");
-        context.print_json(document);
+        context.print_json(std::move(document));
         return {};
     }
     if (!options.reduce.empty()) {
-        LATHE_TRY(document["reduced"], reduce_and_save(a, b, comparison, options, context));
+        auto reduced = reduce_and_save(a, b, comparison, options, context);
+        if (!reduced) { // the difference is told all the same
+            context.print_json(std::move(document));
+            return std::move(reduced).error();
+        }
+        document["reduced"] = *std::move(reduced);
     }
-    context.print_json(document);
+    context.print_json(std::move(document));
     const std::string op = first->op_b.empty() ? first->op_a : first->op_b;
     const std::string node = first->node_b.empty() ? first->node_a : first->node_b;
     return Error{ErrorCode::verification_failed,

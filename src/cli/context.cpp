@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "support/files.hpp"
 #include "support/log.hpp"
@@ -143,9 +145,25 @@ void Context::print(const std::string& line) const {
     if (!json && !quiet) std::printf("%s\n", line.c_str());
 }
 
-void Context::print_json(const Json& document) const {
+void Context::print_json(Json document) const {
     progress().end();
-    if (json) std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    assert(document.is_object() && document_.is_null());
+    if (json) document_ = std::move(document);
+}
+
+Result<void> Context::write_output(const Error* failure) const {
+    progress().end();
+    if (json && failure != nullptr) {
+        document_["error"] = {{"code", to_string(failure->code)},
+                              {"message", failure->message},
+                              {"where", failure->where},
+                              {"hint", failure->hint}};
+    }
+    if (!document_.is_null())
+        std::printf("%s\n", document_.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    // A full disk behind a redirected standard output shows only at the flush.
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+    return Error{ErrorCode::io, "cannot write to standard output", "", "is the disk full or the pipe closed?"};
 }
 
 void Context::warn(const std::string& message) const {
@@ -172,32 +190,23 @@ CLI::App& Commands::add(const CommandSpec& spec, CommandBody body) {
     return *command;
 }
 
+Result<void> Commands::run_chosen() {
+    try {
+        return chosen_();
+    } catch (const std::bad_alloc&) {
+        return Error{ErrorCode::out_of_memory, "out of memory", "", "use smaller batches or a smaller model"};
+    } catch (const std::exception& error) {
+        return Error{ErrorCode::internal, std::string("unexpected failure: ") + error.what(), "",
+                     "this is a bug in Lathe; please report it with the command line"};
+    }
+}
+
 int Commands::run() {
     if (!chosen_) return 2;
-    Result<void> result;
-    try {
-        result = chosen_();
-    } catch (const std::bad_alloc&) {
-        result = Error{ErrorCode::out_of_memory, "out of memory", "", "use smaller batches or a smaller model"};
-    } catch (const std::exception& error) {
-        result = Error{ErrorCode::internal, std::string("unexpected failure: ") + error.what(), "",
-                       "this is a bug in Lathe; please report it with the command line"};
-    }
-    context_.progress().end();
-    if (result) {
-        // A full disk behind a redirected standard output shows only at the flush.
-        if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
-        result = Error{ErrorCode::io, "cannot write to standard output", "", "is the disk full or the pipe closed?"};
-    }
-    const Error& error = result.error();
-    if (context_.json) {
-        const Json document{{"error",
-                             {{"code", to_string(error.code)},
-                              {"message", error.message},
-                              {"where", error.where},
-                              {"hint", error.hint}}}};
-        std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-    }
+    const Result<void> result = run_chosen();
+    const Result<void> written = context_.write_output(result ? nullptr : &result.error());
+    if (result && written) return 0;
+    const Error& error = result ? written.error() : result.error();
     std::fprintf(stderr, "lathe: %s\n", error.describe().c_str());
     return exit_code(error.code);
 }

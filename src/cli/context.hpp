@@ -27,8 +27,12 @@ public:
 
     /// Line of human-readable result on standard output. Nothing with --json or --quiet.
     void print(const std::string& line) const;
-    /// The result document. With --json it is printed; otherwise ignored.
-    void print_json(const Json& document) const;
+    /// The result document. With --json it is printed when the command has ended, so that standard output is one
+    /// document also where the command fails afterwards; otherwise ignored. At most once a command.
+    void print_json(Json document) const;
+    /// Ends the command: with --json prints what print_json was given, with the failure as its member "error" (alone
+    /// where nothing was given). io: standard output cannot be written.
+    Result<void> write_output(const Error* failure) const;
     /// A remark on standard error (yellow on a terminal).
     void warn(const std::string& message) const;
 
@@ -43,6 +47,7 @@ public:
 
 private:
     std::string command_line_;
+    mutable Json document_; ///< null: none was given
 };
 
 /// Adds a subcommand with the options all share (--json, --quiet, --verbose), a description and examples.
@@ -64,6 +69,8 @@ public:
     int run();
 
 private:
+    Result<void> run_chosen();
+
     CLI::App& app_;
     Context& context_;
     CommandBody chosen_;

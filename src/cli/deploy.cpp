@@ -59,7 +59,7 @@ Result<TritonSizing> sizing_of(const DeployOptions& options, const DeployableEng
     TritonSizing sizing;
     if (options.from.empty()) {
         sizing.max_batch = limit;
-        sizing.reason = "Not sized by measurements.";
+        sizing.reason = "Not sized by measurements: the engine's largest batch, one instance.";
     } else {
         LATHE_TRY(const Json bench, read_json_file(options.from));
         LATHE_TRY(const std::string subject, subject_for(bench, engine.file, options.from));
@@ -92,8 +92,12 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                   to_string(model.backend) + ", batches up to " + std::to_string(std::max<std::int64_t>(1, max_batch)) +
                   ", queue delay " + std::to_string(sizing.max_queue_delay_us) + " us, " +
                   std::to_string(sizing.instances) + (sizing.instances == 1 ? " instance" : " instances"));
-    if (options.from.empty())
-        context.warn("not sized by measurements: give --from bench.json, and --slo and --rate for an objective");
+    if (options.from.empty()) {
+        context.warn("not sized by measurements, so one instance: give --from bench.json, and --slo and --rate for an "
+                     "objective");
+    } else {
+        context.print("  " + sizing.reason);
+    }
     if (engine.info.device == "cuda")
         context.warn("Triton runs the graph of " + engine.file.string() + " with " + to_string(model.backend) +
                      ", not with Lathe's CUDA kernels: measure it there before relying on this engine's times");
@@ -106,7 +110,9 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                 {"max_batch_size", max_batch},
                 {"preferred_batch_size", sizing.preferred},
                 {"max_queue_delay_microseconds", sizing.max_queue_delay_us},
-                {"instances", sizing.instances}};
+                {"instances", sizing.instances},
+                {"sized", !options.from.empty()},
+                {"reason", sizing.reason}};
 }
 
 Result<void> run_deploy(const DeployOptions& options, const Context& context) {
@@ -149,7 +155,10 @@ void add_deploy(Commands& commands) {
     command.add_option("server", options->server, "triton")->required()->check(CLI::IsMember({"triton"}));
     command.add_option("engines", options->engines, "Engine files")->required()->type_name("ENGINE");
     command.add_option("-o,--output", options->output, "The model repository: a folder, made if needed")->required();
-    command.add_option("--from", options->from, "Results of lathe bench for these engines, at several batch sizes");
+    command.add_option("--from", options->from,
+                       "Results of lathe bench for these engines, at several batch sizes. Without --slo: batches that "
+                       "make a sample at least 3 % cheaper than the size before; as few instances as reach 95 % of the "
+                       "highest throughput measured at the largest of them");
     command.add_option("--slo", options->slo, "Objective that one machine is to hold: p99=20ms");
     command.add_option("--rate", options->rate, "Requests of one sample that one machine gets: 300/s");
     command

@@ -185,14 +185,26 @@ private:
     Result<void> resume() {
         LATHE_TRY(const std::string digest, data_->digest());
         Hasher hasher;
-        for (const std::string& part :
-             {prepared_.key, digest, options_.device, options_.metric, options_.judge, backend_->blob_key(),
-              workshop_options_.output_name, options_.sensitivity, options_.tune,
-              std::to_string(search_options_.max_drop), std::to_string(search_options_.min_speedup),
-              std::to_string(search_options_.slack), std::to_string(workshop_options_.batch_size),
-              std::to_string(options_.prepare.threads), std::to_string(options_.prepare.samples),
-              std::to_string(options_.prepare.length), std::to_string(options_.sensitivity_samples),
-              std::to_string(corrected_ ? options_.effort.value_or(2) : 0), this_machine().fingerprint()})
+        for (const std::string& part : {prepared_.key,
+                                        digest,
+                                        options_.device,
+                                        options_.metric,
+                                        options_.judge,
+                                        backend_->blob_key(),
+                                        workshop_options_.output_name,
+                                        options_.sensitivity,
+                                        options_.tune,
+                                        std::to_string(search_options_.max_drop),
+                                        std::to_string(search_options_.min_speedup),
+                                        std::to_string(search_options_.slack),
+                                        std::to_string(workshop_options_.batch_size),
+                                        std::to_string(options_.prepare.threads),
+                                        std::to_string(options_.prepare.samples),
+                                        std::to_string(options_.prepare.length),
+                                        std::to_string(options_.sensitivity_samples),
+                                        std::to_string(workshop_options_.time_limit_s),
+                                        std::to_string(corrected_ ? options_.effort.value_or(2) : 0),
+                                        this_machine().fingerprint()})
             hasher.update(part);
         for (const std::string& shape : options_.shapes)
             hasher.update(shape);
@@ -509,6 +521,11 @@ void add_tune(Commands& commands) {
         ->capture_default_str();
     command.add_option("--batch-size", options->workshop.batch_size, "That latency is measured at")
         ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command
+        .add_option("--time-limit", options->workshop.time_limit_s,
+                    "Seconds an engine is timed in a trial; the best engine and what it is compared with 8/3 of it")
+        ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
     command.add_option("--shape", options->shapes, "[INPUT:]MIN..OPT..MAX, repeatable (default: batches 1..8..32)")
         ->allow_extra_args(false);

@@ -19,20 +19,46 @@ namespace lathe {
 namespace {
 
 constexpr double worth_it = 0.97; ///< a sample's cost in a larger batch, over that in the one before
+constexpr double nearly = 0.95;   ///< throughput that is as good as the most, with fewer instances
+
+/// The fewest instances that serve nearly the most, at the batch size chosen already; and why, for the reader.
+void choose_instances(TritonSizing& sizing, const CurvePoint& point) {
+    const std::string at = " at batches of " + std::to_string(point.batch);
+    if (point.rates.empty()) {
+        sizing.reason += " One instance: no throughput was measured" + at + ".";
+        return;
+    }
+    const auto rate = [](const auto& each) { return each.second; };
+    const double most = std::ranges::max_element(point.rates, {}, rate)->second;
+    const auto chosen =
+        std::ranges::find_if(point.rates, [&](const auto& each) { return rate(each) >= nearly * most; });
+    sizing.instances = chosen->first;
+    sizing.one_thread_each = sizing.instances > 1;
+    std::string measured;
+    for (const auto& [streams, calls] : point.rates) {
+        measured += (measured.empty() ? "" : ", ") +
+                    std::to_string(std::llround(calls * static_cast<double>(point.batch))) + " with " +
+                    std::to_string(streams);
+    }
+    sizing.reason += " Instances: the fewest within 5 % of the most samples/s" + at + " (" + measured + " at once).";
+}
 
 TritonSizing by_cost(const LatencyCurve& curve, std::int64_t limit) {
     TritonSizing sizing;
     double cheapest = 0;
+    const CurvePoint* largest = &curve.points.front();
     for (const CurvePoint& point : curve.points) {
         const double cost = point.time.time.mean() / static_cast<double>(point.batch);
         if (point.batch > limit || (cheapest > 0 && cost > worth_it * cheapest)) continue;
         cheapest = cost;
         sizing.max_batch = point.batch;
+        largest = &point;
         if (point.batch > 1) sizing.preferred.push_back(point.batch);
     }
     if (sizing.max_batch > 1)
         sizing.max_queue_delay_us = std::llround(500 * curve.points.front().time.time.quantile(0.5));
-    sizing.reason = "Sized by the cost of a sample, measured for " + curve.subject + ".";
+    sizing.reason = "Batch sizes by the cost of a sample, measured for " + curve.subject + ".";
+    choose_instances(sizing, *largest);
     return sizing;
 }
 

@@ -28,8 +28,10 @@ struct ServingGoal {
 
 /// Batch size, waiting time and instances. With a goal, those of `plan_capacity` for one machine; without, batches that
 /// are worth it: each measured size that makes a sample at least 3 % cheaper than the one before is preferred, and the
-/// oldest request waits for half the time of a single one. `pads`: every batch costs as much as a full one.
-/// `limit`: the engine's largest batch. Errors: verification_failed (the goal cannot be met), as plan_capacity.
+/// oldest request waits for half the time of a single one; instances are the fewest whose throughput at the largest of
+/// these sizes was at least 95 % of the most that was measured there with any number of streams. `pads`: every batch
+/// costs as much as a full one. `limit`: the engine's largest batch. Errors: verification_failed (the goal cannot be
+/// met), as plan_capacity.
 Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, bool pads,
                               const std::optional<ServingGoal>& goal);
 

@@ -208,7 +208,7 @@ Result<std::vector<TimedEngine>> EngineWorkshop::compare(const Engine& engine, c
         LATHE_TRY(Subject * subject, reference_subject(mix));
         subjects.push_back(subject);
     }
-    LATHE_TRY(const auto timed, interleave(subjects, turns_of(options_.final_time_limit_s), progress_));
+    LATHE_TRY(const auto timed, interleave(subjects, turns_of(options_.time_limit_s * 8 / 3), progress_));
     std::vector<TimedEngine> engines;
     for (std::size_t i = 0; i < subjects.size(); ++i) {
         if (!timed[i]) return Error(timed[i].error());

@@ -75,6 +75,22 @@ Result<Json> chosen_subject(const Json& bench, const std::string& asked, const s
     return *first;
 }
 
+/// Calls a second by streams on one device, of a row of throughput.
+std::map<std::size_t, double> rates_of(const Json& row, double mean_ms) {
+    std::map<std::size_t, double> rates;
+    if (const auto trials = row.find("trials"); trials != row.end()) {
+        for (const Json& trial : *trials)
+            rates[std::max<std::size_t>(1, count_of(trial.at("streams")))] = positive(trial, "qps");
+        return rates;
+    }
+    const auto devices = row.find("per_device");
+    const std::size_t machines = devices == row.end() ? 1 : std::max<std::size_t>(1, devices->size());
+    rates[1] = 1000 / mean_ms;
+    rates[std::max<std::size_t>(1, count_of(row.at("streams")) / machines)] =
+        positive(row, "qps") / static_cast<double>(machines);
+    return rates;
+}
+
 void add_streams(LatencyCurve& curve, const Json& throughput) {
     const auto is_ours = [&](const Json& row) {
         return row.value("subject", "") == curve.subject && row.value("inputs", "host") == "host";
@@ -83,10 +99,12 @@ void add_streams(LatencyCurve& curve, const Json& throughput) {
         if (is_ours(row)) curve.streams = std::max(curve.streams, count_of(row.at("streams")));
     }
     for (const Json& row : throughput) {
-        if (!is_ours(row) || count_of(row.at("streams")) != curve.streams) continue;
+        if (!is_ours(row)) continue;
         const auto batch = row.at("batch").get<std::int64_t>();
         const auto point = std::ranges::find(curve.points, batch, &CurvePoint::batch);
         if (point == curve.points.end()) continue;
+        point->rates = rates_of(row, point->time.time.mean());
+        if (count_of(row.at("streams")) != curve.streams) continue;
         const double call_ms = 1000 * static_cast<double>(curve.streams) / positive(row, "qps");
         point->slowdown = call_ms / point->time.time.mean();
     }

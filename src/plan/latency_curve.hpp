@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct CurvePoint {
     bool noisy = false;
     /// Time of a call while `LatencyCurve::streams` of them run at once, over that of one alone.
     std::optional<double> slowdown{};
+    /// Calls a second with so many at once, on one device: of the bench's short trials where it tells them, else one
+    /// after another by the latency and the measured throughput. Empty where no throughput was measured.
+    std::map<std::size_t, double> rates{};
 };
 
 /// Latency by batch size, the base of capacity.

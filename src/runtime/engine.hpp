@@ -14,6 +14,7 @@ Json to_json(const EngineInfo& info);
 Result<EngineInfo> engine_info_from_json(const Json& json);
 
 Json to_json(const LayerInfo& layer);
+Json to_json(const BuildReport& report);
 
 /// The ranges for every input of the model: those given, and batches 1..8..32 for inputs whose only open size is
 /// axis 0. Errors: invalid_argument for unknown names, wrong rank, and open sizes nobody gave.

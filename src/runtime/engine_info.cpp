@@ -154,4 +154,46 @@ Json to_json(const LayerInfo& layer) {
                 {"ms", layer.milliseconds},     {"nodes", layer.nodes}};
 }
 
+Json to_json(const BuildReport& report) {
+    Json ops = Json::array();
+    for (const auto& op : report.ops) {
+        Json candidates = Json::array();
+        for (const auto& timing : op.candidates) {
+            candidates.push_back({{"tactic", timing.tactic},
+                                  {"mixed_us", timing.mixed_us},
+                                  {"warm_us", timing.warm_us},
+                                  {"cold_us", timing.cold_us},
+                                  {"whole_ratio", timing.whole_ratio},
+                                  {"refused", timing.refused},
+                                  {"chosen", timing.chosen}});
+        }
+        ops.push_back({{"shape", op.shape},
+                       {"name", op.name},
+                       {"signature", op.signature},
+                       {"precision", op.precision},
+                       {"candidates", std::move(candidates)}});
+    }
+    Json clamped = Json::array();
+    for (const auto& constant : report.clamped) {
+        clamped.push_back({{"name", constant.name},
+                           {"type", constant.type},
+                           {"elements", constant.elements},
+                           {"from", constant.from},
+                           {"to", constant.to}});
+    }
+    return Json{{"ops", std::move(ops)},
+                {"arena_bytes", report.arena_bytes},
+                {"arena_lower_bound", report.arena_lower_bound},
+                {"workspace_bytes", report.workspace_bytes},
+                {"weight_bytes", report.weight_bytes},
+                {"fallbacks", report.fallbacks},
+                {"clamped", std::move(clamped)},
+                {"precision_share", report.precision_share},
+                {"build_seconds", report.build_seconds},
+                {"check_seconds", report.check_seconds},
+                {"checked_operations", report.checked_operations},
+                {"checked_before", report.checked_before},
+                {"check_notes", report.check_notes}};
+}
+
 } // namespace lathe

@@ -1,6 +1,9 @@
 #include "support/score_mask.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "support/half.hpp"
 
@@ -27,6 +30,26 @@ std::optional<std::vector<float>> clamped_masks(std::span<const float> values, D
         (*clamped)[i] = narrow_mask;
     }
     return clamped;
+}
+
+ClampedConstant clamped_constant(const std::string& name, std::span<const float> values, DataType type) {
+    ClampedConstant found{name, to_string(type), 0, 0, static_cast<double>(narrow_mask)};
+    for (const float value : values) {
+        if (!lacks(type, value)) continue;
+        ++found.elements;
+        found.from = std::min(found.from, static_cast<double>(value));
+    }
+    return found;
+}
+
+std::string describe_clamped(const ClampedConstant& constant) {
+    std::array<char, 32> from{};
+    std::array<char, 32> to{};
+    std::snprintf(from.data(), from.size(), "%.3g", constant.from);
+    std::snprintf(to.data(), to.size(), "%.3g", constant.to);
+    return constant.name + " is a mask: " + std::to_string(constant.elements) +
+           (constant.elements == 1 ? " number, " : " numbers, the lowest ") + from.data() + ", that " + constant.type +
+           " lacks became " + to.data() + ", of which a softmax makes 0 as well";
 }
 
 std::string describe_clamped(const std::string& constant, DataType type) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/engine_types.hpp"
 #include "lathe/types.hpp"
 
 namespace lathe {
@@ -22,5 +23,8 @@ inline constexpr float narrow_mask = -30000.0F;
 std::optional<std::vector<float>> clamped_masks(std::span<const float> values, DataType type);
 /// What happened to a constant, for reports.
 std::string describe_clamped(const std::string& constant, DataType type);
+/// The same with figures: `values` were clamped for `type`, none of them infinite.
+ClampedConstant clamped_constant(const std::string& name, std::span<const float> values, DataType type);
+std::string describe_clamped(const ClampedConstant& constant);
 
 } // namespace lathe

@@ -74,6 +74,28 @@ TEST_F(Deploy, IsSizedForAnObjective) {
     if (lines.starts_with("SKIPPED")) GTEST_SKIP() << lines;
 }
 
+TEST_F(Deploy, SaysHowItWasSizedOrThatItWasNot) {
+    Json bench = work_.json("bench.json");
+    bench["throughput"].push_back({{"subject", "int8"},
+                                   {"batch", 8},
+                                   {"streams", 2},
+                                   {"qps", 300.0},
+                                   {"trials", {{{"streams", 1}, {"qps", 160.0}}, {{"streams", 2}, {"qps", 300.0}}}}});
+    work_.write("bench.json", bench.dump());
+    const CommandResult sized = work_.good("deploy triton m.engine -o repo --from bench.json --backend onnxruntime");
+    EXPECT_THAT(sized.output, HasSubstr("2 instances"));
+    EXPECT_THAT(sized.output, HasSubstr("within 5 % of the most samples/s at batches of 8 (1280 with 1, 2400 with 2"));
+    EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("instance_group {\n  count: 2\n"));
+    EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("intra_op_thread_count"));
+
+    const CommandResult unsized = work_.good("deploy triton m.engine --name other -o repo --json");
+    const Json model = Workspace::as_json(unsized.output)["models"][0];
+    EXPECT_EQ(model["sized"], false);
+    EXPECT_EQ(model["instances"], 1);
+    EXPECT_THAT(model["reason"].get<std::string>(), HasSubstr("Not sized"));
+    EXPECT_THAT(unsized.errors, HasSubstr("not sized by measurements"));
+}
+
 TEST_F(Deploy, RefusesAndLeavesNothing) {
     const auto refused = [&](const std::string& arguments, int code, const std::string& why) {
         const CommandResult result = work_.lathe("deploy " + arguments);

@@ -101,6 +101,19 @@ TEST(ViaTrtexec, TensorRt11HasOtherDefaults) {
                 AllOf(HasSubstr("--includeDataTransfers"), Not(HasSubstr("--useCudaGraph"))));
 }
 
+// TensorRT 8.0 to 8.3 read --duration=0.5 as 0; up to 8.4 the warm-up is among the times.
+TEST(ViaTrtexec, TensorRt8HasWholeSecondsAndExportsItsWarmUp) {
+    const Workspace work;
+    work.write("x.plan", "version=8201\n");
+    const Json document = measured(work, "x.plan --duration 0");
+    ASSERT_EQ(document.at("latency").size(), 1U);
+    EXPECT_LT(document.at("latency")[0].at("max_ms").get<double>(), 1) << "the warm-up's queries take 25";
+    EXPECT_THAT(lines_with(work.read("x.plan.calls"), "--exportTimes=").front(), HasSubstr("--duration=1 "));
+    work.write("y.plan", "version=100300\n");
+    (void)measured(work, "y.plan --duration 0");
+    EXPECT_THAT(lines_with(work.read("y.plan.calls"), "--exportTimes=").front(), HasSubstr("--duration=0.5 "));
+}
+
 TEST(ViaTrtexec, APlanOfOneBatchSizeIsMeasuredAtThat) {
     const Workspace work;
     work.make_engine();

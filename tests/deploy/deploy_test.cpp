@@ -100,5 +100,51 @@ TEST(TritonSizings, FollowTheMeasuredCost) {
     EXPECT_THAT(size_for(curve, 16, false, ServingGoal{{0.99, 300}, 2000}).error().describe(), HasSubstr("--rate"));
 }
 
+// Without an objective: the fewest that serve nearly as much as was seen with any number.
+TEST(TritonSizings, InstancesFollowTheMeasuredThroughput) {
+    struct Case {
+        const char* what;
+        Json row; ///< of throughput, beside subject and batch; null: none was measured
+        std::size_t instances;
+        const char* why; ///< in the reason
+    };
+    const auto trials = [](std::initializer_list<std::pair<int, double>> list) {
+        Json row{{"streams", 1}, {"qps", 1000.0}, {"trials", Json::array()}};
+        for (const auto& [streams, qps] : list)
+            row["trials"].push_back({{"streams", streams}, {"qps", qps}});
+        return row;
+    };
+    // A call of four samples takes 4.04 ms: 247.5 calls a second one after another.
+    for (const Case& each :
+         {Case{"more streams serve more", trials({{1, 250}, {2, 400}, {4, 480}, {8, 500}}), 4,
+               "1920 with 4, 2000 with 8"},
+          Case{"they do not", trials({{1, 250}, {2, 255}, {4, 240}}), 1, "1000 with 1"},
+          Case{"they are slower", trials({{1, 250}, {2, 200}}), 1, "800 with 2"},
+          Case{"older files, gain", Json{{"streams", 2}, {"qps", 450.0}}, 2, ", 1800 with 2"},
+          Case{"older files, little gain", Json{{"streams", 2}, {"qps", 255.0}}, 1, "1020 with 2"},
+          Case{"two GPUs: instances are those of each",
+               Json{{"streams", 4}, {"qps", 1000.0}, {"per_device", {{{"device", 0}}, {{"device", 1}}}}}, 2,
+               "2000 with 2"},
+          Case{"nothing measured", Json(), 1, "no throughput was measured at batches of 4"}}) {
+        Json bench = bench_document({{1, 2.5}, {2, 3}, {4, 4}, {8, 7.92}});
+        for (const int batch : {1, 4}) {
+            if (each.row.is_null()) continue;
+            Json row = each.row;
+            row["subject"] = "int8";
+            row["batch"] = batch;
+            if (batch == 1) row["qps"] = 1.0, row.erase("trials"); // another batch size says nothing of this one
+            bench["throughput"].push_back(std::move(row));
+        }
+        const auto curve = read_latency_curve(bench, "", "");
+        ASSERT_TRUE(curve) << each.what;
+        const auto sizing = size_for(*curve, 16, false, std::nullopt);
+        ASSERT_TRUE(sizing) << each.what;
+        EXPECT_EQ(sizing->max_batch, 4) << each.what;
+        EXPECT_EQ(sizing->instances, each.instances) << each.what << ": " << sizing->reason;
+        EXPECT_EQ(sizing->one_thread_each, each.instances > 1) << each.what;
+        EXPECT_THAT(sizing->reason, HasSubstr(each.why)) << each.what;
+    }
+}
+
 } // namespace
 } // namespace lathe::test

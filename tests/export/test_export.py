@@ -188,6 +188,19 @@ class Export(unittest.TestCase):
         self.refused("parse_error", f"{self.file}:net", "--weights", str(self.folder / "evil.pth"))
         self.assertFalse(marker.exists())
 
+    def test_json_is_one_document(self) -> None:
+        """Also where the user's file and PyTorch's dynamo exporter print to standard output."""
+        noisy = self.folder / "noisy.py"
+        noisy.write_text(NET + 'print("on import")\nos_write = __import__("os").write\nos_write(1, b"past Python\\n")\n')
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "python")}
+        result = subprocess.run(
+            [sys.executable, "-m", "lathe_export", f"{noisy}:net", "--exporter", "dynamo", "--json", "--output", str(self.output)],
+            env=environment, capture_output=True, text=True, check=True,
+        )
+        self.assertEqual(json.loads(result.stdout)["kind"], "export")
+        self.assertIn("on import", result.stderr)
+        self.assertIn("past Python", result.stderr)
+
     def test_a_killed_export_leaves_the_old_file(self) -> None:
         self.output.write_bytes(b"old")
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "python")}

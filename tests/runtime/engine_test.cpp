@@ -347,6 +347,17 @@ TEST(Shapes, OpenBatchGetsADefaultAndOtherOpenSizesAreNamed) {
     EXPECT_FALSE(complete_shapes(small_network(), {{"input", {{1}, {1}, {1}}}}));
 }
 
+TEST(BuildReports, NameClampedConstantsWithTheirNumbers) {
+    BuildReport report;
+    report.fallbacks = {"head runs in fp16: not quantised"};
+    report.clamped = {{"mask", "float16", 6, -3.4e38, -30000}};
+    const Json json = to_json(report);
+    EXPECT_EQ(json["clamped"].dump(),
+              R"([{"name":"mask","type":"float16","elements":6,"from":-3.4e+38,"to":-30000.0}])");
+    EXPECT_EQ(json["fallbacks"].size(), 1U);
+    EXPECT_EQ(to_json(BuildReport())["clamped"], Json::array());
+}
+
 TEST(Shapes, TextsGetTheirTokenizersLength) {
     Model model = small_network();
     model.graph.inputs[0].dims = {Dimension::named("batch"), Dimension::named("sequence")};

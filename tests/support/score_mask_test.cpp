@@ -31,5 +31,18 @@ TEST(ScoreMask, IsClampedWhereTheFormatLacksIt) {
               "m is a mask: the numbers that float16 lacks became -30000, of which a softmax makes 0 as well");
 }
 
+TEST(ScoreMask, IsToldWithFigures) {
+    const std::vector<float> values{0, -1e9F, lowest, -10000};
+    const ClampedConstant half = clamped_constant("m", values, DataType::float16);
+    EXPECT_EQ(half.elements, 2U);
+    EXPECT_EQ(half.from, static_cast<double>(lowest));
+    EXPECT_EQ(describe_clamped(half), "m is a mask: 2 numbers, the lowest -3.4e+38, that float16 lacks became -3e+04, "
+                                      "of which a softmax makes 0 as well");
+    const ClampedConstant wide = clamped_constant("m", values, DataType::bfloat16);
+    EXPECT_EQ(wide.elements, 1U) << "BF16 has -1e9";
+    EXPECT_EQ(describe_clamped(wide), "m is a mask: 1 number, -3.4e+38, that bfloat16 lacks became -3e+04, of which a "
+                                      "softmax makes 0 as well");
+}
+
 } // namespace
 } // namespace lathe

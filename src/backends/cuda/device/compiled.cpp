@@ -234,6 +234,8 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& model, const C
     LATHE_CHECK(audit_precision(*state, options));
     LATHE_CHECK(tune_with_cache(*state, options));
     LATHE_CHECK(measure_memory(*state));
+    for (const auto& [name, clamped] : state->prepared.weights->clamped)
+        state->report.clamped.push_back(clamped);
     state->report.build_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::unique_ptr<CompiledModel>(std::make_unique<CudaModel>(std::move(state)));
 }

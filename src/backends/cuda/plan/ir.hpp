@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "lathe/engine_types.hpp"
 #include "lathe/types.hpp"
 
 namespace lathe::cuda {
@@ -59,6 +61,7 @@ struct Weight {
 struct WeightStore {
     std::vector<Weight> weights;
     std::unordered_map<std::string, WeightId> by_key;
+    std::map<std::string, ClampedConstant> clamped; ///< by name, of every lowering so far; empty after load
 };
 
 enum class Activation : std::uint8_t {

@@ -99,7 +99,11 @@ Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType t
                   LATHE_TRY(auto values, floats(constant));
                   if (type == ElementType::f16 || type == ElementType::bf16) {
                       const DataType narrow = type == ElementType::f16 ? DataType::float16 : DataType::bfloat16;
-                      if (auto masks = clamped_masks(values, narrow)) values = *std::move(masks);
+                      if (auto masks = clamped_masks(values, narrow)) {
+                          prepared_.weights->clamped.emplace(constant.name,
+                                                             clamped_constant(constant.name, values, narrow));
+                          values = *std::move(masks);
+                      }
                   }
                   return converted(values, type, constant.name);
               }));

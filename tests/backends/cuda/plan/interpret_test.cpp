@@ -65,9 +65,44 @@ TEST(Masks, OfTheLowestFloatAreClamped) {
     const auto expected = run_on_cpu(model, inputs);
     for (const auto& [precision, limit] :
          {std::pair{Precision::float32, 1e-5}, {Precision::float16, 1e-2}, {Precision::bfloat16, 5e-2}}) {
-        const auto actual = interpreted(plan_of(model, precision, {{2, 4, 8}}), inputs, true);
+        const auto plan = plan_of(model, precision, {{2, 4, 8}});
+        const auto actual = interpreted(plan, inputs, true);
         EXPECT_LE(relative_difference(expected[0], actual[0]), limit) << to_string(precision);
     }
+}
+
+// A constant that is read in 16 bits is clamped when it is stored, and told.
+TEST(Masks, ThatAreStoredIn16BitsAreTold) {
+    const Model model = network("opset 18\ninput %x: float32[4, 4]\n"
+                                "const %mask: float32[4, 4] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38, "
+                                "0, 0, -3.4028235e38, -3.4028235e38, 0, 0, 0, -3.4028235e38, 0, 0, 0, 0}\n"
+                                "%r = Relu(%x)\n%c = Concat(%r, %mask) {axis = 0}\n%y = Softmax(%c)\n"
+                                "output %y: float32[8, 4]\n");
+    const std::vector<Shape> shapes{{4, 4}};
+    for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16}) {
+        const auto plan = plan_of(model, precision, shapes);
+        const auto& clamped = plan.weights->clamped;
+        if (precision == Precision::float32) {
+            EXPECT_TRUE(clamped.empty());
+            continue;
+        }
+        ASSERT_TRUE(clamped.contains("mask")) << to_string(precision) << "\n" << print(plan);
+        EXPECT_EQ(clamped.at("mask").elements, 6U);
+        EXPECT_LT(clamped.at("mask").from, -3.4e38);
+        EXPECT_EQ(clamped.at("mask").to, -30000);
+        EXPECT_EQ(clamped.at("mask").type, precision == Precision::float16 ? "float16" : "bfloat16");
+    }
+}
+
+// As a scalar, of which no constant is stored; what no 16-bit type lacks is not told.
+TEST(Masks, ThatAreScalarsAreTold) {
+    const Model model = network("opset 18\ninput %x: float32[2, 4, 8]\ninput %keep: bool[2, 4, 8]\n"
+                                "const %low: float32[] = {-3.4028235e38}\nconst %small: float32[] = {-60000}\n"
+                                "%m = Where(%keep, %x, %low)\n%n = Max(%m, %small)\noutput %n: float32[2, 4, 8]\n");
+    const cuda::Plan plan = plan_of(model, Precision::float16, {{2, 4, 8}, {2, 4, 8}});
+    ASSERT_EQ(plan.weights->clamped.size(), 1U);
+    EXPECT_EQ(plan.weights->clamped.at("low").elements, 1U);
+    EXPECT_EQ(plan.weights->clamped.at("low").to, -30000);
 }
 
 TEST(QuantisedNetwork, ComputesWhatTheGraphSays) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
@@ -49,6 +50,7 @@ public:
             // Additive masks as exporters write them; FP16 has nothing below -65504, and this vanishes as well.
             const bool mask = lowering_.base() == ElementType::f16 && *scalar < -65504 && std::isfinite(*scalar);
             made = constant(mask ? narrow_mask : *scalar);
+            if (mask) clamped_.push_back(clamped_constant(name, std::span(&*scalar, 1), DataType::float16));
         } else {
             made = load(name);
         }
@@ -78,11 +80,13 @@ public:
     }
     const std::vector<PointInstruction>& code() const { return code_; }
     const std::vector<std::string>& inputs() const { return inputs_; }
+    const std::vector<ClampedConstant>& clamped() const { return clamped_; }
 
 private:
     Lowering& lowering_;
     std::vector<PointInstruction> code_;
     std::vector<std::string> inputs_;
+    std::vector<ClampedConstant> clamped_;
     std::map<std::string, std::size_t> at_;
     std::unordered_set<std::string> computed_;
 };
@@ -410,6 +414,8 @@ Result<void> emit_program(Lowering& lowering, Node& node, const Region& region) 
         out = lowering.make_result(region.end, *type, layout);
     }
     lowering.add(node, nodes, std::move(detail), std::move(inputs), {out}, ElementType::f32);
+    for (const ClampedConstant& each : program.clamped())
+        lowering.plan().weights->clamped.emplace(each.name, each);
     return {};
 }
 
