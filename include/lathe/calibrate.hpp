@@ -36,9 +36,8 @@ struct CalibrationFinding {
 
 struct CalibrationOptions {
     std::size_t samples = 300; ///< spread evenly over the data; 0: all
-    /// Stop earlier, once reading as many samples again has changed the quantisation noise by less than 2 %, and that
-    /// of each tensor by less than 10 %. What was read is spread evenly all the same, and does not depend on the
-    /// machine.
+    /// Stop earlier, once reading as many samples again has changed the quantisation noise by at most 5 %, and that of
+    /// no tensor to the double. What was read is spread evenly all the same, and does not depend on the machine.
     bool until_settled = true;
     Method method = Method::mse;
     double percentile = 99.99;    ///< of Method::percentile; in (0, 100]
