@@ -168,6 +168,15 @@ bool pads_with_zero(const Graph& graph, const Node& node) {
     return numbers.size() == 1 && numbers.front() == 0.0F;
 }
 
+/// Sizes of a convolution's filters, also of those that a DequantizeLinear gives; empty where they are not constant.
+Shape filter_sizes(const Graph& graph, const Node& conv) {
+    const Node* source = producer_of(graph, conv.input(1));
+    const bool quantized = source != nullptr && source->is("DequantizeLinear");
+    const Constant filters = resolve_constant(graph, quantized ? source->input(0) : conv.input(1));
+    const auto* tensor = std::get_if<Tensor>(&filters);
+    return tensor != nullptr ? tensor->shape() : Shape{};
+}
+
 } // namespace
 
 bool is_heavy(const Node& node) {
@@ -199,19 +208,16 @@ bool is_unpadded(const Graph& graph, const Node& conv) {
     const std::string how = conv.string_or("auto_pad", "NOTSET");
     if (how == "VALID") return true;
     if (how == "SAME_UPPER" || how == "SAME_LOWER") {
-        const Constant filters = resolve_constant(graph, conv.input(1));
-        const auto* tensor = std::get_if<Tensor>(&filters);
-        return tensor != nullptr && tensor->shape().size() > 2 &&
-               std::all_of(tensor->shape().begin() + 2, tensor->shape().end(), [](std::int64_t n) { return n == 1; });
+        const Shape filters = filter_sizes(graph, conv);
+        return filters.size() > 2 &&
+               std::all_of(filters.begin() + 2, filters.end(), [](std::int64_t n) { return n == 1; });
     }
     return std::ranges::all_of(conv.ints_or("pads", {}), [](std::int64_t n) { return n == 0; });
 }
 
 bool is_depthwise(const Graph& graph, const Node& conv) {
-    const Constant filters = resolve_constant(graph, conv.input(1));
-    const auto* tensor = std::get_if<Tensor>(&filters);
-    return tensor != nullptr && tensor->shape().size() > 2 && tensor->shape()[1] == 1 && tensor->shape()[0] > 1 &&
-           conv.int_or("group", 1) == tensor->shape()[0];
+    const Shape filters = filter_sizes(graph, conv);
+    return filters.size() > 2 && filters[1] == 1 && filters[0] > 1 && conv.int_or("group", 1) == filters[0];
 }
 
 bool is_average_pool(const Node& node) {

@@ -164,6 +164,12 @@ TEST(ZeroPoint, LintNamesAReaderThatCannotTakeIt) {
     EXPECT_THAT(faults("%y = Conv(%d, %a) {name = \"wide\", pads = [1, 1, 1, 1]}\n"), ElementsAre(HasSubstr("wide")));
     const std::string own = filters("o", "16, 1, 3, 3", 144);
     EXPECT_THAT(faults(own + "%y = Conv(%d, %o) {group = 16, pads = [1, 1, 1, 1]}\n"), IsEmpty());
+    std::string steps = "1";
+    for (int i = 1; i < 144; ++i)
+        steps += ", 1";
+    const std::string quantized = "const %w: int8[16, 1, 3, 3] = {" + steps + "}\n%o = DequantizeLinear(%w, %s)\n";
+    EXPECT_THAT(faults(quantized + "%y = Conv(%d, %o) {group = 16, pads = [1, 1, 1, 1]}\n"), IsEmpty())
+        << "its filters in int8, as lathe quantize writes them";
     EXPECT_THAT(faults("%y = MaxPool(%d) {name = \"pool\", kernel_shape = [2, 2]}\n"), ElementsAre(HasSubstr("pool")));
 }
 
