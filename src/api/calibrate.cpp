@@ -192,7 +192,6 @@ Result<CalibrateOutcome> measure(const Task& task, Dataset& dataset, RangesKey k
               openvino::make_activation_source(task.model, task.tensors, request.threads));
     CheckedDataset checked(dataset, task.model);
     CalibrateOutcome outcome;
-    std::vector<CalibrationFinding> findings;
     double histogram_seconds = 0.0;
     if (request.until_settled) {
         SettleRule rule;
@@ -202,15 +201,10 @@ Result<CalibrateOutcome> measure(const Task& task, Dataset& dataset, RangesKey k
         outcome.ranges = std::move(settled.ranges);
         outcome.inference_seconds = settled.inference_seconds;
         histogram_seconds = settled.histogram_seconds;
-        std::vector<TensorStatistics> tensors;
-        for (const TensorRange& tensor : outcome.ranges.tensors)
-            tensors.push_back({tensor.name, tensor.histogram});
-        findings = check_activations(tensors);
     } else {
         LATHE_TRY(ActivationStatistics statistics, collect(*source, checked, options, progress));
         outcome.inference_seconds = statistics.inference_seconds;
         histogram_seconds = statistics.histogram_seconds;
-        findings = check_activations(statistics.tensors);
         outcome.ranges =
             make_ranges(std::move(statistics), std::move(key), request.method, request.options, request.threads);
     }
@@ -218,7 +212,8 @@ Result<CalibrateOutcome> measure(const Task& task, Dataset& dataset, RangesKey k
     std::snprintf(seconds, sizeof(seconds), "%.2f", histogram_seconds);
     log(LogLevel::debug, std::string("histograms took ") + seconds + " s");
     std::vector<CalibrationFinding> all = findings_about(checked.checks());
-    std::ranges::move(findings, std::back_inserter(all));
+    for (const TensorRange& tensor : outcome.ranges.tensors)
+        check_activation(tensor.name, tensor.histogram, all);
     std::ranges::move(outcome.ranges.findings, std::back_inserter(all));
     outcome.ranges.findings = std::move(all);
     return outcome;

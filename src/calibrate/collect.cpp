@@ -236,33 +236,30 @@ FindingSeverity severity_from_name(std::string_view name) {
     return FindingSeverity::warning;
 }
 
-std::vector<CalibrationFinding> check_activations(const std::vector<TensorStatistics>& tensors) {
-    std::vector<CalibrationFinding> findings;
-    for (const auto& [name, histogram] : tensors) {
-        const auto add = [&, &tensor = name](const char* finding, std::string detail, FindingSeverity severity) {
-            findings.push_back({finding, tensor, std::move(detail), severity});
-        };
-        if (histogram.nans() + histogram.infinities() > 0) {
-            add("nonfinite_activation",
-                std::to_string(histogram.nans()) + " NaN and " + std::to_string(histogram.infinities()) +
-                    " infinite values of " + std::to_string(histogram.count()) +
-                    "; they were left out, and the model or its preprocessing is at fault",
-                FindingSeverity::error);
-        }
-        if (histogram.absmax() > exploding) {
-            add("exploding_activation",
-                "values reach " + number(histogram.absmax()) + "; check the input's scale, and do not use FP16 here",
-                FindingSeverity::warning);
-        }
-        if (histogram.finite_count() > 1 && histogram.min() == histogram.max()) {
-            if (histogram.max() == 0.0F) {
-                add("dead_activation", "always zero: nothing behind it can matter", FindingSeverity::warning);
-            } else {
-                add("constant_activation", "always " + number(histogram.max()), FindingSeverity::warning);
-            }
+void check_activation(const std::string& tensor, const Histogram& histogram,
+                      std::vector<CalibrationFinding>& findings) {
+    const auto add = [&](const char* finding, std::string detail, FindingSeverity severity) {
+        findings.push_back({finding, tensor, std::move(detail), severity});
+    };
+    if (histogram.nans() + histogram.infinities() > 0) {
+        add("nonfinite_activation",
+            std::to_string(histogram.nans()) + " NaN and " + std::to_string(histogram.infinities()) +
+                " infinite values of " + std::to_string(histogram.count()) +
+                "; they were left out, and the model or its preprocessing is at fault",
+            FindingSeverity::error);
+    }
+    if (histogram.absmax() > exploding) {
+        add("exploding_activation",
+            "values reach " + number(histogram.absmax()) + "; check the input's scale, and do not use FP16 here",
+            FindingSeverity::warning);
+    }
+    if (histogram.finite_count() > 1 && histogram.min() == histogram.max()) {
+        if (histogram.max() == 0.0F) {
+            add("dead_activation", "always zero: nothing behind it can matter", FindingSeverity::warning);
+        } else {
+            add("constant_activation", "always " + number(histogram.max()), FindingSeverity::warning);
         }
     }
-    return findings;
 }
 
 } // namespace lathe

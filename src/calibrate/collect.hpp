@@ -71,7 +71,7 @@ Result<ActivationStatistics> collect(ActivationSource& source, Dataset& dataset,
 /// warning for a name that is none.
 FindingSeverity severity_from_name(std::string_view name);
 
-/// Always zero, always one value, |x| over 10,000, NaN or infinity. In the order of the tensors.
-std::vector<CalibrationFinding> check_activations(const std::vector<TensorStatistics>& tensors);
+/// Adds what is odd about a tensor: always zero, always one value, |x| over 10,000, NaN or infinity.
+void check_activation(const std::string& tensor, const Histogram& histogram, std::vector<CalibrationFinding>& findings);
 
 } // namespace lathe

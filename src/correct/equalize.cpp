@@ -328,7 +328,7 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
         }
     }
     std::map<std::string, ChannelStatistics> statistics; // by tensor
-    LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, &progress));
+    LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress));
     progress.begin("equalize", axes.size());
     const std::vector<std::pair<std::size_t, std::int64_t>> stops(axes.begin(), axes.end());
     constexpr std::size_t ahead = 8; // readers a stop

@@ -32,7 +32,7 @@ Result<Batches> Judge::first_output(Model model, Precision precision) const {
     for (const auto& [name, batches] : samples_)
         given.emplace_back(name, batches);
     LATHE_TRY(std::vector<Batches> outputs,
-              run_batches(std::move(model), given, {threads_, precision, nullptr, progress_}));
+              run_batches(std::move(model), given, {threads_, precision, nullptr, *progress_}));
     if (outputs.front().front().type != DataType::float32) {
         return Error{ErrorCode::unsupported, "the model's first output is not float32", "", ""};
     }

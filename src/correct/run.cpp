@@ -110,7 +110,7 @@ Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& 
     LATHE_TRY(CompiledPart part, CompiledPart::compile(std::move(model), inputs, options.threads, options.precision));
     std::vector<Batches> results(outputs.size());
     for (std::size_t batch = 0; batch < given.front().batches.size(); ++batch) {
-        if (options.progress != nullptr) LATHE_CHECK(options.progress->check());
+        LATHE_CHECK(options.progress.check());
         std::vector<TensorView> values;
         for (const Given& each : given)
             values.push_back(each.batches.at(batch));

@@ -53,8 +53,8 @@ private:
 struct RunOptions {
     std::size_t threads = 0;
     Precision precision = Precision::float32;
-    SpareMemory* spare = nullptr; ///< the outputs lie in memory taken from here where it has enough
-    Progress* progress = nullptr; ///< asked after every batch whether to stop
+    SpareMemory* spare = nullptr;       ///< the outputs lie in memory taken from here where it has enough
+    Progress& progress = no_progress(); ///< asked after every batch whether to stop
 };
 
 /// Runs a model without declared inputs on the default backend, once a batch; the inputs are declared as what is given.

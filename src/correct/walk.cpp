@@ -21,9 +21,9 @@ std::vector<std::string> read_by(const Node& node) {
 
 } // namespace
 
-Walk::Walk(Model model, std::size_t threads, Progress* progress)
+Walk::Walk(Model model, std::size_t threads, Progress& progress)
     : model_(std::make_unique<Model>(std::move(model))), index_(std::make_unique<EdgeIndex>(model_->graph)),
-      threads_(threads), progress_(progress) {
+      threads_(threads), progress_(&progress) {
     const auto& nodes = model_->graph.nodes;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
         for (const std::string& name : read_by(*nodes[i]))
@@ -31,7 +31,7 @@ Walk::Walk(Model model, std::size_t threads, Progress* progress)
     }
 }
 
-Result<Walk> Walk::start(Model model, std::map<std::string, Batches> inputs, std::size_t threads, Progress* progress) {
+Result<Walk> Walk::start(Model model, std::map<std::string, Batches> inputs, std::size_t threads, Progress& progress) {
     for (const ValueInfo& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr) continue;
         const auto given = inputs.find(input.name);
@@ -128,7 +128,7 @@ Result<void> Walk::stop_before(const std::string& output, const std::set<std::st
         }
         const std::vector<ValueInfo> outputs = part.graph.outputs;
         LATHE_TRY(std::vector<Batches> computed,
-                  run_batches(std::move(part), given, {threads_, Precision::float32, &spare_, progress_}));
+                  run_batches(std::move(part), given, {threads_, Precision::float32, &spare_, *progress_}));
         for (std::size_t i = 0; i < outputs.size(); ++i)
             values_[outputs[i].name] = std::move(computed[i]);
     }

@@ -25,7 +25,7 @@ public:
     /// `inputs`: by the name of a model input. `model`: its graph must be in topological order.
     /// Errors: not_found (an input has no values).
     static Result<Walk> start(Model model, std::map<std::string, Batches> inputs, std::size_t threads,
-                              Progress* progress = nullptr);
+                              Progress& progress = no_progress());
 
     /// Runs everything in front of the node that computes `output`; a no-op if that has been reached.
     /// Errors: not_found (no such node), what compiling and running give.
@@ -44,7 +44,7 @@ public:
     Model take() && { return std::move(*model_); }
 
 private:
-    Walk(Model model, std::size_t threads, Progress* progress);
+    Walk(Model model, std::size_t threads, Progress& progress);
 
     void drop_before(std::size_t end, const std::set<std::string>& also);
     Model piece(std::size_t end, const std::set<std::string>& also, std::vector<std::string>& reads) const;
@@ -54,8 +54,8 @@ private:
     std::unique_ptr<Model> model_; // `index_` refers to its graph
     std::unique_ptr<EdgeIndex> index_;
     std::size_t threads_;
-    Progress* progress_;                                    ///< asked after every batch whether to stop; may be null
-    std::size_t next_ = 0;                                  ///< the first node that has not run
+    Progress* progress_;   ///< asked after every batch whether to stop; must outlive this
+    std::size_t next_ = 0; ///< the first node that has not run
     std::unordered_map<std::string, std::size_t> last_use_; ///< of each value: the last node that reads it
     std::map<std::string, Batches> values_;
     SpareMemory spare_;

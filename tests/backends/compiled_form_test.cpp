@@ -59,6 +59,8 @@ TEST(CompiledForm, RefusesWhatIsDamaged) {
           std::pair{R"([{"op":"replace","path":"/inputs/0/type","value":"floot"}])", "no type"},
           std::pair{R"([{"op":"replace","path":"/inputs/0/type","value":999}])", "no type"},
           std::pair{R"([{"op":"remove","path":"/inputs/0/range/2"}])", "no greatest shape"},
+          std::pair{R"([{"op":"replace","path":"/inputs/0/range/2/0","value":1.6e101}])",
+                    "a size that no integer holds"},
           std::pair{R"([{"op":"replace","path":"/profiles/1","value":[]}])", "a profile without inputs"}}) {
         const auto read = read_bindings(header.patch(Json::parse(change)));
         ASSERT_FALSE(read) << what;

@@ -216,9 +216,11 @@ TEST(CheckActivations, NamesWhatIsOdd) {
     const auto named = [](const char* name, std::vector<float> values) {
         return TensorStatistics{name, test::histogram_of(values)};
     };
-    const auto findings = check_activations({named("fine", {-1.0F, 0.0F, 2.0F}), named("dead", {0.0F, -0.0F}),
-                                             named("constant", {0.5F, 0.5F}), named("large", {1.0F, -20'000.0F}),
-                                             named("infinite", {1.0F, infinity}), named("scalar", {3.0F})});
+    std::vector<CalibrationFinding> findings;
+    for (const TensorStatistics& tensor :
+         {named("fine", {-1.0F, 0.0F, 2.0F}), named("dead", {0.0F, -0.0F}), named("constant", {0.5F, 0.5F}),
+          named("large", {1.0F, -20'000.0F}), named("infinite", {1.0F, infinity}), named("scalar", {3.0F})})
+        check_activation(tensor.name, tensor.histogram, findings);
     ASSERT_EQ(findings.size(), 4U);
     const std::vector<std::pair<std::string, std::string>> expected{{"dead_activation", "dead"},
                                                                     {"constant_activation", "constant"},

@@ -87,6 +87,7 @@ void add_bindings(Json& header, const CompiledBindings& bindings) {
 }
 
 Result<CompiledBindings> read_bindings(const Json& header) {
+    if (holds_huge_number(header)) return damaged_form("it holds a number out of range");
     CompiledBindings bindings;
     try {
         bindings.inputs = io_from(header.at("inputs"));
