@@ -61,6 +61,8 @@ def latency_table(folder):
         rows = []
         for subject in document["subjects"]:
             name = subject["name"]
+            if name.startswith("openvino:") and name not in ("openvino:nncf", "openvino:int8"):
+                continue  # in the peers' table
             cells = []
             for batch in batches:
                 entry = times.get((name, batch))
@@ -81,58 +83,68 @@ def latency_table(folder):
     return text.rstrip("\n") + "\n" if text else ""
 
 
-def accuracy_table(folder):
-    """Accuracy with intervals and closeness to FP32."""
+def points(versus):
+    """Top-1 less FP32's in points, with the interval of the paired difference."""
+    low, high = versus["top1_delta_ci95"]
+    return f"{100 * versus['top1_delta']:+.2f} ({100 * low:+.2f}..{100 * high:+.2f})"
+
+
+def seconds_of(rows):
+    """Of one method's rows: its result's, then in OpenVINO's own form, then of as few photos as Lathe read."""
+    def seconds(row):
+        if row.get("failed"):
+            return "failed"
+        return "–" if row["seconds"] is None else f"{row['seconds']:.1f}"
+
+    most = max(row["samples"] for row in rows)
+    own = [row for row in rows if row["file"].endswith(".xml")]
+    full = [row for row in rows if row not in own and row["samples"] == most]
+    text = seconds(full[0])
+    text += "".join(f", as IR {seconds(row)}" for row in own if row["samples"] == most)
+    fewer = [row for row in rows if row["samples"] < most]
+    least = min((row["seconds"] for row in fewer), default=None)
+    return text + (f"; {least:.1f} with {fewer[0]['samples']}" if fewer else "")
+
+
+def peers_table(folder):
+    """Every tool's int8 result: its price in seconds, closeness to FP32, and latency in the same runtime."""
     text = ""
-    for document in load(folder, "eval"):
+    evals = {document.get("network"): document for document in load(folder, "eval")}
+    benches = {document.get("network"): document for document in load(folder, "bench")}
+    for times in load(folder, "quantize"):
+        scores, bench = evals[times["network"]], benches[times["network"]]
+        judged = {subject["name"]: subject for subject in scores["subjects"]}
+        names = {Path(subject["file"]).stem: subject["name"] for subject in bench["subjects"]
+                 if subject["kind"] == "engine" or (subject["kind"] == "openvino" and subject["file"].endswith(".onnx"))}
+        latency = {entry["subject"]: entry for entry in bench["latency"] if entry["batch"] == 1}
+        ratio = {entry["reference"]: entry for entry in bench["ratios"]
+                 if entry["subject"] == "lathe-effort-2" and entry["batch"] == 1}
+        methods = {}
+        for tool in times["tools"]:
+            methods.setdefault((tool["tool"], tool["variant"]), []).append(tool)
         rows = []
-        for subject in document["subjects"]:
-            versus = subject.get("vs_reference")
-            name = subject["name"]
-            ours = name in {"int8", "fp32", "bf16"} or name.startswith("lathe-")
-            title = f"**Lathe {own_name(name)}**" if ours else name
-            row = [title, percent(subject["top1"], subject.get("top1_ci95"))]
-            if versus:
-                sqnr = versus["sqnr_db"]
-                row += [percent(versus["agreement"]), f"{versus['mean_kl']:.4f}", "∞" if sqnr is None else f"{sqnr:.1f}"]
-            else:
-                row += ["reference", "", ""]
+        for (tool, variant), results in methods.items():
+            title = "**Lathe**" if tool == "lathe" else f"{tool} {results[0]['version']}"
+            result = next(row for row in results if row["file"].endswith(".onnx"))
+            row = [title, variant, str(result["samples"]), seconds_of(results)]
+            name = names.get(Path(result["file"]).stem)
+            if result.get("failed") or name is None:
+                rows.append(row + ["–"] * 5)
+                continue
+            versus = judged[Path(result["file"]).stem]["vs_reference"]
+            row += [points(versus), percent(versus["agreement"]), f"{versus['mean_kl']:.4f}"]
+            row.append(("~" if latency[name]["noisy"] else "") + milliseconds(latency[name]["median_ms"]))
+            row.append("" if name == "lathe-effort-2" else f"{ratio[name]['speedup']:.2f}×")
             rows.append(row)
-        heading = [
-            f"{document.get('network', 'network')}, {document['data']['samples']} images",
-            "top-1 (95 %)",
-            "agreement with FP32",
-            "mean KL",
-            "SQNR dB",
-        ]
-        text += markdown(heading, rows) + "\n" if rows else ""
+        heading = [f"{times['network']}, {scores['data']['samples']} photos", "method", "photos read", "seconds",
+                   "top-1 against FP32, points (95 %)", "agreement", "mean KL", "ms at batch 1", "Lathe effort 2 is faster"]
+        text += markdown(heading, rows) + "\n"
     return text.rstrip("\n") + "\n" if text else ""
-
-
-def calibration_table(folder):
-    """How long each tool took to quantise."""
-    rows = []
-    for document in load(folder, "quantize"):
-        for tool in document["tools"]:
-            memory = tool.get("peak_rss_bytes")
-            name = "**Lathe**" if tool["tool"] == "lathe" else f"{tool['tool']} {tool['version']}"
-            rows.append(
-                [
-                    document["network"],
-                    name,
-                    tool["variant"],
-                    str(tool["samples"]),
-                    f"{tool['seconds']:.1f}" if tool["seconds"] is not None else "–",
-                    f"{memory / 2**30:.1f}" if memory else "–",
-                ]
-            )
-    return markdown(["network", "tool", "method", "images", "seconds", "peak GiB"], rows)
 
 
 TABLES = {
     "latency": latency_table,
-    "accuracy": accuracy_table,
-    "calibration": calibration_table,
+    "peers": peers_table,
     "gpu": gpu_tables.latency,
     "gpu-memory": gpu_tables.memory,
     "gpu-throughput": gpu_tables.throughput,

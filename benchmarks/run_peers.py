@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--shared", required=True, help="folder of models and images")
     parser.add_argument("--peers-python", required=True, help="Python with requirements/peers.txt")
     parser.add_argument("--modelopt-python", help="Python with requirements/modelopt.txt; without it ModelOpt is left out")
-    parser.add_argument("--nncf-variants", default="default,accurate-bias,accuracy-control")
+    parser.add_argument("--nncf-variants", default="default,mixed,accurate-bias,accuracy-control")
     parser.add_argument("--efforts", default="0,2", help="of Lathe; 0 is always measured")
     parser.add_argument("--work", required=True)
     parser.add_argument("--results", default=str(HERE / "results"))
@@ -76,6 +76,8 @@ def main():
     parser.add_argument("--time-limit", default="10")
     parser.add_argument("--against", default="pytorch,torch-compile,onnxruntime,openvino")
     parser.add_argument("--ort-variants", default="minmax-u8s8,minmax-s8s8,percentile-s8s8,entropy-s8s8")
+    parser.add_argument("--steps", default="bench,eval",
+                        help="what to do when all is quantised: bench wants a quiet machine, eval does not (default: %(default)s)")
     options = parser.parse_args()
     python = os.environ.get("LATHE_PYTHON", sys.executable)
     network = NETWORKS[options.network]
@@ -134,7 +136,7 @@ def main():
 
     engines = {"fp32": simple, "int8": quantized}
     engines |= {Path(entry["file"]).stem: work / entry["file"] for entry in quantize_log
-                if entry["file"] != quantized.name and entry["file"].endswith(".onnx")}
+                if entry["file"] != quantized.name and entry["file"].endswith(".onnx") and "failed" not in entry}
     for name, source in engines.items():
         precision = "fp32" if name == "fp32" else "int8"
         make(work / f"{name}.engine", [lathe, "build", source, "--precision", precision, *rules,
@@ -142,22 +144,25 @@ def main():
 
     results = Path(options.results)
     results.mkdir(parents=True, exist_ok=True)
-    # Each tool's result in the same runtime, and ONNX Runtime's and NNCF's in their own forms.
-    against = [options.against, f"onnxruntime={work / 'ort-minmax-u8s8.onnx'}", f"openvino={work / 'nncf.xml'}",
-               *(f"openvino={source}" for name, source in engines.items()
-                 if name != "fp32" and not name.startswith("lathe-"))]
-    ours = [work / f"{name}.engine" for name in engines if name == "int8" or name.startswith("lathe-")]
-    run([lathe, "bench", *ours, work / "fp32.engine", "--against", ",".join(against),
-         "--model", model, "--batch-sizes", options.batch_sizes, "--duration", options.duration,
-         "--time-limit", options.time_limit, "--output", results / f"{options.network}.bench.json"])
-    others = [work / f"{name}.engine" for name in engines if name != "fp32"]
-    run([lathe, "eval", *others, "--reference", work / "fp32.engine", "--data", validation, *rules,
-         "--output", results / f"{options.network}.eval.json"])
     document = {"kind": "quantize-times", "version": 1, "network": network["title"],
                 "tools": quantize_log + timed_alone}
     (results / f"{options.network}.quantize.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    for name in ("bench", "eval"):
-        strip_paths(results / f"{options.network}.{name}.json", network["title"])
+    files = {step: results / f"{options.network}.{step}.json" for step in options.steps.split(",")}
+    if "bench" in files:
+        # Each tool's result in the same runtime, and ONNX Runtime's and NNCF's in their own forms.
+        against = [options.against, f"onnxruntime={work / 'ort-minmax-u8s8.onnx'}", f"openvino={work / 'nncf.xml'}",
+                   *(f"openvino={source}" for name, source in engines.items()
+                     if name != "fp32" and not name.startswith("lathe-"))]
+        ours = [work / f"{name}.engine" for name in engines if name == "int8" or name.startswith("lathe-")]
+        run([lathe, "bench", *ours, work / "fp32.engine", "--against", ",".join(against),
+             "--model", model, "--batch-sizes", options.batch_sizes, "--duration", options.duration,
+             "--time-limit", options.time_limit, "--output", files["bench"]])
+    if "eval" in files:
+        others = [work / f"{name}.engine" for name in engines if name != "fp32"]
+        run([lathe, "eval", *others, "--reference", work / "fp32.engine", "--data", validation, *rules,
+             "--output", files["eval"]])
+    for file in files.values():
+        strip_paths(file, network["title"])
 
 
 def strip_paths(file, title):

@@ -46,15 +46,19 @@ class Peer:
 
     @contextlib.contextmanager
     def timed(self, variant, file, samples):
-        """Times what is done in its body, which reads the images too and writes the path given: OUTPUT/FILE."""
+        """Times what is done in its body, which reads the images too and writes the path given: OUTPUT/FILE. A tool that
+        fails on the model gets a row with its own words: that too is a result, and the others still have their turn."""
+        row = {"tool": self.tool, "version": self.version, "variant": variant, "file": file, "samples": samples}
         start = time.perf_counter()
-        yield self.output / file
-        self.rows.append({
-            "tool": self.tool, "version": self.version, "variant": variant, "file": file, "samples": samples,
-            "seconds": time.perf_counter() - start,
-            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        })
-        print(json.dumps(self.rows[-1]), flush=True)
+        try:
+            yield self.output / file
+            row["seconds"] = time.perf_counter() - start
+            row["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        except Exception as failure:  # whatever a peer throws
+            (self.output / file).unlink(missing_ok=True)
+            row["failed"] = f"{type(failure).__name__}: {failure}"
+        self.rows.append(row)
+        print(json.dumps(row), flush=True)
 
     def save(self):
         """After the last row: who starts the tools takes the file for a sign that all is done."""

@@ -2,10 +2,11 @@
 
     python benchmarks/peers/quantize_nncf.py model.onnx --data photos/ --output DIR
 
-Variants: `default`; `accurate-bias`, its slower bias correction; `accuracy-control`, which measures top-1 on the labelled
-calibration images and returns layers to floating point until at most 0.1 point is lost.
+Variants: `default`; `mixed`, its preset with asymmetric activations; `accurate-bias`, its slower bias correction;
+`accuracy-control`, which measures top-1 on the labelled calibration images and returns layers to floating point until at
+most 0.1 point is lost.
 Writes DIR/nncf.xml (OpenVINO's own form, for speed), DIR/nncf.onnx and the like of the other variants (for `lathe eval`)
-and DIR/nncf.json with the seconds each took, data loading included.
+and DIR/nncf.json with the seconds each took, data loading included, or why it failed.
 """
 
 import csv
@@ -46,13 +47,18 @@ def main():
         if variant == "accuracy-control":
             with peer.timed(variant, f"{stem}.onnx", len(files)) as target:
                 labels = labels_of(options.data)
-                judged = nncf.Dataset(files, lambda file: (peer.load(file), labels[file.name]))
+                # Inputs to run the model with, and, by the files themselves, what its validation gets.
+                judged = nncf.Dataset(files, lambda file: {peer.input: peer.load(file)})
                 quantized = nncf.quantize_with_accuracy_control(
-                    peer.model, named, judged, top1, max_drop=0.001, subset_size=options.samples
+                    peer.model, named, judged,
+                    lambda model, some: top1(model, ((peer.load(file), labels[file.name]) for file in some)),
+                    max_drop=0.001, subset_size=options.samples
                 )
                 onnx.save(quantized, str(target))
             continue
-        how = {"subset_size": options.samples, "fast_bias_correction": variant == "default"}
+        how = {"subset_size": options.samples, "fast_bias_correction": variant != "accurate-bias"}
+        if variant == "mixed":
+            how["preset"] = nncf.QuantizationPreset.MIXED
         with peer.timed(variant, f"{stem}.xml", len(files)) as target:
             quantized = nncf.quantize(core.read_model(options.model), plain, **how)
             openvino.save_model(quantized, str(target), compress_to_fp16=False)
