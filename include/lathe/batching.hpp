@@ -45,6 +45,8 @@ struct BatchReply {
     double queue_ms = 0;             ///< from `submit` to the start of its batch
     double run_ms = 0;               ///< of its batch: joining the inputs, running, taking the outputs apart
     std::int64_t batch = 0;          ///< samples that ran together, this request's among them
+    std::int64_t row = 0;            ///< of its first sample among them
+    double late_ms = 0;              ///< from when its batch was due and its session free to the batch's start
 };
 
 /// Called once for each request accepted, on a thread of the batching session. It must not throw, and should be short:

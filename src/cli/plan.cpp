@@ -21,6 +21,7 @@ struct PlanOptions {
     std::string trace;
     std::string from;
     std::string subject;
+    std::string served;
     std::string stages;
     std::vector<std::int64_t> batch_sizes;
     std::string max_wait;
@@ -55,6 +56,12 @@ Result<CapacityRequest> request_of(const PlanOptions& options) {
     }
     LATHE_TRY(const Json bench, read_json_file(options.from));
     LATHE_TRY(request.curve, read_latency_curve(bench, options.subject, options.from));
+    if (!options.served.empty()) {
+        LATHE_TRY(const Json tried, read_json_file(options.served));
+        const Json::json_pointer place("/tried/served");
+        LATHE_TRY(request.curve.served,
+                  ServedTimes::read(tried.contains(place) ? tried.at(place) : Json(), options.served));
+    }
     if (!options.stages.empty()) {
         LATHE_TRY(request.stages, read_stages(options.stages));
     }
@@ -174,57 +181,99 @@ Result<std::vector<std::vector<HostTensor>>> samples_for(const Engine& engine) {
     return samples;
 }
 
-/// One machine's share of the plan, served here, beside what the simulation says of the same arrivals.
+/// A load as it was served, beside what the simulation says of the same arrivals.
+struct Trial {
+    Summary predicted;
+    Summary measured;
+    double predicted_batch = 0;
+    double measured_batch = 0;
+    double late_p99_ms = 0;
+    double seconds = 0;
+
+    Json json() const {
+        const auto side = [](const Summary& summary, double batch) {
+            return Json{{"mean_ms", summary.mean},
+                        {"median_ms", summary.median},
+                        {"p90_ms", summary.p90},
+                        {"p99_ms", summary.p99},
+                        {"mean_batch", batch}};
+        };
+        return {{"requests", measured.count},
+                {"seconds", seconds},
+                {"predicted", side(predicted, predicted_batch)},
+                {"measured", side(measured, measured_batch)},
+                {"p99_ratio", measured.p99 / predicted.p99},
+                {"sender_late_p99_ms", late_p99_ms}};
+    }
+
+    void add_rows(std::vector<std::vector<std::string>>& rows, const std::string& predicted_from) const {
+        const auto row = [&](const std::string& name, const Summary& summary, double batch) {
+            rows.push_back(
+                {name, ms(summary.mean), ms(summary.median), ms(summary.p90), ms(summary.p99), fixed(batch, 2)});
+        };
+        row("predicted from " + predicted_from, predicted, predicted_batch);
+        row("measured", measured, measured_batch);
+    }
+};
+
+/// The sender's own lateness is in what was measured, and is no server's fault.
+Trial compared(const MachineModel& model, const LoadResult& load, std::vector<double> sent, std::uint64_t seed) {
+    for (std::size_t i = 0; i < sent.size(); ++i)
+        sent[i] += load.late_ms[i];
+    Simulation simulation = simulate(model, sent, 0, seed);
+    for (std::size_t i = 0; i < sent.size(); ++i)
+        simulation.total[i] += load.late_ms[i];
+    return {summarize(simulation.total), summarize(load.latency_ms),
+            simulation.mean_batch,       static_cast<double>(load.samples) / static_cast<double>(load.batches),
+            summarize(load.late_ms).p99, load.seconds};
+}
+
+void print_trials(const Context& context, const Trial& first, const Trial& second, double rate) {
+    std::vector<std::vector<std::string>> rows{{"", "mean ms", "median", "p90", "p99", "mean batch"}};
+    first.add_rows(rows, "the bench");
+    second.add_rows(rows, "the first load");
+    context.print("");
+    context.print(context.bold("Served here: one machine's share, " + fixed(rate, 0) + " requests/s, two loads of " +
+                               fixed(second.seconds, 0) + " s, without the stages outside the engine"));
+    context.print(table(rows));
+    if (!first.measured.p99_reliable) context.warn("p99 is of fewer than 662 requests; raise --try-seconds");
+}
+
+/// Serves one machine's share of the plan here, twice. The first load is compared with what the plan made of the bench,
+/// and shows how long batches take when served; the second with what the simulation makes of that.
 Result<Json> try_here(const PlanOptions& options, const CapacityPlan& plan, CapacityRequest request,
                       const Context& context) {
     const Configuration& choice = plan.choice;
     LATHE_TRY(const Engine engine, Engine::load(options.try_engine));
     LATHE_TRY(auto samples, samples_for(engine));
     LATHE_TRY(BatchingSession session, serve(engine, options.try_engine, choice));
+    request.stages = {};
     const double rate = request.arrivals.rate() / static_cast<double>(choice.machines);
     const auto count = std::max<std::size_t>(100, static_cast<std::size_t>(rate * options.try_seconds));
-    const auto arrivals = request.arrivals.at_one_of(choice.machines, count);
-    LATHE_TRY(const LoadResult load, run_load(session, arrivals, samples, context.progress()));
-    if (load.failed > 0) {
+    const std::vector<double> arrivals = request.arrivals.at_one_of(choice.machines, 2 * count);
+    const auto load_of = [&](std::size_t first) -> Result<std::pair<LoadResult, std::vector<double>>> {
+        std::vector<double> times(arrivals.begin() + static_cast<std::ptrdiff_t>(first),
+                                  arrivals.begin() + static_cast<std::ptrdiff_t>(first + count));
+        for (double& time : times)
+            time -= first == 0 ? 0 : arrivals[first - 1];
+        LATHE_TRY(LoadResult load, run_load(session, times, samples, context.progress()));
+        if (load.failed == 0) return std::pair(std::move(load), std::move(times));
         return Error{ErrorCode::verification_failed, std::to_string(load.failed) + " of the requests tried failed",
                      options.try_engine, ""};
-    }
-    request.stages = {};
-    const MachineModel model = machine_model(request, choice.max_batch, choice.instances, choice.max_wait_ms);
-    const Summary measured = summarize(load.latency_ms);
-    // The sender's own lateness is in what was measured, and is no server's fault.
-    std::vector<double> sent = arrivals;
-    for (std::size_t i = 0; i < sent.size(); ++i)
-        sent[i] += load.late_ms[i];
-    Simulation simulation = simulate(model, sent, 0, request.seed);
-    for (std::size_t i = 0; i < sent.size(); ++i)
-        simulation.total[i] += load.late_ms[i];
-    const Summary predicted = summarize(simulation.total);
-    const double mean_batch = static_cast<double>(load.samples) / static_cast<double>(load.batches);
-    std::vector<std::vector<std::string>> rows{{"", "mean ms", "median", "p90", "p99", "mean batch"}};
-    rows.push_back({"predicted", ms(predicted.mean), ms(predicted.median), ms(predicted.p90), ms(predicted.p99),
-                    fixed(simulation.mean_batch, 2)});
-    rows.push_back(
-        {"measured", ms(measured.mean), ms(measured.median), ms(measured.p90), ms(measured.p99), fixed(mean_batch, 2)});
-    context.print("");
-    context.print(context.bold("Served here: one machine's share, " + fixed(rate, 0) + " requests/s for " +
-                               fixed(load.seconds, 0) + " s, without the stages outside the engine"));
-    context.print(table(rows));
-    if (!measured.p99_reliable) context.warn("p99 is of fewer than 662 requests; raise --try-seconds");
-    const auto json = [](const Summary& summary, double batch) {
-        return Json{{"mean_ms", summary.mean},
-                    {"median_ms", summary.median},
-                    {"p90_ms", summary.p90},
-                    {"p99_ms", summary.p99},
-                    {"mean_batch", batch}};
     };
-    return Json{{"requests", load.latency_ms.size()},
-                {"seconds", load.seconds},
-                {"rate", rate},
-                {"predicted", json(predicted, simulation.mean_batch)},
-                {"measured", json(measured, mean_batch)},
-                {"p99_ratio", measured.p99 / predicted.p99},
-                {"sender_late_p99_ms", summarize(load.late_ms).p99}};
+    const auto model = [&] { return machine_model(request, choice.max_batch, choice.instances, choice.max_wait_ms); };
+    LATHE_TRY(const auto first, load_of(0));
+    const Trial from_bench = compared(model(), first.first, first.second, request.seed);
+    request.curve.served.reset();
+    LATHE_TRY(request.curve.served, ServedTimes::learn(model().batches, first.first.served));
+    LATHE_TRY(const auto second, load_of(count));
+    const Trial from_served = compared(model(), second.first, second.second, request.seed);
+    print_trials(context, from_bench, from_served, rate);
+    Json document = from_bench.json();
+    document["rate"] = rate;
+    document["served"] = request.curve.served->json();
+    document["again"] = from_served.json();
+    return document;
 }
 
 Result<void> run_plan(const PlanOptions& options, const Context& context) {
@@ -258,7 +307,8 @@ void add_plan(Commands& commands) {
           "lathe plan --slo p99=20ms --rate 1500/s --from bench.json",
           "lathe plan --slo p99=50ms --rate 90000/min --from bench.json --stages stages.json --json",
           "lathe plan --slo p99=30ms --trace arrivals.csv --rate 4000/s --from bench.json --max-wait 2ms",
-          "lathe plan --slo p99=20ms --rate 300/s --from bench.json --machines 2 --try int8.engine",
+          "lathe plan --slo p99=20ms --rate 300/s --from bench.json --machines 2 --try int8.engine --output tried.json",
+          "lathe plan --slo p99=20ms --rate 1500/s --from bench.json --served tried.json",
           "echo '{\"stages\": [{\"name\": \"network\", \"median_ms\": 0.8, \"p99_ms\": 3}, {\"name\": \"decode\", "
           "\"ms\": 2, \"workers\": 4}, {\"name\": \"postprocess\", \"ms\": 0.3}]}' > stages.json"}},
         [options, &context] { return run_plan(*options, context); });
@@ -271,6 +321,8 @@ void add_plan(Commands& commands) {
                        "Arrival times in seconds, one a line or a JSON list (default: a Poisson process)");
     command.add_option("--from", options->from, "Results of lathe bench at several batch sizes")->required();
     command.add_option("--subject", options->subject, "Whose latencies (default: the first engine in the file)");
+    command.add_option("--served", options->served,
+                       "An earlier --output of --try: batches take as long as they did when served there");
     command.add_option("--stages", options->stages,
                        "JSON file of what requests pass outside the engine; see the last example. A stage takes ms, "
                        "mean_ms (exponential), median_ms with p99_ms (log-normal), or samples_ms; workers: so many at "
@@ -289,9 +341,11 @@ void add_plan(Commands& commands) {
     command.add_option("--max-utilisation", options->max_utilisation, "Percent of its capacity to load a machine with")
         ->check(CLI::Range(1.0, 99.0))
         ->capture_default_str();
-    command.add_option("--try", options->try_engine,
-                       "Serve one machine's share here with this engine, and compare with the prediction");
-    command.add_option("--try-seconds", options->try_seconds, "How long")
+    command.add_option(
+        "--try", options->try_engine,
+        "Serve one machine's share here with this engine, twice: against the prediction from the bench, and "
+        "against that from what the first load showed");
+    command.add_option("--try-seconds", options->try_seconds, "How long each")
         ->check(CLI::Range(0.1, 3600.0))
         ->capture_default_str();
     command.add_option("--output", options->output, "Write the plan as JSON");

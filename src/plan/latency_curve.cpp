@@ -169,6 +169,7 @@ std::vector<BatchTime> LatencyCurve::batches(std::int64_t max_batch, std::size_t
         }
         times.push_back(std::move(time));
     }
+    if (served) served->apply(times);
     return times;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/result.hpp"
+#include "plan/served.hpp"
 #include "plan/simulate.hpp"
 #include "support/json.hpp"
 
@@ -31,14 +32,15 @@ struct LatencyCurve {
     std::string subject;
     std::string file; ///< the engine
     std::string precision;
-    std::vector<CurvePoint> points; ///< by batch size, at least one
-    std::size_t streams = 1;        ///< most requests at once whose throughput was measured
+    std::vector<CurvePoint> points;      ///< by batch size, at least one
+    std::size_t streams = 1;             ///< most requests at once whose throughput was measured
+    std::optional<ServedTimes> served{}; ///< what serving makes of the times, if a load was served
 
     std::int64_t max_batch() const { return points.back().batch; }
 
     /// Times of batches of 1 to `max_batch`, between measured sizes by interpolation, quantile by quantile; below the
-    /// smallest, its time. With `instances` = `streams`, each runs as slowly as when all run: the worse case.
-    /// `max_batch` is at most this->max_batch(), `instances` 1 or `streams`.
+    /// smallest, its time. With `instances` = `streams`, each runs as slowly as when all run: the worse case. As
+    /// served, where that is known. `max_batch` is at most this->max_batch(), `instances` 1 or `streams`.
     std::vector<BatchTime> batches(std::int64_t max_batch, std::size_t instances) const;
 
     /// Decoding and preprocessing of one sample, if the bench had real data.

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "lathe/batching.hpp"
 #include "lathe/result.hpp"
+#include "plan/served.hpp"
 #include "support/progress.hpp"
 
 namespace lathe {
@@ -16,7 +18,8 @@ struct LoadResult {
     std::size_t failed = 0;         ///< refused or answered with an error
     std::size_t batches = 0;
     std::size_t samples = 0;
-    double seconds = 0; ///< from the first arrival planned to the last answer
+    std::vector<ServedBatch> served; ///< in the order of their first answers
+    double seconds = 0;              ///< from the first arrival planned to the last answer
 };
 
 /// Sends requests at the planned times (ms from the start, ascending) whether or not earlier ones were answered, as

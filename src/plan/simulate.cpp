@@ -149,12 +149,26 @@ double stage_capacity(const Stage& stage) {
 
 } // namespace
 
-double BatchTime::draw(double idle_ms, bool other_size, std::uint64_t random) const {
-    const double busy = time.draw(random);
-    const double paused = after_pause ? after_pause->draw(random) : busy;
-    const double changed = other_size && after_other_size ? after_other_size->draw(random) : busy;
-    const double share = pause_ms > 0 ? std::min(1.0, idle_ms / pause_ms) : 0;
+namespace {
+
+/// What `of` makes of a call's distributions, put together for a pause and a change of the size.
+template <class Of>
+double combined(const BatchTime& batch, double idle_ms, bool other_size, const Of& of) {
+    const double busy = of(batch.time);
+    const double paused = batch.after_pause ? of(*batch.after_pause) : busy;
+    const double changed = other_size && batch.after_other_size ? of(*batch.after_other_size) : busy;
+    const double share = batch.pause_ms > 0 ? std::min(1.0, idle_ms / batch.pause_ms) : 0;
     return std::max(busy + share * (paused - busy) + (changed - busy), std::min({busy, paused, changed}));
+}
+
+} // namespace
+
+double BatchTime::draw(double idle_ms, bool other_size, std::uint64_t random) const {
+    return combined(*this, idle_ms, other_size, [random](const TimeDistribution& time) { return time.draw(random); });
+}
+
+double BatchTime::expected(double idle_ms, bool other_size) const {
+    return combined(*this, idle_ms, other_size, [](const TimeDistribution& time) { return time.mean(); });
 }
 
 double MachineModel::capacity() const {

@@ -34,6 +34,8 @@ struct BatchTime {
     /// A time by 64 random bits; the instance has done nothing for `idle_ms`. What a pause and a change of the size
     /// cost is added, quantile by quantile.
     double draw(double idle_ms, bool other_size, std::uint64_t random) const;
+    /// The same of the means.
+    double expected(double idle_ms, bool other_size) const;
 };
 
 /// One machine: requests pass the stages before, wait for a batch, are run in it, and pass the stages after.

@@ -86,6 +86,13 @@ TimeDistribution TimeDistribution::scaled(double factor) const {
     return TimeDistribution(std::move(values));
 }
 
+TimeDistribution TimeDistribution::shifted(double ms) const {
+    std::vector<double> values = values_;
+    for (double& value : values)
+        value += ms;
+    return TimeDistribution(std::move(values));
+}
+
 TimeDistribution TimeDistribution::mixed(const TimeDistribution& other, double weight) const {
     std::vector<double> values(parts);
     for (std::size_t i = 0; i < parts; ++i)

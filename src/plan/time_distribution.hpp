@@ -40,6 +40,8 @@ public:
     std::span<const double> values() const { return values_; }
 
     TimeDistribution scaled(double factor) const;
+    /// So many ms more each.
+    TimeDistribution shifted(double ms) const;
     /// Quantile by quantile (1 - weight) of this and weight of the other.
     TimeDistribution mixed(const TimeDistribution& other, double weight) const;
 

@@ -82,8 +82,9 @@ struct BatchingSession::Impl {
     /// `failures`: what replies that are errors count as.
     void answer(std::vector<BatchRequest>& batch, std::vector<Result<BatchReply>> replies,
                 std::size_t BatchingStatistics::*failures);
+    /// `free`: since when the session has had nothing to do.
     Result<std::vector<BatchReply>> replies_of(BatchExecutor& executor, JoinedInputs& joined,
-                                               const std::vector<BatchRequest>& batch);
+                                               const std::vector<BatchRequest>& batch, Clock::time_point free);
 
     const BatchingOptions options;
     const BatchLimits limits;
@@ -160,9 +161,12 @@ std::vector<BatchRequest> BatchingSession::Impl::next_batch() {
 }
 
 Result<std::vector<BatchReply>> BatchingSession::Impl::replies_of(BatchExecutor& executor, JoinedInputs& joined,
-                                                                  const std::vector<BatchRequest>& batch) {
+                                                                  const std::vector<BatchRequest>& batch,
+                                                                  Clock::time_point free) {
     const auto start = Clock::now();
     const std::int64_t samples = samples_of(batch);
+    const auto due = samples >= limits.most ? batch.back().arrived : batch.front().arrived + options.max_wait;
+    const double late_ms = std::max(0.0, ms_between(std::max(due, free), start));
     const std::int64_t size = std::max(samples, limits.least);
     LATHE_TRY(const auto outputs, executor.run(joined.join(batch, size)));
     LATHE_CHECK(check_rows(outputs, size));
@@ -173,6 +177,8 @@ Result<std::vector<BatchReply>> BatchingSession::Impl::replies_of(BatchExecutor&
         reply.outputs = rows_of(outputs, size, first, request.samples);
         reply.queue_ms = ms_between(request.arrived, start);
         reply.batch = samples;
+        reply.row = first;
+        reply.late_ms = late_ms;
         first += request.samples;
     }
     const double run_ms = ms_between(start, Clock::now());
@@ -199,11 +205,12 @@ void BatchingSession::Impl::answer(std::vector<BatchRequest>& batch, std::vector
 void BatchingSession::Impl::serve(BatchExecutor& executor) {
     giving_answers_of = this;
     JoinedInputs joined;
+    auto free = Clock::now();
     for (std::vector<BatchRequest> batch = next_batch(); !batch.empty(); batch = next_batch()) {
         std::vector<Result<BatchReply>> replies;
         // No exception crosses the seam below; what the standard library throws here (no memory) is the batch's error.
         try {
-            auto ran = replies_of(executor, joined, batch);
+            auto ran = replies_of(executor, joined, batch, free);
             for (std::size_t i = 0; i < batch.size(); ++i) {
                 if (ran)
                     replies.emplace_back(std::move((*ran)[i]));
@@ -215,6 +222,7 @@ void BatchingSession::Impl::serve(BatchExecutor& executor) {
                                                "allow smaller batches, or fewer instances"});
         }
         answer(batch, std::move(replies), &BatchingStatistics::failed);
+        free = Clock::now();
     }
 }
 
