@@ -115,7 +115,8 @@ def peers_table(folder):
         scores, bench = evals[times["network"]], benches[times["network"]]
         judged = {subject["name"]: subject for subject in scores["subjects"]}
         names = {Path(subject["file"]).stem: subject["name"] for subject in bench["subjects"]
-                 if subject["kind"] == "engine" or (subject["kind"] == "openvino" and subject["file"].endswith(".onnx"))}
+                 if subject["kind"] == "openvino" and subject["file"].endswith(".onnx")}
+        names |= {Path(subject["file"]).stem: subject["name"] for subject in bench["subjects"] if subject["kind"] == "engine"}
         latency = {entry["subject"]: entry for entry in bench["latency"] if entry["batch"] == 1}
         ratio = {entry["reference"]: entry for entry in bench["ratios"]
                  if entry["subject"] == "lathe-effort-2" and entry["batch"] == 1}
