@@ -107,9 +107,9 @@ private:
         workshop_options_.target = options_.device == "tensorrt" ? Target::tensorrt
                                    : gpu                         ? Target::cuda
                                                                  : Target::openvino;
-        search_options_.floats = gpu ? std::vector{Precision::float32, Precision::bfloat16, Precision::float16}
-                                     : std::vector{Precision::float32, Precision::bfloat16};
-        search_options_.bases = gpu ? std::vector{Precision::float16} : search_options_.floats;
+        DevicePrecisions precisions = precisions_of(options_.device);
+        search_options_.floats = std::move(precisions.floats);
+        search_options_.bases = std::move(precisions.bases);
         BuildOptions& build = workshop_options_.build;
         build.device = options_.device;
         build.threads = options_.prepare.threads;
@@ -485,8 +485,9 @@ void add_tune(Commands& commands) {
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"tune",
-         "The best mix: search a precision for every layer, by accuracy on real data and latency of built engines. "
-         "Exit "
+         "The best mix: search a precision for every layer, by accuracy on real data and latency of built engines. In "
+         "an engine each layer is in INT8 or in one other precision, FP32, BF16 or FP16 as the device offers, which is "
+         "the same for all that is not INT8: FP16 here and FP32 there is not searched (see lathe autocast). Exit "
          "code 5 where the engine misses a limit or a plainer one is faster",
          {"lathe tune resnet50.onnx --data labelled/ --calibrate photos/ --max-drop 0.3 --output best.engine",
           "lathe tune m.onnx --data labelled/ --max-drop 0.5 --min-speedup 1.5 --time-budget 30m --report tune.html "

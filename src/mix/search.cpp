@@ -14,6 +14,9 @@ constexpr double least_gain = 0.004;
 /// Shares of the time that `slack` leaves, which polishing tries to spend.
 constexpr double polish_steps[] = {0.9, 0.6, 0.3};
 constexpr std::size_t polish_singles = 3;
+/// A float precision that is slower than this share of another's speed is not tried in its place, though it loses less:
+/// the layers kept float would cost what INT8 gains.
+constexpr double least_base_speed = 0.5;
 
 class Search {
 public:
@@ -88,21 +91,46 @@ private:
         return {};
     }
 
-    /// Everything in INT8, beside each precision that what is not INT8 may have and that alone keeps the limit. The
-    /// search goes on from the one that would be handed out if both were good enough.
+    const Trial* plain(Precision base) { return find(Mix::all_float(base, layers_)); }
+
+    /// Whether an engine wholly in this precision keeps the limit on accuracy; if not, none with INT8 in it will.
+    bool keeps_limit(Precision base) {
+        const Trial* trial = plain(base);
+        return trial == nullptr || is_feasible(*trial, options_, false);
+    }
+
+    /// Whether what is not INT8 may be better off in `base` than in `other`: by itself that keeps the limit, and is
+    /// faster, or loses less and is not much slower. Told from engines that every search builds, it costs no trial.
+    bool promises(Precision base, Precision other) {
+        if (!keeps_limit(base)) return false;
+        const Trial* own = plain(base);
+        const Trial* beside = plain(other);
+        if (own == nullptr || beside == nullptr || !keeps_limit(other) || own->speedup > beside->speedup) return true;
+        return own->speedup >= least_base_speed * beside->speedup && own->score.mean_kl() < beside->score.mean_kl();
+    }
+
+    /// Everything in INT8, beside precisions that what is not INT8 may have: the usual one in any case, so that INT8 is
+    /// always among what was measured, and others as long as none keeps the limit (FP16 that overflows) or they promise
+    /// more. The search goes on from the one that would be handed out if all were good enough.
     Result<const Trial*> measure_int8() {
-        const Trial reference = *find(Mix::all_float(Precision::float32, layers_));
+        const Trial reference = *plain(Precision::float32);
         SearchOptions any = options_;
         any.max_drop = std::numeric_limits<double>::infinity();
         any.min_speedup = 0;
         std::vector<Trial> candidates;
+        std::optional<Precision> sound; // keeps the limit by itself, and works beside INT8
         for (const Precision base : options_.bases) {
-            const Trial* plain = find(Mix::all_float(base, layers_));
-            // The usual one is tried in any case, so that INT8 is always among what was measured.
-            const bool hopeless = plain != nullptr && !is_feasible(*plain, options_, false);
-            if (hopeless && base != options_.bases.front()) continue;
-            LATHE_TRY(const Trial* trial, attempt(Mix::all_int8(base, layers_), "int8", &reference, true));
-            if (trial->failed.empty()) candidates.push_back(*trial);
+            const Precision usual = options_.bases.front();
+            if (base != usual && !(sound ? promises(base, *sound) : keeps_limit(base))) continue;
+            LATHE_TRY(const Trial* trial, attempt(Mix::all_int8(base, layers_), "int8", &reference, !sound));
+            if (trial == nullptr) break;
+            if (!trial->failed.empty()) continue;
+            const bool keeps = keeps_limit(base) && trial->score.nonfinite == 0;
+            if (keeps && !sound) {
+                candidates.clear(); // however fast, their float layers alone lose too much
+                sound = base;
+            }
+            if (keeps || !sound) candidates.push_back(*trial);
         }
         const auto best = choose(candidates, any);
         if (!best) return static_cast<const Trial*>(nullptr);
@@ -146,8 +174,7 @@ private:
         const Trial from = fastest();
         if (!from.mix.any_int8()) return {};
         for (const Precision base : options_.bases) {
-            const Trial* plain = find(Mix::all_float(base, layers_));
-            if (base == from.mix.base || (plain != nullptr && !is_feasible(*plain, options_, false))) continue;
+            if (base == from.mix.base || !promises(base, from.mix.base)) continue;
             const Mix mix{base, from.mix.int8};
             if (find(mix) != nullptr) continue;
             LATHE_TRY(const Trial* trial, attempt(mix, "base", &*int8_, false));

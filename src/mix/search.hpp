@@ -33,7 +33,9 @@ struct SearchOptions {
     /// A mix that keeps more accuracy may cost this share of the speed of the fastest one that is good enough.
     double slack = 0.03;
     std::vector<Precision> floats{Precision::float32}; ///< the device's, FP32 first
-    std::vector<Precision> bases{Precision::float32};  ///< those that can stand beside INT8 in one engine; usual first
+    /// Those that can stand beside INT8, one in an engine; the usual one first. Another is tried beside INT8 where the
+    /// usual one alone does not keep the limit, or where it is faster, or loses less at half of its speed or more.
+    std::vector<Precision> bases{Precision::float32};
     std::size_t most_trials = 64;
 };
 
@@ -62,7 +64,7 @@ std::vector<std::size_t> order_layers(const std::vector<double>& damage, const s
 
 /// Searches: FP32 and the device's other precisions, everything in INT8, then
 ///   1. prefix: where INT8 loses too much, the shortest run of `order_layers` that must stay float (by halving);
-///   2. base: the layers kept float in the device's other precisions;
+///   2. base: the layers kept float in others of `bases` that promise more;
 ///   3. tighten: of the layers kept float, each back in INT8, the largest gain first;
 ///   4. polish: more layers float as far as `slack` allows, which buys accuracy for nearly no time;
 /// and again from the best found, until nothing new is left to try or the time is up.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mix/engine_workshop.hpp"
 #include "support/progress.hpp"
 
 namespace lathe::test {
@@ -21,6 +22,11 @@ struct World {
     double conversion_ms = 0.0;
     bool bf16 = false;
     bool int8 = true;
+    bool fp16 = false;
+    std::uint64_t fp16_nonfinite = 0; ///< samples that overflow
+    bool overflows_alone = true;      ///< in FP16, without INT8, as well
+    double fp16_kl = 0.00005;
+    double fp32_slowness = 1; ///< how many times as slow as given a float layer is in FP32
 };
 
 class FakeWorkshop final : public MixWorkshop {
@@ -33,12 +39,15 @@ public:
         Trial trial;
         trial.mix = mix;
         trial.seconds = 10;
-        if (mix.base == Precision::bfloat16 && !world_.bf16) trial.failed = "no bf16 here";
+        const bool bf16 = mix.base == Precision::bfloat16;
+        const bool fp16 = mix.base == Precision::float16;
+        if (bf16 && !world_.bf16) trial.failed = "no bf16 here";
+        if (fp16 && !world_.fp16) trial.failed = "no fp16 here";
         if (mix.any_int8() && !world_.int8) trial.failed = "no int8 here";
         double ms = world_.int8_ms;
-        double kl = mix.base == Precision::bfloat16 ? 0.0001 : 0;
+        double kl = bf16 ? 0.0001 : fp16 ? world_.fp16_kl : 0;
         for (std::size_t i = 0; i < mix.int8.size(); ++i) {
-            const double share = mix.base == Precision::bfloat16 ? 0.5 : 1;
+            const double share = bf16 ? 0.5 : fp16 ? 0.45 : world_.fp32_slowness;
             ms += mix.int8[i] ? 0 : world_.gain[i] * share + (mix.any_int8() ? world_.conversion_ms : 0);
             kl += mix.int8[i] ? world_.damage[i] : 0;
         }
@@ -47,6 +56,7 @@ public:
         trial.score.samples = 1000;
         trial.score.labelled = 1000;
         trial.score.kl = kl * 1000;
+        trial.score.nonfinite = fp16 && (world_.overflows_alone || mix.any_int8()) ? world_.fp16_nonfinite : 0;
         trial.score.reference_right = 800;
         trial.score.right = 800 - static_cast<std::uint64_t>(std::llround(100 * kl));
         trial.score.soft_reference_right = 800;
@@ -145,6 +155,81 @@ TEST(SearchMix, TakesWhatTheDeviceOffers) {
     SearchState state;
     EXPECT_EQ(search(world, options, &state).mix.base, Precision::float32);
     EXPECT_TRUE(std::ranges::any_of(state.trials, [](const Trial& trial) { return !trial.failed.empty(); }));
+}
+
+/// A GPU: FP16 is usual and fast, FP32 slow.
+World gpu_world() {
+    World world;
+    world.bf16 = true;
+    world.fp16 = true;
+    world.fp32_slowness = 5;
+    return world;
+}
+
+SearchOptions gpu_limits(double max_drop) {
+    SearchOptions options = limits(max_drop);
+    const DevicePrecisions precisions = precisions_of("cuda");
+    options.floats = precisions.floats;
+    options.bases = precisions.bases;
+    return options;
+}
+
+/// Trials with INT8 and this beside it.
+std::size_t beside_int8(const SearchState& state, Precision base) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        state.trials, [&](const Trial& trial) { return trial.mix.any_int8() && trial.mix.base == base; }));
+}
+
+TEST(SearchMix, AnotherBaseWhereTheUsualOneOverflows) {
+    World world = gpu_world();
+    world.fp16_nonfinite = 3;
+    SearchState state;
+    const Trial bf16 = search(world, gpu_limits(0.2), &state);
+    EXPECT_EQ(bf16.mix.base, Precision::bfloat16);
+    EXPECT_TRUE(bf16.mix.any_int8());
+    EXPECT_EQ(beside_int8(state, Precision::float16), 1U) << "FP16 everywhere else is known to overflow as well";
+    world.overflows_alone = false;
+    EXPECT_EQ(search(world, gpu_limits(0.2), &state).mix.base, Precision::bfloat16) << "what INT8 hands on overflows";
+    world.overflows_alone = true;
+    world.bf16 = false;
+    const Trial fp32 = search(world, gpu_limits(0.2), &state);
+    EXPECT_EQ(fp32.mix.base, Precision::float32);
+    EXPECT_TRUE(fp32.mix.any_int8());
+}
+
+TEST(SearchMix, AnotherBaseWhereTheUsualOneLosesTooMuch) {
+    World world = gpu_world();
+    world.fp16_kl = 0.5; // finite, and 50 right answers of 1000
+    SearchState state;
+    const Trial best = search(world, gpu_limits(0.2), &state);
+    EXPECT_EQ(best.mix.base, Precision::bfloat16);
+    EXPECT_TRUE(best.mix.any_int8());
+    EXPECT_EQ(beside_int8(state, Precision::float16), 1U);
+}
+
+TEST(SearchMix, NoTrialsWithABaseThatPromisesNothing) {
+    SearchState state;
+    const Trial best = search(gpu_world(), gpu_limits(0.2), &state);
+    EXPECT_EQ(best.mix.base, Precision::float16);
+    EXPECT_EQ(beside_int8(state, Precision::bfloat16), 0U) << "slower than FP16 and loses more";
+    EXPECT_EQ(beside_int8(state, Precision::float32), 0U) << "a fifth of its speed";
+    SearchOptions none = gpu_limits(0.2);
+    none.budget_s = 0;
+    World overflowing = gpu_world();
+    overflowing.fp16_nonfinite = 3;
+    search(overflowing, none, &state);
+    EXPECT_EQ(state.trials.size(), 5U)
+        << "three plain engines, INT8 beside FP16, and beside one that does not overflow";
+}
+
+TEST(SearchMix, PrecisionsOfADevice) {
+    EXPECT_EQ(precisions_of("cuda").bases.front(), Precision::float16);
+    EXPECT_EQ(precisions_of("cpu").bases.front(), Precision::float32);
+    for (const char* device : {"cpu", "cuda", "tensorrt"}) {
+        const auto [floats, bases] = precisions_of(device);
+        EXPECT_EQ(floats.front(), Precision::float32) << "what the others are compared with";
+        EXPECT_THAT(bases, testing::UnorderedElementsAreArray(floats)) << device;
+    }
 }
 
 TEST(SearchMix, SaysWhereTheSpeedIsNotReached) {
