@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace lathe {
 
@@ -106,7 +107,8 @@ private:
         const Trial* own = plain(base);
         const Trial* beside = plain(other);
         if (own == nullptr || beside == nullptr || !keeps_limit(other) || own->speedup > beside->speedup) return true;
-        return own->speedup >= least_base_speed * beside->speedup && own->score.mean_kl() < beside->score.mean_kl();
+        return own->speedup >= least_base_speed * beside->speedup &&
+               loss_of(own->score, options_.metric) < loss_of(beside->score, options_.metric);
     }
 
     /// Everything in INT8, beside precisions that what is not INT8 may have: the usual one in any case, so that INT8 is
@@ -313,8 +315,8 @@ std::optional<std::size_t> choose(const std::vector<Trial>& trials, const Search
             const Trial& trial = trials[i];
             if (!is_feasible(trial, options, with_speed) || trial.speedup < fastest * (1 - options.slack)) continue;
             if (best) {
-                const double own = trial.score.mean_kl();
-                const double other = trials[*best].score.mean_kl();
+                const double own = loss_of(trial.score, options.metric);
+                const double other = loss_of(trials[*best].score, options.metric);
                 if (own > other || (own == other && trial.speedup <= trials[*best].speedup)) continue;
             }
             best = i;
@@ -324,21 +326,21 @@ std::optional<std::size_t> choose(const std::vector<Trial>& trials, const Search
     return std::nullopt;
 }
 
-std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials) {
+std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials, DamageMetric metric) {
+    const auto lost = [&](std::size_t i) {
+        return std::pair(std::max(0.0, drop_of(trials[i].score, metric)), loss_of(trials[i].score, metric));
+    };
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < trials.size(); ++i) {
-        if (trials[i].failed.empty()) order.push_back(i);
+        if (trials[i].failed.empty() && trials[i].score.nonfinite == 0) order.push_back(i);
     }
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
         if (trials[a].speedup != trials[b].speedup) return trials[a].speedup > trials[b].speedup;
-        return trials[a].score.mean_kl() < trials[b].score.mean_kl();
+        return lost(a) < lost(b);
     });
     std::vector<std::size_t> front;
-    double least = std::numeric_limits<double>::infinity();
     for (const std::size_t i : order) {
-        if (trials[i].score.mean_kl() >= least) continue;
-        least = trials[i].score.mean_kl();
-        front.push_back(i);
+        if (front.empty() || lost(i) < lost(front.back())) front.push_back(i);
     }
     return front;
 }

@@ -50,13 +50,15 @@ struct SearchState {
 /// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone.
 bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed = true);
 
-/// Which trial to hand out: of those within the limits, the one of least mean KL among those at most `slack` slower
+/// Which trial to hand out: of those within the limits, the one of least loss_of among those at most `slack` slower
 /// than the fastest. Where none is fast enough, the same without the limit on speed. Nothing before the FP32 engine was
 /// tried.
 std::optional<std::size_t> choose(const std::vector<Trial>& trials, const SearchOptions& options);
 
-/// Trials that no other one beats in both speed and mean KL, the fastest first.
-std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials);
+/// Trials that no other one beats in both speed and what `metric` says is lost, the fastest first. What is won against
+/// FP32 is chance, and counts as nothing lost; of trials that lose alike the one of less loss_of is better.
+/// `choose` looks at loss_of alone, so that what it hands out need not be among them.
+std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials, DamageMetric metric);
 
 /// The order in which layers are taken out of INT8: most damage for the time that it costs first; those that gain
 /// nothing in INT8 before all others.

@@ -287,18 +287,64 @@ TEST(SearchMix, KilledAndResumedGivesTheSame) {
     }
 }
 
+/// A trial of FP32's that says no more than this.
+Trial scored(double speedup, double kl, double noise = 0) {
+    Trial made;
+    made.speedup = speedup;
+    made.score.samples = 1;
+    made.score.kl = kl;
+    made.score.noise = noise;
+    made.score.signal = 1;
+    return made;
+}
+
 TEST(SearchMix, OrderAndFront) {
     EXPECT_THAT(order_layers({1, 2, 3, 0.5}, {1, 1, 0, -1}), ElementsAre(2, 3, 1, 0));
-    const auto trial = [](double speedup, double kl) {
-        Trial made;
-        made.speedup = speedup;
-        made.score.samples = 1;
-        made.score.kl = kl;
-        return made;
-    };
-    std::vector<Trial> trials{trial(1, 0), trial(3, 0.5), trial(2, 0.6), trial(2.5, 0.1), trial(9, 0.01)};
+    std::vector<Trial> trials{scored(1, 0), scored(3, 0.5), scored(2, 0.6), scored(2.5, 0.1), scored(9, 0.01)};
     trials[4].failed = "not built";
-    EXPECT_THAT(pareto_front(trials), ElementsAre(1, 3, 0));
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(1, 3, 0));
+    trials[3].score.nonfinite = 1;
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(1, 0)) << "NaN loses everything";
+}
+
+TEST(SearchMix, FrontByWhatIsLimited) {
+    // Losing 3 and 1 right answers of 1000, winning 2, and FP32.
+    std::vector<Trial> trials{scored(4, 0.1), scored(3, 0.3), scored(2, 0.2), scored(1, 0)};
+    const double right[]{797, 799, 802, 800};
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+        trials[i].score.samples = 1000;
+        trials[i].score.labelled = 1000;
+        trials[i].score.soft_reference_right = 800;
+        trials[i].score.soft_right = right[i];
+    }
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(0, 3));
+    EXPECT_THAT(pareto_front(trials, DamageMetric::top1), ElementsAre(0, 1, 2, 3))
+        << "what is won is chance: FP32 is not beaten by it";
+}
+
+TEST(SearchMix, RankedByNoiseWhereValuesCount) {
+    // The second one's softmax over features looks better, its values are farther off.
+    std::vector<Trial> trials{scored(2, 0.2, 0.01), scored(2, 0.1, 0.02), scored(1, 0, 0)};
+    SearchOptions options = limits(100);
+    options.metric = DamageMetric::sqnr;
+    EXPECT_EQ(choose(trials, options), 0U);
+    EXPECT_THAT(pareto_front(trials, DamageMetric::sqnr), ElementsAre(0, 2));
+    options.metric = DamageMetric::kl;
+    EXPECT_EQ(choose(trials, options), 1U);
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(1, 2));
+    for (const DamageMetric metric : {DamageMetric::top1, DamageMetric::agreement, DamageMetric::kl})
+        EXPECT_DOUBLE_EQ(loss_of(trials[0].score, metric), 0.2);
+    EXPECT_DOUBLE_EQ(loss_of(trials[0].score, DamageMetric::sqnr), 0.01);
+    EXPECT_EQ(loss_name(DamageMetric::sqnr), std::string("noise/signal"));
+}
+
+TEST(Mix, LossOfALayerInAResult) {
+    const Json layer = to_json(scored(1, 0.2, 0.01).score);
+    EXPECT_NEAR(loss_from_json(layer, DamageMetric::sqnr).value(), 0.01, 1e-12);
+    EXPECT_DOUBLE_EQ(loss_from_json(layer, DamageMetric::top1).value(), 0.2);
+    EXPECT_EQ(loss_from_json(to_json(scored(1, 0, 0).score), DamageMetric::sqnr).value(), 0) << "no noise at all";
+    EXPECT_FALSE(loss_from_json(Json::object(), DamageMetric::sqnr));
+    EXPECT_FALSE(loss_from_json(Json{{"sqnr_db", 20}}, DamageMetric::kl));
 }
 
 TEST(Mix, KeysAndNames) {
