@@ -88,6 +88,12 @@ private:
             if (precision == Precision::float32 && !trial->failed.empty()) {
                 return Error{ErrorCode::unsupported, "the FP32 engine cannot be built: " + trial->failed, "", ""};
             }
+            if (precision == Precision::float32 && trial->score.nonfinite > 0) {
+                return Error{ErrorCode::out_of_range,
+                             "the FP32 engine gives NaN or infinity for " + std::to_string(trial->score.nonfinite) +
+                                 " of " + std::to_string(trial->score.samples) + " samples",
+                             "", "nothing can be compared with that: see lathe compare, and the data"};
+            }
         }
         return {};
     }
@@ -299,8 +305,10 @@ private:
 
 bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed) {
     if (!trial.failed.empty() || trial.score.nonfinite > 0) return false;
+    // Two runs of FP32 may differ in the last bit; nothing keeps more.
+    const bool reference = trial.mix.base == Precision::float32 && !trial.mix.any_int8();
     // A hair over the limit is rounding: 0.3 is no binary fraction.
-    if (drop_of(trial.score, options.metric) > options.max_drop + 1e-9) return false;
+    if (!reference && drop_of(trial.score, options.metric) > options.max_drop + 1e-9) return false;
     return !with_speed || options.min_speedup <= 0 || trial.speedup >= options.min_speedup;
 }
 

@@ -47,7 +47,7 @@ struct SearchState {
     double seconds = 0; ///< spent before the first trial: the sensitivity
 };
 
-/// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone.
+/// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone. FP32 keeps any limit on accuracy.
 bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed = true);
 
 /// Which trial to hand out: of those within the limits, the one of least loss_of among those at most `slack` slower
@@ -73,7 +73,8 @@ std::vector<std::size_t> order_layers(const std::vector<double>& damage, const s
 /// A function of the state and what the workshop answers: with the trials of a search that was stopped, it goes on
 /// where that one was and finds what that one would have found.
 /// `found` is called after every trial with the state and the index of the trial to hand out.
-/// Errors: what the workshop or `found` give; cancelled.
+/// Errors: what the workshop or `found` give; unsupported (no FP32 engine); out_of_range (it gives NaN or infinity);
+/// cancelled.
 Result<void> search_mix(SearchState& state, const SearchOptions& options, MixWorkshop& workshop,
                         const std::function<Result<void>(const SearchState&, std::size_t)>& found, Progress& progress);
 

@@ -222,6 +222,43 @@ TEST(SearchMix, NoTrialsWithABaseThatPromisesNothing) {
         << "three plain engines, INT8 beside FP16, and beside one that does not overflow";
 }
 
+/// FP32 itself gives something else the second time, as atomic sums do, or no numbers.
+class UnsteadyWorkshop final : public MixWorkshop {
+public:
+    explicit UnsteadyWorkshop(std::uint64_t nonfinite) : nonfinite_(nonfinite) {}
+    Result<Trial> measure(const Mix& mix, const Trial* /*reference*/) override {
+        Trial trial;
+        trial.mix = mix;
+        trial.score.samples = 1000;
+        trial.score.labelled = 1000;
+        trial.score.soft_reference_right = 800;
+        trial.score.soft_right = mix.any_int8() ? 790 : 799.99;
+        trial.score.nonfinite = nonfinite_;
+        return trial;
+    }
+    Result<std::vector<double>> gains(const Mix& base, const Mix& /*int8*/) override {
+        return std::vector<double>(base.int8.size(), 1.0);
+    }
+
+private:
+    std::uint64_t nonfinite_;
+};
+
+TEST(SearchMix, Fp32KeepsAnyLimitUnlessItGivesNoNumbers) {
+    const SearchOptions options = limits(0);
+    const auto ignore = [](const auto&, std::size_t) { return Result<void>(); };
+    SearchState state = begin(World{});
+    UnsteadyWorkshop unsteady(0);
+    ASSERT_TRUE(search_mix(state, options, unsteady, ignore, no_progress()));
+    EXPECT_EQ(state.trials[choose(state.trials, options).value()].mix.name(), "FP32");
+    SearchState none = begin(World{});
+    UnsteadyWorkshop broken(2);
+    const auto stopped = search_mix(none, options, broken, ignore, no_progress());
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().code, ErrorCode::out_of_range);
+    EXPECT_THAT(stopped.error().describe(), testing::HasSubstr("2 of 1000"));
+}
+
 TEST(SearchMix, PrecisionsOfADevice) {
     EXPECT_EQ(precisions_of("cuda").bases.front(), Precision::float16);
     EXPECT_EQ(precisions_of("cpu").bases.front(), Precision::float32);
