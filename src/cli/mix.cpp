@@ -497,9 +497,8 @@ void add_tune(Commands& commands) {
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"tune",
-         "The best mix: search a precision for every layer, by accuracy on real data and latency of built engines. In "
-         "an engine each layer is in INT8 or in one other precision, FP32, BF16 or FP16 as the device offers, which is "
-         "the same for all that is not INT8: FP16 here and FP32 there is not searched (see lathe autocast). Exit "
+         "The best mix: search a precision for every layer, by accuracy on real data and latency of built engines. "
+         "Exit "
          "code 5 where the engine misses a limit or a plainer one is faster",
          {"lathe tune resnet50.onnx --data labelled/ --calibrate photos/ --max-drop 0.3 --output best.engine",
           "lathe tune m.onnx --data labelled/ --max-drop 0.5 --min-speedup 1.5 --time-budget 30m --report tune.html "
@@ -530,7 +529,12 @@ void add_tune(Commands& commands) {
                     "Share of the best speed that may be given for more accuracy, within --max-drop")
         ->check(CLI::Range(0.0, 0.5))
         ->capture_default_str();
-    command.add_option("--device", options->device, "Device to build for and to measure on (see lathe doctor)")
+    command
+        .add_option(
+            "--device", options->device,
+            "Device to build for and to measure on (see lathe doctor). In an engine each layer is in INT8 or in "
+            "one other precision, FP32, BF16 or FP16 as the device offers, the same for all that is not INT8: "
+            "FP16 here and FP32 there is not searched (see lathe autocast)")
         ->capture_default_str();
     command.add_option("--batch-size", options->workshop.batch_size, "That latency is measured at")
         ->check(CLI::PositiveNumber)
