@@ -292,13 +292,15 @@ TEST(SearchMix, StopsWhenTheTimeIsUp) {
 
 /// Killed after every possible number of trials and resumed from what was kept: the same trials, the same answer.
 TEST(SearchMix, KilledAndResumedGivesTheSame) {
-    for (const double max_drop : {0.2, 5.0}) {
-        const SearchOptions options = limits(max_drop);
+    World overflowing = gpu_world();
+    overflowing.fp16_nonfinite = 3;
+    for (const auto& [world, options] :
+         {std::pair{World{}, limits(0.2)}, std::pair{World{}, limits(5.0)}, std::pair{overflowing, gpu_limits(0.2)}}) {
         SearchState whole;
-        const Trial expected = search(World{}, options, &whole);
+        const Trial expected = search(world, options, &whole);
         for (std::size_t killed = 0; killed <= whole.trials.size(); ++killed) {
-            SearchState kept = begin(World{});
-            FakeWorkshop first{World{}};
+            SearchState kept = begin(world);
+            FakeWorkshop first{world};
             first.fail_after = killed;
             Json journal;
             const auto found = [&](const SearchState& state, std::size_t) -> Result<void> {
@@ -309,11 +311,11 @@ TEST(SearchMix, KilledAndResumedGivesTheSame) {
             };
             const auto stopped = search_mix(kept, options, first, found, no_progress());
             EXPECT_EQ(stopped.has_value(), killed == whole.trials.size());
-            SearchState resumed = begin(World{});
+            SearchState resumed = begin(world);
             for (const Json& trial : Json::parse(journal.is_null() ? "[]" : journal.dump()))
                 resumed.trials.push_back(trial_from_json(trial).value());
             EXPECT_EQ(resumed.trials.size(), killed);
-            FakeWorkshop second{World{}};
+            FakeWorkshop second{world};
             ASSERT_TRUE(search_mix(resumed, options, second, found, no_progress()));
             EXPECT_EQ(second.measured.size(), whole.trials.size() - killed) << "nothing is measured twice";
             ASSERT_EQ(resumed.trials.size(), whole.trials.size());
