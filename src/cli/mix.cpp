@@ -189,7 +189,7 @@ private:
                                         digest,
                                         options_.device,
                                         options_.metric,
-                                        to_string(ranking_metric(search_options_.metric)),
+                                        std::string(to_string(ranking_metric(search_options_.metric))),
                                         options_.judge,
                                         backend_->blob_key(),
                                         workshop_options_.output_name,
