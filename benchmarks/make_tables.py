@@ -1,5 +1,5 @@
-"""Writes the tables of README.md and docs/notes/ from benchmarks/results/*.json, between `<!-- table:NAME -->` and
-`<!-- /table -->`.
+"""Writes the tables of README.md, docs/notes/ and docs/howto/ from benchmarks/results/*.json, between
+`<!-- table:NAME -->` and `<!-- /table -->`.
 
     python3 benchmarks/make_tables.py            # rewrite them
     python3 benchmarks/make_tables.py --check    # fail if they are not up to date
@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import gpu_tables
+import mix_tables
 import note_tables
 from markdown_tables import load, markdown, milliseconds, percent
 
@@ -151,6 +152,7 @@ TABLES = {
     "gpu-throughput": gpu_tables.throughput,
     "gpu-accuracy": gpu_tables.accuracy,
     "gpu-scaling": gpu_tables.scaling,
+    **mix_tables.TABLES,
     **note_tables.TABLES,
 }
 
@@ -169,11 +171,13 @@ def rewrite(text, folder, file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--document", action="append", help="file to rewrite; README.md and docs/notes/*.md if not given")
+    parser.add_argument("--document", action="append", help="file to rewrite; README.md, docs/notes/*.md and docs/howto/*.md if "
+                        "not given")
     parser.add_argument("--results", default=str(ROOT / "benchmarks" / "results"))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    documents = options.document or [ROOT / "README.md", *sorted((ROOT / "docs" / "notes").glob("*.md"))]
+    folders = [ROOT / "docs" / name for name in ("notes", "howto")]
+    documents = options.document or [ROOT / "README.md", *(file for folder in folders for file in sorted(folder.glob("*.md")))]
     stale = []
     for file in map(Path, documents):
         old = file.read_text(encoding="utf-8")

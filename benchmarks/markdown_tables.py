@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def load(folder, ending):
-    """All documents of a kind, in the order of their file names."""
-    files = sorted(Path(folder).glob(f"*.{ending}.json"))
+    """All documents of a kind (NETWORK.ENDING.json; a network's name holds no dot), in the order of their file names."""
+    files = sorted(file for file in Path(folder).glob(f"*.{ending}.json") if "." not in file.name.removesuffix(f".{ending}.json"))
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 

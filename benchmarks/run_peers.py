@@ -165,20 +165,26 @@ def main():
         strip_paths(file, network["title"])
 
 
-def strip_paths(file, title):
+def strip_paths(file, title, document=None):
     """Names the network, and keeps file names only: whose folders they lay in is nobody's business."""
-    document = json.loads(file.read_text(encoding="utf-8"))
+    if document is None:
+        document = json.loads(file.read_text(encoding="utf-8"))
     document["network"] = title
     document["command"] = " ".join(shorten(part) for part in document["command"].split(" "))
-    for subject in document["subjects"]:
+    for subject in [*document.get("subjects", []), document.get("model", {})]:
         if subject.get("file"):
             subject["file"] = Path(subject["file"]).name
-    if "data" in document:
-        path = Path(document["data"]["path"])
-        document["data"]["path"] = f"{path.parent.name}/{path.name}"
+    if document.get("engine"):
+        document["engine"] = Path(document["engine"]).name
+    for key in ("path", "judge"):
+        if document.get("data", {}).get(key):
+            path = Path(document["data"][key])
+            document["data"][key] = path.name if path.suffix else f"{path.parent.name}/{path.name}"
     for entry in document.get("unavailable", []):
         entry["reason"] = " ".join(shorten(part) for part in entry["reason"].split(" "))
-    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    partial.replace(file)
 
 
 def shorten(text):

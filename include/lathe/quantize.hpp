@@ -19,6 +19,13 @@ LATHE_API const char* to_string(Target target);
 /// invalid_argument, with the names that exist, for any other text.
 LATHE_API Result<Target> target_from_name(std::string_view name);
 
+/// A tensor's range, given by hand: finite, low <= 0 <= high.
+struct RangeOverride {
+    std::string tensor;
+    float low = 0;
+    float high = 0;
+};
+
 struct QuantizeRequest {
     Target target = Target::openvino;
     /// Left in float: a node's name, an op type, or a regular expression for whole node names. One that matches nothing
@@ -27,6 +34,17 @@ struct QuantizeRequest {
     std::optional<Method> method = {};     ///< instead of the calibration's
     double percentile = 99.99;             ///< with Method::percentile in `method`
     std::optional<bool> reduce_range = {}; ///< 7-bit weights; absent: where this CPU and the target need it
+    /// In place of what any method finds. One whose tensor is not quantised is an error.
+    std::vector<RangeOverride> overrides = {};
+    /// How much to correct what int8 costs, 0 to 3, as `lathe quantize --effort`: 0 nothing; 1 fast bias correction;
+    /// 2 last layers in float where that is nearly free, equalisation, weight rounding, exact bias correction; 3 also
+    /// ranges by error (unless `method` is given), and all from more samples. Each step is kept only if it gains on
+    /// samples held back.
+    int effort = 0;
+    std::optional<Data> data = {}; ///< samples for an effort over 0, best those of the calibration; labels are not read
+    std::string preprocess = {};   ///< JSON text instead of the model's own; for data given as a path
+    std::size_t threads = 0;       ///< for an effort over 0; 0: all cores
+    Progress* progress = nullptr;  ///< nullptr: silent
 };
 
 /// What was decided for one input of one node, and why.
@@ -47,11 +65,22 @@ struct QuantizePlan {
     std::vector<std::string> remarks;        ///< what would make the result better
 };
 
+/// One step of correcting, and what it brought on the samples held back.
+struct QuantizeCorrection {
+    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "rounding", "bias-correction"
+    bool kept = false;
+    std::string detail;        ///< how often it fired, or why it did not
+    double sqnr_db_before = 0; ///< of the model's first output
+    double sqnr_db_after = 0;  ///< with this step, kept or not
+    double seconds = 0;
+};
+
 struct QuantizedModel {
     ModelPtr model; ///< with explicit QuantizeLinear and DequantizeLinear; build it with Precision::int8
     QuantizePlan plan;
     Method method = Method::mse;
-    bool reduced_range = false; ///< weights in 7 bits
+    bool reduced_range = false;                       ///< weights in 7 bits
+    std::vector<QuantizeCorrection> corrections = {}; ///< in the order tried; none with effort 0
 };
 
 /// Where int8 would begin and end, and why; needs no calibration.
@@ -60,7 +89,9 @@ LATHE_API Result<QuantizePlan> explain_quantization(const Model& model, const Qu
 
 /// Write the quantisation into a copy of the model, checked by ONNX's checker.
 /// Errors: as explain_quantization; mismatch (calibrated on another model), out_of_range (NaN or infinity in a tensor
-/// to be quantised), unsupported, verification_failed.
+/// to be quantised), invalid_argument (an effort that does not exist, or without data; an override that is no range),
+/// not_found (an override's tensor; too few samples to correct on), unsupported, verification_failed, what the data
+/// gives, cancelled.
 LATHE_API Result<QuantizedModel> quantize(const Model& model, const Calibration& calibration,
                                           const QuantizeRequest& request = {});
 

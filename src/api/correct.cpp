@@ -32,7 +32,7 @@ Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ra
         LATHE_TRY(outcome.quantized, quantize_model(model, ranges, quantize));
         return outcome;
     }
-    if (data.data.empty()) {
+    if (data.data.empty() && data.arrays.empty()) {
         return Error{ErrorCode::invalid_argument, "correcting the quantisation needs the calibration data", "--data",
                      "give --data DIR, or --effort 0"};
     }
@@ -45,6 +45,7 @@ Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ra
         opening.text = text_options(model, data.columns);
         opening.samples = samples;
         opening.threads = options.threads;
+        if (!data.arrays.empty()) return dataset_of_arrays(data.arrays, {}, input_specs(model), opening);
         return open_dataset(data.data, preprocess, input_specs(model), opening);
     };
     return quantize_on_samples(model, ranges, quantize, options, open, progress);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "correct/correct.hpp"
 #include "data/preprocess.hpp"
@@ -15,6 +16,7 @@ struct CorrectData {
     std::filesystem::path data;
     std::string columns;                  ///< of a text file
     std::optional<Preprocess> preprocess; ///< absent: the model's metadata, if it has any
+    std::vector<HostTensor> arrays = {};  ///< instead of a path: one a model input; axis 0 is the sample
 };
 
 /// quantize_model and the corrections asked for, on samples that `open` gives, in the batches that the model takes.
@@ -24,8 +26,8 @@ Result<CorrectOutcome> quantize_on_samples(const Model& model, const RangesFile&
                                            const QuantizeOptions& quantize, const CorrectOptions& options,
                                            const OpenData& open, Progress& progress);
 
-/// quantize_model and the corrections asked for, on data as the command line names them. Without any correction the
-/// data are not opened. Errors: as quantize_corrected; what the data give; invalid_argument (no data).
+/// quantize_model and the corrections asked for, on data as the command line names them, or on arrays. Without any
+/// correction the data are not opened. Errors: as quantize_corrected; what the data give; invalid_argument (no data).
 Result<CorrectOutcome> quantize_on_data(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,
                                         const CorrectOptions& options, const CorrectData& data, Progress& progress);
 

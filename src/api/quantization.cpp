@@ -1,6 +1,7 @@
 #include "lathe/quantize.hpp"
 
 #include "api/calibrate.hpp"
+#include "api/correct.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/quantize.hpp"
 
@@ -19,6 +20,35 @@ QuantizePlan plan_for_caller(const QuantizationPlan& plan) {
     return told;
 }
 
+Result<QuantizeOptions> options_of(const QuantizeRequest& request) {
+    QuantizeOptions options;
+    options.target = request.target;
+    options.placement.exclude = request.exclude;
+    options.method = request.method;
+    options.estimate.percentile = request.percentile;
+    LATHE_CHECK(check(options.estimate));
+    if (request.reduce_range) options.reduce_range = *request.reduce_range ? ReduceRange::on : ReduceRange::off;
+    for (const RangeOverride& each : request.overrides)
+        options.overrides.insert_or_assign(each.tensor, Range{each.low, each.high});
+    return options;
+}
+
+Result<CorrectOptions> corrections_of(const QuantizeRequest& request) {
+    const std::string place = "QuantizeRequest::effort " + std::to_string(request.effort);
+    if (request.effort < 0 || request.effort > 3) {
+        return Error{ErrorCode::invalid_argument, "there is no such effort", place, "give 0, 1, 2 or 3"};
+    }
+    const bool any_data = request.data && (!request.data->path.empty() || !request.data->arrays.empty());
+    if (request.effort > 0 && !any_data) {
+        return Error{ErrorCode::invalid_argument, "correcting the quantisation needs samples", place,
+                     "give QuantizeRequest::data, best what the model was calibrated on, or effort 0"};
+    }
+    CorrectOptions options = options_of_effort(request.effort);
+    if (request.method) options.auto_ranges = false;
+    options.threads = request.threads;
+    return options;
+}
+
 } // namespace
 
 Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequest& request) {
@@ -31,19 +61,28 @@ Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequ
 }
 
 Result<QuantizedModel> quantize(const Model& model, const Calibration& calibration, const QuantizeRequest& request) {
-    QuantizeOptions options;
-    options.target = request.target;
-    options.placement.exclude = request.exclude;
-    options.method = request.method;
-    options.estimate.percentile = request.percentile;
-    LATHE_CHECK(check(options.estimate));
-    if (request.reduce_range) options.reduce_range = *request.reduce_range ? ReduceRange::on : ReduceRange::off;
-    LATHE_TRY(QuantizeOutcome outcome, quantize_model(model, calibration.impl().ranges, options));
+    LATHE_TRY(const QuantizeOptions options, options_of(request));
+    LATHE_TRY(const CorrectOptions correcting, corrections_of(request));
+    CorrectData data;
+    if (request.data) {
+        data.data = request.data->path;
+        data.columns = request.data->columns;
+        data.arrays = request.data->arrays;
+    }
+    LATHE_TRY(data.preprocess, Preprocess::from_text(request.preprocess, "preprocessing"));
+    Progress& progress = request.progress != nullptr ? *request.progress : no_progress();
+    LATHE_TRY(CorrectOutcome corrected,
+              quantize_on_data(model, calibration.impl().ranges, options, correcting, data, progress));
+    QuantizeOutcome& outcome = corrected.quantized;
     QuantizedModel quantized;
     quantized.plan = plan_for_caller(outcome.plan);
     quantized.method = outcome.method;
     quantized.reduced_range = outcome.reduced_range;
     quantized.model = ModelPtr(new Model(std::move(outcome.model)));
+    for (const Correction& each : corrected.corrections) {
+        quantized.corrections.push_back(
+            {each.method, each.kept, each.detail, each.before.sqnr_db, each.after.sqnr_db, each.seconds});
+    }
     return quantized;
 }
 

@@ -243,7 +243,12 @@ void add_autocast(Commands& commands) {
     app.add_option("--samples", arguments->calibrate.samples, "How many samples, spread evenly over the data; 0: all")
         ->capture_default_str();
     app.add_option("--preprocess", arguments->preprocess, "JSON file that overrides the model's preprocessing");
-    app.add_option("--to", arguments->format, "The 16-bit format")
+    app.add_option(
+           "--to", arguments->format,
+           "The 16-bit format. Who computes so: tensorrt in the types as written; cpu (lathe build --precision "
+           "fp32) BF16 as written, but FP16 in FP32 from rounded weights unless the processor has avx512_fp16 or "
+           "amx_fp16; cuda does not read the casts and computes all that is not int8 in --precision, so that no "
+           "node stays FP32 there")
         ->check(CLI::IsMember({"fp16", "bf16"}))
         ->capture_default_str();
     app.add_option("-o,--output", arguments->output, "Where to write the model");

@@ -107,9 +107,9 @@ private:
         workshop_options_.target = options_.device == "tensorrt" ? Target::tensorrt
                                    : gpu                         ? Target::cuda
                                                                  : Target::openvino;
-        search_options_.floats = gpu ? std::vector{Precision::float32, Precision::bfloat16, Precision::float16}
-                                     : std::vector{Precision::float32, Precision::bfloat16};
-        search_options_.bases = gpu ? std::vector{Precision::float16} : search_options_.floats;
+        DevicePrecisions precisions = precisions_of(options_.device);
+        search_options_.floats = std::move(precisions.floats);
+        search_options_.bases = std::move(precisions.bases);
         BuildOptions& build = workshop_options_.build;
         build.device = options_.device;
         build.threads = options_.prepare.threads;
@@ -189,6 +189,7 @@ private:
                                         digest,
                                         options_.device,
                                         options_.metric,
+                                        std::string(to_string(ranking_metric(search_options_.metric))),
                                         options_.judge,
                                         backend_->blob_key(),
                                         workshop_options_.output_name,
@@ -249,7 +250,9 @@ private:
                              "write one with lathe sensitivity --output FILE"};
             }
             for (const Json& layer : file["layers"]) {
-                if (layer.contains("mean_kl")) damage[layer.value("node", "")] = layer["mean_kl"].get<double>();
+                if (!layer.contains("mean_kl")) continue; // stays float
+                LATHE_TRY(const double loss, loss_from_json(layer, search_options_.metric));
+                damage[layer.value("node", "")] = loss;
             }
         } else {
             MemoryDataset samples(samples_, options_.sensitivity_samples);
@@ -267,7 +270,7 @@ private:
                       measure_sensitivity(model, ranges, samples, *cpu, measure, context_.progress()));
             state_.seconds = found.seconds;
             for (const LayerSensitivity& layer : found.layers)
-                damage[layer.node] = layer.score.mean_kl();
+                damage[layer.node] = loss_of(layer.score, search_options_.metric);
         }
         for (const std::string& layer : layers_) {
             if (!damage.contains(layer)) {
@@ -327,10 +330,11 @@ private:
         const Trial& trial = state.trials.back();
         char text[200];
         if (trial.failed.empty()) {
-            std::snprintf(text, sizeof(text), "%-9s %-24s %7.3f ms  %5.2fx  loses %.3g %s, KL %.2g%s",
+            std::snprintf(text, sizeof(text), "%-9s %-24s %7.3f ms  %5.2fx  loses %.3g %s, %s %.2g%s",
                           trial.phase.c_str(), trial.mix.name().c_str(), trial.latency_ms, trial.speedup,
                           drop_of(trial.score, search_options_.metric), drop_unit(search_options_.metric),
-                          trial.score.mean_kl(), best + 1 == state.trials.size() ? "  <- best so far" : "");
+                          loss_name(search_options_.metric), loss_of(trial.score, search_options_.metric),
+                          best + 1 == state.trials.size() ? "  <- best so far" : "");
             context_.print(text);
         } else {
             context_.print(trial.phase + " " + trial.mix.name() + ": " + trial.failed);
@@ -429,13 +433,21 @@ private:
     }
 
     void print_result(const Json& document) const {
-        std::vector<std::vector<std::string>> rows{
-            {"Pareto front", "ms", "x FP32", "loses " + std::string(drop_unit(search_options_.metric)), "mean KL", ""}};
-        for (const std::size_t i : pareto_front(state_.trials)) {
+        std::vector<std::vector<std::string>> rows{{"Pareto front by " + options_.metric, "ms", "x FP32",
+                                                    "loses " + std::string(drop_unit(search_options_.metric)),
+                                                    "ranked by " + std::string(loss_name(search_options_.metric)), ""}};
+        std::vector<std::size_t> shown = pareto_front(state_.trials, search_options_.metric);
+        const std::size_t chosen = choose(state_.trials, search_options_).value();
+        const bool beaten = std::ranges::find(shown, chosen) == shown.end();
+        if (beaten) shown.push_back(chosen);
+        for (const std::size_t i : shown) {
             const Json& trial = document["trials"][i];
             rows.push_back({trial["name"].get<std::string>(), number(trial["latency_ms"], "%.3f"),
                             number(trial["speedup"], "%.2f"), number(trial["drop"], "%.3g"),
-                            number(trial["mean_kl"], "%.2g"), trial["chosen"].get<bool>() ? "chosen" : ""});
+                            number(trial["loss"], "%.2g"),
+                            i != chosen ? ""
+                            : beaten    ? "chosen, not on the front"
+                                        : "chosen"});
         }
         context_.print("\n" + table(rows) + "\n");
         std::string kept;
@@ -517,7 +529,12 @@ void add_tune(Commands& commands) {
                     "Share of the best speed that may be given for more accuracy, within --max-drop")
         ->check(CLI::Range(0.0, 0.5))
         ->capture_default_str();
-    command.add_option("--device", options->device, "Device to build for and to measure on (see lathe doctor)")
+    command
+        .add_option(
+            "--device", options->device,
+            "Device to build for and to measure on (see lathe doctor). In an engine each layer is in INT8 or in "
+            "one other precision, FP32, BF16 or FP16 as the device offers, the same for all that is not INT8: "
+            "FP16 here and FP32 there is not searched (see lathe autocast)")
         ->capture_default_str();
     command.add_option("--batch-size", options->workshop.batch_size, "That latency is measured at")
         ->check(CLI::PositiveNumber)

@@ -43,7 +43,7 @@ CorrectOptions options_of_effort(int effort);
 
 /// What came of one correction.
 struct Correction {
-    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "bias", "rounding"
+    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "rounding", "bias-correction"
     bool kept = false;
     std::string detail; ///< how often it fired, or why it did not
     Closeness before, after;

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 /// precision: FP32 on a CPU, FP16 on a GPU. Any other is asked for by name, and its Q/DQ stays int8 all the same.
 Precision engine_precision(const Mix& mix, const std::string& device) {
     if (!mix.any_int8()) return mix.base;
-    const Precision usual = device == "cpu" ? Precision::float32 : Precision::float16;
+    const Precision usual = precisions_of(device).bases.front();
     return mix.base == usual ? Precision::int8 : mix.base;
 }
 
@@ -34,6 +34,12 @@ InterleaveOptions turns_of(double time_limit_s) {
 }
 
 } // namespace
+
+DevicePrecisions precisions_of(const std::string& device) {
+    using enum Precision;
+    if (device == "cpu") return {{float32, bfloat16, float16}, {float32, bfloat16, float16}};
+    return {{float32, bfloat16, float16}, {float16, bfloat16, float32}};
+}
 
 Result<std::vector<std::string>> quantizable_layers(const Model& model, Target target) {
     Model known = model;

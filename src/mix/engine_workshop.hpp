@@ -30,6 +30,15 @@ struct WorkshopOptions {
     std::size_t evaluate_batch = 16;
 };
 
+/// Precisions to search over on a device. One that this very device lacks is a trial that fails.
+struct DevicePrecisions {
+    std::vector<Precision> floats; ///< of whole engines, FP32 first
+    std::vector<Precision> bases;  ///< of what is not INT8 in an engine, see SearchOptions::bases
+};
+/// A GPU's usual precision is FP16; BF16 has FP32's range, for networks that overflow FP16, and FP32 loses nothing. A
+/// CPU's is FP32; 16 bits need a processor that has them.
+DevicePrecisions precisions_of(const std::string& device);
+
 /// How engines compare in one interleaved run.
 struct TimedEngine {
     std::string name;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 namespace lathe {
 
@@ -90,6 +91,28 @@ const char* drop_unit(DamageMetric metric) {
         case DamageMetric::sqnr: return "%";
         default: return "pt";
     }
+}
+
+DamageMetric ranking_metric(DamageMetric limit) {
+    return limit == DamageMetric::sqnr ? DamageMetric::sqnr : DamageMetric::kl;
+}
+
+double loss_of(const Score& score, DamageMetric limit) { return score.damage(ranking_metric(limit)); }
+
+Result<double> loss_from_json(const Json& layer, DamageMetric limit) {
+    const bool noise = ranking_metric(limit) == DamageMetric::sqnr;
+    const char* name = noise ? "sqnr_db" : "mean_kl";
+    const auto found = layer.find(name);
+    if (noise && found != layer.end() && found->is_null()) return 0.0; // infinite: no noise
+    if (found == layer.end() || !found->is_number()) {
+        return Error{ErrorCode::parse_error, std::string("a layer lacks ") + name, layer.value("node", ""),
+                     "write the file anew with lathe sensitivity --output FILE"};
+    }
+    return noise ? std::pow(10, -found->get<double>() / 10) : found->get<double>();
+}
+
+const char* loss_name(DamageMetric limit) {
+    return ranking_metric(limit) == DamageMetric::sqnr ? "noise/signal" : "KL";
 }
 
 } // namespace lathe

@@ -51,4 +51,18 @@ Result<Trial> trial_from_json(const Json& json);
 double drop_of(const Score& score, DamageMetric metric);
 const char* drop_unit(DamageMetric metric);
 
+/// By what mixes and layers are ranked where `limit` says how much may be lost. sqnr: itself, for outputs whose values
+/// count (embeddings, hidden states), which a softmax over features would not judge. kl: itself. top1 and agreement:
+/// KL, since a count of answers is too coarse to rank by: of 200 samples one is 0.5 points, a layer by itself changes
+/// none or two, and which of two mixes changes fewer is chance. KL moves with every sample's probabilities, and is
+/// small where few answers change.
+DamageMetric ranking_metric(DamageMetric limit);
+/// What a mix or a layer by itself loses, as it is ranked: KL in nats, or noise over signal. Never negative, about
+/// additive over layers; 0 for none.
+double loss_of(const Score& score, DamageMetric limit);
+/// The same of one layer in a result of `lathe sensitivity`. Errors: parse_error (it lacks the figure).
+Result<double> loss_from_json(const Json& layer, DamageMetric limit);
+/// What loss_of tells, in a word or two: "KL", "noise/signal".
+const char* loss_name(DamageMetric limit);
+
 } // namespace lathe

@@ -21,7 +21,7 @@ std::string with_unit(double drop, DamageMetric metric) {
 }
 
 /// The loss on the judging data and its 95 % interval; the value itself where it has none.
-std::pair<double, Interval> loss_of(const Judged& judged, DamageMetric metric) {
+std::pair<double, Interval> judged_loss(const Judged& judged, DamageMetric metric) {
     const SubjectEvaluation& subject = judged.evaluation.subjects.at(1);
     const Comparison& versus = subject.versus.value();
     double loss = 0;
@@ -45,7 +45,7 @@ std::pair<double, Interval> loss_of(const Judged& judged, DamageMetric metric) {
 }
 
 void judge_accuracy(Outcome& outcome, const Judged& judged, const SearchOptions& options) {
-    const auto [loss, interval] = loss_of(judged, options.metric);
+    const auto [loss, interval] = judged_loss(judged, options.metric);
     outcome.drop = loss;
     outcome.drop_ci95 = interval;
     const std::string limit = with_unit(options.max_drop, options.metric);
@@ -113,6 +113,7 @@ Json describe(const Trial& trial, const std::vector<std::string>& layers, const 
     json["speedup_ci95"] = pair(trial.speedup_ci95);
     json["noisy"] = trial.noisy;
     json["drop"] = drop_of(trial.score, options.metric);
+    json["loss"] = loss_of(trial.score, options.metric);
     json["feasible"] = is_feasible(trial, options);
     json.update(to_json(trial.score));
     return json;
@@ -138,7 +139,7 @@ Outcome judge(const Trial& chosen, const Judged& judged, const SearchOptions& op
 
 Json to_json(const SearchState& state, std::size_t chosen, const std::vector<std::string>& layers,
              const SearchOptions& options, const Judged& judged, const Outcome& outcome) {
-    const std::vector<std::size_t> front = pareto_front(state.trials);
+    const std::vector<std::size_t> front = pareto_front(state.trials, options.metric);
     Json trials = Json::array();
     double seconds = state.seconds;
     for (std::size_t i = 0; i < state.trials.size(); ++i) {
@@ -170,6 +171,7 @@ Json to_json(const SearchState& state, std::size_t chosen, const std::vector<std
             {"metric", to_string(options.metric)},
             {"max_drop", options.max_drop},
             {"drop_unit", drop_unit(options.metric)},
+            {"ranked_by", to_string(ranking_metric(options.metric))},
             {"min_speedup", options.min_speedup},
             {"slack", options.slack},
             {"time_budget_s", options.budget_s},

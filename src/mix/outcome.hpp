@@ -31,8 +31,9 @@ struct Outcome {
 /// measured, or the interval of the ratio to FP32 or another floating-point engine lies below 1.
 Outcome judge(const Trial& chosen, const Judged& judged, const SearchOptions& options);
 
-/// The document of kind "tune": limits, every trial with what it measured, the Pareto front, the engine handed out with
-/// the precision of each layer, how it was judged. The caller adds where model and data came from.
+/// The document of kind "tune": limits, every trial with what it measured ("drop": drop_of, "loss": loss_of, by
+/// "ranked_by"), the Pareto front, the engine handed out with the precision of each layer and its damage (loss_of), how
+/// it was judged. The caller adds where model and data came from.
 Json to_json(const SearchState& state, std::size_t chosen, const std::vector<std::string>& layers,
              const SearchOptions& options, const Judged& judged, const Outcome& outcome);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace lathe {
 
@@ -14,6 +15,9 @@ constexpr double least_gain = 0.004;
 /// Shares of the time that `slack` leaves, which polishing tries to spend.
 constexpr double polish_steps[] = {0.9, 0.6, 0.3};
 constexpr std::size_t polish_singles = 3;
+/// A float precision that is slower than this share of another's speed is not tried in its place, though it loses less:
+/// the layers kept float would cost what INT8 gains.
+constexpr double least_base_speed = 0.5;
 
 class Search {
 public:
@@ -84,25 +88,57 @@ private:
             if (precision == Precision::float32 && !trial->failed.empty()) {
                 return Error{ErrorCode::unsupported, "the FP32 engine cannot be built: " + trial->failed, "", ""};
             }
+            if (precision == Precision::float32 && trial->score.nonfinite > 0) {
+                return Error{ErrorCode::out_of_range,
+                             "the FP32 engine gives NaN or infinity for " + std::to_string(trial->score.nonfinite) +
+                                 " of " + std::to_string(trial->score.samples) + " samples",
+                             "", "nothing can be compared with that: see lathe compare, and the data"};
+            }
         }
         return {};
     }
 
-    /// Everything in INT8, beside each precision that what is not INT8 may have and that alone keeps the limit. The
-    /// search goes on from the one that would be handed out if both were good enough.
+    const Trial* plain(Precision base) { return find(Mix::all_float(base, layers_)); }
+
+    /// Whether an engine wholly in this precision keeps the limit on accuracy; if not, none with INT8 in it will.
+    bool keeps_limit(Precision base) {
+        const Trial* trial = plain(base);
+        return trial == nullptr || is_feasible(*trial, options_, false);
+    }
+
+    /// Whether what is not INT8 may be better off in `base` than in `other`: by itself that keeps the limit, and is
+    /// faster, or loses less and is not much slower. Told from engines that every search builds, it costs no trial.
+    bool promises(Precision base, Precision other) {
+        if (!keeps_limit(base)) return false;
+        const Trial* own = plain(base);
+        const Trial* beside = plain(other);
+        if (own == nullptr || beside == nullptr || !keeps_limit(other) || own->speedup > beside->speedup) return true;
+        return own->speedup >= least_base_speed * beside->speedup &&
+               loss_of(own->score, options_.metric) < loss_of(beside->score, options_.metric);
+    }
+
+    /// Everything in INT8, beside precisions that what is not INT8 may have: the usual one in any case, so that INT8 is
+    /// always among what was measured, and others as long as none keeps the limit (FP16 that overflows) or they promise
+    /// more. The search goes on from the one that would be handed out if all were good enough.
     Result<const Trial*> measure_int8() {
-        const Trial reference = *find(Mix::all_float(Precision::float32, layers_));
+        const Trial reference = *plain(Precision::float32);
         SearchOptions any = options_;
         any.max_drop = std::numeric_limits<double>::infinity();
         any.min_speedup = 0;
         std::vector<Trial> candidates;
+        std::optional<Precision> sound; // keeps the limit by itself, and works beside INT8
         for (const Precision base : options_.bases) {
-            const Trial* plain = find(Mix::all_float(base, layers_));
-            // The usual one is tried in any case, so that INT8 is always among what was measured.
-            const bool hopeless = plain != nullptr && !is_feasible(*plain, options_, false);
-            if (hopeless && base != options_.bases.front()) continue;
-            LATHE_TRY(const Trial* trial, attempt(Mix::all_int8(base, layers_), "int8", &reference, true));
-            if (trial->failed.empty()) candidates.push_back(*trial);
+            const Precision usual = options_.bases.front();
+            if (base != usual && !(sound ? promises(base, *sound) : keeps_limit(base))) continue;
+            LATHE_TRY(const Trial* trial, attempt(Mix::all_int8(base, layers_), "int8", &reference, !sound));
+            if (trial == nullptr) break;
+            if (!trial->failed.empty()) continue;
+            const bool keeps = keeps_limit(base) && trial->score.nonfinite == 0;
+            if (keeps && !sound) {
+                candidates.clear(); // however fast, their float layers alone lose too much
+                sound = base;
+            }
+            if (keeps || !sound) candidates.push_back(*trial);
         }
         const auto best = choose(candidates, any);
         if (!best) return static_cast<const Trial*>(nullptr);
@@ -146,8 +182,7 @@ private:
         const Trial from = fastest();
         if (!from.mix.any_int8()) return {};
         for (const Precision base : options_.bases) {
-            const Trial* plain = find(Mix::all_float(base, layers_));
-            if (base == from.mix.base || (plain != nullptr && !is_feasible(*plain, options_, false))) continue;
+            if (base == from.mix.base || !promises(base, from.mix.base)) continue;
             const Mix mix{base, from.mix.int8};
             if (find(mix) != nullptr) continue;
             LATHE_TRY(const Trial* trial, attempt(mix, "base", &*int8_, false));
@@ -270,8 +305,10 @@ private:
 
 bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed) {
     if (!trial.failed.empty() || trial.score.nonfinite > 0) return false;
+    // Two runs of FP32 may differ in the last bit; nothing keeps more.
+    const bool reference = trial.mix.base == Precision::float32 && !trial.mix.any_int8();
     // A hair over the limit is rounding: 0.3 is no binary fraction.
-    if (drop_of(trial.score, options.metric) > options.max_drop + 1e-9) return false;
+    if (!reference && drop_of(trial.score, options.metric) > options.max_drop + 1e-9) return false;
     return !with_speed || options.min_speedup <= 0 || trial.speedup >= options.min_speedup;
 }
 
@@ -286,8 +323,8 @@ std::optional<std::size_t> choose(const std::vector<Trial>& trials, const Search
             const Trial& trial = trials[i];
             if (!is_feasible(trial, options, with_speed) || trial.speedup < fastest * (1 - options.slack)) continue;
             if (best) {
-                const double own = trial.score.mean_kl();
-                const double other = trials[*best].score.mean_kl();
+                const double own = loss_of(trial.score, options.metric);
+                const double other = loss_of(trials[*best].score, options.metric);
                 if (own > other || (own == other && trial.speedup <= trials[*best].speedup)) continue;
             }
             best = i;
@@ -297,21 +334,21 @@ std::optional<std::size_t> choose(const std::vector<Trial>& trials, const Search
     return std::nullopt;
 }
 
-std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials) {
+std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials, DamageMetric metric) {
+    const auto lost = [&](std::size_t i) {
+        return std::pair(std::max(0.0, drop_of(trials[i].score, metric)), loss_of(trials[i].score, metric));
+    };
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < trials.size(); ++i) {
-        if (trials[i].failed.empty()) order.push_back(i);
+        if (trials[i].failed.empty() && trials[i].score.nonfinite == 0) order.push_back(i);
     }
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
         if (trials[a].speedup != trials[b].speedup) return trials[a].speedup > trials[b].speedup;
-        return trials[a].score.mean_kl() < trials[b].score.mean_kl();
+        return lost(a) < lost(b);
     });
     std::vector<std::size_t> front;
-    double least = std::numeric_limits<double>::infinity();
     for (const std::size_t i : order) {
-        if (trials[i].score.mean_kl() >= least) continue;
-        least = trials[i].score.mean_kl();
-        front.push_back(i);
+        if (front.empty() || lost(i) < lost(front.back())) front.push_back(i);
     }
     return front;
 }

@@ -33,7 +33,9 @@ struct SearchOptions {
     /// A mix that keeps more accuracy may cost this share of the speed of the fastest one that is good enough.
     double slack = 0.03;
     std::vector<Precision> floats{Precision::float32}; ///< the device's, FP32 first
-    std::vector<Precision> bases{Precision::float32};  ///< those that can stand beside INT8 in one engine; usual first
+    /// Those that can stand beside INT8, one in an engine; the usual one first. Another is tried beside INT8 where the
+    /// usual one alone does not keep the limit, or where it is faster, or loses less at half of its speed or more.
+    std::vector<Precision> bases{Precision::float32};
     std::size_t most_trials = 64;
 };
 
@@ -45,16 +47,18 @@ struct SearchState {
     double seconds = 0; ///< spent before the first trial: the sensitivity
 };
 
-/// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone.
+/// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone. FP32 keeps any limit on accuracy.
 bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed = true);
 
-/// Which trial to hand out: of those within the limits, the one of least mean KL among those at most `slack` slower
+/// Which trial to hand out: of those within the limits, the one of least loss_of among those at most `slack` slower
 /// than the fastest. Where none is fast enough, the same without the limit on speed. Nothing before the FP32 engine was
 /// tried.
 std::optional<std::size_t> choose(const std::vector<Trial>& trials, const SearchOptions& options);
 
-/// Trials that no other one beats in both speed and mean KL, the fastest first.
-std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials);
+/// Trials that no other one beats in both speed and what `metric` says is lost, the fastest first. What is won against
+/// FP32 is chance, and counts as nothing lost; of trials that lose alike the one of less loss_of is better.
+/// `choose` looks at loss_of alone, so that what it hands out need not be among them.
+std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials, DamageMetric metric);
 
 /// The order in which layers are taken out of INT8: most damage for the time that it costs first; those that gain
 /// nothing in INT8 before all others.
@@ -62,14 +66,15 @@ std::vector<std::size_t> order_layers(const std::vector<double>& damage, const s
 
 /// Searches: FP32 and the device's other precisions, everything in INT8, then
 ///   1. prefix: where INT8 loses too much, the shortest run of `order_layers` that must stay float (by halving);
-///   2. base: the layers kept float in the device's other precisions;
+///   2. base: the layers kept float in others of `bases` that promise more;
 ///   3. tighten: of the layers kept float, each back in INT8, the largest gain first;
 ///   4. polish: more layers float as far as `slack` allows, which buys accuracy for nearly no time;
 /// and again from the best found, until nothing new is left to try or the time is up.
 /// A function of the state and what the workshop answers: with the trials of a search that was stopped, it goes on
 /// where that one was and finds what that one would have found.
 /// `found` is called after every trial with the state and the index of the trial to hand out.
-/// Errors: what the workshop or `found` give; cancelled.
+/// Errors: what the workshop or `found` give; unsupported (no FP32 engine); out_of_range (it gives NaN or infinity);
+/// cancelled.
 Result<void> search_mix(SearchState& state, const SearchOptions& options, MixWorkshop& workshop,
                         const std::function<Result<void>(const SearchState&, std::size_t)>& found, Progress& progress);
 

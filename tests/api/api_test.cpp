@@ -245,6 +245,63 @@ TEST(Quantize, ExplainsExcludesAndRefuses) {
     EXPECT_EQ(target_from_name("tensorrt").value(), Target::tensorrt);
 }
 
+double sqnr_of(const Model& model, const Model& quantized, Data data) {
+    return compare_engines(build(model, Precision::float32), build(quantized, Precision::int8), std::move(data))
+        .value()
+        .sqnr_db;
+}
+
+TEST(Quantize, CorrectsOnAPathOrOnArrays) {
+    const ModelPtr model = simplified_model();
+    const auto calibration = Calibration::run(*model, samples_file).value();
+    const auto plain = quantize(*model, calibration).value();
+    EXPECT_TRUE(plain.corrections.empty());
+    const auto corrected = quantize(*model, calibration, {.effort = 2, .data = samples_file});
+    ASSERT_TRUE(corrected) << corrected.error().describe();
+    std::vector<std::string> methods;
+    bool kept = false;
+    for (const QuantizeCorrection& each : corrected->corrections) {
+        methods.push_back(each.method);
+        kept |= each.kept;
+        EXPECT_FALSE(each.detail.empty()) << each.method;
+        EXPECT_GT(each.sqnr_db_before, 10) << each.method;
+    }
+    EXPECT_THAT(methods, testing::IsSupersetOf({"equalize", "rounding"}));
+    ASSERT_TRUE(kept) << "nothing gained on this model: then there is nothing to compare";
+    EXPECT_GT(sqnr_of(*model, *corrected->model, samples_file), sqnr_of(*model, *plain.model, samples_file));
+
+    const auto on_arrays = quantize(*model, calibration, {.effort = 1, .data = Data({noise(64)})});
+    ASSERT_TRUE(on_arrays) << on_arrays.error().describe();
+    ASSERT_EQ(on_arrays->corrections.size(), 1U);
+    EXPECT_EQ(on_arrays->corrections[0].method, "bias-correction");
+}
+
+TEST(Quantize, SaysWhatCorrectingLacks) {
+    const ModelPtr model = simplified_model();
+    const auto calibration = Calibration::run(*model, samples_file).value();
+    EXPECT_EQ(quantize(*model, calibration, {.effort = 1}).error().code, ErrorCode::invalid_argument);
+    EXPECT_EQ(quantize(*model, calibration, {.effort = 4, .data = samples_file}).error().code,
+              ErrorCode::invalid_argument);
+    EXPECT_EQ(quantize(*model, calibration, {.effort = 1, .data = "absent"}).error().code, ErrorCode::not_found);
+    EXPECT_EQ(quantize(*model, calibration, {.preprocess = "{"}).error().code, ErrorCode::parse_error);
+    Cancelled cancelled;
+    const QuantizeRequest stopped{.effort = 2, .data = samples_file, .progress = &cancelled};
+    EXPECT_EQ(quantize(*model, calibration, stopped).error().code, ErrorCode::cancelled);
+}
+
+TEST(Quantize, TakesRangesByHand) {
+    const ModelPtr model = simplified_model();
+    const auto calibration = Calibration::run(*model, samples_file).value();
+    const auto plain = quantize(*model, calibration).value();
+    // A hundredth of the input's range: nearly all of it is clipped.
+    const auto narrow = quantize(*model, calibration, {.overrides = {{"input", -0.01F, 0.01F}}});
+    ASSERT_TRUE(narrow) << narrow.error().describe();
+    EXPECT_LT(sqnr_of(*model, *narrow->model, samples_file), sqnr_of(*model, *plain.model, samples_file) - 10);
+    EXPECT_EQ(quantize(*model, calibration, {.overrides = {{"nothing", -1, 1}}}).error().code, ErrorCode::not_found);
+    EXPECT_EQ(quantize(*model, calibration, {.overrides = {{"input", 1, 2}}}).error().code,
+              ErrorCode::invalid_argument);
+}
+
 TEST(Compare, Int8FollowsFloat) {
     const ModelPtr model = simplified_model();
     const auto calibration = Calibration::run(*model, samples_file).value();

@@ -44,6 +44,28 @@ GPU = {
 }
 
 
+def timed(name, speedup, interval, noisy=False):
+    return {"name": name, "speedup": speedup, "speedup_ci95": interval, "noisy": noisy}
+
+
+TUNE = {
+    "kind": "tune", "metric": "top1", "max_drop": 0.1, "drop_unit": "pt", "device": "cpu", "batch_size": 4, "seconds": 60,
+    "machine": {"cpu": "Some CPU", "cores": 2},
+    "chosen": "INT8, 1 layer FP32",
+    "trials": [{"name": "FP32", "chosen": False}, {"name": "INT8, 1 layer FP32", "chosen": True},
+               {"name": "BF16", "chosen": False, "failed": "not here"}],
+    "judged": {
+        "samples": 215, "drop": 0.93, "drop_ci95": [-0.78, 2.69],
+        "timed": [timed("saved", 1, [1, 1]), timed("FP32", 3.22, [3.2, 3.24], True), timed("INT8", 0.982, [0.971, 0.995]),
+                  timed("INT8 (rest BF16)", 1.1, [1, 1.2])],
+    },
+    "engine": "/somewhere/e.engine", "engine_hash": "1234",
+    "model": {"name": "m", "file": "/somewhere/m.onnx"},
+    "data": {"path": "/somewhere/photos/validation", "judge": ""},
+    "command": "lathe tune /somewhere/m.onnx -o /somewhere/e.engine",
+}
+
+
 class MakeTables(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -146,6 +168,58 @@ class MakeTables(unittest.TestCase):
         times = [{"subject": name, "size": "1", "device_ms": ms} for name, ms in (("fp16", 0.2), ("int8", 0.25))]
         text = self.gpu_table("note-int8-gpu", "gpu", GPU | {"latency": times})
         self.assertIn("| Net | 1 | 0.2 | 0.25 | 0.80× |\n", text)
+
+    def test_the_best_mix_as_judged_and_timed(self):
+        text = self.gpu_table("tune", "tune.cpu", TUNE | {"network": "Net"})
+        self.assertIn("| Net, batch 4 | Some CPU, 2 cores | INT8, 1 layer FP32 | ~3.22× (3.20..3.24) | 0.982× (0.971..0.995) | "
+                      "0.1 pt (top1) | 0.93 pt (-0.78..2.69) | 215 | 2 in 60 s |\n", text)
+        self.assertIn("215 photos cannot show 0.1 points (Net, Some CPU, 2 cores): one photo is 0.47 points, and the "
+                      "interval reaches 2.69.", text)
+        certain = TUNE | {"network": "Net", "judged": TUNE["judged"] | {"drop": -0.2, "drop_ci95": [-0.5, 0.05]}}
+        self.assertNotIn("cannot show", self.gpu_table("tune", "tune.cpu", certain))
+        noise = TUNE["judged"] | {"drop": 0.000221, "drop_ci95": [0.000221, 0.000221]}
+        text = self.gpu_table("tune", "tune.gpu", TUNE | {
+            "network": "Enc", "metric": "sqnr", "drop_unit": "%", "machine": {"gpu": "Some GPU"}, "judged": noise})
+        self.assertIn("| Enc, batch 4 | Some GPU |", text)
+        self.assertIn("| 0.1 % (sqnr) | 0.00022 % | 215 |", text)
+        # NETWORK.tune.gpu.json is no NETWORK.gpu.json.
+        self.readme.write_text("<!-- table:gpu -->\n<!-- /table -->\n", encoding="utf-8")
+        self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_sensitivity(self):
+        layers = [{"node": name, "quantized": True, "damage_share": share, "macs_share": 0.25}
+                  for name, share in (("a", 0.7), ("b", 0.2), ("c", 0.1))]
+        document = {"network": "Net", "machine": TUNE["machine"], "samples": 500, "seconds": 389, "float_seconds": 10.3,
+                    "outstanding": ["a"], "layers": [*layers, {"node": "d", "quantized": False}]}
+        text = self.gpu_table("sensitivity", "sensitivity", document)
+        self.assertIn("| Net | Some CPU, 2 cores | 3 | 500 | 389 s | 38× | 1: 70 % of the damage, 25.0 % of the work |\n", text)
+
+    def keep_mix(self, document, *options):
+        result = Path(self.folder.name) / "r.json"
+        result.write_text(json.dumps(document), encoding="utf-8")
+        command = [sys.executable, SCRIPT.with_name("keep_mix.py"), result, "--title", "Net", "--name", "net", "--results",
+                   self.results, *options]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_finished_mixes_are_kept_without_folders(self):
+        self.assertEqual(self.keep_mix(TUNE).returncode, 0)
+        kept = json.loads((self.results / "net.tune.cpu.json").read_text(encoding="utf-8"))
+        self.assertEqual((kept["network"], kept["engine"], kept["command"]), ("Net", "e.engine", "lathe tune m.onnx -o e.engine"))
+        self.assertEqual((kept["model"]["file"], kept["data"]["path"]), ("m.onnx", "photos/validation"))
+        self.assertNotIn("/somewhere", json.dumps(kept))
+        self.assertIn("--gpu", self.keep_mix(TUNE | {"device": "cuda"}).stderr)
+        self.assertEqual(self.keep_mix(TUNE | {"device": "cuda"}, "--gpu", "Some GPU").returncode, 0)
+        self.assertEqual(json.loads((self.results / "net.tune.gpu.json").read_text(encoding="utf-8"))["machine"]["gpu"], "Some GPU")
+
+    def test_unfinished_mixes_are_refused(self):
+        unjudged = TUNE | {"judged": TUNE["judged"] | {"samples": 0}}
+        untimed = TUNE | {"judged": TUNE["judged"] | {"timed": TUNE["judged"]["timed"][1:]}}
+        for document, words in ((unjudged, "did not see"), (untimed, "saved engine"), (TUNE | {"chosen": "FP16"}, "chosen"),
+                                (TUNE | {"kind": "bench"}, "bench")):
+            result = self.keep_mix(document)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(words, result.stderr)
+        self.assertEqual(list(self.results.iterdir()), [])
 
     def test_an_unknown_table_is_an_error(self):
         self.readme.write_text("<!-- table:nothing -->\n<!-- /table -->\n", encoding="utf-8")

@@ -7,6 +7,27 @@ namespace {
 
 using testing::HasSubstr;
 
+TEST(Autocast, HelpSaysWhoHonoursTheCasts) {
+    const std::string help = Workspace().good("autocast --help").output;
+    for (const char* words : {"tensorrt", "avx512_fp16", "cuda"})
+        EXPECT_THAT(help, HasSubstr(words));
+}
+
+/// What the help says of BF16 on the CPU: the result is that of BF16, not of FP32.
+TEST(Autocast, TheCpuComputesBf16AsWritten) {
+    const Machine machine = this_machine();
+    if (!machine.has_flag("avx512_bf16") && !machine.has_flag("amx_bf16")) GTEST_SKIP() << "SKIPPED: no BF16 here";
+    const Workspace work;
+    work.good("simplify m.onnx --output s.onnx");
+    work.good("autocast s.onnx --data arrays.npy --ranges s.ranges --to bf16 --output bf16.onnx");
+    work.good("build s.onnx -o s.engine --precision fp32");
+    work.good("build bf16.onnx -o bf16.engine --precision fp32");
+    const Json eval = work.good_json("eval bf16.engine --reference s.engine --data arrays.npy");
+    const double sqnr = eval["subjects"][1]["vs_reference"]["sqnr_db"].get<double>();
+    EXPECT_GT(sqnr, 30) << "BF16 has 8 bits";
+    EXPECT_LT(sqnr, 65) << "FP32 has 24";
+}
+
 TEST(Autocast, CastsAPlainModelAndSaysSo) {
     const Workspace work;
     work.good("simplify m.onnx --output s.onnx");

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mix/engine_workshop.hpp"
 #include "support/progress.hpp"
 
 namespace lathe::test {
@@ -21,6 +22,11 @@ struct World {
     double conversion_ms = 0.0;
     bool bf16 = false;
     bool int8 = true;
+    bool fp16 = false;
+    std::uint64_t fp16_nonfinite = 0; ///< samples that overflow
+    bool overflows_alone = true;      ///< in FP16, without INT8, as well
+    double fp16_kl = 0.00005;
+    double fp32_slowness = 1; ///< how many times as slow as given a float layer is in FP32
 };
 
 class FakeWorkshop final : public MixWorkshop {
@@ -33,12 +39,15 @@ public:
         Trial trial;
         trial.mix = mix;
         trial.seconds = 10;
-        if (mix.base == Precision::bfloat16 && !world_.bf16) trial.failed = "no bf16 here";
+        const bool bf16 = mix.base == Precision::bfloat16;
+        const bool fp16 = mix.base == Precision::float16;
+        if (bf16 && !world_.bf16) trial.failed = "no bf16 here";
+        if (fp16 && !world_.fp16) trial.failed = "no fp16 here";
         if (mix.any_int8() && !world_.int8) trial.failed = "no int8 here";
         double ms = world_.int8_ms;
-        double kl = mix.base == Precision::bfloat16 ? 0.0001 : 0;
+        double kl = bf16 ? 0.0001 : fp16 ? world_.fp16_kl : 0;
         for (std::size_t i = 0; i < mix.int8.size(); ++i) {
-            const double share = mix.base == Precision::bfloat16 ? 0.5 : 1;
+            const double share = bf16 ? 0.5 : fp16 ? 0.45 : world_.fp32_slowness;
             ms += mix.int8[i] ? 0 : world_.gain[i] * share + (mix.any_int8() ? world_.conversion_ms : 0);
             kl += mix.int8[i] ? world_.damage[i] : 0;
         }
@@ -47,6 +56,7 @@ public:
         trial.score.samples = 1000;
         trial.score.labelled = 1000;
         trial.score.kl = kl * 1000;
+        trial.score.nonfinite = fp16 && (world_.overflows_alone || mix.any_int8()) ? world_.fp16_nonfinite : 0;
         trial.score.reference_right = 800;
         trial.score.right = 800 - static_cast<std::uint64_t>(std::llround(100 * kl));
         trial.score.soft_reference_right = 800;
@@ -147,6 +157,118 @@ TEST(SearchMix, TakesWhatTheDeviceOffers) {
     EXPECT_TRUE(std::ranges::any_of(state.trials, [](const Trial& trial) { return !trial.failed.empty(); }));
 }
 
+/// A GPU: FP16 is usual and fast, FP32 slow.
+World gpu_world() {
+    World world;
+    world.bf16 = true;
+    world.fp16 = true;
+    world.fp32_slowness = 5;
+    return world;
+}
+
+SearchOptions gpu_limits(double max_drop) {
+    SearchOptions options = limits(max_drop);
+    const DevicePrecisions precisions = precisions_of("cuda");
+    options.floats = precisions.floats;
+    options.bases = precisions.bases;
+    return options;
+}
+
+/// Trials with INT8 and this beside it.
+std::size_t beside_int8(const SearchState& state, Precision base) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        state.trials, [&](const Trial& trial) { return trial.mix.any_int8() && trial.mix.base == base; }));
+}
+
+TEST(SearchMix, AnotherBaseWhereTheUsualOneOverflows) {
+    World world = gpu_world();
+    world.fp16_nonfinite = 3;
+    SearchState state;
+    const Trial bf16 = search(world, gpu_limits(0.2), &state);
+    EXPECT_EQ(bf16.mix.base, Precision::bfloat16);
+    EXPECT_TRUE(bf16.mix.any_int8());
+    EXPECT_EQ(beside_int8(state, Precision::float16), 1U) << "FP16 everywhere else is known to overflow as well";
+    world.overflows_alone = false;
+    EXPECT_EQ(search(world, gpu_limits(0.2), &state).mix.base, Precision::bfloat16) << "what INT8 hands on overflows";
+    world.overflows_alone = true;
+    world.bf16 = false;
+    const Trial fp32 = search(world, gpu_limits(0.2), &state);
+    EXPECT_EQ(fp32.mix.base, Precision::float32);
+    EXPECT_TRUE(fp32.mix.any_int8());
+}
+
+TEST(SearchMix, AnotherBaseWhereTheUsualOneLosesTooMuch) {
+    World world = gpu_world();
+    world.fp16_kl = 0.5; // finite, and 50 right answers of 1000
+    SearchState state;
+    const Trial best = search(world, gpu_limits(0.2), &state);
+    EXPECT_EQ(best.mix.base, Precision::bfloat16);
+    EXPECT_TRUE(best.mix.any_int8());
+    EXPECT_EQ(beside_int8(state, Precision::float16), 1U);
+}
+
+TEST(SearchMix, NoTrialsWithABaseThatPromisesNothing) {
+    SearchState state;
+    const Trial best = search(gpu_world(), gpu_limits(0.2), &state);
+    EXPECT_EQ(best.mix.base, Precision::float16);
+    EXPECT_EQ(beside_int8(state, Precision::bfloat16), 0U) << "slower than FP16 and loses more";
+    EXPECT_EQ(beside_int8(state, Precision::float32), 0U) << "a fifth of its speed";
+    SearchOptions none = gpu_limits(0.2);
+    none.budget_s = 0;
+    World overflowing = gpu_world();
+    overflowing.fp16_nonfinite = 3;
+    search(overflowing, none, &state);
+    EXPECT_EQ(state.trials.size(), 5U)
+        << "three plain engines, INT8 beside FP16, and beside one that does not overflow";
+}
+
+/// FP32 itself gives something else the second time, as atomic sums do, or no numbers.
+class UnsteadyWorkshop final : public MixWorkshop {
+public:
+    explicit UnsteadyWorkshop(std::uint64_t nonfinite) : nonfinite_(nonfinite) {}
+    Result<Trial> measure(const Mix& mix, const Trial* /*reference*/) override {
+        Trial trial;
+        trial.mix = mix;
+        trial.score.samples = 1000;
+        trial.score.labelled = 1000;
+        trial.score.soft_reference_right = 800;
+        trial.score.soft_right = mix.any_int8() ? 790 : 799.99;
+        trial.score.nonfinite = nonfinite_;
+        return trial;
+    }
+    Result<std::vector<double>> gains(const Mix& base, const Mix& /*int8*/) override {
+        return std::vector<double>(base.int8.size(), 1.0);
+    }
+
+private:
+    std::uint64_t nonfinite_;
+};
+
+TEST(SearchMix, Fp32KeepsAnyLimitUnlessItGivesNoNumbers) {
+    const SearchOptions options = limits(0);
+    const auto ignore = [](const auto&, std::size_t) { return Result<void>(); };
+    SearchState state = begin(World{});
+    UnsteadyWorkshop unsteady(0);
+    ASSERT_TRUE(search_mix(state, options, unsteady, ignore, no_progress()));
+    EXPECT_EQ(state.trials[choose(state.trials, options).value()].mix.name(), "FP32");
+    SearchState none = begin(World{});
+    UnsteadyWorkshop broken(2);
+    const auto stopped = search_mix(none, options, broken, ignore, no_progress());
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().code, ErrorCode::out_of_range);
+    EXPECT_THAT(stopped.error().describe(), testing::HasSubstr("2 of 1000"));
+}
+
+TEST(SearchMix, PrecisionsOfADevice) {
+    EXPECT_EQ(precisions_of("cuda").bases.front(), Precision::float16);
+    EXPECT_EQ(precisions_of("cpu").bases.front(), Precision::float32);
+    for (const char* device : {"cpu", "cuda", "tensorrt"}) {
+        const auto [floats, bases] = precisions_of(device);
+        EXPECT_EQ(floats.front(), Precision::float32) << "what the others are compared with";
+        EXPECT_THAT(bases, testing::UnorderedElementsAreArray(floats)) << device;
+    }
+}
+
 TEST(SearchMix, SaysWhereTheSpeedIsNotReached) {
     SearchOptions options = limits(0.2);
     options.min_speedup = 100;
@@ -170,13 +292,15 @@ TEST(SearchMix, StopsWhenTheTimeIsUp) {
 
 /// Killed after every possible number of trials and resumed from what was kept: the same trials, the same answer.
 TEST(SearchMix, KilledAndResumedGivesTheSame) {
-    for (const double max_drop : {0.2, 5.0}) {
-        const SearchOptions options = limits(max_drop);
+    World overflowing = gpu_world();
+    overflowing.fp16_nonfinite = 3;
+    for (const auto& [world, options] :
+         {std::pair{World{}, limits(0.2)}, std::pair{World{}, limits(5.0)}, std::pair{overflowing, gpu_limits(0.2)}}) {
         SearchState whole;
-        const Trial expected = search(World{}, options, &whole);
+        const Trial expected = search(world, options, &whole);
         for (std::size_t killed = 0; killed <= whole.trials.size(); ++killed) {
-            SearchState kept = begin(World{});
-            FakeWorkshop first{World{}};
+            SearchState kept = begin(world);
+            FakeWorkshop first{world};
             first.fail_after = killed;
             Json journal;
             const auto found = [&](const SearchState& state, std::size_t) -> Result<void> {
@@ -187,11 +311,11 @@ TEST(SearchMix, KilledAndResumedGivesTheSame) {
             };
             const auto stopped = search_mix(kept, options, first, found, no_progress());
             EXPECT_EQ(stopped.has_value(), killed == whole.trials.size());
-            SearchState resumed = begin(World{});
+            SearchState resumed = begin(world);
             for (const Json& trial : Json::parse(journal.is_null() ? "[]" : journal.dump()))
                 resumed.trials.push_back(trial_from_json(trial).value());
             EXPECT_EQ(resumed.trials.size(), killed);
-            FakeWorkshop second{World{}};
+            FakeWorkshop second{world};
             ASSERT_TRUE(search_mix(resumed, options, second, found, no_progress()));
             EXPECT_EQ(second.measured.size(), whole.trials.size() - killed) << "nothing is measured twice";
             ASSERT_EQ(resumed.trials.size(), whole.trials.size());
@@ -202,18 +326,64 @@ TEST(SearchMix, KilledAndResumedGivesTheSame) {
     }
 }
 
+/// A trial of FP32's that says no more than this.
+Trial scored(double speedup, double kl, double noise = 0) {
+    Trial made;
+    made.speedup = speedup;
+    made.score.samples = 1;
+    made.score.kl = kl;
+    made.score.noise = noise;
+    made.score.signal = 1;
+    return made;
+}
+
 TEST(SearchMix, OrderAndFront) {
     EXPECT_THAT(order_layers({1, 2, 3, 0.5}, {1, 1, 0, -1}), ElementsAre(2, 3, 1, 0));
-    const auto trial = [](double speedup, double kl) {
-        Trial made;
-        made.speedup = speedup;
-        made.score.samples = 1;
-        made.score.kl = kl;
-        return made;
-    };
-    std::vector<Trial> trials{trial(1, 0), trial(3, 0.5), trial(2, 0.6), trial(2.5, 0.1), trial(9, 0.01)};
+    std::vector<Trial> trials{scored(1, 0), scored(3, 0.5), scored(2, 0.6), scored(2.5, 0.1), scored(9, 0.01)};
     trials[4].failed = "not built";
-    EXPECT_THAT(pareto_front(trials), ElementsAre(1, 3, 0));
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(1, 3, 0));
+    trials[3].score.nonfinite = 1;
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(1, 0)) << "NaN loses everything";
+}
+
+TEST(SearchMix, FrontByWhatIsLimited) {
+    // Losing 3 and 1 right answers of 1000, winning 2, and FP32.
+    std::vector<Trial> trials{scored(4, 0.1), scored(3, 0.3), scored(2, 0.2), scored(1, 0)};
+    const double right[]{797, 799, 802, 800};
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+        trials[i].score.samples = 1000;
+        trials[i].score.labelled = 1000;
+        trials[i].score.soft_reference_right = 800;
+        trials[i].score.soft_right = right[i];
+    }
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(0, 3));
+    EXPECT_THAT(pareto_front(trials, DamageMetric::top1), ElementsAre(0, 1, 2, 3))
+        << "what is won is chance: FP32 is not beaten by it";
+}
+
+TEST(SearchMix, RankedByNoiseWhereValuesCount) {
+    // The second one's softmax over features looks better, its values are farther off.
+    std::vector<Trial> trials{scored(2, 0.2, 0.01), scored(2, 0.1, 0.02), scored(1, 0, 0)};
+    SearchOptions options = limits(100);
+    options.metric = DamageMetric::sqnr;
+    EXPECT_EQ(choose(trials, options), 0U);
+    EXPECT_THAT(pareto_front(trials, DamageMetric::sqnr), ElementsAre(0, 2));
+    options.metric = DamageMetric::kl;
+    EXPECT_EQ(choose(trials, options), 1U);
+    EXPECT_THAT(pareto_front(trials, DamageMetric::kl), ElementsAre(1, 2));
+    for (const DamageMetric metric : {DamageMetric::top1, DamageMetric::agreement, DamageMetric::kl})
+        EXPECT_DOUBLE_EQ(loss_of(trials[0].score, metric), 0.2);
+    EXPECT_DOUBLE_EQ(loss_of(trials[0].score, DamageMetric::sqnr), 0.01);
+    EXPECT_EQ(loss_name(DamageMetric::sqnr), std::string("noise/signal"));
+}
+
+TEST(Mix, LossOfALayerInAResult) {
+    const Json layer = to_json(scored(1, 0.2, 0.01).score);
+    EXPECT_NEAR(loss_from_json(layer, DamageMetric::sqnr).value(), 0.01, 1e-12);
+    EXPECT_DOUBLE_EQ(loss_from_json(layer, DamageMetric::top1).value(), 0.2);
+    EXPECT_EQ(loss_from_json(to_json(scored(1, 0, 0).score), DamageMetric::sqnr).value(), 0) << "no noise at all";
+    EXPECT_FALSE(loss_from_json(Json::object(), DamageMetric::sqnr));
+    EXPECT_FALSE(loss_from_json(Json{{"sqnr_db", 20}}, DamageMetric::kl));
 }
 
 TEST(Mix, KeysAndNames) {

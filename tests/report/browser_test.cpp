@@ -52,6 +52,7 @@ constexpr const char* probe = R"js(<script>
       sections: [...document.querySelectorAll("section")].map((section) => section.id),
       emptySections: [...document.querySelectorAll("section, figure, table tbody")].filter((part) => part.textContent.trim() === "").length,
       undefinedText: (document.getElementById("page").textContent.match(/undefined|NaN|Infinity|\[object/g) || []).length,
+      tableHeads: [...document.querySelectorAll("th")].map((cell) => cell.textContent),
       images: document.images.length,
       alerted: window.alerted || 0,
     });
@@ -229,6 +230,62 @@ TEST_F(Browser, HostileAndBareValuesStayTextAndQuiet) {
     EXPECT_EQ(seen["alerted"], 0);
     EXPECT_EQ(seen["images"], 0);
     EXPECT_EQ(seen["heading"], hostile);
+}
+
+/// What `lathe tune` writes: FP32, INT8 and a mix between that wins by chance, and one that could not be built.
+Json tune_result(const std::string& metric, const std::string& ranked_by) {
+    const auto trial = [](const char* name, double speedup, double drop, double loss, double kl, bool chosen) {
+        return Json{{"name", name},
+                    {"phase", "int8"},
+                    {"latency_ms", 10 / speedup},
+                    {"speedup", speedup},
+                    {"drop", drop},
+                    {"loss", loss},
+                    {"mean_kl", kl},
+                    {"feasible", true},
+                    {"pareto", true},
+                    {"chosen", chosen},
+                    {"float_layers", Json::array()}};
+    };
+    Json result{{"kind", "tune"},
+                {"version", 1},
+                {"metric", metric},
+                {"max_drop", 0.5},
+                {"drop_unit", "pt"},
+                {"seconds", 60},
+                {"search_samples", 100},
+                {"chosen", "INT8"},
+                {"text", "INT8: use it"},
+                {"layers", {{{"node", "conv"}, {"precision", "int8"}, {"damage", 0.002}, {"gain_ms", 0.5}}}}};
+    result["trials"] = {trial("FP32", 1, 0, 0, 0, false),
+                        trial("INT8", 3, 0.25, 0.0625, 0.0078125, true),
+                        trial("INT8, 1 layer FP32", 2.5, -0.1, 0.03125, 0.00390625, false),
+                        {{"name", "INT8 (rest BF16)"}, {"failed", "no bf16"}, {"pareto", false}, {"chosen", false}}};
+    if (!ranked_by.empty()) {
+        result["ranked_by"] = ranked_by;
+    } else { // as results were before front and ranks were told apart
+        for (Json& one : result["trials"])
+            one.erase("loss");
+    }
+    return result;
+}
+
+TEST_F(Browser, TuneChartSaysWhatItDraws) {
+    for (const auto& [metric, ranked_by, loss, figure, ranks] :
+         {std::tuple{"top1", "kl", "top-1, smoothed, pt", "0.25", "Ranked by KL"},
+          std::tuple{"sqnr", "sqnr", "noise over signal", "0.063", "Ranked by noise over signal"},
+          std::tuple{"kl", "kl", "mean KL, nats", "0.063", "Ranked by KL"},
+          std::tuple{"top1", "", "mean KL, nats", "0.0078", "Ranked by KL"}}) {
+        SCOPED_TRACE(std::string(metric) + " " + ranked_by);
+        const std::string html = page_of(tune_result(metric, ranked_by));
+        const Json seen = look(html, 1280);
+        expect_good(seen);
+        ASSERT_EQ(charts(seen), std::set<std::string>{"chart-mix"});
+        const std::string label = seen["canvases"][0]["label"];
+        EXPECT_THAT(label, testing::HasSubstr("Loss: " + std::string(loss) + ". "));
+        EXPECT_THAT(label, testing::HasSubstr("INT8: 3.00×, loses " + std::string(figure)));
+        EXPECT_THAT(seen["tableHeads"].dump(), testing::HasSubstr(ranks));
+    }
 }
 
 TEST_F(Browser, ImagesOfEveryChart) {

@@ -3,7 +3,13 @@
 const sensitivity = results.sensitivity || null;
 const tune = results.tune || null;
 const sensitiveLayers = sensitivity ? list(sensitivity.layers).filter((layer) => layer.quantized) : [];
-const builtTrials = tune ? list(tune.trials).filter((trial) => !trial.failed && isNumber(trial.speedup) && isNumber(trial.mean_kl)) : [];
+// What the search ranks by and draws its front by. In results without "ranked_by" both are mean KL.
+const tuneRankedBy = tune && tune.ranked_by === "sqnr" ? "noise over signal" : "KL";
+const tuneRank = (trial) => (isNumber(trial.loss) ? trial.loss : trial.mean_kl);
+const tuneLoss = tune && tune.ranked_by && ["top1", "agreement"].includes(tune.metric)
+  ? { name: (tune.metric === "top1" ? "top-1, smoothed" : "agreement") + ", " + (tune.drop_unit || ""), of: (trial) => trial.drop }
+  : { name: tuneRankedBy === "KL" ? "mean KL, nats" : tuneRankedBy, of: tuneRank };
+const builtTrials = tune ? list(tune.trials).filter((trial) => !trial.failed && isNumber(trial.speedup) && isNumber(tuneLoss.of(trial))) : [];
 
 function sensitivityLead() {
   if (!sensitivity) return null;
@@ -86,16 +92,16 @@ function tuneFigure() {
   const front = builtTrials.filter((trial) => trial.pareto).sort((a, b) => a.speedup - b.speedup);
   const chosen = builtTrials.filter((trial) => trial.chosen);
   const rest = builtTrials.filter((trial) => !trial.pareto && !trial.chosen);
-  // Nothing is lost by FP32 itself: shown at the lower edge of the logarithmic axis.
-  const positive = builtTrials.map((trial) => trial.mean_kl).filter((kl) => kl > 0);
+  // Nothing is lost by FP32 itself, and what is won is chance: shown at the lower edge of the logarithmic axis.
+  const positive = builtTrials.map(tuneLoss.of).filter((loss) => loss > 0);
   if (positive.length === 0) return null;
   const floor = Math.min(...positive) / 2;
-  const point = (trial) => ({ x: trial.speedup, y: Math.max(trial.mean_kl, floor), name: trial.name });
+  const point = (trial) => ({ x: trial.speedup, y: Math.max(tuneLoss.of(trial), floor), name: trial.name, loss: tuneLoss.of(trial) });
   return makeFigure({
     id: "mix",
     title: "Speed against loss",
-    note: "Every engine that was tried: mean KL divergence from FP32 against the speed-up over it. Down and to the right is better; the line joins those that no other one beats. Engines without any loss lie on the lower edge.",
-    summary: front.map((trial) => trial.name + ": " + format.times(trial.speedup) + ", KL " + format.small(trial.mean_kl)).join("; "),
+    note: "Every engine that was tried: what it loses against FP32 (" + tuneLoss.name + ") against the speed-up over it. Down and to the right is better; the line joins those that no other one beats. Engines without any loss lie on the lower edge. Of those fast enough within the limit the one of least " + tuneRankedBy + " is chosen.",
+    summary: "Loss: " + tuneLoss.name + ". " + front.map((trial) => trial.name + ": " + format.times(trial.speedup) + ", loses " + format.small(tuneLoss.of(trial))).join("; "),
     height: (width) => (width < 480 ? 340 : 380),
     build: (theme) => ({
       type: "scatter",
@@ -110,9 +116,9 @@ function tuneFigure() {
         layout: { padding: { right: 24 } },
         scales: {
           x: axis(theme, "Speed-up over FP32", { grace: "8%" }),
-          y: axis(theme, "Mean KL, nats", { type: "logarithmic", min: floor, ticks: logTicks(theme) }),
+          y: axis(theme, "Loss: " + tuneLoss.name, { type: "logarithmic", min: floor, ticks: logTicks(theme) }),
         },
-        plugins: { legend: legend(theme, true), tooltip: tooltip((item) => item.raw.name + ": " + format.times(item.raw.x) + ", KL " + format.small(item.raw.y)) },
+        plugins: { legend: legend(theme, true), tooltip: tooltip((item) => item.raw.name + ": " + format.times(item.raw.x) + ", loses " + format.small(item.raw.loss)) },
       },
     }),
   });
@@ -128,18 +134,18 @@ function tuneTable() {
   const unit = tune.drop_unit || "";
   const rows = list(tune.trials).map((trial) => ({
     chosen: trial.chosen,
-    cells: [trial.name, trial.phase || DASH, format.ms(trial.latency_ms), format.times(trial.speedup), isNumber(trial.drop) ? format.small(trial.drop) : DASH, format.small(trial.mean_kl), trial.failed ? trial.failed : [trial.chosen ? "chosen" : "", trial.pareto ? "on the front" : "", trial.feasible ? "" : "over a limit"].filter(Boolean).join(", "), list(trial.float_layers).join(", ")],
+    cells: [trial.name, trial.phase || DASH, format.ms(trial.latency_ms), format.times(trial.speedup), isNumber(trial.drop) ? format.small(trial.drop) : DASH, format.small(tuneRank(trial)), trial.failed ? trial.failed : [trial.chosen ? "chosen" : "", trial.pareto ? "on the front" : "", trial.feasible ? "" : "over a limit"].filter(Boolean).join(", "), list(trial.float_layers).join(", ")],
   }));
   const trials = rows.length ? disclosure("Every trial", makeTable(
     "Trials",
-    [{ title: "Mix" }, { title: "Tried as" }, { title: "Latency", number: true }, { title: "Speed-up", number: true }, { title: "Loses, " + unit, number: true }, { title: "Mean KL", number: true }, { title: "Remark" }, { title: "Not in INT8" }],
+    [{ title: "Mix" }, { title: "Tried as" }, { title: "Latency", number: true }, { title: "Speed-up", number: true }, { title: "Loses, " + unit, number: true }, { title: "Ranked by " + tuneRankedBy, number: true }, { title: "Remark" }, { title: "Not in INT8" }],
     rows,
     { tall: true },
   )) : null;
   const layers = list(tune.layers);
   const precisions = layers.length ? disclosure("Precision of each layer", makeTable(
     "Precision of each layer",
-    [{ title: "Layer" }, { title: "Precision" }, { title: "KL alone", number: true }, { title: "Gain in INT8", number: true }],
+    [{ title: "Layer" }, { title: "Precision" }, { title: (tuneRankedBy === "KL" ? "KL" : "Noise over signal") + " alone", number: true }, { title: "Gain in INT8", number: true }],
     layers.map((layer) => [layer.node, precisionName(layer.precision), format.small(layer.damage), format.ms(layer.gain_ms)]),
     { tall: true },
   )) : null;
