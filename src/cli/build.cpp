@@ -305,11 +305,11 @@ void add_build(Commands& commands) {
                     "TensorRT: 0 (built fast) to 5 (searched longest); without it as --tune says, else TensorRT's own")
         ->check(CLI::Range(0, 5));
     command.add_flag("--version-compatible,--versionCompatible", options->tensorrt.version_compatible,
-                     "TensorRT: the plan runs in later versions too");
+                     "TensorRT (not RTX): the plan loads in later versions too");
     command.add_flag("--hardware-compatible", options->tensorrt.hardware_compatible,
                      "TensorRT: the plan runs on every GPU generation from Ampere on");
     command.add_flag("--strip-weights,--stripWeights", options->tensorrt.strip_weights,
-                     "TensorRT: leave out weights that a refit gives back");
+                     "TensorRT: leave weights out of the plan; a session reads them from the graph in the engine file");
     command.add_flag("--refit", options->tensorrt.refittable, "TensorRT: weights can be exchanged in the plan");
     command
         .add_option("--compute-capability", options->tensorrt.compute_capabilities,

@@ -11,6 +11,7 @@
 #include "backends/tensorrt/network.hpp"
 #include "backends/tensorrt/plan.hpp"
 #include "onnx/onnx.hpp"
+#include "support/hash.hpp"
 #include "support/log.hpp"
 #include "support/progress.hpp"
 
@@ -135,10 +136,12 @@ public:
     Result<std::shared_ptr<const Plan>> run() {
         const auto start = Clock::now();
         plan_->environment = environment();
+        plan_->precision = options_.precision;
         LATHE_CHECK(progress_.check());
         LATHE_TRY(const TypedModel typed, write_precision(model_, options_.precision));
         LATHE_CHECK(describe_inputs(typed.model, options_, *plan_));
         LATHE_TRY(builder_, library().make_builder());
+        LATHE_TRY(plan_->options, tensorrt_options_of(model_));
         LATHE_CHECK(parse(typed.model));
         LATHE_CHECK(describe_outputs(*network_, *plan_));
         NetworkSummary summary = summarize(*network_);
@@ -162,15 +165,19 @@ private:
         const nvinfer1::NetworkDefinitionCreationFlags flags = network_flags();
         network_.reset(builder_->createNetworkV2(flags));
         if (!network_) return Error{ErrorCode::internal, "TensorRT gave no network", "tensorrt", ""};
-        LATHE_TRY(const std::string bytes, serialize_onnx(model));
+        LATHE_TRY(std::string bytes, serialize_onnx(model));
         const Capture capture;
         LATHE_TRY(parser_, library().make_parser(*network_));
         if (!parser_->parse(bytes.data(), bytes.size(), nullptr)) return refusal(*parser_, capture);
+        if (plan_->options->strip_weights) {
+            plan_->graph_digest = hash_hex(std::as_bytes(std::span(bytes)));
+            plan_->onnx = std::move(bytes);
+        }
         return {};
     }
 
     Result<void> compile() {
-        LATHE_TRY(const TensorRtOptions wanted, tensorrt_options_of(model_));
+        const TensorRtOptions& wanted = *plan_->options;
         LATHE_TRY(const std::unique_ptr<nvinfer1::IBuilderConfig> config, make_config(*builder_, options_, wanted));
         LATHE_CHECK(add_profiles(*builder_, *network_, *plan_, *config));
         TimingCache cache(options_.timing_cache);

@@ -1,26 +1,11 @@
 #include <mutex>
 
-#include "backends/api/tensorrt.hpp"
-#include "backends/tensorrt/library.hpp"
 #include "backends/tensorrt/plan.hpp"
 #include "backends/tensorrt/session.hpp"
-#include "support/json.hpp"
 
 namespace lathe::tensorrt {
 
 namespace {
-
-void read_layers(const Json& header, Plan& plan) {
-    plan.environment = header.at("environment").get<std::string>();
-    for (const Json& layer : header.at("layers")) {
-        LayerInfo info;
-        info.name = layer.at(0).get<std::string>();
-        info.type = layer.at(1).get<std::string>();
-        info.precision = layer.at(2).get<std::string>();
-        info.nodes = {info.name};
-        plan.layers.push_back(std::move(info));
-    }
-}
 
 class TensorRtModel final : public CompiledModel {
 public:
@@ -48,30 +33,17 @@ private:
 
 } // namespace
 
-std::string write_blob(const Plan& plan) {
-    Json layers = Json::array();
-    for (const auto& layer : plan.layers)
-        layers.push_back({layer.name, layer.type, layer.precision});
-    Json header{{"environment", plan.environment}, {"layers", std::move(layers)}};
-    add_bindings(header, plan);
-    return write_compiled(tensorrt_format, header, plan.bytes);
-}
+std::string write_blob(const Plan& plan) { return write_tensorrt_form(plan, plan.bytes); }
 
-Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner) {
-    LATHE_TRY(const CompiledForm parts, read_compiled(tensorrt_format, blob));
-    LATHE_TRY(const Json header, parse_json(parts.header, "compiled form"));
+Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
+                                              const CompileOptions& options) {
+    LATHE_TRY(TensorRtFormAndPlan read, read_tensorrt_form(blob));
+    LATHE_CHECK(check_tensorrt_version(read.form, environment()));
     auto plan = std::make_shared<Plan>();
-    LATHE_TRY(static_cast<CompiledBindings&>(*plan), read_bindings(header));
-    try {
-        read_layers(header, *plan);
-    } catch (const Json::exception& error) {
-        return damaged_form(error.what());
-    }
-    if (plan->environment != environment()) {
-        return Error{ErrorCode::mismatch, "built by " + plan->environment + ", here " + environment(), "",
-                     "build the engine again"};
-    }
-    plan->bytes = parts.body;
+    static_cast<TensorRtForm&>(*plan) = std::move(read.form);
+    plan->bytes = read.plan;
+    plan->graph = options.graph;
+    plan->precision = options.precision;
     plan->owner = std::move(owner);
     return std::shared_ptr<const Plan>(std::move(plan));
 }

@@ -201,6 +201,21 @@ Result<std::unique_ptr<nvinfer1::IRuntime>> Library::make_runtime() const {
                                     "runtime");
 }
 
+Result<std::unique_ptr<nvinfer1::IRefitter>> Library::make_refitter(nvinfer1::ICudaEngine& engine) const {
+    const Capture capture;
+    const auto create = function<void* (*)(void*, void*, std::int32_t)>(main, "createInferRefitter_INTERNAL");
+    return made<nvinfer1::IRefitter>(create == nullptr ? nullptr : create(&engine, &messages(), NV_TENSORRT_VERSION),
+                                     capture, "refitter");
+}
+
+Result<std::unique_ptr<nvonnxparser::IParserRefitter>>
+Library::make_onnx_refitter(nvinfer1::IRefitter& refitter) const {
+    const Capture capture;
+    const auto create = function<void* (*)(void*, void*, std::int32_t)>(parser, "createNvOnnxParserRefitter_INTERNAL");
+    return made<nvonnxparser::IParserRefitter>(
+        create == nullptr ? nullptr : create(&refitter, &messages(), NV_ONNX_PARSER_VERSION), capture, "ONNX refitter");
+}
+
 const Library& library() {
     static const Library loaded = load();
     return loaded;

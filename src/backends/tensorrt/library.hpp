@@ -21,6 +21,9 @@ struct Library {
     Result<std::unique_ptr<nvinfer1::IBuilder>> make_builder() const;
     Result<std::unique_ptr<nvonnxparser::IParser>> make_parser(nvinfer1::INetworkDefinition& network) const;
     Result<std::unique_ptr<nvinfer1::IRuntime>> make_runtime() const;
+    Result<std::unique_ptr<nvinfer1::IRefitter>> make_refitter(nvinfer1::ICudaEngine& engine) const;
+    /// The refitter must outlive it.
+    Result<std::unique_ptr<nvonnxparser::IParserRefitter>> make_onnx_refitter(nvinfer1::IRefitter& refitter) const;
 };
 
 /// Looked for in: the folders in LATHE_TENSORRT_LIBRARIES (separated by colons) and TENSORRT_ROOT, each as it is, its

@@ -48,8 +48,8 @@ public:
     }
 
     Result<std::unique_ptr<CompiledModel>> load(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
-                                                const CompileOptions& /*options*/) const override {
-        LATHE_TRY(auto plan, tensorrt::read_blob(blob, std::move(owner)));
+                                                const CompileOptions& options) const override {
+        LATHE_TRY(auto plan, tensorrt::read_blob(blob, std::move(owner), options));
         return tensorrt::make_compiled(std::move(plan));
     }
 
@@ -60,6 +60,11 @@ public:
     }
 
     std::string blob_key() const override { return tensorrt::environment(); }
+    bool loads(const std::string& key, std::span<const std::byte> blob) const override {
+        if (key == blob_key()) return true;
+        const auto read = read_tensorrt_form(blob);
+        return read && check_tensorrt_version(read->form, tensorrt::environment());
+    }
 
     Traits traits() const override {
         Traits traits;
