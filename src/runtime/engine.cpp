@@ -269,6 +269,8 @@ Result<Session> Engine::make_session_on(int device) const {
 
 Result<std::vector<LayerInfo>> Engine::layers() const { return impl_->compiled->layers(); }
 
+std::string Engine::layers_from() const { return impl_->compiled->layers_from(); }
+
 Result<BuildReport> Engine::report() const { return impl_->compiled->report(); }
 
 Result<EngineMemory> Engine::memory() const { return impl_->compiled->memory(); }

@@ -71,6 +71,29 @@ TEST(TensorRtForm, ThoseOfBeforeTheOptionsWereNotedAreRead) {
     EXPECT_FALSE(check_tensorrt_version(old->form, "TensorRT 10.16.1"));
 }
 
+TEST(TensorRtForm, SaysWhoseLayersTheyAre) {
+    TensorRtForm made = form();
+    EXPECT_EQ(made.layer_source, LayerSource::network);
+    made.layer_source = LayerSource::engine;
+    made.layers[0].implementation = "sm80_xmma";
+    made.layers[0].nodes = {"/conv/Conv", "/relu/Relu"};
+    const std::string blob = write_tensorrt_form(made, bytes_of("plan"));
+    const auto read = read_tensorrt_form(bytes_of(blob));
+    ASSERT_TRUE(read) << read.error().describe();
+    EXPECT_EQ(read->form.layer_source, LayerSource::engine);
+    EXPECT_EQ(read->form.layers.at(0).implementation, "sm80_xmma");
+    EXPECT_EQ(read->form.layers.at(0).nodes, made.layers[0].nodes);
+    // Before the inspector was asked they were the network's, three texts each.
+    const auto old = read_changed([](Json& header) {
+        header.erase("layers_from");
+        header["layers"] = {{"/conv/Conv", "Convolution", "fp16"}};
+    });
+    ASSERT_TRUE(old) << old.error().describe();
+    EXPECT_EQ(old->form.layer_source, LayerSource::network);
+    EXPECT_EQ(old->form.layers.at(0).precision, "fp16");
+    EXPECT_EQ(old->form.layers.at(0).nodes, std::vector<std::string>{"/conv/Conv"});
+}
+
 TEST(TensorRtForm, DamageIsSaid) {
     const auto code = [](const std::function<void(Json&)>& change) {
         const auto read = read_changed(change);
@@ -78,7 +101,11 @@ TEST(TensorRtForm, DamageIsSaid) {
     };
     EXPECT_EQ(code([](Json& header) { header.erase("environment"); }), ErrorCode::corrupt);
     EXPECT_EQ(code([](Json& header) { header["layers"] = 3; }), ErrorCode::corrupt);
-    EXPECT_EQ(code([](Json& header) { header["layers"] = {{"a", "b"}}; }), ErrorCode::corrupt);
+    EXPECT_EQ(code([](Json& header) { header["layers"] = {{1, "b"}}; }), ErrorCode::corrupt);
+    EXPECT_EQ(code([](Json& header) {
+                  header["layers"] = Json::array({Json::array({"a", "b"})});
+              }),
+              ErrorCode::corrupt);
     EXPECT_EQ(code([](Json& header) { header["graph"] = 7; }), ErrorCode::corrupt);
     EXPECT_EQ(code([](Json& header) { header["options"] = Json::object(); }), ErrorCode::parse_error);
     EXPECT_EQ(code([](Json& header) { header["options"]["optimization_level"] = 9; }), ErrorCode::parse_error);
@@ -92,18 +119,18 @@ TEST(TensorRtForm, LaterVersionsLoadVersionCompatiblePlansOfTensorRt) {
         const char* here;
         bool loads;
     };
-    for (const Case& each : {Case{"TensorRT 10.16.0", false, "TensorRT 10.16.0", true},
-                             Case{"TensorRT 10.16.0", false, "TensorRT 10.16.1", false},
-                             Case{"TensorRT 10.9.0", true, "TensorRT 10.16.0", true},
-                             Case{"TensorRT 10.16.0", true, "TensorRT 10.9.0", false},
-                             Case{"TensorRT 10.16.1", true, "TensorRT 10.16.0", false},
-                             Case{"TensorRT 10.16.0", true, "TensorRT 11.1.0", true},
-                             Case{"TensorRT 11.1.0", true, "TensorRT 10.16.0", false},
-                             Case{"TensorRT 10.16.0", true, "TensorRT-RTX 11.0.0", false},
-                             Case{"TensorRT-RTX 1.6.1", true, "TensorRT-RTX 1.6.1", true},
-                             Case{"TensorRT-RTX 1.6.1", true, "TensorRT-RTX 1.7.1", false},
-                             Case{"TensorRT ten", true, "TensorRT 11.0.0", false},
-                             Case{"", true, "TensorRT 11.0.0", false}}) {
+    for (const Case& each :
+         {Case{"TensorRT 10.16.0", false, "TensorRT 10.16.0", true},
+          Case{"TensorRT 10.16.0", false, "TensorRT 10.16.1", false},
+          Case{"TensorRT 10.9.0", true, "TensorRT 10.16.0", true},
+          Case{"TensorRT 10.16.0", true, "TensorRT 10.9.0", false},
+          Case{"TensorRT 10.16.1", true, "TensorRT 10.16.0", false},
+          Case{"TensorRT 10.16.0", true, "TensorRT 11.1.0", true},
+          Case{"TensorRT 11.1.0", true, "TensorRT 10.16.0", false},
+          Case{"TensorRT 10.16.0", true, "TensorRT-RTX 11.0.0", false},
+          Case{"TensorRT-RTX 1.6.1", true, "TensorRT-RTX 1.6.1", true},
+          Case{"TensorRT-RTX 1.6.1", true, "TensorRT-RTX 1.7.1", false},
+          Case{"TensorRT ten", true, "TensorRT 11.0.0", false}, Case{"", true, "TensorRT 11.0.0", false}}) {
         TensorRtForm made = form(each.built);
         made.options->version_compatible = each.compatible;
         const auto checked = check_tensorrt_version(made, each.here);

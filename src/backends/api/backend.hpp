@@ -141,6 +141,8 @@ public:
     }
     /// Executed layers with their precisions (times 0).
     virtual Result<std::vector<LayerInfo>> layers() const = 0;
+    /// Whose layers these are: the "engine"'s, or the "network"'s where only that can be read here, nothing fused yet.
+    virtual std::string layers_from() const { return "engine"; }
     /// The compiled form, for `Backend::load`.
     virtual Result<std::string> save() const = 0;
     /// Memory that running takes on the device. Unsupported where it has none of its own.

@@ -17,20 +17,27 @@ constexpr const char* build_again = "build the engine again";
 Json layers_json(const std::vector<LayerInfo>& layers) {
     Json array = Json::array();
     for (const LayerInfo& layer : layers)
-        array.push_back({layer.name, layer.type, layer.precision});
+        array.push_back({layer.name, layer.type, layer.precision, layer.implementation, layer.nodes});
     return array;
+}
+
+/// Forms of before the inspector was asked hold three texts a layer, and name the node alike.
+LayerInfo layer_from(const Json& json) {
+    LayerInfo layer;
+    layer.name = json.at(0).get<std::string>();
+    layer.type = json.at(1).get<std::string>();
+    layer.precision = json.at(2).get<std::string>();
+    layer.nodes = {layer.name};
+    if (json.size() == 3) return layer;
+    layer.implementation = json.at(3).get<std::string>();
+    layer.nodes = json.at(4).get<std::vector<std::string>>();
+    return layer;
 }
 
 std::vector<LayerInfo> layers_from(const Json& array) {
     std::vector<LayerInfo> layers;
-    for (const Json& json : array) {
-        LayerInfo layer;
-        layer.name = json.at(0).get<std::string>();
-        layer.type = json.at(1).get<std::string>();
-        layer.precision = json.at(2).get<std::string>();
-        layer.nodes = {layer.name};
-        layers.push_back(std::move(layer));
-    }
+    for (const Json& json : array)
+        layers.push_back(layer_from(json));
     return layers;
 }
 
@@ -59,7 +66,9 @@ Release release_of(const std::string& environment) {
 } // namespace
 
 std::string write_tensorrt_form(const TensorRtForm& form, std::span<const std::byte> plan) {
-    Json header{{"environment", form.environment}, {"layers", layers_json(form.layers)}};
+    Json header{{"environment", form.environment},
+                {"layers", layers_json(form.layers)},
+                {"layers_from", to_string(form.layer_source)}};
     if (form.options) header["options"] = to_json(*form.options);
     if (!form.graph_digest.empty()) header["graph"] = form.graph_digest;
     add_bindings(header, form);
@@ -75,6 +84,7 @@ Result<TensorRtFormAndPlan> read_tensorrt_form(std::span<const std::byte> blob) 
     try {
         form.environment = header.at("environment").get<std::string>();
         form.layers = layers_from(header.at("layers"));
+        if (header.value("layers_from", "") == to_string(LayerSource::engine)) form.layer_source = LayerSource::engine;
         form.graph_digest = header.value("graph", "");
     } catch (const Json::exception& error) {
         return damaged_form(error.what());

@@ -7,6 +7,7 @@
 
 #include "backends/api/compiled_form.hpp"
 #include "backends/api/tensorrt.hpp"
+#include "backends/api/tensorrt_audit.hpp"
 #include "graph/graph.hpp"
 #include "lathe/engine_types.hpp"
 #include "lathe/result.hpp"
@@ -16,7 +17,8 @@ namespace lathe {
 /// What is known of a TensorRT engine without TensorRT: the header of its compiled form.
 struct TensorRtForm : CompiledBindings {
     std::string environment;       ///< what built it: "TensorRT 10.16.0", "TensorRT-RTX 1.7.1"
-    std::vector<LayerInfo> layers; ///< without times
+    std::vector<LayerInfo> layers; ///< without times and multiply-accumulates
+    LayerSource layer_source = LayerSource::network;
     /// Absent in forms written before they were noted: such a plan may have any of them.
     std::optional<TensorRtOptions> options;
     std::string graph_digest; ///< of the ONNX that TensorRT parsed; empty where the plan holds its weights

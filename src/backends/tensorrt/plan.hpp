@@ -25,9 +25,17 @@ struct Plan : TensorRtForm {
 /// "TensorRT-RTX 1.7.1": what a plan depends on as far as the library goes.
 std::string environment();
 
-/// Parses and builds. Errors: unsupported (nodes that TensorRT refuses, with its reasons; options it lacks),
-/// invalid_argument (shapes), cancelled.
-Result<std::shared_ptr<const Plan>> build_plan(const Model& model, const CompileOptions& options);
+/// A plan on the first GPU, shared by its sessions (session.hpp).
+class LoadedPlan;
+struct BuiltPlan {
+    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const LoadedPlan> loaded; ///< nullptr where no GPU loads it
+};
+
+/// Parses and builds. Layers and precisions are those of the finished engine where a GPU here loads it and its
+/// inspector tells enough, else the parsed network's; the report says which. Errors: unsupported (nodes that TensorRT
+/// refuses, with its reasons; options it lacks), invalid_argument (shapes), cancelled.
+Result<BuiltPlan> build_plan(const Model& model, const CompileOptions& options);
 
 /// As backends/api/tensorrt.hpp describes it.
 std::string write_blob(const Plan& plan);
@@ -35,6 +43,6 @@ std::string write_blob(const Plan& plan);
 Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
                                               const CompileOptions& options);
 
-std::unique_ptr<CompiledModel> make_compiled(std::shared_ptr<const Plan> plan);
+std::unique_ptr<CompiledModel> make_compiled(BuiltPlan built);
 
 } // namespace lathe::tensorrt

@@ -266,7 +266,9 @@ Result<std::vector<LayerInfo>> inspected_layers(const LoadedPlan& loaded) {
         inspector == nullptr ? nullptr : inspector->getEngineInformation(nvinfer1::LayerInformationFormat::kJSON);
     if (text == nullptr) return Error{ErrorCode::unsupported, "TensorRT does not tell the engine's layers", "", ""};
     LATHE_TRY(const Json json, parse_json(text, "TensorRT's inspector"));
-    return layers_of_inspector(json);
+    auto layers = layers_of_inspector(json);
+    if (layers.empty()) return Error{ErrorCode::unsupported, "TensorRT's inspector tells no layers", "", ""};
+    return layers;
 }
 
 Result<std::unique_ptr<BackendSession>> open_session(std::shared_ptr<const LoadedPlan> loaded) {

@@ -43,14 +43,14 @@ public:
     }
 
     Result<std::unique_ptr<CompiledModel>> compile(const Model& model, const CompileOptions& options) const override {
-        LATHE_TRY(auto plan, tensorrt::build_plan(model, options));
-        return tensorrt::make_compiled(std::move(plan));
+        LATHE_TRY(auto built, tensorrt::build_plan(model, options));
+        return tensorrt::make_compiled(std::move(built));
     }
 
     Result<std::unique_ptr<CompiledModel>> load(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
                                                 const CompileOptions& options) const override {
         LATHE_TRY(auto plan, tensorrt::read_blob(blob, std::move(owner), options));
-        return tensorrt::make_compiled(std::move(plan));
+        return tensorrt::make_compiled({std::move(plan), nullptr});
     }
 
     Result<std::unique_ptr<ActivationSource>> observe(const Model& /*model*/, std::vector<std::string> /*tensors*/,
