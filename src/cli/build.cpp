@@ -13,6 +13,7 @@
 #include "onnx/onnx.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/engine_file.hpp"
+#include "runtime/tensorrt_plan.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/machine.hpp"
@@ -187,9 +188,8 @@ Result<void> take_tensorrt_options(const Options& options, Model& model) {
 Result<void> write_plan(const std::filesystem::path& engine, const std::filesystem::path& plan) {
     LATHE_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(engine));
     LATHE_TRY(const EngineContents contents, parse_engine(file->bytes(), engine.string()));
-    LATHE_TRY(const auto section, contents.section("compiled"));
-    LATHE_TRY(const CompiledForm form, read_compiled(tensorrt_format, section));
-    return write_file(plan, form.body);
+    LATHE_TRY(const TensorRtFormAndPlan form, tensorrt_form_in(contents));
+    return write_file(plan, form.plan);
 }
 
 Result<void> build_engine(const Options& options, const Context& context) {
