@@ -166,6 +166,9 @@ public:
     Result<Session> make_session_on(int device) const;
     /// Executed layers with the precision each computes in (times 0).
     Result<std::vector<LayerInfo>> layers() const;
+    /// Whose `layers` are: the "engine"'s, or the "network"'s as handed over, nothing fused, where this machine cannot
+    /// look into the engine (TensorRT without its GPU).
+    std::string layers_from() const;
     /// What the build decided and why. Empty where the backend has nothing to tell or the engine was loaded.
     Result<BuildReport> report() const;
     /// Memory that it takes on its device. Errors: unsupported (CPU).

@@ -107,6 +107,7 @@ struct LayerInfo {
     std::string precision;          ///< what it computes in: "int8", "fp32", "bf16", ...
     std::string implementation;     ///< the kernel's name, as the backend tells it
     double milliseconds = 0;        ///< time of the last run; 0 where not profiled
+    double macs = 0; ///< multiply-accumulates, open sizes counted as 1; 0 where there are none or nobody tells
 };
 
 /// What an engine reads or writes.

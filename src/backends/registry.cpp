@@ -2,6 +2,7 @@
 
 #include "backends/api/absent_backend.hpp"
 #include "backends/api/backend.hpp"
+#include "backends/api/tensorrt_search.hpp"
 #include "backends/openvino/openvino_backend.hpp"
 #ifdef LATHE_HAS_TENSORRT
 #include "backends/tensorrt/tensorrt_backend.hpp"
@@ -39,7 +40,11 @@ std::vector<std::unique_ptr<Backend>> make_backends() {
          "this build of Lathe has no TensorRT backend: " LATHE_TENSORRT_MISSING " (" + nvidia_state() + ")",
          "build Lathe with -DTENSORRT_ROOT set to the SDK of TensorRT 10, 11 or TensorRT-RTX; or write an explicit "
          "Q/DQ "
-         "model with `lathe quantize --target tensorrt` and build it with trtexec on the GPU machine"}));
+         "model with `lathe quantize --target tensorrt` and build it with trtexec on the GPU machine",
+         [] {
+             const std::string libraries = describe(installed_tensorrt());
+             return libraries.empty() ? libraries : "; installed here: " + libraries;
+         }}));
 #endif
     return list;
 }

@@ -13,6 +13,7 @@
 #include "onnx/onnx.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/engine_file.hpp"
+#include "runtime/tensorrt_plan.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/machine.hpp"
@@ -187,9 +188,8 @@ Result<void> take_tensorrt_options(const Options& options, Model& model) {
 Result<void> write_plan(const std::filesystem::path& engine, const std::filesystem::path& plan) {
     LATHE_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(engine));
     LATHE_TRY(const EngineContents contents, parse_engine(file->bytes(), engine.string()));
-    LATHE_TRY(const auto section, contents.section("compiled"));
-    LATHE_TRY(const CompiledForm form, read_compiled(tensorrt_format, section));
-    return write_file(plan, form.body);
+    LATHE_TRY(const TensorRtFormAndPlan form, tensorrt_form_in(contents));
+    return write_file(plan, form.plan);
 }
 
 Result<void> build_engine(const Options& options, const Context& context) {
@@ -305,11 +305,11 @@ void add_build(Commands& commands) {
                     "TensorRT: 0 (built fast) to 5 (searched longest); without it as --tune says, else TensorRT's own")
         ->check(CLI::Range(0, 5));
     command.add_flag("--version-compatible,--versionCompatible", options->tensorrt.version_compatible,
-                     "TensorRT: the plan runs in later versions too");
+                     "TensorRT (not RTX): the plan loads in later versions too");
     command.add_flag("--hardware-compatible", options->tensorrt.hardware_compatible,
                      "TensorRT: the plan runs on every GPU generation from Ampere on");
     command.add_flag("--strip-weights,--stripWeights", options->tensorrt.strip_weights,
-                     "TensorRT: leave out weights that a refit gives back");
+                     "TensorRT: leave weights out of the plan; a session reads them from the graph in the engine file");
     command.add_flag("--refit", options->tensorrt.refittable, "TensorRT: weights can be exchanged in the plan");
     command
         .add_option("--compute-capability", options->tensorrt.compute_capabilities,

@@ -23,9 +23,9 @@ struct DeployOptions {
     std::int64_t max_queue = 0;
 };
 
-Result<TritonBackend> backend_for(const DeployOptions& options, const EngineInfo& info) {
+TritonBackend backend_for(const DeployOptions& options, const EngineInfo& info) {
     if (!options.backend.empty()) return *triton_backend_from_name(options.backend);
-    if (!options.plan.empty()) return TritonBackend::tensorrt;
+    if (!options.plan.empty() || info.device == "tensorrt") return TritonBackend::tensorrt;
     return info.device == "cpu" ? TritonBackend::openvino : TritonBackend::onnxruntime;
 }
 
@@ -54,8 +54,19 @@ Result<std::string> subject_for(const Json& bench, const std::filesystem::path& 
                  "measure it: lathe bench " + engine.string() + " --batch-sizes 1,2,4,8 --output bench.json"};
 }
 
+/// The largest batch: of the first profile where a plan has several, since that is the one Triton takes.
+std::int64_t batch_limit(const EngineInfo& info, TritonBackend backend) {
+    if (!has_open_batch(info)) return 1;
+    const IoInfo& input = info.inputs.front();
+    if (backend == TritonBackend::tensorrt && !info.profiles.empty()) {
+        const auto first = info.profiles.front().find(input.name);
+        if (first != info.profiles.front().end() && !first->second.max.empty()) return first->second.max[0];
+    }
+    return input.range.max[0];
+}
+
 Result<TritonSizing> sizing_of(const DeployOptions& options, const DeployableEngine& engine, TritonBackend backend) {
-    const std::int64_t limit = has_open_batch(engine.info) ? engine.info.inputs.front().range.max[0] : 1;
+    const std::int64_t limit = batch_limit(engine.info, backend);
     TritonSizing sizing;
     if (options.from.empty()) {
         sizing.max_batch = limit;
@@ -71,15 +82,22 @@ Result<TritonSizing> sizing_of(const DeployOptions& options, const DeployableEng
     return sizing;
 }
 
+bool uses_own_plan(const DeployOptions& options, const DeployableEngine& engine, TritonBackend backend) {
+    return backend == TritonBackend::tensorrt && options.plan.empty() && engine.tensorrt;
+}
+
+bool is_version_compatible(const DeployableEngine& engine) {
+    return engine.tensorrt && engine.tensorrt->form.options && engine.tensorrt->form.options->version_compatible;
+}
+
 Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const Context& context) {
     LATHE_TRY(const DeployableEngine engine, read_deployable(options.engines[index]));
     TritonModel model;
     model.name = index < options.names.size() ? options.names[index] : engine.file.stem().string();
-    LATHE_TRY(model.backend, backend_for(options, engine.info));
-    if ((model.backend == TritonBackend::tensorrt) == options.plan.empty()) {
-        return Error{ErrorCode::invalid_argument, "the tensorrt backend loads a TensorRT engine, and only that",
-                     "--plan",
-                     "build one of the same graph (trtexec --onnx ... --saveEngine=m.plan) and give it with --plan"};
+    model.backend = backend_for(options, engine.info);
+    if (model.backend != TritonBackend::tensorrt && !options.plan.empty()) {
+        return Error{ErrorCode::invalid_argument, "a plan is for the tensorrt backend, and only that",
+                     "--plan, --backend " + options.backend, "leave one of them out"};
     }
     model.info = engine.info;
     model.gpu = model.backend == TritonBackend::tensorrt ||
@@ -98,9 +116,14 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
     } else {
         context.print("  " + sizing.reason);
     }
-    if (engine.info.device == "cuda")
+    const bool other_plan = engine.info.device == "tensorrt" && model.backend != TritonBackend::tensorrt;
+    if (engine.info.device == "cuda" || other_plan)
         context.warn("Triton runs the graph of " + engine.file.string() + " with " + to_string(model.backend) +
-                     ", not with Lathe's CUDA kernels: measure it there before relying on this engine's times");
+                     ", not with " + (other_plan ? "TensorRT" : "Lathe's CUDA kernels") +
+                     ": measure it there before relying on this engine's times");
+    if (uses_own_plan(options, engine, model.backend))
+        context.print("  the plan in " + engine.file.string() + ": for GPUs of the kind it was built on, and " +
+                      engine.tensorrt->form.environment + (is_version_compatible(engine) ? " or later" : " exactly"));
     if (pads_batches(model.backend) && max_batch > 1)
         context.warn("Triton's OpenVINO backend fills every batch up to " + std::to_string(max_batch) +
                      ": a single request takes as long as a full batch; --backend onnxruntime does not fill up");
@@ -112,6 +135,7 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                 {"max_queue_delay_microseconds", sizing.max_queue_delay_us},
                 {"instances", sizing.instances},
                 {"sized", !options.from.empty()},
+                {"version_compatible", uses_own_plan(options, engine, model.backend) && is_version_compatible(engine)},
                 {"reason", sizing.reason}};
 }
 
@@ -128,7 +152,10 @@ Result<void> run_deploy(const DeployOptions& options, const Context& context) {
         LATHE_TRY(Json model, deploy_one(options, i, context));
         models.push_back(std::move(model));
     }
-    context.print("serve it: tritonserver --model-repository=" + options.output);
+    const bool compatible =
+        std::ranges::any_of(models, [](const Json& model) { return model["version_compatible"].get<bool>(); });
+    context.print("serve it: tritonserver --model-repository=" + options.output +
+                  (compatible ? " --backend-config=tensorrt,version-compatible=true" : ""));
     context.print_json({{"kind", "deploy"},
                         {"version", 1},
                         {"server", options.server},
@@ -149,6 +176,7 @@ void add_deploy(Commands& commands) {
          {"lathe deploy triton int8.engine --output repo/ --from bench.json",
           "lathe deploy triton int8.engine --output repo/ --from bench.json --slo p99=20ms --rate 300/s",
           "lathe deploy triton int8.engine fp32.engine --name small --name exact --output repo/ --backend onnxruntime",
+          "lathe deploy triton trt.engine --output repo/ --from bench.json",
           "lathe deploy triton gpu.engine --plan model.plan --output repo/ --from bench.json",
           "python3 repo/int8/client.py --url http://localhost:8000 photo.jpg"}},
         [options, &context] { return run_deploy(*options, context); });
@@ -162,10 +190,15 @@ void add_deploy(Commands& commands) {
     command.add_option("--slo", options->slo, "Objective that one machine is to hold: p99=20ms");
     command.add_option("--rate", options->rate, "Requests of one sample that one machine gets: 300/s");
     command
-        .add_option("--backend", options->backend,
-                    "onnxruntime, openvino or tensorrt (default: openvino for CPU engines, else onnxruntime)")
+        .add_option(
+            "--backend", options->backend,
+            "onnxruntime, openvino or tensorrt (default: openvino for CPU engines, tensorrt for TensorRT's, else "
+            "onnxruntime)")
         ->check(CLI::IsMember({"onnxruntime", "openvino", "tensorrt"}));
-    command.add_option("--plan", options->plan, "A TensorRT engine of the same graph, for the tensorrt backend")
+    command
+        .add_option("--plan", options->plan,
+                    "A TensorRT plan of the same graph, for the tensorrt backend; else the one in an engine for "
+                    "--device tensorrt")
         ->check(CLI::ExistingFile);
     command.add_option("--name", options->names, "The model's name, one for each engine (default: the file's)")
         ->allow_extra_args(false);

@@ -174,7 +174,8 @@ Result<void> inspect_engine(const Arguments& arguments, const Context& context) 
             rows.push_back({layer.name, layer.type, layer.precision, layer.implementation});
         }
         json["layers"] = list;
-        context.print("");
+        json["layers_from"] = engine.layers_from();
+        context.print("\nlayers from the " + engine.layers_from());
         context.print(table(rows));
     }
     // The model inside, as it was handed to the backend.

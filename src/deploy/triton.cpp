@@ -131,6 +131,28 @@ private:
     std::filesystem::path target_;
 };
 
+/// The plan in an engine for --device tensorrt, if Triton's backend, which is TensorRT's own runtime, loads it.
+Result<std::span<const std::byte>> own_plan(const DeployableEngine& engine) {
+    const std::string where = engine.file.string();
+    if (!engine.tensorrt) {
+        return Error{ErrorCode::invalid_argument,
+                     "the tensorrt backend needs a TensorRT engine, and this file has none", where,
+                     "build one of the same graph (lathe build --device tensorrt; or trtexec --onnx ... "
+                     "--saveEngine=m.plan, and give it with --plan)"};
+    }
+    const TensorRtForm& form = engine.tensorrt->form;
+    if (!form.environment.starts_with("TensorRT ")) {
+        return Error{ErrorCode::unsupported,
+                     "the plan is one of " + form.environment + ", and Triton's tensorrt backend loads TensorRT's",
+                     where, "--backend onnxruntime serves the graph; or give TensorRT's plan of it with --plan"};
+    }
+    if (form.options && form.options->strip_weights) {
+        return Error{ErrorCode::unsupported, "the plan was stripped of its weights, which Triton does not give back",
+                     where, "build it without --strip-weights"};
+    }
+    return engine.tensorrt->plan;
+}
+
 Result<void> write_model_file(const TritonModel& model, const DeployableEngine& engine,
                               const std::filesystem::path& plan, const std::filesystem::path& file) {
     switch (model.backend) {
@@ -140,6 +162,10 @@ Result<void> write_model_file(const TritonModel& model, const DeployableEngine& 
             return openvino::write_ir(graph, file);
         }
         case TritonBackend::tensorrt: {
+            if (plan.empty()) {
+                LATHE_TRY(const auto own, own_plan(engine));
+                return write_file(file, own);
+            }
             LATHE_TRY(const auto bytes, MappedFile::open(plan));
             return write_file(file, bytes->bytes());
         }
@@ -187,8 +213,15 @@ Result<DeployableEngine> read_deployable(const std::filesystem::path& file) {
     auto info = engine_info_from_json(contents.info);
     if (!info) return std::move(info).error().in(file.string());
     LATHE_TRY(const auto graph, contents.section("graph.onnx"));
-    return DeployableEngine{file, *std::move(info),
-                            std::string(reinterpret_cast<const char*>(graph.data()), graph.size())};
+    DeployableEngine engine{file, *std::move(info),
+                            std::string(reinterpret_cast<const char*>(graph.data()), graph.size()), std::nullopt,
+                            mapped};
+    if (engine.info.device == "tensorrt") {
+        auto form = tensorrt_form_in(contents);
+        if (!form) return std::move(form).error().in(file.string());
+        engine.tensorrt = *std::move(form);
+    }
+    return engine;
 }
 
 Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, bool pads,
@@ -204,6 +237,7 @@ Result<void> write_triton_model(const TritonModel& model, const DeployableEngine
         return Error{ErrorCode::invalid_argument, "the model exists in the repository", target.string(),
                      "remove it, or choose another --name"};
     }
+    if (model.backend == TritonBackend::tensorrt && plan.empty()) LATHE_CHECK(own_plan(engine));
     LATHE_TRY(const std::string config, triton_config(model));
     LATHE_TRY(StagedFolder folder, StagedFolder::create(target));
     std::error_code failed;

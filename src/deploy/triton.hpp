@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -8,6 +9,8 @@
 #include "lathe/result.hpp"
 #include "plan/latency_curve.hpp"
 #include "plan/slo.hpp"
+#include "runtime/tensorrt_plan.hpp"
+#include "support/files.hpp"
 
 namespace lathe {
 
@@ -16,6 +19,9 @@ struct DeployableEngine {
     std::filesystem::path file;
     EngineInfo info;
     std::string onnx; ///< the graph inside
+    /// Where it is one for --device tensorrt; views `mapped`.
+    std::optional<TensorRtFormAndPlan> tensorrt;
+    std::shared_ptr<const MappedFile> mapped;
 };
 /// Errors: what reading an engine file gives; invalid_argument for other files.
 Result<DeployableEngine> read_deployable(const std::filesystem::path& file);
@@ -36,8 +42,9 @@ Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, boo
                               const std::optional<ServingGoal>& goal);
 
 /// Makes the folder REPOSITORY/NAME whole: config.pbtxt, labels.txt, 1/ with the model, client.py and model.json for
-/// it. `plan`: the TensorRT engine, for that backend. Errors: invalid_argument (a name that Triton cannot have; the
-/// folder exists), unsupported (an operator or type that the backend lacks), io. Nothing is left behind.
+/// it. `plan`: for the tensorrt backend, its engine; empty: the plan in the engine file. Errors: invalid_argument (a
+/// name that Triton cannot have; the folder exists; no plan), unsupported (an operator or type that the backend lacks;
+/// a plan that Triton does not load), io. Nothing is left behind.
 Result<void> write_triton_model(const TritonModel& model, const DeployableEngine& engine,
                                 const std::filesystem::path& plan, const std::filesystem::path& repository);
 

@@ -196,12 +196,14 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     const std::string key = backend->blob_key();
     if (options.profiling && !impl->traits.profiles_without_recompiling) {
         reason = "to time its layers";
-    } else if (key != impl->info.blob_key) {
+    } else if (!backend->loads(impl->info.blob_key, blob)) {
         reason = difference(impl->info.blob_key, key);
     } else if (other_threads) {
         reason = "built for " + std::to_string(impl->info.threads) + " threads, here " + std::to_string(threads);
     } else {
-        auto loaded = backend->load(blob, file, compile_options(impl->info, threads, options));
+        CompileOptions as_built = compile_options(impl->info, threads, options);
+        as_built.graph = impl->graph;
+        auto loaded = backend->load(blob, file, as_built);
         if (loaded) {
             impl->compiled = std::move(loaded).value();
             impl->usable_blob = blob;
@@ -266,6 +268,8 @@ Result<Session> Engine::make_session_on(int device) const {
 }
 
 Result<std::vector<LayerInfo>> Engine::layers() const { return impl_->compiled->layers(); }
+
+std::string Engine::layers_from() const { return impl_->compiled->layers_from(); }
 
 Result<BuildReport> Engine::report() const { return impl_->compiled->report(); }
 

@@ -191,6 +191,23 @@ TEST(Cli, EvalBenchReportDoctor) {
     EXPECT_TRUE(work.good_json("doctor").is_object());
 }
 
+TEST(Cli, DoctorSaysWhatIsMissingOfTensorRtAndWhatIsInstalled) {
+    const Workspace work;
+    std::filesystem::create_directories(work.path("sdk/lib"));
+    work.write("sdk/lib/libnvinfer.so.97", "made up");
+    const Json document = Workspace::as_json(work.lathe("doctor --json", "LATHE_TENSORRT_LIBRARIES=sdk").output);
+    const auto tensorrt =
+        std::ranges::find_if(document["backends"], [](const Json& backend) { return backend["device"] == "tensorrt"; });
+    ASSERT_NE(tensorrt, document["backends"].end()) << document.dump(2);
+    const auto cause = (*tensorrt)["cause"].get<std::string>(), cure = (*tensorrt)["cure"].get<std::string>();
+    if ((*tensorrt)["available"] == true) { // headers and the libraries that fit them are on this machine
+        EXPECT_EQ(cause + cure, "");
+        return;
+    }
+    EXPECT_THAT(cause, HasSubstr("TensorRT 97 (sdk/lib/libnvinfer.so.97)"));
+    EXPECT_THAT(cure, HasSubstr("-DTENSORRT_ROOT"));
+}
+
 TEST(Cli, ComparesModels) {
     const Workspace work;
     work.make_simple();

@@ -2,8 +2,10 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "backends/api/tensorrt_form.hpp"
 #include "cli/workspace.hpp"
 #include "plan/machines.hpp"
+#include "runtime/engine_file.hpp"
 
 namespace lathe::test {
 namespace {
@@ -28,6 +30,25 @@ protected:
                         "/tests/deploy/check_repository.py' " + repository + " " + pictures);
         EXPECT_TRUE(result.exit_code == 0 || result.exit_code == 77) << result.output << result.errors;
         return result.output;
+    }
+    /// m.engine as if TensorRT had compiled it: another device, and this for its plan.
+    void make_tensorrt_engine(const std::string& name, const std::string& plan, const TensorRtOptions& options = {},
+                              const std::string& environment = "TensorRT 10.16.0") {
+        const auto file = MappedFile::open(work_.path("m.engine"));
+        ASSERT_TRUE(file);
+        const auto contents = parse_engine((*file)->bytes(), "m.engine");
+        ASSERT_TRUE(contents) << contents.error().describe();
+        Json info = contents->info;
+        info["device"] = info["backend"] = "tensorrt";
+        info["blob_key"] = environment;
+        TensorRtForm form;
+        form.environment = environment;
+        form.options = options;
+        const std::string compiled = write_tensorrt_form(form, std::as_bytes(std::span(plan)));
+        const auto written = write_engine(
+            work_.path(name), info,
+            {{"graph.onnx", *contents->section("graph.onnx")}, {"compiled", std::as_bytes(std::span(compiled))}});
+        ASSERT_TRUE(written) << written.error().describe();
     }
     Workspace work_;
 };
@@ -72,6 +93,68 @@ TEST_F(Deploy, IsSizedForAnObjective) {
     EXPECT_THAT(work_.read("repo/rt/config.pbtxt"), HasSubstr("KIND_GPU"));
     const std::string lines = checked("repo");
     if (lines.starts_with("SKIPPED")) GTEST_SKIP() << lines;
+}
+
+TEST_F(Deploy, TakesThePlanOutOfATensorRtEngine) {
+    make_tensorrt_engine("a.engine", "plan of a");
+    TensorRtOptions compatible;
+    compatible.version_compatible = true;
+    make_tensorrt_engine("b.engine", "plan of b", compatible);
+    const Json both = work_.good_json("deploy triton a.engine b.engine --name first --name second -o repo");
+    EXPECT_EQ(both["models"][0]["backend"], "tensorrt");
+    EXPECT_EQ(both["models"][0]["version_compatible"], false);
+    EXPECT_EQ(both["models"][1]["version_compatible"], true);
+    EXPECT_EQ(work_.read("repo/first/1/model.plan"), "plan of a");
+    EXPECT_EQ(work_.read("repo/second/1/model.plan"), "plan of b");
+    EXPECT_THAT(work_.read("repo/first/config.pbtxt"), HasSubstr("KIND_GPU"));
+    const CommandResult again = work_.good("deploy triton b.engine -o again");
+    EXPECT_THAT(again.output, HasSubstr("TensorRT 10.16.0 or later"));
+    EXPECT_THAT(again.output, HasSubstr("--backend-config=tensorrt,version-compatible=true"));
+    // Another backend is a choice of the user's, who is told what it means; a plan from elsewhere too.
+    const CommandResult other = work_.good("deploy triton a.engine -o onnx --backend onnxruntime");
+    EXPECT_THAT(other.errors, HasSubstr("not with TensorRT"));
+    EXPECT_TRUE(std::filesystem::exists(work_.path("onnx/a/1/model.onnx")));
+    work_.write("m.plan", "of trtexec");
+    work_.good("deploy triton a.engine -o given --plan m.plan");
+    EXPECT_EQ(work_.read("given/a/1/model.plan"), "of trtexec");
+    const std::string lines = checked("repo");
+    if (lines.starts_with("SKIPPED")) GTEST_SKIP() << lines;
+}
+
+TEST_F(Deploy, PlansThatTritonDoesNotLoadAreRefused) {
+    TensorRtOptions stripped;
+    stripped.strip_weights = true;
+    make_tensorrt_engine("stripped.engine", "no weights", stripped);
+    make_tensorrt_engine("rtx.engine", "plan", {}, "TensorRT-RTX 1.7.1");
+    make_tensorrt_engine("damaged.engine", "");
+    for (const auto& [engine, why] :
+         {std::pair("stripped.engine", "without --strip-weights"), std::pair("rtx.engine", "--backend onnxruntime"),
+          std::pair("damaged.engine", "cut off")}) {
+        const CommandResult result = work_.lathe(std::string("deploy triton ") + engine + " -o repo");
+        EXPECT_NE(result.exit_code, 0) << engine;
+        EXPECT_THAT(result.errors, HasSubstr(why));
+        EXPECT_FALSE(std::filesystem::exists(work_.path("repo"))) << "nothing was written";
+    }
+    const CommandResult both = work_.lathe("deploy triton m.engine -o repo --backend onnxruntime --plan m.onnx");
+    EXPECT_EQ(both.exit_code, 2);
+    EXPECT_THAT(both.errors, HasSubstr("--plan"));
+    work_.good("deploy triton rtx.engine -o repo --backend onnxruntime");
+}
+
+TEST_F(Deploy, OfSeveralProfilesTritonTakesTheFirst) {
+    make_tensorrt_engine("p.engine", "plan");
+    const auto file = MappedFile::open(work_.path("p.engine"));
+    ASSERT_TRUE(file);
+    const auto contents = parse_engine((*file)->bytes(), "p.engine");
+    ASSERT_TRUE(contents);
+    Json info = contents->info;
+    const auto range = [](int batch) { return Json::array({batch, 3, 8, 8}); };
+    info["profiles"] = Json::array();
+    for (const int batch : {4, 32})
+        info["profiles"].push_back({{"input", {{"min", range(1)}, {"opt", range(batch)}, {"max", range(batch)}}}});
+    ASSERT_TRUE(write_engine(work_.path("two.engine"), info, contents->sections));
+    EXPECT_EQ(work_.good_json("deploy triton p.engine -o repo")["models"][0]["max_batch_size"], 32);
+    EXPECT_EQ(work_.good_json("deploy triton two.engine -o repo")["models"][0]["max_batch_size"], 4);
 }
 
 TEST_F(Deploy, SaysHowItWasSizedOrThatItWasNot) {

@@ -12,7 +12,10 @@ public:
 
     std::string name() const override { return description_.name; }
     std::string device() const override { return description_.device; }
-    Availability availability() const override { return {false, "", {}, description_.cause, description_.cure}; }
+    Availability availability() const override {
+        const std::string found = description_.found ? description_.found() : "";
+        return {false, "", {}, description_.cause + found, description_.cure};
+    }
     Support supports(const Node& /*node*/, const Model& /*model*/) const override {
         return {false, description_.cause};
     }

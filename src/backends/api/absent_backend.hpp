@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,8 @@ struct AbsentBackend {
     std::string device;
     std::string cause;
     std::string cure;
+    /// Asked when the state is: what else to say of the cause, a sentence's end such as "; the library is installed".
+    std::function<std::string()> found{};
 };
 std::unique_ptr<Backend> make_absent_backend(AbsentBackend description);
 

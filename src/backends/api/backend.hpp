@@ -59,6 +59,9 @@ struct CompileOptions {
     bool check = true;            ///< compare the finished network with reference kernels, operation by operation
     std::vector<int> devices{};   ///< indices; empty: the first
     Progress* progress = nullptr; ///< told how far it is, and asked whether to stop; may be null
+
+    /// Backend::load: the ONNX that the form was compiled from, for forms without weights; `owner` keeps it alive too.
+    std::span<const std::byte> graph{};
 };
 
 /// What a device's management library says of it now. Fields that it does not tell are absent.
@@ -138,6 +141,8 @@ public:
     }
     /// Executed layers with their precisions (times 0).
     virtual Result<std::vector<LayerInfo>> layers() const = 0;
+    /// Whose layers these are: the "engine"'s, or the "network"'s where only that can be read here, nothing fused yet.
+    virtual std::string layers_from() const { return "engine"; }
     /// The compiled form, for `Backend::load`.
     virtual Result<std::string> save() const = 0;
     /// Memory that running takes on the device. Unsupported where it has none of its own.
@@ -170,7 +175,7 @@ public:
         options.profiling = true;
         return compile(model, options);
     }
-    /// Load what CompiledModel::save gave on a machine and version with the same `blob_key`. `owner` keeps the bytes
+    /// Load what CompiledModel::save gave on a machine and version that `loads` takes. `owner` keeps the bytes
     /// alive; parts of them may be read only when first needed.
     virtual Result<std::unique_ptr<CompiledModel>>
     load(std::span<const std::byte> blob, std::shared_ptr<const void> owner, const CompileOptions& options) const = 0;
@@ -179,6 +184,8 @@ public:
                                                               std::size_t threads) const = 0;
     /// Identifies what a blob depends on: library version and machine.
     virtual std::string blob_key() const = 0;
+    /// Whether `load` may be tried with a blob made under this key; else the graph is compiled anew.
+    virtual bool loads(const std::string& key, std::span<const std::byte> /*blob*/) const { return key == blob_key(); }
     virtual Traits traits() const { return {}; }
     /// Clocks, power, temperature and memory of one of its devices now; nothing where nobody tells.
     virtual std::optional<DeviceSample> sample(int /*device*/) const { return std::nullopt; }

@@ -10,21 +10,17 @@ constexpr const char* metadata_key = "lathe.tensorrt";
 
 } // namespace
 
-void set_tensorrt_options(Model& model, const TensorRtOptions& options) {
-    const Json json{{"optimization_level", options.optimization_level ? Json(*options.optimization_level) : Json()},
-                    {"version_compatible", options.version_compatible},
-                    {"hardware_compatible", options.hardware_compatible},
-                    {"strip_weights", options.strip_weights},
-                    {"refittable", options.refittable},
-                    {"compute_capabilities", options.compute_capabilities}};
-    model.set_metadata(metadata_key, json.dump());
+Json to_json(const TensorRtOptions& options) {
+    return {{"optimization_level", options.optimization_level ? Json(*options.optimization_level) : Json()},
+            {"version_compatible", options.version_compatible},
+            {"hardware_compatible", options.hardware_compatible},
+            {"strip_weights", options.strip_weights},
+            {"refittable", options.refittable},
+            {"compute_capabilities", options.compute_capabilities}};
 }
 
-Result<TensorRtOptions> tensorrt_options_of(const Model& model) {
+Result<TensorRtOptions> tensorrt_options_from(const Json& json, const std::string& where) {
     TensorRtOptions options;
-    const std::string* text = model.find_metadata(metadata_key);
-    if (text == nullptr) return options;
-    LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.tensorrt"));
     try {
         if (const Json& level = json.at("optimization_level"); !level.is_null())
             options.optimization_level = level.get<int>();
@@ -35,14 +31,25 @@ Result<TensorRtOptions> tensorrt_options_of(const Model& model) {
         options.compute_capabilities = json.at("compute_capabilities").get<std::vector<int>>();
     } catch (const Json::exception& error) {
         return Error{ErrorCode::parse_error, std::string("the TensorRT options are not as expected: ") + error.what(),
-                     "metadata lathe.tensorrt", "build from the model without them"};
+                     where, "build from the model without them"};
     }
     if (options.optimization_level && (*options.optimization_level < 0 || *options.optimization_level > 5)) {
         return Error{ErrorCode::parse_error,
-                     "the optimisation level is " + std::to_string(*options.optimization_level) + ", not 0 to 5",
-                     "metadata lathe.tensorrt", "build from the model without it"};
+                     "the optimisation level is " + std::to_string(*options.optimization_level) + ", not 0 to 5", where,
+                     "build from the model without it"};
     }
     return options;
+}
+
+void set_tensorrt_options(Model& model, const TensorRtOptions& options) {
+    model.set_metadata(metadata_key, to_json(options).dump());
+}
+
+Result<TensorRtOptions> tensorrt_options_of(const Model& model) {
+    const std::string* text = model.find_metadata(metadata_key);
+    if (text == nullptr) return TensorRtOptions{};
+    LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.tensorrt"));
+    return tensorrt_options_from(json, "metadata lathe.tensorrt");
 }
 
 } // namespace lathe

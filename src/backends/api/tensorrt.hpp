@@ -1,11 +1,13 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backends/api/compiled_form.hpp"
 #include "graph/graph.hpp"
 #include "lathe/result.hpp"
+#include "support/json.hpp"
 
 namespace lathe {
 
@@ -22,6 +24,10 @@ struct TensorRtOptions {
 
     bool operator==(const TensorRtOptions&) const = default;
 };
+
+Json to_json(const TensorRtOptions& options);
+/// Errors: parse_error, at `where`.
+Result<TensorRtOptions> tensorrt_options_from(const Json& json, const std::string& where);
 
 void set_tensorrt_options(Model& model, const TensorRtOptions& options);
 /// Defaults where the model has none. Errors: parse_error.

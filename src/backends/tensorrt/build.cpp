@@ -10,7 +10,9 @@
 #include "backends/tensorrt/monitor.hpp"
 #include "backends/tensorrt/network.hpp"
 #include "backends/tensorrt/plan.hpp"
+#include "backends/tensorrt/session.hpp"
 #include "onnx/onnx.hpp"
+#include "support/hash.hpp"
 #include "support/log.hpp"
 #include "support/progress.hpp"
 
@@ -105,72 +107,90 @@ Result<void> describe_outputs(const nvinfer1::INetworkDefinition& network, Plan&
     return {};
 }
 
-/// The precision that was asked for must be there: all of the network's arithmetic is accounted for.
-Result<void> audit(const NetworkSummary& summary, const CompileOptions& options) {
-    const std::string name = to_string(options.precision);
-    if (options.precision == Precision::float32 || options.precision == Precision::tensor_float32) return {};
-    const auto share = [&](const std::string& precision) {
-        const auto found = summary.precision_share.find(precision);
-        return found == summary.precision_share.end() ? 0.0 : found->second;
-    };
-    const bool int8 = options.precision == Precision::int8;
-    const double found = int8 ? share("int8") : share(name) + share("int8");
-    if (found > 0 && (int8 || found >= 0.9 || options.allow_fallback)) return {};
-    std::string shares;
-    for (const auto& [precision, part] : summary.precision_share)
-        shares += (shares.empty() ? "" : ", ") + std::to_string(static_cast<int>(part * 100)) + " % in " + precision;
-    return Error{ErrorCode::unsupported,
-                 "asked for " + name + ", but the network multiplies " + (shares.empty() ? "nothing" : shares),
-                 "--precision " + name,
-                 int8 ? "quantise it first: lathe quantize --target tensorrt"
-                      : "--allow-fallback builds all the same; --explain tells what stays"};
-}
-
 class Build {
 public:
     Build(const Model& model, const CompileOptions& options)
         : model_(model), options_(options), progress_(options.progress != nullptr ? *options.progress : no_progress()) {
     }
 
-    Result<std::shared_ptr<const Plan>> run() {
+    Result<BuiltPlan> run() {
         const auto start = Clock::now();
         plan_->environment = environment();
+        plan_->precision = options_.precision;
         LATHE_CHECK(progress_.check());
         LATHE_TRY(const TypedModel typed, write_precision(model_, options_.precision));
         LATHE_CHECK(describe_inputs(typed.model, options_, *plan_));
         LATHE_TRY(builder_, library().make_builder());
+        LATHE_TRY(plan_->options, tensorrt_options_of(model_));
         LATHE_CHECK(parse(typed.model));
         LATHE_CHECK(describe_outputs(*network_, *plan_));
         NetworkSummary summary = summarize(*network_);
-        LATHE_CHECK(audit(summary, options_));
+        plan_->layers = std::move(summary.layers);
+        LATHE_CHECK(audit(LayerSource::network, plan_->layers, summary.between_activations));
         LATHE_CHECK(progress_.check());
         LATHE_CHECK(compile());
-        plan_->layers = std::move(summary.layers);
+        LATHE_CHECK(look_inside(summary.between_activations));
         BuildReport& report = plan_->report;
-        report.precision_share = std::move(summary.precision_share);
         for (const auto& [precision, bytes] : summary.weight_bytes) {
             report.weight_bytes += bytes;
             report.fallbacks.push_back(std::to_string(bytes) + " bytes of weights in " + precision);
         }
         report.fallbacks.insert(report.fallbacks.end(), typed.notes.begin(), typed.notes.end());
         report.build_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        return std::shared_ptr<const Plan>(plan_);
+        return BuiltPlan{plan_, std::move(loaded_)};
     }
 
 private:
+    /// The precision that was asked for must be there.
+    Result<void> audit(LayerSource source, std::span<const LayerInfo> layers, std::set<std::string> between) {
+        LATHE_CHECK(check_precision({layers, source, std::move(between)}, options_.precision, options_.allow_fallback));
+        plan_->report.precision_share = precision_shares(layers);
+        return {};
+    }
+
+    /// Judges the finished engine too, where a GPU loads it and the inspector tells what its layers multiply.
+    Result<void> look_inside(const std::set<std::string>& between) {
+        std::vector<std::string>& notes = plan_->report.fallbacks;
+        if (!cuda::device(0)) {
+            notes.emplace_back("layers and precisions are told from the network: no GPU here loads the engine");
+            return {};
+        }
+        auto loaded = load_plan(plan_);
+        auto found = loaded ? inspected_layers(**loaded) : Result<std::vector<LayerInfo>>(loaded.error());
+        if (!found) {
+            notes.push_back("layers and precisions are told from the network: " + found.error().describe());
+            return {};
+        }
+        if (tells_the_work(*found, plan_->layers)) {
+            LATHE_CHECK(audit(LayerSource::engine, *found, between));
+            notes.emplace_back("layers and precisions are told from the engine");
+        } else {
+            notes.emplace_back("layers are told from the engine, precisions from the network: the inspector does not "
+                               "tell what the engine's layers multiply");
+        }
+        plan_->layers = std::move(found).value();
+        plan_->layer_source = LayerSource::engine;
+        loaded_ = std::move(loaded).value();
+        return {};
+    }
+
     Result<void> parse(const Model& model) {
         const nvinfer1::NetworkDefinitionCreationFlags flags = network_flags();
         network_.reset(builder_->createNetworkV2(flags));
         if (!network_) return Error{ErrorCode::internal, "TensorRT gave no network", "tensorrt", ""};
-        LATHE_TRY(const std::string bytes, serialize_onnx(model));
+        LATHE_TRY(std::string bytes, serialize_onnx(model));
         const Capture capture;
         LATHE_TRY(parser_, library().make_parser(*network_));
         if (!parser_->parse(bytes.data(), bytes.size(), nullptr)) return refusal(*parser_, capture);
+        if (plan_->options->strip_weights) {
+            plan_->graph_digest = hash_hex(std::as_bytes(std::span(bytes)));
+            plan_->onnx = std::move(bytes);
+        }
         return {};
     }
 
     Result<void> compile() {
-        LATHE_TRY(const TensorRtOptions wanted, tensorrt_options_of(model_));
+        const TensorRtOptions& wanted = *plan_->options;
         LATHE_TRY(const std::unique_ptr<nvinfer1::IBuilderConfig> config, make_config(*builder_, options_, wanted));
         LATHE_CHECK(add_profiles(*builder_, *network_, *plan_, *config));
         TimingCache cache(options_.timing_cache);
@@ -195,6 +215,7 @@ private:
     const CompileOptions& options_;
     Progress& progress_;
     std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
+    std::shared_ptr<const LoadedPlan> loaded_;
     // Destroyed from the last: the parser holds weights of the network.
     std::unique_ptr<nvinfer1::IBuilder> builder_;
     std::unique_ptr<nvinfer1::INetworkDefinition> network_;
@@ -205,8 +226,6 @@ private:
 
 std::string environment() { return std::string(product_name) + " " + library().version; }
 
-Result<std::shared_ptr<const Plan>> build_plan(const Model& model, const CompileOptions& options) {
-    return Build(model, options).run();
-}
+Result<BuiltPlan> build_plan(const Model& model, const CompileOptions& options) { return Build(model, options).run(); }
 
 } // namespace lathe::tensorrt

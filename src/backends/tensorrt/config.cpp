@@ -75,12 +75,13 @@ make_config(nvinfer1::IBuilder& builder, const CompileOptions& options, const Te
     // So that the engine can name its layers.
     config->setProfilingVerbosity(nvinfer1::ProfilingVerbosity::kDETAILED);
     if (wanted.version_compatible) {
+        // Its header has the flag, its documentation says that no other release loads the plan.
+        if (is_rtx) return lacks("--version-compatible", "its engines load in the release that built them only");
         config->setFlag(BuilderFlag::kVERSION_COMPATIBLE);
-        // TensorRT puts a lean runtime into such plans; TensorRT-RTX comes without one.
-        if (is_rtx) config->setFlag(BuilderFlag::kEXCLUDE_LEAN_RUNTIME);
     }
     if (wanted.strip_weights) config->setFlag(BuilderFlag::kSTRIP_PLAN);
-    if (wanted.refittable) config->setFlag(BuilderFlag::kREFIT);
+    // TensorRT takes a stripped plan as one that gets its own weights back; TensorRT-RTX wants both flags.
+    if (wanted.refittable || (is_rtx && wanted.strip_weights)) config->setFlag(BuilderFlag::kREFIT);
     if (wanted.hardware_compatible) {
         if (is_rtx) return lacks("--hardware-compatible", "its engines run on every GPU generation compiled for");
         config->setHardwareCompatibilityLevel(nvinfer1::HardwareCompatibilityLevel::kAMPERE_PLUS);

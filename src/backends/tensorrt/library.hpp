@@ -21,11 +21,13 @@ struct Library {
     Result<std::unique_ptr<nvinfer1::IBuilder>> make_builder() const;
     Result<std::unique_ptr<nvonnxparser::IParser>> make_parser(nvinfer1::INetworkDefinition& network) const;
     Result<std::unique_ptr<nvinfer1::IRuntime>> make_runtime() const;
+    Result<std::unique_ptr<nvinfer1::IRefitter>> make_refitter(nvinfer1::ICudaEngine& engine) const;
+    /// The refitter must outlive it.
+    Result<std::unique_ptr<nvonnxparser::IParserRefitter>> make_onnx_refitter(nvinfer1::IRefitter& refitter) const;
 };
 
-/// Looked for in: the folders in LATHE_TENSORRT_LIBRARIES (separated by colons) and TENSORRT_ROOT, each as it is, its
-/// lib/, and as a Python site-packages folder its tensorrt_rtx_libs/ or tensorrt_libs/; the loader's own search
-/// (LD_LIBRARY_PATH); the site-packages of the Python in LATHE_PYTHON or VIRTUAL_ENV. The major version must be that
+/// Looked for in: `named_tensorrt_folders`; the loader's own search (LD_LIBRARY_PATH); `python_tensorrt_folders`. The
+/// major version must be that
 /// of the headers and the minor one at least theirs: TensorRT's classes only grow within a major version.
 /// Loaded once; thread-safe.
 const Library& library();

@@ -42,11 +42,6 @@ public:
         }
         for (int i = 0; i < network_.getNbLayers(); ++i)
             add(*network_.getLayer(i));
-        double all = 0;
-        for (const auto& [precision, products] : products_)
-            all += products;
-        for (const auto& [precision, products] : products_)
-            summary_.precision_share[precision] = products / all;
         return std::move(summary_);
     }
 
@@ -75,6 +70,20 @@ private:
         for (int steps = 0; layer != nullptr && steps < network_.getNbLayers(); ++steps) {
             if (layer->getType() == LayerType::kDEQUANTIZE) return true;
             if (!moves(*layer)) return false;
+            layer = producer(layer->getInput(0));
+        }
+        return false;
+    }
+
+    /// The tensor is a constant, perhaps quantised, cast or moved: what weights look like in the network.
+    bool is_weight(const nvinfer1::ITensor* tensor) const {
+        const nvinfer1::ILayer* layer = producer(tensor);
+        for (int steps = 0; layer != nullptr && steps < network_.getNbLayers(); ++steps) {
+            const LayerType type = layer->getType();
+            if (type == LayerType::kCONSTANT) return true;
+            if (!moves(*layer) && type != LayerType::kDEQUANTIZE && type != LayerType::kQUANTIZE &&
+                type != LayerType::kCAST)
+                return false;
             layer = producer(layer->getInput(0));
         }
         return false;
@@ -135,14 +144,16 @@ private:
             for (int i = 0; i < factors; ++i)
                 integers = integers && is_dequantized(layer.getInput(i));
             if (integers) info.precision = "int8";
-            products_[info.precision] += products;
+            info.macs = products;
+            if (layer.getType() == LayerType::kMATRIX_MULTIPLY && !is_weight(layer.getInput(0)) &&
+                !is_weight(layer.getInput(1)))
+                summary_.between_activations.insert(info.name);
         }
         summary_.layers.push_back(std::move(info));
     }
 
     const nvinfer1::INetworkDefinition& network_;
     std::unordered_map<const nvinfer1::ITensor*, const nvinfer1::ILayer*> producers_;
-    std::map<std::string, double> products_;
     NetworkSummary summary_;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ struct NetworkSummary {
     /// of them come from DequantizeLinear, else that of their result. `nodes` is the ONNX node they are named after.
     std::vector<LayerInfo> layers;
     std::map<std::string, std::size_t> weight_bytes; ///< of constants, by type
-    /// Of the multiply-accumulates, by precision, with open sizes counted as 1.
-    std::map<std::string, double> precision_share;
+    /// Layers that multiply activations with each other: neither factor follows from a constant alone.
+    std::set<std::string> between_activations;
 };
 NetworkSummary summarize(const nvinfer1::INetworkDefinition& network);
 

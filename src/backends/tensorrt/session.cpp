@@ -7,6 +7,7 @@
 #include "backends/cuda/device/handles.hpp"
 #include "backends/tensorrt/library.hpp"
 #include "backends/tensorrt/messages.hpp"
+#include "backends/tensorrt/refit.hpp"
 #include "support/json.hpp"
 #include "support/log.hpp"
 
@@ -244,10 +245,18 @@ Result<std::shared_ptr<const LoadedPlan>> load_plan(std::shared_ptr<const Plan> 
     auto loaded = std::make_shared<LoadedPlan>();
     loaded->plan = std::move(plan);
     LATHE_TRY(loaded->runtime, library().make_runtime());
+    const std::optional<TensorRtOptions>& options = loaded->plan->options;
+    // Such a plan holds the lean runtime of the version that built it.
+    if (options && options->version_compatible) loaded->runtime->setEngineHostCodeAllowed(true);
     const Capture capture;
     loaded->engine.reset(
         loaded->runtime->deserializeCudaEngine(loaded->plan->bytes.data(), loaded->plan->bytes.size()));
-    if (!loaded->engine) return failed("does not load the engine on " + device.name, capture);
+    if (!loaded->engine) {
+        Error error = failed("does not load the engine on " + device.name, capture);
+        if (!options) error.hint = "an earlier Lathe made it and did not note how: build the engine again";
+        return error;
+    }
+    if (lacks_weights(*loaded->plan, *loaded->engine)) LATHE_CHECK(give_weights_back(*loaded->plan, *loaded->engine));
     return std::shared_ptr<const LoadedPlan>(std::move(loaded));
 }
 
@@ -257,7 +266,9 @@ Result<std::vector<LayerInfo>> inspected_layers(const LoadedPlan& loaded) {
         inspector == nullptr ? nullptr : inspector->getEngineInformation(nvinfer1::LayerInformationFormat::kJSON);
     if (text == nullptr) return Error{ErrorCode::unsupported, "TensorRT does not tell the engine's layers", "", ""};
     LATHE_TRY(const Json json, parse_json(text, "TensorRT's inspector"));
-    return layers_of_inspector(json);
+    auto layers = layers_of_inspector(json);
+    if (layers.empty()) return Error{ErrorCode::unsupported, "TensorRT's inspector tells no layers", "", ""};
+    return layers;
 }
 
 Result<std::unique_ptr<BackendSession>> open_session(std::shared_ptr<const LoadedPlan> loaded) {

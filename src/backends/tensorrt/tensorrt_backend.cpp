@@ -43,14 +43,14 @@ public:
     }
 
     Result<std::unique_ptr<CompiledModel>> compile(const Model& model, const CompileOptions& options) const override {
-        LATHE_TRY(auto plan, tensorrt::build_plan(model, options));
-        return tensorrt::make_compiled(std::move(plan));
+        LATHE_TRY(auto built, tensorrt::build_plan(model, options));
+        return tensorrt::make_compiled(std::move(built));
     }
 
     Result<std::unique_ptr<CompiledModel>> load(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
-                                                const CompileOptions& /*options*/) const override {
-        LATHE_TRY(auto plan, tensorrt::read_blob(blob, std::move(owner)));
-        return tensorrt::make_compiled(std::move(plan));
+                                                const CompileOptions& options) const override {
+        LATHE_TRY(auto plan, tensorrt::read_blob(blob, std::move(owner), options));
+        return tensorrt::make_compiled({std::move(plan), nullptr});
     }
 
     Result<std::unique_ptr<ActivationSource>> observe(const Model& /*model*/, std::vector<std::string> /*tensors*/,
@@ -60,6 +60,11 @@ public:
     }
 
     std::string blob_key() const override { return tensorrt::environment(); }
+    bool loads(const std::string& key, std::span<const std::byte> blob) const override {
+        if (key == blob_key()) return true;
+        const auto read = read_tensorrt_form(blob);
+        return read && check_tensorrt_version(read->form, tensorrt::environment());
+    }
 
     Traits traits() const override {
         Traits traits;
