@@ -242,8 +242,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     tokenizer, trials = None, None
     if family == "decoder":
-        from . import decoders
+        from . import decoders, tokenizer as tokenizers
 
+        if "folder" in source and module.phase == "prefill" and not options.no_tokenizer:
+            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), decoders.positions_of(module), False, padding="in front")
         trials = decoders.trials(module, inputs, torch.Generator().manual_seed(20))
     elif family == "diffusion":
         from . import diffusion
@@ -279,9 +281,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     say(f"max abs error {comparison.max_abs:.3g}, max relative error {comparison.max_rel:.3g} (tolerance {options.tolerance:g}), at " + " and ".join(comparison.sizes))
     for refused in comparison.not_checked:
         say(f"not checked at another size, PyTorch itself refuses it: {refused}")
-    if family == "decoder":
-        say("no tokenizer written: a decoder's prompts are arrays")
-    elif family == "encoder":
+    if family == "decoder" and module.phase == "decode":
+        say("no tokenizer written: a token and the past are arrays")
+    elif family in ("encoder", "decoder"):
         say(f"tokenizer: {', '.join(tokenizer['source'])}, at most {tokenizer['max_length']} tokens" if tokenizer else "no tokenizer written: data has to be arrays")
     elif family == "diffusion":
         say(f"no preprocessing written: {origin}")

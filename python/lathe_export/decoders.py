@@ -92,8 +92,12 @@ def _tensors(module: Decoder, batch: int, length: int, padding: torch.Tensor, ge
     return tensors
 
 
+def positions_of(module: Decoder) -> int:
+    return int(module.network.config.max_position_embeddings)
+
+
 def _longest(module: Decoder) -> int:
-    return int(module.network.config.max_position_embeddings) - (1 if module.phase == "decode" else 0)
+    return positions_of(module) - (1 if module.phase == "decode" else 0)
 
 
 def example_inputs(module: Decoder, length: int | None, batch: int | None) -> Inputs:

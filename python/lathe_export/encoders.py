@@ -103,8 +103,13 @@ def example_inputs(module: Encoder, length: int = 16) -> dict[str, torch.Tensor]
 
 
 def positions_of(module: Encoder) -> int | None:
+    """The most tokens that have a position. RoBERTa counts them from behind its padding's id."""
     positions = getattr(module.network.config, "max_position_embeddings", None)
-    return int(positions) if positions else None
+    if not positions:
+        return None
+    tables = (table for name, table in module.network.named_modules() if name.endswith("position_embeddings") and isinstance(table, nn.Embedding))
+    first = next((table.padding_idx + 1 for table in tables if table.padding_idx is not None), 0)
+    return int(positions) - first
 
 
 def trials(module: Encoder, example: dict[str, torch.Tensor], free: bool, generator: torch.Generator) -> list[dict[str, torch.Tensor]]:

@@ -33,6 +33,8 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # What is done with a network, by the model_type of its configuration; all others are text encoders.
 FAMILIES = {"vit": "vision", "gpt2": "decoder"}
+# What the root of a diffusion pipeline of diffusers holds in place of config.json.
+PIPELINE = "model_index.json"
 # Added to the scores of padding: far enough that its weight is exactly 0 in float32, and a number in half precision.
 MASKED = -10000.0
 
@@ -41,7 +43,7 @@ def is_model(model: str) -> bool:
     if model.lower() in PACKAGES or model in CONFIGURATIONS or model.startswith("hf/"):
         return True
     path = Path(model).expanduser()
-    return (path / "config.json").is_file() or (path.suffix == ".json" and path.is_file())
+    return (path / "config.json").is_file() or (path / PIPELINE).is_file() or (path.suffix == ".json" and path.is_file())
 
 
 def folder_of(model: str) -> Path | None:
@@ -57,9 +59,21 @@ def folder_of(model: str) -> Path | None:
         return None
     path = Path(name).expanduser().resolve()
     folder = path.parent if path.is_file() else path
+    if not (folder / "config.json").is_file() and (folder / PIPELINE).is_file():
+        folder = unet_of(folder)
     if not (folder / "config.json").is_file():
         raise ExportError("not_found", "no config.json here", str(folder), "name a folder that save_pretrained wrote, or one of " + ", ".join([*PACKAGES, *CONFIGURATIONS]))
     return folder
+
+
+def unet_of(pipeline: Path) -> Path:
+    """The folder of a diffusion pipeline's UNet."""
+    parts = read_json(pipeline / PIPELINE)
+    folder = pipeline / "unet"
+    if (folder / "config.json").is_file():
+        return folder
+    named = ", ".join(sorted(name for name, made_by in parts.items() if isinstance(made_by, list)))
+    raise ExportError("unsupported", "the pipeline has no unet/config.json", str(pipeline / PIPELINE), f"its parts are {named or 'none'}; name the folder of the one to export")
 
 
 def weights_of(folder: Path | None) -> Path | None:

@@ -6,7 +6,8 @@ The metadata key `lathe.tokenizer` holds one JSON object:
     source      file names the tokenizer was read from, and "digest", their SHA-256
     max_length  most tokens of a sample, special tokens included
     pad_id      what fills up shorter samples
-    inputs      the model inputs it gives: input_ids, attention_mask, token_type_ids
+    padding     "behind" a sample's tokens, or "in front" of them where the model continues the text
+    inputs      the model inputs that tokens fill: input_ids, attention_mask, token_type_ids, position_ids
     pairs       "separate" where the two texts of a pair are samples of their own (their embeddings are compared), "joint"
                 where they are one
     single      the graph for one text: {"xml": ..., "weights": ...}, each zlib-compressed and base64-encoded
@@ -93,7 +94,7 @@ def max_length_of(folder: Path, tokenizer: Any, positions: int | None) -> int:
     return min(lengths) if lengths else 512
 
 
-def metadata(folder: Path, inputs: list[str], positions: int | None, separate: bool) -> dict[str, Any] | None:
+def metadata(folder: Path, inputs: list[str], positions: int | None, separate: bool, padding: str = "behind") -> dict[str, Any] | None:
     """What goes under `lathe.tokenizer`; nothing for a folder without a tokenizer."""
     files = [folder / name for name in FILES if (folder / name).is_file()]
     if not any(file.name in ("tokenizer.json", "vocab.txt", "vocab.json") for file in files):
@@ -105,6 +106,7 @@ def metadata(folder: Path, inputs: list[str], positions: int | None, separate: b
     tokenizer = load(folder)
     length = max_length_of(folder, tokenizer, positions)
     tokenizer.model_max_length = length
+    tokenizer.padding_side = "left" if padding == "in front" else "right"
     graphs: dict[str, Any] = {}
     try:
         with lower_case_as_hugging_face():
@@ -115,7 +117,9 @@ def metadata(folder: Path, inputs: list[str], positions: int | None, separate: b
                     if name == "single":
                         raise
                     continue
-                graphs[name] = _packed(converted)
+                # Where its pass finds no second text's place it leaves the graph as it is.
+                if len(converted.inputs) == count:
+                    graphs[name] = _packed(converted)
     except Exception as error:
         raise ExportError("unsupported", f"OpenVINO Tokenizers cannot convert this tokenizer: {one_line(error)}", str(folder), "export with --no-tokenizer and give arrays as data") from error
     digest = hashlib.sha256()
@@ -123,6 +127,6 @@ def metadata(folder: Path, inputs: list[str], positions: int | None, separate: b
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return {
         "format": "openvino_tokenizers", "version": openvino_tokenizers.__version__, "source": [file.name for file in files],
-        "digest": "sha256:" + digest.hexdigest(), "max_length": length, "pad_id": int(tokenizer.pad_token_id or 0), "inputs": inputs,
+        "digest": "sha256:" + digest.hexdigest(), "max_length": length, "pad_id": int(tokenizer.pad_token_id or 0), "padding": padding, "inputs": inputs,
         "pairs": "separate" if separate else "joint", **graphs,
     }

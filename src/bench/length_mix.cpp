@@ -36,6 +36,7 @@ struct LengthMix {
     std::size_t tokens = 0;           ///< of the samples themselves, padding not counted
     std::size_t samples = 0;
     std::int64_t pad_id = 0;
+    PaddingSide side = PaddingSide::behind;
     std::size_t limit = 0; ///< longer samples are cut
     Json about;            ///< of the samples' lengths
 };
@@ -99,6 +100,7 @@ private:
         }
         LATHE_TRY(const auto tokenizer, options_.make_tokenizer(engines_[0].tokenizer, 0));
         mix_.pad_id = tokenizer->pad_id();
+        mix_.side = tokenizer->padding_side();
         mix_.limit = tokenizer->max_length();
         for (const EngineInfo& engine : engines_) {
             if (const std::size_t most = length_range(engine).most; most > 0) mix_.limit = std::min(mix_.limit, most);
@@ -188,7 +190,7 @@ private:
             length = std::max(length, range.least);
         // Requests that are filled up alike are kept once.
         std::shared_ptr<Requests>& copies = copies_[row.lengths];
-        if (!copies) copies = std::make_shared<Requests>(fill_up(mix_.requests, row.lengths, mix_.pad_id));
+        if (!copies) copies = std::make_shared<Requests>(fill_up(mix_.requests, row.lengths, mix_.pad_id, mix_.side));
         row.copies = copies;
         auto list = subject.take(*copies, progress_);
         if (!list) {

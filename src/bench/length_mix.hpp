@@ -36,9 +36,10 @@ Result<Padding> parse_padding(std::string_view text);
 /// What each request's length becomes. Errors: invalid_argument where no bucket is as long as a request.
 Result<std::vector<std::size_t>> padded_lengths(const Padding& padding, std::span<const std::size_t> lengths);
 
-/// Copies of the requests with rows of these lengths (at least their own): `pad_id` behind the tokens of input_ids,
-/// zeros in the other inputs.
-Requests fill_up(const Requests& requests, std::span<const std::size_t> lengths, std::int64_t pad_id);
+/// Copies of the requests with rows of these lengths (at least their own): `pad_id` on one side of the tokens of
+/// input_ids, zeros in the other inputs.
+Requests fill_up(const Requests& requests, std::span<const std::size_t> lengths, std::int64_t pad_id,
+                 PaddingSide side = PaddingSide::behind);
 
 /// How lists of requests take turns.
 struct MixTurns {

@@ -25,11 +25,15 @@ Error bad_padding(std::string_view text) {
             "write own, longest, or lengths such as 16,32,64"};
 }
 
-/// Fills a row's end behind what it has.
-void fill_row(std::span<std::byte> row, std::span<const std::byte> from, DataType type, std::int64_t filler) {
-    std::ranges::copy(from, row.begin());
+/// A longer row: what there is, and the filler on one side of it.
+void fill_row(std::span<std::byte> row, std::span<const std::byte> from, DataType type, std::int64_t filler,
+              PaddingSide side) {
+    const bool in_front = side == PaddingSide::in_front;
     const std::size_t width = byte_size(type, 1);
-    for (std::size_t at = from.size(); at < row.size(); at += width) {
+    const std::size_t more = row.size() - from.size();
+    std::ranges::copy(from, row.subspan(in_front ? more : 0).begin());
+    const std::size_t first = in_front ? 0 : from.size();
+    for (std::size_t at = first; at < first + more; at += width) {
         if (type == DataType::int64) {
             std::memcpy(&row[at], &filler, width);
         } else {
@@ -102,7 +106,8 @@ Result<std::vector<std::size_t>> padded_lengths(const Padding& padding, std::spa
     return padded;
 }
 
-Requests fill_up(const Requests& requests, std::span<const std::size_t> lengths, std::int64_t pad_id) {
+Requests fill_up(const Requests& requests, std::span<const std::size_t> lengths, std::int64_t pad_id,
+                 PaddingSide side) {
     Requests filled;
     for (std::size_t i = 0; i < requests.size(); ++i) {
         std::vector<HostTensor>& tensors = filled.emplace_back();
@@ -116,7 +121,7 @@ Requests fill_up(const Requests& requests, std::span<const std::size_t> lengths,
             const std::size_t narrow = from.bytes.size() / rows;
             for (std::size_t row = 0; row < rows; ++row) {
                 fill_row(std::span(to.bytes).subspan(row * wide, wide),
-                         std::span(from.bytes).subspan(row * narrow, narrow), from.type, filler);
+                         std::span(from.bytes).subspan(row * narrow, narrow), from.type, filler, side);
             }
         }
     }

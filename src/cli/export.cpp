@@ -289,7 +289,7 @@ void add_export(Commands& commands) {
         .add_option("--phase", options->phase,
                     "GPT-2: prefill reads a prompt (default), decode one token with past keys and values")
         ->check(CLI::IsMember({"prefill", "decode"}));
-    command.add_flag("--no-tokenizer", options->no_tokenizer, "Text encoders: leave the tokenizer out of the metadata");
+    command.add_flag("--no-tokenizer", options->no_tokenizer, "Text models: leave the tokenizer out of the metadata");
     command.add_flag("--external-data", options->external_data,
                      "Weights in a second file (done without asking above 2 GB)");
 }

@@ -77,11 +77,11 @@ struct Lengths {
 Result<Lengths> lengths_of(const std::vector<InputSpec>& inputs, const TextOptions& text) {
     Lengths lengths{text.min_length, text.max_length};
     for (const InputSpec& input : inputs) {
-        const bool known =
-            input.name == "input_ids" || input.name == "attention_mask" || input.name == "token_type_ids";
-        if (!known) {
+        static const std::set<std::string_view> known{"input_ids", "attention_mask", "token_type_ids", "position_ids"};
+        if (!known.contains(input.name)) {
             return Error{ErrorCode::unsupported, "text does not fill this input", input.name,
-                         "it fills input_ids, attention_mask and token_type_ids; give a .npz file with all inputs"};
+                         "it fills input_ids, attention_mask, token_type_ids and position_ids; give a .npz file with "
+                         "all inputs"};
         }
         if (input.shape.size() != 2 || (input.type != DataType::int64 && input.type != DataType::int32)) {
             return Error{ErrorCode::unsupported,
@@ -132,8 +132,9 @@ public:
         }
         auto tokens = tokenizer_->encode(first, second);
         if (!tokens) return std::move(tokens).error().in(batch.names.front());
+        LATHE_CHECK(every_row_has_tokens(*tokens, batch.names));
         for (const InputSpec& input : inputs_)
-            batch.inputs.push_back(token_tensor(input, *tokens, lengths_.least, tokenizer_->pad_id()));
+            batch.inputs.push_back(token_tensor(input, *tokens, lengths_.least, *tokenizer_));
         position_ += count;
         return std::optional<Batch>(std::move(batch));
     }
@@ -150,6 +151,19 @@ private:
     static DatasetOptions of_rows(DatasetOptions options, std::size_t sides) {
         options.samples = (options.samples + sides - 1) / sides;
         return options;
+    }
+
+    /// Tokenizers without special tokens make none of an empty text.
+    static Result<void> every_row_has_tokens(const Tokens& tokens, const std::vector<std::string>& names) {
+        for (std::size_t row = 0; row < tokens.count; ++row) {
+            const auto begin = tokens.mask.begin() + static_cast<std::ptrdiff_t>(row * tokens.length);
+            if (std::find(begin, begin + static_cast<std::ptrdiff_t>(tokens.length), 1) ==
+                begin + static_cast<std::ptrdiff_t>(tokens.length)) {
+                return Error{ErrorCode::invalid_argument, "the text has no tokens", "sample \"" + names[row] + "\"",
+                             "leave empty texts out"};
+            }
+        }
+        return {};
     }
 
     Result<void> add_label(const TextRow& row, Batch& batch) const {
@@ -207,22 +221,38 @@ Result<std::unique_ptr<Dataset>> make(std::unique_ptr<Rows> rows, const std::str
         std::make_unique<TextDataset>(std::move(rows), std::move(tokenizer), inputs, lengths, options));
 }
 
+/// 0, 1, 2, ... over each row's tokens; 0 at padding.
+std::vector<std::int64_t> positions_of(const Tokens& tokens) {
+    std::vector<std::int64_t> positions(tokens.mask.size(), 0);
+    for (std::size_t row = 0; row < tokens.count; ++row) {
+        std::int64_t next = 0;
+        for (std::size_t i = row * tokens.length; i < (row + 1) * tokens.length; ++i) {
+            if (tokens.mask[i] != 0) positions[i] = next++;
+        }
+    }
+    return positions;
+}
+
 } // namespace
 
-HostTensor token_tensor(const InputSpec& input, const Tokens& tokens, std::size_t least, std::int64_t pad_id) {
+HostTensor token_tensor(const InputSpec& input, const Tokens& tokens, std::size_t least, const Tokenizer& tokenizer) {
     const std::size_t length = std::max(tokens.length, least);
     const bool ids = input.name == "input_ids";
+    const std::vector<std::int64_t> positions =
+        input.name == "position_ids" ? positions_of(tokens) : std::vector<std::int64_t>{};
     const std::vector<std::int64_t>& values = ids                              ? tokens.ids
                                               : input.name == "attention_mask" ? tokens.mask
+                                              : input.name == "position_ids"   ? positions
                                                                                : tokens.types;
+    const std::size_t skipped = tokenizer.padding_side() == PaddingSide::in_front ? length - tokens.length : 0;
     HostTensor tensor(input.name, input.type,
                       {static_cast<std::int64_t>(tokens.count), static_cast<std::int64_t>(length)});
     const auto fill = [&](auto out) {
         using Value = typename decltype(out)::value_type;
-        std::ranges::fill(out, static_cast<Value>(ids ? pad_id : 0));
+        std::ranges::fill(out, static_cast<Value>(ids ? tokenizer.pad_id() : 0));
         for (std::size_t row = 0; row < tokens.count && !values.empty(); ++row) {
             for (std::size_t i = 0; i < tokens.length; ++i)
-                out[row * length + i] = static_cast<Value>(values[row * tokens.length + i]);
+                out[row * length + skipped + i] = static_cast<Value>(values[row * tokens.length + i]);
         }
     };
     if (input.type == DataType::int64) {

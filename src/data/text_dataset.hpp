@@ -12,9 +12,9 @@ namespace lathe {
 /// A file that holds texts for a model with a tokenizer: .tsv, .csv, .jsonl or .txt.
 bool is_text_file(const std::filesystem::path& path);
 
-/// One model input (input_ids, attention_mask or token_type_ids, int64 or int32) from tokens, filled up on the right to
-/// at least `least` columns, ids with `pad_id`.
-HostTensor token_tensor(const InputSpec& input, const Tokens& tokens, std::size_t least, std::int64_t pad_id);
+/// One model input (input_ids, attention_mask, token_type_ids or position_ids, int64 or int32) from tokens, filled up
+/// on their tokenizer's side to at least `least` columns, ids with its padding. Positions count a row's tokens from 0.
+HostTensor token_tensor(const InputSpec& input, const Tokens& tokens, std::size_t least, const Tokenizer& tokenizer);
 
 /// Texts from a file (see TextTable), as tokens: every batch is filled up to its longest sample, its attention mask
 /// says where. Where the tokenizer separates pairs, a row of two texts is two samples, one after the other; `samples`

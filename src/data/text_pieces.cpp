@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "data/unicode_tables.hpp"
+
 namespace lathe {
 
 namespace {
@@ -94,8 +96,6 @@ void append_utf8(char32_t code, std::string& out) {
 }
 
 bool is_unicode_space(char32_t code) { return within(code, spaces); }
-
-bool is_unicode_alphanumeric(char32_t code) { return ::iswalnum_l(static_cast<wint_t>(code), unicode()) != 0; }
 
 char32_t to_unicode_lower(char32_t code) {
     return static_cast<char32_t>(::towlower_l(static_cast<wint_t>(code), unicode()));

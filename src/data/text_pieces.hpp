@@ -14,8 +14,6 @@ void append_utf8(char32_t code, std::string& out);
 
 /// What Python's str.split() separates at.
 bool is_unicode_space(char32_t code);
-/// A letter or digit, as the C library's UTF-8 locale has them.
-bool is_unicode_alphanumeric(char32_t code);
 /// Its lower-case form, one code point.
 char32_t to_unicode_lower(char32_t code);
 

@@ -13,7 +13,10 @@
 
 namespace lathe {
 
-/// Some samples as token ids, a row each, filled up to the longest on the right.
+/// Where a row's padding stands: behind its tokens, or in front of them, as models want it that continue a text.
+enum class PaddingSide { behind, in_front };
+
+/// Some samples as token ids, a row each, filled up to the longest.
 struct Tokens {
     std::size_t count = 0;  ///< rows
     std::size_t length = 0; ///< columns
@@ -36,6 +39,7 @@ public:
     virtual std::string digest() const = 0;
     /// `second` is empty or as long as `first`. Errors: unsupported (pairs), what the library tells.
     virtual Result<Tokens> encode(std::span<const std::string> first, std::span<const std::string> second) = 0;
+    virtual PaddingSide padding_side() const { return PaddingSide::behind; }
 };
 
 /// A tokenizer from a model's metadata `lathe.tokenizer`; `limit` is the most tokens that the engine takes, 0 for no

@@ -83,7 +83,7 @@ Batch batch_of(std::span<const Window> windows, const std::vector<InputSpec>& in
     batch.names.resize(windows.size());
     batch.labels.resize(windows.size(), -1);
     for (const InputSpec& input : inputs)
-        batch.inputs.push_back(token_tensor(input, tokens, least, tokenizer.pad_id()));
+        batch.inputs.push_back(token_tensor(input, tokens, least, tokenizer));
     return batch;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/text_pieces.hpp"
+#include "data/unicode_tables.hpp"
 
 namespace lathe {
 
@@ -25,6 +26,18 @@ CodePoints code_points(std::string_view text) {
     return codes;
 }
 
+/// Whether the capital sigma at `at` ends a word: a cased letter before it and none behind, case-ignorable ones between
+/// not counted (Unicode, 3.13, Final_Sigma).
+bool ends_word(const CodePoints& codes, std::size_t at) {
+    std::size_t before = at;
+    while (before > 0 && is_case_ignorable(codes[before - 1]))
+        --before;
+    if (before == 0 || !is_unicode_cased(codes[before - 1])) return false;
+    const auto behind =
+        std::find_if_not(codes.begin() + static_cast<std::ptrdiff_t>(at) + 1, codes.end(), is_case_ignorable);
+    return behind == codes.end() || !is_unicode_cased(*behind);
+}
+
 /// Python's str.lower(): one code point for one, but for the two special cases that Unicode lists for all languages.
 CodePoints lowered(const CodePoints& codes) {
     CodePoints out;
@@ -32,9 +45,7 @@ CodePoints lowered(const CodePoints& codes) {
         if (codes[i] == dotted_capital_i) {
             out.insert(out.end(), {U'i', dot_above});
         } else if (codes[i] == capital_sigma) {
-            const bool after = i > 0 && is_unicode_alphanumeric(codes[i - 1]);
-            const bool before = i + 1 < codes.size() && is_unicode_alphanumeric(codes[i + 1]);
-            out.push_back(after && !before ? final_sigma : to_unicode_lower(codes[i]));
+            out.push_back(ends_word(codes, i) ? final_sigma : to_unicode_lower(codes[i]));
         } else {
             out.push_back(to_unicode_lower(codes[i]));
         }

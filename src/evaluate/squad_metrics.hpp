@@ -7,8 +7,7 @@
 namespace lathe {
 
 /// SQuAD's normalisation of an answer: lower case, ASCII punctuation removed, the words a, an, the removed, white space
-/// single. As Python does it (Rajpurkar et al., "SQuAD: 100,000+ questions", 2016, and its evaluate-v1.1.py), but that
-/// letters are those of the C library.
+/// single. As Python does it (Rajpurkar et al., "SQuAD: 100,000+ questions", 2016, and its evaluate-v1.1.py).
 std::string normalize_answer(std::string_view answer);
 
 /// One prediction against the answers that people gave, the best of them counting. 0..1.
@@ -17,7 +16,7 @@ struct AnswerScore {
     double f1 = 0; ///< of the bags of words: 2 p r / (p + r)
 };
 
-/// As evaluate-v1.1.py; without answers 0. An answer without words left has an F1 of 0.
+/// As evaluate-v1.1.py; without answers, at which that script stops, 0. An answer without words left has an F1 of 0.
 AnswerScore score_answer_v1(std::string_view prediction, const std::vector<std::string>& answers);
 /// As evaluate-v2.0.py: answers without words left do not count, no answers mean that "" is right, and an empty side
 /// has F1 1 where the other is empty too, else 0.

@@ -13,98 +13,122 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A small WordPiece tokenizer as the export packs it, and what Hugging Face's library makes of texts
-/// (golden/make_tokenizer.py).
-const Json& golden() {
-    static const Json json = read_json_file(std::string(LATHE_BACKENDS_GOLDEN) + "/tokenizer.json").value();
-    return json;
-}
+/// A small tokenizer as the export packs it, and what Hugging Face's library makes of texts (golden/make_tokenizer.py).
+struct Golden {
+    const char* name;
+    const char* file;
+    std::int64_t pad_id;
+    PaddingSide side;
+    std::size_t special; ///< tokens around a text
+};
 
-class GoldenTokenizer : public testing::Test {
+Json read(const char* file) { return read_json_file(std::string(LATHE_BACKENDS_GOLDEN) + "/" + file).value(); }
+
+class GoldenTokenizer : public testing::TestWithParam<Golden> {
 protected:
     void SetUp() override {
         if (const auto library = openvino::tokenizers_library(); !library) {
             GTEST_SKIP() << "SKIPPED: " << library.error().describe();
         }
+        golden_ = read(GetParam().file);
     }
-    static std::shared_ptr<Tokenizer> make(std::size_t limit) {
-        auto tokenizer = openvino::make_tokenizer(golden()["tokenizer"].dump(), limit);
+    std::shared_ptr<Tokenizer> make(std::size_t limit) const {
+        auto tokenizer = openvino::make_tokenizer(golden_["tokenizer"].dump(), limit);
         EXPECT_TRUE(tokenizer) << tokenizer.error().describe();
         return tokenizer ? *tokenizer : nullptr;
     }
+    static std::vector<std::int64_t> kept(const Tokens& tokens, std::size_t row, const std::vector<std::int64_t>& of) {
+        std::vector<std::int64_t> values;
+        for (std::size_t i = row * tokens.length; i < (row + 1) * tokens.length; ++i) {
+            if (tokens.mask[i] == 1) values.push_back(of[i]);
+        }
+        return values;
+    }
+    static void expect_rows(const Tokens& tokens, const Json& expected, const std::vector<std::int64_t>& of,
+                            const Json& texts) {
+        ASSERT_EQ(tokens.count, expected.size());
+        std::size_t longest = 0;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            const auto wanted = expected[i].get<std::vector<std::int64_t>>();
+            EXPECT_EQ(kept(tokens, i, of), wanted) << texts[i];
+            longest = std::max(longest, wanted.size());
+            const bool behind = GetParam().side == PaddingSide::behind;
+            for (std::size_t j = 0; j < tokens.length; ++j) {
+                const bool padding = behind ? j >= wanted.size() : j < tokens.length - wanted.size();
+                EXPECT_EQ(tokens.mask[i * tokens.length + j], padding ? 0 : 1) << texts[i];
+                if (padding) {
+                    EXPECT_EQ(tokens.ids[i * tokens.length + j], GetParam().pad_id) << texts[i];
+                }
+            }
+        }
+        EXPECT_EQ(tokens.length, longest);
+    }
+    Json golden_;
 };
 
-std::vector<std::int64_t> kept(const Tokens& tokens, std::size_t row, const std::vector<std::int64_t>& of) {
-    std::vector<std::int64_t> values;
-    for (std::size_t i = row * tokens.length; i < (row + 1) * tokens.length; ++i) {
-        if (tokens.mask[i] == 1) values.push_back(of[i]);
-    }
-    return values;
-}
-
-void expect_rows(const Tokens& tokens, const Json& expected, const std::vector<std::int64_t>& of, const Json& texts) {
-    ASSERT_EQ(tokens.count, expected.size());
-    std::size_t longest = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        const auto wanted = expected[i].get<std::vector<std::int64_t>>();
-        EXPECT_EQ(kept(tokens, i, of), wanted) << texts[i];
-        longest = std::max(longest, wanted.size());
-        // Filled up on the right.
-        for (std::size_t j = wanted.size(); j < tokens.length; ++j) {
-            EXPECT_EQ(tokens.mask[i * tokens.length + j], 0);
-            EXPECT_EQ(tokens.ids[i * tokens.length + j], 0);
-        }
-    }
-    EXPECT_EQ(tokens.length, longest);
-}
-
-TEST_F(GoldenTokenizer, EqualsHuggingFaces) {
+TEST_P(GoldenTokenizer, EqualsHuggingFaces) {
     const auto tokenizer = make(0);
     ASSERT_NE(tokenizer, nullptr);
     EXPECT_EQ(tokenizer->max_length(), 12U);
-    EXPECT_EQ(tokenizer->pad_id(), 0);
+    EXPECT_EQ(tokenizer->pad_id(), GetParam().pad_id);
+    EXPECT_EQ(tokenizer->padding_side(), GetParam().side);
     EXPECT_FALSE(tokenizer->separates_pairs());
-    const auto texts = golden()["texts"].get<std::vector<std::string>>();
+    const auto texts = golden_["texts"].get<std::vector<std::string>>();
     const auto tokens = tokenizer->encode(texts, {});
     ASSERT_TRUE(tokens) << tokens.error().describe();
-    expect_rows(*tokens, golden()["ids"], tokens->ids, golden()["texts"]);
+    expect_rows(*tokens, golden_["ids"], tokens->ids, golden_["texts"]);
     // One text alone is not filled up, and later calls do not see earlier ones.
     const auto one = tokenizer->encode({texts.data() + 3, 1}, {});
     ASSERT_TRUE(one);
-    EXPECT_EQ(one->ids, golden()["ids"][3].get<std::vector<std::int64_t>>());
+    EXPECT_EQ(one->ids, golden_["ids"][3].get<std::vector<std::int64_t>>());
 }
 
-TEST_F(GoldenTokenizer, CutsWhereTheEngineEnds) {
+TEST_P(GoldenTokenizer, CutsWhereTheEngineEnds) {
     const auto tokenizer = make(6);
     ASSERT_NE(tokenizer, nullptr);
     EXPECT_EQ(tokenizer->max_length(), 6U);
     EXPECT_NE(tokenizer->digest(), make(0)->digest());
-    const auto texts = golden()["texts"].get<std::vector<std::string>>();
+    const auto texts = golden_["texts"].get<std::vector<std::string>>();
     const auto tokens = tokenizer->encode(texts, {});
     ASSERT_TRUE(tokens) << tokens.error().describe();
-    expect_rows(*tokens, golden()["ids_at_most_6"], tokens->ids, golden()["texts"]);
+    expect_rows(*tokens, golden_["ids_at_most_6"], tokens->ids, golden_["texts"]);
     EXPECT_EQ(make(500)->max_length(), 12U);
-    EXPECT_FALSE(openvino::make_tokenizer(golden()["tokenizer"].dump(), 2)); // no room between the special tokens
+    if (GetParam().special > 0) { // no room between the special tokens
+        EXPECT_FALSE(openvino::make_tokenizer(golden_["tokenizer"].dump(), GetParam().special));
+    }
 }
 
-TEST_F(GoldenTokenizer, JoinsPairs) {
+TEST_P(GoldenTokenizer, JoinsPairs) {
     const auto tokenizer = make(0);
     ASSERT_NE(tokenizer, nullptr);
     std::vector<std::string> first;
     std::vector<std::string> second;
-    for (const auto& pair : golden()["pairs"]) {
+    for (const auto& pair : golden_["pairs"]) {
         first.push_back(pair[0].get<std::string>());
         second.push_back(pair[1].get<std::string>());
     }
     const auto tokens = tokenizer->encode(first, second);
     ASSERT_TRUE(tokens) << tokens.error().describe();
-    expect_rows(*tokens, golden()["pair_ids"], tokens->ids, golden()["pairs"]);
-    expect_rows(*tokens, golden()["pair_types"], tokens->types, golden()["pairs"]);
+    expect_rows(*tokens, golden_["pair_ids"], tokens->ids, golden_["pairs"]);
+    if (!golden_["pair_types"].empty()) {
+        expect_rows(*tokens, golden_["pair_types"], tokens->types, golden_["pairs"]);
+    }
 }
 
-TEST_F(GoldenTokenizer, RefusesDamage) {
-    const auto refused = [](const std::function<void(Json&)>& change) {
-        Json json = golden()["tokenizer"];
+INSTANTIATE_TEST_SUITE_P(Tokenizers, GoldenTokenizer,
+                         testing::Values(Golden{"WordPiece", "tokenizer.json", 0, PaddingSide::behind, 2},
+                                         Golden{"ByteLevelBpe", "bpe.json", 1, PaddingSide::behind, 2},
+                                         Golden{"ByteLevelBpeOfPrompts", "bpe_prompt.json", 0, PaddingSide::in_front,
+                                                0}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(TokenizerDescription, IsRefusedWhereDamaged) {
+    if (const auto library = openvino::tokenizers_library(); !library) {
+        GTEST_SKIP() << "SKIPPED: " << library.error().describe();
+    }
+    const Json whole = read("tokenizer.json")["tokenizer"];
+    const auto refused = [&](const std::function<void(Json&)>& change) {
+        Json json = whole;
         change(json);
         const auto tokenizer = openvino::make_tokenizer(json.dump(), 0);
         EXPECT_FALSE(tokenizer);
@@ -112,6 +136,7 @@ TEST_F(GoldenTokenizer, RefusesDamage) {
     };
     EXPECT_THAT(refused([](Json& json) { json["format"] = "other"; }), HasSubstr("not known"));
     EXPECT_THAT(refused([](Json& json) { json["max_length"] = 0; }), HasSubstr("max_length"));
+    EXPECT_THAT(refused([](Json& json) { json["padding"] = "above"; }), HasSubstr("padding"));
     EXPECT_THAT(refused([](Json& json) { json.erase("single"); }), HasSubstr("missing"));
     EXPECT_THAT(refused([](Json& json) { json["single"]["xml"] = "a*=="; }), HasSubstr("base64"));
     EXPECT_THAT(refused([](Json& json) { json["single"]["xml"] = "AAAA"; }), HasSubstr("unpack"));

@@ -44,7 +44,7 @@ HostTensor rows(const std::string& name, std::size_t count, std::vector<std::int
     return tensor;
 }
 
-TEST(LengthMix, FillingUpPutsPaddingBehindEveryRow) {
+TEST(LengthMix, FillingUpPutsPaddingOnOneSideOfEveryRow) {
     HostTensor narrow("token_type_ids", DataType::int32, {2, 2});
     std::ranges::copy(std::vector<std::int32_t>{0, 1, 0, 1}, narrow.as<std::int32_t>().begin());
     Requests requests(1);
@@ -56,6 +56,9 @@ TEST(LengthMix, FillingUpPutsPaddingBehindEveryRow) {
     EXPECT_THAT(filled[0][0].as<std::int64_t>(), ElementsAre(1, 2, 9, 9, 3, 4, 9, 9));
     EXPECT_THAT(filled[0][1].as<std::int64_t>(), ElementsAre(1, 1, 0, 0, 1, 0, 0, 0));
     EXPECT_THAT(filled[0][2].as<std::int32_t>(), ElementsAre(0, 1, 0, 0, 0, 1, 0, 0));
+    const Requests prompts = fill_up(requests, std::vector<std::size_t>{4}, 9, PaddingSide::in_front);
+    EXPECT_THAT(prompts[0][0].as<std::int64_t>(), ElementsAre(9, 9, 1, 2, 9, 9, 3, 4));
+    EXPECT_THAT(prompts[0][2].as<std::int32_t>(), ElementsAre(0, 0, 0, 1, 0, 0, 0, 1));
 }
 
 /// Calls of request i take (i + 1) · `scale` seconds on a clock that is turned by hand.

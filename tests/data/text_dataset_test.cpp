@@ -225,6 +225,59 @@ TEST(TextDataset, FixedLengthsCutAndFill) {
     EXPECT_EQ(first_batch(**narrow, 1).inputs[0].as<std::int32_t>()[1], 'a');
 }
 
+/// Characters alone, filled up in front: as a tokenizer of prompts.
+class Prompts final : public Tokenizer {
+public:
+    std::size_t max_length() const override { return 100; }
+    std::int64_t pad_id() const override { return 7; }
+    PaddingSide padding_side() const override { return PaddingSide::in_front; }
+    bool separates_pairs() const override { return false; }
+    std::string digest() const override { return "prompts"; }
+    Result<Tokens> encode(std::span<const std::string> first, std::span<const std::string>) override {
+        Tokens tokens;
+        tokens.count = first.size();
+        for (const std::string& text : first)
+            tokens.length = std::max(tokens.length, text.size());
+        for (const std::string& text : first) {
+            const std::size_t empty = tokens.length - text.size();
+            tokens.ids.insert(tokens.ids.end(), empty, 7);
+            tokens.ids.insert(tokens.ids.end(), text.begin(), text.end());
+            tokens.mask.insert(tokens.mask.end(), empty, 0);
+            tokens.mask.insert(tokens.mask.end(), text.size(), 1);
+        }
+        return tokens;
+    }
+};
+
+TEST(TextDataset, PromptsAreFilledUpInFrontAndTheirTokensCounted) {
+    DatasetOptions options;
+    options.text.tokenizer = "{}";
+    options.text.make_tokenizer = [](std::string_view, std::size_t) {
+        return Result<std::shared_ptr<Tokenizer>>(std::make_shared<Prompts>());
+    };
+    const auto specs = [](std::int64_t length) {
+        return std::vector<InputSpec>{{"input_ids", DataType::int64, {-1, length}},
+                                      {"attention_mask", DataType::int64, {-1, length}},
+                                      {"position_ids", DataType::int64, {-1, length}}};
+    };
+    const auto free = dataset_of_texts({"abc", "d"}, {}, specs(-1), options);
+    ASSERT_TRUE(free);
+    const Batch batch = first_batch(**free, 2);
+    EXPECT_THAT(row(batch.inputs[0], 1), ElementsAre(7, 7, 'd'));
+    EXPECT_THAT(row(batch.inputs[1], 1), ElementsAre(0, 0, 1));
+    EXPECT_THAT(row(batch.inputs[2], 0), ElementsAre(0, 1, 2));
+    EXPECT_THAT(row(batch.inputs[2], 1), ElementsAre(0, 0, 0));
+    const auto fixed = dataset_of_texts({"abc"}, {}, specs(5), options);
+    ASSERT_TRUE(fixed);
+    const Batch wide = first_batch(**fixed, 1);
+    EXPECT_THAT(row(wide.inputs[0], 0), ElementsAre(7, 7, 'a', 'b', 'c'));
+    EXPECT_THAT(row(wide.inputs[1], 0), ElementsAre(0, 0, 1, 1, 1));
+    EXPECT_THAT(row(wide.inputs[2], 0), ElementsAre(0, 0, 0, 1, 2));
+    const auto empty = dataset_of_texts({"abc", ""}, {}, specs(-1), options);
+    ASSERT_TRUE(empty);
+    EXPECT_THAT((*empty)->next(2).error().describe(), HasSubstr("no tokens"));
+}
+
 TEST(TextDataset, PairsAreOneSampleOrTwo) {
     const TemporaryFolder folder;
     const auto path = put(folder, "a.tsv", "sentence1\tsentence2\tscore\na\tb\t1.5\nc\td\t0\n");

@@ -1,15 +1,11 @@
-"""SQuAD's metrics and its answers from spans, written anew in Python, for the tests of `lathe eval --task squad`.
-
-squad_reference.py FILE.json writes the golden cases of squad_metrics_test.cpp.
-"""
+"""SQuAD's metrics, written anew in Python, for the tests of `lathe eval --task squad`, and cases by hand for
+make_squad_cases.py, which asks the official scripts."""
 
 from __future__ import annotations
 
 import collections
-import json
 import re
 import string
-import sys
 
 Score = tuple[float, float]
 
@@ -58,17 +54,3 @@ CASES: list[tuple[str, list[str]]] = [
     ("...", ["?!"]), ("a.the.an", ["atheean"]), ("\u00abthe\u00bb end", ["\u00ab \u00bb end"]), ("anthe a1 the2", ["anthe a1 the2"]),
     ("one two three four", ["two three", "four three two one five"]), ("\u041c\u041e\u0421\u041a\u0412\u0410", ["\u043c\u043e\u0441\u043a\u0432\u0430"]),
 ]
-
-
-def main() -> None:
-    rows = []
-    for prediction, answers in CASES:
-        (exact1, f1), (exact2, f2) = score_v1(prediction, answers), score_v2(prediction, answers)
-        rows.append({"prediction": prediction, "answers": answers, "normalized": normalize(prediction), "v1": [exact1, f1], "v2": [exact2, f2]})
-    with open(sys.argv[1], "w", encoding="utf-8") as file:
-        json.dump(rows, file, indent=1)
-        file.write("\n")
-
-
-if __name__ == "__main__":
-    main()

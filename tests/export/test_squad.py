@@ -168,6 +168,14 @@ class Squad(unittest.TestCase):
                     self.assertAlmostEqual(subject[name][key], sum(kept) / len(kept), places=9)
         self.assertGreater(subject["f1"], 0, "an evaluation in which nothing is right shows little")
 
+    def test_the_scores_in_python_equal_the_official_scripts(self) -> None:
+        golden = json.loads((Path(squad_reference.__file__).parent / "golden/squad_cases.json").read_text(encoding="utf-8"))
+        for case in golden["cases"]:
+            self.assertEqual(squad_reference.normalize(case["prediction"]), case["normalized"])
+            if case["v1"] is not None:
+                self.assertEqual(list(squad_reference.score_v1(case["prediction"], case["answers"])), case["v1"], case)
+            self.assertEqual(list(squad_reference.score_v2(case["prediction"], case["answers"])), case["v2"], case)
+
     def test_version_1(self) -> None:
         self.check(False)
 

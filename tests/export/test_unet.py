@@ -92,6 +92,22 @@ class UnetExport(unittest.TestCase):
         document = self.export(str(self.folder / "config.json"), "--random-weights", "--batch-size", "1", "--sequence-length", "7", "--input-size", "8x24")
         self.assertEqual([each["shape"] for each in document["inputs"]], [[1, 4, 8, 24], [1], [1, 7, 24]])
 
+    def test_a_pipelines_root_gives_its_unet(self) -> None:
+        root = self.work / "pipeline"
+        self.network.save_pretrained(root / "unet")
+        parts = {"_class_name": "StableDiffusionPipeline", "_diffusers_version": diffusers.__version__, "unet": ["diffusers", "UNet2DConditionModel"], "vae": ["diffusers", "AutoencoderKL"]}
+        (root / "model_index.json").write_text(json.dumps(parts))
+        for name in (str(root), f"hf/{root}", str(root / "model_index.json")):
+            document = self.export(name, "--batch-size", "1", "--sequence-length", "7", "--input-size", "8")
+            self.assertEqual(document["source"]["folder"], str((root / "unet").resolve()))
+        (root / "unet").rename(root / "transformer")
+        (self.out / "m.onnx").unlink()
+        with self.assertRaises(ExportError) as caught:
+            self.export(str(root))
+        self.assertEqual(caught.exception.code, "unsupported")
+        self.assertIn("unet, vae", caught.exception.hint)
+        self.assertEqual(list(self.out.iterdir()), [])
+
     def test_refusals(self) -> None:
         def refused(code: str, words: str, *arguments: str) -> None:
             with self.assertRaises(ExportError) as caught:

@@ -155,6 +155,7 @@ struct Settings {
     std::size_t max_length = 0;
     std::int64_t pad_id = 0;
     bool separate = false;
+    PaddingSide side = PaddingSide::behind;
     std::string digest;
 };
 
@@ -165,6 +166,7 @@ public:
 
     std::size_t max_length() const override { return settings_.max_length; }
     std::int64_t pad_id() const override { return settings_.pad_id; }
+    PaddingSide padding_side() const override { return settings_.side; }
     bool separates_pairs() const override { return settings_.separate; }
     std::string digest() const override { return settings_.digest + " " + std::to_string(settings_.max_length); }
 
@@ -250,6 +252,9 @@ Result<std::shared_ptr<Tokenizer>> make_tokenizer(std::string_view description, 
     if (limit != 0) settings.max_length = std::min(settings.max_length, limit);
     settings.pad_id = number("pad_id");
     settings.separate = json.value("pairs", Json()) == "separate";
+    const Json side = json.value("padding", Json("behind"));
+    if (side != "behind" && side != "in front") return damaged("padding is neither behind nor in front");
+    if (side == "in front") settings.side = PaddingSide::in_front;
     settings.digest = json.value("digest", Json("")).dump() + json.value("version", Json("")).dump();
     LATHE_CHECK(load_operators());
     const std::size_t fewer = static_cast<std::size_t>(longest) - settings.max_length;
