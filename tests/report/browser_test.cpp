@@ -76,7 +76,7 @@ constexpr const char* whisker_probe = R"js(<script>
   before("moveTo", (self, point) => path.push(point));
   before("lineTo", (self, point) => path.push(point));
   before("stroke", (self) => { if (self.lineWidth === 1.25) strokes.get(self.canvas.id)?.push(path); });
-  const canvases = () => [...document.querySelectorAll("canvas")];
+  const canvases = () => [...document.querySelectorAll("canvas")].filter((canvas) => Chart.getChart(canvas));
   window.whiskers = () => Object.fromEntries(canvases().map((canvas) => {
     const chart = Chart.getChart(canvas);
     const figure = canvas.closest("figure");
