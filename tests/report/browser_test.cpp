@@ -17,6 +17,7 @@
 namespace lathe::report {
 namespace {
 
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::UnorderedElementsAre;
@@ -55,8 +56,40 @@ constexpr const char* probe = R"js(<script>
       tableHeads: [...document.querySelectorAll("th")].map((cell) => cell.textContent),
       images: document.images.length,
       alerted: window.alerted || 0,
+      whiskers: window.whiskers(),
     });
   }, 300));
+})();
+</script>)js";
+
+/// Notes the whiskers that are drawn (lines 1.25 pixels wide) as their points; the last drawing of each canvas counts.
+constexpr const char* whisker_probe = R"js(<script>
+(() => {
+  const strokes = new Map();
+  const context = CanvasRenderingContext2D.prototype;
+  let path = [];
+  const before = (name, look) => {
+    const plain = context[name];
+    context[name] = function (...given) { look(this, given); return plain.apply(this, given); };
+  };
+  before("clearRect", (self) => strokes.set(self.canvas.id, []));
+  before("beginPath", () => { path = []; });
+  before("moveTo", (self, point) => path.push(point));
+  before("lineTo", (self, point) => path.push(point));
+  before("stroke", (self) => { if (self.lineWidth === 1.25) strokes.get(self.canvas.id)?.push(path); });
+  const canvases = () => [...document.querySelectorAll("canvas")].filter((canvas) => Chart.getChart(canvas));
+  window.whiskers = () => Object.fromEntries(canvases().map((canvas) => {
+    const chart = Chart.getChart(canvas);
+    const figure = canvas.closest("figure");
+    const { left, right, top, bottom } = chart.chartArea;
+    const label = chart.options.plugins.tooltip.callbacks.label;
+    const tips = chart.data.datasets.filter((dataset) => dataset.intervalsAcross).map((dataset) => label({ dataset, raw: dataset.data[0] }));
+    const text = (selector) => [...figure.querySelectorAll(selector)].map((found) => found.textContent).join(" ");
+    return [canvas.id, {
+      left, right, top, bottom, tips, min: chart.scales.x.min, max: chart.scales.x.max,
+      note: text(".note"), table: text("table"), paths: strokes.get(canvas.id) || [],
+    }];
+  }));
 })();
 </script>)js";
 
@@ -70,7 +103,7 @@ protected:
 
     /// What the probe saw in a page shown in a window `width` wide.
     Json look(std::string html, int width, const std::vector<std::string>& flags = {}) {
-        html.insert(html.find("<meta charset"), probe);
+        html.insert(html.find("<meta charset"), std::string(whisker_probe) + probe);
         // A frame, because Chromium's window does not get narrower than 500 pixels. The frame's document has its
         // origin.
         std::string source;
@@ -131,6 +164,31 @@ protected:
             EXPECT_EQ(canvas["role"], "img");
             EXPECT_GT(canvas["label"].get<std::string>().size(), 30U) << canvas["id"];
         }
+    }
+
+    /// The whiskers of one chart, after a look whether each lies inside the frame.
+    static Json whiskers_of(const Json& seen, const std::string& id) {
+        const Json chart = seen["whiskers"][id];
+        EXPECT_THAT(chart["paths"], Not(IsEmpty())) << id;
+        for (const Json& path : chart["paths"]) {
+            for (const Json& point : path) {
+                EXPECT_GE(point[0], chart["left"]) << id << ": " << path;
+                EXPECT_LE(point[0], chart["right"]) << id << ": " << path;
+                EXPECT_GE(point[1], chart["top"]) << id << ": " << path;
+                EXPECT_LE(point[1], chart["bottom"]) << id << ": " << path;
+            }
+        }
+        return chart;
+    }
+
+    /// Where the whisker that reaches farthest right ends, and whether in an arrow: then its points include the tip.
+    static std::pair<double, bool> farthest(const Json& chart) {
+        std::pair<double, bool> found{0, false};
+        for (const Json& path : chart["paths"]) {
+            for (const Json& point : path)
+                if (point[0] > found.first) found = {point[0].get<double>(), path.size() > 6};
+        }
+        return found;
     }
 
     static std::set<std::string> charts(const Json& seen) {
@@ -286,6 +344,50 @@ TEST_F(Browser, TuneChartSaysWhatItDraws) {
         EXPECT_THAT(label, testing::HasSubstr("INT8: 3.00×, loses " + std::string(figure)));
         EXPECT_THAT(seen["tableHeads"].dump(), testing::HasSubstr(ranks));
     }
+}
+
+/// The sample with an interval of INT8's latency at batch 1 up to `high`, in ms; the slowest median there is 38.9.
+Json sample_with_interval(double high) {
+    Json json = test::sample();
+    for (Json& row : json["bench"]["latency"])
+        if (row["batch"] == 1 && row["subject"] == "int8") row["ci95_ms"] = {5.5, high};
+    return json;
+}
+
+TEST_F(Browser, AxesGoOnToTheEndsOfIntervals) {
+    const Json seen = look(page_of(sample_with_interval(60)), 1280);
+    expect_good(seen);
+    for (const char* id : {"chart-latency", "chart-speedup"})
+        whiskers_of(seen, id);
+    const Json chart = whiskers_of(seen, "chart-accuracy-speed");
+    EXPECT_EQ(chart["paths"].size(), 6U) << "two a subject";
+    const double width = chart["right"].get<double>() - chart["left"].get<double>();
+    const auto [end, arrow] = farthest(chart);
+    ASSERT_EQ(chart["min"], 0);
+    EXPECT_NEAR(end, chart["left"].get<double>() + width * 60 / chart["max"].get<double>(), 0.01);
+    EXPECT_FALSE(arrow);
+    EXPECT_THAT(chart["note"].get<std::string>(), Not(HasSubstr("arrow")));
+}
+
+TEST_F(Browser, IntervalsTooLongForTheirAxisAreCutWithAnArrow) {
+    Json json = sample_with_interval(4000);
+    const Json seen = look(page_of(json), 1280);
+    expect_good(seen);
+    const Json chart = whiskers_of(seen, "chart-accuracy-speed");
+    EXPECT_DOUBLE_EQ(chart["max"], 2 * 37.7) << "twice the slowest of those evaluated";
+    EXPECT_EQ(farthest(chart), std::pair(chart["right"].get<double>(), true));
+    EXPECT_THAT(chart["note"].get<std::string>(), HasSubstr("An arrow: the interval runs on"));
+    EXPECT_THAT(chart["table"].get<std::string>(), HasSubstr("to 4000\u202Fms"));
+    EXPECT_THAT(chart["tips"].dump(), HasSubstr("to 4000\u202Fms"));
+
+    // Bars, and the label behind them.
+    Json rows = Json::array();
+    for (const Json& row : json["bench"]["latency"])
+        if (row["batch"] == 1) rows.push_back(row);
+    json["bench"]["latency"] = rows;
+    const Json bars = whiskers_of(look(page_of(json), 390), "chart-latency");
+    EXPECT_DOUBLE_EQ(bars["max"], 2 * 38.9);
+    EXPECT_EQ(farthest(bars), std::pair(bars["right"].get<double>(), true));
 }
 
 TEST_F(Browser, ImagesOfEveryChart) {

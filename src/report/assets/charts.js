@@ -54,15 +54,23 @@ function seriesStyle(theme, style) {
   };
 }
 
-// 95 % intervals as whiskers: dataset.intervals[i] along the value axis, dataset.intervalsAcross[i] along the other.
+// How far a linear axis goes that begins at zero, so that intervals show: to the end of the longest, but to no more than
+// twice the largest value, or one noisy measurement would crowd all others at the start. `cut`: an interval runs on.
+function intervalAxis(values, intervals) {
+  const most = 2 * Math.max(...values);
+  const end = Math.max(...values, ...intervals.filter(Boolean).map((bounds) => bounds[1]));
+  return end > most ? { cut: true, bounds: { max: most } } : { cut: false, bounds: { suggestedMax: end } };
+}
+
+const cutNote = " An arrow: the interval runs on beyond the frame, to the end given under Numbers.";
+
+// 95 % intervals as whiskers: dataset.intervals[i] along the value axis, dataset.intervalsAcross[i] along the other. An
+// end beyond the axis is an arrow at the edge in place of a cap.
 const intervalPlugin = {
   id: "intervals",
   afterDatasetsDraw(chart) {
-    const { ctx, chartArea } = chart;
+    const { ctx } = chart;
     ctx.save();
-    ctx.beginPath();
-    ctx.rect(chartArea.left - 6, chartArea.top - 6, chartArea.width + 12, chartArea.height + 12);
-    ctx.clip();
     chart.data.datasets.forEach((dataset, d) => {
       if (!chart.isDatasetVisible(d)) return;
       const meta = chart.getDatasetMeta(d);
@@ -70,18 +78,20 @@ const intervalPlugin = {
       meta.data.forEach((element, i) => {
         const draw = (bounds, scale, horizontal) => {
           if (!bounds) return;
-          const a = scale.getPixelForValue(bounds[0]);
-          const b = scale.getPixelForValue(bounds[1]);
-          if (!Number.isFinite(a) || !Number.isFinite(b)) return;
+          const ends = bounds.map((bound) => scale.getPixelForValue(Math.min(Math.max(bound, scale.min), scale.max)));
+          if (!ends.every(Number.isFinite)) return;
+          const cut = [bounds[0] < scale.min, bounds[1] > scale.max];
+          const place = (along, across) => (horizontal ? [along, element.y + across] : [element.x + across, along]);
           const cap = 4;
           ctx.beginPath();
-          if (horizontal) {
-            ctx.moveTo(a, element.y); ctx.lineTo(b, element.y);
-            for (const x of [a, b]) { ctx.moveTo(x, element.y - cap); ctx.lineTo(x, element.y + cap); }
-          } else {
-            ctx.moveTo(element.x, a); ctx.lineTo(element.x, b);
-            for (const y of [a, b]) { ctx.moveTo(element.x - cap, y); ctx.lineTo(element.x + cap, y); }
-          }
+          ctx.moveTo(...place(ends[0], 0));
+          ctx.lineTo(...place(ends[1], 0));
+          ends.forEach((end, side) => {
+            const inwards = cut[side] ? (horizontal === (side === 1) ? -6 : 6) : 0; // a vertical axis grows upwards
+            ctx.moveTo(...place(end + inwards, -cap));
+            if (cut[side]) ctx.lineTo(...place(end, 0));
+            ctx.lineTo(...place(end + inwards, cap));
+          });
           if (dataset.intervalColour) {
             // On a bar: with a light edge, or the half inside a dark bar would be lost.
             ctx.lineWidth = 3.5;
@@ -129,7 +139,7 @@ const labelPlugin = {
         ctx.fillStyle = theme.text;
         const bounds = list(dataset.intervals)[i];
         if (meta.type === "bar") {
-          const end = bounds ? Math.max(element.x, meta.xScale.getPixelForValue(bounds[1])) : element.x;
+          const end = bounds ? Math.max(element.x, meta.xScale.getPixelForValue(Math.min(bounds[1], meta.xScale.max))) : element.x;
           ctx.fillText(text, end + 7, element.y);
           return;
         }

@@ -37,9 +37,9 @@ function barHeight(rows, perRow = 26, rest = 70) {
 // Bars lying on their side, one a subject: {name, value, bounds, text}.
 function subjectBars(id, title, note, unit, bars, show, table) {
   if (bars.length === 0) return null;
-  const largest = Math.max(...bars.map((bar) => (bar.bounds ? bar.bounds[1] : bar.value)));
+  const span = intervalAxis(bars.map((bar) => bar.value), bars.map((bar) => bar.bounds));
   return makeFigure({
-    id, title, note, table, half: true,
+    id, title, note: note + (span.cut ? cutNote : ""), table, half: true,
     summary: bars.map((bar) => labelOf(bar.name) + " " + show(bar.value)).join(", "),
     height: () => barHeight(bars.length),
     build: (theme) => ({
@@ -59,7 +59,7 @@ function subjectBars(id, title, note, unit, bars, show, table) {
         indexAxis: "y",
         layout: { padding: { right: 62 } },
         scales: {
-          x: axis(theme, unit, { beginAtZero: true, suggestedMax: largest, ticks: { maxTicksLimit: 6 } }),
+          x: axis(theme, unit, { beginAtZero: true, ...span.bounds, ticks: { maxTicksLimit: 6, includeBounds: false } }),
           y: axis(theme, "", { ticks: { color: theme.text, autoSkip: false }, grid: { display: false } }),
         },
         plugins: { legend: { display: false }, tooltip: tooltip((item) => show(item.raw)) },
@@ -177,7 +177,7 @@ function speedupFigure() {
   const references = [...new Set(rows.map((row) => row.reference))];
   const sizes = [...new Set(rows.map((row) => row.batch))].sort((a, b) => a - b);
   const at = (reference, batch) => rows.find((row) => row.reference === reference && row.batch === batch);
-  const largest = Math.max(...rows.map((row) => (pair(row.ci95) ? row.ci95[1] : row.speedup)), 1);
+  const span = intervalAxis([...rows.map((row) => row.speedup), 1], rows.map((row) => pair(row.ci95)));
   const table = makeTable(
     "Speed-up",
     [{ title: "Subject" }, { title: "Against" }, ...["Batch", "Speed-up", "95 % interval", "Pairs"].map((title) => ({ title, number: true }))],
@@ -187,7 +187,7 @@ function speedupFigure() {
   return makeFigure({
     id: "speedup", table,
     title: "Speed-up of " + labelOf(subject),
-    note: "How many times as fast as each of these, from paired runs, with 95 % intervals. The dotted line is equal speed.",
+    note: "How many times as fast as each of these, from paired runs, with 95 % intervals. The dotted line is equal speed." + (span.cut ? cutNote : ""),
     summary: rows.map((row) => format.times(row.speedup) + " " + labelOf(row.reference) + " at batch " + row.batch).join(", "),
     height: () => barHeight(references.length * (sizes.length + 0.6), 19, sizes.length > 1 ? 110 : 70),
     build: (theme, width) => ({
@@ -211,7 +211,7 @@ function speedupFigure() {
         layout: { padding: { right: 44 } },
         latheMarks: [{ value: 1 }],
         scales: {
-          x: axis(theme, "Speed-up (×)", { beginAtZero: true, suggestedMax: largest }),
+          x: axis(theme, "Speed-up (×)", { beginAtZero: true, ...span.bounds, ticks: { includeBounds: false } }),
           y: axis(theme, "", { ticks: { color: theme.text, autoSkip: false }, grid: { display: false } }),
         },
         plugins: {
@@ -244,10 +244,11 @@ function tradeoffFigure() {
   const lowest = Math.min(...points.map(({ subject }) => (pair(subject.top1_ci95) || [subject.top1])[0])) * 100;
   const highest = Math.max(...points.map(({ subject }) => (pair(subject.top1_ci95) || [0, subject.top1])[1])) * 100;
   const margin = Math.max((highest - lowest) * 0.15, 0.1);
+  const span = intervalAxis(points.map(({ row }) => row.median_ms), points.map(({ row }) => pair(row.ci95_ms)));
   return makeFigure({
     id: "accuracy-speed",
     title: "Accuracy against speed",
-    note: "Top-1 with its 95 % interval against median latency at batch " + firstBatch + ". Up and to the left is better.",
+    note: "Top-1 with its 95 % interval against median latency with its own, at batch " + firstBatch + ". Up and to the left is better." + (span.cut ? cutNote : ""),
     summary: points.map(({ subject, row }) => labelOf(subject.name) + ": top-1 " + format.percent(subject.top1) + " at " + format.ms(row.median_ms)).join(", "),
     height: (width) => (width < 480 ? 320 : 340),
     build: (theme) => ({
@@ -266,19 +267,22 @@ function tradeoffFigure() {
       options: {
         layout: { padding: { right: 16 } },
         scales: {
-          x: axis(theme, "Median latency, ms", { beginAtZero: true, grace: "8%" }),
+          x: axis(theme, "Median latency, ms", { beginAtZero: true, grace: "8%", ...span.bounds, ticks: { includeBounds: false } }),
           y: axis(theme, "Top-1, %", { min: Math.max(lowest - margin, 0), max: Math.min(highest + margin, 100), ticks: { includeBounds: false, callback: (tick) => tick.toFixed(1) } }),
         },
         plugins: {
           legend: { display: false },
-          tooltip: tooltip((item) => item.dataset.label + ": " + item.raw.y.toFixed(2) + THIN + "% at " + format.ms(item.raw.x)),
+          tooltip: tooltip((item) => {
+            const range = item.dataset.intervalsAcross[0];
+            return item.dataset.label + ": " + item.raw.y.toFixed(2) + THIN + "% at " + format.ms(item.raw.x) + (range ? " (" + format.range(range, format.msPrecise) + ")" : "");
+          }),
         },
       },
     }),
     table: makeTable(
       "Accuracy against speed",
-      [{ title: "Engine" }, { title: "Median latency", number: true }, { title: "Top-1", number: true }, { title: "95 % interval", number: true }],
-      points.map(({ subject, row }) => ({ chosen: subject.name === recommended, cells: [labelOf(subject.name), format.ms(row.median_ms), format.percent(subject.top1), format.range(subject.top1_ci95, format.percent)] })),
+      [{ title: "Engine" }, { title: "Median latency", number: true }, { title: "95 % interval", number: true }, { title: "Top-1", number: true }, { title: "95 % interval", number: true }],
+      points.map(({ subject, row }) => ({ chosen: subject.name === recommended, cells: [labelOf(subject.name), format.ms(row.median_ms), format.range(row.ci95_ms, format.msPrecise), format.percent(subject.top1), format.range(subject.top1_ci95, format.percent)] })),
     ),
   });
 }

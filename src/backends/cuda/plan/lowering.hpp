@@ -82,6 +82,8 @@ public:
     std::optional<Constant> constant(const std::string& value) const;
     /// Numbers of a constant that is at hand (small, or before load).
     Result<std::vector<float>> floats(const Constant& constant) const;
+    /// The same as `type` is to hold them: masks of attention scores that it lacks are clamped, and that is told.
+    Result<std::vector<float>> floats_with_masks(const Constant& constant, ElementType type);
     std::optional<float> scalar(const std::string& value) const;
     std::optional<Filter> filter(const std::string& value) const;
     /// Scale and zero point of a Q or DQ node if it is int8 with one constant scale.

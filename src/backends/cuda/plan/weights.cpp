@@ -96,15 +96,7 @@ Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType t
                           std::memcpy(&bytes[i * bytes_of(type)], &integers[i], bytes_of(type));
                       return bytes;
                   }
-                  LATHE_TRY(auto values, floats(constant));
-                  if (type == ElementType::f16 || type == ElementType::bf16) {
-                      const DataType narrow = type == ElementType::f16 ? DataType::float16 : DataType::bfloat16;
-                      if (auto masks = clamped_masks(values, narrow)) {
-                          prepared_.weights->clamped.emplace(constant.name,
-                                                             clamped_constant(constant.name, values, narrow));
-                          values = *std::move(masks);
-                      }
-                  }
+                  LATHE_TRY(const auto values, floats_with_masks(constant, type));
                   return converted(values, type, constant.name);
               }));
     for (const ValueId id : forms_[constant.name]) {
@@ -184,6 +176,17 @@ Result<std::vector<float>> Lowering::floats(const Constant& constant) const {
     if (values.size() != static_cast<std::size_t>(constant.count())) {
         return Error{ErrorCode::unsupported, "constants of type " + lathe::to_string(constant.type) + " are not read",
                      constant.name, "run the model on the CPU"};
+    }
+    return values;
+}
+
+Result<std::vector<float>> Lowering::floats_with_masks(const Constant& constant, ElementType type) {
+    LATHE_TRY(auto values, floats(constant));
+    if (type != ElementType::f16 && type != ElementType::bf16) return values;
+    const DataType narrow = type == ElementType::f16 ? DataType::float16 : DataType::bfloat16;
+    if (auto masks = clamped_masks(values, narrow)) {
+        prepared_.weights->clamped.emplace(constant.name, clamped_constant(constant.name, values, narrow));
+        values = *std::move(masks);
     }
     return values;
 }

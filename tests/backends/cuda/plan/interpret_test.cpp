@@ -105,6 +105,66 @@ TEST(Masks, ThatAreScalarsAreTold) {
     EXPECT_EQ(plan.weights->clamped.at("low").to, -30000);
 }
 
+/// Rows of this table that are read by position mask scores, in one head and in two.
+std::vector<Case> networks_with_mask_tables() {
+    const std::string table = "const %table: float32[2, 8] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38, "
+                              "-3.4028235e38, -3.4028235e38, -3.4028235e38, -3.4028235e38, "
+                              "0, 0, -3.4028235e38, 0, 0, 0, -3.4028235e38, 0}\n";
+    const std::string plain = "opset 18\ninput %x: float32[2, 8, 8]\ninput %mask_ids: int64[2, 8]\n" + table +
+                              "%k = Transpose(%x) {perm = [0, 2, 1]}\n%s = MatMul(%x, %k)\n"
+                              "%g = Gather(%table, %mask_ids)\n%m = Add(%s, %g)\n%p = Softmax(%m)\n"
+                              "%y = MatMul(%p, %x)\noutput %y: float32[2, 8, 8]\n";
+    const std::string heads = "opset 18\ninput %x: float32[2, 8, 8]\ninput %mask_ids: int64[8]\n" + table +
+                              "const %split: int64[4] = {2, 8, 2, 4}\nconst %axes: int64[2] = {0, 1}\n"
+                              "const %joined: int64[3] = {2, 8, 8}\nconst %root: float32[] = {0.5}\n"
+                              "%h = Reshape(%x, %split)\n%q = Transpose(%h) {perm = [0, 2, 1, 3]}\n"
+                              "%k = Transpose(%h) {perm = [0, 2, 3, 1]}\n%v = Transpose(%h) {perm = [0, 2, 1, 3]}\n"
+                              "%s = MatMul(%q, %k)\n%c = Mul(%s, %root)\n%g = Gather(%table, %mask_ids)\n"
+                              "%u = Unsqueeze(%g, %axes)\n%m = Add(%c, %u)\n%p = Softmax(%m)\n%o = MatMul(%p, %v)\n"
+                              "%t = Transpose(%o) {perm = [0, 2, 1, 3]}\n%y = Reshape(%t, %joined)\n"
+                              "output %y: float32[2, 8, 8]\n";
+    return {{"OneHead", plain, {{2, 8, 8}, {2, 8}}}, {"TwoHeads", heads, {{2, 8, 8}, {8}}}};
+}
+
+class MaskTables : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(All, MaskTables, testing::ValuesIn(networks_with_mask_tables()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(MaskTables, ReadByGatherAreClamped) {
+    const Model model = network(GetParam().text);
+    auto inputs = random_inputs(model, GetParam().shapes);
+    const auto expected = run_on_cpu(model, inputs);
+    for (const auto& [precision, limit] :
+         {std::pair{Precision::float32, 1e-5}, {Precision::float16, 1e-2}, {Precision::bfloat16, 5e-2}}) {
+        SCOPED_TRACE(to_string(precision));
+        const auto plan = plan_of(model, precision, GetParam().shapes);
+        const auto actual = interpreted(plan, inputs, true);
+        EXPECT_LE(relative_difference(expected[0], actual[0]), limit) << print(plan);
+        const auto& clamped = plan.weights->clamped;
+        ASSERT_EQ(clamped.contains("table"), precision != Precision::float32) << print(plan);
+        if (precision == Precision::float32) continue;
+        EXPECT_EQ(clamped.at("table").elements, 9U);
+        EXPECT_EQ(clamped.at("table").to, -30000);
+    }
+}
+
+// Elsewhere such numbers mean what they say: the build is refused, as before.
+TEST(MaskTable, ThatIsNotAddedToScoresIsRefused) {
+    const std::string head = "opset 18\ninput %x: float32[2, 4]\ninput %mask_ids: int64[2]\n"
+                             "const %table: float32[2, 4] = {0, -3.4028235e38, 1, 2, 0, 0, 0, 0}\n"
+                             "%g = Gather(%table, %mask_ids)\n%m = Add(%x, %g)\n";
+    for (const std::string tail : {"%y = Relu(%m)\noutput %y: float32[2, 4]\n",
+                                   "%y = Softmax(%m)\noutput %y: float32[2, 4]\noutput %m: float32[2, 4]\n",
+                                   "%y = Softmax(%m)\n%z = Mul(%m, %x)\noutput %y: float32[2, 4]\n"
+                                   "output %z: float32[2, 4]\n"}) {
+        auto prepared = cuda::prepare(network(head + tail), Precision::float16);
+        ASSERT_TRUE(prepared) << prepared.error().describe();
+        const auto plan = cuda::lower(*prepared, {{2, 4}, {2}});
+        ASSERT_FALSE(plan) << tail;
+        EXPECT_NE(plan.error().describe().find("does not fit FP16"), std::string::npos) << plan.error().describe();
+    }
+}
+
 TEST(QuantisedNetwork, ComputesWhatTheGraphSays) {
     const Model model = network(quantised_network());
     auto inputs = random_inputs(model, {{2, 3, 32, 32}});

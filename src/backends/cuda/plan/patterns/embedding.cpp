@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <array>
 #include <numeric>
+#include <unordered_set>
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
@@ -25,10 +28,33 @@ std::optional<Constant> table_of(const Lowering& lowering, const Node& node) {
     return table;
 }
 
-Result<WeightId> pack_table(Lowering& lowering, const Constant& table, Shape dims, ElementType type) {
-    const std::string key = table.key() + "|table|" + to_string(type);
+/// Whether softmaxes alone read the value, at most moved and with others added: it masks scores, or is a score.
+bool is_for_softmax(const Lowering& lowering, const std::string& value) {
+    constexpr std::array<std::string_view, 9> carriers{"Add",     "Where",    "Reshape",   "Unsqueeze", "Squeeze",
+                                                       "Flatten", "Identity", "Transpose", "Expand"};
+    std::vector<std::string> open{value};
+    std::unordered_set<std::string> seen{value};
+    while (!open.empty()) {
+        const std::string at = open.back();
+        open.pop_back();
+        const auto& readers = lowering.uses().consumers(at);
+        if (readers.empty() || lowering.uses().use_count(at) != readers.size()) return false;
+        for (const Node* reader : readers) {
+            if (!reader->domain.empty()) return false;
+            if (reader->is("Softmax")) continue;
+            if (std::find(carriers.begin(), carriers.end(), reader->op_type) == carriers.end()) return false;
+            if (seen.insert(reader->output(0)).second) open.push_back(reader->output(0));
+        }
+    }
+    return true;
+}
+
+/// `masks`: what `type` cannot hold may be clamped. That follows from the graph alone, as the name must: when an engine
+/// is loaded there are no values.
+Result<WeightId> pack_table(Lowering& lowering, const Constant& table, Shape dims, ElementType type, bool masks) {
+    const std::string key = table.key() + (masks ? "|masks|" : "|table|") + to_string(type);
     return lowering.store(key, type, std::move(dims), [&]() -> Result<std::vector<std::byte>> {
-        LATHE_TRY(const auto values, lowering.floats(table));
+        LATHE_TRY(const auto values, masks ? lowering.floats_with_masks(table, type) : lowering.floats(table));
         return converted(values, type, table.name);
     });
 }
@@ -67,7 +93,9 @@ Result<void> embedding(Lowering& lowering, Node& node, const Constant& table) {
     Gather detail;
     std::vector<ValueId> inputs;
     std::vector<Node*> nodes;
-    LATHE_TRY(const WeightId words, pack_table(lowering, table, table.shape, type));
+    // A causal mask by position, say; what is added to it here is one as well.
+    const bool masks = is_for_softmax(lowering, node.output(0));
+    LATHE_TRY(const WeightId words, pack_table(lowering, table, table.shape, type, masks));
     LATHE_TRY(const ValueId ids, indices_of(lowering, node.input(1)));
     detail.tables.push_back(words);
     inputs.push_back(ids);
@@ -79,7 +107,7 @@ Result<void> embedding(Lowering& lowering, Node& node, const Constant& table) {
         if (other == end) break;
         if (const auto rows = repeated_rows(lowering, other, dims)) {
             const std::int64_t count = rows->count() / rows->shape.back();
-            LATHE_TRY(const WeightId packed, pack_table(lowering, *rows, {count, rows->shape.back()}, type));
+            LATHE_TRY(const WeightId packed, pack_table(lowering, *rows, {count, rows->shape.back()}, type, masks));
             const std::string key = "0.." + std::to_string(count) + "|indices";
             LATHE_TRY(const WeightId order,
                       lowering.store(key, ElementType::s32, {count}, [&]() -> Result<std::vector<std::byte>> {
@@ -107,7 +135,7 @@ Result<void> embedding(Lowering& lowering, Node& node, const Constant& table) {
                 ends_alike = own[i] == dims[dims.size() - own.size() + i];
             const auto fixed = lowering.constant(gather->input(1));
             if (!ends_alike || (!fixed && !lowering.ready(gather->input(1)))) break;
-            LATHE_TRY(const WeightId packed, pack_table(lowering, *second, second->shape, type));
+            LATHE_TRY(const WeightId packed, pack_table(lowering, *second, second->shape, type, masks));
             LATHE_TRY(const ValueId indices, indices_of(lowering, gather->input(1)));
             detail.tables.push_back(packed);
             inputs.push_back(indices);
