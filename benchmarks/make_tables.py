@@ -1,5 +1,5 @@
 """Writes the tables of README.md and docs/notes/ from benchmarks/results/*.json, between `<!-- table:NAME -->` and
-`<!-- /table -->`.
+`<!-- /table -->`, and single figures within sentences, between `<!-- figure:NAME -->` and `<!-- /figure -->`.
 
     python3 benchmarks/make_tables.py            # rewrite them
     python3 benchmarks/make_tables.py --check    # fail if they are not up to date
@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import gpu_tables
+import note_figures
 import note_tables
 from markdown_tables import load, markdown, milliseconds, percent
 
@@ -143,7 +144,7 @@ TABLES = {
 
 
 def rewrite(text, folder, file):
-    """The text with every known table's body made anew. A table without results keeps an empty body."""
+    """The text with every known table's body and figure made anew. A table without results has an empty body."""
 
     def body(match):
         name = match["name"]
@@ -151,7 +152,7 @@ def rewrite(text, folder, file):
             raise SystemExit(f"{file} asks for an unknown table '{name}'; known: {', '.join(TABLES)}")
         return match[1] + TABLES[name](folder) + match[4]
 
-    return MARK.sub(body, text)
+    return note_figures.rewrite(MARK.sub(body, text), folder, file)
 
 
 def main():
