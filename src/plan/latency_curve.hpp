@@ -31,6 +31,7 @@ struct LatencyCurve {
     std::string subject;
     std::string file; ///< the engine
     std::string precision;
+    std::string device;             ///< "cpu", "cuda", a card's name by trtexec; empty where the bench does not say
     std::vector<CurvePoint> points; ///< by batch size, at least one
     std::size_t streams = 1;        ///< most requests at once whose throughput was measured
 
