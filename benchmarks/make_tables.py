@@ -1,5 +1,6 @@
 """Writes the tables of README.md, docs/notes/ and docs/howto/ from benchmarks/results/*.json, between
-`<!-- table:NAME -->` and `<!-- /table -->`.
+`<!-- table:NAME -->` and `<!-- /table -->`, and single figures within sentences, between `<!-- figure:NAME -->` and
+`<!-- /figure -->`.
 
     python3 benchmarks/make_tables.py            # rewrite them
     python3 benchmarks/make_tables.py --check    # fail if they are not up to date
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import gpu_tables
 import mix_tables
+import note_figures
 import note_tables
 from markdown_tables import load, markdown, milliseconds, percent
 
@@ -158,7 +160,7 @@ TABLES = {
 
 
 def rewrite(text, folder, file):
-    """The text with every known table's body made anew. A table without results keeps an empty body."""
+    """The text with every known table's body and figure made anew. A table without results has an empty body."""
 
     def body(match):
         name = match["name"]
@@ -166,7 +168,7 @@ def rewrite(text, folder, file):
             raise SystemExit(f"{file} asks for an unknown table '{name}'; known: {', '.join(TABLES)}")
         return match[1] + TABLES[name](folder) + match[4]
 
-    return MARK.sub(body, text)
+    return note_figures.rewrite(MARK.sub(body, text), folder, file)
 
 
 def main():

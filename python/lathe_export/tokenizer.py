@@ -12,6 +12,8 @@ The metadata key `lathe.tokenizer` holds one JSON object:
                 where they are one
     single      the graph for one text: {"xml": ..., "weights": ...}, each zlib-compressed and base64-encoded
     pair        the same for two texts a sample; absent where the tokenizer joins no pairs
+    huggingface the tokenizer.json of Hugging Face's own `tokenizers`, for clients of servers (`lathe deploy`); absent where
+                the tokenizer has no such form
 """
 
 from __future__ import annotations
@@ -122,6 +124,9 @@ def metadata(folder: Path, inputs: list[str], positions: int | None, separate: b
                     graphs[name] = _packed(converted)
     except Exception as error:
         raise ExportError("unsupported", f"OpenVINO Tokenizers cannot convert this tokenizer: {one_line(error)}", str(folder), "export with --no-tokenizer and give arrays as data") from error
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+    if fast is not None:
+        graphs["huggingface"] = json.loads(fast.to_str())
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())

@@ -41,6 +41,7 @@ constexpr std::array rules{
          "tensors without int8 scale: their layers run in higher precision although INT8 was asked for"},
     Rule{"Calibrator is not being used", "no_calibrator",
          "no calibrator: int8 ranges must have been set by hand, else they mean nothing"},
+    Rule{"Subnormal FP16 values", "fp16_subnormal", "weights become subnormal in FP16: check the accuracy"},
     Rule{"subnormal", "fp16_subnormal", "weights become subnormal in FP16: check the accuracy"},
     Rule{"less than smallest positive FP16", "fp16_subnormal", "weights become subnormal in FP16: check the accuracy"},
     Rule{"overflow", "overflow", ""},

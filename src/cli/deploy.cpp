@@ -116,6 +116,10 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
     } else {
         context.print("  " + sizing.reason);
     }
+    if (!engine.tokenizer.empty() && !takes_texts(engine))
+        context.warn("client.py of " + model.name + " takes arrays alone: " + engine.file.string() +
+                     " carries no tokenizer.json of Hugging Face's, or has inputs that texts do not fill. Engines of "
+                     "older exports lack it: lathe export and build again");
     const bool other_plan = engine.info.device == "tensorrt" && model.backend != TritonBackend::tensorrt;
     if (engine.info.device == "cuda" || other_plan)
         context.warn("Triton runs the graph of " + engine.file.string() + " with " + to_string(model.backend) +
@@ -178,7 +182,8 @@ void add_deploy(Commands& commands) {
           "lathe deploy triton int8.engine fp32.engine --name small --name exact --output repo/ --backend onnxruntime",
           "lathe deploy triton trt.engine --output repo/ --from bench.json",
           "lathe deploy triton gpu.engine --plan model.plan --output repo/ --from bench.json",
-          "python3 repo/int8/client.py --url http://localhost:8000 photo.jpg"}},
+          "python3 repo/int8/client.py --url http://localhost:8000 photo.jpg",
+          "python3 repo/minilm/client.py --text 'a quiet, moving film'"}},
         [options, &context] { return run_deploy(*options, context); });
     command.add_option("server", options->server, "triton")->required()->check(CLI::IsMember({"triton"}));
     command.add_option("engines", options->engines, "Engine files")->required()->type_name("ENGINE");

@@ -120,6 +120,7 @@ Result<void> inspect_model(const Arguments& arguments, const Context& context) {
         if (key == "lathe.tokenizer" && parsed.is_object()) { // its graphs are half a megabyte of base64
             parsed.erase("single");
             parsed.erase("pair");
+            parsed.erase("huggingface");
         }
         metadata[key] = parsed.is_discarded() ? Json(value) : parsed;
     }

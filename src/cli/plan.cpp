@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "lathe/batching.hpp"
 #include "plan/capacity.hpp"
+#include "plan/coverage.hpp"
 #include "plan/load.hpp"
 #include "support/json.hpp"
 
@@ -68,7 +69,8 @@ Result<CapacityRequest> request_of(const PlanOptions& options) {
     // The bench's own figure, unless the file knows better.
     const auto named = [](const Stage& stage) { return stage.name == "decode" || stage.name == "preprocess"; };
     const auto preprocess = request.curve.preprocess_ms();
-    if (preprocess && std::ranges::none_of(request.stages.before, named))
+    request.preprocess_of_bench = preprocess && std::ranges::none_of(request.stages.before, named);
+    if (request.preprocess_of_bench)
         request.stages.before.push_back({"preprocess", TimeDistribution::fixed(*preprocess), std::nullopt});
     request.batch_sizes = options.batch_sizes;
     if (!options.max_wait.empty()) {
@@ -102,6 +104,20 @@ std::string stage_table(const CapacityPlan& plan, const Slo& slo) {
     return table(rows);
 }
 
+/// What the table has no rows for, in a line.
+std::string left_open(const StageCoverage& coverage) {
+    std::string line;
+    const auto append = [&](const std::string& part, const char* between) {
+        line += (line.empty() ? "" : between) + part;
+    };
+    for (const std::string& stage : coverage.missing)
+        append(stage, ", ");
+    if (!line.empty()) line = "not measured and not in --stages: " + line;
+    for (const std::string& fact : coverage.facts)
+        append(fact, "; ");
+    return line;
+}
+
 std::string batch_table(const CapacityPlan& plan, const Slo& slo) {
     std::vector<std::vector<std::string>> rows{
         {"batches up to", "machines", "instances", "wait ms", slo.name() + " ms", "utilisation"}};
@@ -124,6 +140,7 @@ void print_plan(const Context& context, const CapacityPlan& plan, const Capacity
                   (plan.without_one_ms ? "; with one machine down " + ms(*plan.without_one_ms) + " ms" : ""));
     context.print("");
     context.print(stage_table(plan, request.slo));
+    if (const std::string open = left_open(coverage_of(plan, request)); !open.empty()) context.print(open);
     if (plan.by_batch.size() > 1) {
         context.print("");
         context.print(context.bold("Fewest machines by batch size"));
@@ -282,6 +299,7 @@ Result<void> run_plan(const PlanOptions& options, const Context& context) {
     LATHE_TRY(const CapacityPlan plan, plan_capacity(request, context.progress()));
     print_plan(context, plan, request);
     Json document = to_json(plan, request);
+    document["coverage"] = to_json(coverage_of(plan, request));
     document["command"] = context.command_line();
     if (!options.try_engine.empty()) {
         LATHE_TRY(document["tried"], try_here(options, plan, request, context));

@@ -2,11 +2,13 @@
 """Asks a server for a model deployed by `lathe deploy`, over the KServe v2 protocol (HTTP and JSON).
 
     client.py photo.jpg other.png              pictures, preprocessed as the model was trained
+    client.py --text "a quiet film"            texts, tokenised as the model was trained; --text-pair for second texts
     client.py --array input=batch.npy          tensors as they are; one --array a model input
     client.py --url http://host:8000 ...
 
-Needs numpy, and Pillow for pictures. model.json beside this file says what the model takes. In a service of your own,
-`preprocess` and `infer` are the parts to keep.
+Needs numpy, Pillow for pictures, and the package `tokenizers` for texts. model.json beside this file says what the model
+takes, tokenizer.json how texts become tokens. In a service of your own, `preprocess`, `tokenize` and `infer` are the parts
+to keep.
 """
 import argparse
 import json
@@ -71,6 +73,29 @@ def preprocess(path, spec):
     return numpy.ascontiguousarray(values[numpy.newaxis])
 
 
+def tokenize(texts, pairs, about, folder):
+    """The model's inputs by name, a row a text, filled up on the right to the longest. Longer texts are cut."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise RuntimeError("texts need the package tokenizers: pip install tokenizers") from None
+    settings = about["tokenizer"]
+    tokenizer = Tokenizer.from_file(str(folder / settings["file"]))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(settings["max_length"])
+    rows = tokenizer.encode_batch(list(zip(texts, pairs)) if pairs else list(texts))
+    length = max(settings["min_length"], *(len(row.ids) for row in rows))
+    parts = {"input_ids": ("ids", settings["pad_id"]), "attention_mask": ("attention_mask", 0),
+             "token_type_ids": ("type_ids", 0)}
+    inputs = {}
+    for tensor in about["inputs"]:
+        part, filler = parts[tensor["name"]]
+        inputs[tensor["name"]] = numpy.full((len(rows), length), filler, tensor["type"])
+        for filled, row in zip(inputs[tensor["name"]], rows):
+            filled[: len(row.ids)] = getattr(row, part)
+    return inputs
+
+
 def infer(url, model, inputs):
     """Posts the arrays by name; returns the outputs as arrays by name. A refusal raises RuntimeError with its text."""
     body = {
@@ -99,20 +124,44 @@ def best_classes(scores, labels, count):
     return [(labels[i] if i < len(labels) else str(i), float(scores[i])) for i in order]
 
 
+def print_result(what, outputs, about, count):
+    """A line for each of the best classes of a sample, or for each output where the model has no classes."""
+    scores = next(iter(outputs.values()))
+    if about["labels"] and scores.shape == (len(about["labels"]),):
+        for name, score in best_classes(scores, about["labels"], count):
+            print(f"{what}\t{name}\t{score:.6g}")
+        return
+    for name, values in outputs.items():
+        print(f"{what}\t{name}\t{numpy.array2string(values, threshold=20, max_line_width=10**6)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pictures", nargs="*", type=pathlib.Path)
+    parser.add_argument("--text", action="append", default=[])
+    parser.add_argument("--text-pair", action="append", default=[], help="the second text of each --text")
     parser.add_argument("--array", action="append", default=[], metavar="NAME=FILE.npy")
     parser.add_argument("--url", default="http://localhost:8000")
     parser.add_argument("--classes", type=int, default=5, help="how many of the best classes to print")
     arguments = parser.parse_args()
-    about = json.loads((pathlib.Path(__file__).parent / "model.json").read_text())
-    if bool(arguments.pictures) == bool(arguments.array):
-        parser.error("give pictures, or --array for every input")
+    folder = pathlib.Path(__file__).parent
+    about = json.loads((folder / "model.json").read_text())
+    if [bool(given) for given in (arguments.pictures, arguments.text, arguments.array)].count(True) != 1:
+        parser.error("give pictures, or --text, or --array for every input")
+    if arguments.text_pair and len(arguments.text_pair) != len(arguments.text):
+        parser.error("give one --text-pair for each --text, or none")
     if arguments.array:
         inputs = {name: numpy.load(file) for name, file in (text.split("=", 1) for text in arguments.array)}
         for name, array in infer(arguments.url, about["model"], inputs).items():
             print(f"{name} {array.shape}: {numpy.array2string(array, threshold=20)}")
+        return 0
+    if arguments.text:
+        if about["tokenizer"] is None:
+            parser.error(f"{about['model']} came without a tokenizer.json; give --array for every input")
+        outputs = infer(arguments.url, about["model"],
+                        tokenize(arguments.text, arguments.text_pair, about, folder))
+        for i, text in enumerate(arguments.text):
+            print_result(text, {name: values[i] for name, values in outputs.items()}, about, arguments.classes)
         return 0
     if about["preprocess"] is None or len(about["inputs"]) != 1:
         parser.error(f"{about['model']} does not take pictures; give --array for every input")

@@ -173,8 +173,34 @@ Result<void> write_model_file(const TritonModel& model, const DeployableEngine& 
     return {};
 }
 
+/// Hugging Face's tokenizer.json, as the export keeps it; null where there is none.
+Json huggingface_tokenizer(const DeployableEngine& engine) {
+    const Json stored = Json::parse(engine.tokenizer, nullptr, false);
+    if (!stored.is_object()) return nullptr;
+    const auto found = stored.find("huggingface");
+    return found != stored.end() && found->is_object() ? *found : Json(nullptr);
+}
+
+/// How texts become the model's inputs: what fills up, and the lengths in tokens that the engine takes.
+Json tokenizing(const DeployableEngine& engine) {
+    if (!takes_texts(engine)) return nullptr;
+    const Json stored = Json::parse(engine.tokenizer, nullptr, false);
+    const auto number = [&](const char* key, std::int64_t otherwise) {
+        const auto found = stored.find(key);
+        return found != stored.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
+    };
+    std::int64_t least = 1;
+    std::int64_t most = number("max_length", 512);
+    for (const IoInfo& input : engine.info.inputs) {
+        if (input.range.max.size() != 2) continue;
+        least = std::max(least, input.range.min[1]);
+        most = std::min(most, input.range.max[1]);
+    }
+    return {{"file", "tokenizer.json"}, {"pad_id", number("pad_id", 0)}, {"min_length", least}, {"max_length", most}};
+}
+
 /// What client.py needs to know.
-Json description(const TritonModel& model) {
+Json description(const TritonModel& model, const DeployableEngine& engine) {
     Json json{{"model", model.name}, {"labels", model.info.labels}};
     json["preprocess"] =
         model.info.preprocess.empty() ? Json(nullptr) : Json::parse(model.info.preprocess, nullptr, false);
@@ -184,6 +210,7 @@ Json description(const TritonModel& model) {
             array.push_back({{"name", io.name}, {"type", to_string(io.type)}, {"shape", io.range.describe()}});
         return array;
     };
+    json["tokenizer"] = tokenizing(engine);
     json["inputs"] = tensors(model.info.inputs);
     json["outputs"] = tensors(model.info.outputs);
     return json;
@@ -213,15 +240,29 @@ Result<DeployableEngine> read_deployable(const std::filesystem::path& file) {
     auto info = engine_info_from_json(contents.info);
     if (!info) return std::move(info).error().in(file.string());
     LATHE_TRY(const auto graph, contents.section("graph.onnx"));
-    DeployableEngine engine{file, *std::move(info),
-                            std::string(reinterpret_cast<const char*>(graph.data()), graph.size()), std::nullopt,
-                            mapped};
+    const auto text_of = [](std::span<const std::byte> bytes) {
+        return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    DeployableEngine engine{file, *std::move(info), text_of(graph), "", std::nullopt, mapped};
+    if (contents.has(tokenizer_section)) {
+        LATHE_TRY(const auto bytes, contents.section(tokenizer_section));
+        engine.tokenizer = text_of(bytes);
+    }
     if (engine.info.device == "tensorrt") {
         auto form = tensorrt_form_in(contents);
         if (!form) return std::move(form).error().in(file.string());
         engine.tensorrt = *std::move(form);
     }
     return engine;
+}
+
+bool takes_texts(const DeployableEngine& engine) {
+    const auto is_filled = [](const IoInfo& input) {
+        const bool known =
+            input.name == "input_ids" || input.name == "attention_mask" || input.name == "token_type_ids";
+        return known && input.range.max.size() == 2;
+    };
+    return std::ranges::all_of(engine.info.inputs, is_filled) && huggingface_tokenizer(engine).is_object();
 }
 
 Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, bool pads,
@@ -251,7 +292,8 @@ Result<void> write_triton_model(const TritonModel& model, const DeployableEngine
             labels += label + "\n";
         LATHE_CHECK(write_file(folder / "labels.txt", labels));
     }
-    LATHE_CHECK(write_json_file(folder / "model.json", description(model)));
+    LATHE_CHECK(write_json_file(folder / "model.json", description(model, engine)));
+    if (takes_texts(engine)) LATHE_CHECK(write_json_file(folder / "tokenizer.json", huggingface_tokenizer(engine)));
     LATHE_CHECK(write_file(folder / "client.py", deploy::asset("client.py")));
     return folder.commit();
 }

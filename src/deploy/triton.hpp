@@ -18,11 +18,14 @@ namespace lathe {
 struct DeployableEngine {
     std::filesystem::path file;
     EngineInfo info;
-    std::string onnx; ///< the graph inside
+    std::string onnx;      ///< the graph inside
+    std::string tokenizer; ///< the model's metadata `lathe.tokenizer`; empty if it has none
     /// Where it is one for --device tensorrt; views `mapped`.
     std::optional<TensorRtFormAndPlan> tensorrt;
     std::shared_ptr<const MappedFile> mapped;
 };
+/// A client can turn texts into its inputs: they are tokens, and it carries Hugging Face's form of its tokenizer.
+bool takes_texts(const DeployableEngine& engine);
 /// Errors: what reading an engine file gives; invalid_argument for other files.
 Result<DeployableEngine> read_deployable(const std::filesystem::path& file);
 
@@ -41,10 +44,11 @@ struct ServingGoal {
 Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, bool pads,
                               const std::optional<ServingGoal>& goal);
 
-/// Makes the folder REPOSITORY/NAME whole: config.pbtxt, labels.txt, 1/ with the model, client.py and model.json for
-/// it. `plan`: for the tensorrt backend, its engine; empty: the plan in the engine file. Errors: invalid_argument (a
-/// name that Triton cannot have; the folder exists; no plan), unsupported (an operator or type that the backend lacks;
-/// a plan that Triton does not load), io. Nothing is left behind.
+/// Makes the folder REPOSITORY/NAME whole: config.pbtxt, labels.txt, 1/ with the model, client.py and, for it,
+/// model.json and tokenizer.json (of an engine that takes texts). `plan`: for the tensorrt backend, its engine; empty:
+/// the plan in the engine file. Errors: invalid_argument (a name that Triton cannot have; the folder exists; no plan),
+/// unsupported (an operator or type that the backend lacks; a plan that Triton does not load), io. Nothing is left
+/// behind.
 Result<void> write_triton_model(const TritonModel& model, const DeployableEngine& engine,
                                 const std::filesystem::path& plan, const std::filesystem::path& repository);
 

@@ -18,11 +18,24 @@ double quantile_of(std::vector<double>& values, double q) {
     return values[place];
 }
 
-/// Requests enough for 200 beyond the quantile.
-std::size_t search_length(double q) { return static_cast<std::size_t>(std::clamp(200 / (1 - q), 1e4, 2e5)); }
+/// Requests enough for so many beyond the quantile, between two limits.
+std::size_t requests_beyond(double q, double beyond, double least, double most) {
+    return static_cast<std::size_t>(std::clamp(beyond / (1 - q), least, most));
+}
+/// How long a run is. Far quantiles need long ones: the search is narrowed down with short runs, what it found is
+/// confirmed with longer ones, and the choice is simulated once more. The longest is capped, so that a plan stays a
+/// matter of seconds; the interval of the quantile tells what that leaves open.
+struct RunLengths {
+    explicit RunLengths(double q)
+        : rough(requests_beyond(q, 200, 1e4, 2e4)), confirming(requests_beyond(q, 200, 1e4, 2e5)),
+          final(requests_beyond(q, 2000, 1e5, 5e5)) {}
+    std::size_t rough;
+    std::size_t confirming;
+    std::size_t final;
+};
 
-/// The choice is simulated again with so many times the requests.
-constexpr std::size_t long_run = 10;
+/// Numbers of machines closer than this are not told apart: a simulated quantile is not so exact.
+std::size_t resolution(std::size_t machines) { return std::max<std::size_t>(1, machines / 256); }
 
 /// Waiting times worth trying, as shares of what the objective leaves beside running alone.
 constexpr double wait_shares[] = {0.2, 0.45, 0.7};
@@ -31,7 +44,8 @@ constexpr double light_load = 0.01;
 
 class Search {
 public:
-    Search(const CapacityRequest& request, Progress& progress) : request_(request), progress_(progress) {}
+    Search(const CapacityRequest& request, Progress& progress)
+        : request_(request), progress_(progress), lengths_(request.slo.quantile) {}
 
     Result<CapacityPlan> all() {
         LATHE_CHECK(check());
@@ -49,9 +63,10 @@ public:
                     request_.machines ? on_given_machines(batch, instances) : fewest(batch, instances, of_batch);
                 if (found && (!of_batch || better(*found, *of_batch))) of_batch = found;
             }
+            if (of_batch) of_batch = confirmed(*of_batch);
             progress_.advance();
             if (!of_batch) continue;
-            if (of_batch->slo_ms <= request_.slo.limit_ms) plan.by_batch.push_back(*of_batch);
+            if (holds(*of_batch)) plan.by_batch.push_back(*of_batch);
             if (!best || better(*of_batch, *best)) best = of_batch;
         }
         progress_.end();
@@ -112,47 +127,69 @@ private:
 
     double rate_of(std::size_t machines) const { return request_.arrivals.rate() / static_cast<double>(machines); }
 
-    Configuration simulated(const MachineModel& model, std::size_t machines, std::size_t times_length = 1) const {
+    Configuration simulated(const MachineModel& model, std::size_t machines, std::size_t requests) const {
         Configuration configuration{static_cast<std::int64_t>(model.max_batch()), model.max_wait_ms, model.instances,
                                     machines};
         configuration.utilisation = rate_of(machines) / model.capacity();
-        const std::size_t count = times_length * search_length(request_.slo.quantile);
-        auto totals = simulate_totals(model, request_.arrivals.at_one_of(machines, count), 0.05, request_.seed);
+        auto totals = simulate_totals(model, request_.arrivals.at_one_of(machines, requests), 0.05, request_.seed);
         configuration.slo_ms = quantile_of(totals, request_.slo.quantile);
         return configuration;
     }
+
+    bool holds(const Configuration& configuration) const { return configuration.slo_ms <= request_.slo.limit_ms; }
 
     /// The fewest machines that a model can run on at all.
     std::size_t machines_for(const MachineModel& model, double utilisation) const {
         return static_cast<std::size_t>(
             std::max(1.0, std::ceil(request_.arrivals.rate() / (model.capacity() * utilisation))));
     }
+    /// With more, requests hardly meet, and it becomes no quicker.
+    std::size_t most_machines(const MachineModel& model) const { return machines_for(model, light_load); }
 
-    /// The fewest machines from `low` to `high` with which the objective holds, by doubling steps and halving back.
-    std::optional<Configuration> least(const MachineModel& model, std::size_t low, std::size_t high) const {
-        const auto holds = [&](const Configuration& tried) { return tried.slo_ms <= request_.slo.limit_ms; };
-        std::size_t failed = low - 1;
+    /// Numbers of machines to look among, and where to begin.
+    struct Bracket {
+        std::size_t low;
+        std::size_t high;
+        std::size_t start;
+    };
+
+    /// The fewest machines of the bracket with which the objective holds, to the resolution: from the start in doubling
+    /// steps, down where it holds there and else up, then by halving. Nothing where none of them does.
+    std::optional<Configuration> least(const MachineModel& model, const Bracket& bracket, std::size_t requests) const {
         std::optional<Configuration> found;
-        for (std::size_t step = 1, at = low; at <= high; step *= 2) {
-            const Configuration tried = simulated(model, at);
-            if (holds(tried)) {
-                found = tried;
-                break;
-            }
-            failed = at;
-            if (at == high) break;
-            at = std::min(high, at + step);
-        }
-        if (!found) return found;
-        while (found->machines > failed + 1) {
-            const std::size_t middle = failed + (found->machines - failed) / 2;
-            const Configuration tried = simulated(model, middle);
+        std::size_t failed = bracket.low - 1;
+        const auto try_on = [&](std::size_t machines) {
+            const Configuration tried = simulated(model, machines, requests);
             if (holds(tried))
                 found = tried;
             else
-                failed = middle;
+                failed = machines;
+            return holds(tried);
+        };
+        std::size_t at = bracket.start;
+        const bool down = try_on(at);
+        const std::size_t end = down ? bracket.low : bracket.high;
+        for (std::size_t step = std::max<std::size_t>(1, at / 64); at != end; step *= 2) {
+            step = std::min(step, down ? at - end : end - at);
+            at = down ? at - step : at + step;
+            if (try_on(at) != down) break;
         }
+        while (found && found->machines > failed + resolution(found->machines))
+            try_on(failed + (found->machines - failed) / 2);
         return found;
+    }
+
+    /// A configuration that short runs found, in runs that are long enough for the quantile: with fewer machines or
+    /// more where they say so. Nothing if they say that it cannot hold the objective.
+    std::optional<Configuration> confirmed(const Configuration& rough) const {
+        if (lengths_.confirming == lengths_.rough) return rough;
+        MachineModel model = machine_model(request_, rough.max_batch, rough.instances, rough.max_wait_ms);
+        if (request_.machines) return simulated(model, rough.machines, lengths_.confirming);
+        const Bracket bracket{machines_for(model, request_.max_utilisation), most_machines(model), rough.machines};
+        auto found = least(model, bracket, lengths_.confirming);
+        if (found || rough.max_wait_ms == 0 || request_.max_wait_ms) return found;
+        model.max_wait_ms = 0;
+        return least(model, bracket, lengths_.confirming);
     }
 
     /// What the objective leaves for waiting when a full batch is run at once.
@@ -181,9 +218,10 @@ private:
         const std::size_t low = machines_for(model, request_.max_utilisation);
         for (const double wait : waits(model)) {
             model.max_wait_ms = wait;
-            // Waiting costs latency: it must save a machine.
-            const std::size_t high = best ? best->machines - 1 : machines_for(model, light_load);
-            if (auto found = least(model, low, high)) best = found;
+            // Waiting costs latency: it must save a machine, and mostly one run shows that it does not.
+            const std::size_t high = best ? best->machines - resolution(best->machines) : most_machines(model);
+            if (high < low) continue;
+            if (auto found = least(model, {low, high, best ? high : low}, lengths_.rough)) best = found;
         }
         return best;
     }
@@ -194,7 +232,7 @@ private:
         if (rate_of(*request_.machines) >= model.capacity()) return best;
         for (const double wait : waits(model)) {
             model.max_wait_ms = wait;
-            const Configuration tried = simulated(model, *request_.machines);
+            const Configuration tried = simulated(model, *request_.machines, lengths_.rough);
             if (!best || better(tried, *best)) best = tried;
         }
         return best;
@@ -204,7 +242,7 @@ private:
         const std::int64_t batch = request_.batch_sizes.empty() ? 1 : request_.batch_sizes.front();
         const MachineModel model =
             machine_model(request_, batch, request_.instances.value_or(1), request_.max_wait_ms.value_or(0));
-        return simulated(model, machines_for(model, light_load));
+        return simulated(model, most_machines(model), lengths_.confirming);
     }
 
     double floor() const {
@@ -214,32 +252,26 @@ private:
         return quantile_of(totals, request_.slo.quantile);
     }
 
-    /// The choice again with ten times the requests; where that shows the objective missed by a hair, with more
-    /// machines.
+    /// The choice again in the longest run; where that shows the objective missed by a hair, with more machines.
     void tell(CapacityPlan& plan, Configuration choice) const {
         const MachineModel model = machine_model(request_, choice.max_batch, choice.instances, choice.max_wait_ms);
-        const bool held = choice.slo_ms <= request_.slo.limit_ms;
-        constexpr int most_tries = 8;
-        for (int tries = 0;; ++tries) {
-            const auto arrivals =
-                request_.arrivals.at_one_of(choice.machines, long_run * search_length(request_.slo.quantile));
-            Simulation run = simulate(model, arrivals, 0.05, request_.seed);
-            choice.slo_ms = long_quantile(plan, run.total);
-            plan.meets = choice.slo_ms <= request_.slo.limit_ms;
-            if (plan.meets || !held || request_.machines || tries == most_tries) {
-                fill(plan, run);
-                break;
-            }
-            choice.machines += std::max<std::size_t>(1, choice.machines / 100);
+        if (holds(choice) && !request_.machines) {
+            const Bracket bracket{choice.machines, std::max(choice.machines, most_machines(model)), choice.machines};
+            if (const auto found = least(model, bracket, lengths_.final)) choice = *found;
         }
+        Simulation run =
+            simulate(model, request_.arrivals.at_one_of(choice.machines, lengths_.final), 0.05, request_.seed);
+        choice.slo_ms = long_quantile(plan, run.total);
         choice.utilisation = rate_of(choice.machines) / model.capacity();
+        fill(plan, run);
+        plan.meets = holds(choice);
         plan.choice = choice;
         plan.machine_capacity = model.capacity();
         for (Configuration& row : plan.by_batch) {
             if (row.max_batch == choice.max_batch) row = choice;
         }
         if (choice.machines > 1 && rate_of(choice.machines - 1) < model.capacity())
-            plan.without_one_ms = simulated(model, choice.machines - 1, long_run).slo_ms;
+            plan.without_one_ms = simulated(model, choice.machines - 1, lengths_.final).slo_ms;
     }
 
     /// The objective's quantile, with its interval from ten parts of the run put into the plan.
@@ -293,6 +325,7 @@ private:
 
     const CapacityRequest& request_;
     Progress& progress_;
+    RunLengths lengths_;
 };
 
 Json to_json(const Configuration& configuration) {

@@ -21,6 +21,7 @@ struct CapacityRequest {
     Arrivals arrivals; ///< at the whole service
     LatencyCurve curve;
     OuterStages stages;
+    bool preprocess_of_bench = false; ///< the stage preprocess is the bench's figure, which holds decoding
 
     // What is decided already; the rest is searched.
     std::vector<std::int64_t> batch_sizes; ///< empty: the measured sizes and the powers of two between
@@ -56,7 +57,8 @@ struct CapacityPlan {
     Configuration choice;
     bool meets = false; ///< the objective
     double mean_ms = 0, median_ms = 0, p90_ms = 0, p95_ms = 0, p99_ms = 0, p999_ms = 0;
-    double slo_half_width_ms = 0; ///< 95 % of the simulated quantile, from ten parts of the run
+    double slo_half_width_ms = 0; ///< 95 % of the simulated quantile, from ten parts of the run, which is 500,000
+                                  ///< requests at most
     double mean_batch = 0;
     double machine_capacity = 0; ///< requests a second that one machine can serve at most
     /// The objective's quantile when one machine fails; nothing if there is only one, or the others are overloaded.
@@ -67,8 +69,9 @@ struct CapacityPlan {
     std::size_t simulated = 0;           ///< requests behind the figures of the choice
 };
 
-/// The fewest machines with which the objective holds, and among those the configuration of least latency; with
-/// `machines` given, the configuration of least latency on them. Requests are spread over machines at random.
+/// The fewest machines with which the objective holds (to one in 256: a simulation is not more exact), and among those
+/// the configuration of least latency; with `machines` given, the configuration of least latency on them. Requests are
+/// spread over machines at random.
 /// Where nothing meets the objective, `meets` is false, and the choice is the best that was found, or, without
 /// `machines`, what light load gives.
 /// Errors: invalid_argument (a batch size or number of instances that was not measured, machines that cannot serve the

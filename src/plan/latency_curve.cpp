@@ -117,6 +117,8 @@ Result<LatencyCurve> read(const Json& bench, const std::string& asked, const std
     curve.subject = subject.at("name").get<std::string>();
     curve.file = subject.value("file", "");
     curve.precision = subject.value("precision", "");
+    if (const auto device = subject.find("device"); device != subject.end() && device->is_string())
+        curve.device = device->get<std::string>();
     for (const Json& row : bench.at("latency")) {
         if (row.at("subject") == curve.subject) curve.points.push_back(point_of(row));
     }

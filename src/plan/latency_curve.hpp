@@ -32,8 +32,9 @@ struct LatencyCurve {
     std::string subject;
     std::string file; ///< the engine
     std::string precision;
-    std::vector<CurvePoint> points;      ///< by batch size, at least one
-    std::size_t streams = 1;             ///< most requests at once whose throughput was measured
+    std::string device;             ///< "cpu", "cuda", a card's name by trtexec; empty where the bench does not say
+    std::vector<CurvePoint> points; ///< by batch size, at least one
+    std::size_t streams = 1;        ///< most requests at once whose throughput was measured
     std::optional<ServedTimes> served{}; ///< what serving makes of the times, if a load was served
 
     std::int64_t max_batch() const { return points.back().batch; }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
+#include <queue>
 #include <random>
+#include <utility>
 
 namespace lathe {
 
@@ -18,13 +20,15 @@ struct Crowd {
     /// By time again, after a stage in which they could overtake. `columns` follow.
     void sort(std::vector<std::vector<double>>& columns) {
         if (std::ranges::is_sorted(now)) return;
-        std::vector<std::size_t> order(now.size());
-        std::iota(order.begin(), order.end(), std::size_t{0});
-        std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return now[a] < now[b]; });
+        // Times beside their places, so that comparing them reads no other memory.
+        std::vector<std::pair<double, std::size_t>> order(now.size());
+        for (std::size_t i = 0; i < order.size(); ++i)
+            order[i] = {now[i], i};
+        std::ranges::sort(order);
         const auto apply = [&](std::vector<double>& values) {
             std::vector<double> sorted(values.size());
             for (std::size_t i = 0; i < order.size(); ++i)
-                sorted[i] = values[order[i]];
+                sorted[i] = values[order[i].second];
             values = std::move(sorted);
         };
         apply(now);
@@ -40,8 +44,8 @@ struct Instance {
     std::size_t last_size = 0; ///< of its last batch
 };
 
-/// The earliest of them; there are few, so a search is as fast as a heap.
-double& earliest(std::vector<double>& free) { return *std::ranges::min_element(free); }
+/// When each of a stage's workers is free again, the earliest on top.
+using Workers = std::priority_queue<double, std::vector<double>, std::greater<>>;
 
 class Machine {
 public:
@@ -74,16 +78,19 @@ private:
 
     /// First come, first served by `workers`, or a delay alone.
     void pass(const Stage& stage) {
-        std::vector<double> spent(crowd_.now.size());
         if (stage.workers) crowd_.sort(result_.spent);
-        std::vector<double> free(stage.workers.value_or(0), 0.0);
-        for (std::size_t i = 0; i < spent.size(); ++i) {
-            double start = crowd_.now[i];
-            if (stage.workers) start = std::max(start, earliest(free));
+        Workers free({}, std::vector<double>(stage.workers.value_or(0), 0.0));
+        std::vector<double> spent;
+        for (double& now : crowd_.now) {
+            double start = now;
+            if (stage.workers) {
+                start = std::max(start, free.top());
+                free.pop();
+            }
             const double end = start + stage.time.draw(random_());
-            if (stage.workers) earliest(free) = end;
-            spent[i] = end - crowd_.now[i];
-            crowd_.now[i] = end;
+            if (stage.workers) free.push(end);
+            if (keep_) spent.push_back(end - now);
+            now = end;
         }
         if (keep_) column(stage.name) = std::move(spent);
     }

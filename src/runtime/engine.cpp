@@ -28,7 +28,6 @@ namespace {
 
 constexpr const char* graph_section = "graph.onnx";
 constexpr const char* blob_section = "compiled";
-constexpr const char* tokenizer_section = "tokenizer";
 
 /// Class names from the model's metadata. A list that is no list of strings is an error, not an empty one.
 Result<std::vector<std::string>> labels_of(const Model& model) {

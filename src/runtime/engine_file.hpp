@@ -28,6 +28,9 @@ namespace lathe {
 /// Digests find damage, not forgery: an engine is code, load only those you trust.
 inline constexpr std::uint32_t engine_format_version = 1;
 
+/// The section of the model's metadata `lathe.tokenizer`, in engines that have it.
+inline constexpr const char* tokenizer_section = "tokenizer";
+
 struct EngineSection {
     std::string name;
     std::span<const std::byte> bytes;

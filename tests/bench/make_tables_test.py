@@ -93,6 +93,25 @@ class MakeTables(unittest.TestCase):
         self.assertNotIn("old", text)
         self.assertEqual(self.run_script("--check").returncode, 0)
 
+    def test_figures_in_sentences_follow_the_results(self):
+        document = dict(GPU, network="ResNet-50", latency=[
+            {"subject": "int8", "size": "1", "device_ms": 0.2, "host_us": 1.25},
+            {"subject": "int8", "size": "32", "device_ms": 0.5, "host_us": 4.0, "enqueue_us": 21.6}])
+        (self.results / "net.gpu.json").write_text(json.dumps(document), encoding="utf-8")
+        mark = "<!-- figure:{} -->{}<!-- /figure -->".format
+        self.readme.write_text(f"It is {mark('resnet-int8-32-enqueue', '34 µs')}, {mark('resnet-int8-growth', '')} times;\n"
+                               f"{mark('resnet-host-us', '9')}, and {mark('scaling-host', '1.88')}.\n", encoding="utf-8")
+        self.assertIn("not what benchmarks/results gives", self.run_script("--check").stderr)
+        self.assertEqual(self.run_script().returncode, 0)
+        self.assertEqual(self.readme.read_text(encoding="utf-8"),
+                         f"It is {mark('resnet-int8-32-enqueue', '22 µs')}, {mark('resnet-int8-growth', '2.5')} times;\n"
+                         f"{mark('resnet-host-us', '1.2 to 4.0')}, and {mark('scaling-host', '1.88')}.\n")
+        self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_an_unknown_figure_is_an_error(self):
+        self.readme.write_text("<!-- figure:none -->1<!-- /figure -->\n", encoding="utf-8")
+        self.assertIn("unknown figure 'none'", self.run_script().stderr)
+
     def test_without_results_the_table_is_empty(self):
         self.assertEqual(self.run_script().returncode, 0)
         self.assertIn("<!-- table:latency -->\n<!-- /table -->", self.readme.read_text(encoding="utf-8"))

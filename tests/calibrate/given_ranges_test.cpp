@@ -40,6 +40,16 @@ const std::vector<Good>& good_files() {
         {"trt7103_minmax.cache", "TRT-7103-MinMaxCalibration", 3, "fc1_1", {-1270.0F, 1270.0F}},
         {"trt5105_legacy.cache", "TRT-5105-LegacyCalibration", 3, "prob", {-1.0561367F, 1.0561367F}},
         {"trt100300_entropy.cache", "TRT-100300-EntropyCalibration", 3, "output0", {-641.74005F, 641.74005F}},
+        {"trt8205_unnamed_layers.cache",
+         "TRT-8205-EntropyCalibration2",
+         4,
+         "(Unnamed Layer* 4) [ElementWise]_output",
+         {-8.89F, 8.89F}},
+        {"trt101303_entropy2.cache",
+         "TRT-101303-EntropyCalibration2",
+         6,
+         "/stem/conv/Conv_output_0",
+         {-11.049F, 11.049F}},
         {"crlf.cache", "TRT-8401-EntropyCalibration2", 2, "input", {-one, one}},
         {"names_with_colons_and_spaces.cache",
          "TRT-8503-EntropyCalibration2",
@@ -54,6 +64,7 @@ const std::vector<Good>& good_files() {
         {"pairs.json", "", 2, "relu", {0.0F, 6.0F}},
         {"tao.json", "", 2, "Input", {-152.32F, 152.32F}},
         {"wrapped.json", "", 2, "y", {-3.0F, 1.0F}},
+        {"nested_with_mixed_forms.json", "", 4, "/stem/conv/Conv_output_0", {-11.25F, 7.5F}},
     };
     return files;
 }

@@ -82,6 +82,98 @@ TEST_F(Deploy, ModelsAnswerAsTheirEngines) {
     EXPECT_EQ(count, 12) << lines;
 }
 
+/// A text classifier of two classes, and the same with one number a text.
+Model text_model(bool one_number) {
+    Model model = model_from_text(std::string("opset 18\n"
+                                              "input %input_ids: int64[N, S]\n"
+                                              "input %attention_mask: int64[N, S]\n"
+                                              "input %table: float32[64, 16]\n"
+                                              "input %f: float32[16, 2]\n"
+                                              "const %axes: int64[1] = {1}\n"
+                                              "const %last: int64[1] = {2}\n"
+                                              "%words = Gather(%table, %input_ids)\n"
+                                              "%float = Cast(%attention_mask) {to = 1}\n"
+                                              "%wide = Unsqueeze(%float, %last)\n"
+                                              "%kept = Mul(%words, %wide)\n"
+                                              "%sum = ReduceSum(%kept, %axes) {keepdims = 0}\n"
+                                              "%scores = MatMul(%sum, %f)\n") +
+                                  (one_number ? "%score = ReduceMax(%scores, %axes) {keepdims = 0}\n"
+                                                "output %score: float32[N]\n"
+                                              : "output %scores: float32[N, 2]\n"));
+    model.graph.inputs.resize(2); // the others become constants
+    add_weights(model, "table", {64, 16}, 1);
+    add_weights(model, "f", {16, 2}, 2);
+    const auto golden = read_json_file(LATHE_TOKENIZER);
+    EXPECT_TRUE(golden) << golden.error().describe();
+    model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
+    if (!one_number) model.set_metadata("lathe.labels", R"(["sad","glad"])");
+    return model;
+}
+
+TEST_F(Deploy, TextsAndFixedSizesAnswerAsTheirEngines) {
+    const std::string shapes = "--shape input_ids:1x2..2x8..4x12 --shape attention_mask:1x2..2x8..4x12";
+    work_.save(text_model(false), "t.onnx");
+    work_.save(text_model(true), "n.onnx");
+    work_.good("build t.onnx -o t.engine " + shapes);
+    work_.good("build n.onnx -o n.engine " + shapes);
+    work_.good("build m.onnx -o two.engine --shape 2x3x8x8");
+    for (const char* backend : {"onnxruntime", "openvino"}) {
+        const std::string tail = std::string(" -o repo --backend ") + backend;
+        work_.good("deploy triton t.engine --name t-" + std::string(backend) + tail);
+        work_.good("deploy triton n.engine --name n-" + std::string(backend) + tail);
+        work_.good("deploy triton two.engine --name two-" + std::string(backend) + tail);
+    }
+    EXPECT_THAT(work_.read("repo/t-openvino/config.pbtxt"), HasSubstr("data_type: TYPE_INT64\n  dims: [-1]\n"));
+    EXPECT_THAT(work_.read("repo/n-openvino/config.pbtxt"), HasSubstr("dims: [1]\n  reshape {\n  }\n"));
+    EXPECT_THAT(work_.read("repo/two-onnxruntime/config.pbtxt"), HasSubstr("max_batch_size: 0\n"));
+    EXPECT_EQ(work_.json("repo/t-openvino/model.json")["tokenizer"],
+              (Json{{"file", "tokenizer.json"}, {"pad_id", 0}, {"min_length", 2}, {"max_length", 12}}));
+    EXPECT_TRUE(work_.json("repo/two-openvino/model.json")["tokenizer"].is_null());
+    const std::string long_text = "the film the film the film the film the film the film the film";
+    const std::string lines =
+        checked("repo", "'--text=the quiet FILMS' '--text=a moving film' '--text=" + long_text + "'");
+    if (lines.starts_with("SKIPPED")) GTEST_SKIP() << lines;
+    EXPECT_THAT(lines, HasSubstr("two-onnxruntime\tscores (2, 5): [["));
+    EXPECT_THAT(lines, HasSubstr("two-openvino\tscores (2, 5): [["));
+
+    const Json classes = work_.good_json("run t.engine --text 'the quiet FILMS' --text 'a moving film' --text '" +
+                                         long_text + "'")["samples"];
+    std::istringstream rows(lines);
+    int count = 0;
+    for (std::string row; std::getline(rows, row);) {
+        std::istringstream cells(row);
+        std::string model, text, label, score;
+        std::getline(cells, model, '\t');
+        std::getline(cells, text, '\t');
+        std::getline(cells, label, '\t');
+        std::getline(cells, score, '\t');
+        if (!model.starts_with("t-")) continue;
+        const Json& top = classes[static_cast<std::size_t>(count++ % 3)]["top"][0];
+        EXPECT_EQ(label, top["name"]) << row;
+        EXPECT_NEAR(std::stod(score), top["score"].get<double>(), 2e-2) << row;
+    }
+    EXPECT_EQ(count, 6) << lines;
+}
+
+TEST_F(Deploy, AnEngineWithoutATokenizerFileTakesArrays) {
+    Model model = text_model(false);
+    Json stored = Json::parse(*model.find_metadata("lathe.tokenizer"));
+    stored.erase("huggingface");
+    model.set_metadata("lathe.tokenizer", stored.dump());
+    work_.save(model, "old.onnx");
+    work_.good("build old.onnx -o old.engine --shape input_ids:1x8..2x8..4x8 --shape attention_mask:1x8..2x8..4x8");
+    const CommandResult result = work_.good("deploy triton old.engine -o repo");
+    EXPECT_THAT(result.errors, HasSubstr("takes arrays alone"));
+    EXPECT_TRUE(work_.json("repo/old/model.json")["tokenizer"].is_null());
+    EXPECT_FALSE(std::filesystem::exists(work_.path("repo/old/tokenizer.json")));
+    const char* python = std::getenv("LATHE_PYTHON");
+    if (python == nullptr || *python == '\0') GTEST_SKIP() << "SKIPPED: LATHE_PYTHON is not set";
+    const CommandResult refused =
+        run_command("'" + std::string(python) + "' '" + work_.path("repo/old/client.py").string() + "' --text film");
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.errors, HasSubstr("came without a tokenizer.json"));
+}
+
 TEST_F(Deploy, IsSizedForAnObjective) {
     const Json sized = work_.good_json(
         "deploy triton m.engine -o repo --from bench.json --slo p99=40ms --rate 500/s --backend onnxruntime");

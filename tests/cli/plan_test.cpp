@@ -28,11 +28,14 @@ TEST_F(Plan, SaysWhatIsNeededAndWhereTheTimeGoes) {
     for (const char* stage : {"camera", "network", "queue", "compute", "postprocess", "total"})
         EXPECT_THAT(text, HasSubstr(stage));
 
+    EXPECT_THAT(text, HasSubstr("not measured and not in --stages: decode, preprocess, copy in, copy out\n"));
+
     const Json plan =
         work_.good_json("plan --slo p99=30ms --rate 90000/min --from bench.json --stages stages.json --output p.json");
     EXPECT_EQ(plan["kind"], "plan");
     EXPECT_EQ(plan["meets"], true);
     EXPECT_EQ(plan["subject"]["name"], "int8");
+    EXPECT_EQ(plan["coverage"]["not_measured"], (Json{"decode", "preprocess", "copy in", "copy out"}));
     EXPECT_LE(plan["choice"]["slo_ms"].get<double>(), 30);
     EXPECT_NEAR(plan["latency_ms"]["p99"].get<double>(), plan["choice"]["slo_ms"].get<double>(), 0.1);
     EXPECT_EQ(work_.json("p.json"), plan);
@@ -87,7 +90,10 @@ TEST_F(Plan, ReckonsWithCallsAsAServerMakesThem) {
         EXPECT_GT(row["after_pause"]["median_ms"].get<double>(), 0);
         EXPECT_GT(row["after_other_size"]["count"].get<int>(), 0);
     }
-    EXPECT_THAT(work_.good("plan --slo p99=1s --rate 10/s --from b.json").errors, Not(HasSubstr("--pause")));
+    const CommandResult own = work_.good("plan --slo p99=1s --rate 10/s --from b.json");
+    EXPECT_THAT(own.errors, Not(HasSubstr("--pause")));
+    EXPECT_THAT(own.output, HasSubstr("not measured and not in --stages: decode, preprocess, postprocess; no copies in "
+                                      "or out: the engine computes on the CPU"));
     EXPECT_THAT(work_.good("plan --slo p99=30ms --rate 10/s --from bench.json").errors, HasSubstr("--pause"));
 }
 

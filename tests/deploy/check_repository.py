@@ -1,10 +1,11 @@
 """Holds a model repository against what Triton publishes, and serves it to its own client.
 
-    check_repository.py REPOSITORY [PICTURE ...]
+    check_repository.py REPOSITORY [PICTURE ...] [--text=TEXT ...]
 
 Every config.pbtxt must parse as a ModelConfig of Triton's model_config.proto (as tritonclient carries it) and agree with
-the model beside it. With pictures, each model is served over KServe v2 by a small server that checks requests against the
-config, and client.py's lines are printed as MODEL<tab>line. Exit 77 where a package is missing.
+the model beside it. With pictures or texts, each model is served over KServe v2 by a small server that checks requests
+against the config, and client.py's lines for what the model takes are printed as MODEL<tab>line; a model of one size is
+asked with an array of that size. Exit 77 where a package is missing.
 """
 import importlib.util
 import json
@@ -49,6 +50,12 @@ class Model:
         assert file.is_file(), f"{file} is missing"
         self.batched = config.max_batch_size > 0
         assert len(config.instance_group) == 1 and config.instance_group[0].count >= 1
+        if config.instance_group[0].kind == SCHEMA.ModelInstanceGroup.KIND_GPU:
+            assert config.backend in ("onnxruntime", "tensorrt"), "Triton's OpenVINO backend runs on the CPU"
+        else:
+            assert config.instance_group[0].kind == SCHEMA.ModelInstanceGroup.KIND_CPU
+        if not self.batched:
+            assert not config.HasField("dynamic_batching") and len(config.model_warmup) == 1
         for size in config.dynamic_batching.preferred_batch_size:
             assert 1 <= size <= config.max_batch_size, size
         assert config.model_warmup, "no warm-up"
@@ -84,7 +91,8 @@ class Model:
     def check_tensors(self, wanted, found):
         assert {tensor.name for tensor in wanted} == set(found), (wanted, found)
         for tensor in wanted:
-            dims = ([-1] if self.batched else []) + list(tensor.dims)
+            own = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
+            dims = ([-1] if self.batched else []) + list(own)
             sizes = [size if isinstance(size, int) else -1 for size in found[tensor.name]]
             assert len(dims) == len(sizes), (tensor.name, dims, sizes)
             assert all(d == s or -1 in (d, s) for d, s in zip(dims, sizes)), (tensor.name, dims, sizes)
@@ -111,6 +119,10 @@ class Model:
         else:
             names = [tensor.name for tensor in self.config.output]
             arrays = dict(zip(names, self.session.run(names, feeds)))
+        for tensor in self.config.output:
+            if tensor.HasField("reshape"):  # what the client sees has the config's dims
+                samples = arrays[tensor.name].shape[:1] if self.batched else ()
+                arrays[tensor.name] = arrays[tensor.name].reshape(*samples, *tensor.dims)
         return arrays
 
 
@@ -151,17 +163,43 @@ def serve(models):
     return server
 
 
+def questions(folder, model, pictures, texts):
+    """What to ask client.py of a model, and a file to remove afterwards."""
+    about = json.loads((folder / "model.json").read_text())
+    if not model.batched:
+        words = []
+        for tensor in model.config.input:
+            kind = {v: k for k, v in TYPES.items()}[SCHEMA.DataType.Name(tensor.data_type).removeprefix("TYPE_")]
+            file = folder.parent / f"{tensor.name}.npy"
+            numpy.save(file, numpy.ones([abs(d) for d in tensor.dims], kind))
+            words.append(f"--array={tensor.name}={file}")
+        return words
+    if about["tokenizer"]:
+        tokenizer = json.loads((folder / about["tokenizer"]["file"]).read_text())
+        assert "model" in tokenizer, "no tokenizer.json of Hugging Face's"
+        if importlib.util.find_spec("tokenizers") is None:
+            print("SKIPPED: no package tokenizers")
+            sys.exit(77)
+        return texts
+    return pictures if about["preprocess"] else []
+
+
 def main():
-    repository, pictures = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    repository = pathlib.Path(sys.argv[1])
+    texts = [word for word in sys.argv[2:] if word.startswith("--text")]
+    pictures = [word for word in sys.argv[2:] if not word.startswith("--text")]
     folders = sorted(path for path in repository.iterdir() if path.is_dir())
     assert folders, "the repository is empty"
     models = {folder.name: Model(folder) for folder in folders}
-    if not pictures:
+    if not pictures and not texts:
         return
     server = serve(models)
     for folder in folders:
         url = f"http://127.0.0.1:{server.server_port}"
-        client = subprocess.run([sys.executable, folder / "client.py", "--url", url, "--classes", "1", *pictures],
+        asked = questions(folder, models[folder.name], pictures, texts)
+        if not asked:
+            continue
+        client = subprocess.run([sys.executable, folder / "client.py", "--url", url, "--classes", "1", *asked],
                                 capture_output=True, text=True)
         assert client.returncode == 0, client.stderr
         for line in client.stdout.splitlines():

@@ -1,9 +1,15 @@
+#include <cstdlib>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/models.hpp"
 #include "deploy/text_proto.hpp"
 #include "deploy/triton.hpp"
+#include "onnx/onnx.hpp"
 #include "plan/machines.hpp"
+#include "support/files.hpp"
+#include "support_lib/command.hpp"
 
 namespace lathe::test {
 namespace {
@@ -75,6 +81,40 @@ TEST(TritonConfigs, OddShapes) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
     EXPECT_EQ(refused.error().where, "ids");
+}
+
+/// A graph for classifier(): its scores are the sums of a picture's channels.
+std::string channel_sums() {
+    const Model model = model_from_text("opset 18\ninput %picture: float32[N, 3, 8, 8]\n"
+                                        "const %axes: int64[2] = {2, 3}\n"
+                                        "%scores = ReduceSum(%picture, %axes) {keepdims = 0}\n"
+                                        "output %scores: float32[N, 3]\n");
+    return *serialize_onnx(model);
+}
+
+TEST(TritonRepositories, OnnxRuntimeOnAGpuPassesTheSchema) {
+    const TemporaryFolder folder;
+    TritonModel model = classifier();
+    model.gpu = true;
+    model.sizing.instances = 2;
+    const DeployableEngine engine{"m.engine", model.info, channel_sums(), ""};
+    ASSERT_TRUE(write_triton_model(model, engine, "", folder / "repo"));
+    EXPECT_THAT(*read_text_file(folder / "repo/m/config.pbtxt"), HasSubstr("count: 2\n  kind: KIND_GPU\n"));
+    const char* python = std::getenv("LATHE_PYTHON");
+    if (python == nullptr || *python == '\0') GTEST_SKIP() << "SKIPPED: LATHE_PYTHON is not set";
+    const CommandResult result = run_command("'" + std::string(python) + "' '" + LATHE_SOURCE_DIR +
+                                             "/tests/deploy/check_repository.py' '" + (folder / "repo").string() + "'");
+    if (result.exit_code == 77) GTEST_SKIP() << result.output;
+    EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+    // The check refuses what Triton's OpenVINO backend cannot do.
+    model.name = "wrong";
+    model.backend = TritonBackend::openvino;
+    ASSERT_TRUE(write_triton_model(model, engine, "", folder / "other"));
+    const CommandResult refused =
+        run_command("'" + std::string(python) + "' '" + LATHE_SOURCE_DIR + "/tests/deploy/check_repository.py' '" +
+                    (folder / "other").string() + "'");
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.errors, HasSubstr("runs on the CPU"));
 }
 
 TEST(TritonSizings, FollowTheMeasuredCost) {
