@@ -159,9 +159,15 @@ private:
         const auto start = Clock::now();
         Correction told = about(method);
         how.stays_float = float_outputs_;
+        for (const auto& [tensor, range] : quantize_.overrides)
+            how.stays_as_is.push_back(tensor);
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
             std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
+        if (equal.left > 0) {
+            told.detail += ", " + std::to_string(equal.left) + " left: a range is given for " +
+                           (equal.left == 1 ? "it" : "a tensor of each");
+        }
         if (equal.fired == 0) {
             return leave(std::move(told), start);
         }
