@@ -36,7 +36,8 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
         ->check(CLI::IsMember({"none", "fast", "exact"}));
     command
         .add_option("--rounding", arguments.rounding,
-                    "Weights: to the nearest step, or so that the layer's output errs least (default: by --effort)")
+                    "Weights: to the nearest step, or so that the layer's output errs least, on the inputs that "
+                    "--bias-correction looks at (default: by --effort)")
         ->check(CLI::IsMember({"nearest", "output-error"}));
     command
         .add_option("--equalize", arguments.equalize,
