@@ -86,6 +86,37 @@ def latency_table(folder):
     return text.rstrip("\n") + "\n" if text else ""
 
 
+def accuracy_table(folder):
+    """Accuracy with intervals and closeness to FP32, of what the peers' table does not hold."""
+    text = ""
+    beside_peers = {document["network"] for document in load(folder, "quantize")}
+    for document in load(folder, "eval"):
+        if document.get("network") in beside_peers:
+            continue
+        rows = []
+        for subject in document["subjects"]:
+            versus = subject.get("vs_reference")
+            name = subject["name"]
+            ours = name in {"int8", "fp32", "bf16"} or name.startswith("lathe-")
+            title = f"**Lathe {own_name(name)}**" if ours else name
+            row = [title, percent(subject["top1"], subject.get("top1_ci95"))]
+            if versus:
+                sqnr = versus["sqnr_db"]
+                row += [percent(versus["agreement"]), f"{versus['mean_kl']:.4f}", "∞" if sqnr is None else f"{sqnr:.1f}"]
+            else:
+                row += ["reference", "", ""]
+            rows.append(row)
+        heading = [
+            f"{document.get('network', 'network')}, {document['data']['samples']} images",
+            "top-1 (95 %)",
+            "agreement with FP32",
+            "mean KL",
+            "SQNR dB",
+        ]
+        text += markdown(heading, rows) + "\n" if rows else ""
+    return text.rstrip("\n") + "\n" if text else ""
+
+
 def points(versus):
     """Top-1 less FP32's in points, with the interval of the paired difference."""
     low, high = versus["top1_delta_ci95"]
@@ -149,6 +180,7 @@ def peers_table(folder):
 TABLES = {
     "latency": latency_table,
     "peers": peers_table,
+    "accuracy": accuracy_table,
     "gpu": gpu_tables.latency,
     "gpu-memory": gpu_tables.memory,
     "gpu-throughput": gpu_tables.throughput,

@@ -23,10 +23,9 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
         .add_option(
             "--effort", arguments.effort,
             "How much to correct what quantisation costs; every step is kept only if it gains on held-back "
-            "samples. 0: nothing, a second; 1: fast bias correction; 2: last layers in float where that is "
-            "nearly free, equalisation, weight rounding and exact bias correction, about a minute on two cores for "
-            "ResNet-50; 3: also ranges by error, and all from three times the "
-            "samples")
+            "samples. 0: nothing, a second; 1: fast bias correction, about a fifth of 2's time; 2: last layers in "
+            "float where that is nearly free, equalisation, exact bias correction and weight rounding, about a minute "
+            "on two cores for ResNet-50; 3: also ranges by error, and all from up to three times the samples")
         ->check(CLI::Range(0, 3))
         ->capture_default_str();
     command
@@ -36,7 +35,8 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
         ->check(CLI::IsMember({"none", "fast", "exact"}));
     command
         .add_option("--rounding", arguments.rounding,
-                    "Weights: to the nearest step, or so that the layer's output errs least (default: by --effort)")
+                    "Weights: to the nearest step, or so that the layer's output errs least, on the inputs that "
+                    "--bias-correction looks at (default: by --effort)")
         ->check(CLI::IsMember({"nearest", "output-error"}));
     command
         .add_option("--equalize", arguments.equalize,

@@ -70,7 +70,11 @@ void add_optimize(Commands& commands) {
     command.add_option("-o,--output", options->output, "Folder for engines, JSON and report")->capture_default_str();
     add_samples_option(command, options->samples, &options->samples_given);
     command.add_option("--evaluate-samples", options->evaluate_samples, "Evaluation samples; 0: all");
-    command.add_option("--method", options->method, "Range estimator: minmax, percentile, entropy, mse")
+    command
+        .add_option("--method", options->method,
+                    "Range estimator; auto: for each tensor the range with the least error in what reads it, kept if "
+                    "held-back samples gain")
+        ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}))
         ->capture_default_str();
     add_correction_options(command, options->correction, false);
     command

@@ -104,16 +104,27 @@ private:
         return {};
     }
 
+    /// Auto chooses among ranges from histograms, which any method's file holds.
+    Result<Method> range_method() const {
+        return options_.method == "auto" ? Result<Method>(Method::mse) : method_from_name(options_.method);
+    }
+    Result<CorrectOptions> corrections_asked() const {
+        LATHE_TRY(CorrectOptions correcting, options_of(options_.correction, ""));
+        correcting.auto_ranges = correcting.auto_ranges || options_.method == "auto";
+        correcting.threads = options_.threads;
+        return correcting;
+    }
+
     Result<void> calibrate() {
         CalibrateRequest request;
         request.data = options_.calibrate;
         request.columns = options_.columns;
         request.preprocess = preprocess_;
         request.samples = options_.samples.samples;
-        request.until_settled =
-            options_.samples.until_settled && (options_.samples_given || options_.correction.effort == 0);
+        LATHE_TRY(const CorrectOptions corrections, corrections_asked());
+        request.until_settled = options_.samples.until_settled && (options_.samples_given || !corrections.any());
         request.threads = options_.threads;
-        LATHE_TRY(request.method, method_from_name(options_.method));
+        LATHE_TRY(request.method, range_method());
         request.output = file(".ranges");
         request.force = options_.force;
         auto outcome = calibrate_model(model_, request, context_);
@@ -141,12 +152,11 @@ private:
             QuantizeOptions options;
             options.target = target();
             options.placement.exclude = options_.exclude;
-            LATHE_TRY(options.method, method_from_name(options_.method));
-            LATHE_TRY(CorrectOptions correcting, options_of(options_.correction, ""));
-            correcting.threads = options_.threads;
+            LATHE_TRY(options.method, range_method());
+            LATHE_TRY(const CorrectOptions corrections, corrections_asked());
             const CorrectData data{options_.calibrate, options_.columns, preprocess_};
             LATHE_TRY(const CorrectOutcome outcome,
-                      quantize_on_data(model_, ranges_, options, correcting, data, context_.progress()));
+                      quantize_on_data(model_, ranges_, options, corrections, data, context_.progress()));
             print_corrections(outcome, context_);
             LATHE_CHECK(save_onnx(outcome.quantized.model, output));
             return outcome.quantized.document;

@@ -28,8 +28,14 @@ public:
             add(found[leader(value)], found[leader(value)].writers, node, true);
         for (const auto& [node, value] : readers_)
             add(found[leader(value)], found[leader(value)].readers, node, false);
+        for (auto& [name, each] : found)
+            each.values.push_back(name);
+        for (const auto& [value, parent] : parents_) {
+            if (const auto of = found.find(leader(value)); of != found.end()) of->second.values.push_back(value);
+        }
         std::vector<ChannelClass> classes;
         for (auto& [name, each] : found) {
+            std::ranges::sort(each.values);
             if (blocked_.contains(name) || each.writers.empty() || each.readers.empty() || each.channels == 0) continue;
             if (const auto cap = caps_.find(name); cap != caps_.end()) {
                 if (averaged_.contains(name)) continue; // a mean says nothing of what the cap cuts

@@ -17,8 +17,9 @@ struct ChannelClass {
         std::size_t node = 0;
         bool depthwise = false; ///< one input and one output channel a group
     };
-    std::vector<Layer> writers; ///< Conv, Gemm, LayerNormalization
-    std::vector<Layer> readers; ///< Conv, Gemm, MatMul
+    std::vector<Layer> writers;      ///< Conv, Gemm, LayerNormalization
+    std::vector<Layer> readers;      ///< Conv, Gemm, MatMul
+    std::vector<std::string> values; ///< all of them, in order of their names
     std::size_t channels = 0;
     std::optional<float> cap; ///< of a Clip(0, cap): factors must be at least 1 and keep what was seen under the cap
     bool normalized = false;  ///< a LayerNormalization writes it

@@ -159,9 +159,15 @@ private:
         const auto start = Clock::now();
         Correction told = about(method);
         how.stays_float = float_outputs_;
+        for (const auto& [tensor, range] : quantize_.overrides)
+            how.stays_as_is.push_back(tensor);
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
             std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
+        if (equal.left > 0) {
+            told.detail += ", " + std::to_string(equal.left) + " left: a range is given for " +
+                           (equal.left == 1 ? "it" : "a tensor of each");
+        }
         if (equal.fired == 0) {
             return leave(std::move(told), start);
         }
@@ -199,9 +205,10 @@ private:
         return {};
     }
 
-    Result<void> try_layers(const Judge& judge, const char* method, const LayerCorrection& how) {
+    /// From `plain`, whose biases are the float model's.
+    Result<void> try_layers(const Judge& judge, const char* method, const LayerCorrection& how, const Model& plain) {
         const auto start = Clock::now();
-        Model candidate = outcome_.quantized.model;
+        Model candidate = plain;
         LATHE_TRY(const std::vector<CorrectedLayer> layers,
                   correct_layers(model_, candidate, quantize_.target, samples_.fit, how, progress_));
         Correction told = about(method);
@@ -216,17 +223,14 @@ private:
         LayerCorrection how;
         how.positions = options_.positions;
         how.threads = options_.threads;
-        if (options_.rounding == Rounding::output_error) {
-            how.rounding = true;
-            how.bias = options_.bias != BiasCorrection::none;
-            LATHE_CHECK(try_layers(judge, "rounding", how));
-            if (outcome_.corrections.back().kept) return {};
-            how.rounding = false;
-        }
-        if (options_.bias == BiasCorrection::none) return {};
-        how.bias = true;
         how.inputs = options_.bias == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
-        return try_layers(judge, "bias-correction", how);
+        how.bias = options_.bias != BiasCorrection::none;
+        const Model plain = outcome_.quantized.model;
+        if (how.bias) LATHE_CHECK(try_layers(judge, "bias-correction", how, plain));
+        if (options_.rounding == Rounding::nearest) return {};
+        // Anew with the biases: theirs take the mean error of the weights as they are rounded.
+        how.rounding = true;
+        return try_layers(judge, "rounding", how, plain);
     }
 
     Model model_; ///< in float: as given, or equalised
@@ -255,7 +259,6 @@ CorrectOptions options_of_effort(int effort) {
     if (effort >= 3) {
         options.auto_ranges = true;
         options.fit_samples = 192;
-        options.held_back_samples = 96;
         options.positions = 16384;
     }
     return options;

@@ -23,7 +23,8 @@ struct CorrectOptions {
     bool smooth = false;
     bool auto_ranges = false;
     BiasCorrection bias = BiasCorrection::none;
-    Rounding rounding = Rounding::nearest;
+    Rounding rounding =
+        Rounding::nearest; ///< looks at the same inputs as the bias correction: with `fast` the float ones
     std::size_t fit_samples = 64;
     std::size_t held_back_samples = 192; ///< a network near the float one needs many to be told from a nearer one
     std::size_t positions = 4096;        ///< of a layer's output, looked at
@@ -38,12 +39,12 @@ struct CorrectOptions {
 };
 
 /// What `--effort` means. 0: nothing. 1: fast bias correction. 2: last layers in float, equalisation, weight
-/// rounding and exact bias correction. 3: also ranges by error, all from more samples.
+/// rounding and exact bias correction. 3: also ranges by error, all fitted on three times the samples.
 CorrectOptions options_of_effort(int effort);
 
 /// What came of one correction.
 struct Correction {
-    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "rounding", "bias-correction"
+    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "bias-correction", "rounding" (with biases)
     bool kept = false;
     std::string detail; ///< how often it fired, or why it did not
     Closeness before, after;

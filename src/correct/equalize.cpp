@@ -315,6 +315,11 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
     std::erase_if(classes, [&](const ChannelClass& each) {
         return each.normalized ? !options.normalizations : !options.convolutions;
     });
+    outcome.left = std::erase_if(classes, [&](const ChannelClass& each) {
+        return std::ranges::any_of(options.stays_as_is, [&](const std::string& value) {
+            return std::ranges::binary_search(each.values, value);
+        });
+    });
     outcome.classes = classes.size();
     if (classes.empty()) return outcome;
 

@@ -17,6 +17,8 @@ struct EqualizeOptions {
     bool normalizations = true; ///< classes that a LayerNormalization writes (SmoothQuant)
     std::size_t threads = 0;
     std::vector<std::string> stays_float = {}; ///< outputs of layers that will not be quantised: what they err counts 0
+    std::vector<std::string> stays_as_is =
+        {}; ///< values that must not be scaled: ranges are given for them as they are
 };
 
 /// What a tensor that layers read was seen to hold, a channel an entry.
@@ -57,6 +59,7 @@ struct EqualizeOutcome {
     Model model;               ///< computes the same, up to rounding and, with a cap, for values up to their level
     std::size_t classes = 0;   ///< that were looked at
     std::size_t fired = 0;     ///< whose factors are not all 1
+    std::size_t left = 0;      ///< more of them, that hold a value which must not be scaled
     double noise_before = 0.0; ///< predicted, summed over the classes that fired
     double noise_after = 0.0;
 };

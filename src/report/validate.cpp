@@ -284,6 +284,40 @@ Result<void> check_calibration(const Json& calibration, const std::string& where
                       fields({{"name", Type::text, true}, {"detail", Type::text}, {"severity", Type::text}}));
 }
 
+/// Of a quantisation or of the INT8 network that a search begins with.
+Result<void> check_corrections(const Json& holder, const std::string& where) {
+    const Json* corrections = member(holder, "corrections");
+    if (corrections == nullptr || corrections->is_null()) return {};
+    const std::string place = where + (where.ends_with(":") ? " " : ".") + "corrections";
+    const auto closeness = [](const Json& json, const std::string& at) -> Result<void> {
+        for (const char* key : {"before", "after"}) {
+            LATHE_CHECK(check_fields(json, {{key, Type::object}}, at));
+            const Json* figures = member(json, key);
+            if (figures == nullptr || figures->is_null()) continue;
+            LATHE_CHECK(check_fields(*figures,
+                                     {{"error", Type::number},
+                                      {"sqnr_db", Type::number},
+                                      {"mean_kl", Type::number},
+                                      {"agreement", Type::number}},
+                                     at + "." + key));
+        }
+        return {};
+    };
+    LATHE_CHECK(check_fields(
+        *corrections, {{"fit_samples", Type::number}, {"held_back_samples", Type::number}, {"seconds", Type::number}},
+        place));
+    LATHE_CHECK(closeness(*corrections, place));
+    return check_each(*corrections, "steps", place, [&](const Json& step, const std::string& at) -> Result<void> {
+        LATHE_CHECK(check_fields(step,
+                                 {{"method", Type::text, true},
+                                  {"kept", Type::boolean, true},
+                                  {"detail", Type::text},
+                                  {"seconds", Type::number}},
+                                 at));
+        return closeness(step, at);
+    });
+}
+
 Result<void> check_quantization(const Json& quantization, const std::string& where) {
     LATHE_CHECK(check_fields(quantization,
                              {{"target", Type::text},
@@ -291,13 +325,7 @@ Result<void> check_quantization(const Json& quantization, const std::string& whe
                               {"total_nodes", Type::number},
                               {"remarks", Type::texts}},
                              where));
-    if (quantization.contains("corrections") && quantization["corrections"].is_object()) {
-        LATHE_CHECK(check_each(quantization["corrections"], "steps", where + ".corrections",
-                               fields({{"method", Type::text, true},
-                                       {"kept", Type::boolean, true},
-                                       {"detail", Type::text},
-                                       {"seconds", Type::number}})));
-    }
+    LATHE_CHECK(check_corrections(quantization, where));
     return check_each(quantization, "decisions", where,
                       fields({{"node", Type::text},
                               {"tensor", Type::text},
@@ -358,6 +386,7 @@ Result<void> check_tune(const Json& tune, const std::string& where) {
                               {"judged", Type::object},
                               {"trials", Type::list, true}},
                              where));
+    LATHE_CHECK(check_corrections(tune, where));
     LATHE_CHECK(
         check_each(tune, "layers", where, fields({{"node", Type::text, true}, {"precision", Type::text, true}})));
     return check_each(tune, "trials", where,
@@ -402,12 +431,14 @@ Result<void> check_optimize(const Json& optimize, const std::string& where) {
         check_each(optimize, "stages", where, fields({{"name", Type::text, true}, {"seconds", Type::number, true}})));
 
     using Check = Result<void> (*)(const Json&, const std::string&);
-    const std::array<std::pair<std::string_view, Check>, 6> parts{{{"bench", check_bench},
+    const std::array<std::pair<std::string_view, Check>, 8> parts{{{"bench", check_bench},
                                                                    {"eval", check_eval},
                                                                    {"layers", check_layers},
                                                                    {"calibration", check_calibration},
                                                                    {"quantization", check_quantization},
-                                                                   {"simplify", check_simplify}}};
+                                                                   {"simplify", check_simplify},
+                                                                   {"sensitivity", check_sensitivity},
+                                                                   {"tune", check_tune}}};
     for (const auto& [key, check] : parts) {
         const Json* part = member(optimize, key);
         if (part != nullptr && !part->is_null()) LATHE_CHECK(check(*part, where + " " + std::string(key)));

@@ -99,6 +99,40 @@ TEST(Cli, CalibrateAndQuantize) {
     EXPECT_TRUE(seen);
 }
 
+TEST(Cli, CorrectsWhatInt8Costs) {
+    const Workspace work;
+    work.make_ranges();
+    work.save_array("more.npy", {64, 3, 8, 8}); // correcting wants 32
+    const std::string quantize = "quantize s.onnx --ranges s.ranges -o q.onnx ";
+    const auto methods_of = [](const Json& document) {
+        std::vector<std::string> methods;
+        for (const Json& step : document["corrections"]["steps"])
+            methods.push_back(step["method"]);
+        return methods;
+    };
+    const auto with = [&](const std::string& options) {
+        return methods_of(work.good_json(quantize + "--data more.npy " + options));
+    };
+    using Methods = std::vector<std::string>;
+    EXPECT_EQ(with("--effort 1"), Methods{"bias-correction"});
+    EXPECT_EQ(with("--method auto"), Methods{"ranges"});
+    EXPECT_EQ(with("--rounding output-error --bias-correction fast"), (Methods{"bias-correction", "rounding"}));
+    EXPECT_EQ(with("--effort 3"),
+              (Methods{"last-layers", "equalize", "smooth", "ranges", "bias-correction", "rounding"}));
+    EXPECT_EQ(with("--effort 3 --method entropy --last-layers int8 --smooth off --bias-correction none"),
+              (Methods{"equalize", "rounding"}));
+    const Json given = work.good_json(quantize + "--data more.npy --equalize on --range r1=0,3");
+    EXPECT_THAT(given["corrections"]["steps"][0]["detail"].get<std::string>(), HasSubstr("1 left: a range is given"));
+    for (const char* options : {"--effort 1", "--method auto", "--equalize on"}) {
+        const CommandResult no_data = work.lathe(quantize + options);
+        EXPECT_EQ(no_data.exit_code, 2) << options;
+        EXPECT_THAT(no_data.errors, HasSubstr("--data"));
+    }
+    const CommandResult few = work.lathe(quantize + "--effort 1 --data arrays.npy");
+    EXPECT_NE(few.exit_code, 0);
+    EXPECT_THAT(few.errors, HasSubstr("at least 32 samples"));
+}
+
 // Not every flat row of floats is scores over classes: the model has to say so.
 TEST(Cli, RunNamesClassesOfScoresAlone) {
     const Workspace work;

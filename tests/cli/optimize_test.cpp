@@ -42,6 +42,22 @@ TEST(Optimize, WholeJobThenReused) {
     }
 }
 
+TEST(Optimize, CorrectsAndChoosesRangesByError) {
+    const Workspace work;
+    work.save_array("arrays.npy", {64, 3, 8, 8}); // correcting wants 32
+    const Json result = work.good_json(job + "--method auto --bias-correction fast");
+    EXPECT_EQ(result["calibration"]["method"], "mse") << "what the choice begins with";
+    const Json& steps = result["quantization"]["corrections"]["steps"];
+    ASSERT_EQ(steps.size(), 2U);
+    EXPECT_EQ(steps[0]["method"], "ranges");
+    EXPECT_THAT(steps[0]["detail"].get<std::string>(), HasSubstr("scales changed"));
+    EXPECT_EQ(steps[1]["method"], "bias-correction");
+    EXPECT_EQ(work.page("out/report.html")["quantization"]["corrections"], result["quantization"]["corrections"]);
+    const CommandResult unknown = work.lathe(job + "--method abacus");
+    EXPECT_EQ(unknown.exit_code, 2);
+    EXPECT_THAT(unknown.errors, HasSubstr("abacus"));
+}
+
 TEST(Optimize, InterruptedGoesOn) {
     const Workspace work;
     bool interrupted = false;

@@ -14,6 +14,7 @@
 #include "support/files.hpp"
 #include "support/json.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/page.hpp"
 
 namespace lathe::test {
 
@@ -85,6 +86,8 @@ public:
         return "";
     }
     Json json(const std::string& name) const { return as_json(read(name)); }
+    /// What a report's page shows.
+    Json page(const std::string& name) const { return as_json(page_data_of(read(name))); }
     static Json as_json(const std::string& text) {
         const auto parsed = parse_json(text, "output");
         if (parsed) return *parsed;

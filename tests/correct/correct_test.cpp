@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "correct/samples.hpp"
 #include "networks.hpp"
 
 namespace lathe {
@@ -9,19 +10,25 @@ namespace {
 
 constexpr std::size_t all_samples = 160;
 
-/// Noise, the same whatever part of it is asked for.
-class NoiseData final : public Dataset {
+/// Values of a batch that begins at sample `at`.
+using Values = std::vector<float> (*)(std::size_t count, std::size_t at);
+
+std::vector<float> noise_at(std::size_t count, std::size_t at) {
+    return test::noise(count, static_cast<std::uint32_t>(at) * 13U + 21U);
+}
+
+/// [N, 3, 8, 8], the same whatever part of it is asked for.
+class MadeData final : public Dataset {
 public:
-    explicit NoiseData(std::size_t samples) : samples_(samples) {}
+    MadeData(std::size_t samples, Values values) : samples_(samples), values_(values) {}
     std::size_t size() const override { return samples_; }
     bool has_labels() const override { return false; }
     Result<std::optional<Batch>> next(std::size_t count) override {
         count = std::min(count, samples_ - at_);
         if (count == 0) return std::optional<Batch>{};
         Batch batch;
-        const auto seed = static_cast<std::uint32_t>(at_) * 13U + 21U;
         batch.inputs.push_back(
-            test::tensor_of("x", {static_cast<std::int64_t>(count), 3, 8, 8}, test::noise(count * 3 * 64, seed)));
+            test::tensor_of("x", {static_cast<std::int64_t>(count), 3, 8, 8}, values_(count * 3 * 64, at_)));
         batch.names.resize(count, "noise");
         at_ += count;
         return std::optional<Batch>(std::move(batch));
@@ -31,12 +38,13 @@ public:
 
 private:
     std::size_t samples_;
+    Values values_;
     std::size_t at_ = 0;
 };
 
-OpenData noise_data() {
-    return [](std::size_t samples) -> Result<std::unique_ptr<Dataset>> {
-        return std::unique_ptr<Dataset>(std::make_unique<NoiseData>(std::min(samples, all_samples)));
+OpenData data_of(Values values = noise_at) {
+    return [values](std::size_t samples) -> Result<std::unique_ptr<Dataset>> {
+        return std::unique_ptr<Dataset>(std::make_unique<MadeData>(std::min(samples, all_samples), values));
     };
 }
 
@@ -50,13 +58,22 @@ CorrectOptions small_options() {
     return options;
 }
 
-Result<CorrectOutcome> corrected(const Model& model, const CorrectOptions& options, Target target = Target::openvino) {
+Result<CorrectOutcome> corrected(const Model& model, const CorrectOptions& options, Target target = Target::openvino,
+                                 const std::map<std::string, Range>& given = {}, Values values = noise_at) {
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 21);
     RangesFile ranges = test::ranges_on(model, samples, Method::mse);
     ranges.samples_seen = all_samples;
     QuantizeOptions quantizing;
     quantizing.target = target;
-    return quantize_corrected(model, ranges, quantizing, options, noise_data(), no_progress());
+    quantizing.overrides = given;
+    return quantize_corrected(model, ranges, quantizing, options, data_of(values), no_progress());
+}
+
+std::vector<std::string> methods_of(const CorrectOutcome& outcome) {
+    std::vector<std::string> methods;
+    for (const Correction& each : outcome.corrections)
+        methods.push_back(each.method);
+    return methods;
 }
 
 /// One large weight in each output channel of conv2, which makes the steps of all others coarse.
@@ -75,13 +92,18 @@ TEST(Correct, RoundingAndBiasBringTheNetworkCloser) {
     options.bias = BiasCorrection::exact;
     const auto outcome = corrected(coarse(), options);
     ASSERT_TRUE(outcome) << outcome.error().describe();
-    ASSERT_EQ(outcome->corrections.size(), 1U) << outcome->corrections[0].detail;
-    EXPECT_TRUE(outcome->corrections[0].kept) << outcome->corrections[0].detail;
+    ASSERT_EQ(methods_of(*outcome), (std::vector<std::string>{"bias-correction", "rounding"}));
+    const Correction& bias = outcome->corrections[0];
+    const Correction& rounding = outcome->corrections[1];
+    EXPECT_TRUE(rounding.kept) << rounding.detail;
+    EXPECT_EQ(bias.before.error, outcome->first.error) << "alone";
+    EXPECT_EQ(rounding.before.error, bias.kept ? bias.after.error : bias.before.error) << "what it adds to the biases";
     EXPECT_LT(outcome->last.error, outcome->first.error);
+    EXPECT_EQ(outcome->last.error, rounding.after.error);
     EXPECT_EQ(outcome->held_back_samples, 64U);
     const Json& document = outcome->quantized.document.at("corrections");
-    EXPECT_EQ(document.at("steps").at(0).at("method"), "rounding");
-    EXPECT_EQ(document.at("steps").at(0).at("kept"), true);
+    EXPECT_EQ(document.at("steps").at(1).at("method"), "rounding");
+    EXPECT_EQ(document.at("steps").at(1).at("kept"), true);
     EXPECT_LT(document.at("after").at("error").get<double>(), document.at("before").at("error").get<double>());
 }
 
@@ -93,7 +115,7 @@ TEST(Correct, RoundingAndBiasServeCudaToo) {
     options.bias = BiasCorrection::exact;
     const auto outcome = corrected(coarse(), options, Target::cuda);
     ASSERT_TRUE(outcome) << outcome.error().describe();
-    EXPECT_TRUE(outcome->corrections.at(0).kept) << outcome->corrections[0].detail;
+    EXPECT_TRUE(outcome->corrections.at(1).kept) << outcome->corrections[1].detail;
     EXPECT_LT(outcome->last.error, outcome->first.error);
     EXPECT_EQ(outcome->quantized.plan.target, Target::cuda);
     QuantizeOptions plain;
@@ -145,38 +167,177 @@ TEST(Correct, LeavesACheapLastLayerInFloatWhereItErrs) {
     EXPECT_EQ(dear->quantized.plan.quantized_nodes, 3U);
 }
 
-TEST(Correct, KeepsNothingThatDoesNotGain) {
-    // Every weight is a multiple of its scale and the input of its step: nothing to correct.
+/// x -> 1x1 Conv -> y, with these weights of two output channels.
+Model one_layer(const std::vector<float>& weights) {
     Model model = test::model_from_text("opset 17\ninput %x: float32[4, 3, 8, 8]\ninput %w: float32[2, 3, 1, 1]\n"
-                                        "%y = Conv(%x, %w) {name = \"conv\"}\noutput %y: float32[4, 2, 8, 8]\n");
+                                        "input %b: float32[2]\n"
+                                        "%y = Conv(%x, %w, %b) {name = \"conv\"}\noutput %y: float32[4, 2, 8, 8]\n");
     model.graph.inputs.resize(1);
-    const std::vector<float> exact{127.0F, 1.0F, -5.0F, 127.0F, 0.0F, 64.0F};
-    model.graph.initializers.insert_or_assign("w", Tensor::of_floats("w", {2, 3, 1, 1}, exact));
-    CorrectOptions options = small_options();
-    options.equalize = true;
-    options.smooth = true;
-    const auto outcome = corrected(model, options);
-    ASSERT_TRUE(outcome) << outcome.error().describe();
-    ASSERT_EQ(outcome->corrections.size(), 2U);
-    for (const Correction& each : outcome->corrections) {
-        EXPECT_FALSE(each.kept);
-        EXPECT_NE(each.detail.find("0 of 0"), std::string::npos) << each.detail;
-    }
-    EXPECT_EQ(outcome->first.error, outcome->last.error);
+    model.graph.initializers.insert_or_assign("w", Tensor::of_floats("w", {2, 3, 1, 1}, weights));
+    model.graph.initializers.insert_or_assign("b", Tensor::of_floats("b", {2}, std::vector<float>(2, 0.0F)));
+    return model;
 }
 
-TEST(Correct, EqualizesAndCalibratesAnew) {
+/// The constants of the quantised model that correcting may change.
+std::vector<std::vector<float>> numbers_of(const Model& quantized) {
+    std::vector<std::vector<float>> numbers;
+    for (const auto& [name, tensor] : quantized.graph.initializers)
+        numbers.push_back(tensor.to_floats());
+    return numbers;
+}
+
+/// Whole numbers from 0 to 255.
+std::vector<float> whole_at(std::size_t count, std::size_t at) {
+    std::vector<float> values = noise_at(count, at);
+    for (float& value : values)
+        value = std::nearbyint(127.5F * value + 127.5F);
+    return values;
+}
+
+TEST(Correct, KeepsNothingThatDoesNotGain) {
+    // Every weight is a multiple of its scale and the input of its step: nothing to correct.
+    const Model model = one_layer({127.0F, 1.0F, -5.0F, 127.0F, 0.0F, 64.0F});
+    CorrectOptions options = small_options();
+    const std::map<std::string, Range> steps{{"x", {0.0F, 255.0F}}};
+    const auto plain = corrected(model, options, Target::openvino, steps, whole_at);
+    ASSERT_TRUE(plain) << plain.error().describe();
+    EXPECT_TRUE(plain->corrections.empty());
+    EXPECT_LT(plain->first.error, 1e-6);
+    options.equalize = true;
+    options.smooth = true;
+    options.auto_ranges = true;
+    options.rounding = Rounding::output_error;
+    for (const BiasCorrection kind : {BiasCorrection::fast, BiasCorrection::exact}) {
+        options.bias = kind;
+        const auto outcome = corrected(model, options, Target::openvino, steps, whole_at);
+        ASSERT_TRUE(outcome) << outcome.error().describe();
+        EXPECT_EQ(methods_of(*outcome),
+                  (std::vector<std::string>{"equalize", "smooth", "ranges", "bias-correction", "rounding"}));
+        for (const Correction& each : outcome->corrections)
+            EXPECT_FALSE(each.kept) << each.method << ": " << each.detail;
+        EXPECT_NE(outcome->corrections[0].detail.find("0 of 0"), std::string::npos);
+        EXPECT_EQ(outcome->first.error, outcome->last.error);
+        EXPECT_EQ(numbers_of(outcome->quantized.model), numbers_of(plain->quantized.model));
+    }
+}
+
+/// Of every two batches the second is fitted on. In those all values are above zero, in the others below.
+std::vector<float> opposed_at(std::size_t count, std::size_t at) {
+    std::vector<float> values = noise_at(count, at);
+    for (float& value : values)
+        value = at / 4 % 2 == 1 ? std::abs(value) : -std::abs(value);
+    return values;
+}
+
+/// The same in the sign of the second channel, whose values are the first one's.
+std::vector<float> mirrored_at(std::size_t count, std::size_t at) {
+    std::vector<float> values = noise_at(count, at);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t channel = i / 64 % 3;
+        if (channel == 1) values[i] = (at / 4 % 2 == 1 ? -1.0F : 1.0F) * values[i - 64];
+        if (channel == 2) values[i] = 0.0F;
+    }
+    return values;
+}
+
+// What helps on the fitted samples and hurts on those held back is tried, and not kept.
+TEST(Correct, RefusesWhatOnlyTheFittedSamplesGainFrom) {
+    CorrectOptions options = small_options();
+    options.fit_samples = options.held_back_samples = 80;
+    // The second weight of each channel is nearly half a step off.
+    const Model leaning = one_layer({1.27F, 0.1045F, 0.2F, 1.27F, 0.3045F, 0.4F});
+    const std::map<std::string, Range> whole{{"x", {-1.0F, 1.0F}}};
+    const auto plain = corrected(leaning, options, Target::openvino, whole, opposed_at);
+    ASSERT_TRUE(plain) << plain.error().describe();
+    for (const BiasCorrection kind : {BiasCorrection::fast, BiasCorrection::exact}) {
+        options.bias = kind;
+        const auto outcome = corrected(leaning, options, Target::openvino, whole, opposed_at);
+        ASSERT_TRUE(outcome) << outcome.error().describe();
+        const Correction& told = outcome->corrections.at(0);
+        EXPECT_EQ(told.detail, "1 biases corrected");
+        EXPECT_GT(told.after.error, 1.2 * told.before.error);
+        EXPECT_FALSE(told.kept);
+        EXPECT_EQ(numbers_of(outcome->quantized.model), numbers_of(plain->quantized.model));
+    }
+    options.bias = BiasCorrection::none;
+    options.rounding = Rounding::output_error;
+    const Model paired = one_layer({0.104F, -0.104F, 1.27F, 0.204F, -0.304F, 1.27F});
+    const auto outcome = corrected(paired, options, Target::openvino, whole, mirrored_at);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    const Correction& told = outcome->corrections.at(0);
+    EXPECT_TRUE(told.detail.starts_with("1 layers rounded")) << told.detail;
+    EXPECT_GT(told.after.error, 1.2 * told.before.error);
+    EXPECT_FALSE(told.kept);
+}
+
+// The float inputs are looked at by the rounding too, where the biases are corrected on them.
+TEST(Correct, RoundsOnTheInputsAskedFor) {
+    CorrectOptions options = small_options();
+    options.rounding = Rounding::output_error;
+    std::vector<double> errors;
+    for (const BiasCorrection kind : {BiasCorrection::fast, BiasCorrection::exact}) {
+        options.bias = kind;
+        const auto outcome = corrected(coarse(), options);
+        ASSERT_TRUE(outcome) << outcome.error().describe();
+        ASSERT_EQ(methods_of(*outcome), (std::vector<std::string>{"bias-correction", "rounding"}));
+        LayerCorrection how;
+        how.bias = how.rounding = true;
+        how.inputs = kind == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
+        how.positions = options.positions;
+        how.threads = 1;
+        const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 21);
+        RangesFile ranges = test::ranges_on(coarse(), samples, Method::mse);
+        auto quantized = quantize_model(coarse(), ranges, {});
+        ASSERT_TRUE(quantized);
+        const auto dataset = data_of()(all_samples);
+        const auto kept = keep_samples(**dataset, options.fit_samples, options.held_back_samples, 4, no_progress());
+        ASSERT_TRUE(kept);
+        ASSERT_TRUE(
+            correct_layers(coarse(), quantized->model, Target::openvino, kept->fit, how, no_progress()).has_value());
+        const auto judge = Judge::of(coarse(), kept->held_back, 1, no_progress());
+        ASSERT_TRUE(judge);
+        const auto closeness = judge->judge(quantized->model);
+        ASSERT_TRUE(closeness);
+        EXPECT_EQ(outcome->corrections[1].after.error, closeness->error);
+        errors.push_back(closeness->error);
+    }
+    EXPECT_NE(errors[0], errors[1]);
+}
+
+/// conv_network, its first layer's channels of very different size, read through a Relu %r.
+Model uneven() {
     Model model = test::conv_network("Relu(%a)", true);
     for (std::size_t channel = 0; channel < 16; channel += 2) {
         test::scale_channel(model, "w1", "b1", channel, 0.01F);
         test::scale_channel(model, "w2", "w2", channel, 100.0F);
     }
+    return model;
+}
+
+TEST(Correct, EqualizesAndCalibratesAnew) {
     CorrectOptions options = small_options();
     options.equalize = true;
-    const auto outcome = corrected(model, options);
+    const auto outcome = corrected(uneven(), options);
     ASSERT_TRUE(outcome) << outcome.error().describe();
     EXPECT_TRUE(outcome->corrections.at(0).kept) << outcome->corrections.at(0).detail;
     EXPECT_LT(outcome->last.error, 0.7 * outcome->first.error);
+}
+
+// A range that was given is that of the tensor as it is: scaling it would make another tensor of it.
+TEST(Correct, DoesNotEqualizeWhatHasAGivenRange) {
+    const Model model = uneven();
+    CorrectOptions options = small_options();
+    options.equalize = true;
+    for (const char* tensor : {"r", "s"}) {
+        SCOPED_TRACE(tensor);
+        const auto outcome = corrected(model, options, Target::openvino, {{tensor, {0.0F, 3.0F}}});
+        ASSERT_TRUE(outcome) << outcome.error().describe();
+        const std::string& detail = outcome->corrections.at(0).detail;
+        EXPECT_NE(detail.find(", 1 left: a range is given for it"), std::string::npos) << detail;
+        const bool first_scaled =
+            outcome->real.graph.initializer("w1")->to_floats() != model.graph.initializer("w1")->to_floats();
+        EXPECT_EQ(first_scaled, std::string(tensor) == "s") << "only what is not given";
+    }
 }
 
 class Stopped final : public Progress {
@@ -190,7 +351,7 @@ TEST(Correct, StopsWhenToldTo) {
     Stopped stopped;
     CorrectOptions options = small_options();
     options.bias = BiasCorrection::fast;
-    const auto outcome = quantize_corrected(model, ranges, {}, options, noise_data(), stopped);
+    const auto outcome = quantize_corrected(model, ranges, {}, options, data_of(), stopped);
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().code, ErrorCode::cancelled);
 }
@@ -206,6 +367,7 @@ TEST(Correct, EffortsGrow) {
     EXPECT_FALSE(options_of_effort(2).auto_ranges);
     EXPECT_TRUE(options_of_effort(3).auto_ranges);
     EXPECT_GT(options_of_effort(3).fit_samples, options_of_effort(2).fit_samples);
+    EXPECT_GE(options_of_effort(3).held_back_samples, options_of_effort(2).held_back_samples);
 }
 
 } // namespace

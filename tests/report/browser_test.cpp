@@ -50,6 +50,7 @@ constexpr const char* probe = R"js(<script>
       messages, canvases, width: innerWidth, scroll: root.scrollWidth,
       background: getComputedStyle(document.body).backgroundColor,
       heading: document.querySelector("h1") ? document.querySelector("h1").textContent : "",
+      tables: Object.fromEntries([...document.querySelectorAll("[role=region][aria-label]")].filter((region) => region.querySelector("tbody")).map((region) => [region.getAttribute("aria-label"), region.querySelectorAll("tbody tr").length])),
       sections: [...document.querySelectorAll("section")].map((section) => section.id),
       emptySections: [...document.querySelectorAll("section, figure, table tbody")].filter((part) => part.textContent.trim() === "").length,
       undefinedText: (document.getElementById("page").textContent.match(/undefined|NaN|Infinity|\[object/g) || []).length,
@@ -210,8 +211,13 @@ TEST_F(Browser, WholeReportOnADesktop) {
                 UnorderedElementsAre("chart-latency", "chart-throughput", "chart-speedup", "chart-size", "chart-memory",
                                      "chart-accuracy-speed", "chart-layers", "chart-precision-share",
                                      "chart-histogram-1", "chart-histogram-2", "chart-histogram-3", "chart-histogram-4",
-                                     "chart-histogram-5", "chart-histogram-6"));
-    EXPECT_EQ(seen["sections"].size(), 14U);
+                                     "chart-histogram-5", "chart-histogram-6", "chart-sensitivity", "chart-mix"));
+    EXPECT_EQ(seen["sections"].size(), 16U);
+    const Json whole = test::sample();
+    EXPECT_EQ(seen["tables"]["Corrections of the quantisation"], 6) << "five steps and what they come to together";
+    EXPECT_EQ(seen["tables"]["Corrections of INT8 before the search"], 5) << "the search decides about the last layers";
+    EXPECT_EQ(seen["tables"]["Sensitivity"], whole["sensitivity"]["layers"].size() + 1) << "and everything in INT8";
+    EXPECT_EQ(seen["tables"]["Trials"], whole["tune"]["trials"].size());
     EXPECT_EQ(seen["background"], "rgb(255, 255, 255)");
 }
 
@@ -219,7 +225,7 @@ TEST_F(Browser, WholeReportOnAPhone) {
     const Json seen = look(page_of(test::sample()), 390);
     EXPECT_EQ(seen["width"], 390);
     expect_good(seen);
-    EXPECT_EQ(seen["canvases"].size(), 14U);
+    EXPECT_EQ(seen["canvases"].size(), 16U);
 }
 
 TEST_F(Browser, DarkRecoloursPageAndCharts) {
@@ -249,7 +255,9 @@ TEST_F(Browser, AnyPartAloneHasNoEmptyBoxes) {
         {"layers", {"chart-layers", "chart-precision-share"}},
         {"calibration",
          {"chart-histogram-1", "chart-histogram-2", "chart-histogram-3", "chart-histogram-4", "chart-histogram-5",
-          "chart-histogram-6"}}};
+          "chart-histogram-6"}},
+        {"sensitivity", {"chart-sensitivity"}},
+        {"tune", {"chart-mix"}}};
     for (const auto& [part, expected] : parts) {
         SCOPED_TRACE(part);
         const Json seen = look(page_of(whole[part]), 390);
@@ -267,6 +275,11 @@ TEST_F(Browser, HostileAndBareValuesStayTextAndQuiet) {
     json["quantization"]["decisions"][0]["reason"] = hostile;
     json["layers"]["subjects"][1]["layers"][0]["name"] = hostile;
     json["calibration"]["tensors"][0]["name"] = hostile;
+    json["quantization"]["corrections"]["steps"][0]["detail"] = hostile;
+    json["sensitivity"]["layers"][0]["node"] = hostile;
+    json["sensitivity"]["advice"] = {hostile};
+    json["tune"]["trials"][3]["name"] = hostile;
+    json["tune"]["reasons"] = {hostile};
     json["stages"] = {{{"name", hostile}, {"seconds", 0.0}}};
     for (Json& subject : json["bench"]["subjects"])
         if (subject["name"] == "openvino") subject["file"] = hostile;
@@ -283,6 +296,8 @@ TEST_F(Browser, HostileAndBareValuesStayTextAndQuiet) {
     for (Json& tensor : json["calibration"]["tensors"])
         for (const char* key : {"min", "max", "low", "high", "clipped_fraction", "sqnr_db"})
             tensor[key] = nullptr;
+    for (Json& step : json["tune"]["corrections"]["steps"])
+        step = {{"method", step["method"]}, {"kept", false}, {"before", nullptr}};
     const Json seen = look(page_of(json), 390);
     expect_good(seen);
     EXPECT_EQ(seen["alerted"], 0);
@@ -393,7 +408,7 @@ TEST_F(Browser, IntervalsTooLongForTheirAxisAreCutWithAnArrow) {
 TEST_F(Browser, ImagesOfEveryChart) {
     const auto files = write_images(page_of(test::sample()), folder_ / "charts");
     ASSERT_TRUE(files) << files.error().describe();
-    ASSERT_EQ(files->size(), 14U);
+    ASSERT_EQ(files->size(), 16U);
     EXPECT_EQ(files->front().filename(), "latency.png");
     for (const auto& file : *files) {
         const auto bytes = read_text_file(file);

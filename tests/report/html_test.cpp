@@ -4,6 +4,7 @@
 #include "report/assets.hpp"
 #include "report/html.hpp"
 #include "report/sample.hpp"
+#include "support_lib/page.hpp"
 
 namespace lathe::report {
 namespace {
@@ -16,13 +17,6 @@ std::size_t occurrences(const std::string& text, const std::string& part) {
     for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
         ++count;
     return count;
-}
-
-/// The JSON between the data script's tags.
-std::string embedded_json(const std::string& html) {
-    const std::string open = "id=\"lathe-data\">";
-    const std::size_t start = html.find(open) + open.size();
-    return html.substr(start, html.find("</script>", start) - start);
 }
 
 TEST(Html, AssetsAreEmbeddedWhole) {
@@ -39,7 +33,7 @@ TEST(Html, HoldsTheDocumentUnchanged) {
     const auto document = test::document_of(test::sample());
     ASSERT_TRUE(document) << document.error().describe();
     const std::string html = render_html(*document);
-    EXPECT_EQ(Json::parse(embedded_json(html)), *document);
+    EXPECT_EQ(Json::parse(test::page_data_of(html)), *document);
     EXPECT_THAT(html, Not(HasSubstr("{{")));
 }
 
@@ -65,7 +59,7 @@ TEST(Html, HostileStringsStayText) {
     EXPECT_EQ(occurrences(html, "<script"), occurrences(clean, "<script"));
     EXPECT_EQ(occurrences(html, "<!--"), occurrences(clean, "<!--"));
     EXPECT_EQ(occurrences(html, "<img"), 0U);
-    const std::string data = embedded_json(html);
+    const std::string data = test::page_data_of(html);
     EXPECT_EQ(data.find_first_of("<>&"), std::string::npos);
     EXPECT_EQ(data.find("\xE2\x80\xA8"), std::string::npos) << "U+2028 must be escaped";
     EXPECT_EQ(Json::parse(data)["model"]["name"], hostile);
@@ -76,7 +70,7 @@ TEST(Html, TextThatIsNotUtf8IsReplaced) {
     json["model"]["name"] = "bad \xFF\xFE name";
     const std::string html = render_html(*test::document_of(json));
     EXPECT_THAT(html, HasSubstr("<title>bad \xEF\xBF\xBD\xEF\xBF\xBD name"));
-    EXPECT_EQ(Json::parse(embedded_json(html))["model"]["name"], "bad \xEF\xBF\xBD\xEF\xBF\xBD name");
+    EXPECT_EQ(Json::parse(test::page_data_of(html))["model"]["name"], "bad \xEF\xBF\xBD\xEF\xBF\xBD name");
 }
 
 } // namespace

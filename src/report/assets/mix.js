@@ -11,6 +11,8 @@ const tuneLoss = tune && tune.ranked_by && ["top1", "agreement"].includes(tune.m
   : { name: tuneRankedBy === "KL" ? "mean KL, nats" : tuneRankedBy, of: tuneRank };
 const builtTrials = tune ? list(tune.trials).filter((trial) => !trial.failed && isNumber(trial.speedup) && isNumber(tuneLoss.of(trial))) : [];
 
+const metricNames = { sqnr: "noise at the output", kl: "KL divergence", agreement: "changed classes", top1: "lost right answers" };
+
 function sensitivityLead() {
   if (!sensitivity) return null;
   return "One layer at a time in INT8, all others in FP32" + (isNumber(sensitivity.samples) ? ", on " + format.count(sensitivity.samples) + " samples" : "") + (sensitivity.target ? ", as target " + sensitivity.target + " wants it" : "") + ".";
@@ -24,7 +26,7 @@ function sensitivityFigure() {
   return makeFigure({
     id: "sensitivity",
     title: "What each layer does to the output",
-    note: "Share of the damage (" + sensitivity.metric + ") that the layers do one by one" + (sensitiveLayers.length > shown.length ? "; the " + shown.length + " worst of " + sensitiveLayers.length : "") + ". Those that stand out are dark, and named so in the table.",
+    note: "Share of the damage (" + (metricNames[sensitivity.metric] || sensitivity.metric) + ") that the layers do one by one" + (sensitiveLayers.length > shown.length ? "; the " + shown.length + " worst of " + sensitiveLayers.length : "") + ". Those that stand out are grey, and named so in the table.",
     summary: shown.slice(0, 5).map((layer) => layer.node + " " + format.percent(layer.damage_share, 1)).join(", "),
     height: () => barHeight(shown.length, 22, 90),
     build: (theme, width) => ({
@@ -81,7 +83,7 @@ function sensitivityTable() {
 
 function tuneLead() {
   if (!tune) return null;
-  const limit = isNumber(tune.max_drop) ? "At most " + tune.max_drop + " " + (tune.drop_unit || "") + " of " + tune.metric + " lost" : null;
+  const limit = isNumber(tune.max_drop) ? "At most " + tune.max_drop + " " + (tune.drop_unit || "") + " of " + (tune.metric === "top1" ? "top-1" : tune.metric) + " lost" : null;
   const speed = tune.min_speedup > 0 ? "at least " + format.times(tune.min_speedup) + " FP32" : null;
   const effort = builtTrials.length + " engines built and measured" + (isNumber(tune.search_samples) ? ", each on " + format.count(tune.search_samples) + " samples" : "") + (isNumber(tune.seconds) ? ", in " + format.seconds(tune.seconds) : "");
   return [[limit, speed].filter(Boolean).join(", "), effort].filter(Boolean).join("; ") + ".";
@@ -107,9 +109,9 @@ function tuneFigure() {
       type: "scatter",
       data: {
         datasets: [
-          { label: "chosen", data: chosen.map(point), backgroundColor: precisionColour(theme, "int8"), borderColor: theme.text, borderWidth: 2, pointStyle: "rectRot", pointRadius: 9, valueLabels: chosen.map((trial) => trial.name) },
-          { label: "Pareto front", data: front.map(point), showLine: true, backgroundColor: precisionColour(theme, "fp32"), borderColor: precisionColour(theme, "fp32"), pointStyle: "circle", pointRadius: 5 },
-          { label: "beaten by others", data: rest.map(point), backgroundColor: theme.muted || theme.text, borderColor: theme.muted || theme.text, pointStyle: "crossRot", pointRadius: 5 },
+          { label: "chosen", clip: 12, data: chosen.map(point), backgroundColor: precisionColour(theme, "int8"), borderColor: theme.text, borderWidth: 2, pointStyle: "rectRot", pointRadius: 9, valueLabels: chosen.map((trial) => trial.name) },
+          { label: "Pareto front", clip: 12, data: front.map(point), showLine: true, backgroundColor: precisionColour(theme, "fp32"), borderColor: precisionColour(theme, "fp32"), pointStyle: "circle", pointRadius: 5 },
+          { label: "beaten by others", clip: 12, data: rest.map(point), backgroundColor: theme.muted || theme.text, borderColor: theme.muted || theme.text, pointStyle: "crossRot", pointRadius: 5 },
         ],
       },
       options: {

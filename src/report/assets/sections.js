@@ -233,15 +233,33 @@ function decisionsTable() {
   ];
 }
 
-/** What was tried against the quantisation's errors, and what each step gained on held-back samples. */
-function correctionsTable() {
-  const corrections = (results.quantization || {}).corrections;
-  if (!corrections || list(corrections.steps).length === 0) return null;
-  const figures = (closeness) => [isNumber((closeness || {}).mean_kl) ? format.small(closeness.mean_kl, 3) : DASH, format.decibel((closeness || {}).sqnr_db)];
+const correctionNames = { "last-layers": "Last layers in float", equalize: "Cross-layer equalisation", smooth: "SmoothQuant", ranges: "Ranges by error", "bias-correction": "Bias correction", rounding: "Weight rounding" };
+
+// What was tried against the quantisation's errors, and what each step gained on held-back samples.
+function correctionsTable(corrections, label) {
+  const steps = corrections ? list(corrections.steps) : [];
+  if (steps.length === 0) return null;
+  const all = { method: "Together", kept: true, before: corrections.before, after: corrections.after, seconds: corrections.seconds, detail: "" };
+  const figure = (step, when, key) => (step[when] && isNumber(step[when][key]) ? step[when][key] : null);
+  const column = (title, key, show) => ({ title, key, show: (step) => show(figure(step, "before", key)) + " → " + show(figure(step, "after", key)) });
+  const change = (step) => {
+    const [before, after] = ["before", "after"].map((when) => figure(step, when, "error"));
+    if (before === null || after === null || before <= 0) return DASH;
+    return after === before ? "0" + THIN + "%" : (after > before ? "+" : "") + format.percent(after / before - 1, 1);
+  };
+  const outcome = (step) => (step.kept ? "kept" : figure(step, "before", "error") === figure(step, "after", "error") ? "nothing to do" : "no gain: not kept");
+  const columns = [
+    { title: "Error", key: "error", show: change },
+    column("Mean KL", "mean_kl", (value) => format.small(value, 2)),
+    column("SQNR", "sqnr_db", format.decibel),
+    column("Agreement", "agreement", (value) => format.percent(value, 1)),
+  ].filter(({ key }) => steps.some((step) => figure(step, "after", key) !== null));
+  const cells = (step, name, kept) => [name, kept, ...columns.map(({ show }) => show(step)), format.seconds(step.seconds), step.detail || ""];
   return makeTable(
-    "Corrections, on " + format.count(corrections.held_back_samples) + " held-back samples",
-    [{ title: "Step" }, { title: "Kept" }, ...["KL before", "SQNR before", "KL after", "SQNR after", "Seconds"].map((title) => ({ title, number: true })), { title: "Detail" }],
-    list(corrections.steps).map((step) => [words(step.method), step.kept ? "kept" : "no gain: not kept", ...figures(step.before), ...figures(step.after), format.small(step.seconds, 3), step.detail || DASH]),
+    label,
+    [{ title: "Correction" }, { title: "Outcome" }, ...columns.map(({ title }) => ({ title, number: true })), { title: "Time", number: true }, { title: "What it did" }],
+    [...steps.map((step) => cells(step, correctionNames[step.method] || words(step.method), outcome(step))), { chosen: true, cells: cells(all, all.method, "") }],
+    { caption: label + ", judged on " + format.count(corrections.held_back_samples) + " samples that they did not see (they saw " + format.count(corrections.fit_samples) + "). Each starts from what was kept before it and is kept only if the mean error of the output falls." },
   );
 }
 
@@ -348,9 +366,9 @@ function makeSections() {
     grid("three", tensors.filter((tensor) => tensor.histogram).map(histogramFigure)), tensors.length ? calibrationTable(tensors) : null);
   section("quantization", "Quantisation",
     [isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " convolutions and matrix products are quantised" : null, quantization.target ? "for target " + quantization.target : null].filter(Boolean).join(" ") || null,
-    decisionsTable(), correctionsTable());
+    decisionsTable(), below(correctionsTable(quantization.corrections, "Corrections of the quantisation")));
   section("sensitivity", "Sensitivity", sensitivityLead(), sensitivityFigure(), below(sensitivityAdvice()), sensitivityTable());
-  section("mix", "The best mix", tuneLead(), tuneFigure(), below(tuneVerdict()), tuneTable());
+  section("mix", "The best mix", tuneLead(), tuneFigure(), below(tuneVerdict()), below(correctionsTable(tune ? tune.corrections : null, "Corrections of INT8 before the search")), tuneTable());
   section("simplification", "Simplification", null, simplifyTable());
   section("findings", "Findings", null, findingsList());
   section("stages", "Stages", null, stagesTable());
