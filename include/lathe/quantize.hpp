@@ -19,6 +19,19 @@ LATHE_API const char* to_string(Target target);
 /// invalid_argument, with the names that exist, for any other text.
 LATHE_API Result<Target> target_from_name(std::string_view name);
 
+/// How many scales a weight has: one for each output channel, or one for all of it.
+enum class WeightGranularity { per_channel, per_tensor };
+LATHE_API const char* to_string(WeightGranularity granularity); ///< "per-channel", "per-tensor"
+/// invalid_argument, with the names that exist, for any other text.
+LATHE_API Result<WeightGranularity> weight_granularity_from_name(std::string_view name);
+
+/// symmetric: int8, zero point 0, a scale by the largest magnitude. asymmetric: uint8, all 256 steps from the least value
+/// to the largest.
+enum class ActivationScheme { symmetric, asymmetric };
+LATHE_API const char* to_string(ActivationScheme scheme);
+/// invalid_argument, with the names that exist, for any other text.
+LATHE_API Result<ActivationScheme> activation_scheme_from_name(std::string_view name);
+
 struct QuantizeRequest {
     Target target = Target::openvino;
     /// Left in float: a node's name, an op type, or a regular expression for whole node names. One that matches nothing
@@ -27,6 +40,8 @@ struct QuantizeRequest {
     std::optional<Method> method = {};     ///< instead of the calibration's
     double percentile = 99.99;             ///< with Method::percentile in `method`
     std::optional<bool> reduce_range = {}; ///< 7-bit weights; absent: where this CPU and the target need it
+    std::optional<WeightGranularity> weights = {};    ///< absent: what the target runs best
+    std::optional<ActivationScheme> activations = {}; ///< likewise
 };
 
 /// What was decided for one input of one node, and why.
@@ -55,7 +70,8 @@ struct QuantizedModel {
 };
 
 /// Where int8 would begin and end, and why; needs no calibration.
-/// Errors: invalid_argument (quantised already, malformed `exclude`), not_found (`exclude` matches nothing).
+/// Errors: invalid_argument (quantised already, malformed `exclude`), not_found (`exclude` matches nothing), unsupported
+/// (the target does not run such activations).
 LATHE_API Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequest& request);
 
 /// Write the quantisation into a copy of the model, checked by ONNX's checker.

@@ -19,6 +19,14 @@ QuantizePlan plan_for_caller(const QuantizationPlan& plan) {
     return told;
 }
 
+PlacementOptions placement_of(const QuantizeRequest& request) {
+    PlacementOptions placement;
+    placement.exclude = request.exclude;
+    placement.weights = request.weights;
+    placement.activations = request.activations;
+    return placement;
+}
+
 } // namespace
 
 Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequest& request) {
@@ -26,14 +34,14 @@ Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequ
     Model inferred = model;
     const bool known = infer_shapes(inferred).has_value();
     LATHE_TRY(const QuantizationPlan plan,
-              plan_quantization(known ? inferred : model, profile_of(request.target), {request.exclude}));
+              plan_quantization(known ? inferred : model, profile_of(request.target), placement_of(request)));
     return plan_for_caller(plan);
 }
 
 Result<QuantizedModel> quantize(const Model& model, const Calibration& calibration, const QuantizeRequest& request) {
     QuantizeOptions options;
     options.target = request.target;
-    options.placement.exclude = request.exclude;
+    options.placement = placement_of(request);
     options.method = request.method;
     options.estimate.percentile = request.percentile;
     LATHE_CHECK(check(options.estimate));

@@ -105,6 +105,10 @@ private:
     }
 
     Result<void> calibrate() {
+        PlacementOptions placement;
+        LATHE_CHECK(choose_formats(options_.formats, placement));
+        LATHE_TRY(const TargetProfile profile,
+                  with_formats(profile_of(target()), placement.weights, placement.activations));
         CalibrateRequest request;
         request.data = options_.calibrate;
         request.columns = options_.columns;
@@ -124,7 +128,7 @@ private:
             outcome = calibrate_model(model_, request, context_);
         }
         if (!outcome) return std::move(outcome).error();
-        calibration_ = calibration_to_json(outcome->ranges, profile_of(target()).activations, outcome->seconds);
+        calibration_ = calibration_to_json(outcome->ranges, profile.activations, outcome->seconds);
         timings_extra_.push_back({{"name", "calibrate"}, {"seconds", outcome->seconds}, {"reused", outcome->reused}});
         ranges_ = std::move(outcome->ranges);
         return {};
@@ -133,7 +137,8 @@ private:
     Result<void> quantize() {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
         std::string key =
-            key_of({key_, ranges_hash, options_.method, to_string(target()), key_of(options_.correction)});
+            key_of({key_, ranges_hash, options_.method, to_string(target()), key_of(options_.correction),
+                    options_.formats.weights, options_.formats.activations});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         const fs::path output = file(".int8.onnx");
@@ -141,6 +146,7 @@ private:
             QuantizeOptions options;
             options.target = target();
             options.placement.exclude = options_.exclude;
+            LATHE_CHECK(choose_formats(options_.formats, options.placement));
             LATHE_TRY(options.method, method_from_name(options_.method));
             LATHE_TRY(CorrectOptions correcting, options_of(options_.correction, ""));
             correcting.threads = options_.threads;

@@ -159,6 +159,8 @@ private:
         const auto start = Clock::now();
         Correction told = about(method);
         how.stays_float = float_outputs_;
+        how.weights = outcome_.quantized.plan.granularity;
+        how.activations = quantize_.placement.activations.value_or(how.activations);
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
             std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
