@@ -151,6 +151,14 @@ std::vector<float> best_by_channel(const ClassWeights& layers, std::size_t chann
 std::vector<float> best_with_one_scale(const ClassWeights& layers, std::size_t channels, const Sizes& sizes,
                                        const std::vector<Bounds>& bounds, bool capped) {
     constexpr std::array exponents{0.0F, 0.25F, 0.5F, 0.75F, 1.0F};
+    const auto logarithms = [](std::vector<float> sizes_given) {
+        for (float& each : sizes_given)
+            each = each > 0.0F ? std::log(each) : 0.0F;
+        return sizes_given;
+    };
+    const std::vector<float> activation = logarithms(sizes.activation);
+    const std::vector<float> reader = logarithms(sizes.reader);
+    const std::vector<float> writer = logarithms(sizes.writer);
     const std::vector<float> ones(channels, 1.0F);
     const double now = predicted_noise(layers, ones);
     std::vector<float> best = ones;
@@ -165,10 +173,8 @@ std::vector<float> best_with_one_scale(const ClassWeights& layers, std::size_t c
         for (const float b : exponents) {
             for (const float e : exponents) {
                 std::vector<float> factors(channels);
-                for (std::size_t c = 0; c < channels; ++c) {
-                    factors[c] = power_or_one(sizes.activation[c], -a) * power_or_one(sizes.reader[c], b) *
-                                 power_or_one(sizes.writer[c], -e);
-                }
+                for (std::size_t c = 0; c < channels; ++c)
+                    factors[c] = std::exp(b * reader[c] - a * activation[c] - e * writer[c]);
                 // A common factor changes nothing, unless some channels cannot follow.
                 for (const float common : {0.125F, 0.25F, 0.5F, 1.0F, 2.0F}) {
                     if (common != 1.0F && !capped) continue;

@@ -141,7 +141,7 @@ TEST(OneScale, PredictedNoiseIsWhatRoundingCosts) {
 }
 
 // Where only weights are rounded and a channel's mean squares follow its largest weight, sqrt(r2 / r1) cannot be
-// beaten: max(u) sum(v^2) + max(v) sum(u^2) >= 2 max(u v) sum(u v), and there u = v.
+// beaten: max(u)^2 sum(v^2) + max(v)^2 sum(u^2) >= 2 max(u v) sum(u v), and there u = v.
 TEST(OneScale, EqualsNagelsFactorsWhereWeightsAloneMatter) {
     Pair pair(sizes(0.02F, false), sizes(0.2F, false));
     pair.layers.activation_steps = 1e9;
