@@ -145,7 +145,25 @@ def batches_on_cpu(folder):
     return markdown(heading, rows) + f"\n{', '.join(sorted(machines))}, all cores for one call.\n" if rows else ""
 
 
+def formats_of_int8(folder):
+    """Accuracy by number format: scales of weights by channel or tensor, activations with a zero point or without."""
+    rows, photos = [], set()
+    for document in load(folder, "formats"):
+        photos.add(f"{document['network']}, {document['data']['samples']} photos, engines on a CPU")
+        for subject in document["subjects"]:
+            versus = subject.get("vs_reference")
+            weights, *rest = subject["name"].split(".")
+            activations, how = (rest[0], ", ".join(part.replace("-", " ") for part in rest[1:])) if rest else ("", "")
+            cells = [percent(versus["agreement"]), f"{versus['mean_kl']:.4f}", f"{versus['sqnr_db']:.1f}"] if versus else \
+                ["", "", ""]
+            rows.append([weights if rest else "FP32", activations, how, percent(subject["top1"], subject["top1_ci95"]),
+                         *cells])
+    heading = ["weights", "activations", "", "top-1 (95 %)", "same class", "mean KL", "SQNR dB"]
+    return markdown(heading, rows) + f"\n{'; '.join(sorted(photos))}.\n" if rows else ""
+
+
 TABLES = {
+    "note-formats": formats_of_int8,
     "note-int8-cpu": int8_on_cpu,
     "note-int8-gpu": int8_on_gpu,
     "note-steps-gpu": steps_on_gpu,

@@ -26,6 +26,19 @@ struct RangeOverride {
     float high = 0;
 };
 
+/// How many scales a weight has: one for each output channel, or one for all of it.
+enum class WeightGranularity { per_channel, per_tensor };
+LATHE_API const char* to_string(WeightGranularity granularity); ///< "per-channel", "per-tensor"
+/// invalid_argument, with the names that exist, for any other text.
+LATHE_API Result<WeightGranularity> weight_granularity_from_name(std::string_view name);
+
+/// symmetric: int8, zero point 0, a scale by the largest magnitude. asymmetric: uint8, all 256 steps from the least
+/// value to the largest.
+enum class ActivationScheme { symmetric, asymmetric };
+LATHE_API const char* to_string(ActivationScheme scheme);
+/// invalid_argument, with the names that exist, for any other text.
+LATHE_API Result<ActivationScheme> activation_scheme_from_name(std::string_view name);
+
 struct QuantizeRequest {
     Target target = Target::openvino;
     /// Left in float: a node's name, an op type, or a regular expression for whole node names. One that matches nothing
@@ -45,6 +58,8 @@ struct QuantizeRequest {
     std::string preprocess = {};   ///< JSON text instead of the model's own; for data given as a path
     std::size_t threads = 0;       ///< for an effort over 0; 0: all cores
     Progress* progress = nullptr;  ///< nullptr: silent
+    std::optional<WeightGranularity> weights = {};    ///< absent: what the target runs best
+    std::optional<ActivationScheme> activations = {}; ///< likewise
 };
 
 /// What was decided for one input of one node, and why.
@@ -84,7 +99,8 @@ struct QuantizedModel {
 };
 
 /// Where int8 would begin and end, and why; needs no calibration.
-/// Errors: invalid_argument (quantised already, malformed `exclude`), not_found (`exclude` matches nothing).
+/// Errors: invalid_argument (quantised already, malformed `exclude`), not_found (`exclude` matches nothing),
+/// unsupported (the target does not run such activations).
 LATHE_API Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequest& request);
 
 /// Write the quantisation into a copy of the model, checked by ONNX's checker.

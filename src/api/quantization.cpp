@@ -20,10 +20,18 @@ QuantizePlan plan_for_caller(const QuantizationPlan& plan) {
     return told;
 }
 
+PlacementOptions placement_of(const QuantizeRequest& request) {
+    PlacementOptions placement;
+    placement.exclude = request.exclude;
+    placement.weights = request.weights;
+    placement.activations = request.activations;
+    return placement;
+}
+
 Result<QuantizeOptions> options_of(const QuantizeRequest& request) {
     QuantizeOptions options;
     options.target = request.target;
-    options.placement.exclude = request.exclude;
+    options.placement = placement_of(request);
     options.method = request.method;
     options.estimate.percentile = request.percentile;
     LATHE_CHECK(check(options.estimate));
@@ -56,7 +64,7 @@ Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequ
     Model inferred = model;
     const bool known = infer_shapes(inferred).has_value();
     LATHE_TRY(const QuantizationPlan plan,
-              plan_quantization(known ? inferred : model, profile_of(request.target), {request.exclude}));
+              plan_quantization(known ? inferred : model, profile_of(request.target), placement_of(request)));
     return plan_for_caller(plan);
 }
 

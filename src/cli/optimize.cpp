@@ -77,6 +77,7 @@ void add_optimize(Commands& commands) {
         ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}))
         ->capture_default_str();
     add_correction_options(command, options->correction, false);
+    add_format_options(command, options->formats);
     command
         .add_option("--exclude", options->exclude, "Leave in float: node, op type or regular expression; repeatable")
         ->allow_extra_args(false);

@@ -116,6 +116,10 @@ private:
     }
 
     Result<void> calibrate() {
+        PlacementOptions placement;
+        LATHE_CHECK(choose_formats(options_.formats, placement));
+        LATHE_TRY(const TargetProfile profile,
+                  with_formats(profile_of(target()), placement.weights, placement.activations));
         CalibrateRequest request;
         request.data = options_.calibrate;
         request.columns = options_.columns;
@@ -135,7 +139,7 @@ private:
             outcome = calibrate_model(model_, request, context_);
         }
         if (!outcome) return std::move(outcome).error();
-        calibration_ = calibration_to_json(outcome->ranges, profile_of(target()).activations, outcome->seconds);
+        calibration_ = calibration_to_json(outcome->ranges, profile.activations, outcome->seconds);
         timings_extra_.push_back({{"name", "calibrate"}, {"seconds", outcome->seconds}, {"reused", outcome->reused}});
         ranges_ = std::move(outcome->ranges);
         return {};
@@ -143,8 +147,8 @@ private:
 
     Result<void> quantize() {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
-        std::string key =
-            key_of({key_, ranges_hash, options_.method, to_string(target()), key_of(options_.correction)});
+        std::string key = key_of({key_, ranges_hash, options_.method, to_string(target()), key_of(options_.correction),
+                                  options_.formats.weights, options_.formats.activations});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         const fs::path output = file(".int8.onnx");
@@ -152,6 +156,7 @@ private:
             QuantizeOptions options;
             options.target = target();
             options.placement.exclude = options_.exclude;
+            LATHE_CHECK(choose_formats(options_.formats, options.placement));
             LATHE_TRY(options.method, range_method());
             LATHE_TRY(const CorrectOptions corrections, corrections_asked());
             const CorrectData data{options_.calibrate, options_.columns, preprocess_};

@@ -9,6 +9,7 @@
 #include "cli/calibrate.hpp"
 #include "cli/context.hpp"
 #include "cli/correction.hpp"
+#include "cli/number_formats.hpp"
 #include "lathe/result.hpp"
 
 namespace lathe::cli {
@@ -24,6 +25,7 @@ struct OptimizeOptions {
     std::string method = to_string(Method::mse);
     std::vector<std::string> exclude;
     CorrectionArguments correction;
+    FormatArguments formats;
     std::vector<std::string> shapes;
     std::string device = "cpu";
     std::string timing_cache;

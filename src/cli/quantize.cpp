@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/correction.hpp"
+#include "cli/number_formats.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/given.hpp"
 #include "quantize/lint.hpp"
@@ -24,6 +25,7 @@ struct Arguments {
     std::string method;
     double percentile = EstimateOptions{}.percentile;
     std::string reduce_range = "auto";
+    FormatArguments formats;
     std::vector<std::string> exclude;
     std::vector<std::string> ranges_given;
     CorrectionArguments correction;
@@ -88,13 +90,17 @@ Result<void> explain_only(const Arguments& arguments, const Context& context) {
     LATHE_TRY(const Target target, target_from_name(target_name(arguments)));
     LATHE_TRY(Model model, load_onnx(arguments.model));
     if (Model inferred = model; infer_shapes(inferred)) model = std::move(inferred);
-    LATHE_TRY(const QuantizationPlan plan, plan_quantization(model, profile_of(target), {arguments.exclude}));
+    PlacementOptions placement{arguments.exclude};
+    LATHE_CHECK(choose_formats(arguments.formats, placement));
+    LATHE_TRY(const QuantizationPlan plan, plan_quantization(model, profile_of(target), placement));
     print_decisions(plan, context);
     for (const std::string& remark : plan.remarks)
         context.warn(remark);
     context.print_json({{"kind", "quantize"},
                         {"version", 1},
                         {"target", target_name(arguments)},
+                        {"weight_granularity", to_string(plan.granularity)},
+                        {"activation_scheme", to_string(scheme_of(plan.activations))},
                         {"quantized_nodes", plan.quantized_nodes},
                         {"total_nodes", plan.heavy_nodes},
                         {"remarks", plan.remarks},
@@ -125,6 +131,7 @@ Result<QuantizeOptions> options_of(const Arguments& arguments, const std::string
     QuantizeOptions options;
     LATHE_TRY(options.target, target_from_name(target));
     options.placement.exclude = arguments.exclude;
+    LATHE_CHECK(choose_formats(arguments.formats, options.placement));
     options.estimate.percentile = arguments.percentile;
     LATHE_CHECK(check(options.estimate));
     if (!arguments.method.empty() && arguments.method != "auto") {
@@ -240,6 +247,7 @@ void add_quantize(Commands& commands) {
           "lathe quantize m.onnx --ranges m.ranges --exclude Softmax --exclude '/layer4/.*' --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --effort 2 --data photos/ --output m.int8.onnx",
           "lathe quantize m.onnx --ranges m.ranges --range pooled=0,6.5 --output m.int8.onnx",
+          "lathe quantize m.onnx --ranges m.ranges --weights per-tensor --activations symmetric --output m.int8.onnx",
           "lathe quantize m.onnx --ranges calibration.cache --target tensorrt --output m.int8.onnx",
           "lathe quantize m.onnx --target openvino --explain", "lathe quantize --lint theirs.onnx --target tensorrt"}},
         [arguments, &context] { return quantize(*arguments, context); });
@@ -264,6 +272,7 @@ void add_quantize(Commands& commands) {
     app.add_option("--range", arguments->ranges_given,
                    "TENSOR=LOW,HIGH: a tensor's range in place of the calibrated one; repeatable")
         ->allow_extra_args(false);
+    add_format_options(app, arguments->formats);
     app.add_option("--reduce-range", arguments->reduce_range,
                    "7-bit weights; auto: where the target's CPU kernels would overflow here")
         ->check(CLI::IsMember({"auto", "on", "off"}))

@@ -161,6 +161,8 @@ private:
         how.stays_float = float_outputs_;
         for (const auto& [tensor, range] : quantize_.overrides)
             how.stays_as_is.push_back(tensor);
+        how.weights = outcome_.quantized.plan.granularity;
+        how.activations = quantize_.placement.activations.value_or(how.activations);
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
             std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";

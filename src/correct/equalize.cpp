@@ -1,21 +1,22 @@
 #include "correct/equalize.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <set>
-#include <span>
 #include <utility>
 
+#include "correct/channel_statistics.hpp"
+#include "correct/equalize_noise.hpp"
 #include "correct/walk.hpp"
 #include "onnx/onnx.hpp"
-#include "support/thread_pool.hpp"
 
 namespace lathe {
 namespace {
 
-constexpr float most = 64.0F; // a factor beyond this says that the samples never used the channel
+/// With one scale a weight: classes are gone through at most so often, and while the noise falls by a hundredth.
+constexpr std::size_t most_sweeps = 8;
 
 /// A weight seen as [outputs, inputs, taps], wherever it stores them; for depthwise ones [channels, 1, taps].
 struct WeightView {
@@ -43,29 +44,49 @@ WeightView view_of(const Node& node, const Shape& shape) {
 }
 
 ReaderWeights reader_weights(const Node& node, const Tensor& weight, bool depthwise, std::size_t channels,
-                             const ChannelStatistics& input) {
+                             const ChannelStatistics& input, bool one_scale) {
     const WeightView view = view_of(node, weight.shape());
     const auto values = weight.values<float>();
     ReaderWeights reader;
     reader.depthwise = depthwise;
     reader.taps = view.taps;
     reader.input = &input;
+    reader.one_scale = one_scale;
     reader.power.assign(channels, 0.0);
-    reader.outputs = depthwise ? 1 : view.outputs;
-    if (!depthwise) reader.absmax.assign(view.outputs * channels, 0.0F);
+    reader.outputs = depthwise ? 1 : view.outputs / view.groups;
+    const bool by_output = !depthwise && !one_scale;
+    if (by_output) reader.outputs = view.outputs;
+    if (by_output || one_scale) reader.absmax.assign((by_output ? view.outputs : 1) * channels, 0.0F);
     for (std::size_t m = 0; m < view.outputs; ++m) {
         for (std::size_t c = 0; c < view.inputs; ++c) {
             const std::size_t channel = view.channel(m, c);
             for (std::size_t tap = 0; tap < view.taps; ++tap) {
                 const float w = values[view.at(m, c, tap)];
                 reader.power[channel] += static_cast<double>(w) * static_cast<double>(w);
-                if (depthwise) continue;
-                float& largest = reader.absmax[m * channels + channel];
+                if (reader.absmax.empty()) continue;
+                float& largest = reader.absmax[(by_output ? m * channels : 0) + channel];
                 largest = std::max(largest, std::abs(w));
             }
         }
     }
     return reader;
+}
+
+WriterWeights writer_weights(const Node& node, const Tensor& weight, const ChannelStatistics& input) {
+    const WeightView view = view_of(node, weight.shape());
+    const auto values = weight.values<float>();
+    WriterWeights writer;
+    writer.absmax.assign(view.outputs, 0.0F);
+    writer.input_power.assign(view.outputs, 0.0);
+    for (std::size_t m = 0; m < view.outputs; ++m) {
+        for (std::size_t c = 0; c < view.inputs; ++c) {
+            for (std::size_t tap = 0; tap < view.taps; ++tap) {
+                writer.absmax[m] = std::max(writer.absmax[m], std::abs(values[view.at(m, c, tap)]));
+                writer.input_power[m] += input.power[view.channel(m, c)];
+            }
+        }
+    }
+    return writer;
 }
 
 /// Multiplies the elements of a node's weight (and bias) by factors of its output or input channels, as new constants.
@@ -131,179 +152,165 @@ private:
     Graph& graph_;
 };
 
-constexpr std::size_t level_bins = 512;
+/// What the layers of the classes read, by tensor; follows the factors that are given to the model.
+class Statistics {
+public:
+    /// Of the readers of `classes`, and of their writers too. `real` is run.
+    static Result<Statistics> of(const Model& real, const Model& model, const std::vector<ChannelClass>& classes,
+                                 bool writers, const std::map<std::string, Batches>& samples, std::size_t threads,
+                                 Progress& progress) {
+        std::map<std::size_t, std::size_t> layers; // channels of the input, by node
+        for (const ChannelClass& each : classes) {
+            for (const auto& reader : each.readers)
+                layers[reader.node] = each.channels;
+            for (const auto& writer : each.writers) {
+                if (writers && !each.normalized) layers[writer.node] = inputs_of(model, writer.node);
+            }
+        }
+        Statistics result;
+        LATHE_TRY(Walk walk, Walk::start(real, samples, threads, progress));
+        progress.begin("equalize", layers.size());
+        const std::vector<std::pair<std::size_t, std::size_t>> stops(layers.begin(), layers.end());
+        constexpr std::size_t ahead = 8; // layers a stop
+        for (std::size_t i = 0; i < stops.size(); ++i) {
+            LATHE_CHECK(progress.check());
+            if (i % ahead == 0) {
+                const std::size_t end = std::min(stops.size(), i + ahead);
+                std::set<std::string> inputs;
+                for (std::size_t next = i; next < end; ++next)
+                    inputs.insert(model.graph.nodes[stops[next].first]->input(0));
+                LATHE_CHECK(walk.stop_before(model.graph.nodes[stops[end - 1].first]->output(0), inputs));
+            }
+            const auto& [at, channels] = stops[i];
+            const Node& layer = *model.graph.nodes[at];
+            const Batches* values = walk.value(layer.input(0));
+            if (values == nullptr || values->front().type != DataType::float32) {
+                return Error{ErrorCode::internal, "a layer's input was not computed", layer.label(), ""};
+            }
+            if (!result.by_tensor_.contains(layer.input(0))) {
+                result.by_tensor_[layer.input(0)] =
+                    channel_statistics(*values, layer.is("Conv") ? 1 : -1, channels, threads);
+            }
+            progress.advance();
+        }
+        progress.end();
+        return result;
+    }
 
-/// Channels [first, end) of a tensor's axis.
-struct ChannelSpan {
-    std::size_t first = 0;
-    std::size_t end = 0;
+    const ChannelStatistics& at(const std::string& tensor) const { return by_tensor_.at(tensor); }
+
+    void scale(const std::set<std::string>& tensors, const std::vector<float>& factors) {
+        for (const std::string& tensor : tensors) {
+            ChannelStatistics& each = by_tensor_.at(tensor);
+            for (std::size_t c = 0; c < factors.size(); ++c) {
+                each.level[c] *= factors[c];
+                each.absmax[c] *= factors[c];
+                each.power[c] *= static_cast<double>(factors[c]) * static_cast<double>(factors[c]);
+            }
+        }
+    }
+
+private:
+    /// Channels of a layer's input.
+    static std::size_t inputs_of(const Model& model, std::size_t at) {
+        const Node& node = *model.graph.nodes[at];
+        const WeightView view = view_of(node, model.graph.constant(node.input(1))->shape());
+        return view.inputs * view.groups;
+    }
+
+    std::map<std::string, ChannelStatistics> by_tensor_;
 };
 
-/// body(channel, values of it that lie together), over all batches.
-template <class Body>
-void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, ChannelSpan part, Body body) {
-    for (const HostTensor& tensor : batches) {
-        const auto values = tensor.as<float>();
-        const auto rank = static_cast<std::int64_t>(tensor.shape.size());
-        std::size_t inner = 1;
-        for (std::int64_t i = (axis < 0 ? axis + rank : axis) + 1; i < rank; ++i)
-            inner *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(i)]);
-        const std::size_t outer = values.size() / (inner * channels);
-        for (std::size_t o = 0; o < outer; ++o) {
-            for (std::size_t c = part.first; c < part.end; ++c)
-                body(c, values.subspan((o * channels + c) * inner, inner));
+class Equalizer {
+public:
+    Equalizer(Model& model, const std::vector<ChannelClass>& classes, Statistics statistics,
+              const EqualizeOptions& options)
+        : model_(model), classes_(classes), statistics_(std::move(statistics)), options_(options), scaler_(model),
+          fired_(classes.size(), false) {}
+
+    void run(EqualizeOutcome& outcome) {
+        std::vector<double> before(classes_.size());
+        for (std::size_t i = 0; i < classes_.size(); ++i)
+            before[i] = noise_of(classes_[i]);
+        if (one_scale()) {
+            double noise = std::accumulate(before.begin(), before.end(), 0.0);
+            for (std::size_t sweeps = 0; sweeps < most_sweeps; ++sweeps) {
+                sweep();
+                double now = 0.0;
+                for (const ChannelClass& each : classes_)
+                    now += noise_of(each);
+                if (now > 0.99 * noise) break;
+                noise = now;
+            }
+        } else {
+            sweep();
+        }
+        for (std::size_t i = 0; i < classes_.size(); ++i) {
+            if (!fired_[i]) continue;
+            ++outcome.fired;
+            outcome.noise_before += before[i];
+            outcome.noise_after += noise_of(classes_[i]);
         }
     }
-}
 
-/// The end of an 8-bit grid, as a part of the largest magnitude, with the least sum of squared errors over a histogram
-/// of magnitudes: (level / 255)^2 / 12 for each value but 0, (x - level)^2 for each beyond it.
-float best_level(std::span<const std::uint32_t> bins, double nonzero) {
-    const auto size = static_cast<double>(bins.size());
-    double count = 0.0; // of values beyond the level, and sums of them and of their squares, in parts of the largest
-    double sum = 0.0;
-    double squares = 0.0;
-    double least = nonzero / (12.0 * 255.0 * 255.0);
-    double best = 1.0;
-    for (std::size_t i = bins.size(); i-- > bins.size() / 8;) {
-        const double x = (static_cast<double>(i) + 0.5) / size;
-        const auto here = static_cast<double>(bins[i]);
-        count += here;
-        sum += here * x;
-        squares += here * x * x;
-        const double level = static_cast<double>(i) / size;
-        const double clipped = squares - 2.0 * level * sum + level * level * count;
-        const double error = clipped + nonzero * level * level / (12.0 * 255.0 * 255.0);
-        if (error >= least) continue;
-        least = error;
-        best = level;
+private:
+    bool one_scale() const { return options_.weights == WeightGranularity::per_tensor; }
+
+    bool quantized(const Node& layer) const {
+        return std::ranges::find(options_.stays_float, layer.output(0)) == options_.stays_float.end();
     }
-    return static_cast<float>(best);
-}
 
-/// 0 where the network never uses the channel.
-std::vector<float> relative(const std::vector<float>& values) {
-    const float largest = values.empty() ? 0.0F : *std::ranges::max_element(values);
-    std::vector<float> result(values.size(), 0.0F);
-    if (largest > 0.0F) std::ranges::transform(values, result.begin(), [&](float each) { return each / largest; });
-    return result;
-}
+    ClassWeights weights_of(const ChannelClass& each) const {
+        ClassWeights layers;
+        layers.activation_steps = options_.activations == ActivationScheme::symmetric ? 127.0 : 255.0;
+        for (const auto& reader : each.readers) {
+            const Node& node = *model_.graph.nodes[reader.node];
+            if (!quantized(node)) continue;
+            layers.readers.push_back(reader_weights(node, *model_.graph.constant(node.input(1)), reader.depthwise,
+                                                    each.channels, statistics_.at(node.input(0)), one_scale()));
+        }
+        for (const auto& writer : each.writers) {
+            const Node& node = *model_.graph.nodes[writer.node];
+            if (!one_scale() || each.normalized || !quantized(node)) continue;
+            layers.writers.push_back(
+                writer_weights(node, *model_.graph.constant(node.input(1)), statistics_.at(node.input(0))));
+        }
+        return layers;
+    }
+
+    double noise_of(const ChannelClass& each) const {
+        return predicted_noise(weights_of(each), std::vector<float>(each.channels, 1.0F));
+    }
+
+    /// Every class in turn takes its best factors.
+    void sweep() {
+        for (std::size_t i = 0; i < classes_.size(); ++i) {
+            const ChannelClass& each = classes_[i];
+            const ClassWeights layers = weights_of(each);
+            if (layers.readers.empty()) continue;
+            const std::vector<float> factors = best_factors(layers, each.channels, each.cap);
+            if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) continue;
+            fired_[i] = true;
+            for (const auto& writer : each.writers)
+                scaler_.scale_output(writer.node, factors);
+            std::set<std::string> read;
+            for (const auto& reader : each.readers) {
+                scaler_.unscale_input(reader.node, factors);
+                read.insert(model_.graph.nodes[reader.node]->input(0));
+            }
+            statistics_.scale(read, factors);
+        }
+    }
+
+    Model& model_;
+    const std::vector<ChannelClass>& classes_;
+    Statistics statistics_;
+    const EqualizeOptions& options_;
+    Scaler scaler_;
+    std::vector<bool> fired_;
+};
 
 } // namespace
-
-ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels,
-                                     std::size_t threads) {
-    ChannelStatistics result;
-    result.level.assign(channels, 0.0F);
-    result.power.assign(channels, 0.0);
-    result.nonzero.assign(channels, 0.0);
-    constexpr std::size_t together = 16; // channels a task: a row of the last axis is read in pieces of a cache line
-    ThreadPool(threads).for_each((channels + together - 1) / together, [&](std::size_t task) {
-        const ChannelSpan part{task * together, std::min(channels, (task + 1) * together)};
-        std::array<float, together> absmax{};
-        std::array<double, together> count{};
-        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
-            float largest = 0.0F;
-            float power = 0.0F;
-            std::size_t nonzero = 0;
-            for (const float x : values) {
-                largest = std::max(largest, std::abs(x));
-                power += x * x;
-                nonzero += x != 0.0F ? 1U : 0U;
-            }
-            absmax[c - part.first] = std::max(absmax[c - part.first], largest);
-            count[c - part.first] += static_cast<double>(values.size());
-            result.power[c] += static_cast<double>(power);
-            result.nonzero[c] += static_cast<double>(nonzero);
-        });
-        std::array<std::array<std::uint32_t, level_bins>, together> bins{};
-        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
-            const float largest = absmax[c - part.first];
-            const float factor = largest > 0.0F ? static_cast<float>(level_bins) / largest : 0.0F;
-            for (const float x : values)
-                ++bins[c - part.first][std::min(level_bins - 1, static_cast<std::size_t>(std::abs(x) * factor))];
-        });
-        for (std::size_t c = part.first; c < part.end; ++c) {
-            const double values = std::max(1.0, count[c - part.first]);
-            result.level[c] = absmax[c - part.first] * best_level(bins[c - part.first], result.nonzero[c]);
-            result.power[c] /= values;
-            result.nonzero[c] /= values;
-        }
-    });
-    return result;
-}
-
-double predicted_noise(const std::vector<ReaderWeights>& readers, const std::vector<float>& factors) {
-    const std::size_t channels = factors.size();
-    double sum = 0.0;
-    for (const ReaderWeights& reader : readers) {
-        const ChannelStatistics& input = *reader.input;
-        double range = 0.0;
-        for (std::size_t c = 0; c < channels; ++c)
-            range = std::max(range, static_cast<double>(factors[c]) * static_cast<double>(input.level[c]));
-        double signal = 0.0;
-        double noise = 0.0;
-        double scaled_power = 0.0;
-        for (std::size_t c = 0; c < channels; ++c) {
-            const auto s = static_cast<double>(factors[c]);
-            signal += reader.power[c] * input.power[c];
-            noise += reader.power[c] / (s * s) * input.nonzero[c];
-            scaled_power += input.power[c] * s * s;
-        }
-        noise *= range * range / (12.0 * 255.0 * 255.0);
-        if (!reader.depthwise) {
-            for (std::size_t m = 0; m < reader.outputs; ++m) {
-                float largest = 0.0F;
-                for (std::size_t c = 0; c < channels; ++c)
-                    largest = std::max(largest, reader.absmax[m * channels + c] / factors[c]);
-                const double step = static_cast<double>(largest) / 127.0;
-                noise += static_cast<double>(reader.taps) * scaled_power * step * step / 12.0;
-            }
-        }
-        if (signal > 0.0) sum += noise / signal;
-    }
-    return sum;
-}
-
-std::vector<float> best_factors(const std::vector<ReaderWeights>& readers, std::size_t channels,
-                                std::optional<float> cap) {
-    std::vector<float> activation(channels, 0.0F);
-    std::vector<float> seen(channels, 0.0F);
-    std::vector<float> weights(channels, 0.0F);
-    bool weights_matter = false;
-    for (const ReaderWeights& reader : readers) {
-        const std::vector<float> own = relative(reader.input->level);
-        std::vector<float> columns(channels, 0.0F);
-        for (std::size_t i = 0; i < reader.absmax.size(); ++i)
-            columns[i % channels] = std::max(columns[i % channels], reader.absmax[i]);
-        columns = relative(columns);
-        weights_matter = weights_matter || !reader.depthwise;
-        for (std::size_t c = 0; c < channels; ++c) {
-            activation[c] = std::max(activation[c], own[c]);
-            seen[c] = std::max(seen[c], reader.input->level[c]);
-            weights[c] = std::max(weights[c], columns[c]);
-        }
-    }
-    std::vector<float> best(channels, 1.0F);
-    double least = predicted_noise(readers, best) * 0.99; // for less it is not worth touching the network
-    for (const float a : {0.25F, 0.5F, 0.75F, 1.0F}) {
-        for (const float b : {0.0F, 0.25F, 0.5F, 0.75F}) {
-            if (b > 0.0F && !weights_matter) continue;
-            std::vector<float> factors(channels, 1.0F);
-            for (std::size_t c = 0; c < channels; ++c) {
-                if (activation[c] <= 0.0F) continue;
-                const float weight = weights[c] > 0.0F ? std::pow(weights[c], b) : 1.0F;
-                factors[c] = std::clamp(std::pow(activation[c], -a) * weight, 1.0F / most, most);
-                if (cap) factors[c] = std::max(1.0F, std::min(factors[c], *cap / seen[c]));
-            }
-            const double noise = predicted_noise(readers, factors);
-            if (noise >= least) continue;
-            least = noise;
-            best = std::move(factors);
-        }
-    }
-    return best;
-}
 
 Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, Batches>& samples,
                                  const EqualizeOptions& options, Progress& progress) {
@@ -322,63 +329,9 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
     });
     outcome.classes = classes.size();
     if (classes.empty()) return outcome;
-
-    // Statistics of every input of a reader, in graph order.
-    std::map<std::size_t, std::int64_t> axes; // by reader
-    std::map<std::size_t, std::size_t> channels;
-    for (const ChannelClass& each : classes) {
-        for (const auto& reader : each.readers) {
-            axes[reader.node] = model.graph.nodes[reader.node]->is("Conv") ? 1 : -1;
-            channels[reader.node] = each.channels;
-        }
-    }
-    std::map<std::string, ChannelStatistics> statistics; // by tensor
-    LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress));
-    progress.begin("equalize", axes.size());
-    const std::vector<std::pair<std::size_t, std::int64_t>> stops(axes.begin(), axes.end());
-    constexpr std::size_t ahead = 8; // readers a stop
-    for (std::size_t i = 0; i < stops.size(); ++i) {
-        LATHE_CHECK(progress.check());
-        if (i % ahead == 0) {
-            const std::size_t end = std::min(stops.size(), i + ahead);
-            std::set<std::string> inputs;
-            for (std::size_t next = i; next < end; ++next)
-                inputs.insert(model.graph.nodes[stops[next].first]->input(0));
-            LATHE_CHECK(walk.stop_before(model.graph.nodes[stops[end - 1].first]->output(0), inputs));
-        }
-        const auto& [at, axis] = stops[i];
-        const Node& reader = *model.graph.nodes[at];
-        const Batches* values = walk.value(reader.input(0));
-        if (values == nullptr || values->front().type != DataType::float32) {
-            return Error{ErrorCode::internal, "a layer's input was not computed", reader.label(), ""};
-        }
-        if (!statistics.contains(reader.input(0))) {
-            statistics[reader.input(0)] = channel_statistics(*values, axis, channels[at], options.threads);
-        }
-        progress.advance();
-    }
-    progress.end();
-
-    Scaler scaler(model);
-    for (const ChannelClass& each : classes) {
-        std::vector<ReaderWeights> readers;
-        for (const auto& reader : each.readers) {
-            const Node& node = *model.graph.nodes[reader.node];
-            if (std::ranges::find(options.stays_float, node.output(0)) != options.stays_float.end()) continue;
-            readers.push_back(reader_weights(node, *model.graph.constant(node.input(1)), reader.depthwise,
-                                             each.channels, statistics.at(node.input(0))));
-        }
-        if (readers.empty()) continue;
-        const std::vector<float> factors = best_factors(readers, each.channels, each.cap);
-        if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) continue;
-        ++outcome.fired;
-        outcome.noise_before += predicted_noise(readers, std::vector<float>(each.channels, 1.0F));
-        outcome.noise_after += predicted_noise(readers, factors);
-        for (const auto& writer : each.writers)
-            scaler.scale_output(writer.node, factors);
-        for (const auto& reader : each.readers)
-            scaler.unscale_input(reader.node, factors);
-    }
+    const bool writers = options.weights == WeightGranularity::per_tensor;
+    LATHE_TRY(Statistics statistics, Statistics::of(real, model, classes, writers, samples, options.threads, progress));
+    Equalizer(model, classes, std::move(statistics), options).run(outcome);
     return outcome;
 }
 

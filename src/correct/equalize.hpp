@@ -8,6 +8,7 @@
 #include "correct/channel_classes.hpp"
 #include "correct/run.hpp"
 #include "graph/graph.hpp"
+#include "lathe/quantize.hpp"
 #include "support/progress.hpp"
 
 namespace lathe {
@@ -19,41 +20,9 @@ struct EqualizeOptions {
     std::vector<std::string> stays_float = {}; ///< outputs of layers that will not be quantised: what they err counts 0
     std::vector<std::string> stays_as_is =
         {}; ///< values that must not be scaled: ranges are given for them as they are
+    WeightGranularity weights = WeightGranularity::per_channel;
+    ActivationScheme activations = ActivationScheme::asymmetric;
 };
-
-/// What a tensor that layers read was seen to hold, a channel an entry.
-struct ChannelStatistics {
-    /// The largest magnitude worth a place on an 8-bit grid: with it the squares of rounding and clipping errors are
-    /// least. Rare values beyond it cost a channel more as the end of its range than clipped.
-    std::vector<float> level;
-    std::vector<double> power;   ///< mean of x^2
-    std::vector<double> nonzero; ///< share of values other than 0, which every grid holds
-};
-/// `axis`: of the channels, negative from the end.
-ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels,
-                                     std::size_t threads);
-
-/// How a reader's weight meets the channels of its input: by channel, sums over its other elements.
-struct ReaderWeights {
-    bool depthwise = false;
-    std::size_t outputs = 0;   ///< that each channel reaches
-    std::vector<float> absmax; ///< [outputs, channels]: over the kernel; empty if depthwise
-    std::vector<double> power; ///< [channels]: sum of w^2
-    std::size_t taps = 1;      ///< kernel elements
-    const ChannelStatistics* input = nullptr;
-};
-
-/// The output noise that 8-bit inputs and weights cause, relative to the signal and summed over the readers, when
-/// channel c is multiplied by `factors[c]` before quantisation:
-///   inputs:  sum_c |w_c|^2 / s_c^2 * P(x_c != 0) * R^2 / (12 * 255^2),  R = max_c s_c level_c
-///   weights: sum_m sum_c taps * E[x_c^2] s_c^2 * D_m^2 / 12,  D_m = max_c |w_mc| / s_c / 127
-double predicted_noise(const std::vector<ReaderWeights>& readers, const std::vector<float>& factors);
-
-/// Factors of least predicted noise among s_c = level_c^-a * w_c^b over a grid of a and b (a = 1 - b: SmoothQuant's
-/// alpha; G. Xiao et al., 2022, arXiv:2211.10438); all 1 where none is better. With a cap, 1 <= s_c <= cap / level_c.
-/// Channels that were always zero keep 1.
-std::vector<float> best_factors(const std::vector<ReaderWeights>& readers, std::size_t channels,
-                                std::optional<float> cap);
 
 struct EqualizeOutcome {
     Model model;               ///< computes the same, up to rounding and, with a cap, for values up to their level
@@ -65,9 +34,10 @@ struct EqualizeOutcome {
 };
 
 /// Cross-layer equalisation. M. Nagel et al., 2019 (arXiv:1906.04721), section 4.1, equalise the weights of a pair of
-/// layers, both with one scale a tensor. Here the writer's weights have a scale a channel, so its side is free and what
-/// is equalised is the activation between them against the reader's weights; classes may be pairs, depthwise triples
-/// or a whole residual stream.
+/// layers, both with one scale a tensor. Where the writer's weights have a scale a channel its side is free, and what
+/// is equalised is the activation between them against the reader's weights; with one scale the writer's side counts
+/// too, and since a layer's weights are then in the scales of two classes, all classes are gone through again until the
+/// noise stands still, as there. Classes may be pairs, depthwise triples or a whole residual stream.
 /// Errors: what running the model gives; cancelled.
 Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, Batches>& samples,
                                  const EqualizeOptions& options, Progress& progress);

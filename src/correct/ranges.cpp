@@ -10,7 +10,6 @@
 #include "correct/walk.hpp"
 #include "quantize/edges.hpp"
 #include "quantize/insert.hpp"
-#include "quantize/target.hpp"
 #include "quantize/tensor_range.hpp"
 
 namespace lathe {
@@ -174,7 +173,7 @@ Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, co
     std::map<std::string, std::size_t> group_of;
     for (std::size_t i = 0; i < plan.groups.size(); ++i) {
         if (plan.groups[i].whole_range) continue;
-        groups[i] = candidates_of(plan.groups[i], ranges, format_of(plan.groups[i], profile_of(plan.target)));
+        groups[i] = candidates_of(plan.groups[i], ranges, format_of(plan.groups[i], plan));
     }
     for (const QuantizedTensor& tensor : plan.tensors) {
         if (!groups[tensor.group].candidates.empty()) group_of[tensor.name] = tensor.group;

@@ -70,20 +70,21 @@ private:
                 return Error{ErrorCode::internal, "a planned weight is no float32 constant", weight.value,
                              "the plan was made for another model"};
             }
-            LATHE_TRY(const QuantizedTensorData data,
-                      quantize_weight(tensor->renamed(weight.value), weight.axis, options_.reduce_range));
+            LATHE_TRY(const QuantizedTensorData data, quantize_weight(tensor->renamed(weight.value), weight.axis,
+                                                                      options_.reduce_range, plan_.granularity));
             const std::string name = fresh(weight.value + "_q");
             const std::string scale = fresh(weight.value + "_scale");
             const std::string zero = fresh(weight.value + "_zero_point");
             const std::string real = fresh(weight.value + "_dq");
             const auto channels = static_cast<std::int64_t>(data.scales.size());
-            const Shape shape = weight.axis ? Shape{channels} : Shape{};
+            const bool by_channel = weight.axis && plan_.granularity == WeightGranularity::per_channel;
+            const Shape shape = by_channel ? Shape{channels} : Shape{};
             const std::vector<std::int8_t> zeros(data.scales.size(), 0);
             add_constant(data.values.renamed(name));
             add_constant(Tensor::of_floats(scale, shape, data.scales));
             add_constant(Tensor::of<std::int8_t>(zero, DataType::int8, shape, zeros));
             Node node = make_node("DequantizeLinear", weight.value, {name, scale, zero}, real);
-            if (weight.axis) node.set("axis", *weight.axis);
+            if (by_channel) node.set("axis", *weight.axis);
             copy_info(weight.value, real, DataType::float32, tensor->shape());
             // Just before its first reader: keeps the weights of a layer beside it in every listing.
             before_[weight.readers.front().node].push_back(std::move(node));
@@ -93,14 +94,13 @@ private:
     }
 
     Result<void> insert_activations(const std::map<std::string, Range>& ranges) {
-        const TargetProfile& profile = profile_of(plan_.target);
         std::vector<QuantizationParameters> parameters;
         for (const ScaleGroup& group : plan_.groups) {
             LATHE_TRY(const Range range, united_range(group, ranges));
             parameters.push_back(group.from_zero ? parameters_from_zero(range)
-                                                 : parameters_of(range, profile.activations));
+                                                 : parameters_of(range, plan_.activations));
         }
-        const bool is_signed = profile.activations.symmetric;
+        const bool is_signed = plan_.activations.symmetric;
         std::unordered_map<std::string, std::size_t> producers;
         for (std::size_t i = 0; i < model_.graph.nodes.size(); ++i) {
             for (const std::string& output : model_.graph.nodes[i]->outputs)
@@ -191,8 +191,9 @@ private:
     void write_metadata() {
         Json json = Json::object();
         json["target"] = to_string(plan_.target);
-        json["activations"] = profile_of(plan_.target).activations.symmetric ? "int8" : "uint8";
+        json["activations"] = plan_.activations.symmetric ? "int8" : "uint8";
         json["weights"] = options_.reduce_range ? "int8, 7 bits" : "int8";
+        json["weight_granularity"] = to_string(plan_.granularity);
         for (const auto& [key, value] : options_.provenance.items())
             json[key] = value;
         json["quantized_nodes"] = plan_.quantized_nodes;

@@ -31,17 +31,19 @@ QuantizationParameters parameters_of(const Range& range, const NumberFormat& for
 /// All of int8 for 0..high, for tensors without negative values: scale = high / 255, zero point -128.
 QuantizationParameters parameters_from_zero(const Range& range);
 
-/// int8 weights by channel of `axis`: w ~ values * scale[channel].
+/// int8 weights: w ~ values * scale, or scale[channel].
 struct QuantizedTensorData {
     Tensor values;             ///< int8, shape of the weight
-    std::vector<float> scales; ///< one a channel, or one in all without an axis
+    std::vector<float> scales; ///< one a channel, or one in all
 };
 
-/// Symmetric, scale = absmax / limit with limit 127 (64 with reduce_range); a channel of zeros gets scale 1. Rounded to
+/// Symmetric, scale = absmax / limit with limit 127 (64 with reduce_range); a channel of zeros gets scale 1. absmax is a
+/// channel's, or that of the whole weight: per_tensor, or without an axis. Rounded to
 /// nearest, except for the few weights of a channel that make its rounding errors add up to less than one step: mean KL
 /// against float falls from 0.012 to 0.004 on EfficientNet-Lite0 and from 0.065 to 0.037 on MobileNetV1. Failure:
 /// out_of_range naming the tensor for NaN or infinity. `weight` must be float32.
-Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range);
+Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range,
+                                            WeightGranularity granularity = WeightGranularity::per_channel);
 
 /// A copy of the model with the plan carried out: pairs `T_q`, `T_dq` with `T_scale`, `T_zero_point`; int8 weights
 /// `W_q` with `W_scale` and one DequantizeLinear; biases untouched; initializers no longer read are removed. The

@@ -18,11 +18,12 @@ Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfi
         }
     }
     LATHE_TRY(const std::vector<bool> excluded, match_excluded(model.graph, options.exclude));
-    if (options.unranged.empty()) return Planner(model.graph, profile, excluded).plan();
+    LATHE_TRY(const TargetProfile chosen, with_formats(profile, options.weights, options.activations));
+    if (options.unranged.empty()) return Planner(model.graph, chosen, excluded).plan();
     std::vector<bool> in_float = excluded;
     for (const std::size_t node : options.unranged)
         in_float.at(node) = true;
-    QuantizationPlan plan = Planner(model.graph, profile, in_float).plan();
+    QuantizationPlan plan = Planner(model.graph, chosen, in_float).plan();
     for (EdgeDecision& decision : plan.decisions) {
         if (decision.reason == Reason::excluded_by_user && !excluded[decision.edge.node]) {
             decision.reason = Reason::range_missing;

@@ -58,7 +58,7 @@ struct ScaleGroup {
 /// A constant that becomes int8 with a DequantizeLinear.
 struct QuantizedWeight {
     std::string value;                ///< as the readers name it: an initializer, or the end of a chain of constants
-    std::optional<std::int64_t> axis; ///< of the output channels; absent: one scale for all
+    std::optional<std::int64_t> axis; ///< of the output channels; absent: no one axis is theirs, and one scale for all
     std::vector<Edge> readers;
 };
 
@@ -67,11 +67,16 @@ struct PlacementOptions {
     std::vector<std::string> exclude;
     /// Positions of nodes that stay in float because a range is not known (Reason::range_missing).
     std::set<std::size_t> unranged = {};
+    /// In place of the target's own; see with_formats.
+    std::optional<WeightGranularity> weights = {};
+    std::optional<ActivationScheme> activations = {};
 };
 
 /// Where Q/DQ goes. Refers to the model it was made from by node positions.
 struct QuantizationPlan {
     Target target = Target::openvino;
+    NumberFormat activations; ///< of every group but those from zero (ScaleGroup::from_zero)
+    WeightGranularity granularity = WeightGranularity::per_channel; ///< of weights
     std::vector<EdgeDecision> decisions; ///< in graph order
     std::vector<QuantizedTensor> tensors;
     std::vector<ScaleGroup> groups;
@@ -82,7 +87,7 @@ struct QuantizationPlan {
 };
 
 /// Decide for every edge of the top graph. The model must be float; Q/DQ already there is invalid_argument.
-/// Nothing to quantise is not an error: the plan is then empty and the decisions say why.
+/// Nothing to quantise is not an error: the plan is then empty and the decisions say why. unsupported: with_formats.
 Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfile& profile,
                                            const PlacementOptions& options = {});
 

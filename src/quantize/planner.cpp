@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-/// Axis of the output channels; nothing where one scale must do for all.
+/// Axis of the output channels; nothing where no one axis is theirs.
 std::optional<std::int64_t> channel_axis(const Node& node, const Shape& weight) {
     if (node.is("Conv")) return 0;
     if (node.is("MatMul")) return static_cast<std::int64_t>(weight.size()) - 1;
@@ -29,6 +29,8 @@ Planner::Planner(const Graph& graph, const TargetProfile& profile, std::vector<b
 QuantizationPlan Planner::plan() {
     QuantizationPlan plan;
     plan.target = profile_.target;
+    plan.activations = profile_.activations;
+    plan.granularity = profile_.granularity;
     const std::size_t count = graph_.nodes.size();
     for (std::size_t i = 0; i < count; ++i) {
         if (!is_heavy(index_.node(i))) continue;
@@ -79,8 +81,10 @@ void Planner::judge_heavy(std::size_t index) {
         const Constant constant = resolve_constant(graph_, node.input(1));
         const auto axis = channel_axis(node, std::get<Tensor>(constant).shape());
         weights_[{node.input(1), axis.value_or(-1)}].push_back(second);
-        verdicts_[second] = {Reason::heavy_weight,
-                             axis ? "a scale for each channel of axis " + std::to_string(*axis) : "one scale for all"};
+        const bool by_channel = axis && profile_.granularity == WeightGranularity::per_channel;
+        verdicts_[second] = {Reason::heavy_weight, by_channel
+                                                       ? "a scale for each channel of axis " + std::to_string(*axis)
+                                                       : "one scale for all"};
     }
     if (const auto bias = bias_input(node); bias && !node.input(*bias).empty()) {
         refuse({index, *bias}, Reason::bias_stays_float);

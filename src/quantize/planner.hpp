@@ -65,6 +65,8 @@ private:
     bool takes_zero_point(const Edge& edge) const;
     void build_decisions(QuantizationPlan& plan);
     void add_remarks(QuantizationPlan& plan) const;
+    /// How many depthwise convolutions are in int8.
+    std::size_t depthwise_int8() const;
     Verdict default_verdict(const Edge& edge) const;
 
     const Graph& graph_;

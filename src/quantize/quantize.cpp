@@ -92,6 +92,8 @@ Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
         json["missing_ranges"] = to_json(outcome.missing);
     }
     json["samples"] = ranges.samples_seen;
+    json["weight_granularity"] = to_string(outcome.plan.granularity);
+    json["activation_scheme"] = to_string(scheme_of(outcome.plan.activations));
     json["reduced_range"] = outcome.reduced_range;
     json["opset"] = outcome.model.opset();
     if (outcome.converted_from != 0) json["converted_from_opset"] = outcome.converted_from;
@@ -154,12 +156,12 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
                 continue;
             }
             if (group.whole_range || !options.method) {
-                values[name] = range_in_group(*tensor, group, ranges, profile);
+                values[name] = range_in_group(*tensor, group, ranges, outcome.plan);
                 continue;
             }
             std::optional<Collapse> collapse;
-            values[name] =
-                guarded_range(tensor->histogram, *options.method, format_of(group, profile), estimation, &collapse);
+            values[name] = guarded_range(tensor->histogram, *options.method, format_of(group, outcome.plan), estimation,
+                                         &collapse);
             if (!collapse) continue;
             collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
             collapsed.back().tensor = name;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct TargetProfile {
     const char* name = "";
     /// Activations: uint8 with a zero point where a CPU multiplies u8 x s8, int8 with zero point 0 on NVIDIA hardware.
     NumberFormat activations;
+    WeightGranularity granularity = WeightGranularity::per_channel; ///< of weights
     ResidualRule residual = ResidualRule::both_inputs;
     /// The runtime makes an int8 kernel only where the output is quantised too, and all its readers read that.
     bool quantize_outputs = false;
@@ -49,5 +51,11 @@ struct TargetProfile {
 /// All targets, in the order of `Target`.
 std::span<const TargetProfile> target_profiles();
 const TargetProfile& profile_of(Target target);
+
+/// The profile with the number formats asked for in place of its own; what is absent stays.
+/// unsupported, with the cause, where the target's runtime cannot run them.
+Result<TargetProfile> with_formats(TargetProfile profile, std::optional<WeightGranularity> weights,
+                                   std::optional<ActivationScheme> activations);
+ActivationScheme scheme_of(const NumberFormat& activations);
 
 } // namespace lathe

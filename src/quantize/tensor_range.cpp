@@ -18,13 +18,13 @@ const TensorRange* range_behind(const Graph& graph, const RangesFile& ranges, st
     return nullptr;
 }
 
-NumberFormat format_of(const ScaleGroup& group, const TargetProfile& profile) {
-    return group.from_zero ? NumberFormat::uint8() : profile.activations;
+NumberFormat format_of(const ScaleGroup& group, const QuantizationPlan& plan) {
+    return group.from_zero ? NumberFormat::uint8() : plan.activations;
 }
 
 Range range_in_group(const TensorRange& tensor, const ScaleGroup& group, const RangesFile& ranges,
-                     const TargetProfile& profile) {
-    const NumberFormat format = format_of(group, profile);
+                     const QuantizationPlan& plan) {
+    const NumberFormat format = format_of(group, plan);
     // Ranges that another tool wrote have no histograms.
     const bool measured = ranges.source.empty();
     return group.whole_range && measured ? estimate(tensor.histogram, Method::minmax, format)

@@ -5,7 +5,6 @@
 #include "calibrate/ranges_file.hpp"
 #include "graph/graph.hpp"
 #include "quantize/placement.hpp"
-#include "quantize/target.hpp"
 
 namespace lathe {
 
@@ -13,12 +12,12 @@ namespace lathe {
 /// quantisation commutes (pooling of maxima, reshaping), what they read. nullptr if none was calibrated.
 const TensorRange* range_behind(const Graph& graph, const RangesFile& ranges, std::string name);
 
-/// The format of a group's activations on a target: from zero up, the grid is that of uint8.
-NumberFormat format_of(const ScaleGroup& group, const TargetProfile& profile);
+/// The format of a group's activations in its plan: from zero up, the grid is that of uint8.
+NumberFormat format_of(const ScaleGroup& group, const QuantizationPlan& plan);
 
 /// A tensor's range in its group, by the file's method; groups that keep their whole range by minmax, where it
 /// was measured.
 Range range_in_group(const TensorRange& tensor, const ScaleGroup& group, const RangesFile& ranges,
-                     const TargetProfile& profile);
+                     const QuantizationPlan& plan);
 
 } // namespace lathe

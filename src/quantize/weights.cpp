@@ -76,7 +76,8 @@ QuantizationParameters parameters_from_zero(const Range& range) {
     return parameters;
 }
 
-Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range) {
+Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range,
+                                            WeightGranularity granularity) {
     const std::span<const float> values = weight.values<float>();
     for (const float value : values) {
         if (std::isfinite(value)) continue;
@@ -99,19 +100,27 @@ Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<
         float& most = absmax[(i / inner) % channels];
         most = std::max(most, std::abs(values[i]));
     }
+    const bool per_tensor = granularity == WeightGranularity::per_tensor;
+    if (per_tensor) {
+        float largest = 0.0F;
+        for (const float most : absmax)
+            largest = std::max(largest, most);
+        absmax.assign(1, largest);
+    }
     const float limit = reduce_range ? 64.0F : 127.0F;
     QuantizedTensorData result;
-    result.scales.resize(channels);
+    result.scales.resize(absmax.size());
     std::ranges::transform(absmax, result.scales.begin(), [&](float most) { return scale_from(most, limit); });
+    const auto scale_of = [&](std::size_t channel) { return result.scales[per_tensor ? 0 : channel]; };
     std::vector<std::int8_t> quantized(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
-        const float steps = std::nearbyint(values[i] / result.scales[(i / inner) % channels]);
+        const float steps = std::nearbyint(values[i] / scale_of((i / inner) % channels));
         quantized[i] = static_cast<std::int8_t>(std::clamp(steps, -limit, limit));
     }
     if (axis) {
         const std::size_t stride = channels * inner;
         for (std::size_t c = 0; c < channels && !values.empty(); ++c) {
-            balance({c * inner, inner, stride, values.size() / channels}, values, result.scales[c], quantized, limit);
+            balance({c * inner, inner, stride, values.size() / channels}, values, scale_of(c), quantized, limit);
         }
     }
     result.values = Tensor::of<std::int8_t>(weight.name, DataType::int8, weight.shape(), quantized);

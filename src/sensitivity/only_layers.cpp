@@ -26,10 +26,9 @@ std::unordered_set<std::string> tensors_from_zero(const QuantizationPlan& plan) 
 }
 
 Result<Model> quantize_only(const Model& piece, const Graph& whole, const std::string& layer, const LayerRules& rules) {
-    const TargetProfile& profile = profile_of(rules.target);
     PlacementOptions placement;
     placement.exclude = all_layers_but(piece.graph, {layer});
-    LATHE_TRY(QuantizationPlan plan, plan_quantization(piece, profile, placement));
+    LATHE_TRY(QuantizationPlan plan, plan_quantization(piece, profile_of(rules.target), placement));
     if (plan.quantized_nodes == 0) {
         return Error{ErrorCode::not_found, "the layer cannot be quantised by itself", layer,
                      "lathe quantize --explain gives the reason"};
@@ -43,7 +42,7 @@ Result<Model> quantize_only(const Model& piece, const Graph& whole, const std::s
         for (const std::string& name : group.ranges) {
             // What is missing the insertion tells, with the cure.
             if (const TensorRange* tensor = range_behind(whole, rules.ranges, name))
-                values[name] = range_in_group(*tensor, group, rules.ranges, profile);
+                values[name] = range_in_group(*tensor, group, rules.ranges, plan);
         }
     }
     InsertOptions insert;

@@ -241,6 +241,16 @@ TEST(Quantize, ExplainsExcludesAndRefuses) {
     EXPECT_EQ(quantize(*small_model(), calibration).error().code, ErrorCode::mismatch); // not simplified: another model
     EXPECT_EQ(explain_quantization(*quantized->model, {}).error().code, ErrorCode::invalid_argument);
     EXPECT_FALSE(quantize(*model, calibration, {.exclude = {"nothing-has-this-name"}}));
+    const auto whole = explain_quantization(*model, {.weights = WeightGranularity::per_tensor});
+    ASSERT_TRUE(whole);
+    for (const auto& decision : whole->decisions) {
+        if (decision.reason != "heavy_weight") continue;
+        EXPECT_EQ(decision.detail, "one scale for all");
+    }
+    EXPECT_EQ(quantize(*model, calibration, {.target = Target::tensorrt, .activations = ActivationScheme::asymmetric})
+                  .error()
+                  .code,
+              ErrorCode::unsupported);
     EXPECT_EQ(target_from_name("abacus").error().code, ErrorCode::invalid_argument);
     EXPECT_EQ(target_from_name("tensorrt").value(), Target::tensorrt);
 }

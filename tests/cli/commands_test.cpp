@@ -88,6 +88,16 @@ TEST(Cli, CalibrateAndQuantize) {
         const Json judged = work.good_json("quantize --lint " + output + " --target " + target);
         EXPECT_EQ(judged["errors"], 0) << judged.dump(2);
     }
+    const Json formats = work.good_json("quantize s.onnx --ranges mse.ranges --weights per-tensor --activations symmetric "
+                                        "-o formats.onnx");
+    EXPECT_EQ(formats["weight_granularity"], "per-tensor");
+    EXPECT_EQ(formats["activation_scheme"], "symmetric");
+    EXPECT_EQ(work.good_json("quantize --lint formats.onnx --target openvino")["errors"], 0);
+    EXPECT_EQ(work.good_json("quantize s.onnx --explain --weights per-tensor")["weight_granularity"], "per-tensor");
+    const CommandResult refused = work.lathe("quantize s.onnx --ranges mse.ranges --target tensorrt --activations "
+                                             "asymmetric -o refused.onnx");
+    EXPECT_EQ(refused.exit_code, 4);
+    EXPECT_THAT(refused.errors, HasSubstr("tensorrt has symmetric int8 activations only"));
     EXPECT_THAT(work.good("quantize s.onnx --explain").output, HasSubstr("second"));
     const Json without = work.good_json("quantize s.onnx --ranges mse.ranges --exclude second -o x.onnx");
     bool seen = false;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "correct/equalize_noise.hpp"
 #include "networks.hpp"
 #include "quantize/quantize.hpp"
 
@@ -23,9 +24,12 @@ EqualizeOutcome equalized(const Model& model, const std::map<std::string, Batche
 }
 
 /// Error of the model quantised with minmax ranges, executed as written.
-double quantization_error(const Model& model, const std::map<std::string, Batches>& samples, const Batches& expected) {
+double quantization_error(const Model& model, const std::map<std::string, Batches>& samples, const Batches& expected,
+                          WeightGranularity weights = WeightGranularity::per_channel) {
     const RangesFile ranges = test::ranges_on(model, samples, Method::minmax);
-    const auto quantized = quantize_model(model, ranges, {});
+    QuantizeOptions options;
+    options.placement.weights = weights;
+    const auto quantized = quantize_model(model, ranges, options);
     if (!quantized) {
         ADD_FAILURE() << quantized.error().describe();
         return 0.0;
@@ -162,7 +166,7 @@ TEST(BestFactors, KeepTheCap) {
     reader.power = {1.0, 1.0, 1.0};
     reader.taps = 9;
     reader.input = &input;
-    const auto factors = best_factors({reader}, 3, 6.0F);
+    const auto factors = best_factors(ClassWeights{{reader}}, 3, 6.0F);
     EXPECT_EQ(factors[0], 1.0F);
     EXPECT_FLOAT_EQ(factors[1], 12.0F);
     EXPECT_EQ(factors[2], 1.0F) << "a dead channel";
