@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "correct/equalize.hpp"
+#include "correct/equalize_noise.hpp"
 #include "correct/layers.hpp"
 #include "correct/quantized_layer.hpp"
 #include "networks.hpp"
@@ -236,8 +237,8 @@ ChannelStatistics statistics_of(const Readers& readers) {
     return statistics;
 }
 
-std::vector<ReaderWeights> as_given(const Readers& readers, const ChannelStatistics& statistics) {
-    std::vector<ReaderWeights> given;
+ClassWeights as_given(const Readers& readers, const ChannelStatistics& statistics) {
+    ClassWeights given;
     for (std::size_t r = 0; r < readers.weights.size(); ++r) {
         ReaderWeights each;
         each.depthwise = readers.depthwise[r];
@@ -250,7 +251,7 @@ std::vector<ReaderWeights> as_given(const Readers& readers, const ChannelStatist
             }
         }
         each.input = &statistics;
-        given.push_back(std::move(each));
+        given.readers.push_back(std::move(each));
     }
     return given;
 }
@@ -328,7 +329,7 @@ TEST(PredictedNoise, IsThatOfRowsReallyQuantized) {
 }
 
 /// Factors of three channels, the first at 1, the others at every quarter of an octave up to 2^7 either way.
-double least_of_grid(const std::vector<ReaderWeights>& readers) {
+double least_of_grid(const ClassWeights& readers) {
     double least = std::numeric_limits<double>::infinity();
     for (int i = -28; i <= 28; ++i) {
         for (int k = -28; k <= 28; ++k) {
