@@ -156,6 +156,8 @@ class UnetExport(unittest.TestCase):
             (self.work / f"input_{number}.pb").write_bytes(onnx.numpy_helper.from_array(value).SerializeToString())
         done = subprocess.run([RUN_PLAN, str(self.work)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
+        # One block in each of the levels with attention, and two going up again; each attends to itself and to the text.
+        self.assertEqual((done.stdout.count(" = attention"), done.stdout.count(" = softmax")), (8, 0), done.stdout[-3000:])
         planned = np.fromfile(self.work / "plan_0.f32", dtype=np.float32).reshape(2, 4, 16, 16)
         np.testing.assert_allclose(planned, self.expected(inputs), atol=5e-4)
 

@@ -238,6 +238,22 @@ bool become_gelu(const Site& site) {
     return false;
 }
 
+//  product -> Reshape -> Gelu   ==>   product -> Gelu -> Reshape, where the product's kernel computes it
+bool gelu_before_reshape(const Site& site) {
+    const Node reshape = site.match.node("reshape");
+    const DataType type = type_of(site.graph, site.root.output(0));
+    const Shape dims = dims_of(site.graph, reshape.input(0));
+    if (dims.empty() || type == DataType::undefined) return false;
+    Node gelu = site.root;
+    gelu.inputs = {reshape.input(0)};
+    std::vector<std::string> inputs = reshape.inputs;
+    inputs[0] = add_before(site, std::move(gelu), type, dims);
+    Node after = reshape;
+    after.inputs = std::move(inputs);
+    become(site.root, std::move(after), reshape);
+    return true;
+}
+
 // ---- Attention ----
 
 /// Whether a Softmax alone reads what the root gives.
@@ -418,6 +434,8 @@ Result<void> unify_spellings(Model& model) {
         norm_factor("Mul"),
         norm_factor("Add"),
         Rule{Pattern::op("Mul|Div"), become_gelu},
+        Rule{Pattern::op("Gelu", {Pattern::op("Reshape", {Pattern::op("Gemm|MatMul|Add")}, "reshape").used_once()}),
+             gelu_before_reshape},
         Rule{Pattern::op("Where"), mask_by_add},
         Rule{Pattern::op("Add"), mask_of_rank_4},
         Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),

@@ -63,17 +63,22 @@ inline std::vector<HostTensor> random_inputs(const Model& model, const std::vect
     return inputs;
 }
 
-/// What the CPU backend computes in float32.
-inline std::vector<HostTensor> run_on_cpu(const Model& model, std::vector<HostTensor>& inputs) {
-    const auto must = [](auto result) {
-        if (!result) throw std::runtime_error(result.error().describe());
-        return std::move(result).value();
-    };
-    const Backend* backend = must(backend_for_device("cpu"));
+/// The result, or an exception that says why there is none.
+inline constexpr auto must = [](auto result) {
+    if (!result) throw std::runtime_error(result.error().describe());
+    return std::move(result).value();
+};
+
+inline std::unique_ptr<CompiledModel> compile_for_cpu(const Model& model, const std::vector<HostTensor>& inputs) {
     CompileOptions options;
     for (const HostTensor& input : inputs)
         options.shapes[input.name] = {input.shape, input.shape, input.shape};
-    const auto compiled = must(backend->compile(model, options));
+    return must(must(backend_for_device("cpu"))->compile(model, options));
+}
+
+/// What the CPU backend computes in float32.
+inline std::vector<HostTensor> run_on_cpu(const Model& model, std::vector<HostTensor>& inputs) {
+    const auto compiled = compile_for_cpu(model, inputs);
     const auto session = must(compiled->make_session());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (auto set = session->set_input(i, inputs[i].view()); !set) throw std::runtime_error(set.error().describe());

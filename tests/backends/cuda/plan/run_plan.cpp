@@ -1,7 +1,8 @@
 // run_plan FOLDER...: for each folder with model.onnx and input_0.pb, input_1.pb, ... the CUDA engine's plan in BF16
 // for the inputs' shapes is printed between lines "plan FOLDER" and "end". Outputs are written beside as float32
 // without a header: half_0.f32, ... of that plan in the CPU interpreter (weights in BF16, values not rounded),
-// plan_0.f32, ... of the plan in FP32, cpu_0.f32, ... of the CPU engine. No GPU is needed.
+// plan_0.f32, ... of the plan in FP32, cpu_0.f32, ... of the CPU engine, whose layers' types are the lines of
+// cpu_layers.txt, each with the ONNX nodes that it stands for. No GPU is needed.
 
 #include <fstream>
 #include <iostream>
@@ -20,10 +21,6 @@ void write(const std::filesystem::path& path, const HostTensor& tensor) {
 }
 
 void run(const std::filesystem::path& folder) {
-    const auto must = [](auto result) {
-        if (!result) throw std::runtime_error(result.error().describe());
-        return std::move(result).value();
-    };
     const Model model = must(load_onnx((folder / "model.onnx").string()));
     std::vector<HostTensor> inputs;
     std::vector<Shape> shapes;
@@ -41,6 +38,13 @@ void run(const std::filesystem::path& folder) {
     const auto half_outputs = interpreted(half, inputs, false);
     const auto plan_outputs = interpreted(plan_of(model, Precision::float32, shapes), inputs, true);
     const auto cpu_outputs = run_on_cpu(model, inputs);
+    std::ofstream layers(folder / "cpu_layers.txt");
+    for (const LayerInfo& layer : must(compile_for_cpu(model, inputs)->layers())) {
+        layers << layer.type;
+        for (const std::string& node : layer.nodes)
+            layers << '\t' << node;
+        layers << '\n';
+    }
     for (std::size_t i = 0; i < plan_outputs.size(); ++i) {
         write(folder / ("half_" + std::to_string(i) + ".f32"), half_outputs[i]);
         write(folder / ("plan_" + std::to_string(i) + ".f32"), plan_outputs[i]);

@@ -14,7 +14,8 @@ const std::vector<std::int64_t> keys_last{0, 2, 3, 1};
 struct Operand {
     std::string value; ///< [B, S, H, D]
     double factor = 1;
-    std::vector<Node*> nodes;
+    std::vector<Node*> nodes; ///< that the attention stands for
+    bool shared = false;      ///< others read it turned, too: their Transpose stays
 };
 
 } // namespace
@@ -49,27 +50,33 @@ std::optional<std::pair<std::string, double>> scaled(const Lowering& lowering, c
     return std::nullopt;
 }
 
-/// Looks back from an operand of a product: [Mul const] <- Transpose(order).
+/// Looks back from an operand of a product: [Mul const] <- Transposes that make `order`. A Transpose may have other
+/// readers: a decoder's keys and values are outputs as well.
 std::optional<Operand> operand(const Lowering& lowering, std::string value, const Node& reader,
                                const std::vector<std::int64_t>& order) {
     Operand found;
     const Node* expected = &reader;
-    for (int step = 0; step < 2; ++step) {
+    std::vector<std::int64_t> turned{0, 1, 2, 3};
+    for (int step = 0; step < 3; ++step) {
         Node* producer = lowering.uses().producer(value);
-        if (producer == nullptr || lowering.only_reader(value) != expected) return std::nullopt;
-        found.nodes.push_back(producer);
+        if (producer == nullptr) return std::nullopt;
+        found.shared |= lowering.only_reader(value) != expected;
+        if (!found.shared) found.nodes.push_back(producer);
+        expected = producer;
         if (producer->is("Transpose")) {
-            if (producer->ints_or("perm", {}) != order || lowering.dims(producer->input(0)).size() != 4) {
-                return std::nullopt;
-            }
-            found.value = producer->input(0);
+            const auto perm = producer->ints_or("perm", {});
+            if (perm.size() != 4) return std::nullopt;
+            for (std::int64_t& axis : turned)
+                axis = perm[static_cast<std::size_t>(axis)];
+            value = producer->input(0);
+            if (turned != order) continue;
+            found.value = value;
             return found;
         }
         const auto factor = scaled(lowering, *producer);
-        if (!factor) return std::nullopt;
+        if (!factor || found.shared) return std::nullopt;
         found.factor *= factor->second;
         value = factor->first;
-        expected = producer;
     }
     return std::nullopt;
 }
@@ -228,6 +235,7 @@ std::optional<Projection> projection(const Lowering& lowering, const Operand& op
 std::shared_ptr<Product> merge(const Lowering& lowering, Found& found) {
     std::vector<Projection> parts;
     for (const Operand* part : {&found.q, &found.k, &found.v}) {
+        if (part->shared) return nullptr;
         auto made = projection(lowering, *part, *part->nodes.back());
         if (!made) return nullptr;
         parts.push_back(std::move(*made));
