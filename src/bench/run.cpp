@@ -62,6 +62,9 @@ public:
     Result<Json> run() {
         LATHE_CHECK(load_engines());
         LATHE_CHECK(load_plans());
+        if (request_.raw_inputs.load) {
+            LATHE_TRY(raw_inputs_, request_.raw_inputs.load(engines_[0].inputs));
+        }
         LATHE_CHECK(choose_batch_sizes());
         LATHE_CHECK(start_peers());
         LATHE_CHECK(probe());
@@ -104,7 +107,7 @@ private:
         options.program = request_.trtexec;
         if (!request_.devices.empty()) options.device = request_.devices.front();
         if (request_.warm_up_ms > 0) options.warm_up_ms = request_.warm_up_ms;
-        options.give_inputs = !request_.data.empty();
+        options.give_inputs = !request_.data.empty() || request_.raw_inputs.load;
         for (const auto& file : request_.plans) {
             LATHE_CHECK(progress_.check());
             SubjectInfo info;
@@ -149,6 +152,10 @@ private:
         if (!batch_sizes_.empty()) {
             for (const std::int64_t batch : batch_sizes_)
                 if (auto specs = inputs_at(batch); !specs) return std::move(specs).error();
+            return {};
+        }
+        if (!raw_inputs_.empty() && !raw_inputs_[0].shape.empty()) {
+            batch_sizes_ = {raw_inputs_[0].shape[0]};
             return {};
         }
         if (engines_.empty()) {
@@ -243,11 +250,7 @@ private:
     }
 
     Result<std::unique_ptr<Dataset>> open_data() const {
-        if (request_.data.empty()) return std::unique_ptr<Dataset>();
-        std::optional<Preprocess> preprocess = request_.preprocess;
-        if (!preprocess) {
-            LATHE_TRY(preprocess, Preprocess::from_text(engines_[0].preprocess, "the engine's preprocessing"));
-        }
+        if (request_.data.empty() && raw_inputs_.empty()) return std::unique_ptr<Dataset>();
         std::vector<InputSpec> specs;
         for (const IoInfo& input : engines_[0].inputs) {
             Shape shape = input.range.opt;
@@ -260,6 +263,11 @@ private:
         options.text.tokenizer = engines_[0].tokenizer;
         options.text.make_tokenizer = request_.make_tokenizer;
         options.text.labels = TextLabels::none;
+        if (!raw_inputs_.empty()) return dataset_of_arrays(raw_inputs_, {}, specs, options);
+        std::optional<Preprocess> preprocess = request_.preprocess;
+        if (!preprocess) {
+            LATHE_TRY(preprocess, Preprocess::from_text(engines_[0].preprocess, "the engine's preprocessing"));
+        }
         return open_dataset(request_.data, preprocess, specs, options);
     }
 
@@ -278,6 +286,15 @@ private:
         options.data = data.get();
         options.inputs = [this](std::int64_t batch) { return inputs_at(batch); };
         return measure(subjects_, options, progress_);
+    }
+
+    /// Where the inputs are from, for the record.
+    std::string inputs_told() const {
+        for (const std::string& source :
+             {request_.lengths_from.string(), request_.data.string(), request_.raw_inputs.files}) {
+            if (!source.empty()) return source;
+        }
+        return "random";
     }
 
     Result<Json> measure_mix() {
@@ -323,9 +340,7 @@ private:
                       {"command", request_.command_line},
                       {"time", utc_now()},
                       {"libraries", Json::object()},
-                      {"inputs", mix                     ? Json(request_.lengths_from.string())
-                                 : request_.data.empty() ? Json("random")
-                                                         : Json(request_.data.string())},
+                      {"inputs", inputs_told()},
                       {"notes", std::move(notes)},
                       {"devices", std::move(devices)},
                       {"subjects", Json::array()}};
@@ -349,6 +364,7 @@ private:
     std::set<std::string> taken_;
     std::vector<EngineInfo> engines_;
     std::vector<InputSpec> plan_inputs_; ///< of the first plan
+    std::vector<HostTensor> raw_inputs_;
     PeerModel models_;
     std::vector<std::int64_t> batch_sizes_;
     std::vector<std::unique_ptr<Subject>> subjects_;
@@ -395,9 +411,15 @@ Result<Json> bench(const BenchRequest& request, Progress& progress) {
         return Error{ErrorCode::invalid_argument, "trtexec runs requests of one size", "--lengths-from",
                      "measure the length mix without --via"};
     }
-    if (request.engines.empty() && !(request.against.empty() && request.data.empty() && !request.scaling)) {
+    if (request.raw_inputs.load && !(request.data.empty() && request.lengths_from.empty())) {
+        return Error{ErrorCode::invalid_argument, "the inputs are given twice", "--loadInputs",
+                     "leave out --data and --lengths-from"};
+    }
+    const bool given = !request.data.empty() || request.raw_inputs.load;
+    if (request.engines.empty() && (!request.against.empty() || given || request.scaling)) {
         return Error{ErrorCode::invalid_argument, "a plan does not tell its inputs' types and preprocessing", "--via",
-                     "leave out --against, --data and --scaling, or name one of Lathe's engines of the same model too"};
+                     "leave out --against, --data, --loadInputs and --scaling, or name one of Lathe's engines of the "
+                     "same model too"};
     }
     for (const std::int64_t batch : request.batch_sizes) {
         if (batch < 1) return Error{ErrorCode::invalid_argument, "a batch size must be 1 or more", "--batch-sizes", ""};

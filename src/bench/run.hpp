@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,12 @@ struct PeerRequest {
 /// Errors: invalid_argument naming the known ones; not_found for the file.
 Result<PeerRequest> parse_peer(const std::string& text);
 
+/// Real inputs that are tensors' bytes and nothing else, for the first engine.
+struct RawInputs {
+    std::string files; ///< for the record; empty: there are none
+    std::function<Result<std::vector<HostTensor>>(const std::vector<IoInfo>& inputs)> load;
+};
+
 struct BenchRequest {
     std::vector<std::filesystem::path>
         engines;                              ///< this or `plans`: at least one; ratios are those of engines and plans
@@ -44,7 +51,8 @@ struct BenchRequest {
     std::vector<double> percentiles;       ///< to tell beside 90, 95 and 99
     std::vector<int> devices;              ///< GPUs to serve on, by index; latency is that of the first. Empty: GPU 0
     bool scaling = false;                  ///< throughput on 1, 2, 4, ... of them in turns
-    std::filesystem::path data;            ///< real inputs; empty: random ones
+    std::filesystem::path data;            ///< real inputs; empty: `raw_inputs`, or random ones
+    RawInputs raw_inputs{};                ///< without batch_sizes: at the number of samples that they are
     std::string columns;                   ///< of a text file; see parse_text_columns
     TokenizerFactory make_tokenizer;       ///< for texts, which are filled up and cut to the engine's favourite length
     std::optional<Preprocess> preprocess;  ///< instead of the engine's own

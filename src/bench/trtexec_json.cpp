@@ -128,6 +128,10 @@ Json latency_json(const TrtexecRun& run, const std::string& name) {
               {"copy_out_ms", copied && run.copy_out ? Json(run.copy_out->median) : Json(nullptr)},
               {"device_ms", run.compute->median},
               {"enqueue_ms", run.enqueue ? Json(run.enqueue->median) : Json(nullptr)}};
+    // As in lathe bench: the percentiles that were asked for beside those above.
+    for (const auto& [percent, value] : whole.percentiles) {
+        if (percent != 90 && percent != 95 && percent != 99) json["percentiles_ms"][percent_name(percent)] = value;
+    }
     return json;
 }
 

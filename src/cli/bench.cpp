@@ -26,6 +26,7 @@ struct BenchOptions {
     std::vector<int> devices;
     bool scaling = false;
     std::string data;
+    std::string raw_inputs; ///< as trtexec's --loadInputs has them
     std::string columns;
     std::string preprocess;
     std::size_t samples = 0;
@@ -373,6 +374,11 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     request.devices = options.devices;
     request.scaling = options.scaling;
     request.data = options.data;
+    if (!options.raw_inputs.empty()) {
+        request.raw_inputs = {options.raw_inputs, [list = options.raw_inputs](const std::vector<IoInfo>& inputs) {
+                                  return load_raw_inputs(list, inputs);
+                              }};
+    }
     request.columns = options.columns;
     request.make_tokenizer = openvino::make_tokenizer;
     if (!options.preprocess.empty()) {
@@ -433,7 +439,10 @@ void add_bench(Commands& commands) {
                     "Batch sizes (default 1,4,8,16,32 within the engine's range)")
         ->delimiter(',')
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-    command.add_option("--duration", options->duration, "Seconds of each throughput measurement; 0 for none")
+    command
+        .add_option("--duration", options->duration,
+                    "Seconds of each throughput measurement; 0 for none. trtexec's option of this name also says how "
+                    "long latency is measured, which here is --time-limit")
         ->check(CLI::Range(0.0, 86400.0))
         ->capture_default_str();
     command
@@ -466,6 +475,9 @@ void add_bench(Commands& commands) {
     command.add_option(
         "--data", options->data,
         "Real inputs: an image folder, .npy or .npz; texts (.tsv, .csv, .jsonl) (default: random numbers)");
+    command.add_option("--loadInputs", options->raw_inputs,
+                       "Real inputs as raw bytes, as trtexec takes them: NAME:FILE,NAME:FILE, one file an input; "
+                       "without --batch-sizes at the number of samples that they are");
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples of the data");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");

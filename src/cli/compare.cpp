@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "backends/openvino/ir.hpp"
 #include "cli/commands.hpp"
 #include "compare/reduce.hpp"
 #include "data/npy.hpp"
@@ -99,6 +100,16 @@ void print_comparison(const Comparison& comparison, const Options& options, cons
     }
 }
 
+/// What to compare: the small graph, or the engine of it, with the command that builds it.
+std::string built(const std::optional<BuildOptions>& build, const std::filesystem::path& graph,
+                  const Context& context) {
+    if (!build) return graph.string();
+    const std::string engine = std::filesystem::path(graph).replace_extension(".engine").string();
+    context.print("  lathe build " + graph.string() + " --device " + build->device + " --precision " +
+                  to_string(build->precision) + " --output " + engine);
+    return engine;
+}
+
 Result<Json> reduce_and_save(const Comparand& a, const Comparand& b, const Comparison& comparison,
                              const Options& options, const Context& context) {
     const std::string& target = comparison.first_past()->difference.tensor;
@@ -109,7 +120,9 @@ Result<Json> reduce_and_save(const Comparand& a, const Comparand& b, const Compa
                   std::to_string(reduced.trials) + " trials:");
     context.print("  second " + context.bold(files[0].string()) + ", first " + files[1].string() + ", inputs " +
                   files[2].string());
-    context.print("  lathe compare " + files[1].string() + " " + files[0].string() + " --data " + files[2].string());
+    const std::string first = built(reduced.build_a, files[1], context);
+    const std::string second = built(reduced.build_b, files[0], context);
+    context.print("  lathe compare " + first + " " + second + " --data " + files[2].string());
     Json inputs = Json::array();
     for (const HostTensor& input : reduced.inputs)
         inputs.push_back({{"name", input.name}, {"shape", input.shape}});
@@ -123,9 +136,22 @@ Result<Json> reduce_and_save(const Comparand& a, const Comparand& b, const Compa
                 {"trials", reduced.trials}};
 }
 
+/// Of OpenVINO's form too.
+Result<Comparand> load(const std::filesystem::path& file) {
+    if (file.extension() != ".xml") return load_comparand(file);
+    LATHE_TRY(openvino::IrModel ir, openvino::IrModel::load(file));
+    Comparand subject;
+    subject.file = file;
+    subject.model = ir.interface();
+    subject.runner = [ir = std::move(ir)](const std::vector<const HostTensor*>& inputs, std::size_t threads) {
+        return ir.run(inputs, threads);
+    };
+    return subject;
+}
+
 Result<void> run(const Options& options, const Context& context) {
-    LATHE_TRY(const Comparand a, load_comparand(options.a));
-    LATHE_TRY(const Comparand b, load_comparand(options.b));
+    LATHE_TRY(const Comparand a, load(options.a));
+    LATHE_TRY(const Comparand b, load(options.b));
     LATHE_TRY(const auto inputs, inputs_of(options, a, b));
     LATHE_TRY(const Comparison comparison, compare(a, b, inputs, options.compare));
     LATHE_CHECK(context.progress().check());
@@ -179,10 +205,12 @@ void add_compare(Commands& commands) {
          "that differs; exit code 5 if one is past tolerance",
          {"lathe compare m.onnx m.simple.onnx", "lathe compare m.onnx m.int8.onnx --min-sqnr 20",
           "lathe compare m.onnx m.int8.engine --min-sqnr 15 --data inputs.npz",
-          "lathe compare old.onnx new.onnx --shape input:1x3x224x224 --reduce small.onnx"}},
+          "lathe compare old.onnx new.onnx --shape input:1x3x224x224 --reduce small.onnx",
+          "lathe compare m.onnx m.engine --data inputs.npz --reduce small.onnx"}},
         [options, &context] { return run(*options, context); });
-    command.add_option("first", options->a, "ONNX model or Lathe engine: the reference")->required();
-    command.add_option("second", options->b, "ONNX model or Lathe engine")->required();
+    command.add_option("first", options->a, "ONNX model, Lathe engine or OpenVINO IR (.xml): the reference")
+        ->required();
+    command.add_option("second", options->b, "ONNX model, Lathe engine or OpenVINO IR (.xml)")->required();
     command.add_option("--data", options->data,
                        ".npz with an array for each input, or .npy for the only one (default: random)");
     command.add_option("--seed", options->seed, "Of random inputs")->capture_default_str();
@@ -196,9 +224,11 @@ void add_compare(Commands& commands) {
     command.add_option("--min-sqnr", options->compare.tolerance.min_sqnr_db,
                        "Instead: the least signal to noise in dB, for quantised models");
     command.add_flag("--outputs-only", options->compare.outputs_only, "Do not look inside");
-    command.add_option("--reduce", options->reduce,
-                       "Cut both graphs down to a few nodes that still differ; writes OUT.onnx (the second), "
-                       "OUT.reference.onnx (the first) and OUT.npz (their inputs)");
+    command.add_option(
+        "--reduce", options->reduce,
+        "Cut both graphs down to a few nodes that still differ; writes OUT.onnx (the second), "
+        "OUT.reference.onnx (the first) and OUT.npz (their inputs). Of an engine, the graph inside; each "
+        "trial builds it for the same device and precision");
     command.add_option("--threads", options->compare.threads, "Threads (default: all)");
 }
 

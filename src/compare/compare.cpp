@@ -26,27 +26,32 @@ Error lacks(const Comparand& subject, const std::string& input) {
 }
 
 Result<Values> run_engine(const Comparand& subject, const std::vector<HostTensor>& inputs) {
-    LATHE_TRY(Session session, subject.engine->make_session());
-    std::vector<TensorView> views;
+    std::vector<const HostTensor*> given;
     for (const IoInfo& input : subject.engine->info().inputs) {
-        const HostTensor* tensor = find(inputs, input.name);
-        if (tensor == nullptr) return lacks(subject, input.name);
-        views.push_back({tensor->name, tensor->type, tensor->shape, {}});
-        // The session only reads it.
-        auto* const bytes =
-            const_cast<std::byte*>(tensor->bytes.data()); // NOLINT(cppcoreguidelines-pro-type-const-cast)
-        views.back().bytes = {bytes, tensor->bytes.size()};
+        given.push_back(find(inputs, input.name));
+        if (given.back() == nullptr) return lacks(subject, input.name);
     }
-    auto outputs = session.run(views);
+    auto outputs = outputs_of(*subject.engine, given);
     if (!outputs) return std::move(outputs).error().in(subject.file.string());
     Values values;
-    for (const TensorView& view : *outputs) {
-        HostTensor tensor;
-        tensor.name = view.name;
-        tensor.type = view.type;
-        tensor.shape = view.shape;
-        tensor.bytes.assign(view.bytes.begin(), view.bytes.end());
-        values.emplace(tensor.name, std::move(tensor));
+    for (HostTensor& tensor : *outputs) {
+        const std::string name = tensor.name;
+        values.emplace(name, std::move(tensor));
+    }
+    return values;
+}
+
+Result<Values> run_runner(const Comparand& subject, const std::vector<HostTensor>& inputs, std::size_t threads) {
+    std::vector<const HostTensor*> given;
+    for (const std::string& name : needed_inputs(subject.model)) {
+        given.push_back(find(inputs, name));
+        if (given.back() == nullptr) return lacks(subject, name);
+    }
+    LATHE_TRY(std::vector<HostTensor> outputs, subject.runner(given, threads));
+    Values values;
+    for (HostTensor& tensor : outputs) {
+        const std::string name = tensor.name;
+        values.emplace(name, std::move(tensor));
     }
     return values;
 }
@@ -88,6 +93,7 @@ Result<Values> run_model(const Comparand& subject, const std::vector<HostTensor>
 
 Result<Values> run(const Comparand& subject, const std::vector<HostTensor>& inputs,
                    const std::vector<std::string>& seen, std::size_t threads) {
+    if (subject.runner) return run_runner(subject, inputs, threads);
     return subject.engine ? run_engine(subject, inputs) : run_model(subject, inputs, seen, threads);
 }
 
@@ -126,15 +132,15 @@ Result<std::map<std::string, std::string>> pair_outputs(const Comparand& a, cons
 
 /// Float activations that nodes compute, by name; none of an engine.
 std::vector<std::string> visible_values(const Comparand& subject, bool outputs_only) {
-    if (subject.engine || outputs_only) return {};
+    if (subject.engine || subject.runner || outputs_only) return {};
     std::vector<std::string> names = float_activations(subject.model);
     std::erase_if(names, [&](const std::string& name) { return subject.model.graph.find_input(name) != nullptr; });
     return names;
 }
 
+/// By the graph, of an engine by the one inside it.
 std::unordered_map<std::string, const Node*> producers_of(const Comparand& subject) {
     std::unordered_map<std::string, const Node*> producers;
-    if (subject.engine) return producers;
     for (const auto& node : subject.model.graph.nodes) {
         for (const std::string& output : node->outputs)
             producers.emplace(output, node.get());
@@ -144,7 +150,7 @@ std::unordered_map<std::string, const Node*> producers_of(const Comparand& subje
 
 /// Every value of `a` in topological order: node outputs of a model, outputs of an engine.
 std::vector<std::string> order_of(const Comparand& a) {
-    if (a.engine) return output_names(a);
+    if (a.engine || a.runner) return output_names(a);
     std::vector<std::string> names;
     for (const auto& node : a.model.graph.nodes)
         names.insert(names.end(), node->outputs.begin(), node->outputs.end());
@@ -158,6 +164,28 @@ void fix_shape(ValueInfo& input, const Shape& shape) {
 }
 
 } // namespace
+
+Result<std::vector<HostTensor>> outputs_of(const Engine& engine, const std::vector<const HostTensor*>& inputs) {
+    LATHE_TRY(Session session, engine.make_session());
+    std::vector<TensorView> views;
+    for (const HostTensor* tensor : inputs) {
+        // The session only reads it.
+        auto* const bytes =
+            const_cast<std::byte*>(tensor->bytes.data()); // NOLINT(cppcoreguidelines-pro-type-const-cast)
+        views.push_back({tensor->name, tensor->type, tensor->shape, {bytes, tensor->bytes.size()}});
+    }
+    LATHE_TRY(const auto outputs, session.run(views));
+    std::vector<HostTensor> copies;
+    for (const TensorView& view : outputs) {
+        HostTensor tensor;
+        tensor.name = view.name;
+        tensor.type = view.type;
+        tensor.shape = view.shape;
+        tensor.bytes.assign(view.bytes.begin(), view.bytes.end());
+        copies.push_back(std::move(tensor));
+    }
+    return copies;
+}
 
 std::vector<std::string> needed_inputs(const Model& model) {
     std::vector<std::string> names;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,10 @@ struct Comparand {
     std::filesystem::path file;
     Model model;                  ///< of an engine: what it was built from, for its inputs
     std::optional<Engine> engine; ///< if it is one: only its outputs can be seen
+    /// If something else runs it, and shows its outputs alone: takes the model's inputs and gives its outputs, in their
+    /// order. `model` then has no nodes.
+    std::function<Result<std::vector<HostTensor>>(const std::vector<const HostTensor*>& inputs, std::size_t threads)>
+        runner{};
 };
 
 /// Errors: as load_onnx and Engine::load.
@@ -29,6 +34,9 @@ Result<Comparand> load_comparand(const std::filesystem::path& file);
 
 /// Inputs that a caller must give: those that no initializer gives already.
 std::vector<std::string> needed_inputs(const Model& model);
+
+/// The outputs of one run on copies of its own; `inputs` by their names, none null.
+Result<std::vector<HostTensor>> outputs_of(const Engine& engine, const std::vector<const HostTensor*>& inputs);
 
 struct CompareOptions {
     Tolerance tolerance;
@@ -39,7 +47,7 @@ struct CompareOptions {
 /// A compared tensor with the operations that make it.
 struct ComparedTensor {
     TensorDifference difference;
-    std::string node_a, op_a, node_b, op_b; ///< empty where an engine hides them
+    std::string node_a, op_a, node_b, op_b; ///< by the graph, of an engine by the one inside it
     bool output = false;                    ///< of the first model
 };
 
@@ -60,7 +68,7 @@ Result<std::vector<HostTensor>> inputs_for(const Comparand& a, const Comparand& 
 
 /// Runs both on the same inputs, of which each takes those it has. ONNX models run on the default backend in float32,
 /// and every float32 value of one name is compared; of an engine the outputs alone, on its own device. Outputs are
-/// paired by name, by position where the names of all differ.
+/// paired by name, by position where the names of all differ. What a runner runs shows its outputs alone too.
 /// Errors: mismatch (inputs or outputs that do not fit each other), what running gives.
 Result<Comparison> compare(const Comparand& a, const Comparand& b, const std::vector<HostTensor>& inputs,
                            const CompareOptions& options);

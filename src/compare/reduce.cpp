@@ -14,15 +14,29 @@ namespace {
 
 using Names = std::unordered_set<std::string>;
 
+/// How to build parts of an engine's graph; nothing for an ONNX model.
+std::optional<BuildOptions> build_options(const Comparand& subject, std::size_t threads) {
+    if (!subject.engine) return std::nullopt;
+    BuildOptions options;
+    options.device = subject.engine->info().device;
+    options.precision = subject.engine->info().precision;
+    options.threads = threads != 0 ? threads : subject.engine->info().threads;
+    options.allow_fallback = true; // a small part may have no operation that the precision is for
+    return options;
+}
+
 class Reducer {
 public:
-    Reducer(const Model& a, const Model& b, const std::map<std::string, HostTensor>& values, std::string target,
+    Reducer(const Comparand& a, const Comparand& b, const std::map<std::string, HostTensor>& values, std::string target,
             const CompareOptions& options, Progress& progress)
-        : a_(a), b_(b), values_(values), target_(std::move(target)), options_(options), progress_(progress) {}
+        : a_(a.model), b_(b.model), build_a_(build_options(a, options.threads)),
+          build_b_(build_options(b, options.threads)), values_(values), target_(std::move(target)), options_(options),
+          progress_(progress) {}
 
     /// `places`: values of both models before the target, in the first one's order.
     Result<Reduced> run(const std::vector<std::string>& places) {
         LATHE_TRY(const bool whole, fails({}));
+        if (!whole && failure_) return *failure_;
         if (!whole) {
             return Error{ErrorCode::verification_failed,
                          "the difference vanishes when the graphs up to this value run alone", target_,
@@ -47,15 +61,36 @@ private:
         return pair;
     }
 
-    Result<HostTensor> run_part(const Part& part) const {
-        std::vector<Given> given;
+    Result<HostTensor> run_part(const Part& part, const std::optional<BuildOptions>& build) const {
         for (const std::string& name : part.inputs) {
-            const auto value = values_.find(name);
-            if (value == values_.end()) return Error{ErrorCode::not_found, "the value was not seen", name, ""};
-            given.emplace_back(name, std::span(&value->second, 1));
+            if (!values_.contains(name)) return Error{ErrorCode::not_found, "the value was not seen", name, ""};
         }
+        return build ? run_engine(part, *build) : run_graph(part);
+    }
+
+    Result<HostTensor> run_graph(const Part& part) const {
+        std::vector<Given> given;
+        for (const std::string& name : part.inputs)
+            given.emplace_back(name, std::span(&values_.at(name), 1));
         LATHE_TRY(std::vector<Batches> results, run_batches(part.model, given, {.threads = options_.threads}));
         HostTensor result = std::move(results.front().front());
+        result.name = target_;
+        return result;
+    }
+
+    Result<HostTensor> run_engine(Part part, const BuildOptions& build) const {
+        declare_inputs(part);
+        LATHE_TRY(const Engine engine, Engine::build(part.model, build));
+        std::vector<HostTensor> inputs;
+        for (const IoInfo& input : engine.info().inputs) {
+            inputs.push_back(values_.at(input.name));
+            inputs.back().name = input.name;
+        }
+        std::vector<const HostTensor*> given;
+        for (const HostTensor& input : inputs)
+            given.push_back(&input);
+        LATHE_TRY(std::vector<HostTensor> outputs, outputs_of(engine, given));
+        HostTensor result = std::move(outputs.front());
         result.name = target_;
         return result;
     }
@@ -65,13 +100,17 @@ private:
         LATHE_CHECK(progress_.check());
         ++trials_;
         progress_.advance(1);
+        failure_.reset();
         const auto pair = cut(stops);
-        if (!pair) return false;
-        const auto of_a = run_part(pair->a);
-        const auto of_b = of_a ? run_part(pair->b) : of_a;
+        if (!pair) {
+            failure_ = pair.error();
+            return false;
+        }
+        const auto of_a = run_part(pair->a, build_a_);
+        const auto of_b = of_a ? run_part(pair->b, build_b_) : of_a;
         if (!of_a || !of_b) {
-            const Error& error = of_a ? of_b.error() : of_a.error();
-            if (error.code == ErrorCode::cancelled) return error;
+            failure_ = of_a ? of_b.error() : of_a.error();
+            if (failure_->code == ErrorCode::cancelled) return *failure_;
             return false;
         }
         const TensorDifference difference = difference_of(*of_a, *of_b, options_.tolerance);
@@ -154,16 +193,18 @@ private:
         reduced.nodes_b = pair.b.model.graph.nodes.size();
         reduced.a = std::move(pair.a.model);
         reduced.b = std::move(pair.b.model);
+        reduced.build_a = build_a_;
+        reduced.build_b = build_b_;
         return reduced;
     }
 
-    /// ONNX demands types and shapes of what goes in and out.
-    void declare(Part& part, const Shape& result) const {
-        const auto sizes = [](const Shape& shape) {
-            std::vector<Dimension> dims;
-            std::ranges::transform(shape, std::back_inserter(dims), Dimension::of);
-            return dims;
-        };
+    static std::vector<Dimension> sizes(const Shape& shape) {
+        std::vector<Dimension> dims;
+        std::ranges::transform(shape, std::back_inserter(dims), Dimension::of);
+        return dims;
+    }
+
+    void declare_inputs(Part& part) const {
         for (const std::string& name : part.inputs) {
             const HostTensor& value = values_.at(name);
             ValueInfo info;
@@ -172,11 +213,17 @@ private:
             info.dims = sizes(value.shape);
             part.model.graph.inputs.push_back(std::move(info));
         }
+    }
+
+    /// ONNX demands types and shapes of what goes in and out.
+    void declare(Part& part, const Shape& result) const {
+        declare_inputs(part);
         part.model.graph.outputs.front().dims = sizes(result);
     }
 
     const Model& a_;
     const Model& b_;
+    std::optional<BuildOptions> build_a_, build_b_;
     const std::map<std::string, HostTensor>& values_;
     std::string target_;
     const CompareOptions& options_;
@@ -185,17 +232,42 @@ private:
     TensorDifference difference_; ///< of it
     Shape shape_a_, shape_b_;     ///< of its results
     std::size_t trials_ = 0;
+    std::optional<Error> failure_; ///< of the last trial, where it did not run
 };
+
+/// What is known of the values inside: of engines, by their graphs.
+Result<Comparison> look_inside(const Comparand& a, const Comparand& b, const Comparison& outside,
+                               const CompareOptions& options) {
+    std::vector<HostTensor> inputs;
+    for (const Comparand* subject : {&a, &b}) {
+        for (const std::string& name : needed_inputs(subject->model)) {
+            const auto value = outside.values_a.find(name);
+            if (value == outside.values_a.end()) continue;
+            inputs.push_back(value->second);
+            inputs.back().name = name;
+        }
+    }
+    const Comparand graph_a{a.file, a.model, std::nullopt, {}};
+    const Comparand graph_b{b.file, b.model, std::nullopt, {}};
+    CompareOptions all = options;
+    all.outputs_only = false;
+    return compare(graph_a, graph_b, inputs, all);
+}
 
 } // namespace
 
-Result<Reduced> reduce(const Comparand& a, const Comparand& b, const Comparison& comparison, const std::string& target,
+Result<Reduced> reduce(const Comparand& a, const Comparand& b, const Comparison& outside, const std::string& target,
                        const CompareOptions& options, Progress& progress) {
     for (const Comparand* subject : {&a, &b}) {
-        if (!subject->engine) continue;
-        return Error{ErrorCode::invalid_argument, "an engine cannot be cut", subject->file.string(),
-                     "compare the ONNX models that the engines were built from"};
+        if (!subject->runner) continue;
+        return Error{ErrorCode::invalid_argument, "only ONNX models and engines can be cut", subject->file.string(),
+                     "compare the ONNX model that it was made from"};
     }
+    std::optional<Comparison> inside;
+    if (a.engine || b.engine) {
+        LATHE_TRY(inside, look_inside(a, b, outside, options));
+    }
+    const Comparison& comparison = inside ? *inside : outside;
     std::vector<std::string> places;
     for (const ComparedTensor& tensor : comparison.tensors) {
         if (tensor.difference.tensor == target) break;
@@ -209,7 +281,7 @@ Result<Reduced> reduce(const Comparand& a, const Comparand& b, const Comparison&
     };
     std::erase_if(places, [&](const std::string& name) { return !computes(name); });
     progress.begin("reducing", 0);
-    auto reduced = Reducer(a.model, b.model, comparison.values_a, target, options, progress).run(places);
+    auto reduced = Reducer(a, b, comparison.values_a, target, options, progress).run(places);
     progress.end();
     return reduced;
 }

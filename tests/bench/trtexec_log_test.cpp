@@ -60,6 +60,14 @@ const std::vector<Good>& good_files() {
     static const std::vector<Good> files{
         {"trt800_fp16.log", "8.0.1", "fp32+fp16", "Quadro T1000", 1, 623.355, 1.60547, {}},
         {"trt825_implicit_batch.log", "8.2.5", "fp32+fp16", "Tesla T4", 16, 17130.5, 1.0172, {}},
+        {"trt841_weights_in_fp16.log",
+         "8.4.1",
+         "fp32+fp16",
+         "NVIDIA T1000",
+         16,
+         439.918,
+         2.31874,
+         {"fp16_subnormal", "overflow"}},
         {"trt853_enqueue_bound.log",
          "8.5.3",
          "fp32+fp16",
@@ -78,6 +86,16 @@ const std::vector<Good>& good_files() {
          {"no_calibrator", "no_int8_scale", "bound_by_copy_in", "few_queries_for_p99", "int8_without_ranges"}},
         {"trt861_short.log", "8.6.1", "fp32", "NVIDIA L4", 1, 1070.66, 1.0172, {"short_run", "few_queries_for_p99"}},
         {"trt930_loaded_engine.log", "9.3.0", "", "NVIDIA A10G", 8, 1070.66, 1.0172, {"engine_of_another_gpu"}},
+        {"trt1001_version_compatible.log",
+         "10.0.1",
+         "fp32+fp16+int8",
+         "NVIDIA RTX A2000",
+         2,
+         645.135,
+         1.80034,
+         {"unstable"}},
+        {"trt1013_three_inputs_other_percentiles.log", "10.13.3", "fp32", "NVIDIA L40S", 4, 2031.02, 0.522955, {}},
+        {"trt1100_bf16.log", "11.0.0", "", "NVIDIA GeForce RTX 5070", 1, 3057.58, 0.325206, {}},
         {"trt1030_streams.log",
          "10.3.0",
          "fp32+fp16",
@@ -187,6 +205,26 @@ TEST(TrtexecLog, PartsPercentilesAndSettings) {
     EXPECT_EQ(std::ranges::find(int8.remarks, "no_int8_scale", &TrtexecRemark::name)->count, 2U);
 }
 
+TEST(TrtexecLog, SeveralInputsAndPercentilesOfTheUsersChoice) {
+    const TrtexecRun run = only_run("trt1013_three_inputs_other_percentiles.log");
+    std::vector<std::string> names;
+    for (const auto& [name, shape] : run.inputs)
+        names.push_back(name);
+    EXPECT_THAT(names, ElementsAre("camera", "lidar", "pose"));
+    EXPECT_THAT(run.inputs[1].second, ElementsAre(4, 2048, 4));
+    EXPECT_FALSE(run.latency->percentile(99));
+    EXPECT_DOUBLE_EQ(*run.latency->percentile(50), 0.522955);
+    EXPECT_DOUBLE_EQ(*run.compute->percentile(99.9), 0.51318);
+    EXPECT_EQ(run.section("Reporting Options").value("Percentiles"), "50,99.9");
+    EXPECT_EQ(run.command.find("[b9]"), std::string::npos) << "the build's number is no part of the command";
+    // TensorRT 8.4 tells one percentile alone, and its inputs in the order of a hash table.
+    const TrtexecRun old = only_run("trt841_weights_in_fp16.log");
+    EXPECT_EQ(old.latency->percentiles.size(), 1U);
+    EXPECT_DOUBLE_EQ(*old.latency->percentile(99), 2.87438);
+    ASSERT_EQ(old.inputs.size(), 2U);
+    EXPECT_EQ(old.inputs[0].first, "mask");
+}
+
 TEST(TrtexecLog, ARunThatFailedKeepsItsError) {
     const auto runs = read("two_runs_one_failed.log");
     ASSERT_TRUE(runs) << runs.error().describe();
@@ -230,6 +268,18 @@ TEST(TrtexecLog, TheDocumentIsABenchmark) {
     EXPECT_DOUBLE_EQ(document.at("latency")[1].at("device_ms").get<double>(), 0.8872);
     EXPECT_DOUBLE_EQ(document.at("subjects")[1].at("trtexec").at("compute").at("percentiles_ms").at("99").get<double>(),
                      0.9702);
+}
+
+TEST(TrtexecLog, RowsTellTheFurtherPercentilesAsBenchDoes) {
+    auto other = read("trt1013_three_inputs_other_percentiles.log");
+    auto usual = read("trt1001_version_compatible.log");
+    ASSERT_TRUE(other && usual);
+    const Json document =
+        trtexec_document({{"a.log", std::move(other->front())}, {"b.log", std::move(usual->front())}}, "");
+    const Json& row = document.at("latency")[0];
+    EXPECT_TRUE(row.at("p99_ms").is_null()) << "it was not asked for";
+    EXPECT_EQ(row.at("percentiles_ms"), (Json{{"50", 0.522955}, {"99.9", 0.636733}}));
+    EXPECT_FALSE(document.at("latency")[1].contains("percentiles_ms")) << "90, 95 and 99 have members of their own";
 }
 
 TEST(TrtexecLog, CountsThatAreNoneAreLeftOut) {

@@ -172,6 +172,25 @@ TEST(TrtexecNames, ShapesAndLayersOfABuild) {
     EXPECT_FALSE(std::filesystem::exists(work.path("no.engine")));
 }
 
+TEST(TrtexecNames, TheTimingCacheIsLathesOwnOrRefused) {
+    const Workspace work;
+    // The CPU's backend times nothing: it says so, and the build goes on.
+    for (const char* name : {"--timingCacheFile=times.cache", "--timing-cache times.cache"}) {
+        const auto built = work.good(std::string("build m.onnx -o m.engine ") + name);
+        EXPECT_THAT(built.errors, HasSubstr("the timing cache times.cache is neither read nor written")) << name;
+    }
+    EXPECT_FALSE(std::filesystem::exists(work.path("times.cache")));
+    EXPECT_THAT(work.good("build m.onnx -o m.engine").errors, Not(HasSubstr("timing cache")));
+    // Where a backend takes it or refuses it, it does so for both names alike.
+    for (const char* device : {"tensorrt", "cuda"}) {
+        const std::string build = std::string("build m.onnx -o x.engine --device ") + device + " --timing";
+        const auto theirs = work.lathe(build + "CacheFile=times.cache");
+        const auto ours = work.lathe(build + "-cache times.cache");
+        EXPECT_EQ(theirs.exit_code, ours.exit_code) << device;
+        EXPECT_EQ(theirs.errors, ours.errors) << device;
+    }
+}
+
 TEST(TrtexecNames, MeasuringRulesAndProfile) {
     const Workspace work;
     work.make_engine();
@@ -215,6 +234,17 @@ TEST(TrtexecNames, RawInputsGiveWhatArraysGive) {
     EXPECT_EQ(work.lathe("run m.engine --loadInputs=input:some.bin,other:some.bin").exit_code, 2);
     EXPECT_EQ(work.lathe("run m.engine --loadInputs=input").exit_code, 2);
     EXPECT_EQ(work.lathe("run m.engine --loadInputs=input:none.bin").exit_code, 3);
+
+    // The same for bench, at the number of samples that the bytes are.
+    const std::string bench = "bench m.engine --duration 0 --time-limit 0.2 --loadInputs=input:";
+    const Json measured = work.good_json(bench + "some.bin");
+    EXPECT_EQ(measured.at("inputs"), "input:some.bin");
+    ASSERT_EQ(measured.at("latency").size(), 1U);
+    EXPECT_EQ(measured.at("latency")[0].at("batch"), 3);
+    EXPECT_EQ(work.good_json(bench + "some.bin --batch-sizes 1,2").at("latency").size(), 2U);
+    EXPECT_THAT(work.lathe(bench + "short.bin").errors, HasSubstr("3 bytes"));
+    EXPECT_THAT(work.lathe(bench + "some.bin --data some.npy").errors, HasSubstr("given twice"));
+    EXPECT_THAT(work.good("bench --help").output, HasSubstr("which here is --time-limit"));
 }
 
 } // namespace

@@ -356,6 +356,10 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
     if (options.workspace_bytes > 0) {
         log(LogLevel::info, "OpenVINO has no workspace limit; the given one is ignored");
     }
+    if (!options.timing_cache.empty()) {
+        log(LogLevel::warning, "OpenVINO times no kernels while building: the timing cache " +
+                                   options.timing_cache.string() + " is neither read nor written");
+    }
     Job job;
     job.options = options;
     job.threads = options.threads > 0 ? options.threads : available_cores();
