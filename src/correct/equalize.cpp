@@ -4,10 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "correct/scaled_inputs.hpp"
 #include "correct/walk.hpp"
 #include "onnx/onnx.hpp"
 #include "support/thread_pool.hpp"
@@ -139,10 +141,14 @@ struct ChannelSpan {
     std::size_t end = 0;
 };
 
-/// body(channel, values of it that lie together), over all batches.
+/// body(channel, values of it that lie together), over all batches, but for padding.
 template <class Body>
-void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, ChannelSpan part, Body body) {
-    for (const HostTensor& tensor : batches) {
+void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, ChannelSpan part,
+                      const Masks& masks, Body body) {
+    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+        const HostTensor& tensor = batches[batch];
+        const PositionMask* mask = axis == -1 && batch < masks.size() && masks[batch] ? &*masks[batch] : nullptr;
+        const auto layout = mask == nullptr ? std::nullopt : mask->layout_of(tensor.shape);
         const auto values = tensor.as<float>();
         const auto rank = static_cast<std::int64_t>(tensor.shape.size());
         std::size_t inner = 1;
@@ -150,6 +156,7 @@ void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t cha
             inner *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(i)]);
         const std::size_t outer = values.size() / (inner * channels);
         for (std::size_t o = 0; o < outer; ++o) {
+            if (layout && !mask->is_own(*layout, o * channels)) continue;
             for (std::size_t c = part.first; c < part.end; ++c)
                 body(c, values.subspan((o * channels + c) * inner, inner));
         }
@@ -189,35 +196,55 @@ std::vector<float> relative(const std::vector<float>& values) {
     return result;
 }
 
+/// From one end of the grid to the other, when the input's channels are multiplied by `factors`.
+double range_of(const ReaderWeights& reader, const std::vector<float>& factors) {
+    const ChannelStatistics& input = *reader.input;
+    double low = 0.0;
+    double high = 0.0;
+    for (std::size_t c = 0; c < factors.size(); ++c) {
+        const auto factor = static_cast<double>(factors[c]);
+        high = std::max(high, factor * static_cast<double>(reader.both_signs ? input.highest[c] : input.level[c]));
+        if (reader.both_signs) low = std::min(low, factor * static_cast<double>(input.lowest[c]));
+    }
+    return high - low;
+}
+
 } // namespace
 
 ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels,
-                                     std::size_t threads) {
+                                     std::size_t threads, const Masks& masks) {
     ChannelStatistics result;
     result.level.assign(channels, 0.0F);
     result.power.assign(channels, 0.0);
     result.nonzero.assign(channels, 0.0);
+    result.lowest.assign(channels, 0.0F);
+    result.highest.assign(channels, 0.0F);
     constexpr std::size_t together = 16; // channels a task: a row of the last axis is read in pieces of a cache line
     ThreadPool(threads).for_each((channels + together - 1) / together, [&](std::size_t task) {
         const ChannelSpan part{task * together, std::min(channels, (task + 1) * together)};
         std::array<float, together> absmax{};
         std::array<double, together> count{};
-        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
-            float largest = 0.0F;
+        for_each_channel(batches, axis, channels, part, masks, [&](std::size_t c, std::span<const float> values) {
+            float least = 0.0F;
+            float greatest = 0.0F;
             float power = 0.0F;
             std::size_t nonzero = 0;
             for (const float x : values) {
-                largest = std::max(largest, std::abs(x));
+                least = std::min(least, x);
+                greatest = std::max(greatest, x);
                 power += x * x;
                 nonzero += x != 0.0F ? 1U : 0U;
             }
-            absmax[c - part.first] = std::max(absmax[c - part.first], largest);
+            result.lowest[c] = std::min(result.lowest[c], least);
+            result.highest[c] = std::max(result.highest[c], greatest);
             count[c - part.first] += static_cast<double>(values.size());
             result.power[c] += static_cast<double>(power);
             result.nonzero[c] += static_cast<double>(nonzero);
         });
+        for (std::size_t c = part.first; c < part.end; ++c)
+            absmax[c - part.first] = std::max(result.highest[c], -result.lowest[c]);
         std::array<std::array<std::uint32_t, level_bins>, together> bins{};
-        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
+        for_each_channel(batches, axis, channels, part, masks, [&](std::size_t c, std::span<const float> values) {
             const float largest = absmax[c - part.first];
             const float factor = largest > 0.0F ? static_cast<float>(level_bins) / largest : 0.0F;
             for (const float x : values)
@@ -226,6 +253,8 @@ ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, 
         for (std::size_t c = part.first; c < part.end; ++c) {
             const double values = std::max(1.0, count[c - part.first]);
             result.level[c] = absmax[c - part.first] * best_level(bins[c - part.first], result.nonzero[c]);
+            result.lowest[c] = std::max(result.lowest[c], -result.level[c]);
+            result.highest[c] = std::min(result.highest[c], result.level[c]);
             result.power[c] /= values;
             result.nonzero[c] /= values;
         }
@@ -238,9 +267,7 @@ double predicted_noise(const std::vector<ReaderWeights>& readers, const std::vec
     double sum = 0.0;
     for (const ReaderWeights& reader : readers) {
         const ChannelStatistics& input = *reader.input;
-        double range = 0.0;
-        for (std::size_t c = 0; c < channels; ++c)
-            range = std::max(range, static_cast<double>(factors[c]) * static_cast<double>(input.level[c]));
+        const double range = range_of(reader, factors);
         double signal = 0.0;
         double noise = 0.0;
         double scaled_power = 0.0;
@@ -315,6 +342,9 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
     std::erase_if(classes, [&](const ChannelClass& each) {
         return each.normalized ? !options.normalizations : !options.convolutions;
     });
+    if (!options.scaled_in_front.empty()) {
+        std::ranges::move(scaled_inputs(model, classes, options.scaled_in_front), std::back_inserter(classes));
+    }
     outcome.classes = classes.size();
     if (classes.empty()) return outcome;
 
@@ -328,6 +358,7 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
         }
     }
     std::map<std::string, ChannelStatistics> statistics; // by tensor
+    const Masks masks = masks_of(samples);
     LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress));
     progress.begin("equalize", axes.size());
     const std::vector<std::pair<std::size_t, std::int64_t>> stops(axes.begin(), axes.end());
@@ -348,13 +379,14 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
             return Error{ErrorCode::internal, "a layer's input was not computed", reader.label(), ""};
         }
         if (!statistics.contains(reader.input(0))) {
-            statistics[reader.input(0)] = channel_statistics(*values, axis, channels[at], options.threads);
+            statistics[reader.input(0)] = channel_statistics(*values, axis, channels[at], options.threads, masks);
         }
         progress.advance();
     }
     progress.end();
 
     Scaler scaler(model);
+    std::vector<std::pair<const ChannelClass*, std::vector<float>>> in_front; // nodes are put in when all is scaled
     for (const ChannelClass& each : classes) {
         std::vector<ReaderWeights> readers;
         for (const auto& reader : each.readers) {
@@ -362,10 +394,18 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
             if (std::ranges::find(options.stays_float, node.output(0)) != options.stays_float.end()) continue;
             readers.push_back(reader_weights(node, *model.graph.constant(node.input(1)), reader.depthwise,
                                              each.channels, statistics.at(node.input(0))));
+            readers.back().both_signs = !each.value.empty();
         }
         if (readers.empty()) continue;
         const std::vector<float> factors = best_factors(readers, each.channels, each.cap);
         if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) continue;
+        if (!each.value.empty()) {
+            // A Mul is work, if little.
+            constexpr double worth = 0.9;
+            const double before = predicted_noise(readers, std::vector<float>(each.channels, 1.0F));
+            if (predicted_noise(readers, factors) > worth * before) continue;
+            in_front.emplace_back(&each, factors);
+        }
         ++outcome.fired;
         outcome.noise_before += predicted_noise(readers, std::vector<float>(each.channels, 1.0F));
         outcome.noise_after += predicted_noise(readers, factors);
@@ -374,6 +414,15 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
         for (const auto& reader : each.readers)
             scaler.unscale_input(reader.node, factors);
     }
+    outcome.in_front = in_front.size();
+    std::vector<std::vector<Node*>> readers_of;
+    for (const auto& [each, factors] : in_front) {
+        std::vector<Node*>& readers = readers_of.emplace_back();
+        for (const auto& reader : each->readers)
+            readers.push_back(model.graph.nodes[reader.node].get());
+    }
+    for (std::size_t i = 0; i < in_front.size(); ++i)
+        scale_in_front(model.graph, in_front[i].first->value, in_front[i].second, readers_of[i]);
     return outcome;
 }
 
