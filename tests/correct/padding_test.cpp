@@ -48,13 +48,19 @@ Sentences sentences(std::size_t batches) {
     return result;
 }
 
-/// y = x W + b, and the mask as numbers, so that something reads it. `behind`: of y.
-Model linear(const std::string& behind = "Identity(%s)") {
+/// What judging asks of a candidate, something in int8, without an error: the mask is 0 or 1.
+constexpr const char* pair = "%q = QuantizeLinear(%m, %one, %zero)\n%d = DequantizeLinear(%q, %one, %zero)\n";
+
+/// y = x W + b, and the mask as numbers, so that something reads it. `behind`: of y;
+/// `quantized`: with the pair.
+Model linear(const std::string& behind = "Identity(%s)", bool quantized = false) {
     Model model = test::model_from_text(
         "opset 17\ninput %x: float32[batch, sequence, 8]\ninput %attention_mask: int64[batch, sequence]\n"
         "input %w: float32[8, 8]\ninput %b: float32[8]\nconst %axes: int64[1] = {2}\nconst %far: float32[] = {100.0}\n"
-        "const %one: float32[] = {1.0}\n"
-        "%m = Cast(%attention_mask) {to = 1}\n%n = Sub(%one, %m)\n%u = Unsqueeze(%n, %axes)\n%f = Mul(%u, %far)\n"
+        "const %one: float32[] = {1.0}\nconst %zero: uint8[] = {0}\n"
+        "%m = Cast(%attention_mask) {to = 1}\n" +
+        std::string(quantized ? pair : "%d = Identity(%m)\n") +
+        "%n = Sub(%one, %d)\n%u = Unsqueeze(%n, %axes)\n%f = Mul(%u, %far)\n%v = Sub(%far, %f)\n"
         "%p = MatMul(%x, %w) {name = \"product\"}\n%s = Add(%p, %b)\n%y = " +
         behind + "\noutput %y: float32[batch, sequence, 8]\noutput %f: float32[batch, sequence, 1]\n");
     model.graph.inputs.resize(2);
@@ -114,16 +120,16 @@ TEST(Padding, DoesNotMoveTheBias) {
     }
 }
 
-// The candidate is 100 off at padding and nowhere else.
+// One candidate is 100 off at padding and nowhere else, the other everywhere else.
 TEST(Padding, IsNotJudged) {
     const Sentences samples = sentences(3);
     const auto judge = Judge::of(linear(), samples.padded, 1, no_progress());
     ASSERT_TRUE(judge) << judge.error().describe();
-    const auto same = judge->judge(linear("Add(%s, %f)"));
+    const auto same = judge->judge(linear("Add(%s, %f)", true));
     ASSERT_TRUE(same) << same.error().describe();
     EXPECT_LT(same->error, 1e-5);
     EXPECT_EQ(same->samples, 6U);
-    const auto off = judge->judge(linear("Add(%s, %one)"));
+    const auto off = judge->judge(linear("Add(%s, %v)", true));
     ASSERT_TRUE(off);
     EXPECT_GT(off->error, 0.1);
 }
@@ -133,8 +139,10 @@ TEST(Padding, IsNotJudgedInAnswersByToken) {
     const auto answers = [](const std::string& behind) {
         Model model = test::model_from_text(
             "opset 17\ninput %x: float32[batch, sequence, 8]\ninput %attention_mask: int64[batch, sequence]\n"
-            "const %last: int64[1] = {-1}\nconst %far: float32[] = {100.0}\nconst %one: float32[] = {1.0}\n"
-            "%m = Cast(%attention_mask) {to = 1}\n%n = Sub(%one, %m)\n%f = Mul(%n, %far)\n"
+            "const %far: float32[] = {100.0}\nconst %one: float32[] = {1.0}\n"
+            "const %zero: uint8[] = {0}\n%m = Cast(%attention_mask) {to = 1}\n" +
+            std::string(pair) +
+            "%n = Sub(%one, %d)\n%f = Mul(%n, %far)\n"
             "%s = ReduceMax(%x) {axes = [2], keepdims = 0}\n%y = " +
             behind + "\noutput %y: float32[batch, sequence]\noutput %f: float32[batch, sequence]\n");
         return model;
