@@ -10,10 +10,9 @@ namespace lathe {
 Result<CorrectOutcome> quantize_on_samples(const Model& model, const RangesFile& ranges,
                                            const QuantizeOptions& quantize, const CorrectOptions& options,
                                            const OpenData& open, Progress& progress) {
-    if (!ranges.source.empty() && (options.equalize || options.smooth || options.auto_ranges)) {
+    if (!ranges.source.empty() && (options.equalize || options.auto_ranges)) {
         return Error{ErrorCode::invalid_argument,
-                     "equalisation, SmoothQuant and ranges by error need the histograms of a calibration",
-                     ranges.source,
+                     "equalisation and ranges by error need the histograms of a calibration", ranges.source,
                      "take --effort 1 or --rounding output-error, or calibrate: lathe calibrate MODEL --data DIR"};
     }
     CorrectOptions own = options;

@@ -18,8 +18,9 @@ namespace lathe {
 class ActivationSource {
 public:
     /// Is shown tensor `tensors()[i]`: its values in whatever order the source holds them, valid during the call only.
+    /// `shape` is the tensor's where that order is the tensor's own, row-major, and empty otherwise.
     /// Called while the model runs, perhaps on another thread, but never twice at a time for one lane.
-    using Observer = std::function<void(std::size_t i, std::span<const float> values)>;
+    using Observer = std::function<void(std::size_t i, std::span<const float> values, const Shape& shape)>;
 
     virtual ~ActivationSource() = default;
     /// Names of the observed tensors.

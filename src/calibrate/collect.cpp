@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "data/position_mask.hpp"
 #include "support/clock.hpp"
 #include "support/thread_pool.hpp"
 
@@ -24,15 +25,22 @@ class Lane {
 public:
     Lane(std::size_t tensors, std::size_t threads) : histograms_(tensors), shown_(tensors), pool_(threads) {}
 
-    /// Runs the batch and counts what it shows.
+    /// Runs the batch and counts what it shows, but for padding.
     Result<void> run(ActivationSource& source, std::size_t lane, std::span<const TensorView> inputs) {
         std::fill(shown_.begin(), shown_.end(), 0);
+        const auto mask = PositionMask::of(inputs);
         const auto start = Clock::now();
-        LATHE_CHECK(source.run(lane, inputs, [this](std::size_t tensor, std::span<const float> values) {
+        const auto show = [&](std::size_t tensor, std::span<const float> values, const Shape& shape) {
             const auto shown = Clock::now();
-            observe(tensor, values);
+            ++shown_[tensor];
+            if (mask) {
+                mask->for_each_own(values, shape, [&](std::span<const float> own) { observe(tensor, own); });
+            } else {
+                observe(tensor, values);
+            }
             histogram_seconds_ += seconds_since(shown);
-        }));
+        };
+        LATHE_CHECK(source.run(lane, inputs, show));
         run_seconds_ += seconds_since(start);
         const auto missed = std::find_if(shown_.begin(), shown_.end(), [](int times) { return times != 1; });
         if (missed == shown_.end()) return {};
@@ -46,7 +54,6 @@ public:
 
 private:
     void observe(std::size_t tensor, std::span<const float> values) {
-        ++shown_[tensor];
         if (pool_.size() == 1 || values.size() <= chunk_size) {
             histograms_[tensor].observe(values);
             return;

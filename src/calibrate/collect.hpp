@@ -35,7 +35,8 @@ struct ActivationStatistics {
     double histogram_seconds = 0.0;        ///< of it, in the histograms; likewise
 };
 
-/// Runs a source over a dataset (rewound) a part at a time. Memory does not depend on the number of samples.
+/// Runs a source over a dataset (rewound) a part at a time. Memory does not depend on the number of samples. Positions
+/// that the input `attention_mask` calls padding are not counted (PositionMask says which those are).
 class Collector {
 public:
     /// invalid_argument if the batch size is 0. The source, dataset and progress must outlive the collector.

@@ -23,9 +23,11 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
         .add_option(
             "--effort", arguments.effort,
             "How much to correct what quantisation costs; every step is kept only if it gains on held-back "
-            "samples. 0: nothing, a second; 1: fast bias correction, about a fifth of 2's time; 2: last layers in "
-            "float where that is nearly free, equalisation, exact bias correction and weight rounding, about a minute "
-            "on two cores for ResNet-50; 3: also ranges by error, and all from up to three times the samples")
+            "samples. 0: nothing, a second; 1: SmoothQuant and fast bias correction, about a fifth of 2's time; 2: "
+            "last "
+            "layers in float where that is nearly free, equalisation, exact bias correction and weight rounding, about "
+            "a "
+            "minute on two cores for ResNet-50; 3: also ranges by error, and all from up to three times the samples")
         ->check(CLI::Range(0, 3))
         ->capture_default_str();
     command
@@ -43,8 +45,10 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
                     "Scale channels between layers, so that activations use their 8 bits (default: by --effort)")
         ->check(CLI::IsMember({"on", "off"}));
     command
-        .add_option("--smooth", arguments.smooth,
-                    "The same between a LayerNormalization and what reads it: SmoothQuant (default: by --effort)")
+        .add_option(
+            "--smooth", arguments.smooth,
+            "The same in front of a transformer's layers, in the weights of a LayerNormalization or, for openvino, "
+            "by a Mul: SmoothQuant (default: by --effort)")
         ->check(CLI::IsMember({"on", "off"}));
     command
         .add_option("--last-layers", arguments.last_layers,

@@ -23,6 +23,7 @@ struct ChannelClass {
     std::size_t channels = 0;
     std::optional<float> cap; ///< of a Clip(0, cap): factors must be at least 1 and keep what was seen under the cap
     bool normalized = false;  ///< a LayerNormalization writes it
+    std::string value = {};   ///< which a Mul in front of the readers scales (scaled_inputs): there are no writers then
 };
 
 /// The classes of the top graph. Shapes must be inferred. Everything else about a value blocks its class: inputs and

@@ -19,10 +19,14 @@ struct ChannelSpan {
     std::size_t end = 0;
 };
 
-/// body(channel, values of it that lie together), over all batches.
+/// body(channel, values of it that lie together), over all batches, but for padding.
 template <class Body>
-void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, ChannelSpan part, Body body) {
-    for (const HostTensor& tensor : batches) {
+void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t channels, ChannelSpan part,
+                      const Masks& masks, Body body) {
+    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+        const HostTensor& tensor = batches[batch];
+        const PositionMask* mask = axis == -1 && batch < masks.size() && masks[batch] ? &*masks[batch] : nullptr;
+        const auto layout = mask == nullptr ? std::nullopt : mask->layout_of(tensor.shape);
         const auto values = tensor.as<float>();
         const auto rank = static_cast<std::int64_t>(tensor.shape.size());
         std::size_t inner = 1;
@@ -30,6 +34,7 @@ void for_each_channel(const Batches& batches, std::int64_t axis, std::size_t cha
             inner *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(i)]);
         const std::size_t outer = values.size() / (inner * channels);
         for (std::size_t o = 0; o < outer; ++o) {
+            if (layout && !mask->is_own(*layout, o * channels)) continue;
             for (std::size_t c = part.first; c < part.end; ++c)
                 body(c, values.subspan((o * channels + c) * inner, inner));
         }
@@ -64,33 +69,40 @@ float best_level(std::span<const std::uint32_t> bins, double nonzero) {
 } // namespace
 
 ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, std::size_t channels,
-                                     std::size_t threads) {
+                                     std::size_t threads, const Masks& masks) {
     ChannelStatistics result;
     result.level.assign(channels, 0.0F);
     result.absmax.assign(channels, 0.0F);
     result.power.assign(channels, 0.0);
     result.nonzero.assign(channels, 0.0);
+    result.lowest.assign(channels, 0.0F);
+    result.highest.assign(channels, 0.0F);
     constexpr std::size_t together = 16; // channels a task: a row of the last axis is read in pieces of a cache line
     ThreadPool(threads).for_each((channels + together - 1) / together, [&](std::size_t task) {
         const ChannelSpan part{task * together, std::min(channels, (task + 1) * together)};
         std::array<float, together> absmax{};
         std::array<double, together> count{};
-        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
-            float largest = 0.0F;
+        for_each_channel(batches, axis, channels, part, masks, [&](std::size_t c, std::span<const float> values) {
+            float least = 0.0F;
+            float greatest = 0.0F;
             float power = 0.0F;
             std::size_t nonzero = 0;
             for (const float x : values) {
-                largest = std::max(largest, std::abs(x));
+                least = std::min(least, x);
+                greatest = std::max(greatest, x);
                 power += x * x;
                 nonzero += x != 0.0F ? 1U : 0U;
             }
-            absmax[c - part.first] = std::max(absmax[c - part.first], largest);
+            result.lowest[c] = std::min(result.lowest[c], least);
+            result.highest[c] = std::max(result.highest[c], greatest);
             count[c - part.first] += static_cast<double>(values.size());
             result.power[c] += static_cast<double>(power);
             result.nonzero[c] += static_cast<double>(nonzero);
         });
+        for (std::size_t c = part.first; c < part.end; ++c)
+            absmax[c - part.first] = std::max(result.highest[c], -result.lowest[c]);
         std::array<std::array<std::uint32_t, level_bins>, together> bins{};
-        for_each_channel(batches, axis, channels, part, [&](std::size_t c, std::span<const float> values) {
+        for_each_channel(batches, axis, channels, part, masks, [&](std::size_t c, std::span<const float> values) {
             const float largest = absmax[c - part.first];
             const float factor = largest > 0.0F ? static_cast<float>(level_bins) / largest : 0.0F;
             for (const float x : values)
@@ -100,6 +112,8 @@ ChannelStatistics channel_statistics(const Batches& batches, std::int64_t axis, 
             const double values = std::max(1.0, count[c - part.first]);
             result.absmax[c] = absmax[c - part.first];
             result.level[c] = absmax[c - part.first] * best_level(bins[c - part.first], result.nonzero[c]);
+            result.lowest[c] = std::max(result.lowest[c], -result.level[c]);
+            result.highest[c] = std::min(result.highest[c], result.level[c]);
             result.power[c] /= values;
             result.nonzero[c] /= values;
         }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "calibrate/collect.hpp"
 #include "calibrate/model_key.hpp"
@@ -12,6 +13,7 @@
 #include "correct/ranges.hpp"
 #include "correct/samples.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/target.hpp"
 #include "support/clock.hpp"
 
 namespace lathe {
@@ -77,7 +79,7 @@ public:
         outcome_.held_back_samples = samples_.held_back_count;
         if (options_.float_last) LATHE_CHECK(try_float(judge));
         if (options_.equalize) LATHE_CHECK(try_equalizing(judge, "equalize", {true, false, options_.threads, {}}));
-        if (options_.smooth) LATHE_CHECK(try_equalizing(judge, "smooth", {false, true, options_.threads, {}}));
+        if (options_.smooth) LATHE_CHECK(try_smoothing(judge));
         if (options_.auto_ranges) LATHE_CHECK(try_ranges(judge));
         LATHE_CHECK(correct_layers_of(judge));
         outcome_.seconds = seconds_since(start);
@@ -124,9 +126,7 @@ private:
         return make_ranges(std::move(statistics), key, ranges_.method, ranges_.options, options_.threads);
     }
 
-    /// Layers in float are paid for, so a hair is not enough.
     Result<void> try_float(const Judge& judge) {
-        constexpr double least_gain = 0.03;
         const auto start = Clock::now();
         Correction told = about("last-layers");
         const std::vector<std::string> names = cheap_last_layers(model_, outcome_.quantized.plan);
@@ -155,6 +155,30 @@ private:
         return {};
     }
 
+    Result<void> try_smoothing(const Judge& judge) {
+        if (!ranges_.source.empty()) {
+            Correction told = about("smooth");
+            told.detail = "needs the histograms of a calibration, which " + ranges_.source + " does not have";
+            return leave(std::move(told), Clock::now());
+        }
+        EqualizeOptions how{false, true, options_.threads, {}, {}};
+        if (profile_of(quantize_.target).scales_in_front) how.scaled_in_front = int8_outputs();
+        return try_equalizing(judge, "smooth", std::move(how));
+    }
+
+    /// Of the layers that are in int8 now.
+    std::set<std::string> int8_outputs() const {
+        std::set<std::string> names;
+        for (const EdgeDecision& decision : outcome_.quantized.plan.decisions) {
+            if (decision.reason == Reason::heavy_input) names.insert(decision.node);
+        }
+        std::set<std::string> outputs;
+        for (const auto& node : model_.graph.nodes) {
+            if (names.contains(node->label())) outputs.insert(node->output(0));
+        }
+        return outputs;
+    }
+
     Result<void> try_equalizing(const Judge& judge, const char* method, EqualizeOptions how) {
         const auto start = Clock::now();
         Correction told = about(method);
@@ -173,12 +197,15 @@ private:
         if (equal.fired == 0) {
             return leave(std::move(told), start);
         }
+        if (equal.in_front > 0) told.detail += ", " + std::to_string(equal.in_front) + " by a Mul in front of layers";
         told.detail += ", predicted noise x " + number(equal.noise_after / equal.noise_before, "%.2f");
         LATHE_TRY(RangesFile ranges, calibrate(equal.model));
         LATHE_TRY(QuantizeOutcome quantized, quantize_model(equal.model, ranges, quantize_));
         LATHE_TRY(told.after, judge.judge(quantized.model));
         told.seconds = seconds_since(start);
-        if (!take(std::move(told), std::move(quantized.model))) return {};
+        const double share = equal.in_front > 0 ? 1.0 - least_gain : 1.0;
+        if (!take(std::move(told), quantized.model, share)) return {};
+        outcome_.quantized = std::move(quantized);
         model_ = std::move(equal.model);
         ranges_ = std::move(ranges);
         return {};
@@ -235,6 +262,9 @@ private:
         return try_layers(judge, "rounding", how, plain);
     }
 
+    /// What is paid for with work (layers in float, a Mul) must gain more than a hair: this share of the error.
+    static constexpr double least_gain = 0.03;
+
     Model model_; ///< in float: as given, or equalised
     RangesFile ranges_;
     QuantizeOptions quantize_;               ///< as given, and the layers that stay float
@@ -250,13 +280,15 @@ private:
 
 CorrectOptions options_of_effort(int effort) {
     CorrectOptions options;
-    if (effort >= 1) options.bias = BiasCorrection::fast;
+    if (effort >= 1) {
+        options.bias = BiasCorrection::fast;
+        options.smooth = true;
+    }
     if (effort >= 2) {
         options.bias = BiasCorrection::exact;
         options.rounding = Rounding::output_error;
         options.float_last = true;
         options.equalize = true;
-        options.smooth = true;
     }
     if (effort >= 3) {
         options.auto_ranges = true;

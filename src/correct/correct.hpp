@@ -38,8 +38,8 @@ struct CorrectOptions {
     }
 };
 
-/// What `--effort` means. 0: nothing. 1: fast bias correction. 2: last layers in float, equalisation, weight
-/// rounding and exact bias correction. 3: also ranges by error, all fitted on three times the samples.
+/// What `--effort` means. 0: nothing. 1: SmoothQuant and fast bias correction. 2: last layers in float, equalisation,
+/// weight rounding and exact bias correction too. 3: also ranges by error, all fitted on three times the samples.
 CorrectOptions options_of_effort(int effort);
 
 /// What came of one correction.

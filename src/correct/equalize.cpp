@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <utility>
 
 #include "correct/channel_statistics.hpp"
 #include "correct/equalize_noise.hpp"
+#include "correct/scaled_inputs.hpp"
 #include "correct/walk.hpp"
 #include "onnx/onnx.hpp"
 
@@ -168,6 +171,7 @@ public:
             }
         }
         Statistics result;
+        const Masks masks = masks_of(samples);
         LATHE_TRY(Walk walk, Walk::start(real, samples, threads, progress));
         progress.begin("equalize", layers.size());
         const std::vector<std::pair<std::size_t, std::size_t>> stops(layers.begin(), layers.end());
@@ -189,7 +193,7 @@ public:
             }
             if (!result.by_tensor_.contains(layer.input(0))) {
                 result.by_tensor_[layer.input(0)] =
-                    channel_statistics(*values, layer.is("Conv") ? 1 : -1, channels, threads);
+                    channel_statistics(*values, layer.is("Conv") ? 1 : -1, channels, threads, masks);
             }
             progress.advance();
         }
@@ -205,6 +209,8 @@ public:
             for (std::size_t c = 0; c < factors.size(); ++c) {
                 each.level[c] *= factors[c];
                 each.absmax[c] *= factors[c];
+                each.lowest[c] *= factors[c];
+                each.highest[c] *= factors[c];
                 each.power[c] *= static_cast<double>(factors[c]) * static_cast<double>(factors[c]);
             }
         }
@@ -251,6 +257,8 @@ public:
             outcome.noise_before += before[i];
             outcome.noise_after += noise_of(classes_[i]);
         }
+        outcome.in_front = in_front_.size();
+        put_in_front();
     }
 
 private:
@@ -268,6 +276,7 @@ private:
             if (!quantized(node)) continue;
             layers.readers.push_back(reader_weights(node, *model_.graph.constant(node.input(1)), reader.depthwise,
                                                     each.channels, statistics_.at(node.input(0)), one_scale()));
+            layers.readers.back().both_signs = !each.value.empty();
         }
         for (const auto& writer : each.writers) {
             const Node& node = *model_.graph.nodes[writer.node];
@@ -282,6 +291,19 @@ private:
         return predicted_noise(weights_of(each), std::vector<float>(each.channels, 1.0F));
     }
 
+    /// Nodes are put in when all is scaled: classes know theirs by place.
+    void put_in_front() {
+        std::vector<std::vector<Node*>> readers;
+        for (const auto& [i, factors] : in_front_) {
+            std::vector<Node*>& of_class = readers.emplace_back();
+            for (const auto& reader : classes_[i].readers)
+                of_class.push_back(model_.graph.nodes[reader.node].get());
+        }
+        std::size_t place = 0;
+        for (const auto& [i, factors] : in_front_)
+            scale_in_front(model_.graph, classes_[i].value, factors, readers[place++]);
+    }
+
     /// Every class in turn takes its best factors.
     void sweep() {
         for (std::size_t i = 0; i < classes_.size(); ++i) {
@@ -290,6 +312,14 @@ private:
             if (layers.readers.empty()) continue;
             const std::vector<float> factors = best_factors(layers, each.channels, each.cap);
             if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) continue;
+            if (!each.value.empty()) {
+                // A Mul is work, if little.
+                constexpr double worth = 0.9;
+                const double before = predicted_noise(layers, std::vector<float>(each.channels, 1.0F));
+                if (!fired_[i] && predicted_noise(layers, factors) > worth * before) continue;
+                std::vector<float>& so_far = in_front_.try_emplace(i, each.channels, 1.0F).first->second;
+                std::ranges::transform(so_far, factors, so_far.begin(), std::multiplies<>());
+            }
             fired_[i] = true;
             for (const auto& writer : each.writers)
                 scaler_.scale_output(writer.node, factors);
@@ -308,6 +338,7 @@ private:
     const EqualizeOptions& options_;
     Scaler scaler_;
     std::vector<bool> fired_;
+    std::map<std::size_t, std::vector<float>> in_front_; ///< factors that a Mul takes, by class
 };
 
 } // namespace
@@ -322,9 +353,12 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
     std::erase_if(classes, [&](const ChannelClass& each) {
         return each.normalized ? !options.normalizations : !options.convolutions;
     });
+    if (!options.scaled_in_front.empty()) {
+        std::ranges::move(scaled_inputs(model, classes, options.scaled_in_front), std::back_inserter(classes));
+    }
     outcome.left = std::erase_if(classes, [&](const ChannelClass& each) {
         return std::ranges::any_of(options.stays_as_is, [&](const std::string& value) {
-            return std::ranges::binary_search(each.values, value);
+            return each.value == value || std::ranges::binary_search(each.values, value);
         });
     });
     outcome.classes = classes.size();

@@ -76,6 +76,21 @@ float power_or_one(float value, float exponent) {
     return value > 0.0F && exponent != 0.0F ? std::pow(value, exponent) : 1.0F;
 }
 
+/// From one end of the grid to the other, when the input's channels are multiplied by `factors`; of a symmetric grid
+/// the half, as of values that are not negative.
+double range_of(const ReaderWeights& reader, bool symmetric, const std::vector<float>& factors) {
+    const ChannelStatistics& input = *reader.input;
+    const bool both = reader.both_signs && !symmetric;
+    double low = 0.0;
+    double high = 0.0;
+    for (std::size_t c = 0; c < factors.size(); ++c) {
+        const auto factor = static_cast<double>(factors[c]);
+        high = std::max(high, factor * static_cast<double>(both ? input.highest[c] : input.level[c]));
+        if (both) low = std::min(low, factor * static_cast<double>(input.lowest[c]));
+    }
+    return high - low;
+}
+
 /// Channels that set a range or a step, each once.
 std::set<std::size_t> holders(const ClassWeights& layers, const std::vector<float>& factors) {
     std::set<std::size_t> found;
@@ -203,9 +218,7 @@ double predicted_noise(const ClassWeights& layers, const std::vector<float>& fac
     double sum = 0.0;
     for (const ReaderWeights& reader : layers.readers) {
         const ChannelStatistics& input = *reader.input;
-        double range = 0.0;
-        for (std::size_t c = 0; c < channels; ++c)
-            range = std::max(range, static_cast<double>(factors[c]) * static_cast<double>(input.level[c]));
+        const double range = range_of(reader, layers.activation_steps < int8_end + 1.0, factors);
         const double rounding = range * range / (layers.activation_steps * layers.activation_steps);
         double signal = 0.0;
         double noise = 0.0;

@@ -18,7 +18,8 @@ struct ReaderWeights {
     std::vector<double> power; ///< [channels]: sum of w^2
     std::size_t taps = 1;      ///< kernel elements
     const ChannelStatistics* input = nullptr;
-    bool one_scale = false; ///< for the whole weight
+    bool one_scale = false;  ///< for the whole weight
+    bool both_signs = false; ///< the grid reaches as far below zero as values do, not only from 0 up
 };
 
 /// A writer whose weight has one scale for all channels: its step follows the largest.
@@ -36,7 +37,8 @@ struct ClassWeights {
 
 /// The output noise that 8-bit inputs and weights cause, relative to the signal and summed over the readers, when
 /// channel c is multiplied by `factors[c]` before quantisation:
-///   inputs:  sum_c |w_c|^2 / s_c^2 * P(x_c != 0) * R^2 / (12 * 255^2),  R = max_c s_c level_c
+///   inputs:  sum_c |w_c|^2 / s_c^2 * P(x_c != 0) * R^2 / (12 * 255^2),  R = max_c s_c level_c, or, with both
+///            signs, max_c s_c highest_c - min_c s_c lowest_c
 ///   weights: sum_m sum_c taps * E[x_c^2] s_c^2 * D_m^2 / 12,  D_m = max_c |w_mc| / s_c / 127; one scale: D = max_m D_m
 ///   writers with one scale: sum_c |w_c|^2 / s_c^2 * P(x_c != 0) * E|x'_c|^2 * V^2 / 12,  V = max_c |v_c| s_c / 127,
 ///            x' what filter c of the writer meets

@@ -6,6 +6,13 @@
 #include "evaluate/fidelity.hpp"
 
 namespace lathe {
+namespace {
+
+std::size_t samples_of(const HostTensor& output) {
+    return output.shape.empty() ? 1 : static_cast<std::size_t>(output.shape[0]);
+}
+
+} // namespace
 
 Json to_json(const Closeness& closeness) {
     const bool finite = std::isfinite(closeness.sqnr_db);
@@ -17,9 +24,34 @@ Json to_json(const Closeness& closeness) {
     return json;
 }
 
+Judge::Judge(const Model& real, std::map<std::string, Batches> samples, std::size_t threads, Progress& progress)
+    : samples_(std::move(samples)), threads_(threads), progress_(&progress), masks_(masks_of(samples_)) {
+    const ValueInfo* mask = real.graph.find_input("attention_mask");
+    if (mask == nullptr || !mask->dims || mask->dims->size() != 2 || real.graph.outputs.empty()) return;
+    const auto& dims = real.graph.outputs.front().dims;
+    const std::string& name = mask->dims->back().symbol;
+    by_position_ = dims && dims->size() == 2 && !name.empty() && dims->back().symbol == name;
+}
+
+std::vector<float> Judge::own_values(const HostTensor& output, std::size_t batch, std::size_t sample) const {
+    const std::span<const float> values = output.as<float>();
+    const std::size_t size = values.size() / samples_of(output);
+    const auto here = values.subspan(sample * size, size);
+    const PositionMask* mask = batch < masks_.size() && masks_[batch] ? &*masks_[batch] : nullptr;
+    Shape shape = output.shape;
+    if (by_position_) shape.push_back(1);
+    const auto layout = mask == nullptr || shape.size() < 3 ? std::nullopt : mask->layout_of(shape);
+    if (!layout) return {here.begin(), here.end()};
+    std::vector<float> own;
+    for (std::size_t i = 0; i < size; ++i) {
+        if (mask->is_own(*layout, sample * size + i)) own.push_back(here[i]);
+    }
+    return own;
+}
+
 Result<Judge> Judge::of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads,
                         Progress& progress) {
-    Judge judge(std::move(samples), threads, progress);
+    Judge judge(real, std::move(samples), threads, progress);
     LATHE_TRY(judge.expected_, judge.first_output(real, Precision::float32));
     return judge;
 }
@@ -49,16 +81,13 @@ Result<Closeness> Judge::judge(const Model& quantized) const {
     if (result.classes) kind = detect_output_kind(sample.as<float>(), static_cast<std::size_t>(sample.shape[1]));
     std::size_t agree = 0;
     for (std::size_t batch = 0; batch < expected_.size(); ++batch) {
-        const auto count = expected_[batch].shape.empty() ? 1U : static_cast<std::size_t>(expected_[batch].shape[0]);
-        const std::span<const float> wanted = expected_[batch].as<float>();
-        const std::span<const float> given = actual.at(batch).as<float>();
-        if (wanted.size() != given.size() || count == 0) {
+        const std::size_t count = samples_of(expected_[batch]);
+        if (expected_[batch].as<float>().size() != actual.at(batch).as<float>().size() || count == 0) {
             return Error{ErrorCode::internal, "the quantised model's output has another size", "", ""};
         }
-        const std::size_t size = wanted.size() / count;
         for (std::size_t i = 0; i < count; ++i) {
-            const auto x = wanted.subspan(i * size, size);
-            const auto y = given.subspan(i * size, size);
+            const std::vector<float> x = own_values(expected_[batch], batch, i);
+            const std::vector<float> y = own_values(actual[batch], batch, i);
             const auto divergence = fidelity.add(x, y, kind);
             if (!divergence) {
                 return Error{ErrorCode::out_of_range, "the output holds NaN or infinity", "", "check the model"};
@@ -71,7 +100,7 @@ Result<Closeness> Judge::judge(const Model& quantized) const {
             }
             double signal = 0.0;
             double noise = 0.0;
-            for (std::size_t k = 0; k < size; ++k) {
+            for (std::size_t k = 0; k < x.size(); ++k) {
                 signal += static_cast<double>(x[k]) * static_cast<double>(x[k]);
                 noise += std::pow(static_cast<double>(x[k]) - static_cast<double>(y[k]), 2.0);
             }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "correct/run.hpp"
+#include "correct/samples.hpp"
 #include "graph/graph.hpp"
 #include "support/json.hpp"
 
@@ -28,6 +29,8 @@ struct Closeness {
 Json to_json(const Closeness& closeness);
 
 /// Runs candidates as the CPU runs them (int8 kernels) and compares them with the float model, which is run once.
+/// Where the output has positions (PositionMask), padding is not compared. An output [batch, length] has them if the
+/// model calls its second size what it calls the mask's; a number says nothing, it may be a count of classes.
 class Judge {
 public:
     /// Errors: what running the model gives; cancelled.
@@ -37,13 +40,16 @@ public:
     Result<Closeness> judge(const Model& quantized) const;
 
 private:
-    Judge(std::map<std::string, Batches> samples, std::size_t threads, Progress& progress)
-        : samples_(std::move(samples)), threads_(threads), progress_(&progress) {}
+    Judge(const Model& real, std::map<std::string, Batches> samples, std::size_t threads, Progress& progress);
     Result<Batches> first_output(Model model, Precision precision) const;
+    /// A sample's values that are no padding.
+    std::vector<float> own_values(const HostTensor& output, std::size_t batch, std::size_t sample) const;
 
     std::map<std::string, Batches> samples_;
     std::size_t threads_;
     Progress* progress_; ///< asked whether to stop; must outlive this
+    Masks masks_;
+    bool by_position_ = false; ///< the output is [batch, length]
     Batches expected_;
 };
 

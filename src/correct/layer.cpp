@@ -89,6 +89,20 @@ std::vector<std::size_t> spread(std::size_t total, std::size_t wanted, std::uint
     return chosen;
 }
 
+/// The rows of a Gemm's or MatMul's input that are no padding.
+std::vector<Positions::Position> own_rows(const LinearLayer& layer, const Batches& input, const Masks& masks) {
+    std::vector<Positions::Position> rows;
+    for (std::size_t batch = 0; batch < input.size(); ++batch) {
+        const PositionMask* mask = batch < masks.size() && masks[batch] ? &*masks[batch] : nullptr;
+        const auto layout = mask == nullptr ? std::nullopt : mask->layout_of(input[batch].shape);
+        const std::size_t count = input[batch].as<float>().size() / layer.depth;
+        for (std::size_t row = 0; row < count; ++row) {
+            if (!layout || mask->is_own(*layout, row * layer.depth)) rows.push_back({batch, row, 0, 0});
+        }
+    }
+    return rows;
+}
+
 } // namespace
 
 std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, std::string& why) {
@@ -144,20 +158,12 @@ std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& i
     return size;
 }
 
-Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most) {
+Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most, const Masks& masks) {
     Positions positions;
     if (layer.kind != LinearLayer::Kind::conv) {
-        std::size_t rows = 0;
-        for (const HostTensor& each : input)
-            rows += each.as<float>().size() / layer.depth;
-        const std::vector<std::size_t> chosen = spread(rows, most, 1);
-        std::size_t batch = 0;
-        std::size_t first = 0;
-        for (const std::size_t row : chosen) {
-            while (row - first >= input[batch].as<float>().size() / layer.depth)
-                first += input[batch++].as<float>().size() / layer.depth;
-            positions.at.push_back({batch, row - first, 0, 0});
-        }
+        const std::vector<Positions::Position> rows = own_rows(layer, input, masks);
+        for (const std::size_t row : spread(rows.size(), most, 1))
+            positions.at.push_back(rows[row]);
         return positions;
     }
     std::size_t samples = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "correct/samples.hpp"
 #include "correct/walk.hpp"
 #include "graph/graph.hpp"
 #include "quantize/edges.hpp"
@@ -59,8 +60,9 @@ struct Positions {
 std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input);
 
 /// At most about `most` of the layer's output positions, spread evenly over the samples and, within one, by a fixed
-/// pseudo-random sequence. All of them if there are no more.
-Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most);
+/// pseudo-random sequence. All of them if there are no more. For Gemm and MatMul, rows that `masks` call padding are
+/// none of them.
+Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most, const Masks& masks = {});
 
 /// The positions of every fourth sample go to the second: what is found on the first is checked there. Empty if there
 /// are fewer than four samples.

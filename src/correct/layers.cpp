@@ -22,9 +22,10 @@ namespace {
 
 class Corrector {
 public:
-    Corrector(const Model& real, const LayerCorrection& options, Walk& walk, Walk* quantized_walk, Model& quantized)
-        : index_(real.graph), options_(options), walk_(walk), quantized_walk_(quantized_walk), quantized_(quantized),
-          product_(options.threads) {
+    Corrector(const Model& real, const LayerCorrection& options, Masks masks, Walk& walk, Walk* quantized_walk,
+              Model& quantized)
+        : index_(real.graph), options_(options), masks_(std::move(masks)), walk_(walk), quantized_walk_(quantized_walk),
+          quantized_(quantized), product_(options.threads) {
         if (quantized_walk != nullptr) quantized_index_.emplace(quantized_walk->model().graph);
     }
 
@@ -56,7 +57,7 @@ public:
             told.skipped = "its input is no float32 value of the network";
             return told;
         }
-        const Positions positions = choose_positions(form, *real, options_.positions);
+        const Positions positions = choose_positions(form, *real, options_.positions, masks_);
         if (positions.at.empty()) {
             told.skipped = "it computes nothing";
             return told;
@@ -278,6 +279,7 @@ private:
 
     const EdgeIndex index_;
     const LayerCorrection& options_;
+    Masks masks_;
     Walk& walk_;
     Walk* quantized_walk_;
     std::optional<EdgeIndex> quantized_index_; ///< of the walk's graph
@@ -305,7 +307,7 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
     if (options.inputs == LayerInputs::network_error) {
         LATHE_TRY(quantized_walk, Walk::start(as_run(quantized, target), samples, options.threads, progress));
     }
-    Corrector corrector(real, options, walk, quantized_walk ? &*quantized_walk : nullptr, quantized);
+    Corrector corrector(real, options, masks_of(samples), walk, quantized_walk ? &*quantized_walk : nullptr, quantized);
     progress.begin("correct layers", layers.size());
     std::vector<std::string> old_biases;
     constexpr std::size_t ahead = 8;

@@ -102,8 +102,8 @@ double pooled_power(const HostTensor& shape_of, std::span<const float> values) {
 
 class Chooser {
 public:
-    Chooser(const Model& real, const RangeChoiceOptions& options)
-        : index_(real.graph), options_(options), product_(options.threads) {}
+    Chooser(const Model& real, const RangeChoiceOptions& options, Masks masks)
+        : index_(real.graph), options_(options), masks_(std::move(masks)), product_(options.threads) {}
 
     Result<void> judge_layer(const QuantizedLayer& layer, Walk& walk, Group& group) {
         std::string why;
@@ -113,7 +113,7 @@ public:
         LATHE_CHECK(walk.stop_before(layer.output));
         const Batches* input = walk.value(twin->node->input(0));
         if (input == nullptr || input->front().type != DataType::float32) return {};
-        const Positions positions = choose_positions(form, *input, options_.positions);
+        const Positions positions = choose_positions(form, *input, options_.positions, masks_);
         if (positions.at.empty()) return {};
         const std::vector<float> rows = gather_rows(form, *input, positions, options_.threads);
         const std::vector<float> weights = rows_of_weight(form, twin->weight.values<float>());
@@ -161,6 +161,7 @@ private:
 
     const EdgeIndex index_;
     const RangeChoiceOptions& options_;
+    Masks masks_;
     LayerProduct product_;
 };
 
@@ -179,7 +180,7 @@ Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, co
         if (!groups[tensor.group].candidates.empty()) group_of[tensor.name] = tensor.group;
     }
     LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress));
-    Chooser chooser(real, options);
+    Chooser chooser(real, options, masks_of(samples));
     const std::vector<QuantizedLayer> layers = quantized_layers(quantized);
     const EdgeIndex index(quantized.graph);
     progress.begin("choose ranges", quantized.graph.nodes.size());

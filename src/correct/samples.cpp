@@ -40,4 +40,14 @@ Result<KeptSamples> keep_samples(Dataset& dataset, std::size_t fit, std::size_t 
     return kept;
 }
 
+Masks masks_of(const std::map<std::string, Batches>& samples) {
+    Masks masks;
+    const auto found = samples.find("attention_mask");
+    if (found == samples.end()) return masks;
+    for (const HostTensor& batch : found->second)
+        masks.push_back(PositionMask::of(batch));
+    if (std::ranges::none_of(masks, [](const auto& mask) { return mask.has_value(); })) masks.clear();
+    return masks;
+}
+
 } // namespace lathe

@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "correct/run.hpp"
 #include "data/dataset.hpp"
+#include "data/position_mask.hpp"
 #include "support/progress.hpp"
 
 namespace lathe {
@@ -23,5 +26,10 @@ struct KeptSamples {
 /// Errors: as the dataset gives them; not_found with fewer than two batches; cancelled.
 Result<KeptSamples> keep_samples(Dataset& dataset, std::size_t fit, std::size_t held_back, std::size_t batch_size,
                                  Progress& progress);
+
+/// Where the batches of kept samples are padded, an entry a batch; empty if none is. Padding is left out of everything
+/// that is measured: the positions of layers, the statistics of channels, the judgement.
+using Masks = std::vector<std::optional<PositionMask>>;
+Masks masks_of(const std::map<std::string, Batches>& samples);
 
 } // namespace lathe

@@ -46,6 +46,8 @@ struct TargetProfile {
     /// products and residual Adds take all of int8, with zero point -128: there it costs nothing but a constant in the
     /// bias.
     bool zero_point_from_zero = false;
+    /// A Mul in front of a MatMul, by factors a channel, is part of the pass that quantises the value, and so free.
+    bool scales_in_front = false;
 };
 
 /// All targets, in the order of `Target`.

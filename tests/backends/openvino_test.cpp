@@ -283,7 +283,7 @@ TEST(OpenVino, ConstantsWithoutElementsKeepTheirShape) {
 
 /// Keeps what is shown, a tensor an entry.
 ActivationSource::Observer keep_in(std::vector<std::vector<float>>& seen) {
-    return [&seen](std::size_t tensor, std::span<const float> values) {
+    return [&seen](std::size_t tensor, std::span<const float> values, const Shape& /*shape*/) {
         seen.at(tensor).assign(values.begin(), values.end());
     };
 }

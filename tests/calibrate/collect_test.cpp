@@ -78,10 +78,10 @@ public:
         std::vector<float> large;
         for (std::size_t i = 0; i < copies_; ++i)
             large.insert(large.end(), x.begin(), x.end());
-        observer(2, large);
-        observer(0, x);
-        if (!one_short) observer(1, relu);
-        if (one_twice) observer(0, x);
+        observer(2, large, {});
+        observer(0, x, inputs[0].shape);
+        if (!one_short) observer(1, relu, inputs[0].shape);
+        if (one_twice) observer(0, x, inputs[0].shape);
         return {};
     }
     std::optional<float> fail_at;
@@ -104,6 +104,71 @@ Result<ActivationStatistics> collected(std::size_t samples, std::size_t batch_si
     options.batch_size = batch_size;
     options.threads = threads;
     return collect(source, dataset, options);
+}
+
+/// Sentences of up to 5 positions of 3 values, in batches filled up to the longest with `filling`.
+class Sentences final : public Dataset {
+public:
+    explicit Sentences(float filling) : filling_(filling) {}
+    std::size_t size() const override { return 9; }
+    bool has_labels() const override { return false; }
+    void rewind() override { next_ = 0; }
+    Result<std::string> digest() const override { return std::string("sentences"); }
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        count = std::min(count, size() - next_);
+        if (count == 0) return std::optional<Batch>{};
+        std::size_t longest = 0;
+        for (std::size_t i = next_; i < next_ + count; ++i)
+            longest = std::max(longest, length(i));
+        const Shape shape{static_cast<std::int64_t>(count), static_cast<std::int64_t>(longest)};
+        HostTensor mask("attention_mask", DataType::int64, shape);
+        HostTensor x("x", DataType::float32, {shape[0], shape[1], 3});
+        Batch batch;
+        for (std::size_t i = 0; i < count; ++i) {
+            for (std::size_t k = 0; k < longest; ++k) {
+                const bool own = k < length(next_ + i);
+                mask.as<std::int64_t>()[i * longest + k] = own ? 1 : 0;
+                for (std::size_t c = 0; c < 3; ++c) {
+                    const float value = static_cast<float>((next_ + i) * 100 + k * 10 + c) / 64.0F - 3.0F;
+                    x.as<float>()[(i * longest + k) * 3 + c] = own ? value : filling_;
+                }
+            }
+            batch.names.push_back(std::to_string(next_ + i));
+        }
+        batch.inputs = {std::move(x), std::move(mask)};
+        next_ += count;
+        return std::optional<Batch>(std::move(batch));
+    }
+
+private:
+    static std::size_t length(std::size_t sample) { return 1 + sample * 2 % 5; }
+    float filling_;
+    std::size_t next_ = 0;
+};
+
+// Whatever stands at padding: the histograms are those of the sentences alone. Where the source cannot say how its
+// values lie, all of them count.
+TEST(Collect, LeavesPaddingOut) {
+    const auto collected_from = [](std::size_t batch_size, float filling) {
+        Sentences dataset(filling);
+        CopySource source(2);
+        CollectOptions options;
+        options.samples = 0;
+        options.batch_size = batch_size;
+        options.threads = 1;
+        return collect(source, dataset, options);
+    };
+    const auto alone = collected_from(1, 0.0F);
+    ASSERT_TRUE(alone) << alone.error().describe();
+    for (const std::size_t batch_size : {2, 4, 9}) {
+        const auto padded = collected_from(batch_size, 1000.0F);
+        ASSERT_TRUE(padded) << padded.error().describe();
+        for (const std::size_t tensor : {0, 1}) {
+            EXPECT_TRUE(padded->tensors[tensor].histogram == alone->tensors[tensor].histogram)
+                << padded->tensors[tensor].name << ", batch size " << batch_size;
+        }
+        EXPECT_EQ(padded->tensors[2].histogram.max(), 1000.0F) << "shown without a shape";
+    }
 }
 
 TEST(Collect, DoesNotDependOnBatchSizeThreadsOrLanes) {

@@ -68,11 +68,11 @@ public:
     std::size_t set_lanes(std::size_t most) override { return std::min<std::size_t>(most, 3); }
     Result<void> run(std::size_t /*lane*/, std::span<const TensorView> inputs, const Observer& observer) override {
         const std::span<const float> x = inputs[0].as<const float>();
-        observer(0, x);
+        observer(0, x, inputs[0].shape);
         Values relu(x.begin(), x.end());
         for (float& value : relu)
             value = std::max(value, 0.0F);
-        observer(1, relu);
+        observer(1, relu, inputs[0].shape);
         return {};
     }
 

@@ -17,18 +17,21 @@ std::vector<float> noise_at(std::size_t count, std::size_t at) {
     return test::noise(count, static_cast<std::uint32_t>(at) * 13U + 21U);
 }
 
-/// [N, 3, 8, 8], the same whatever part of it is asked for.
+/// Samples of this shape, the same whatever part of them is asked for.
 class MadeData final : public Dataset {
 public:
-    MadeData(std::size_t samples, Values values) : samples_(samples), values_(values) {}
+    MadeData(std::size_t samples, Values values, Shape sample)
+        : samples_(samples), values_(values), sample_(std::move(sample)) {}
     std::size_t size() const override { return samples_; }
     bool has_labels() const override { return false; }
     Result<std::optional<Batch>> next(std::size_t count) override {
         count = std::min(count, samples_ - at_);
         if (count == 0) return std::optional<Batch>{};
         Batch batch;
-        batch.inputs.push_back(
-            test::tensor_of("x", {static_cast<std::int64_t>(count), 3, 8, 8}, values_(count * 3 * 64, at_)));
+        Shape shape{static_cast<std::int64_t>(count)};
+        shape.insert(shape.end(), sample_.begin(), sample_.end());
+        const auto size = static_cast<std::size_t>(element_count(shape));
+        batch.inputs.push_back(test::tensor_of("x", shape, values_(size, at_)));
         batch.names.resize(count, "noise");
         at_ += count;
         return std::optional<Batch>(std::move(batch));
@@ -39,12 +42,13 @@ public:
 private:
     std::size_t samples_;
     Values values_;
+    Shape sample_;
     std::size_t at_ = 0;
 };
 
-OpenData data_of(Values values = noise_at) {
-    return [values](std::size_t samples) -> Result<std::unique_ptr<Dataset>> {
-        return std::unique_ptr<Dataset>(std::make_unique<MadeData>(std::min(samples, all_samples), values));
+OpenData data_of(Values values = noise_at, const Shape& sample = {3, 8, 8}) {
+    return [values, sample](std::size_t samples) -> Result<std::unique_ptr<Dataset>> {
+        return std::unique_ptr<Dataset>(std::make_unique<MadeData>(std::min(samples, all_samples), values, sample));
     };
 }
 
@@ -340,6 +344,74 @@ TEST(Correct, DoesNotEqualizeWhatHasAGivenRange) {
     }
 }
 
+/// Post-norm, as in BERT: what a LayerNormalization gives, with a channel far out, goes into a layer and into a sum.
+Model post_norm() {
+    Model model = test::model_from_text("opset 17\ninput %x: float32[4, 6, 16]\ninput %g: float32[16]\n"
+                                        "input %h: float32[16]\ninput %w: float32[16, 16]\ninput %b: float32[16]\n"
+                                        "%n = LayerNormalization(%x, %g, %h) {axis = -1}\n"
+                                        "%m = MatMul(%n, %w) {name = \"product\"}\n%s = Add(%m, %b)\n"
+                                        "%t = Softplus(%n)\n%y = Mul(%s, %t)\noutput %y: float32[4, 6, 16]\n");
+    model.graph.inputs.resize(1);
+    test::add_weights(model, "g", {16}, 1);
+    test::add_weights(model, "h", {16}, 2);
+    test::add_weights(model, "w", {16, 16}, 3);
+    test::add_weights(model, "b", {16}, 4);
+    auto gains = model.graph.initializer("g")->to_floats();
+    gains[5] = 40.0F;
+    model.graph.initializers.insert_or_assign("g", Tensor::of_floats("g", {16}, gains));
+    auto weights = model.graph.initializer("w")->to_floats();
+    for (std::size_t i = 0; i < 16; ++i)
+        weights[5 * 16 + i] /= 40.0F;
+    model.graph.initializers.insert_or_assign("w", Tensor::of_floats("w", {16, 16}, weights));
+    return model;
+}
+
+Result<CorrectOutcome> smoothed(Target target, const std::string& source = "") {
+    const Model model = post_norm();
+    RangesFile ranges = test::ranges_on(model, test::noise_samples("x", {4, 6, 16}, 40, 21), Method::mse);
+    ranges.samples_seen = all_samples;
+    ranges.source = source;
+    QuantizeOptions quantizing;
+    quantizing.target = target;
+    CorrectOptions options = small_options();
+    options.smooth = true;
+    return quantize_corrected(model, ranges, quantizing, options, data_of(noise_at, {6, 16}), no_progress());
+}
+
+std::size_t multiplications(const Model& model) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(model.graph.nodes, [](const auto& node) { return node->is("Mul"); }));
+}
+
+TEST(Correct, SmoothsByAMulWhereTheTargetTakesItForNothing) {
+    const auto outcome = smoothed(Target::openvino);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    const Correction& told = outcome->corrections.at(0);
+    EXPECT_EQ(told.method, "smooth");
+    EXPECT_TRUE(told.kept) << told.detail;
+    EXPECT_NE(told.detail.find("1 by a Mul"), std::string::npos) << told.detail;
+    EXPECT_LT(outcome->last.error, 0.5 * outcome->first.error);
+    EXPECT_EQ(multiplications(outcome->quantized.model), 2U);
+    EXPECT_EQ(outcome->quantized.plan.tensors.size(), 1U);
+    EXPECT_EQ(outcome->quantized.plan.tensors[0].name, "n_smooth") << "the plan is the model's";
+    EXPECT_EQ(multiplications(outcome->real), 2U) << "and so is the float model";
+    EXPECT_NE(outcome->ranges.find("n_smooth"), nullptr);
+    for (const Target target : {Target::cuda, Target::onnxruntime, Target::tensorrt}) {
+        const auto other = smoothed(target);
+        ASSERT_TRUE(other) << other.error().describe();
+        EXPECT_FALSE(other->corrections.at(0).kept);
+        EXPECT_EQ(multiplications(other->quantized.model), 1U) << to_string(target);
+    }
+}
+
+TEST(Correct, SaysThatSmoothingNeedsHistograms) {
+    const auto outcome = smoothed(Target::openvino, "calibration.cache");
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_FALSE(outcome->corrections.at(0).kept);
+    EXPECT_NE(outcome->corrections.at(0).detail.find("needs the histograms"), std::string::npos);
+    EXPECT_EQ(multiplications(outcome->quantized.model), 1U);
+}
+
 class Stopped final : public Progress {
 public:
     bool cancelled() const override { return true; }
@@ -359,6 +431,7 @@ TEST(Correct, StopsWhenToldTo) {
 TEST(Correct, EffortsGrow) {
     EXPECT_FALSE(options_of_effort(0).any());
     EXPECT_EQ(options_of_effort(1).bias, BiasCorrection::fast);
+    EXPECT_TRUE(options_of_effort(1).smooth);
     EXPECT_EQ(options_of_effort(1).rounding, Rounding::nearest);
     EXPECT_EQ(options_of_effort(2).rounding, Rounding::output_error);
     EXPECT_TRUE(options_of_effort(2).equalize);

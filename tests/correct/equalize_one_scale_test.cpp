@@ -77,8 +77,8 @@ struct Pair {
         std::vector<double> result(left.size() / depth * rows, 0.0);
         for (std::size_t i = 0; i < result.size(); ++i) {
             for (std::size_t k = 0; k < depth; ++k)
-                result[i] += static_cast<double>(left[i / rows * depth + k]) *
-                             static_cast<double>(right[i % rows * depth + k]);
+                result[i] +=
+                    static_cast<double>(left[i / rows * depth + k]) * static_cast<double>(right[i % rows * depth + k]);
         }
         return result;
     }

@@ -1,10 +1,12 @@
 #include "correct/equalize.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "correct/equalize_noise.hpp"
+#include "correct/scaled_inputs.hpp"
 #include "networks.hpp"
 #include "quantize/quantize.hpp"
 
@@ -14,7 +16,7 @@ namespace {
 using test::conv_network;
 
 EqualizeOutcome equalized(const Model& model, const std::map<std::string, Batches>& samples,
-                          const EqualizeOptions& options = {true, true, 1, {}}) {
+                          const EqualizeOptions& options = {true, true, 1, {}, {}}) {
     auto outcome = equalize(model, samples, options, no_progress());
     if (!outcome) {
         ADD_FAILURE() << outcome.error().describe();
@@ -88,7 +90,7 @@ TEST(EqualizeNot, WhereChannelsAreAlike) {
         model.graph.initializers.insert_or_assign(name, Tensor::of_floats(name, tensor.shape(), values));
     }
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 11);
-    const auto outcome = equalized(model, samples, {true, false, 1, {}});
+    const auto outcome = equalized(model, samples, {true, false, 1, {}, {}});
     EXPECT_GE(outcome.classes, 1U);
     // conv1 to conv2; the head's input may be scaled for its own weights.
     EXPECT_EQ(outcome.model.graph.initializer("w1")->to_floats(), model.graph.initializer("w1")->to_floats());
@@ -197,17 +199,154 @@ TEST(Smooth, MovesAnOutlierChannelIntoTheWeights) {
     const Model model = normalized("%y = Neg(%m)\noutput %y: float32[2, 5, 6]\n");
     const auto samples = test::noise_samples("x", {2, 5, 8}, 4, 5);
     const Batches expected = test::values_of(model, {"y"}, samples)[0];
-    const auto outcome = equalized(model, samples, {false, true, 1, {}});
+    const auto outcome = equalized(model, samples, {false, true, 1, {}, {}});
     EXPECT_EQ(outcome.fired, 1U);
     EXPECT_LT(test::distance(expected, test::values_of(outcome.model, {"y"}, samples)[0]), 1e-5);
     EXPECT_LT(quantization_error(outcome.model, samples, expected), 0.5 * quantization_error(model, samples, expected));
-    EXPECT_EQ(equalized(model, samples, {true, false, 1, {}}).classes, 0U) << "that is not cross-layer equalisation";
+    EXPECT_EQ(equalized(model, samples, {true, false, 1, {}, {}}).classes, 0U)
+        << "that is not cross-layer equalisation";
 }
 
 // Post-norm: the residual sum reads the same values, and no weight there takes the factors back.
 TEST(Smooth, NotWhereASumReadsTheNormalizedValues) {
     const Model model = normalized("%y = Add(%n, %x)\noutput %y: float32[2, 5, 8]\noutput %m: float32[2, 5, 6]\n");
     EXPECT_EQ(channel_classes(model).size(), 0U);
+}
+
+/// normalized(), whose sum with x reads %n too; `front` stands between them and the product.
+Model post_norm(const std::string& front = "") {
+    const std::string tail = "%y = Add(%n, %x)\noutput %y: float32[2, 5, 8]\noutput %m: float32[2, 5, 6]\n";
+    Model model = normalized(tail);
+    if (front.empty()) return model;
+    Node node;
+    node.op_type = front;
+    node.inputs = {"n"};
+    node.outputs = {"front"};
+    model.graph.insert(1, std::move(node));
+    model.graph.nodes[2]->inputs[0] = "front";
+    return model;
+}
+
+EqualizeOptions in_front() { return {false, true, 1, {}, {"m"}}; }
+
+/// Of the product, quantised with minmax ranges and executed as written.
+double product_error(const Model& model, const std::map<std::string, Batches>& samples, const Batches& expected) {
+    const auto quantized = quantize_model(model, test::ranges_on(model, samples, Method::minmax), {});
+    if (!quantized) {
+        ADD_FAILURE() << quantized.error().describe();
+        return 0.0;
+    }
+    return test::distance(expected, test::values_of(quantized->model, {"m"}, samples)[0]);
+}
+
+// Nothing that writes the values can take the factors: a sum reads them as they are, or a Softplus bends them.
+TEST(Smooth, ScalesByAMulWhereNoWeightCan) {
+    for (const char* front : {"", "Softplus"}) {
+        const Model model = post_norm(front);
+        const auto samples = test::noise_samples("x", {2, 5, 8}, 4, 5);
+        const auto expected = test::values_of(model, {"m", "y"}, samples);
+        const auto outcome = equalized(model, samples, in_front());
+        EXPECT_EQ(outcome.fired, 1U);
+        EXPECT_EQ(outcome.in_front, 1U);
+        EXPECT_EQ(outcome.model.graph.nodes.size(), model.graph.nodes.size() + 1);
+        EXPECT_EQ(outcome.model.graph.nodes.back()->input(0), "n") << "the sum reads the value as it is";
+        const auto found = test::values_of(outcome.model, {"m", "y"}, samples);
+        EXPECT_LT(test::distance(expected[0], found[0]), 1e-5);
+        EXPECT_LT(test::distance(expected[1], found[1]), 1e-6);
+        EXPECT_LT(outcome.noise_after, 0.9 * outcome.noise_before);
+        EXPECT_LT(product_error(outcome.model, samples, expected[0]), 0.5 * product_error(model, samples, expected[0]))
+            << front;
+    }
+}
+
+TEST(Smooth, PutsNoMulWhereChannelsAreAlikeOrLayersAreFloat) {
+    Model model = post_norm();
+    const auto samples = test::noise_samples("x", {2, 5, 8}, 4, 5);
+    EqualizeOptions none = in_front();
+    none.scaled_in_front = {"another"};
+    EXPECT_EQ(equalized(model, samples, none).classes, 0U);
+    for (const char* name : {"g", "h", "w"}) {
+        const Tensor tensor = *model.graph.initializer(name);
+        const std::vector<float> values(tensor.count(), *name == 'h' ? 0.0F : 0.5F);
+        model.graph.initializers.insert_or_assign(name, Tensor::of_floats(name, tensor.shape(), values));
+    }
+    const auto outcome = equalized(model, samples, in_front());
+    EXPECT_EQ(outcome.classes, 1U);
+    EXPECT_EQ(outcome.fired, 0U);
+    EXPECT_EQ(outcome.model.graph.nodes.size(), model.graph.nodes.size());
+}
+
+// A convolutional network's classifier reads two dimensions, and stays as it is.
+TEST(Smooth, PutsNoMulInFrontOfAClassifier) {
+    Model model = test::model_from_text("opset 17\ninput %x: float32[4, 8]\ninput %w: float32[8, 6]\n"
+                                        "%r = Softplus(%x)\n%m = MatMul(%r, %w)\noutput %m: float32[4, 6]\n");
+    model.graph.inputs.resize(1);
+    test::add_weights(model, "w", {8, 6}, 3);
+    EXPECT_TRUE(scaled_inputs(model, {}, {"m"}).empty());
+    EXPECT_EQ(equalized(model, test::noise_samples("x", {4, 8}, 2, 5), in_front()).classes, 0U);
+}
+
+// The formula against quantising for real: values of both signs and of many sizes, and weights by output.
+TEST(PredictedNoise, IsWhatQuantisingCosts) {
+    constexpr std::size_t rows = 2000;
+    constexpr std::size_t channels = 8;
+    constexpr std::size_t outputs = 6;
+    auto x = test::noise(rows * channels, 9);
+    const auto w = test::noise(outputs * channels, 10);
+    for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] *= std::pow(1.7F, static_cast<float>(i % channels)) * (i % channels == 7 ? 0.8F : 1.0F);
+    Batches batches;
+    batches.push_back(test::tensor_of("x", {1, rows, channels}, x));
+    const ChannelStatistics statistics = channel_statistics(batches, -1, channels, 1);
+    ReaderWeights reader;
+    reader.outputs = outputs;
+    reader.both_signs = true;
+    reader.absmax.resize(outputs * channels);
+    reader.power.assign(channels, 0.0);
+    reader.input = &statistics;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+        reader.absmax[i] = std::abs(w[i]);
+        reader.power[i % channels] += static_cast<double>(w[i]) * static_cast<double>(w[i]);
+    }
+    for (const float exponent : {0.0F, -0.5F, -1.0F}) {
+        std::vector<float> factors(channels);
+        for (std::size_t c = 0; c < channels; ++c)
+            factors[c] = std::pow(statistics.level[c], exponent);
+        double low = 0.0;
+        double high = 0.0;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            low = std::min(low, static_cast<double>(factors[i % channels]) * static_cast<double>(x[i]));
+            high = std::max(high, static_cast<double>(factors[i % channels]) * static_cast<double>(x[i]));
+        }
+        const double step = (high - low) / 255;
+        std::vector<double> quantized(w.size());
+        for (std::size_t m = 0; m < outputs; ++m) {
+            double largest = 0.0;
+            for (std::size_t c = 0; c < channels; ++c)
+                largest = std::max(largest, std::abs(static_cast<double>(w[m * channels + c] / factors[c])));
+            for (std::size_t c = 0; c < channels; ++c) {
+                const double own = static_cast<double>(w[m * channels + c] / factors[c]) * 127 / largest;
+                quantized[m * channels + c] = std::nearbyint(own) * largest / 127;
+            }
+        }
+        double signal = 0.0;
+        double noise = 0.0;
+        for (std::size_t n = 0; n < rows; ++n) {
+            for (std::size_t m = 0; m < outputs; ++m) {
+                double wanted = 0.0;
+                double given = 0.0;
+                for (std::size_t c = 0; c < channels; ++c) {
+                    const auto value = static_cast<double>(x[n * channels + c]);
+                    wanted += value * static_cast<double>(w[m * channels + c]);
+                    given += std::nearbyint(value * static_cast<double>(factors[c]) / step) * step *
+                             quantized[m * channels + c];
+                }
+                signal += wanted * wanted;
+                noise += (wanted - given) * (wanted - given);
+            }
+        }
+        EXPECT_NEAR(predicted_noise(ClassWeights{{reader}}, factors) / (noise / signal), 1.0, 0.35) << exponent;
+    }
 }
 
 } // namespace

@@ -23,7 +23,7 @@ struct Observed {
 };
 
 /// What the observing operations of a lane's run do with an output's values.
-using Show = std::function<void(std::size_t output, std::span<const float> values)>;
+using Show = std::function<void(std::size_t output, std::span<const float> values, const Shape& shape)>;
 
 /// One entry a lane; written only while nothing runs on that lane.
 using Shows = std::vector<Show>;
@@ -34,15 +34,15 @@ using Shows = std::vector<Show>;
 class Observe final : public ov::op::Op {
 public:
     OPENVINO_OP("Observe", "lathe");
-    Observe(const ov::Output<ov::Node>& values, const ov::Output<ov::Node>& lane, std::int64_t output,
+    Observe(const ov::Output<ov::Node>& values, const ov::Output<ov::Node>& lane, std::int64_t output, bool turned,
             std::shared_ptr<const Shows> shows)
-        : Op({values, lane}), output_(output), shows_(std::move(shows)) {
+        : Op({values, lane}), output_(output), turned_(turned), shows_(std::move(shows)) {
         constructor_validate_and_infer_types();
     }
 
     void validate_and_infer_types() override { set_output_type(0, ov::element::f32, ov::PartialShape{1}); }
     std::shared_ptr<ov::Node> clone_with_new_inputs(const ov::OutputVector& inputs) const override {
-        return std::make_shared<Observe>(inputs.at(0), inputs.at(1), output_, shows_);
+        return std::make_shared<Observe>(inputs.at(0), inputs.at(1), output_, turned_, shows_);
     }
     bool visit_attributes(ov::AttributeVisitor& visitor) override {
         visitor.on_attribute("output", output_); // two of them are never one and the same
@@ -52,13 +52,16 @@ public:
     bool has_evaluate() const override { return true; }
     bool evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const override {
         const auto lane = static_cast<std::size_t>(*inputs[1].data<const std::int32_t>());
-        shows_->at(lane)(static_cast<std::size_t>(output_), {inputs[0].data<const float>(), inputs[0].get_size()});
+        const ov::Shape& held = inputs[0].get_shape();
+        shows_->at(lane)(static_cast<std::size_t>(output_), {inputs[0].data<const float>(), inputs[0].get_size()},
+                         turned_ ? Shape{} : Shape(held.begin(), held.end()));
         *outputs[0].data<float>() = 0.0F;
         return true;
     }
 
 private:
     std::int64_t output_ = 0;
+    bool turned_ = false; ///< shown in another order than the tensor's own
     std::shared_ptr<const Shows> shows_;
 };
 
@@ -92,8 +95,9 @@ std::shared_ptr<ov::Model> with_observers(const ov::Model& model, const std::sha
     const auto lane = std::make_shared<ov::op::v0::Parameter>(ov::element::i32, ov::PartialShape{1});
     ov::ResultVector results;
     for (const auto& result : model.get_results()) {
-        const auto observe = std::make_shared<Observe>(as_held(result->input_value(0)), lane,
-                                                       static_cast<std::int64_t>(results.size()), shows);
+        const ov::Output<ov::Node> port = result->input_value(0);
+        const auto observe = std::make_shared<Observe>(as_held(port), lane, static_cast<std::int64_t>(results.size()),
+                                                       comes_from_convolution(port), shows);
         results.push_back(std::make_shared<ov::op::v0::Result>(observe));
     }
     ov::ParameterVector parameters = model.get_parameters();
@@ -151,12 +155,12 @@ public:
             if (!observed_[t].is_input) continue;
             const TensorView& input = inputs[observed_[t].index];
             LATHE_CHECK(check_float(element_type(input.type), tensors_[t]));
-            observer(t, input.as<const float>());
+            observer(t, input.as<const float>(), input.shape);
         }
         if (std::ranges::all_of(shown_by_, [](const auto& shown) { return shown.empty(); })) return {};
-        shows_->at(lane) = [&](std::size_t output, std::span<const float> values) {
+        shows_->at(lane) = [&](std::size_t output, std::span<const float> values, const Shape& shape) {
             for (const std::size_t tensor : shown_by_[output])
-                observer(tensor, values);
+                observer(tensor, values, shape);
         };
         return guarded("running the model for calibration failed", "openvino", [&]() -> Result<void> {
             const std::shared_ptr<Form> form = form_for(shapes);
