@@ -25,8 +25,8 @@ LATHE_API const char* to_string(WeightGranularity granularity); ///< "per-channe
 /// invalid_argument, with the names that exist, for any other text.
 LATHE_API Result<WeightGranularity> weight_granularity_from_name(std::string_view name);
 
-/// symmetric: int8, zero point 0, a scale by the largest magnitude. asymmetric: uint8, all 256 steps from the least value
-/// to the largest.
+/// symmetric: int8, zero point 0, a scale by the largest magnitude. asymmetric: uint8, all 256 steps from the least
+/// value to the largest.
 enum class ActivationScheme { symmetric, asymmetric };
 LATHE_API const char* to_string(ActivationScheme scheme);
 /// invalid_argument, with the names that exist, for any other text.
@@ -37,9 +37,9 @@ struct QuantizeRequest {
     /// Left in float: a node's name, an op type, or a regular expression for whole node names. One that matches nothing
     /// is an error.
     std::vector<std::string> exclude = {};
-    std::optional<Method> method = {};     ///< instead of the calibration's
-    double percentile = 99.99;             ///< with Method::percentile in `method`
-    std::optional<bool> reduce_range = {}; ///< 7-bit weights; absent: where this CPU and the target need it
+    std::optional<Method> method = {};                ///< instead of the calibration's
+    double percentile = 99.99;                        ///< with Method::percentile in `method`
+    std::optional<bool> reduce_range = {};            ///< 7-bit weights; absent: where this CPU and the target need it
     std::optional<WeightGranularity> weights = {};    ///< absent: what the target runs best
     std::optional<ActivationScheme> activations = {}; ///< likewise
 };
@@ -70,8 +70,8 @@ struct QuantizedModel {
 };
 
 /// Where int8 would begin and end, and why; needs no calibration.
-/// Errors: invalid_argument (quantised already, malformed `exclude`), not_found (`exclude` matches nothing), unsupported
-/// (the target does not run such activations).
+/// Errors: invalid_argument (quantised already, malformed `exclude`), not_found (`exclude` matches nothing),
+/// unsupported (the target does not run such activations).
 LATHE_API Result<QuantizePlan> explain_quantization(const Model& model, const QuantizeRequest& request);
 
 /// Write the quantisation into a copy of the model, checked by ONNX's checker.

@@ -136,9 +136,8 @@ private:
 
     Result<void> quantize() {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
-        std::string key =
-            key_of({key_, ranges_hash, options_.method, to_string(target()), key_of(options_.correction),
-                    options_.formats.weights, options_.formats.activations});
+        std::string key = key_of({key_, ranges_hash, options_.method, to_string(target()), key_of(options_.correction),
+                                  options_.formats.weights, options_.formats.activations});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         const fs::path output = file(".int8.onnx");

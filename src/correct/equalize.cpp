@@ -325,8 +325,7 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
     outcome.classes = classes.size();
     if (classes.empty()) return outcome;
     const bool writers = options.weights == WeightGranularity::per_tensor;
-    LATHE_TRY(Statistics statistics,
-              Statistics::of(real, model, classes, writers, samples, options.threads, progress));
+    LATHE_TRY(Statistics statistics, Statistics::of(real, model, classes, writers, samples, options.threads, progress));
     Equalizer(model, classes, std::move(statistics), options).run(outcome);
     return outcome;
 }

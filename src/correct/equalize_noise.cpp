@@ -136,8 +136,7 @@ std::vector<float> best_by_channel(const ClassWeights& layers, std::size_t chann
             std::vector<float> factors(channels, 1.0F);
             for (std::size_t c = 0; c < channels; ++c) {
                 if (sizes.activation[c] <= 0.0F) continue;
-                factors[c] =
-                    bounds[c].within(power_or_one(sizes.activation[c], -a) * power_or_one(sizes.reader[c], b));
+                factors[c] = bounds[c].within(power_or_one(sizes.activation[c], -a) * power_or_one(sizes.reader[c], b));
             }
             const double noise = predicted_noise(layers, factors);
             if (noise >= least) continue;

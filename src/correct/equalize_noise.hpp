@@ -41,8 +41,8 @@ struct ClassWeights {
 ///   writers with one scale: sum_c |w_c|^2 / s_c^2 * P(x_c != 0) * E|x'_c|^2 * V^2 / 12,  V = max_c |v_c| s_c / 127,
 ///            x' what filter c of the writer meets
 /// With one scale, D and V are the largest of what Nagel et al. equalise, r2 / s and r1 s. With weights alone, and each
-/// channel's mean squares going with the squares of its largest weights, no factors are better than their sqrt(r2 / r1):
-/// u = s r1 and v = r2 / s give max(u)^2 sum v^2 + max(v)^2 sum u^2 >= 2 max(u v) sum(u v), equal where u = v.
+/// channel's mean squares going with the squares of its largest weights, no factors are better than their sqrt(r2 /
+/// r1): u = s r1 and v = r2 / s give max(u)^2 sum v^2 + max(v)^2 sum u^2 >= 2 max(u v) sum(u v), equal where u = v.
 double predicted_noise(const ClassWeights& layers, const std::vector<float>& factors);
 
 /// Factors of least predicted noise among s_c = level_c^-a * w_c^b over a grid of a and b (a = 1 - b: SmoothQuant's

@@ -143,9 +143,10 @@ void Planner::add_remarks(QuantizationPlan& plan) const {
     if (plan.quantized_nodes > 0 && profile_.activations.symmetric &&
         !profile_of(profile_.target).activations.symmetric) {
         // benchmarks/results/mobilenet_v1.bench.json: ONNX Runtime's u8s8 and s8s8 files, both run by OpenVINO.
-        plan.remarks.emplace_back("symmetric activations are int8: CPUs multiply uint8 by int8 faster (in OpenVINO int8 "
-                                  "by int8 took 1.25 times as long for MobileNetV1), and where nothing is negative half "
-                                  "of the steps are never used");
+        plan.remarks.emplace_back(
+            "symmetric activations are int8: CPUs multiply uint8 by int8 faster (in OpenVINO int8 "
+            "by int8 took 1.25 times as long for MobileNetV1), and where nothing is negative half "
+            "of the steps are never used");
     }
     if (const std::size_t depthwise = depthwise_int8();
         depthwise > 0 && profile_.granularity == WeightGranularity::per_tensor) {
