@@ -152,7 +152,7 @@ void Planner::add_remarks(QuantizationPlan& plan) const {
         depthwise > 0 && profile_.granularity == WeightGranularity::per_tensor) {
         plan.remarks.push_back(std::to_string(depthwise) +
                                " depthwise convolutions have one scale for all their filters, set by the largest: "
-                               "scales by channel lose less and run as fast here; else equalise them (--effort 2)");
+                               "scales by channel lose less; --effort 2 equalises the filters");
     }
     if (plan.heavy_nodes == 0) {
         plan.remarks.emplace_back("the model has no Conv, ConvTranspose, Gemm or MatMul: nothing to quantise");
