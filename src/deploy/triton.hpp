@@ -21,8 +21,8 @@ struct DeployableEngine {
     std::string onnx;      ///< the graph inside
     std::string tokenizer; ///< the model's metadata `lathe.tokenizer`; empty if it has none
     /// Where it is one for --device tensorrt; views `mapped`.
-    std::optional<TensorRtFormAndPlan> tensorrt;
-    std::shared_ptr<const MappedFile> mapped;
+    std::optional<TensorRtFormAndPlan> tensorrt{};
+    std::shared_ptr<const MappedFile> mapped{};
 };
 /// A client can turn texts into its inputs: they are tokens, and it carries Hugging Face's form of its tokenizer.
 bool takes_texts(const DeployableEngine& engine);

@@ -44,8 +44,7 @@ Result<TargetProfile> with_formats(TargetProfile profile, std::optional<WeightGr
                      some ? "leave it out: tensors that start at zero get a zero point wherever this target can"
                           : "leave it out, or quantise for openvino or onnxruntime"};
     }
-    profile.activations =
-        *activations == ActivationScheme::symmetric ? NumberFormat::int8() : NumberFormat::uint8();
+    profile.activations = *activations == ActivationScheme::symmetric ? NumberFormat::int8() : NumberFormat::uint8();
     profile.zero_point_from_zero = false;
     return profile;
 }

@@ -37,11 +37,11 @@ struct QuantizedTensorData {
     std::vector<float> scales; ///< one a channel, or one in all
 };
 
-/// Symmetric, scale = absmax / limit with limit 127 (64 with reduce_range); a channel of zeros gets scale 1. absmax is a
-/// channel's, or that of the whole weight: per_tensor, or without an axis. Rounded to
-/// nearest, except for the few weights of a channel that make its rounding errors add up to less than one step: mean KL
-/// against float falls from 0.012 to 0.004 on EfficientNet-Lite0 and from 0.065 to 0.037 on MobileNetV1. Failure:
-/// out_of_range naming the tensor for NaN or infinity. `weight` must be float32.
+/// Symmetric, scale = absmax / limit with limit 127 (64 with reduce_range); a channel of zeros gets scale 1. absmax is
+/// a channel's, or that of the whole weight: per_tensor, or without an axis. Rounded to nearest, except for the few
+/// weights of a channel that make its rounding errors add up to less than one step: mean KL against float falls from
+/// 0.012 to 0.004 on EfficientNet-Lite0 and from 0.065 to 0.037 on MobileNetV1. Failure: out_of_range naming the tensor
+/// for NaN or infinity. `weight` must be float32.
 Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range,
                                             WeightGranularity granularity = WeightGranularity::per_channel);
 

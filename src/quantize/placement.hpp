@@ -77,7 +77,7 @@ struct QuantizationPlan {
     Target target = Target::openvino;
     NumberFormat activations; ///< of every group but those from zero (ScaleGroup::from_zero)
     WeightGranularity granularity = WeightGranularity::per_channel; ///< of weights
-    std::vector<EdgeDecision> decisions; ///< in graph order
+    std::vector<EdgeDecision> decisions;                            ///< in graph order
     std::vector<QuantizedTensor> tensors;
     std::vector<ScaleGroup> groups;
     std::vector<QuantizedWeight> weights;

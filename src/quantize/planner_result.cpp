@@ -143,15 +143,16 @@ void Planner::add_remarks(QuantizationPlan& plan) const {
     if (plan.quantized_nodes > 0 && profile_.activations.symmetric &&
         !profile_of(profile_.target).activations.symmetric) {
         // benchmarks/results/mobilenet_v1.bench.json: ONNX Runtime's u8s8 and s8s8 files, both run by OpenVINO.
-        plan.remarks.emplace_back("symmetric activations are int8: CPUs multiply uint8 by int8 faster (in OpenVINO int8 "
-                                  "by int8 took 1.25 times as long for MobileNetV1), and where nothing is negative half "
-                                  "of the steps are never used");
+        plan.remarks.emplace_back(
+            "symmetric activations are int8: CPUs multiply uint8 by int8 faster (in OpenVINO int8 "
+            "by int8 took 1.25 times as long for MobileNetV1), and where nothing is negative half "
+            "of the steps are never used");
     }
     if (const std::size_t depthwise = depthwise_int8();
         depthwise > 0 && profile_.granularity == WeightGranularity::per_tensor) {
         plan.remarks.push_back(std::to_string(depthwise) +
                                " depthwise convolutions have one scale for all their filters, set by the largest: "
-                               "scales by channel lose less and run as fast here; else equalise them (--effort 2)");
+                               "scales by channel lose less; --effort 2 equalises the filters");
     }
     if (plan.heavy_nodes == 0) {
         plan.remarks.emplace_back("the model has no Conv, ConvTranspose, Gemm or MatMul: nothing to quantise");

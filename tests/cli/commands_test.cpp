@@ -88,8 +88,9 @@ TEST(Cli, CalibrateAndQuantize) {
         const Json judged = work.good_json("quantize --lint " + output + " --target " + target);
         EXPECT_EQ(judged["errors"], 0) << judged.dump(2);
     }
-    const Json formats = work.good_json("quantize s.onnx --ranges mse.ranges --weights per-tensor --activations symmetric "
-                                        "-o formats.onnx");
+    const Json formats =
+        work.good_json("quantize s.onnx --ranges mse.ranges --weights per-tensor --activations symmetric "
+                       "-o formats.onnx");
     EXPECT_EQ(formats["weight_granularity"], "per-tensor");
     EXPECT_EQ(formats["activation_scheme"], "symmetric");
     EXPECT_EQ(work.good_json("quantize --lint formats.onnx --target openvino")["errors"], 0);

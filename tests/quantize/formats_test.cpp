@@ -45,8 +45,8 @@ Model network() {
     model.graph.inputs.resize(1);
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
-    for (const auto& [name, shape] : std::map<std::string, Shape>{
-             {"a", {16, 16, 3, 3}}, {"b", {16, 1, 3, 3}}, {"c", {16, 32}}, {"d", {32, 16}}}) {
+    for (const auto& [name, shape] :
+         std::map<std::string, Shape>{{"a", {16, 16, 3, 3}}, {"b", {16, 1, 3, 3}}, {"c", {16, 32}}, {"d", {32, 16}}}) {
         std::vector<float> values(static_cast<std::size_t>(element_count(shape)));
         const std::size_t channels = name == "c" ? 32 : 16;
         const std::size_t inner = name == "c" || name == "d" ? 1 : values.size() / channels;
@@ -185,8 +185,7 @@ TEST(Formats, TheWholeStepUsesRangesOfItsFormatAndSaysIt) {
 TEST(Formats, WhatATargetCannotRunIsRefusedWithTheCause) {
     const Model model = network();
     for (const Target target : {Target::tensorrt, Target::cuda}) {
-        const auto refused =
-            plan_quantization(model, profile_of(target), formats({}, ActivationScheme::asymmetric));
+        const auto refused = plan_quantization(model, profile_of(target), formats({}, ActivationScheme::asymmetric));
         ASSERT_FALSE(refused) << to_string(target);
         EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
         EXPECT_THAT(refused.error().message, HasSubstr(to_string(target)));
