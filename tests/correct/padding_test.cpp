@@ -2,6 +2,7 @@
 // measured on each sample alone.
 #include <gtest/gtest.h>
 
+#include "correct/channel_statistics.hpp"
 #include "correct/equalize.hpp"
 #include "correct/judge.hpp"
 #include "correct/layer.hpp"
