@@ -22,7 +22,7 @@ def variants():
         for effort in ("0", "2"):
             more = ["--weights", weights, "--activations", activations, "--effort", effort]
             yield f"{weights}.{activations}.effort-{effort}", more
-            if effort == "2" and weights == "per-tensor":
+            if (weights, activations, effort) == ("per-tensor", "asymmetric", "2"):
                 yield f"{weights}.{activations}.effort-2.unequalized", [*more, "--equalize", "off"]
 
 
