@@ -161,7 +161,7 @@ private:
             told.detail = "needs the histograms of a calibration, which " + ranges_.source + " does not have";
             return leave(std::move(told), Clock::now());
         }
-        EqualizeOptions how{false, true, options_.threads, {}, {}};
+        EqualizeOptions how{false, true, options_.threads};
         if (profile_of(quantize_.target).scales_in_front) how.scaled_in_front = int8_outputs();
         return try_equalizing(judge, "smooth", std::move(how));
     }

@@ -227,7 +227,11 @@ Model post_norm(const std::string& front = "") {
     return model;
 }
 
-EqualizeOptions in_front() { return {false, true, 1, {}, {"m"}}; }
+EqualizeOptions in_front() {
+    EqualizeOptions options{false, true, 1};
+    options.scaled_in_front = {"m"};
+    return options;
+}
 
 /// Of the product, quantised with minmax ranges and executed as written.
 double product_error(const Model& model, const std::map<std::string, Batches>& samples, const Batches& expected) {
