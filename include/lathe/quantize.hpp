@@ -49,10 +49,10 @@ struct QuantizeRequest {
     std::optional<bool> reduce_range = {}; ///< 7-bit weights; absent: where this CPU and the target need it
     /// In place of what any method finds. One whose tensor is not quantised is an error.
     std::vector<RangeOverride> overrides = {};
-    /// How much to correct what int8 costs, 0 to 3, as `lathe quantize --effort`: 0 nothing; 1 fast bias correction;
-    /// 2 last layers in float where that is nearly free, equalisation, weight rounding, exact bias correction; 3 also
-    /// ranges by error (unless `method` is given), and all from more samples. Each step is kept only if it gains on
-    /// samples held back.
+    /// How much to correct what int8 costs, 0 to 3, as `lathe quantize --effort`: 0 nothing; 1 SmoothQuant, fast bias
+    /// correction; 2 last layers in float where that is nearly free, equalisation, weight rounding, exact bias
+    /// correction too; 3 also ranges by error (unless `method` is given), and all from more samples. Each step is kept
+    /// only if it gains on samples held back.
     int effort = 0;
     std::optional<Data> data = {}; ///< samples for an effort over 0, best those of the calibration; labels are not read
     std::string preprocess = {};   ///< JSON text instead of the model's own; for data given as a path

@@ -282,8 +282,9 @@ TEST(Quantize, CorrectsOnAPathOrOnArrays) {
 
     const auto on_arrays = quantize(*model, calibration, {.effort = 1, .data = Data({noise(64)})});
     ASSERT_TRUE(on_arrays) << on_arrays.error().describe();
-    ASSERT_EQ(on_arrays->corrections.size(), 1U);
-    EXPECT_EQ(on_arrays->corrections[0].method, "bias-correction");
+    ASSERT_EQ(on_arrays->corrections.size(), 2U);
+    EXPECT_EQ(on_arrays->corrections[0].method, "smooth");
+    EXPECT_EQ(on_arrays->corrections[1].method, "bias-correction");
 }
 
 TEST(Quantize, SaysWhatCorrectingLacks) {

@@ -125,7 +125,7 @@ TEST(Cli, CorrectsWhatInt8Costs) {
         return methods_of(work.good_json(quantize + "--data more.npy " + options));
     };
     using Methods = std::vector<std::string>;
-    EXPECT_EQ(with("--effort 1"), Methods{"bias-correction"});
+    EXPECT_EQ(with("--effort 1"), (Methods{"smooth", "bias-correction"}));
     EXPECT_EQ(with("--method auto"), Methods{"ranges"});
     EXPECT_EQ(with("--rounding output-error --bias-correction fast"), (Methods{"bias-correction", "rounding"}));
     EXPECT_EQ(with("--effort 3"),
