@@ -20,6 +20,12 @@ struct BatchRequest {
     std::chrono::steady_clock::time_point arrived;
 };
 
+/// Requests that run together.
+struct DueBatch {
+    std::vector<BatchRequest> requests;        ///< in the order of arrival
+    std::chrono::steady_clock::time_point due; ///< since when it could have run; after `now` if it was taken early
+};
+
 /// Requests that wait, grouped by what they can share a batch with: equal sizes but for the first axis. It decides what
 /// runs next, and knows neither threads nor sessions.
 class BatchQueue {
@@ -32,14 +38,14 @@ public:
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
 
-    /// When the next batch may run: the smallest time point if one is full, else when the first oldest request has
-    /// waited long enough. The queue must not be empty.
+    /// When the next batch may run: when the first group filled a batch or its oldest request has waited long enough.
+    /// The queue must not be empty.
     Clock::time_point due() const;
 
-    /// The batch that has been due longest, in the order of arrival, and no more samples than max_batch: of the groups
-    /// that are full or whose oldest request waited long enough by `now`, the one whose oldest request is the oldest.
-    /// If none is due, or the queue is draining, that of the oldest request of all. Empty only if the queue is.
-    std::vector<BatchRequest> take(Clock::time_point now);
+    /// No more samples than max_batch: of the groups that are due by `now`, the one whose oldest request is the oldest;
+    /// if none is due (the queue is draining), that of the oldest request of all. Without requests only if the queue is
+    /// empty.
+    DueBatch take(Clock::time_point now);
 
     /// All that wait, in no order.
     std::vector<BatchRequest> take_all();
@@ -51,7 +57,8 @@ private:
     };
     using Key = std::vector<std::int64_t>;
 
-    bool full(const Group& group) const { return group.samples >= max_batch_; }
+    /// When the group filled a batch, or its oldest request will have waited long enough if that is before.
+    Clock::time_point due_of(const Group& group) const;
 
     std::int64_t max_batch_;
     Clock::duration max_wait_;

@@ -78,13 +78,13 @@ struct BatchingSession::Impl {
     Result<void> accept(std::vector<HostTensor> owned, std::span<const TensorView> views, BatchCallback callback);
     Result<void> shutdown(Shutdown how);
     void serve(BatchExecutor& executor);
-    std::vector<BatchRequest> next_batch();
+    DueBatch next_batch();
     /// `failures`: what replies that are errors count as.
     void answer(std::vector<BatchRequest>& batch, std::vector<Result<BatchReply>> replies,
                 std::size_t BatchingStatistics::*failures);
-    /// `free`: since when the session has had nothing to do.
+    /// `ready`: since when the batch could have run and the session had nothing else to do.
     Result<std::vector<BatchReply>> replies_of(BatchExecutor& executor, JoinedInputs& joined,
-                                               const std::vector<BatchRequest>& batch, Clock::time_point free);
+                                               const std::vector<BatchRequest>& batch, Clock::time_point ready);
 
     const BatchingOptions options;
     const BatchLimits limits;
@@ -132,7 +132,7 @@ Result<void> BatchingSession::Impl::accept(std::vector<HostTensor> owned, std::s
 }
 
 /// Waits until a batch is due; empty when there is none to come.
-std::vector<BatchRequest> BatchingSession::Impl::next_batch() {
+DueBatch BatchingSession::Impl::next_batch() {
     std::unique_lock lock(mutex);
     while (!closed || !queue.empty()) {
         if (queue.empty()) {
@@ -145,8 +145,8 @@ std::vector<BatchRequest> BatchingSession::Impl::next_batch() {
             work.wait_until(lock, due);
             continue;
         }
-        std::vector<BatchRequest> batch = queue.take(now);
-        const std::int64_t samples = samples_of(batch);
+        DueBatch batch = queue.take(now);
+        const std::int64_t samples = samples_of(batch.requests);
         ++counts.batches;
         counts.samples += static_cast<std::size_t>(samples);
         counts.padded += static_cast<std::size_t>(std::max(samples, limits.least) - samples);
@@ -162,11 +162,10 @@ std::vector<BatchRequest> BatchingSession::Impl::next_batch() {
 
 Result<std::vector<BatchReply>> BatchingSession::Impl::replies_of(BatchExecutor& executor, JoinedInputs& joined,
                                                                   const std::vector<BatchRequest>& batch,
-                                                                  Clock::time_point free) {
+                                                                  Clock::time_point ready) {
     const auto start = Clock::now();
     const std::int64_t samples = samples_of(batch);
-    const auto due = samples >= limits.most ? batch.back().arrived : batch.front().arrived + options.max_wait;
-    const double late_ms = std::max(0.0, ms_between(std::max(due, free), start));
+    const double late_ms = std::max(0.0, ms_between(ready, start));
     const std::int64_t size = std::max(samples, limits.least);
     LATHE_TRY(const auto outputs, executor.run(joined.join(batch, size)));
     LATHE_CHECK(check_rows(outputs, size));
@@ -206,11 +205,12 @@ void BatchingSession::Impl::serve(BatchExecutor& executor) {
     giving_answers_of = this;
     JoinedInputs joined;
     auto free = Clock::now();
-    for (std::vector<BatchRequest> batch = next_batch(); !batch.empty(); batch = next_batch()) {
+    for (DueBatch taken = next_batch(); !taken.requests.empty(); taken = next_batch()) {
+        std::vector<BatchRequest>& batch = taken.requests;
         std::vector<Result<BatchReply>> replies;
         // No exception crosses the seam below; what the standard library throws here (no memory) is the batch's error.
         try {
-            auto ran = replies_of(executor, joined, batch, free);
+            auto ran = replies_of(executor, joined, batch, std::max(taken.due, free));
             for (std::size_t i = 0; i < batch.size(); ++i) {
                 if (ran)
                     replies.emplace_back(std::move((*ran)[i]));

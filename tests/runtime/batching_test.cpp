@@ -52,21 +52,21 @@ TEST(BatchQueue, TakesFullBatchesAtOnceAndOthersWhenTheirOldestWaitedEnough) {
             return {{}, {tensors.back()[0].view(), tensors.back()[1].view()}, samples, {}, arrived};
         }
     } owned;
-    const auto ids = [](const std::vector<BatchRequest>& batch) {
+    const auto ids = [](const DueBatch& batch) {
         std::vector<std::int64_t> found;
-        for (const BatchRequest& one : batch)
+        for (const BatchRequest& one : batch.requests)
             found.push_back(one.inputs[1].as<std::int64_t>()[0]);
         return found;
     };
     using Ids = std::vector<std::int64_t>;
 
     BatchQueue queue(4, 10ms);
-    EXPECT_TRUE(queue.take(at(0)).empty());
+    EXPECT_TRUE(queue.take(at(0)).requests.empty());
     queue.push(owned.make(1, 1, 4, at(0)));
     queue.push(owned.make(2, 2, 8, at(1)));
     EXPECT_EQ(queue.due(), at(10));
     queue.push(owned.make(3, 2, 8, at(2)));
-    EXPECT_EQ(queue.due(), BatchQueue::Clock::time_point::min()) << "four samples of width 8";
+    EXPECT_EQ(queue.due(), at(2)) << "four samples of width 8";
     EXPECT_EQ(ids(queue.take(at(3))), (Ids{2, 3})) << "full, though 1 is older";
     EXPECT_EQ(queue.due(), at(10));
     queue.push(owned.make(4, 1, 8, at(4)));
@@ -78,8 +78,10 @@ TEST(BatchQueue, TakesFullBatchesAtOnceAndOthersWhenTheirOldestWaitedEnough) {
     queue.push(owned.make(5, 3, 4, at(20)));
     queue.push(owned.make(6, 2, 4, at(21)));
     queue.push(owned.make(7, 1, 4, at(22)));
-    EXPECT_EQ(queue.due(), BatchQueue::Clock::time_point::min());
-    EXPECT_EQ(ids(queue.take(at(23))), (Ids{5}));
+    EXPECT_EQ(queue.due(), at(21));
+    const DueBatch taken = queue.take(at(23));
+    EXPECT_EQ(ids(taken), (Ids{5}));
+    EXPECT_EQ(taken.due, at(21)) << "the request that did not fit made it due";
     EXPECT_EQ(queue.due(), at(31)) << "three samples are left";
     EXPECT_EQ(queue.size(), 2U);
     EXPECT_EQ(queue.take_all().size(), 2U);
