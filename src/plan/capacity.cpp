@@ -54,7 +54,6 @@ public:
         const auto sizes = batch_sizes();
         progress_.begin("plan", sizes.size());
         std::optional<Configuration> best;
-        std::optional<Configuration> nearest; ///< with machines given
         for (const std::int64_t batch : sizes) {
             std::optional<Configuration> of_batch;
             for (const std::size_t instances : instance_counts()) {

@@ -12,14 +12,6 @@ Error broken(const std::string& what, const std::string& where) {
             "write it with lathe bench ENGINE --batch-sizes 1,2,4,8 --output bench.json"};
 }
 
-/// Throws Json::exception where the field is missing or no number.
-double positive(const Json& row, const char* key) {
-    const double value = row.at(key).get<double>();
-    if (!std::isfinite(value) || value <= 0)
-        throw Json::other_error::create(501, std::string(key) + " is not positive", &row);
-    return value;
-}
-
 std::optional<double> optional_ms(const Json& row, const char* key) {
     const auto found = row.find(key);
     if (found == row.end() || !found->is_number()) return std::nullopt;
@@ -28,13 +20,13 @@ std::optional<double> optional_ms(const Json& row, const char* key) {
 
 TimeDistribution distribution_of(const Json& row) {
     TimeDistribution::Quantiles measured;
-    measured.min = positive(row, "min_ms");
-    measured.median = positive(row, "median_ms");
-    measured.p90 = positive(row, "p90_ms");
-    measured.p95 = positive(row, "p95_ms");
-    measured.p99 = positive(row, "p99_ms");
-    measured.max = positive(row, "max_ms");
-    measured.mean = positive(row, "mean_ms");
+    measured.min = positive_at(row, "min_ms");
+    measured.median = positive_at(row, "median_ms");
+    measured.p90 = positive_at(row, "p90_ms");
+    measured.p95 = positive_at(row, "p95_ms");
+    measured.p99 = positive_at(row, "p99_ms");
+    measured.max = positive_at(row, "max_ms");
+    measured.mean = positive_at(row, "mean_ms");
     return TimeDistribution::of_quantiles(measured);
 }
 
@@ -46,7 +38,7 @@ CurvePoint point_of(const Json& row) {
     point.time.time = distribution_of(row);
     if (const auto paused = row.find("after_pause"); paused != row.end()) {
         point.time.after_pause = distribution_of(*paused);
-        point.time.pause_ms = positive(*paused, "pause_ms");
+        point.time.pause_ms = positive_at(*paused, "pause_ms");
     }
     if (const auto other = row.find("after_other_size"); other != row.end())
         point.time.after_other_size = distribution_of(*other);
@@ -80,14 +72,14 @@ std::map<std::size_t, double> rates_of(const Json& row, double mean_ms) {
     std::map<std::size_t, double> rates;
     if (const auto trials = row.find("trials"); trials != row.end()) {
         for (const Json& trial : *trials)
-            rates[std::max<std::size_t>(1, count_of(trial.at("streams")))] = positive(trial, "qps");
+            rates[std::max<std::size_t>(1, count_of(trial.at("streams")))] = positive_at(trial, "qps");
         return rates;
     }
     const auto devices = row.find("per_device");
     const std::size_t machines = devices == row.end() ? 1 : std::max<std::size_t>(1, devices->size());
     rates[1] = 1000 / mean_ms;
     rates[std::max<std::size_t>(1, count_of(row.at("streams")) / machines)] =
-        positive(row, "qps") / static_cast<double>(machines);
+        positive_at(row, "qps") / static_cast<double>(machines);
     return rates;
 }
 
@@ -105,7 +97,7 @@ void add_streams(LatencyCurve& curve, const Json& throughput) {
         if (point == curve.points.end()) continue;
         point->rates = rates_of(row, point->time.time.mean());
         if (count_of(row.at("streams")) != curve.streams) continue;
-        const double call_ms = 1000 * static_cast<double>(curve.streams) / positive(row, "qps");
+        const double call_ms = 1000 * static_cast<double>(curve.streams) / positive_at(row, "qps");
         point->slowdown = call_ms / point->time.time.mean();
     }
 }

@@ -1,7 +1,6 @@
 #include "plan/served.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -61,25 +60,13 @@ Json json_of(const ServedTimes::Size& size) {
             {"residual", std::move(residual)}};
 }
 
-double finite(const Json& row, const char* key) {
-    const double value = row.at(key).get<double>();
-    if (!std::isfinite(value)) throw Json::other_error::create(501, std::string(key) + " is not finite", &row);
-    return value;
-}
-
-double positive(const Json& row, const char* key) {
-    const double value = finite(row, key);
-    if (value <= 0) throw Json::other_error::create(501, std::string(key) + " is not positive", &row);
-    return value;
-}
-
 ServedTimes::Size size_of(const Json& row) {
     ServedTimes::Size size;
     size.count = count_of(row.at("count"));
-    size.benched_ms = positive(row, "benched_ms");
-    size.served_ms = positive(row, "served_ms");
+    size.benched_ms = positive_at(row, "benched_ms");
+    size.served_ms = positive_at(row, "served_ms");
     for (const auto& [name, field] : quantile_fields)
-        size.residual_ms.*field = finite(row.at("residual"), name);
+        size.residual_ms.*field = finite_at(row.at("residual"), name);
     return size;
 }
 
@@ -147,7 +134,7 @@ Result<ServedTimes> ServedTimes::read(const Json& document, const std::string& w
         ServedTimes times;
         times.all_ = size_of(document.at("all"));
         for (const Json& row : document.at("batches"))
-            times.sizes_[row.at("batch").get<std::int64_t>()] = size_of(row);
+            times.sizes_[static_cast<std::int64_t>(count_of(row.at("batch")))] = size_of(row);
         return times;
     } catch (const Json::exception& failure) {
         return Error{ErrorCode::parse_error, std::string("these are no times as served: ") + failure.what(), where,

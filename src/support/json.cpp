@@ -50,6 +50,18 @@ std::size_t count_of(const Json& json) {
     throw Json::type_error::create(302, "type must be an integer from 0 up", &json);
 }
 
+double finite_at(const Json& object, const char* key) {
+    const double value = object.at(key).get<double>();
+    if (!std::isfinite(value)) throw Json::other_error::create(501, std::string(key) + " is not finite", &object);
+    return value;
+}
+
+double positive_at(const Json& object, const char* key) {
+    const double value = finite_at(object, key);
+    if (value <= 0) throw Json::other_error::create(501, std::string(key) + " is not positive", &object);
+    return value;
+}
+
 Result<Json> read_json_file(const std::filesystem::path& path) {
     LATHE_TRY(const std::string text, read_text_file(path));
     return parse_json(text, path.string());
