@@ -175,19 +175,17 @@ Result<void> write_model_file(const TritonModel& model, const DeployableEngine& 
 
 /// Hugging Face's tokenizer.json, as the export keeps it; null where there is none.
 Json huggingface_tokenizer(const DeployableEngine& engine) {
-    const Json stored = Json::parse(engine.tokenizer, nullptr, false);
-    if (!stored.is_object()) return nullptr;
-    const auto found = stored.find("huggingface");
-    return found != stored.end() && found->is_object() ? *found : Json(nullptr);
+    if (!engine.tokenizer.is_object()) return nullptr;
+    const auto found = engine.tokenizer.find("huggingface");
+    return found != engine.tokenizer.end() && found->is_object() ? *found : Json(nullptr);
 }
 
 /// How texts become the model's inputs: what fills up, and the lengths in tokens that the engine takes.
 Json tokenizing(const DeployableEngine& engine) {
     if (!takes_texts(engine)) return nullptr;
-    const Json stored = Json::parse(engine.tokenizer, nullptr, false);
     const auto number = [&](const char* key, std::int64_t otherwise) {
-        const auto found = stored.find(key);
-        return found != stored.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
+        const auto found = engine.tokenizer.find(key);
+        return found != engine.tokenizer.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
     };
     std::int64_t least = 1;
     std::int64_t most = number("max_length", 512);
@@ -243,10 +241,10 @@ Result<DeployableEngine> read_deployable(const std::filesystem::path& file) {
     const auto text_of = [](std::span<const std::byte> bytes) {
         return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     };
-    DeployableEngine engine{file, *std::move(info), text_of(graph), "", std::nullopt, mapped};
+    DeployableEngine engine{file, *std::move(info), text_of(graph), nullptr, std::nullopt, mapped};
     if (contents.has(tokenizer_section)) {
         LATHE_TRY(const auto bytes, contents.section(tokenizer_section));
-        engine.tokenizer = text_of(bytes);
+        engine.tokenizer = Json::parse(text_of(bytes), nullptr, false);
     }
     if (engine.info.device == "tensorrt") {
         auto form = tensorrt_form_in(contents);

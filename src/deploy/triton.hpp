@@ -11,6 +11,7 @@
 #include "plan/slo.hpp"
 #include "runtime/tensorrt_plan.hpp"
 #include "support/files.hpp"
+#include "support/json.hpp"
 
 namespace lathe {
 
@@ -18,8 +19,8 @@ namespace lathe {
 struct DeployableEngine {
     std::filesystem::path file;
     EngineInfo info;
-    std::string onnx;      ///< the graph inside
-    std::string tokenizer; ///< the model's metadata `lathe.tokenizer`; empty if it has none
+    std::string onnx; ///< the graph inside
+    Json tokenizer;   ///< the model's metadata `lathe.tokenizer`; null if it has none
     /// Where it is one for --device tensorrt; views `mapped`.
     std::optional<TensorRtFormAndPlan> tensorrt{};
     std::shared_ptr<const MappedFile> mapped{};
