@@ -162,8 +162,33 @@ def formats_of_int8(folder):
     return markdown(heading, rows) + f"\n{'; '.join(sorted(photos))}.\n" if rows else ""
 
 
+def weight_ranges(folder):
+    """Accuracy on a CPU without VNNI by how far weights go."""
+    names = {"lathe.full.effort-0": "Lathe, `full`, effort 0", "ort.minmax-u8s8": "ONNX Runtime",
+             "ort.minmax-u8s7": "ONNX Runtime, reduce_range", "nncf.mixed": "NNCF", "nncf.overflow-fix": "NNCF, overflow fix",
+             "lathe.seven-bits.effort-0": "Lathe, `seven-bits`, effort 0",
+             "lathe.pairs.effort-0": "**Lathe, `pairs`, effort 0**",
+             "lathe.seven-bits.effort-2": "Lathe, `seven-bits`, effort 2",
+             "lathe.pairs.effort-2": "**Lathe, `pairs`, effort 2**"}
+    rows, photos, machines = [], [], set()
+    for document in load(folder, "weight_ranges"):
+        photos.append(f"{document['network']} on {document['data']['samples']:,} photos")
+        machines.add(document["machine"]["cpu"] + " with " + ", ".join(
+            flag for flag in document["machine"]["flags"] if flag.startswith(("avx", "amx"))))
+        subjects = {subject["name"]: subject for subject in document["subjects"]}
+        for name, title in names.items():
+            versus = subjects.get(name, {}).get("vs_reference")
+            if versus:
+                rows.append([document["network"], title, percent(versus["agreement"]), f"{versus['mean_kl']:.4f}",
+                             points(versus["top1_delta"], versus["top1_delta_ci95"])])
+    heading = ["network", "weights", "same class as FP32", "mean KL", "top-1, points (95 %)"]
+    line = f"\n{'; '.join(photos)}; all run by OpenVINO on {'; '.join(sorted(machines))}.\n"
+    return markdown(heading, rows) + line if rows else ""
+
+
 TABLES = {
     "note-formats": formats_of_int8,
+    "note-weight-ranges": weight_ranges,
     "note-int8-cpu": int8_on_cpu,
     "note-int8-gpu": int8_on_gpu,
     "note-steps-gpu": steps_on_gpu,

@@ -3,6 +3,7 @@
     python benchmarks/peers/quantize_nncf.py model.onnx --data photos/ --output DIR
 
 Variants: `default`; `mixed`, its preset with asymmetric activations; `accurate-bias`, its slower bias correction;
+`overflow-fix`, that preset with its weights in half their range for CPUs without VNNI;
 `accuracy-control`, which measures top-1 on the labelled calibration images and returns layers to floating point until at
 most 0.1 point is lost.
 Writes DIR/nncf.xml (OpenVINO's own form, for speed), DIR/nncf.onnx and the like of the other variants (for `lathe eval`)
@@ -16,6 +17,7 @@ import nncf
 import numpy as np
 import onnx
 import openvino
+from nncf.quantization.advanced_parameters import OverflowFix
 from peer import Peer, command_line
 
 
@@ -57,8 +59,10 @@ def main():
                 onnx.save(quantized, str(target))
             continue
         how = {"subset_size": options.samples, "fast_bias_correction": variant != "accurate-bias"}
-        if variant == "mixed":
+        if variant in ("mixed", "overflow-fix"):
             how["preset"] = nncf.QuantizationPreset.MIXED
+        if variant == "overflow-fix":
+            how["advanced_parameters"] = nncf.AdvancedQuantizationParameters(overflow_fix=OverflowFix.ENABLE)
         with peer.timed(variant, f"{stem}.xml", len(files)) as target:
             quantized = nncf.quantize(core.read_model(options.model), plain, **how)
             openvino.save_model(quantized, str(target), compress_to_fp16=False)

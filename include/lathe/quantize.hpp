@@ -39,14 +39,25 @@ LATHE_API const char* to_string(ActivationScheme scheme);
 /// invalid_argument, with the names that exist, for any other text.
 LATHE_API Result<ActivationScheme> activation_scheme_from_name(std::string_view name);
 
+/// How much of int8 weights take. A CPU without VNNI adds the products of uint8 and int8 two by two in 16 bits, and
+/// 255 x 127 twice does not fit.
+enum class WeightRange {
+    full,       ///< -127..127
+    pairs,      ///< so too, but the steps of two that such a CPU adds make at most 128 together
+    seven_bits, ///< -64..64
+};
+LATHE_API const char* to_string(WeightRange range); ///< "full", "pairs", "seven-bits"
+/// invalid_argument, with the names that exist, for any other text.
+LATHE_API Result<WeightRange> weight_range_from_name(std::string_view name);
+
 struct QuantizeRequest {
     Target target = Target::openvino;
     /// Left in float: a node's name, an op type, or a regular expression for whole node names. One that matches nothing
     /// is an error.
     std::vector<std::string> exclude = {};
-    std::optional<Method> method = {};     ///< instead of the calibration's
-    double percentile = 99.99;             ///< with Method::percentile in `method`
-    std::optional<bool> reduce_range = {}; ///< 7-bit weights; absent: where this CPU and the target need it
+    std::optional<Method> method = {};            ///< instead of the calibration's
+    double percentile = 99.99;                    ///< with Method::percentile in `method`
+    std::optional<WeightRange> weight_range = {}; ///< absent: what this CPU and the target need
     /// In place of what any method finds. One whose tensor is not quantised is an error.
     std::vector<RangeOverride> overrides = {};
     /// How much to correct what int8 costs, 0 to 3, as `lathe quantize --effort`: 0 nothing; 1 SmoothQuant, fast bias
@@ -94,7 +105,7 @@ struct QuantizedModel {
     ModelPtr model; ///< with explicit QuantizeLinear and DequantizeLinear; build it with Precision::int8
     QuantizePlan plan;
     Method method = Method::mse;
-    bool reduced_range = false;                       ///< weights in 7 bits
+    WeightRange weight_range = WeightRange::full;
     std::vector<QuantizeCorrection> corrections = {}; ///< in the order tried; none with effort 0
 };
 

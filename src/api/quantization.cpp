@@ -35,7 +35,7 @@ Result<QuantizeOptions> options_of(const QuantizeRequest& request) {
     options.method = request.method;
     options.estimate.percentile = request.percentile;
     LATHE_CHECK(check(options.estimate));
-    if (request.reduce_range) options.reduce_range = *request.reduce_range ? ReduceRange::on : ReduceRange::off;
+    options.weight_range = request.weight_range;
     for (const RangeOverride& each : request.overrides)
         options.overrides.insert_or_assign(each.tensor, Range{each.low, each.high});
     return options;
@@ -85,7 +85,7 @@ Result<QuantizedModel> quantize(const Model& model, const Calibration& calibrati
     QuantizedModel quantized;
     quantized.plan = plan_for_caller(outcome.plan);
     quantized.method = outcome.method;
-    quantized.reduced_range = outcome.reduced_range;
+    quantized.weight_range = outcome.weight_range;
     quantized.model = ModelPtr(new Model(std::move(outcome.model)));
     for (const Correction& each : corrected.corrections) {
         quantized.corrections.push_back(

@@ -11,6 +11,7 @@
 #include "cli/tune.hpp"
 #include "data/preprocess.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/pairs.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/engine_file.hpp"
 #include "runtime/tensorrt_plan.hpp"
@@ -169,6 +170,18 @@ void warn_about_casts(const Model& model, const Options& options, const Context&
     }
 }
 
+/// Weights that were quantised for a CPU with VNNI.
+void warn_about_overflow(const Model& model, const Options& options, const Context& context) {
+    const TargetProfile& profile = profile_of(Target::openvino);
+    if (options.device != "cpu" || range_for_this_cpu(profile) == WeightRange::full) return;
+    const std::size_t layers = layers_that_overflow(model.graph, profile).size();
+    if (layers == 0) return;
+    context.warn("this CPU has no VNNI, and the weights of " + std::to_string(layers) +
+                 (layers == 1 ? " layer" : " layers") +
+                 " can overflow its 16-bit sums, which costs accuracy: quantise on such a CPU, or with --weight-range "
+                 "pairs; lathe eval with --reference tells what it costs");
+}
+
 /// Into the model, since that is where the backend looks for them.
 Result<void> take_tensorrt_options(const Options& options, Model& model) {
     TensorRtOptions wanted = options.tensorrt;
@@ -223,6 +236,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
         model.set_metadata("lathe.preprocess", preprocess.to_json().dump());
     }
     warn_about_casts(model, options, context);
+    warn_about_overflow(model, options, context);
     LATHE_CHECK(take_tensorrt_options(options, model));
     LATHE_TRY(build.hashes["source"], hash_file(options.model));
     add_quantization_hashes(model, build);

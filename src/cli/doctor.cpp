@@ -25,7 +25,7 @@ constexpr Feature features[] = {
     {"avx2", "AVX2", "256-bit vectors", "inference will be slow on this processor"},
     {"avx512f", "AVX-512", "512-bit vectors", "256-bit vectors are used; fp32 runs at about half the speed"},
     {"avx512_vnni", "AVX-512 VNNI", "int8 runs at up to 4x the arithmetic of fp32",
-     "int8 may be no faster than fp32, and 8-bit weights can saturate: quantise with 7-bit weights"},
+     "int8 may be no faster than fp32; lathe quantize keeps weights from overflowing its sums"},
     {"avx_vnni", "AVX-VNNI", "int8 dot products on 256-bit vectors", "see AVX-512 VNNI"},
     {"avx512_bf16", "AVX-512 BF16", "bf16 is computed directly; measure before use, it is not faster everywhere",
      "bf16 is refused"},

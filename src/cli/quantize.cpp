@@ -24,7 +24,7 @@ struct Arguments {
     std::string output;
     std::string method;
     double percentile = EstimateOptions{}.percentile;
-    std::string reduce_range = "auto";
+    std::string weight_range = "auto";
     FormatArguments formats;
     std::vector<std::string> exclude;
     std::vector<std::string> ranges_given;
@@ -141,8 +141,9 @@ Result<QuantizeOptions> options_of(const Arguments& arguments, const std::string
         LATHE_TRY(const auto range, parse_range(text));
         options.overrides.insert_or_assign(range.first, range.second);
     }
-    if (arguments.reduce_range == "on") options.reduce_range = ReduceRange::on;
-    if (arguments.reduce_range == "off") options.reduce_range = ReduceRange::off;
+    if (arguments.weight_range != "auto") {
+        LATHE_TRY(options.weight_range, weight_range_from_name(arguments.weight_range));
+    }
     return options;
 }
 
@@ -217,9 +218,11 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
         context.print("Converted from opset " + std::to_string(outcome->converted_from) + " to " +
                       std::to_string(outcome->model.opset()) + ", for scales by channel.");
     }
-    if (outcome->reduced_range) {
-        context.print("Weights in 7 bits: 8 would overflow the 16-bit sums of a CPU without VNNI. With --reduce-range "
-                      "off all 8 are used, for another machine.");
+    if (outcome->weight_range != WeightRange::full) {
+        const bool pairs = outcome->weight_range == WeightRange::pairs;
+        context.print(
+            std::string(pairs ? "Weights in 8 bits that leave room for a neighbour" : "Weights in 7 bits") +
+            ": a CPU without VNNI adds two products in 16 bits. --weight-range full is for machines with VNNI.");
     }
     if (match) {
         tell_match(*match, outcome->missing, *given, context);
@@ -273,9 +276,11 @@ void add_quantize(Commands& commands) {
                    "TENSOR=LOW,HIGH: a tensor's range in place of the calibrated one; repeatable")
         ->allow_extra_args(false);
     add_format_options(app, arguments->formats);
-    app.add_option("--reduce-range", arguments->reduce_range,
-                   "7-bit weights; auto: where the target's CPU kernels would overflow here")
-        ->check(CLI::IsMember({"auto", "on", "off"}))
+    app.add_option("--weight-range", arguments->weight_range,
+                   "Steps of int8 weights. full: -127..127. A CPU without VNNI adds the products of two weights in 16 "
+                   "bits, which overflow; there pairs keeps what two add up to small enough, and seven-bits every "
+                   "weight. auto: what the target needs on this CPU")
+        ->check(CLI::IsMember({"auto", "full", "pairs", "seven-bits"}))
         ->capture_default_str();
     add_correction_options(app, arguments->correction);
     app.add_flag("--explain", arguments->explain, "Print every decision with its reason, an edge a line");

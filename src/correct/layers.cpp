@@ -217,6 +217,9 @@ private:
         RoundingOptions how;
         how.sweeps = options_.sweeps;
         how.limit = layer.limit;
+        const std::size_t positions =
+            form.kind == LinearLayer::Kind::conv ? static_cast<std::size_t>(form.kernel[0] * form.kernel[1]) : 1;
+        if (fit_in_pairs(steps, form.depth, positions)) how.pair_stride = positions;
         std::vector<float> scales(form.channels());
         for (std::size_t m = 0; m < scales.size(); ++m)
             scales[m] = layer.scale_of(m);

@@ -14,6 +14,23 @@ Result<WeightGranularity> weight_granularity_from_name(std::string_view name) {
                  "use per-channel or per-tensor"};
 }
 
+const char* to_string(WeightRange range) {
+    switch (range) {
+        case WeightRange::full: return "full";
+        case WeightRange::pairs: return "pairs";
+        case WeightRange::seven_bits: return "seven-bits";
+    }
+    return "";
+}
+
+Result<WeightRange> weight_range_from_name(std::string_view name) {
+    for (const WeightRange each : {WeightRange::full, WeightRange::pairs, WeightRange::seven_bits}) {
+        if (name == to_string(each)) return each;
+    }
+    return Error{ErrorCode::invalid_argument, "unknown range of weights '" + std::string(name) + "'", "",
+                 "use full, pairs or seven-bits"};
+}
+
 const char* to_string(ActivationScheme scheme) {
     return scheme == ActivationScheme::symmetric ? "symmetric" : "asymmetric";
 }

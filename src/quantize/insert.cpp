@@ -70,8 +70,8 @@ private:
                 return Error{ErrorCode::internal, "a planned weight is no float32 constant", weight.value,
                              "the plan was made for another model"};
             }
-            LATHE_TRY(const QuantizedTensorData data, quantize_weight(tensor->renamed(weight.value), weight.axis,
-                                                                      options_.reduce_range, plan_.granularity));
+            const WeightForm form{weight.axis, options_.weight_range, weight.inputs, plan_.granularity};
+            LATHE_TRY(const QuantizedTensorData data, quantize_weight(tensor->renamed(weight.value), form));
             const std::string name = fresh(weight.value + "_q");
             const std::string scale = fresh(weight.value + "_scale");
             const std::string zero = fresh(weight.value + "_zero_point");
@@ -192,7 +192,8 @@ private:
         Json json = Json::object();
         json["target"] = to_string(plan_.target);
         json["activations"] = plan_.activations.symmetric ? "int8" : "uint8";
-        json["weights"] = options_.reduce_range ? "int8, 7 bits" : "int8";
+        json["weights"] = "int8";
+        if (options_.weight_range != WeightRange::full) json["weight_range"] = to_string(options_.weight_range);
         json["weight_granularity"] = to_string(plan_.granularity);
         for (const auto& [key, value] : options_.provenance.items())
             json[key] = value;

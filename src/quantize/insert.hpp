@@ -11,8 +11,7 @@
 namespace lathe {
 
 struct InsertOptions {
-    /// Weights use -64..64 instead of -127..127, so that u8 x s8 pairs fit 16-bit sums on CPUs without VNNI.
-    bool reduce_range = false;
+    WeightRange weight_range = WeightRange::full;
     /// What goes into the metadata `lathe.quantization` beside target and counts: method, ranges digest, ...
     Json provenance = Json::object();
 };
@@ -37,13 +36,23 @@ struct QuantizedTensorData {
     std::vector<float> scales; ///< one a channel, or one in all
 };
 
-/// Symmetric, scale = absmax / limit with limit 127 (64 with reduce_range); a channel of zeros gets scale 1. absmax is
-/// a channel's, or that of the whole weight: per_tensor, or without an axis. Rounded to nearest, except for the few
-/// weights of a channel that make its rounding errors add up to less than one step: mean KL against float falls from
-/// 0.012 to 0.004 on EfficientNet-Lite0 and from 0.065 to 0.037 on MobileNetV1. Failure: out_of_range naming the tensor
-/// for NaN or infinity. `weight` must be float32.
-Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range,
-                                            WeightGranularity granularity = WeightGranularity::per_channel);
+/// How a weight is cut into steps.
+struct WeightForm {
+    std::optional<std::int64_t> axis = {}; ///< of the output channels; absent: one scale for all
+    WeightRange range = WeightRange::full;
+    /// For WeightRange::pairs, the axis of the input channels: 2i and 2i + 1 are a pair. Absent: not known, so that
+    /// nothing but seven bits is safe.
+    std::optional<std::int64_t> inputs = {};
+    WeightGranularity granularity = WeightGranularity::per_channel;
+};
+
+/// Symmetric, scale = absmax / limit with limit 127 (64 with seven bits); a channel of zeros gets scale 1. absmax is
+/// a channel's, or that of the whole weight: per_tensor, or without an axis. With pairs, it is the largest sum of a
+/// pair of one sign if that is more. Rounded to nearest, except for the few weights of a channel that make its rounding
+/// errors add up to less than one step: mean KL against float falls from 0.012 to 0.004 on EfficientNet-Lite0 and from
+/// 0.065 to 0.037 on MobileNetV1. Failure: out_of_range naming the tensor for NaN or infinity. `weight` must be
+/// float32.
+Result<QuantizedTensorData> quantize_weight(const Tensor& weight, const WeightForm& form);
 
 /// A copy of the model with the plan carried out: pairs `T_q`, `T_dq` with `T_scale`, `T_zero_point`; int8 weights
 /// `W_q` with `W_scale` and one DequantizeLinear; biases untouched; initializers no longer read are removed. The

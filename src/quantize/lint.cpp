@@ -9,6 +9,7 @@
 
 #include "quantize/edges.hpp"
 #include "quantize/ops.hpp"
+#include "quantize/pairs.hpp"
 
 namespace lathe {
 namespace {
@@ -21,7 +22,10 @@ bool is_nvidia(const TargetProfile& profile) { return profile.activations.symmet
 
 class Linter {
 public:
-    Linter(const Graph& graph, const TargetProfile& profile) : graph_(graph), profile_(profile), index_(graph) {}
+    Linter(const Graph& graph, const TargetProfile& profile) : graph_(graph), profile_(profile), index_(graph) {
+        const std::vector<std::string> labels = layers_that_overflow(graph, profile);
+        overflowing_.insert(labels.begin(), labels.end());
+    }
 
     std::vector<LintFinding> run() {
         std::size_t pairs = 0;
@@ -242,7 +246,15 @@ private:
         }
     }
 
+    void check_overflow(const Node& node) {
+        if (range_for_this_cpu(profile_) == WeightRange::full || !overflowing_.contains(node.label())) return;
+        report("weights_overflow", LintSeverity::warning, node.label() + ", weight " + node.input(1),
+               "this CPU has no VNNI: on large inputs two of its weights overflow a sum of 16 bits, which is clipped",
+               "quantise on such a CPU, or with --weight-range pairs");
+    }
+
     void check_heavy(const Node& node) {
+        check_overflow(node);
         const bool left = dequantize_behind(node.input(0)) != nullptr;
         const Node* weight = dequantize_behind(node.input(1));
         if (!left && weight == nullptr) {
@@ -318,6 +330,7 @@ private:
     const Graph& graph_;
     const TargetProfile& profile_;
     EdgeIndex index_;
+    std::set<std::string> overflowing_; ///< labels
     std::vector<LintFinding> findings_;
 };
 

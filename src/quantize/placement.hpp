@@ -60,6 +60,8 @@ struct QuantizedWeight {
     std::string value;                ///< as the readers name it: an initializer, or the end of a chain of constants
     std::optional<std::int64_t> axis; ///< of the output channels; absent: no one axis is theirs, and one scale for all
     std::vector<Edge> readers;
+    /// Of the input channels, of which a CPU without VNNI adds 2i and 2i + 1 first; absent: it may pair others.
+    std::optional<std::int64_t> inputs;
 };
 
 struct PlacementOptions {

@@ -3,6 +3,7 @@
 
 #include "graph/subgraphs.hpp"
 #include "quantize/ops.hpp"
+#include "quantize/pairs.hpp"
 #include "quantize/planner.hpp"
 
 namespace lathe {
@@ -59,7 +60,10 @@ void Planner::build_tensors(QuantizationPlan& plan) {
     }
     for (const auto& [key, readers] : weights_) {
         const std::optional<std::int64_t> axis = key.second >= 0 ? std::optional(key.second) : std::nullopt;
-        plan.weights.push_back({key.first, axis, readers});
+        const Constant constant = resolve_constant(graph_, key.first);
+        const Node& reader = index_.node(readers.front().node);
+        plan.weights.push_back(
+            {key.first, axis, readers, input_axis(reader, std::get<Tensor>(constant).shape(), profile_)});
     }
     std::ranges::sort(plan.weights, {}, [](const QuantizedWeight& weight) { return weight.readers.front(); });
 }

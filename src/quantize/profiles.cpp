@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "support/machine.hpp"
+
 namespace lathe {
 namespace {
 
@@ -20,7 +22,7 @@ constexpr std::array profiles{
                   .activations = NumberFormat::uint8(),
                   .residual = ResidualRule::both_inputs,
                   .quantize_activation_matmul = false,
-                  .reduce_range_without_vnni = true,
+                  .range_without_vnni = WeightRange::pairs,
                   .scales_in_front = true},
     TargetProfile{.target = Target::onnxruntime,
                   .name = "onnxruntime",
@@ -29,7 +31,8 @@ constexpr std::array profiles{
                   .quantize_outputs = true,
                   .pair_after_pass_through = true,
                   .quantize_activation_matmul = false,
-                  .reduce_range_without_vnni = true},
+                  .range_without_vnni = WeightRange::pairs,
+                  .pairs_span_positions = true},
     TargetProfile{.target = Target::tensorrt,
                   .name = "tensorrt",
                   .activations = NumberFormat::int8(),
@@ -52,6 +55,13 @@ constexpr std::array profiles{
 std::span<const TargetProfile> target_profiles() { return profiles; }
 
 const TargetProfile& profile_of(Target target) { return profiles.at(static_cast<std::size_t>(target)); }
+
+WeightRange range_for_this_cpu(const TargetProfile& profile) {
+    const Machine machine = this_machine();
+    const std::array exact{"avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8"};
+    const bool is_exact = std::ranges::any_of(exact, [&](const char* flag) { return machine.has_flag(flag); });
+    return is_exact ? WeightRange::full : profile.range_without_vnni;
+}
 
 const char* to_string(Target target) { return profile_of(target).name; }
 

@@ -10,7 +10,6 @@
 #include "quantize/insert.hpp"
 #include "quantize/tensor_range.hpp"
 #include "support/hash.hpp"
-#include "support/machine.hpp"
 
 namespace lathe {
 namespace {
@@ -94,7 +93,7 @@ Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
     json["samples"] = ranges.samples_seen;
     json["weight_granularity"] = to_string(outcome.plan.granularity);
     json["activation_scheme"] = to_string(scheme_of(outcome.plan.activations));
-    json["reduced_range"] = outcome.reduced_range;
+    json["weight_range"] = to_string(outcome.weight_range);
     json["opset"] = outcome.model.opset();
     if (outcome.converted_from != 0) json["converted_from_opset"] = outcome.converted_from;
     json["quantized_nodes"] = outcome.plan.quantized_nodes;
@@ -107,14 +106,6 @@ Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
 }
 
 } // namespace
-
-bool has_vnni() {
-    const Machine machine = this_machine();
-    for (const char* flag : {"avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8"}) {
-        if (machine.has_flag(flag)) return true;
-    }
-    return false;
-}
 
 Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ranges, const QuantizeOptions& options) {
     LATHE_CHECK(validate_ranges(ranges, model));
@@ -185,9 +176,8 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
         }
     }
     InsertOptions insert;
-    insert.reduce_range = options.reduce_range == ReduceRange::on || (options.reduce_range == ReduceRange::automatic &&
-                                                                      profile.reduce_range_without_vnni && !has_vnni());
-    outcome.reduced_range = insert.reduce_range;
+    insert.weight_range = options.weight_range.value_or(range_for_this_cpu(profile));
+    outcome.weight_range = insert.weight_range;
     insert.provenance["method"] = given ? "given" : to_string(outcome.method);
     if (given) insert.provenance["ranges_from"] = ranges.source;
     insert.provenance["samples"] = ranges.samples_seen;

@@ -12,13 +12,10 @@
 
 namespace lathe {
 
-enum class ReduceRange { automatic, on, off };
-
 struct QuantizeOptions {
     Target target = Target::openvino;
     PlacementOptions placement;
-    /// Automatic: 7-bit weights if the target multiplies u8 x s8 on this CPU and it has no VNNI.
-    ReduceRange reduce_range = ReduceRange::automatic;
+    std::optional<WeightRange> weight_range; ///< absent: range_for_this_cpu
     /// Instead of the method in the ranges file; its histograms serve any.
     std::optional<Method> method;
     EstimateOptions estimate; ///< with `method`; its guard is the ranges file's
@@ -37,13 +34,10 @@ struct QuantizeOutcome {
     QuantizationPlan plan;
     std::vector<MissingRange> missing; ///< with ranges of another tool alone; in graph order
     Method method = Method::mse;
-    bool reduced_range = false;
+    WeightRange weight_range = WeightRange::full;
     std::int64_t converted_from = 0; ///< the opset before lifting to 13; 0 where that was not needed
     Json document;                   ///< {"kind": "quantize", "version": 1, target, counts, decisions, ...}
 };
-
-/// Does this CPU multiply u8 x s8 without overflow (VNNI or AMX)?
-bool has_vnni();
 
 /// The whole step: check that the ranges belong to the model, lift the opset where needed, infer shapes, plan, insert,
 /// and pass the result through the ONNX checker.

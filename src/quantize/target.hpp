@@ -40,8 +40,11 @@ struct TargetProfile {
     bool quantize_stem = true;
     /// MatMul and Gemm whose depth or width is less stay float. At least 2: one row or column is a dot product.
     std::int64_t minimum_matmul_size = 2;
-    /// 8-bit weights overflow the 16-bit sums of u8 x s8 on CPUs without VNNI: 7 bits there (--reduce-range auto).
-    bool reduce_range_without_vnni = false;
+    /// Of weights on CPUs without VNNI, whose 16-bit sums of u8 x s8 overflow.
+    WeightRange range_without_vnni = WeightRange::full;
+    /// Kernels for such CPUs lay the input channels of one position of a convolution's kernel right behind those of the
+    /// one before: with an odd number of them, pairs span two positions. Else each position begins a pair.
+    bool pairs_span_positions = false;
     /// Activations that are never negative and are read only by depthwise convolutions, others without padding, matrix
     /// products and residual Adds take all of int8, with zero point -128: there it costs nothing but a constant in the
     /// bias.
@@ -58,6 +61,8 @@ const TargetProfile& profile_of(Target target);
 /// unsupported, with the cause, where the target's runtime cannot run them.
 Result<TargetProfile> with_formats(TargetProfile profile, std::optional<WeightGranularity> weights,
                                    std::optional<ActivationScheme> activations);
+/// What the weights for a target take on this CPU.
+WeightRange range_for_this_cpu(const TargetProfile& profile);
 ActivationScheme scheme_of(const NumberFormat& activations);
 
 } // namespace lathe

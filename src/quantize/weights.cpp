@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "quantize/insert.hpp"
+#include "quantize/pairs.hpp"
 
 namespace lathe {
 namespace {
 
 constexpr float least_scale = std::numeric_limits<float>::min(); // the smallest normal number
+constexpr double largest_float = std::numeric_limits<float>::max();
 
 float scale_from(float absmax, float limit) {
     if (absmax == 0.0F) return 1.0F;
@@ -30,9 +32,10 @@ struct Channel {
 // Rounds a channel so that its rounding errors add up to nothing. The output's mean error is sum_i E[x_i] (q_i - w_i),
 // and after ReLU-like activations the E[x_i] are alike, so it is nearly E[x] times that sum. Nearest rounding leaves
 // the sum to chance; here, as many weights as it takes, those nearest to the middle between two steps, are rounded the
-// other way. (The bias that M. Nagel et al., arXiv:1906.04721, correct afterwards from data.)
+// other way, unless their pair could then overflow. (The bias that M. Nagel et al., arXiv:1906.04721, correct
+// afterwards from data.)
 void balance(const Channel& channel, std::span<const float> values, float scale, std::span<std::int8_t> quantized,
-             float limit) {
+             float limit, const WeightPairs& pairs) {
     double sum = 0.0;
     std::vector<std::pair<float, std::size_t>> errors(channel.count);
     for (std::size_t i = 0; i < channel.count; ++i) {
@@ -42,9 +45,18 @@ void balance(const Channel& channel, std::span<const float> values, float scale,
         errors[i] = {error, at};
     }
     const double excess = std::nearbyint(sum);
-    const auto moves = std::min(static_cast<std::size_t>(std::abs(excess)), channel.count);
-    if (moves == 0) return;
+    if (excess == 0.0) return;
     const bool down = excess > 0.0;
+    // Room for one step more, since the other one may move as well.
+    std::erase_if(errors, [&](const auto& each) {
+        const auto other = pairs.other(each.second);
+        if (!other) return false;
+        const int together = quantized[each.second] + (down ? -1 : 1) + quantized[*other];
+        const bool same_sign = down ? quantized[*other] < 0 : quantized[*other] > 0;
+        return same_sign && std::abs(together) >= most_of_a_pair;
+    });
+    const auto moves = std::min(static_cast<std::size_t>(std::abs(excess)), errors.size());
+    if (moves == 0) return;
     const auto worse = [down](const auto& a, const auto& b) { return down ? b < a : a < b; };
     const auto end = errors.begin() + static_cast<std::ptrdiff_t>(moves);
     std::nth_element(errors.begin(), end - 1, errors.end(), worse);
@@ -76,8 +88,7 @@ QuantizationParameters parameters_from_zero(const Range& range) {
     return parameters;
 }
 
-Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<std::int64_t> axis, bool reduce_range,
-                                            WeightGranularity granularity) {
+Result<QuantizedTensorData> quantize_weight(const Tensor& weight, const WeightForm& form) {
     const std::span<const float> values = weight.values<float>();
     for (const float value : values) {
         if (std::isfinite(value)) continue;
@@ -88,26 +99,34 @@ Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<
     // The weight seen as [outer, channels, inner].
     std::size_t channels = 1;
     std::size_t inner = values.size();
-    if (axis) {
-        const auto at = static_cast<std::size_t>(*axis);
+    if (form.axis) {
+        const auto at = static_cast<std::size_t>(*form.axis);
         channels = static_cast<std::size_t>(weight.shape().at(at));
         inner = 1;
         for (std::size_t i = at + 1; i < weight.shape().size(); ++i)
             inner *= static_cast<std::size_t>(weight.shape()[i]);
     }
+    const bool is_reduced = form.range == WeightRange::seven_bits || (form.range == WeightRange::pairs && !form.inputs);
+    const float limit = is_reduced ? 64.0F : 127.0F;
+    const WeightPairs pairs =
+        form.range == WeightRange::pairs && form.inputs ? WeightPairs(weight.shape(), *form.inputs) : WeightPairs();
     std::vector<float> absmax(channels, 0.0F);
     for (std::size_t i = 0; i < values.size(); ++i) {
         float& most = absmax[(i / inner) % channels];
         most = std::max(most, std::abs(values[i]));
+        const auto other = pairs.other(i);
+        if (!other || values[i] * values[*other] <= 0.0F) continue;
+        // A sum may exceed the largest float.
+        const double sum = std::abs(static_cast<double>(values[i])) + std::abs(static_cast<double>(values[*other]));
+        most = static_cast<float>(std::max(static_cast<double>(most), std::min(sum, largest_float)));
     }
-    const bool per_tensor = granularity == WeightGranularity::per_tensor;
+    const bool per_tensor = form.granularity == WeightGranularity::per_tensor;
     if (per_tensor) {
         float largest = 0.0F;
         for (const float most : absmax)
             largest = std::max(largest, most);
         absmax.assign(1, largest);
     }
-    const float limit = reduce_range ? 64.0F : 127.0F;
     QuantizedTensorData result;
     result.scales.resize(absmax.size());
     std::ranges::transform(absmax, result.scales.begin(), [&](float most) { return scale_from(most, limit); });
@@ -117,10 +136,10 @@ Result<QuantizedTensorData> quantize_weight(const Tensor& weight, std::optional<
         const float steps = std::nearbyint(values[i] / scale_of((i / inner) % channels));
         quantized[i] = static_cast<std::int8_t>(std::clamp(steps, -limit, limit));
     }
-    if (axis) {
+    if (form.axis) {
         const std::size_t stride = channels * inner;
         for (std::size_t c = 0; c < channels && !values.empty(); ++c) {
-            balance({c * inner, inner, stride, values.size() / channels}, values, scale_of(c), quantized, limit);
+            balance({c * inner, inner, stride, values.size() / channels}, values, scale_of(c), quantized, limit, pairs);
         }
     }
     result.values = Tensor::of<std::int8_t>(weight.name, DataType::int8, weight.shape(), quantized);

@@ -67,7 +67,7 @@ public:
 
     Result<Sensitivity> run() {
         result_.batch_size = runnable_batch(model_, options_.batch_size, options_.threads);
-        rules_.reduce_range = profile_of(options_.target).reduce_range_without_vnni && !has_vnni();
+        rules_.weight_range = range_for_this_cpu(profile_of(options_.target));
         LATHE_TRY(fixed_, with_fixed_shapes(model_, result_.batch_size, options_.length));
         LATHE_CHECK(choose_output());
         LATHE_CHECK(list_layers());

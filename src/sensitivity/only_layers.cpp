@@ -46,7 +46,7 @@ Result<Model> quantize_only(const Model& piece, const Graph& whole, const std::s
         }
     }
     InsertOptions insert;
-    insert.reduce_range = rules.reduce_range;
+    insert.weight_range = rules.weight_range;
     return insert_quantization(piece, plan, values, insert);
 }
 

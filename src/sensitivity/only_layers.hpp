@@ -20,7 +20,7 @@ std::vector<std::string> all_layers_but(const Graph& graph, const std::unordered
 struct LayerRules {
     const RangesFile& ranges;
     Target target = Target::openvino;
-    bool reduce_range = false; ///< weights in 7 bits
+    WeightRange weight_range = WeightRange::full;
     /// Tensors that have a zero point of -128 where everything is quantised (ScaleGroup::from_zero). A piece does not
     /// show by itself that a value is never negative.
     std::unordered_set<std::string> from_zero = {};

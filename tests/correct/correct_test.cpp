@@ -200,7 +200,7 @@ std::vector<float> whole_at(std::size_t count, std::size_t at) {
 
 TEST(Correct, KeepsNothingThatDoesNotGain) {
     // Every weight is a multiple of its scale and the input of its step: nothing to correct.
-    const Model model = one_layer({127.0F, 1.0F, -5.0F, 127.0F, 0.0F, 64.0F});
+    const Model model = one_layer({127.0F, -1.0F, -5.0F, 127.0F, 0.0F, 64.0F});
     CorrectOptions options = small_options();
     const std::map<std::string, Range> steps{{"x", {0.0F, 255.0F}}};
     const auto plain = corrected(model, options, Target::openvino, steps, whole_at);

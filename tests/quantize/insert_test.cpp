@@ -170,13 +170,13 @@ TEST(Parameters, Table) {
 TEST(Weights, ByChannelOfAnyAxis) {
     const std::vector<float> values{1, -2, 4, 8, 16, -32};
     const Tensor tensor = Tensor::of_floats("w", {2, 3}, values);
-    const auto rows = quantize_weight(tensor, 0, false);
+    const auto rows = quantize_weight(tensor, {.axis = 0});
     ASSERT_TRUE(rows);
     EXPECT_THAT(rows->scales, ElementsAre(4.0F / 127, 32.0F / 127));
-    const auto columns = quantize_weight(tensor, 1, false);
+    const auto columns = quantize_weight(tensor, {.axis = 1});
     ASSERT_TRUE(columns);
     EXPECT_THAT(columns->scales, ElementsAre(8.0F / 127, 16.0F / 127, 32.0F / 127));
-    const auto whole = quantize_weight(tensor, std::nullopt, true);
+    const auto whole = quantize_weight(tensor, {.range = WeightRange::seven_bits});
     ASSERT_TRUE(whole);
     EXPECT_THAT(whole->scales, ElementsAre(0.5F));
     EXPECT_THAT(whole->values.to_int64s(), ElementsAre(2, -4, 8, 16, 32, -64));
@@ -184,18 +184,18 @@ TEST(Weights, ByChannelOfAnyAxis) {
 
 TEST(Weights, DegenerateChannels) {
     const std::vector<float> values{0, 0, 1e-45F, -1e-45F, 3e38F, -3e38F};
-    const auto result = quantize_weight(Tensor::of_floats("w", {3, 2}, values), 0, false);
+    const auto result = quantize_weight(Tensor::of_floats("w", {3, 2}, values), {.axis = 0});
     ASSERT_TRUE(result);
     EXPECT_EQ(result->scales[0], 1.0F);
     EXPECT_GE(result->scales[1], std::numeric_limits<float>::min());
     EXPECT_TRUE(std::isfinite(result->scales[2]));
     EXPECT_THAT(result->values.to_int64s(), ElementsAre(0, 0, 0, 0, 127, -127));
-    EXPECT_TRUE(quantize_weight(Tensor::of_floats("none", {0, 2}, {}), 0, false));
-    EXPECT_TRUE(quantize_weight(Tensor::of_floats("none", {2, 0}, {}), 0, false));
+    EXPECT_TRUE(quantize_weight(Tensor::of_floats("none", {0, 2}, {}), {.axis = 0}));
+    EXPECT_TRUE(quantize_weight(Tensor::of_floats("none", {2, 0}, {}), {.axis = 0}));
 
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
         const std::vector<float> broken{1.0F, bad};
-        const auto refused = quantize_weight(Tensor::of_floats("broken", {2}, broken), 0, false);
+        const auto refused = quantize_weight(Tensor::of_floats("broken", {2}, broken), {.axis = 0});
         ASSERT_FALSE(refused);
         EXPECT_EQ(refused.error().code, ErrorCode::out_of_range);
         EXPECT_EQ(refused.error().where, "broken");
@@ -211,9 +211,10 @@ TEST(Weights, ErrorsAreSmallAndBalanced) {
     std::vector<float> values(8 * 37);
     for (float& value : values)
         value = normal(random);
-    for (const bool reduced : {false, true}) {
+    for (const WeightRange range : {WeightRange::full, WeightRange::pairs, WeightRange::seven_bits}) {
         for (const std::int64_t axis : {0, 1}) {
-            const auto result = quantize_weight(Tensor::of_floats("w", {8, 37}, values), axis, reduced);
+            const auto result = quantize_weight(Tensor::of_floats("w", {8, 37}, values),
+                                                {.axis = axis, .range = range, .inputs = 1 - axis});
             ASSERT_TRUE(result);
             const auto steps = result->values.values<std::int8_t>();
             std::vector<double> sums(result->scales.size(), 0.0);
@@ -221,7 +222,7 @@ TEST(Weights, ErrorsAreSmallAndBalanced) {
                 const std::size_t channel = axis == 0 ? i / 37 : i % 37;
                 const double error = steps[i] - static_cast<double>(values[i]) / result->scales[channel];
                 EXPECT_LE(std::abs(error), 1.0001);
-                EXPECT_LE(std::abs(steps[i]), reduced ? 64 : 127);
+                EXPECT_LE(std::abs(steps[i]), range == WeightRange::seven_bits ? 64 : 127);
                 sums[channel] += error;
             }
             for (const double sum : sums)
@@ -230,10 +231,68 @@ TEST(Weights, ErrorsAreSmallAndBalanced) {
     }
 }
 
+/// The most that two steps of one sign add up to, of the input channels 2i and 2i + 1 at one position: [O, I, H, W].
+int largest_pair(const Tensor& steps) {
+    const Shape& shape = steps.shape();
+    const auto inputs = static_cast<std::size_t>(shape[1]);
+    const auto positions = static_cast<std::size_t>(shape[2] * shape[3]);
+    const auto values = steps.values<std::int8_t>();
+    int most = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::size_t channel = i / positions % inputs;
+        if (channel % 2 == 1 || channel + 1 == inputs) continue;
+        most = std::max(most, std::abs(values[i] + values[i + positions]));
+    }
+    return most;
+}
+
+// What overflows is a pair of one sign; a large weight beside a small one, or one of the other sign, keeps its 8 bits.
+TEST(Weights, PairsMakeAtMost128) {
+    std::vector<float> values(16 * 6 * 3 * 3);
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    for (float& value : values)
+        value = normal(random);
+    const Tensor weight = Tensor::of_floats("w", {16, 6, 3, 3}, values);
+    const auto full = quantize_weight(weight, {.axis = 0});
+    const auto pairs = quantize_weight(weight, {.axis = 0, .range = WeightRange::pairs, .inputs = 1});
+    const auto seven = quantize_weight(weight, {.axis = 0, .range = WeightRange::seven_bits});
+    ASSERT_TRUE(full && pairs && seven);
+    EXPECT_GT(largest_pair(full->values), 128) << "else this shows nothing";
+    EXPECT_LE(largest_pair(pairs->values), 128);
+    EXPECT_LE(largest_pair(seven->values), 128);
+    // Seven bits double the scale; with pairs it grows by what the largest pair needs.
+    double of_full = 0.0;
+    double of_pairs = 0.0;
+    for (std::size_t c = 0; c < 16; ++c) {
+        EXPECT_GE(pairs->scales[c], full->scales[c]);
+        EXPECT_LE(pairs->scales[c], 1.01F * seven->scales[c]);
+        of_full += static_cast<double>(full->scales[c]);
+        of_pairs += static_cast<double>(pairs->scales[c]);
+    }
+    EXPECT_LT(of_pairs, 1.6 * of_full);
+    const Tensor apart = Tensor::of_floats("w", {1, 4, 1, 1}, std::array{1.0F, -1.0F, 0.0F, 1.0F});
+    const auto kept = quantize_weight(apart, {.axis = 0, .range = WeightRange::pairs, .inputs = 1});
+    ASSERT_TRUE(kept);
+    EXPECT_THAT(kept->values.to_int64s(), ElementsAre(127, -127, 0, 127));
+    const Tensor together = Tensor::of_floats("w", {1, 3, 1, 1}, std::array{1.0F, 1.0F, 1.0F});
+    const auto halved = quantize_weight(together, {.axis = 0, .range = WeightRange::pairs, .inputs = 1});
+    ASSERT_TRUE(halved);
+    EXPECT_LE(largest_pair(halved->values), 128);
+    EXPECT_GE(largest_pair(halved->values), 126);
+}
+
+TEST(Weights, SevenBitsWherePairsAreNotKnown) {
+    const Tensor weight = Tensor::of_floats("w", {1, 2}, std::array{1.0F, -1.0F});
+    const auto result = quantize_weight(weight, {.axis = 0, .range = WeightRange::pairs});
+    ASSERT_TRUE(result);
+    EXPECT_THAT(result->values.to_int64s(), ElementsAre(64, -64));
+}
+
 // Nearest rounding would give 3 x 0: the mean of the channel, and so of its output, would be lost.
 TEST(Weights, KeepTheSumOfAChannel) {
     const std::vector<float> values{127.0F, 0.4F, 0.4F, 0.4F, -127.0F};
-    const auto result = quantize_weight(Tensor::of_floats("w", {1, 5}, values), 0, false);
+    const auto result = quantize_weight(Tensor::of_floats("w", {1, 5}, values), {.axis = 0});
     ASSERT_TRUE(result);
     EXPECT_EQ(result->values.to_int64s()[1] + result->values.to_int64s()[2] + result->values.to_int64s()[3], 1);
 }

@@ -150,10 +150,24 @@ TEST(Lint, OurOwnOutputIsClean) {
     for (const TargetProfile& profile : target_profiles()) {
         const auto planned = plan(model, profile.target);
         EXPECT_EQ(planned.quantized_nodes, 5U);
-        const auto result = insert_quantization(model, planned, same_ranges(planned, {-1.0F, 1.0F}));
+        const InsertOptions options{.weight_range = range_for_this_cpu(profile)};
+        const auto result = insert_quantization(model, planned, same_ranges(planned, {-1.0F, 1.0F}), options);
         ASSERT_TRUE(result) << result.error().describe();
         EXPECT_THAT(rules(*result, profile.target), IsEmpty()) << profile.name;
     }
+}
+
+// Told where this CPU clips such sums, and nowhere else.
+TEST(Lint, WeightsThatOverflow) {
+    const Model model = graph("opset 18\nir 8\ninput %x: float32[1, 2]\nconst %s: float32[] = {0.1}\n"
+                              "const %u: uint8[] = {0}\nconst %z: int8[] = {0}\n"
+                              "const %w: int8[2, 2] = {100, 1, 100, 1}\n"
+                              "%xq = QuantizeLinear(%x, %s, %u)\n%xd = DequantizeLinear(%xq, %s, %u)\n" +
+                              weights + "%y = Gemm(%xd, %wd)\n" + tail);
+    const bool clips = range_for_this_cpu(profile_of(Target::openvino)) != WeightRange::full;
+    EXPECT_EQ(rules(model, Target::openvino),
+              clips ? std::vector<std::string>{"weights_overflow"} : std::vector<std::string>{});
+    EXPECT_THAT(rules(model, Target::cuda), Not(Contains("weights_overflow")));
 }
 
 TEST(Lint, ModelForOpenvinoIsRefusedForTensorrtOnly) {

@@ -156,7 +156,7 @@ TEST(QuantizeModel, LiftsTheOpset) {
 TEST(QuantizeModel, ReducedRange) {
     const Model model = graph(text);
     QuantizeOptions options;
-    options.reduce_range = ReduceRange::on;
+    options.weight_range = WeightRange::seven_bits;
     const auto outcome = quantize_model(model, ranges_of(model, "x", {1.0F}), options);
     ASSERT_TRUE(outcome) << outcome.error().describe();
     for (const std::int64_t value : outcome->model.graph.initializer("w_q")->to_int64s())

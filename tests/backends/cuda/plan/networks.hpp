@@ -5,6 +5,7 @@
 #include "backends/api/backend.hpp"
 #include "backends/cuda/plan/interpret.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/float_weights.hpp"
 #include "backends/models.hpp"
 
 namespace lathe::test {
@@ -76,9 +77,9 @@ inline std::unique_ptr<CompiledModel> compile_for_cpu(const Model& model, const 
     return must(must(backend_for_device("cpu"))->compile(model, options));
 }
 
-/// What the CPU backend computes in float32.
+/// What the graph says, by the CPU backend in float32.
 inline std::vector<HostTensor> run_on_cpu(const Model& model, std::vector<HostTensor>& inputs) {
-    const auto compiled = compile_for_cpu(model, inputs);
+    const auto compiled = compile_for_cpu(with_float_weights(model), inputs);
     const auto session = must(compiled->make_session());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (auto set = session->set_input(i, inputs[i].view()); !set) throw std::runtime_error(set.error().describe());
