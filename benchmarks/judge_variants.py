@@ -1,31 +1,14 @@
 """One network quantised in several ways by Lathe and, if wanted, by others, all judged against its float engine."""
 
 import json
-from pathlib import Path
-
-from run_peers import HERE, NETWORKS, make, run, strip_paths
+from run_peers import Prepared, make, run, strip_paths
 
 
-class Judged:
-    """Work on one network in a folder of its own; what is there already is used again."""
+class Judged(Prepared):
+    """Engines of a network, and what `lathe eval` says of them."""
 
     def __init__(self, name, lathe, shared, work):
-        self.network = NETWORKS[name]
-        self.lathe = str(Path(lathe).resolve())
-        self.work = Path(work)
-        self.work.mkdir(parents=True, exist_ok=True)
-        fill = {"shared": shared, "here": HERE}
-        self.rules = ["--preprocess", self.network["preprocess"].format(**fill)] if "preprocess" in self.network else []
-        self.calibration = Path(shared) / self.network["calibration"]
-        self.validation = Path(shared) / self.network["validation"]
-        if "model" in self.network:
-            self.model = Path(self.network["model"].format(**fill))
-        else:
-            export = [part.format(**fill) for part in self.network["export"]]
-            self.model = make(self.work / "model.onnx",
-                              [self.lathe, "export", *export, "--output", self.work / "model.onnx"])
-        self.simple = make(self.work / "simple.onnx",
-                           [self.lathe, "simplify", self.model, "--output", self.work / "simple.onnx"])
+        super().__init__(name, lathe, shared, work)
         self.corrections = {}
         self.engines = []
 
@@ -42,9 +25,9 @@ class Judged:
         self.corrections[name] = json.loads(told.read_text(encoding="utf-8")).get("corrections")
         self.build(name, self.work / f"{name}.onnx")
 
-    def build(self, name, model, precision="int8"):
-        """An engine of any model, to be judged under this name."""
-        engine = make(self.work / f"{name}.engine", [self.lathe, "build", model, "--precision", precision, *self.rules,
+    def build(self, name, model):
+        """An engine of any quantised model, to be judged under this name."""
+        engine = make(self.work / f"{name}.engine", [self.lathe, "build", model, "--precision", "int8", *self.rules,
                                                      "--output", self.work / f"{name}.engine"])
         self.engines.append(engine)
 

@@ -60,6 +60,28 @@ def make(target, command):
     return target
 
 
+class Prepared:
+    """A network exported and simplified in a folder of its own; what is there already is used again."""
+
+    def __init__(self, name, lathe, shared, work):
+        self.network = NETWORKS[name]
+        self.lathe = str(Path(lathe).resolve())
+        self.work = Path(work)
+        self.work.mkdir(parents=True, exist_ok=True)
+        fill = {"shared": shared, "here": HERE}
+        self.rules = ["--preprocess", self.network["preprocess"].format(**fill)] if "preprocess" in self.network else []
+        self.calibration = Path(shared) / self.network["calibration"]
+        self.validation = Path(shared) / self.network["validation"]
+        if "model" in self.network:
+            self.model = Path(self.network["model"].format(**fill))
+        else:
+            export = [part.format(**fill) for part in self.network["export"]]
+            self.model = make(self.work / "model.onnx",
+                              [self.lathe, "export", *export, "--output", self.work / "model.onnx"])
+        self.simple = make(self.work / "simple.onnx",
+                           [self.lathe, "simplify", self.model, "--output", self.work / "simple.onnx"])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", choices=NETWORKS, required=True)
@@ -80,21 +102,9 @@ def main():
                         help="what to do when all is quantised: bench wants a quiet machine, eval does not (default: %(default)s)")
     options = parser.parse_args()
     python = os.environ.get("LATHE_PYTHON", sys.executable)
-    network = NETWORKS[options.network]
-    fill = {"shared": options.shared, "here": HERE}
-    work = Path(options.work) / options.network
-    work.mkdir(parents=True, exist_ok=True)
-    calibration = Path(options.shared) / network["calibration"]
-    validation = Path(options.shared) / network["validation"]
-    lathe = str(Path(options.lathe).resolve())
-    rules = ["--preprocess", network["preprocess"].format(**fill)] if "preprocess" in network else []
-
-    if "model" in network:
-        model = Path(network["model"].format(**fill))
-    else:
-        export = [part.format(**fill) for part in network["export"]]
-        model = make(work / "model.onnx", [lathe, "export", *export, "--output", work / "model.onnx"])
-    simple = make(work / "simple.onnx", [lathe, "simplify", model, "--output", work / "simple.onnx"])
+    prepared = Prepared(options.network, options.lathe, options.shared, Path(options.work) / options.network)
+    network, lathe, work, rules = prepared.network, prepared.lathe, prepared.work, prepared.rules
+    calibration, validation, model, simple = prepared.calibration, prepared.validation, prepared.model, prepared.simple
     quantize_log = []
     quantized = work / "int8.onnx"
     if not (work / "lathe.json").exists():

@@ -217,9 +217,10 @@ private:
         RoundingOptions how;
         how.sweeps = options_.sweeps;
         how.limit = layer.limit;
-        const std::size_t positions =
-            form.kind == LinearLayer::Kind::conv ? static_cast<std::size_t>(form.kernel[0] * form.kernel[1]) : 1;
-        if (fit_in_pairs(steps, form.depth, positions)) how.pair_stride = positions;
+        const std::int64_t positions = form.kind == LinearLayer::Kind::conv ? form.kernel[0] * form.kernel[1] : 1;
+        const auto inputs = static_cast<std::int64_t>(form.depth) / positions;
+        const WeightPairs pairs({static_cast<std::int64_t>(form.channels()), inputs, positions}, 1);
+        if (pairs.fit(steps)) how.pairs = pairs;
         std::vector<float> scales(form.channels());
         for (std::size_t m = 0; m < scales.size(); ++m)
             scales[m] = layer.scale_of(m);

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
-#include "quantize/pairs.hpp"
 #include "support/multiversion.hpp"
 
 namespace lathe {
@@ -26,21 +24,6 @@ std::pair<float, float> room_beside(std::int8_t other) {
 
 } // namespace
 
-std::size_t other_of_pair(std::size_t k, std::size_t pair_stride, std::size_t depth) {
-    if (pair_stride == 0) return k;
-    if (k / pair_stride % 2 == 1) return k - pair_stride;
-    return k + pair_stride < depth ? k + pair_stride : k;
-}
-
-bool fit_in_pairs(std::span<const std::int8_t> steps, std::size_t depth, std::size_t pair_stride) {
-    for (std::size_t at = 0; at < steps.size(); ++at) {
-        const std::size_t k = at % depth;
-        const std::size_t other = other_of_pair(k, pair_stride, depth);
-        if (other != k && std::abs(steps[at] + steps[at - k + other]) > most_of_a_pair) return false;
-    }
-    return true;
-}
-
 std::vector<double> round_channels(std::span<const float> hessian, const ChannelBlock& block,
                                    const RoundingOptions& options) {
     const std::size_t channels = block.scales.size();
@@ -53,7 +36,7 @@ std::vector<double> round_channels(std::span<const float> hessian, const Channel
         for (std::size_t i = 0; i < depth; ++i) {
             const float curvature = hessian[i * depth + i];
             if (!(curvature > 0.0F)) continue;
-            const std::size_t other = other_of_pair(i, options.pair_stride, depth);
+            const auto other = options.pairs.other(i);
             for (std::size_t c = 0; c < channels; ++c) {
                 if (settled[c] != 0) continue;
                 const std::size_t at = c * depth + i;
@@ -64,8 +47,8 @@ std::vector<double> round_channels(std::span<const float> hessian, const Channel
                 const float best = now - block.gradient[at] / (curvature * scale);
                 float lowest = std::max(-limit, std::ceil(steps - options.reach));
                 float highest = std::min(limit, std::floor(steps + options.reach));
-                if (other != i) {
-                    const auto [least, most] = room_beside(block.steps[c * depth + other]);
+                if (other) {
+                    const auto [least, most] = room_beside(block.steps[c * depth + *other]);
                     lowest = std::max(lowest, least);
                     highest = std::min(highest, most);
                 }

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "quantize/pairs.hpp"
+
 namespace lathe {
 
 // With d = s q - w for an output channel, the error of its outputs over the rows x^ that the quantised network gives
@@ -22,9 +24,8 @@ struct RoundingOptions {
     int sweeps = 4;
     float reach = 1.0F; ///< no element goes further than this many steps from its weight
     int limit = 127;    ///< nor beyond +-limit
-    /// Elements k and k + pair_stride, of two input channels 2i and 2i + 1, make at most most_of_a_pair together where
-    /// they have one sign (WeightRange::pairs). 0: they are free.
-    std::size_t pair_stride = 0;
+    /// Of a weight [channels, K]: none of these goes beyond most_of_a_pair (WeightRange::pairs).
+    WeightPairs pairs = {};
 };
 
 /// Channels of one group, [channels, K] each: they share H, and its rows are read once for all of them.
@@ -34,11 +35,6 @@ struct ChannelBlock {
     std::span<std::int8_t> steps;  ///< where to begin; the result
     std::span<float> gradient;     ///< H d - b of each; kept up to date
 };
-
-/// The other one of element k's pair among `depth`; k itself where it has none.
-std::size_t other_of_pair(std::size_t k, std::size_t pair_stride, std::size_t depth);
-/// No two of a pair in these [channels, depth] steps add up to more than most_of_a_pair.
-bool fit_in_pairs(std::span<const std::int8_t> steps, std::size_t depth, std::size_t pair_stride);
 
 /// `hessian`: H, [K, K]. Returns by how much J fell (>= 0), a channel an entry.
 std::vector<double> round_channels(std::span<const float> hessian, const ChannelBlock& block,

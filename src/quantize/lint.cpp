@@ -22,10 +22,9 @@ bool is_nvidia(const TargetProfile& profile) { return profile.activations.symmet
 
 class Linter {
 public:
-    Linter(const Graph& graph, const TargetProfile& profile) : graph_(graph), profile_(profile), index_(graph) {
-        const std::vector<std::string> labels = layers_that_overflow(graph, profile);
-        overflowing_.insert(labels.begin(), labels.end());
-    }
+    Linter(const Graph& graph, const TargetProfile& profile)
+        : graph_(graph), profile_(profile), index_(graph),
+          sums_clip_(range_for_this_cpu(profile) != WeightRange::full) {}
 
     std::vector<LintFinding> run() {
         std::size_t pairs = 0;
@@ -247,7 +246,7 @@ private:
     }
 
     void check_overflow(const Node& node) {
-        if (range_for_this_cpu(profile_) == WeightRange::full || !overflowing_.contains(node.label())) return;
+        if (!sums_clip_ || !can_overflow(index_, node, profile_)) return;
         report("weights_overflow", LintSeverity::warning, node.label() + ", weight " + node.input(1),
                "this CPU has no VNNI: on large inputs two of its weights overflow a sum of 16 bits, which is clipped",
                "quantise on such a CPU, or with --weight-range pairs");
@@ -330,7 +329,7 @@ private:
     const Graph& graph_;
     const TargetProfile& profile_;
     EdgeIndex index_;
-    std::set<std::string> overflowing_; ///< labels
+    const bool sums_clip_; ///< this CPU adds two products in 16 bits
     std::vector<LintFinding> findings_;
 };
 

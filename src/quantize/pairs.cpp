@@ -11,13 +11,8 @@ namespace {
 
 bool overflows(const Tensor& weight, std::optional<std::int64_t> inputs) {
     const auto steps = weight.values<std::int8_t>();
-    if (!inputs) return std::ranges::any_of(steps, [](int step) { return 2 * std::abs(step) > most_of_a_pair; });
-    const WeightPairs pairs(weight.shape(), *inputs);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-        const auto other = pairs.other(i);
-        if (other && std::abs(steps[i] + steps[*other]) > most_of_a_pair) return true;
-    }
-    return false;
+    if (inputs) return !WeightPairs(weight.shape(), *inputs).fit(steps);
+    return std::ranges::any_of(steps, [](int step) { return 2 * std::abs(step) > most_of_a_pair; });
 }
 
 } // namespace
@@ -36,6 +31,14 @@ std::optional<std::size_t> WeightPairs::other(std::size_t i) const {
     return channel + 1 < count_ ? std::optional(i + stride_) : std::nullopt;
 }
 
+bool WeightPairs::fit(std::span<const std::int8_t> steps) const {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        const auto other = this->other(i);
+        if (other && std::abs(steps[i] + steps[*other]) > most_of_a_pair) return false;
+    }
+    return true;
+}
+
 std::optional<std::int64_t> input_axis(const Node& node, const Shape& weight, const TargetProfile& profile) {
     const auto rank = static_cast<std::int64_t>(weight.size());
     if (rank < 2) return std::nullopt;
@@ -50,16 +53,20 @@ std::optional<std::int64_t> input_axis(const Node& node, const Shape& weight, co
     return spans ? std::nullopt : std::optional(axis);
 }
 
+bool can_overflow(const EdgeIndex& index, const Node& node, const TargetProfile& profile) {
+    if (!is_heavy(node) || node.inputs.size() < 2) return false;
+    const auto producer = index.producer(node.input(1));
+    if (!producer || index.node(*producer).op_type != "DequantizeLinear") return false;
+    const Tensor* weight = index.graph().constant(index.node(*producer).input(0));
+    return weight != nullptr && weight->type() == DataType::int8 &&
+           overflows(*weight, input_axis(node, weight->shape(), profile));
+}
+
 std::vector<std::string> layers_that_overflow(const Graph& graph, const TargetProfile& profile) {
     const EdgeIndex index(graph);
     std::vector<std::string> labels;
     for (const auto& node : graph.nodes) {
-        if (!is_heavy(*node) || node->inputs.size() < 2) continue;
-        const auto producer = index.producer(node->input(1));
-        if (!producer || index.node(*producer).op_type != "DequantizeLinear") continue;
-        const Tensor* weight = graph.constant(index.node(*producer).input(0));
-        if (weight == nullptr || weight->type() != DataType::int8) continue;
-        if (overflows(*weight, input_axis(*node, weight->shape(), profile))) labels.push_back(node->label());
+        if (can_overflow(index, *node, profile)) labels.push_back(node->label());
     }
     return labels;
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "quantize/target.hpp"
 
 namespace lathe {
+
+class EdgeIndex;
 
 // A CPU without VNNI or AMX multiplies 8-bit numbers by vpmaddubsw, which adds the products of two neighbours in 16
 // bits and clips the sum: uint8 255 x int8 127, twice, is 64,770. Kernels (oneDNN's and MLAS's, found by running them
@@ -27,6 +30,9 @@ public:
     WeightPairs(const Shape& shape, std::int64_t inputs);
     /// The other one of element i's pair, if it has one.
     std::optional<std::size_t> other(std::size_t i) const;
+    /// No two of a pair in these elements, the weight's or whole output channels of it from the first axis on, add up
+    /// to more than most_of_a_pair.
+    bool fit(std::span<const std::int8_t> steps) const;
 
 private:
     std::size_t count_ = 0;
@@ -37,8 +43,10 @@ private:
 /// kernels may pair otherwise.
 std::optional<std::int64_t> input_axis(const Node& node, const Shape& weight, const TargetProfile& profile);
 
-/// Labels of the layers whose int8 weights can overflow those sums on large inputs, in graph order. Weights that are
-/// not in pairs are taken to overflow with more than 7 bits.
+/// Can this Conv's, ConvTranspose's, Gemm's or MatMul's int8 weight overflow those sums on large inputs? Weights whose
+/// pairs are not known are taken to with more than 7 bits. False for other nodes and weights.
+bool can_overflow(const EdgeIndex& index, const Node& node, const TargetProfile& profile);
+/// Labels of the layers that can, in graph order.
 std::vector<std::string> layers_that_overflow(const Graph& graph, const TargetProfile& profile);
 
 } // namespace lathe

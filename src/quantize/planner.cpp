@@ -5,6 +5,7 @@
 
 #include "graph/subgraphs.hpp"
 #include "quantize/ops.hpp"
+#include "quantize/pairs.hpp"
 
 namespace lathe {
 namespace {
@@ -79,8 +80,11 @@ void Planner::judge_heavy(std::size_t index) {
         want(second, Reason::heavy_input);
     } else {
         const Constant constant = resolve_constant(graph_, node.input(1));
-        const auto axis = channel_axis(node, std::get<Tensor>(constant).shape());
-        weights_[{node.input(1), axis.value_or(-1)}].push_back(second);
+        const Shape& shape = std::get<Tensor>(constant).shape();
+        const auto axis = channel_axis(node, shape);
+        const auto [weight, added] = weights_.try_emplace({node.input(1), axis});
+        if (added) weight->second = {node.input(1), axis, {}, input_axis(node, shape, profile_)};
+        weight->second.readers.push_back(second);
         const bool by_channel = axis && profile_.granularity == WeightGranularity::per_channel;
         verdicts_[second] = {Reason::heavy_weight, by_channel
                                                        ? "a scale for each channel of axis " + std::to_string(*axis)

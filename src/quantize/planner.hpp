@@ -82,7 +82,7 @@ private:
     std::unordered_set<std::string> residual_terms_;      // convolutions' outputs that go straight into a residual sum
     std::unordered_map<std::string, std::string> shared_; // union-find over tensors
     std::unordered_map<std::string, bool> can_be_int8_;
-    std::map<std::pair<std::string, std::int64_t>, std::vector<Edge>> weights_; // axis -1: none
+    std::map<std::pair<std::string, std::optional<std::int64_t>>, QuantizedWeight> weights_; // by value and axis
 };
 
 } // namespace lathe

@@ -3,7 +3,6 @@
 
 #include "graph/subgraphs.hpp"
 #include "quantize/ops.hpp"
-#include "quantize/pairs.hpp"
 #include "quantize/planner.hpp"
 
 namespace lathe {
@@ -58,13 +57,8 @@ void Planner::build_tensors(QuantizationPlan& plan) {
         plan.groups[group->second].ranges.push_back(name);
         if (residual_terms_.contains(name)) plan.groups[group->second].whole_range = true;
     }
-    for (const auto& [key, readers] : weights_) {
-        const std::optional<std::int64_t> axis = key.second >= 0 ? std::optional(key.second) : std::nullopt;
-        const Constant constant = resolve_constant(graph_, key.first);
-        const Node& reader = index_.node(readers.front().node);
-        plan.weights.push_back(
-            {key.first, axis, readers, input_axis(reader, std::get<Tensor>(constant).shape(), profile_)});
-    }
+    for (const auto& [key, weight] : weights_)
+        plan.weights.push_back(weight);
     std::ranges::sort(plan.weights, {}, [](const QuantizedWeight& weight) { return weight.readers.front(); });
 }
 

@@ -13,11 +13,11 @@ namespace lathe {
 namespace {
 
 constexpr float least_scale = std::numeric_limits<float>::min(); // the smallest normal number
-constexpr double largest_float = std::numeric_limits<float>::max();
 
-float scale_from(float absmax, float limit) {
-    if (absmax == 0.0F) return 1.0F;
-    return std::max(absmax / limit, least_scale);
+/// In double, since the sum of two floats may exceed the largest one.
+float scale_from(double absmax, double limit) {
+    if (absmax == 0.0) return 1.0F;
+    return std::max(static_cast<float>(absmax / limit), least_scale);
 }
 
 /// One channel of a weight seen as [outer, channels, inner]: where its elements are.
@@ -52,8 +52,7 @@ void balance(const Channel& channel, std::span<const float> values, float scale,
         const auto other = pairs.other(each.second);
         if (!other) return false;
         const int together = quantized[each.second] + (down ? -1 : 1) + quantized[*other];
-        const bool same_sign = down ? quantized[*other] < 0 : quantized[*other] > 0;
-        return same_sign && std::abs(together) >= most_of_a_pair;
+        return std::abs(together) >= most_of_a_pair;
     });
     const auto moves = std::min(static_cast<std::size_t>(std::abs(excess)), errors.size());
     if (moves == 0) return;
@@ -72,7 +71,7 @@ QuantizationParameters parameters_of(const Range& range, const NumberFormat& for
     if (range.low == 0.0F && range.high == 0.0F) return {};
     if (format.symmetric) {
         const int half = (format.levels - 1) / 2;
-        return {scale_from(std::max(-range.low, range.high), static_cast<float>(half)), 0};
+        return {scale_from(static_cast<double>(std::max(-range.low, range.high)), half), 0};
     }
     // In double: high - low may exceed the largest float.
     const double width = static_cast<double>(range.high) - static_cast<double>(range.low);
@@ -110,26 +109,25 @@ Result<QuantizedTensorData> quantize_weight(const Tensor& weight, const WeightFo
     const float limit = is_reduced ? 64.0F : 127.0F;
     const WeightPairs pairs =
         form.range == WeightRange::pairs && form.inputs ? WeightPairs(weight.shape(), *form.inputs) : WeightPairs();
-    std::vector<float> absmax(channels, 0.0F);
+    std::vector<double> absmax(channels, 0.0);
     for (std::size_t i = 0; i < values.size(); ++i) {
-        float& most = absmax[(i / inner) % channels];
-        most = std::max(most, std::abs(values[i]));
-        const auto other = pairs.other(i);
-        if (!other || values[i] * values[*other] <= 0.0F) continue;
-        // A sum may exceed the largest float.
-        const double sum = std::abs(static_cast<double>(values[i])) + std::abs(static_cast<double>(values[*other]));
-        most = static_cast<float>(std::max(static_cast<double>(most), std::min(sum, largest_float)));
+        const auto value = static_cast<double>(values[i]);
+        double& most = absmax[(i / inner) % channels];
+        most = std::max(most, std::abs(value));
+        if (const auto other = pairs.other(i))
+            most = std::max(most, std::abs(value + static_cast<double>(values[*other])));
     }
     const bool per_tensor = form.granularity == WeightGranularity::per_tensor;
     if (per_tensor) {
-        float largest = 0.0F;
-        for (const float most : absmax)
+        double largest = 0.0;
+        for (const double most : absmax)
             largest = std::max(largest, most);
         absmax.assign(1, largest);
     }
     QuantizedTensorData result;
     result.scales.resize(absmax.size());
-    std::ranges::transform(absmax, result.scales.begin(), [&](float most) { return scale_from(most, limit); });
+    std::ranges::transform(absmax, result.scales.begin(),
+                           [&](double most) { return scale_from(most, static_cast<double>(limit)); });
     const auto scale_of = [&](std::size_t channel) { return result.scales[per_tensor ? 0 : channel]; };
     std::vector<std::int8_t> quantized(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {

@@ -52,7 +52,7 @@ struct Case {
             d[i] = static_cast<double>(scale) * steps[i] - static_cast<double>(weight[i]);
         return d;
     }
-    std::vector<std::int8_t> rounded(double* gain = nullptr, int limit = 127, std::size_t pair_stride = 0) const {
+    std::vector<std::int8_t> rounded(double* gain = nullptr, int limit = 127, const WeightPairs& pairs = {}) const {
         std::vector<std::int8_t> steps = nearest;
         for (std::int8_t& step : steps)
             step = static_cast<std::int8_t>(std::clamp<int>(step, -limit, limit));
@@ -67,7 +67,7 @@ struct Case {
         RoundingOptions options;
         options.sweeps = 50;
         options.limit = limit;
-        options.pair_stride = pair_stride;
+        options.pairs = pairs;
         const std::vector<double> falls = round_channels(hessian, {weight, {&scale, 1}, steps, gradient}, options);
         if (gain != nullptr) *gain = falls.at(0);
         return steps;
@@ -123,32 +123,23 @@ TEST(Rounding, KeepsPairsSmall) {
     double before = 0.0;
     double after = 0.0;
     for (std::uint32_t seed = 1; seed <= 20; ++seed) {
-        for (const std::size_t stride : {std::size_t{1}, std::size_t{3}}) {
+        for (const WeightPairs& pairs : {WeightPairs({1, 12}, 1), WeightPairs({1, 4, 3}, 1)}) {
             Case problem(12, seed, 3.0F);
             for (std::size_t i = 0; i < 12; ++i) {
                 // Pairs at the limit: one step outwards is one too many.
-                problem.nearest[i] = static_cast<std::int8_t>(other_of_pair(i, stride, 12) > i ? 70 : 58);
+                problem.nearest[i] = static_cast<std::int8_t>(*pairs.other(i) > i ? 70 : 58);
                 problem.weight[i] = problem.scale * (static_cast<float>(problem.nearest[i]) + 0.4F * problem.weight[i]);
             }
-            ASSERT_TRUE(fit_in_pairs(problem.nearest, 12, stride));
+            ASSERT_TRUE(pairs.fit(problem.nearest));
             before += objective(problem.hessian, problem.pull, problem.error(problem.nearest));
-            overflowed = overflowed || !fit_in_pairs(problem.rounded(), 12, stride);
-            const auto steps = problem.rounded(nullptr, 127, stride);
-            EXPECT_TRUE(fit_in_pairs(steps, 12, stride)) << seed;
+            overflowed = overflowed || !pairs.fit(problem.rounded());
+            const auto steps = problem.rounded(nullptr, 127, pairs);
+            EXPECT_TRUE(pairs.fit(steps)) << seed;
             after += objective(problem.hessian, problem.pull, problem.error(steps));
         }
     }
     EXPECT_TRUE(overflowed) << "else this shows nothing";
     EXPECT_LT(after, 0.9 * before);
-}
-
-TEST(Rounding, PairsOfTwoSignsAreFree) {
-    const std::vector<std::int8_t> steps{127, -127, 100, 28, 100, 29};
-    EXPECT_TRUE(fit_in_pairs(std::span(steps).first(4), 4, 1));
-    EXPECT_FALSE(fit_in_pairs(steps, 6, 1));
-    EXPECT_TRUE(fit_in_pairs(std::span(steps).subspan(4, 2), 1, 1)) << "one channel each";
-    EXPECT_EQ(other_of_pair(5, 3, 9), 2U);
-    EXPECT_EQ(other_of_pair(7, 3, 9), 7U) << "the third channel is alone";
 }
 
 TEST(Rounding, LeavesTheNearestStepsWhereInputsAreIndependent) {

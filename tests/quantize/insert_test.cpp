@@ -282,6 +282,17 @@ TEST(Weights, PairsMakeAtMost128) {
     EXPECT_GE(largest_pair(halved->values), 126);
 }
 
+// Products of the smallest ones vanish, and a sum of the largest is no float.
+TEST(Weights, PairsOfTheSmallestAndLargestFloats) {
+    for (const float value : {1e-30F, 3e38F}) {
+        const Tensor weight = Tensor::of_floats("w", {1, 2, 1, 1}, std::array{value, value});
+        const auto result = quantize_weight(weight, {.axis = 0, .range = WeightRange::pairs, .inputs = 1});
+        ASSERT_TRUE(result);
+        EXPECT_LE(largest_pair(result->values), 128) << value;
+        EXPECT_GE(largest_pair(result->values), 126) << value;
+    }
+}
+
 TEST(Weights, SevenBitsWherePairsAreNotKnown) {
     const Tensor weight = Tensor::of_floats("w", {1, 2}, std::array{1.0F, -1.0F});
     const auto result = quantize_weight(weight, {.axis = 0, .range = WeightRange::pairs});

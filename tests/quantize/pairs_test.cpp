@@ -1,6 +1,9 @@
 #include "quantize/pairs.hpp"
 
 #include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +52,18 @@ TEST(Pairs, AreTheChannels2iAnd2iPlus1AtOnePosition) {
     }
     EXPECT_THAT(others, ElementsAre(2, 3, 0, 1, -1, -1, 8, 9, 6, 7, -1, -1));
     EXPECT_EQ(WeightPairs().other(3), std::nullopt);
+}
+
+TEST(Pairs, OfTwoSignsAreFree) {
+    const std::vector<std::int8_t> steps{127, -127, 100, 28, 100, 29};
+    EXPECT_TRUE(WeightPairs({1, 4}, 1).fit(std::span(steps).first(4)));
+    EXPECT_FALSE(WeightPairs({1, 6}, 1).fit(steps));
+    EXPECT_FALSE(WeightPairs({3, 2}, 1).fit(steps));
+    EXPECT_TRUE(WeightPairs({2, 1}, 1).fit(std::span(steps).subspan(4, 2))) << "one channel each";
+    EXPECT_TRUE(WeightPairs().fit(steps));
+    const WeightPairs odd({1, 3, 3}, 1);
+    EXPECT_EQ(odd.other(5), 2U);
+    EXPECT_EQ(odd.other(7), std::nullopt) << "the third channel is alone";
 }
 
 TEST(Pairs, LayersThatOverflow) {
