@@ -116,13 +116,13 @@ Result<void> inspect_model(const Arguments& arguments, const Context& context) {
     json["hash"] = digest;
     Json metadata = Json::object();
     for (const auto& [key, value] : model.metadata) {
-        Json parsed = Json::parse(value, nullptr, false);
-        if (key == "lathe.tokenizer" && parsed.is_object()) { // its graphs are half a megabyte of base64
-            parsed.erase("single");
-            parsed.erase("pair");
-            parsed.erase("huggingface");
+        auto parsed = parse_json(value, key);
+        if (parsed && key == "lathe.tokenizer" && parsed->is_object()) { // its graphs are half a megabyte of base64
+            parsed->erase("single");
+            parsed->erase("pair");
+            parsed->erase("huggingface");
         }
-        metadata[key] = parsed.is_discarded() ? Json(value) : parsed;
+        metadata[key] = parsed ? *std::move(parsed) : Json(value);
     }
     json["metadata"] = metadata;
     Json nonfinite = Json::array();

@@ -63,6 +63,7 @@ public:
             return Error{ErrorCode::invalid_argument, "there is nothing in this model to quantise",
                          options_.prepare.model, "lathe quantize --explain gives the reasons"};
         }
+        LATHE_CHECK(check_shapes());
         LATHE_CHECK(correct());
         LATHE_CHECK(resume());
         EngineWorkshop workshop(prepared_.model, prepared_.ranges, layers_, samples_, workshop_options_,
@@ -127,6 +128,14 @@ private:
     Result<std::vector<HostTensor>> calibration_samples(const PreparedModel& prepared) {
         LATHE_CHECK(open_data(prepared));
         return joined(samples_, options_.prepare.calibrate_samples);
+    }
+
+    /// Told before the corrections, which take most of a minute.
+    Result<void> check_shapes() const {
+        if (!options_.sensitivity.empty()) return {};
+        auto fixed = with_fixed_shapes(prepared_.model, 1, options_.prepare.length);
+        if (!fixed) return std::move(fixed).error();
+        return {};
     }
 
     /// Corrects INT8 throughout, once: mixes take what the layers have in it.

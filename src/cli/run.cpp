@@ -152,6 +152,7 @@ public:
         LATHE_TRY(const Engine engine, Engine::load(options_.engine, load));
         LATHE_TRY(Session session, engine.make_session());
         info_ = &engine.info();
+        embeds_ = gives_embeddings(*info_);
         LATHE_TRY(preprocess_, preprocess_to_use());
         const std::vector<InputSpec> specs = input_specs(*info_);
         DatasetOptions data_options;
@@ -229,7 +230,7 @@ private:
     }
 
     void show(const Batch& batch, const std::vector<TensorView>& outputs) {
-        if (gives_embeddings(*info_) && outputs[0].type == DataType::float32) {
+        if (embeds_ && outputs[0].type == DataType::float32) {
             show_embeddings(batch, outputs[0]);
             return;
         }
@@ -308,6 +309,7 @@ private:
     const Options& options_;
     const Context& context_;
     const EngineInfo* info_ = nullptr;
+    bool embeds_ = false; ///< rather than scores of classes
     std::optional<Preprocess> preprocess_;
     Collector collector_;
     Json samples_ = Json::array();

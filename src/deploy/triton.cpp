@@ -244,7 +244,7 @@ Result<DeployableEngine> read_deployable(const std::filesystem::path& file) {
     DeployableEngine engine{file, *std::move(info), text_of(graph), nullptr, std::nullopt, mapped};
     if (contents.has(tokenizer_section)) {
         LATHE_TRY(const auto bytes, contents.section(tokenizer_section));
-        engine.tokenizer = Json::parse(text_of(bytes), nullptr, false);
+        if (auto json = parse_json(text_of(bytes), ""); json) engine.tokenizer = *std::move(json);
     }
     if (engine.info.device == "tensorrt") {
         auto form = tensorrt_form_in(contents);

@@ -53,8 +53,8 @@ std::vector<std::map<std::string, ShapeRange>> profiles_from_json(const Json& ar
 
 /// Text that holds JSON, as JSON; null where it is empty or no JSON.
 Json embedded(const std::string& text) {
-    Json json = Json::parse(text, nullptr, false);
-    return json.is_discarded() ? Json() : json;
+    auto json = parse_json(text, "");
+    return json ? *std::move(json) : Json();
 }
 
 /// A tokenizer's description without its graphs, which are kept in a section of their own.

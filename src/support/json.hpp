@@ -13,7 +13,7 @@ namespace lathe {
 /// Object keys keep the order they were written in.
 using Json = nlohmann::ordered_json;
 
-/// Parse text; `where` (a file name, say) goes into the error. Depth is limited to 200.
+/// Parse text, in time linear in its length; `where` (a file name, say) goes into the error. Depth is limited to 200.
 Result<Json> parse_json(std::string_view text, std::string_view where);
 /// Whether a number in it is so large that no integer holds it: Json::get<std::int64_t>() would be undefined.
 bool holds_huge_number(const Json& json);

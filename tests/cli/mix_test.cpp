@@ -146,6 +146,20 @@ TEST(TuneCommand, KilledItGoesOn) {
     }
 }
 
+/// The corrections of a real model take most of a minute.
+TEST(TuneCommand, TellsOfOpenSizesBeforeTheCorrections) {
+    const Workspace work;
+    Model open = tiny_classifier();
+    (*open.graph.inputs[0].dims)[2] = Dimension::named("height");
+    work.save(open, "open.onnx");
+    const CommandResult result =
+        work.lathe("tune open.onnx --data photos --calibrate arrays.npy --effort 1 --metric kl -o e");
+    EXPECT_EQ(result.exit_code, 3) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("not of the batch, that is open"));
+    EXPECT_THAT(result.output, testing::Not(HasSubstr("held-back"))) << "after them";
+    EXPECT_FALSE(std::filesystem::exists(work.path("e")));
+}
+
 TEST(TuneCommand, SaysWhatIsWrong) {
     const Workspace work;
     work.save_array("one.npy", {1, 3, 8, 8});

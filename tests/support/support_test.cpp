@@ -1,4 +1,5 @@
 #include <atomic>
+#include <ctime>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -62,6 +63,65 @@ TEST(Json, DepthIsLimited) {
     EXPECT_FALSE(parse_json(std::string(2'000'000, '['), "t"));
     for (const char* text : {"", "{", "{\"a\":}", "nul", "1 2", "\"\xFF\""})
         EXPECT_FALSE(parse_json(text, "t")) << text;
+}
+
+TEST(Json, NestsToTwoHundredLevels) {
+    const auto lists = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+    const auto objects = [](std::size_t depth) {
+        std::string text;
+        for (std::size_t i = 0; i < depth; ++i)
+            text += R"({"a":)";
+        return text + "1" + std::string(depth, '}');
+    };
+    EXPECT_TRUE(parse_json(lists(200), "t"));
+    EXPECT_TRUE(parse_json(objects(200), "t"));
+    for (const std::string& text : {lists(201), objects(201)}) {
+        const auto deep = parse_json(text, "deep.json");
+        ASSERT_FALSE(deep);
+        EXPECT_THAT(deep.error().describe(), HasSubstr("deeper than 200 levels"));
+    }
+}
+
+/// Every kind of value, in and beside containers, as the JSON library's own reader has it.
+TEST(Json, IsReadAsTheLibraryReadsIt) {
+    for (const char* text : {"null", " true ", "-7", "18446744073709551615", "-1.25e-3", R"("a\u00e9\n")", "[]", "{}",
+                             R"([1, [2, {"x": [], "y": {}}, 3], "four", null, {"z": false}, 5.5])",
+                             R"({"b": {"c": [1, {"d": "e"}], "f": -1}, "a": [[], [[1]]], "g": "h", "": 0})"}) {
+        const auto json = parse_json(text, "t");
+        ASSERT_TRUE(json) << json.error().describe();
+        EXPECT_EQ(*json, Json::parse(text)) << text;
+        EXPECT_EQ(json->dump(), Json::parse(text).dump()) << text;
+    }
+}
+
+TEST(Json, TheLaterOfTwoMembersOfOneKeyCounts) {
+    for (const int between : {1, 100}) { // looked for one by one, and in a table
+        std::string text = R"({"a": 1, )";
+        for (int i = 0; i < between; ++i)
+            text += "\"k" + std::to_string(i) + "\": " + std::to_string(i) + ", ";
+        text += R"("a": [2], "k0": "last"})";
+        const auto json = parse_json(text, "t");
+        ASSERT_TRUE(json) << json.error().describe();
+        EXPECT_EQ(*json, Json::parse(text)) << text;
+        EXPECT_EQ(json->begin().value(), Json({2}));
+        EXPECT_EQ(json->at("k0"), "last");
+        EXPECT_EQ(json->size(), static_cast<std::size_t>(between) + 1);
+    }
+}
+
+/// A tokenizer's vocabulary is one object. Looked through for each new key, this one takes minutes.
+TEST(Json, AnObjectOfManyMembersTakesLinearTime) {
+    constexpr int members = 300'000;
+    std::string text = "{";
+    for (int i = 0; i < members; ++i)
+        text += (i == 0 ? "\"word" : ",\"word") + std::to_string(i) + "\":" + std::to_string(i);
+    text += "}";
+    const std::clock_t start = std::clock();
+    const auto json = parse_json(text, "vocabulary");
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20.0);
+    ASSERT_TRUE(json) << json.error().describe();
+    EXPECT_EQ(json->size(), static_cast<std::size_t>(members));
+    EXPECT_EQ(json->back(), members - 1);
 }
 
 TEST(Json, WritesTextThatIsNotUtf8) {
