@@ -14,7 +14,8 @@ namespace lathe::cuda {
 /// in an arena of its memory plan and a workspace of its size, both full of NaN before. Operation after operation, the
 /// graph of all up to it is run, and its result compared with what its reference kernel makes of the same operands; all
 /// other values that are still needed must be what they were, and nothing may be written behind the arena or the
-/// workspace. Nothing: all is right; else the first operation at fault.
+/// workspace. Then the whole is run up to 100 times, for a second: all must give the same. Nothing: all is right; else
+/// the operation at fault, for a result that changes from run to run the first one that does.
 /// Errors: out_of_memory (it takes two arenas), cancelled, and where the device's state is lost.
 Result<std::optional<NetworkFault>> check_network(EngineState& state, const std::vector<Shape>& shapes,
                                                   Progress* progress);
