@@ -3,7 +3,8 @@
     python text_parity.py LATHE SHARED_DATA
 
 FP32: STS-B's test set gives Spearman 0.8203 (PyTorch: 0.82032), SST-2 with the linear head 79.47 % (PyTorch: 693 of 872),
-whatever the batch, so padding costs nothing. INT8: within 0.003, and half a point. Exit code 77: no data or packages here.
+whatever the batch, so padding costs nothing. INT8 at effort 1, as docs/howto/text-models.md advises: no more than 0.003
+lost, and half a point. Exit code 77: no data or packages here.
 """
 
 import json
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 try:
@@ -34,24 +36,30 @@ def main():
     failures = []
 
     def check(what, value, wanted, tolerance):
-        good = abs(value - wanted) <= tolerance
-        print(f"{what}: {value:.4f}, wanted {wanted:.4f} within {tolerance}{'' if good else ': FAILED'}")
+        judge(abs(value - wanted) <= tolerance, f"{what}: {value:.4f}, wanted {wanted:.4f} within {tolerance}")
+
+    def check_loss(what, value, reference, most):
+        judge(reference - value <= most, f"{what}: {value:.4f}, may be {most} below {reference:.4f}")
+
+    def judge(good, text):
+        print(text + ("" if good else ": FAILED"), flush=True)
         if not good:
-            failures.append(what)
+            failures.append(text)
 
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
 
         def run(*arguments):
+            start = time.monotonic()
             done = subprocess.run([lathe, *map(str, arguments)], check=True, stdout=subprocess.PIPE, env=os.environ | {"LATHE_PYTHON": sys.executable})
+            print(f"{arguments[0]} took {time.monotonic() - start:.1f} s", flush=True)
             return done.stdout
 
         def engines(name, *, export, calibrate):
             run("export", "all-minilm-l6-v2", "--pooling", "mean", "--normalize", *export, "--output", work / "whole.onnx")
             run("simplify", work / "whole.onnx", "--output", work / "m.onnx")
             run("calibrate", work / "m.onnx", *calibrate, "--output", work / "m.ranges", "--force")
-            # What docs/howto/text-models.md advises where similarity counts.
-            run("quantize", work / "m.onnx", "--ranges", work / "m.ranges", "--target", "openvino", "--exclude", ".*/value/MatMul", "--output", work / "q.onnx")
+            run("quantize", work / "m.onnx", "--ranges", work / "m.ranges", "--target", "openvino", "--effort", 1, *calibrate, "--output", work / "q.onnx")
             shapes = [word for each in INPUTS for word in ("--shape", f"{each}:1x1..8x32..32x128")]
             run("build", work / "m.onnx", "--precision", "fp32", *shapes, "--output", work / f"{name}.fp32.engine")
             run("build", work / "q.onnx", "--precision", "int8", *shapes, "--output", work / f"{name}.int8.engine")
@@ -64,7 +72,7 @@ def main():
         test = ["--task", "similarity", "--data", data / "stsb/sts-test.csv", *sts]
         fp32, int8 = evaluate(*pair, *test)
         check("STS-B FP32 Spearman", fp32["spearman"], 0.8203, 0.0005)
-        check("STS-B INT8 Spearman", int8["spearman"], fp32["spearman"], 0.003)
+        check_loss("STS-B INT8 Spearman", int8["spearman"], fp32["spearman"], 0.003)
         alone = json.loads(run("eval", pair[1], "--json", "--batch-size", 1, "--samples", 200, *test))["subjects"][0]
         together = json.loads(run("eval", pair[1], "--json", "--batch-size", 50, "--samples", 200, *test))["subjects"][0]
         check("STS-B Spearman of 200 pairs, padded", together["spearman"], alone["spearman"], 2e-5)
@@ -81,7 +89,7 @@ def main():
         pair = engines("sst", export=["--head", data / "sst2/minilm_linear_head.npz"], calibrate=["--data", data / "sst2/train.tsv"])
         fp32, int8 = evaluate(*pair, "--data", data / "sst2/test.tsv")
         check("SST-2 FP32 top-1", fp32["top1"], 693 / 872, 1e-9)
-        check("SST-2 INT8 top-1", int8["top1"], fp32["top1"], 0.005)
+        check_loss("SST-2 INT8 top-1", int8["top1"], fp32["top1"], 0.005)
         said = json.loads(run("run", pair[1], "--json", "--text", "a quiet, moving film", "--text", "two hours too long"))["samples"]
         if [each["top"][0]["class"] for each in said] != [1, 0]:
             failures.append(f"run --text: {said}")
