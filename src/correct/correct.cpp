@@ -187,6 +187,7 @@ private:
             how.stays_as_is.push_back(tensor);
         how.weights = outcome_.quantized.plan.granularity;
         how.activations = quantize_.placement.activations.value_or(how.activations);
+        how.spare = spare_;
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
             std::to_string(equal.fired) + " of " + std::to_string(equal.classes) + " groups of channels scaled";
@@ -217,6 +218,7 @@ private:
         RangeChoiceOptions how;
         how.threads = options_.threads;
         how.positions = options_.positions / 16;
+        how.spare = spare_;
         LATHE_TRY(const RangeChoices choices, choose_ranges(model_, outcome_.quantized.model, outcome_.quantized.plan,
                                                             ranges_, samples_.fit, how, progress_));
         told.detail = std::to_string(choices.changed.size()) + " of " + std::to_string(choices.looked_at) +
@@ -252,6 +254,7 @@ private:
         LayerCorrection how;
         how.positions = options_.positions;
         how.threads = options_.threads;
+        how.spare = spare_;
         how.inputs = options_.bias == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
         how.bias = options_.bias != BiasCorrection::none;
         const Model plain = outcome_.quantized.model;
@@ -273,6 +276,7 @@ private:
     const OpenData& open_;
     Progress& progress_;
     KeptSamples samples_;
+    std::shared_ptr<SpareMemory> spare_ = std::make_shared<SpareMemory>(); ///< of all walks
     CorrectOutcome outcome_;
 };
 

@@ -160,8 +160,8 @@ class Statistics {
 public:
     /// Of the readers of `classes`, and of their writers too. `real` is run.
     static Result<Statistics> of(const Model& real, const Model& model, const std::vector<ChannelClass>& classes,
-                                 bool writers, const std::map<std::string, Batches>& samples, std::size_t threads,
-                                 Progress& progress) {
+                                 bool writers, const std::map<std::string, Batches>& samples,
+                                 const EqualizeOptions& options, Progress& progress) {
         std::map<std::size_t, std::size_t> layers; // channels of the input, by node
         for (const ChannelClass& each : classes) {
             for (const auto& reader : each.readers)
@@ -172,7 +172,7 @@ public:
         }
         Statistics result;
         const Masks masks = masks_of(samples);
-        LATHE_TRY(Walk walk, Walk::start(real, samples, threads, progress));
+        LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress, options.spare));
         progress.begin("equalize", layers.size());
         const std::vector<std::pair<std::size_t, std::size_t>> stops(layers.begin(), layers.end());
         constexpr std::size_t ahead = 8; // layers a stop
@@ -193,7 +193,7 @@ public:
             }
             if (!result.by_tensor_.contains(layer.input(0))) {
                 result.by_tensor_[layer.input(0)] =
-                    channel_statistics(*values, layer.is("Conv") ? 1 : -1, channels, threads, masks);
+                    channel_statistics(*values, layer.is("Conv") ? 1 : -1, channels, options.threads, masks);
             }
             progress.advance();
         }
@@ -364,7 +364,7 @@ Result<EqualizeOutcome> equalize(const Model& real, const std::map<std::string, 
     outcome.classes = classes.size();
     if (classes.empty()) return outcome;
     const bool writers = options.weights == WeightGranularity::per_tensor;
-    LATHE_TRY(Statistics statistics, Statistics::of(real, model, classes, writers, samples, options.threads, progress));
+    LATHE_TRY(Statistics statistics, Statistics::of(real, model, classes, writers, samples, options, progress));
     Equalizer(model, classes, std::move(statistics), options).run(outcome);
     return outcome;
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct EqualizeOptions {
     ActivationScheme activations = ActivationScheme::asymmetric;
     /// Outputs of the int8 MatMuls whose input a Mul of its own may scale (scaled_inputs); empty: none.
     std::set<std::string> scaled_in_front = {};
+    std::shared_ptr<SpareMemory> spare = nullptr; ///< Walk::start's
 };
 
 struct EqualizeOutcome {

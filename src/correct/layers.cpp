@@ -306,10 +306,11 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
                                                    const LayerCorrection& options, Progress& progress) {
     const std::vector<QuantizedLayer> layers = quantized_layers(quantized);
     std::vector<CorrectedLayer> told;
-    LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress));
+    LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress, options.spare));
     std::optional<Walk> quantized_walk;
     if (options.inputs == LayerInputs::network_error) {
-        LATHE_TRY(quantized_walk, Walk::start(as_run(quantized, target), samples, options.threads, progress));
+        LATHE_TRY(quantized_walk,
+                  Walk::start(as_run(quantized, target), samples, options.threads, progress, options.spare));
     }
     Corrector corrector(real, options, masks_of(samples), walk, quantized_walk ? &*quantized_walk : nullptr, quantized);
     progress.begin("correct layers", layers.size());

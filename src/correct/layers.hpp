@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct LayerCorrection {
     double damping = 0.01;        ///< of the mean of the Hessian's diagonal
     int sweeps = 4;
     std::size_t threads = 0;
+    std::shared_ptr<SpareMemory> spare = nullptr; ///< Walk::start's
 };
 
 /// What was done to one layer.

@@ -179,7 +179,7 @@ Result<RangeChoices> choose_ranges(const Model& real, const Model& quantized, co
     for (const QuantizedTensor& tensor : plan.tensors) {
         if (!groups[tensor.group].candidates.empty()) group_of[tensor.name] = tensor.group;
     }
-    LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress));
+    LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress, options.spare));
     Chooser chooser(real, options, masks_of(samples));
     const std::vector<QuantizedLayer> layers = quantized_layers(quantized);
     const EdgeIndex index(quantized.graph);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace lathe {
 struct RangeChoiceOptions {
     std::size_t positions = 2048; ///< of each layer's output
     std::size_t threads = 0;
+    std::shared_ptr<SpareMemory> spare = nullptr; ///< Walk::start's
 };
 
 /// A tensor whose range was chosen among candidates.

@@ -25,7 +25,8 @@ struct Given {
     Given(std::string name_, Shape shape, std::span<const float> values);
 };
 
-/// Memory of batches no longer needed, kept for the next ones: fresh pages cost more than what is written into them.
+/// Memory of batches no longer needed, kept for the next ones: fresh pages cost more than what is written into them, on
+/// a virtual machine over a second a gigabyte.
 using SpareMemory = std::vector<std::vector<std::byte>>;
 
 /// A model without declared inputs, compiled on the default backend for what it will be given.

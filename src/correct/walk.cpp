@@ -21,9 +21,9 @@ std::vector<std::string> read_by(const Node& node) {
 
 } // namespace
 
-Walk::Walk(Model model, std::size_t threads, Progress& progress)
+Walk::Walk(Model model, std::size_t threads, Progress& progress, std::shared_ptr<SpareMemory> spare)
     : model_(std::make_unique<Model>(std::move(model))), index_(std::make_unique<EdgeIndex>(model_->graph)),
-      threads_(threads), progress_(&progress) {
+      threads_(threads), progress_(&progress), spare_(std::move(spare)) {
     const auto& nodes = model_->graph.nodes;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
         for (const std::string& name : read_by(*nodes[i]))
@@ -31,7 +31,19 @@ Walk::Walk(Model model, std::size_t threads, Progress& progress)
     }
 }
 
-Result<Walk> Walk::start(Model model, std::map<std::string, Batches> inputs, std::size_t threads, Progress& progress) {
+Walk::~Walk() {
+    if (!spare_) return;
+    for (auto& [name, batches] : values_)
+        keep_memory(batches);
+}
+
+void Walk::keep_memory(Batches& batches) {
+    for (HostTensor& each : batches)
+        spare_->push_back(std::move(each.bytes));
+}
+
+Result<Walk> Walk::start(Model model, std::map<std::string, Batches> inputs, std::size_t threads, Progress& progress,
+                         std::shared_ptr<SpareMemory> spare) {
     for (const ValueInfo& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr) continue;
         const auto given = inputs.find(input.name);
@@ -39,7 +51,8 @@ Result<Walk> Walk::start(Model model, std::map<std::string, Batches> inputs, std
             return Error{ErrorCode::not_found, "there are no samples for an input", input.name, ""};
         }
     }
-    Walk walk(std::move(model), threads, progress);
+    if (!spare) spare = std::make_shared<SpareMemory>();
+    Walk walk(std::move(model), threads, progress, std::move(spare));
     walk.values_ = std::move(inputs);
     return walk;
 }
@@ -128,7 +141,7 @@ Result<void> Walk::stop_before(const std::string& output, const std::set<std::st
         }
         const std::vector<ValueInfo> outputs = part.graph.outputs;
         LATHE_TRY(std::vector<Batches> computed,
-                  run_batches(std::move(part), given, {threads_, Precision::float32, &spare_, *progress_}));
+                  run_batches(std::move(part), given, {threads_, Precision::float32, spare_.get(), *progress_}));
         for (std::size_t i = 0; i < outputs.size(); ++i)
             values_[outputs[i].name] = std::move(computed[i]);
     }
@@ -145,8 +158,7 @@ void Walk::drop_before(std::size_t end, const std::set<std::string>& also) {
             ++entry;
             continue;
         }
-        for (HostTensor& each : entry->second)
-            spare_.push_back(std::move(each.bytes));
+        keep_memory(entry->second);
         entry = values_.erase(entry);
     }
 }

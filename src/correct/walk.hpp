@@ -18,14 +18,20 @@ namespace lathe {
 /// can then be looked at, and the constants of what has not run yet can be changed (`set_constant`): that is how a
 /// layer is corrected on the inputs that the layers before it, already corrected, give it.
 ///
-/// Memory: every value that a later node still reads, for all samples, at its largest until the walk ends. Constants
-/// are folded by the backend.
+/// Memory: every value that a later node still reads, for all samples, at its largest until the walk ends; where
+/// `spare` is given, until that goes. Constants are folded by the backend.
 class Walk {
 public:
     /// `inputs`: by the name of a model input. `model`: its graph must be in topological order.
+    /// `spare`: memory that several walks use, one after another or side by side; nullptr: this one's own.
     /// Errors: not_found (an input has no values).
     static Result<Walk> start(Model model, std::map<std::string, Batches> inputs, std::size_t threads,
-                              Progress& progress = no_progress());
+                              Progress& progress = no_progress(), std::shared_ptr<SpareMemory> spare = nullptr);
+    Walk(Walk&&) = default;
+    Walk& operator=(Walk&&) = default;
+    Walk(const Walk&) = delete;
+    Walk& operator=(const Walk&) = delete;
+    ~Walk();
 
     /// Runs everything in front of the node that computes `output`; a no-op if that has been reached.
     /// Errors: not_found (no such node), what compiling and running give.
@@ -44,8 +50,9 @@ public:
     Model take() && { return std::move(*model_); }
 
 private:
-    Walk(Model model, std::size_t threads, Progress& progress);
+    Walk(Model model, std::size_t threads, Progress& progress, std::shared_ptr<SpareMemory> spare);
 
+    void keep_memory(Batches& batches);
     void drop_before(std::size_t end, const std::set<std::string>& also);
     Model piece(std::size_t end, const std::set<std::string>& also, std::vector<std::string>& reads) const;
 
@@ -58,7 +65,7 @@ private:
     std::size_t next_ = 0; ///< the first node that has not run
     std::unordered_map<std::string, std::size_t> last_use_; ///< of each value: the last node that reads it
     std::map<std::string, Batches> values_;
-    SpareMemory spare_;
+    std::shared_ptr<SpareMemory> spare_; ///< nullptr: moved from
 };
 
 } // namespace lathe

@@ -1,5 +1,9 @@
 #include "correct/walk.hpp"
 
+#include <algorithm>
+#include <memory>
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "correct/as_run.hpp"
@@ -54,6 +58,35 @@ TEST(Walk, UsesConstantsAsTheyAreWhenTheirReaderRuns) {
     ASSERT_TRUE(walk->stop_before("e"));
     model.graph.initializers.insert_or_assign("q", changed);
     EXPECT_LT(test::distance(test::values_of(model, {"y"}, samples)[0], *walk->value("y")), 1e-6);
+}
+
+TEST(Walk, LeavesItsMemoryToTheNext) {
+    const Model model = test::conv_network();
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 3, 7);
+    const auto expected = test::values_of(model, {"f"}, samples);
+    const auto spare = std::make_shared<SpareMemory>();
+    const auto memory = [&] {
+        std::set<const std::byte*> pieces;
+        for (const auto& piece : *spare) {
+            if (piece.capacity() > 0) pieces.insert(piece.data());
+        }
+        return pieces;
+    };
+    std::set<const std::byte*> first;
+    for (int round = 0; round < 3; ++round) {
+        {
+            auto walk = Walk::start(model, samples, 1, no_progress(), spare);
+            ASSERT_TRUE(walk) << walk.error().describe();
+            ASSERT_TRUE(walk->stop_before("c"));
+            ASSERT_TRUE(walk->stop_before("y"));
+            EXPECT_LT(test::distance(expected[0], *walk->value("f")), 1e-5) << "round " << round;
+        }
+        if (round == 0) first = memory();
+        EXPECT_FALSE(first.empty());
+        // Its own copies of the samples come on top; what it computes lies where the first walk's values did.
+        EXPECT_TRUE(std::ranges::includes(memory(), first));
+        EXPECT_LE(memory().size(), first.size() + static_cast<std::size_t>(round) * samples.at("x").size());
+    }
 }
 
 TEST(Walk, NeedsSamplesForEveryInput) {
