@@ -180,7 +180,7 @@ function significanceNotes() {
     .map((subject) => {
       const { reference, mcnemar } = subject.vs_reference;
       const counts = isNumber(mcnemar.only_reference_right) && isNumber(mcnemar.only_subject_right)
-        ? format.count(mcnemar.only_reference_right) + " samples only " + labelOf(reference) + " gets right, " + format.count(mcnemar.only_subject_right) + " only " + labelOf(subject.name) + ": "
+        ? "Samples right by " + labelOf(reference) + " alone: " + format.count(mcnemar.only_reference_right) + ", by " + labelOf(subject.name) + " alone: " + format.count(mcnemar.only_subject_right) + "; "
         : labelOf(subject.name) + ": ";
       return el("li", {}, counts + (mcnemar.p_value < 0.05 ? "a significant difference" : "no significant difference") + " (McNemar’s test, p " + (mcnemar.p_value < 0.001 ? "" : "= ") + format.probability(mcnemar.p_value) + ").");
     });
