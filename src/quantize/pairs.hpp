@@ -28,6 +28,7 @@ public:
     WeightPairs() = default; ///< none
     /// `inputs`: the axis of the input channels.
     WeightPairs(const Shape& shape, std::int64_t inputs);
+    bool empty() const { return count_ == 0; }
     /// The other one of element i's pair, if it has one.
     std::optional<std::size_t> other(std::size_t i) const;
     /// No two of a pair in these elements, the weight's or whole output channels of it from the first axis on, add up

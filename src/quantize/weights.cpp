@@ -20,13 +20,18 @@ float scale_from(double absmax, double limit) {
     return std::max(static_cast<float>(absmax / limit), least_scale);
 }
 
-/// One channel of a weight seen as [outer, channels, inner]: where its elements are.
+/// std::nearbyint(x) for |x| < 2^22, in the default rounding mode; a call for each of millions of weights else.
+float nearest(float x) {
+    constexpr float shift = 0x1.8p23F;
+    return x + shift - shift;
+}
+
+/// One channel of a weight seen as [outer, channels, inner]: runs of `inner` elements, `stride` apart.
 struct Channel {
     std::size_t first;
     std::size_t inner;
-    std::size_t stride; ///< from one run of `inner` elements to the next
-    std::size_t count;
-    std::size_t at(std::size_t i) const { return first + i / inner * stride + i % inner; }
+    std::size_t stride;
+    std::size_t outer;
 };
 
 // Rounds a channel so that its rounding errors add up to nothing. The output's mean error is sum_i E[x_i] (q_i - w_i),
@@ -37,23 +42,28 @@ struct Channel {
 void balance(const Channel& channel, std::span<const float> values, float scale, std::span<std::int8_t> quantized,
              float limit, const WeightPairs& pairs) {
     double sum = 0.0;
-    std::vector<std::pair<float, std::size_t>> errors(channel.count);
-    for (std::size_t i = 0; i < channel.count; ++i) {
-        const std::size_t at = channel.at(i);
-        const float error = static_cast<float>(quantized[at]) - values[at] / scale;
-        sum += static_cast<double>(error);
-        errors[i] = {error, at};
+    std::vector<std::pair<float, std::size_t>> errors;
+    errors.reserve(channel.outer * channel.inner);
+    for (std::size_t run = 0; run < channel.outer; ++run) {
+        const std::size_t first = channel.first + run * channel.stride;
+        for (std::size_t at = first; at < first + channel.inner; ++at) {
+            const float error = static_cast<float>(quantized[at]) - values[at] / scale;
+            sum += static_cast<double>(error);
+            errors.emplace_back(error, at);
+        }
     }
     const double excess = std::nearbyint(sum);
     if (excess == 0.0) return;
     const bool down = excess > 0.0;
     // Room for one step more, since the other one may move as well.
-    std::erase_if(errors, [&](const auto& each) {
-        const auto other = pairs.other(each.second);
-        if (!other) return false;
-        const int together = quantized[each.second] + (down ? -1 : 1) + quantized[*other];
-        return std::abs(together) >= most_of_a_pair;
-    });
+    if (!pairs.empty()) {
+        std::erase_if(errors, [&](const auto& each) {
+            const auto other = pairs.other(each.second);
+            if (!other) return false;
+            const int together = quantized[each.second] + (down ? -1 : 1) + quantized[*other];
+            return std::abs(together) >= most_of_a_pair;
+        });
+    }
     const auto moves = std::min(static_cast<std::size_t>(std::abs(excess)), errors.size());
     if (moves == 0) return;
     const auto worse = [down](const auto& a, const auto& b) { return down ? b < a : a < b; };
@@ -109,13 +119,18 @@ Result<QuantizedTensorData> quantize_weight(const Tensor& weight, const WeightFo
     const float limit = is_reduced ? 64.0F : 127.0F;
     const WeightPairs pairs =
         form.range == WeightRange::pairs && form.inputs ? WeightPairs(weight.shape(), *form.inputs) : WeightPairs();
+    const std::size_t runs = values.empty() ? 0 : values.size() / inner; // of a channel's elements
     std::vector<double> absmax(channels, 0.0);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto value = static_cast<double>(values[i]);
-        double& most = absmax[(i / inner) % channels];
-        most = std::max(most, std::abs(value));
-        if (const auto other = pairs.other(i))
-            most = std::max(most, std::abs(value + static_cast<double>(values[*other])));
+    for (std::size_t run = 0; run < runs; ++run) {
+        float largest = 0.0F;
+        for (const float value : values.subspan(run * inner, inner))
+            largest = std::max(largest, std::abs(value));
+        double& most = absmax[run % channels];
+        most = std::max(most, static_cast<double>(largest));
+        for (std::size_t i = run * inner; i < (run + 1) * inner && !pairs.empty(); ++i) {
+            if (const auto other = pairs.other(i))
+                most = std::max(most, std::abs(static_cast<double>(values[i]) + static_cast<double>(values[*other])));
+        }
     }
     const bool per_tensor = form.granularity == WeightGranularity::per_tensor;
     if (per_tensor) {
@@ -130,14 +145,15 @@ Result<QuantizedTensorData> quantize_weight(const Tensor& weight, const WeightFo
                            [&](double most) { return scale_from(most, static_cast<double>(limit)); });
     const auto scale_of = [&](std::size_t channel) { return result.scales[per_tensor ? 0 : channel]; };
     std::vector<std::int8_t> quantized(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        const float steps = std::nearbyint(values[i] / scale_of((i / inner) % channels));
-        quantized[i] = static_cast<std::int8_t>(std::clamp(steps, -limit, limit));
+    for (std::size_t run = 0; run < runs; ++run) {
+        const float scale = scale_of(run % channels);
+        for (std::size_t i = run * inner; i < (run + 1) * inner; ++i)
+            quantized[i] = static_cast<std::int8_t>(nearest(std::clamp(values[i] / scale, -limit, limit)));
     }
     if (form.axis) {
-        const std::size_t stride = channels * inner;
-        for (std::size_t c = 0; c < channels && !values.empty(); ++c) {
-            balance({c * inner, inner, stride, values.size() / channels}, values, scale_of(c), quantized, limit, pairs);
+        for (std::size_t c = 0; c < channels && runs > 0; ++c) {
+            const Channel channel{c * inner, inner, channels * inner, runs / channels};
+            balance(channel, values, scale_of(c), quantized, limit, pairs);
         }
     }
     result.values = Tensor::of<std::int8_t>(weight.name, DataType::int8, weight.shape(), quantized);
