@@ -186,7 +186,22 @@ def weight_ranges(folder):
     return markdown(heading, rows) + line if rows else ""
 
 
+def methods_of_ranges(folder):
+    """Closeness to FP32 by range estimator, a column for each network."""
+    names = {"minmax": "`minmax`", "percentile": "`percentile`", "entropy": "`entropy`", "mse": "`mse`", "auto": "`auto`",
+             "effort-2": "`mse`, effort 2", "effort-3": "`auto`, effort 3"}
+    heading, rows = ["method"], [[title] for title in names.values()]
+    for document in load(folder, "methods"):
+        heading.append(f"{document['network']}, {document['data']['samples']:,} photos")
+        subjects = {subject["name"]: subject["vs_reference"] for subject in document["subjects"] if "vs_reference" in subject}
+        for name, row in zip(names, rows):
+            versus = subjects[name]
+            row.append(f"{percent(versus['agreement'])}, {versus['mean_kl']:.4f}, {versus['sqnr_db']:.1f} dB")
+    return markdown(heading, rows) if len(heading) > 1 else ""
+
+
 TABLES = {
+    "note-methods": methods_of_ranges,
     "note-formats": formats_of_int8,
     "note-weight-ranges": weight_ranges,
     "note-int8-cpu": int8_on_cpu,
