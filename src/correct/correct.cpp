@@ -51,6 +51,10 @@ std::string summary_of(const std::vector<CorrectedLayer>& layers) {
     return text.empty() ? "no layer to correct" : text;
 }
 
+std::string biases_of(const std::vector<CorrectedLayer>& layers) {
+    return std::to_string(std::ranges::count(layers, true, &CorrectedLayer::bias)) + " biases corrected";
+}
+
 /// The choice that gained most, in words.
 std::string worst_of(const RangeChoices& choices) {
     if (choices.changed.empty()) return "";
@@ -236,18 +240,29 @@ private:
         return {};
     }
 
-    /// From `plain`, whose biases are the float model's.
-    Result<void> try_layers(const Judge& judge, const char* method, const LayerCorrection& how, const Model& plain) {
-        const auto start = Clock::now();
-        Model candidate = plain;
-        LATHE_TRY(const std::vector<CorrectedLayer> layers,
-                  correct_layers(model_, candidate, quantize_.target, samples_.fit, how, progress_));
-        Correction told = about(method);
-        told.detail = summary_of(layers);
-        LATHE_TRY(told.after, judge.judge(candidate));
-        told.seconds = seconds_since(start);
-        take(std::move(told), std::move(candidate));
-        return {};
+    /// A model whose layers were corrected, and what came of it.
+    struct Candidate {
+        Model model;
+        Correction told;
+    };
+
+    Result<Candidate> judged(const Judge& judge, const char* method, Model model, std::string detail,
+                             Clock::time_point start) const {
+        Candidate candidate{std::move(model), about(method)};
+        candidate.told.detail = std::move(detail);
+        LATHE_TRY(candidate.told.after, judge.judge(candidate.model));
+        candidate.told.seconds = seconds_since(start);
+        return candidate;
+    }
+
+    void take(Candidate candidate) {
+        candidate.told.before = outcome_.last; // another may have been taken since it was judged
+        take(std::move(candidate.told), std::move(candidate.model));
+    }
+
+    /// `nearest`: gets biases alone, as of correct_layers.
+    Result<std::vector<CorrectedLayer>> correct(Model& model, const LayerCorrection& how, Model* nearest = nullptr) {
+        return correct_layers(model_, model, quantize_.target, samples_.fit, how, progress_, nearest);
     }
 
     Result<void> correct_layers_of(const Judge& judge) {
@@ -258,11 +273,37 @@ private:
         how.inputs = options_.bias == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
         how.bias = options_.bias != BiasCorrection::none;
         const Model plain = outcome_.quantized.model;
-        if (how.bias) LATHE_CHECK(try_layers(judge, "bias-correction", how, plain));
-        if (options_.rounding == Rounding::nearest) return {};
-        // Anew with the biases: theirs take the mean error of the weights as they are rounded.
-        how.rounding = true;
-        return try_layers(judge, "rounding", how, plain);
+        const auto correct_biases = [&]() -> Result<Candidate> {
+            const auto start = Clock::now();
+            Model model = plain;
+            LATHE_TRY(const auto layers, correct(model, how));
+            return judged(judge, "bias-correction", std::move(model), summary_of(layers), start);
+        };
+        if (options_.rounding == Rounding::nearest) {
+            if (!how.bias) return {};
+            LATHE_TRY(Candidate biases, correct_biases());
+            take(std::move(biases));
+            return {};
+        }
+        LayerCorrection rounding = how;
+        rounding.rounding = true;
+        const auto start = Clock::now();
+        Model model = plain;
+        Model nearest = plain;
+        LATHE_TRY(const auto layers, correct(model, rounding, how.bias ? &nearest : nullptr));
+        LATHE_TRY(Candidate rounded, judged(judge, "rounding", std::move(model), summary_of(layers), start));
+        if (how.bias) {
+            LATHE_TRY(Candidate biases, judged(judge, "bias-correction", std::move(nearest),
+                                               biases_of(layers) + ", found with rounding", Clock::now()));
+            // Where rounding does not pay, biases are found anew, on all of the samples: rounding keeps some to check
+            // on.
+            if (!rounded.told.after.closer_than(biases.told.after)) {
+                LATHE_TRY(biases, correct_biases());
+            }
+            take(std::move(biases));
+        }
+        take(std::move(rounded));
+        return {};
     }
 
     /// What is paid for with work (layers in float, a Mul) must gain more than a hair: this share of the error.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -23,9 +24,9 @@ namespace {
 class Corrector {
 public:
     Corrector(const Model& real, const LayerCorrection& options, Masks masks, Walk& walk, Walk* quantized_walk,
-              Model& quantized)
+              Model& quantized, Model* nearest)
         : index_(real.graph), options_(options), masks_(std::move(masks)), walk_(walk), quantized_walk_(quantized_walk),
-          quantized_(quantized), product_(options.threads) {
+          quantized_(quantized), nearest_(nearest), product_(options.threads) {
         if (quantized_walk != nullptr) quantized_index_.emplace(quantized_walk->model().graph);
     }
 
@@ -166,6 +167,9 @@ private:
         Choice choice;
         choice.steps = rows_of_weight(form, std::span(layer.steps));
         LATHE_CHECK(weigh(layer, form, look, place, choice));
+        if (nearest_ != nullptr && options_.bias && place.takes_shift) {
+            put_bias(*nearest_, layer, shifted(place.bias, choice.shifts));
+        }
         if (options_.rounding) {
             LATHE_CHECK(try_rounding(layer, form, real, place, look, check, choice, told));
         }
@@ -255,30 +259,36 @@ private:
             if (!told.rounded) told.skipped = why;
             return;
         }
-        std::vector<float> bias = place.bias;
-        double squares = 0.0;
-        for (std::size_t m = 0; m < bias.size(); ++m) {
-            bias[m] += static_cast<float>(shifts[m]);
-            squares += shifts[m] * shifts[m];
+        put_bias(quantized_, layer, shifted(place.bias, shifts));
+        if (quantized_walk_ != nullptr) {
+            const Node& node = *quantized_.graph.nodes[layer.bias->node];
+            const std::string& name = node.input(layer.bias->input);
+            quantized_walk_->set_constant(*quantized_.graph.initializer(name));
+            quantized_walk_->set_input(node.output(0), layer.bias->input, name);
         }
-        const std::string name = quantized_.graph.unique_name(layer.label + "_bias_corrected");
-        set_constant(Tensor::of_floats(name, layer.bias->shape, bias));
-        set_input(layer.bias->node, layer.bias->input, name);
         told.bias = true;
-        told.bias_shift = std::sqrt(squares / static_cast<double>(bias.size()));
+        const double squares = std::inner_product(shifts.begin(), shifts.end(), shifts.begin(), 0.0);
+        told.bias_shift = std::sqrt(squares / static_cast<double>(shifts.size()));
+    }
+
+    static std::vector<float> shifted(std::vector<float> bias, std::span<const double> shifts) {
+        for (std::size_t m = 0; m < bias.size(); ++m)
+            bias[m] += static_cast<float>(shifts[m]);
+        return bias;
+    }
+
+    /// As a constant of its own.
+    static void put_bias(Model& model, const QuantizedLayer& layer, const std::vector<float>& bias) {
+        const std::string name = model.graph.unique_name(layer.label + "_bias_corrected");
+        model.graph.initializers.insert_or_assign(name, Tensor::of_floats(name, layer.bias->shape, bias));
+        auto& inputs = model.graph.nodes.at(layer.bias->node)->inputs;
+        if (inputs.size() <= layer.bias->input) inputs.resize(layer.bias->input + 1);
+        inputs[layer.bias->input] = name;
     }
 
     void set_constant(const Tensor& tensor) {
         quantized_.graph.initializers.insert_or_assign(tensor.name, tensor);
         if (quantized_walk_ != nullptr) quantized_walk_->set_constant(tensor);
-    }
-    void set_input(std::size_t node, std::size_t input, const std::string& value) {
-        auto& inputs = quantized_.graph.nodes.at(node)->inputs;
-        if (inputs.size() <= input) inputs.resize(input + 1);
-        inputs[input] = value;
-        if (quantized_walk_ != nullptr) {
-            quantized_walk_->set_input(quantized_.graph.nodes[node]->output(0), input, value);
-        }
     }
 
     const EdgeIndex index_;
@@ -288,6 +298,7 @@ private:
     Walk* quantized_walk_;
     std::optional<EdgeIndex> quantized_index_; ///< of the walk's graph
     Model& quantized_;
+    Model* nearest_; ///< gets biases alone; may be nullptr
     LayerProduct product_;
 };
 
@@ -303,7 +314,7 @@ void remove_unread_constants(Graph& graph, const std::vector<std::string>& names
 
 Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& quantized, Target target,
                                                    const std::map<std::string, Batches>& samples,
-                                                   const LayerCorrection& options, Progress& progress) {
+                                                   const LayerCorrection& options, Progress& progress, Model* nearest) {
     const std::vector<QuantizedLayer> layers = quantized_layers(quantized);
     std::vector<CorrectedLayer> told;
     LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress, options.spare));
@@ -312,7 +323,8 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
         LATHE_TRY(quantized_walk,
                   Walk::start(as_run(quantized, target), samples, options.threads, progress, options.spare));
     }
-    Corrector corrector(real, options, masks_of(samples), walk, quantized_walk ? &*quantized_walk : nullptr, quantized);
+    Corrector corrector(real, options, masks_of(samples), walk, quantized_walk ? &*quantized_walk : nullptr, quantized,
+                        nearest);
     progress.begin("correct layers", layers.size());
     std::vector<std::string> old_biases;
     constexpr std::size_t ahead = 8;
@@ -329,6 +341,7 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
     }
     progress.end();
     remove_unread_constants(quantized.graph, old_biases);
+    if (nearest != nullptr) remove_unread_constants(nearest->graph, old_biases);
     return told;
 }
 

@@ -51,8 +51,11 @@ struct CorrectedLayer {
 /// those of `real`, whose values have the same names, as `target` runs it (`as_run`). Structure, scales and zero points
 /// stay; only int8 weights and float biases change. M. Nagel et al., 2019 (arXiv:1906.04721), section 4.2, for the
 /// bias; `rounding.hpp` for the weights. Errors: what running the network gives; cancelled.
+/// `nearest`: a copy of `quantized` that is to get biases alone: what the same walk finds them to be for the weights as
+/// they are, behind layers that are corrected. nullptr: none.
 Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& quantized, Target target,
                                                    const std::map<std::string, Batches>& samples,
-                                                   const LayerCorrection& options, Progress& progress);
+                                                   const LayerCorrection& options, Progress& progress,
+                                                   Model* nearest = nullptr);
 
 } // namespace lathe

@@ -28,9 +28,9 @@ std::pair<double, Interval> judged_loss(const Judged& judged, DamageMetric metri
     Interval interval;
     switch (metric) {
         case DamageMetric::top1: {
-            loss = -100 * versus.outcomes.difference();
+            loss = 0.0 - 100 * versus.outcomes.difference(); // no loss is not -0
             const Interval change = paired_difference_interval(versus.outcomes);
-            return {loss, {-100 * change.high, -100 * change.low}};
+            return {loss, {0.0 - 100 * change.high, 0.0 - 100 * change.low}};
         }
         case DamageMetric::agreement: {
             const Interval share = wilson_interval(versus.samples - versus.agree, versus.samples);

@@ -1,4 +1,10 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
 #include <thread>
+
+#include <sched.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,6 +98,44 @@ TEST_P(BatchPlanTest, ManySessionsOnManyThreads) {
     }
     for (auto& thread : threads)
         thread.join();
+}
+
+/// How many processors a thread of this process may run on, the fewest of all.
+int fewest_processors() {
+    int fewest = CPU_SETSIZE;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        const int thread = std::stoi(entry.path().filename().string());
+        if (sched_getaffinity(thread, sizeof(set), &set) == 0) fewest = std::min(fewest, CPU_COUNT(&set));
+    }
+    return fewest;
+}
+
+// OpenVINO binds a thread that runs an engine to the first core. Engines of one thread each then share it, and leave
+// the others idle.
+TEST(OpenVino, FewerThreadsThanCoresAreNotBoundToTheFirst) {
+    const int all = fewest_processors();
+    CompileOptions options = batches(64, 64, 64);
+    options.threads = 1;
+    const Model model = small_network();
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled);
+    auto session = (*compiled)->make_session();
+    ASSERT_TRUE(session);
+    std::atomic<bool> looked = false;
+    std::thread runs([&] {
+        for (std::uint32_t i = 0; i < 10 || !looked; ++i)
+            run_and_compare(**session, model, 64, i);
+    });
+    int fewest = all;
+    for (int i = 0; i < 300; ++i) {
+        fewest = std::min(fewest, fewest_processors());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    looked = true;
+    runs.join();
+    EXPECT_EQ(fewest, all);
 }
 
 TEST(OpenVino, RefusesWhatDoesNotFit) {

@@ -279,6 +279,7 @@ TEST(Correct, RoundsOnTheInputsAskedFor) {
     CorrectOptions options = small_options();
     options.rounding = Rounding::output_error;
     std::vector<double> errors;
+    std::size_t paid = 0; // for which of them rounding gains
     for (const BiasCorrection kind : {BiasCorrection::fast, BiasCorrection::exact}) {
         options.bias = kind;
         const auto outcome = corrected(coarse(), options);
@@ -296,16 +297,46 @@ TEST(Correct, RoundsOnTheInputsAskedFor) {
         const auto dataset = data_of()(all_samples);
         const auto kept = keep_samples(**dataset, options.fit_samples, options.held_back_samples, 4, no_progress());
         ASSERT_TRUE(kept);
+        Model nearest = quantized->model;
         ASSERT_TRUE(
-            correct_layers(coarse(), quantized->model, Target::openvino, kept->fit, how, no_progress()).has_value());
+            correct_layers(coarse(), quantized->model, Target::openvino, kept->fit, how, no_progress(), &nearest)
+                .has_value());
         const auto judge = Judge::of(coarse(), kept->held_back, 1, no_progress());
         ASSERT_TRUE(judge);
         const auto closeness = judge->judge(quantized->model);
         ASSERT_TRUE(closeness);
         EXPECT_EQ(outcome->corrections[1].after.error, closeness->error);
         errors.push_back(closeness->error);
+        const auto biases = judge->judge(nearest);
+        ASSERT_TRUE(biases);
+        if (!closeness->closer_than(*biases)) continue;
+        ++paid;
+        EXPECT_EQ(outcome->corrections[0].after.error, biases->error);
+        EXPECT_TRUE(outcome->corrections[0].detail.ends_with("biases corrected, found with rounding"));
+        EXPECT_EQ(outcome->corrections[1].before.error, biases->error) << "rounding's own gain";
+        EXPECT_TRUE(outcome->corrections[1].kept);
     }
     EXPECT_NE(errors[0], errors[1]);
+    EXPECT_GT(paid, 0U);
+}
+
+// Rounding keeps samples to check on. Where it does not pay, biases are those of bias correction alone, on all samples.
+TEST(Correct, FindsBiasesAnewWhereRoundingDoesNotPay) {
+    CorrectOptions options = small_options();
+    options.fit_samples = options.held_back_samples = 80;
+    options.bias = BiasCorrection::exact;
+    const Model paired = one_layer({0.104F, -0.104F, 1.27F, 0.204F, -0.304F, 1.27F});
+    const std::map<std::string, Range> whole{{"x", {-1.0F, 1.0F}}};
+    const auto alone = corrected(paired, options, Target::openvino, whole, mirrored_at);
+    ASSERT_TRUE(alone) << alone.error().describe();
+    options.rounding = Rounding::output_error;
+    const auto outcome = corrected(paired, options, Target::openvino, whole, mirrored_at);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    ASSERT_EQ(methods_of(*outcome), (std::vector<std::string>{"bias-correction", "rounding"}));
+    EXPECT_EQ(outcome->corrections[0].detail, alone->corrections[0].detail);
+    EXPECT_EQ(outcome->corrections[0].after.error, alone->corrections[0].after.error);
+    EXPECT_FALSE(outcome->corrections[1].kept);
+    EXPECT_EQ(numbers_of(outcome->quantized.model), numbers_of(alone->quantized.model));
 }
 
 /// conv_network, its first layer's channels of very different size, read through a Relu %r.

@@ -101,6 +101,37 @@ TEST(CorrectLayers, FindTheBiasOfAClampedSum) {
         EXPECT_LT(after, error_with(quantized, shift, samples, wanted)) << shift;
 }
 
+// What the walk leaves beside its own model: the weights as they were, and biases for these.
+TEST(CorrectLayers, GiveBiasesForTheWeightsAsTheyWereToo) {
+    const Model model = residual("%r");
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 31);
+    Model quantized = quantized_of(model, samples);
+    const Model plain = quantized;
+    Model nearest = quantized;
+    LayerCorrection how = biases();
+    how.rounding = true;
+    const auto told = correct_layers(model, quantized, Target::openvino, samples, how, no_progress(), &nearest);
+    ASSERT_TRUE(told) << told.error().describe();
+    const auto before = quantized_layers(plain);
+    const auto rounded = quantized_layers(quantized);
+    const auto left = quantized_layers(nearest);
+    ASSERT_EQ(left.size(), before.size());
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        EXPECT_EQ(left[i].steps, before[i].steps);
+        EXPECT_NE(left[i].bias->values, before[i].bias->values) << before[i].label;
+        EXPECT_EQ(rounded[i].steps != before[i].steps, (*told)[i].rounded);
+        EXPECT_EQ(left[i].bias->values != rounded[i].bias->values, (*told)[i].rounded) << before[i].label;
+        changed += (*told)[i].rounded ? 1U : 0U;
+    }
+    EXPECT_GT(changed, 0U);
+    EXPECT_EQ(left.size(), told->size());
+    const Batches wanted = test::values_of(model, {"y"}, samples)[0];
+    const double error = error_with(plain, 0.0F, samples, wanted);
+    EXPECT_LT(error_with(nearest, 0.0F, samples, wanted), error);
+    EXPECT_LT(error_with(quantized, 0.0F, samples, wanted), error);
+}
+
 // Of two layers in one sum the first cannot know what the second will give.
 TEST(CorrectLayers, LeaveTheFirstTermOfASum) {
     Model model = residual("%d");

@@ -7,6 +7,7 @@
 
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
 
@@ -218,6 +219,8 @@ ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t thre
     map[ov::hint::inference_precision.name()] = type;
     map[ov::num_streams.name()] = ov::streams::Num(static_cast<int32_t>(std::max<std::size_t>(1, streams)));
     map[ov::inference_num_threads.name()] = static_cast<int32_t>(std::max<std::size_t>(1, threads));
+    // Else it binds them to the first cores, those of every other engine and process that uses fewer threads too.
+    if (threads < available_cores()) map[ov::hint::enable_cpu_pinning.name()] = false;
     if (profiling) map[ov::enable_profiling.name()] = true;
     return map;
 }
