@@ -7,11 +7,10 @@ benchmarks/results/mobilenet_v1.formats.json, from which benchmarks/make_tables.
 alone: other work beside it changes nothing. What is there already in --work is used again.
 """
 
-import argparse
 from pathlib import Path
 
 from judge_variants import Judged
-from run_peers import HERE
+from run_peers import command_line
 
 CELLS = [(weights, activations) for weights in ("per-channel", "per-tensor") for activations in ("asymmetric", "symmetric")]
 
@@ -27,12 +26,7 @@ def variants():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lathe", required=True)
-    parser.add_argument("--shared", required=True, help="folder of models and images")
-    parser.add_argument("--work", required=True)
-    parser.add_argument("--results", default=str(HERE / "results"))
-    options = parser.parse_args()
+    options = command_line(__doc__, networks=()).parse_args()
     judged = Judged("mobilenet_v1", options.lathe, options.shared, options.work)
     for name, more in variants():
         judged.quantize(name, more)

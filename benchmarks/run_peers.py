@@ -82,17 +82,24 @@ class Prepared:
                            [self.lathe, "simplify", self.model, "--output", self.work / "simple.onnx"])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", choices=NETWORKS, required=True)
+def command_line(description, networks=tuple(NETWORKS)):
+    """A parser with what every run over a network wants; none of them to choose from: no --network."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if networks:
+        parser.add_argument("--network", choices=networks, required=True)
     parser.add_argument("--lathe", required=True)
     parser.add_argument("--shared", required=True, help="folder of models and images")
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--results", default=str(HERE / "results"))
+    return parser
+
+
+def main():
+    parser = command_line(__doc__)
     parser.add_argument("--peers-python", required=True, help="Python with requirements/peers.txt")
     parser.add_argument("--modelopt-python", help="Python with requirements/modelopt.txt; without it ModelOpt is left out")
     parser.add_argument("--nncf-variants", default="default,mixed,accurate-bias,accuracy-control")
     parser.add_argument("--efforts", default="0,2", help="of Lathe; 0 is always measured")
-    parser.add_argument("--work", required=True)
-    parser.add_argument("--results", default=str(HERE / "results"))
     parser.add_argument("--batch-sizes", default="1,8,16")
     parser.add_argument("--duration", default="3")
     parser.add_argument("--time-limit", default="10")

@@ -10,26 +10,20 @@ docs/howto/quantise-for-cpus-without-vnni.md. To be run on a CPU without VNNI (`
 Accuracy alone: other work beside it changes nothing.
 """
 
-import argparse
 import json
 import os
 import sys
 from pathlib import Path
 
 from judge_variants import Judged
-from run_peers import HERE, NETWORKS, make
+from run_peers import HERE, command_line, make
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", choices=NETWORKS, required=True)
-    parser.add_argument("--lathe", required=True)
-    parser.add_argument("--shared", required=True, help="folder of models and images")
-    parser.add_argument("--work", required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--efforts", default="0,2")
     parser.add_argument("--samples", default="0", help="to judge on; 0: all (default)")
     parser.add_argument("--peers-python", help="Python with requirements/peers.txt; without it no peers")
-    parser.add_argument("--results", default=str(HERE / "results"))
     options = parser.parse_args()
     judged = Judged(options.network, options.lathe, options.shared, Path(options.work) / options.network)
     for weights in ("full", "seven-bits", "pairs"):

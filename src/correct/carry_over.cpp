@@ -17,11 +17,7 @@ bool take_weight(const QuantizedLayer& from, const QuantizedLayer& to, Graph& gr
 
 bool take_bias(const QuantizedLayer& from, const QuantizedLayer& to, Graph& graph) {
     if (!from.bias || !to.bias || from.bias->values == to.bias->values) return false;
-    const std::string name = graph.unique_name(to.label + "_bias_corrected");
-    graph.initializers.insert_or_assign(name, Tensor::of_floats(name, to.bias->shape, from.bias->values));
-    auto& inputs = graph.nodes.at(to.bias->node)->inputs;
-    if (inputs.size() <= to.bias->input) inputs.resize(to.bias->input + 1);
-    inputs[to.bias->input] = name;
+    put_bias(graph, to, from.bias->values);
     return true;
 }
 

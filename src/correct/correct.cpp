@@ -27,15 +27,17 @@ std::string number(double value, const char* format) {
     return text;
 }
 
+std::string biases_of(const std::vector<CorrectedLayer>& layers) {
+    return std::to_string(std::ranges::count(layers, true, &CorrectedLayer::bias)) + " biases corrected";
+}
+
 /// What layer correction did, in words.
 std::string summary_of(const std::vector<CorrectedLayer>& layers) {
     std::size_t rounded = 0;
-    std::size_t biases = 0;
     double moved = 0.0;
     std::map<std::string, std::size_t> skipped;
     for (const CorrectedLayer& layer : layers) {
         rounded += layer.rounded ? 1U : 0U;
-        biases += layer.bias ? 1U : 0U;
         moved += layer.moved;
         if (!layer.skipped.empty()) ++skipped[layer.skipped];
     }
@@ -45,14 +47,10 @@ std::string summary_of(const std::vector<CorrectedLayer>& layers) {
                number(100.0 * moved / static_cast<double>(rounded), "%.1f") +
                " % of their weights otherwise than before";
     }
-    if (biases > 0) text += (text.empty() ? "" : "; ") + std::to_string(biases) + " biases corrected";
+    if (std::ranges::any_of(layers, &CorrectedLayer::bias)) text += (text.empty() ? "" : "; ") + biases_of(layers);
     for (const auto& [why, count] : skipped)
         text += (text.empty() ? "" : "; ") + std::to_string(count) + " left: " + why;
     return text.empty() ? "no layer to correct" : text;
-}
-
-std::string biases_of(const std::vector<CorrectedLayer>& layers) {
-    return std::to_string(std::ranges::count(layers, true, &CorrectedLayer::bias)) + " biases corrected";
 }
 
 /// The choice that gained most, in words.
@@ -272,7 +270,7 @@ private:
         how.spare = spare_;
         how.inputs = options_.bias == BiasCorrection::fast ? LayerInputs::own_error : LayerInputs::network_error;
         how.bias = options_.bias != BiasCorrection::none;
-        const Model plain = outcome_.quantized.model;
+        const Model& plain = outcome_.quantized.model; // until a candidate is taken
         const auto correct_biases = [&]() -> Result<Candidate> {
             const auto start = Clock::now();
             Model model = plain;
@@ -295,8 +293,7 @@ private:
         if (how.bias) {
             LATHE_TRY(Candidate biases, judged(judge, "bias-correction", std::move(nearest),
                                                biases_of(layers) + ", found with rounding", Clock::now()));
-            // Where rounding does not pay, biases are found anew, on all of the samples: rounding keeps some to check
-            // on.
+            // Where rounding does not pay, biases are found anew, on those samples too that it is checked on.
             if (!rounded.told.after.closer_than(biases.told.after)) {
                 LATHE_TRY(biases, correct_biases());
             }

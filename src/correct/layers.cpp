@@ -168,7 +168,7 @@ private:
         choice.steps = rows_of_weight(form, std::span(layer.steps));
         LATHE_CHECK(weigh(layer, form, look, place, choice));
         if (nearest_ != nullptr && options_.bias && place.takes_shift) {
-            put_bias(*nearest_, layer, shifted(place.bias, choice.shifts));
+            put_bias(nearest_->graph, layer, shifted(place.bias, choice.shifts));
         }
         if (options_.rounding) {
             LATHE_CHECK(try_rounding(layer, form, real, place, look, check, choice, told));
@@ -259,12 +259,11 @@ private:
             if (!told.rounded) told.skipped = why;
             return;
         }
-        put_bias(quantized_, layer, shifted(place.bias, shifts));
+        const Tensor& bias = put_bias(quantized_.graph, layer, shifted(place.bias, shifts));
         if (quantized_walk_ != nullptr) {
-            const Node& node = *quantized_.graph.nodes[layer.bias->node];
-            const std::string& name = node.input(layer.bias->input);
-            quantized_walk_->set_constant(*quantized_.graph.initializer(name));
-            quantized_walk_->set_input(node.output(0), layer.bias->input, name);
+            quantized_walk_->set_constant(bias);
+            quantized_walk_->set_input(quantized_.graph.nodes[layer.bias->node]->output(0), layer.bias->input,
+                                       bias.name);
         }
         told.bias = true;
         const double squares = std::inner_product(shifts.begin(), shifts.end(), shifts.begin(), 0.0);
@@ -275,15 +274,6 @@ private:
         for (std::size_t m = 0; m < bias.size(); ++m)
             bias[m] += static_cast<float>(shifts[m]);
         return bias;
-    }
-
-    /// As a constant of its own.
-    static void put_bias(Model& model, const QuantizedLayer& layer, const std::vector<float>& bias) {
-        const std::string name = model.graph.unique_name(layer.label + "_bias_corrected");
-        model.graph.initializers.insert_or_assign(name, Tensor::of_floats(name, layer.bias->shape, bias));
-        auto& inputs = model.graph.nodes.at(layer.bias->node)->inputs;
-        if (inputs.size() <= layer.bias->input) inputs.resize(layer.bias->input + 1);
-        inputs[layer.bias->input] = name;
     }
 
     void set_constant(const Tensor& tensor) {

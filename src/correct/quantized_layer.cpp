@@ -128,4 +128,13 @@ std::vector<QuantizedLayer> quantized_layers(const Model& model) {
     return layers;
 }
 
+const Tensor& put_bias(Graph& graph, const QuantizedLayer& layer, std::span<const float> values) {
+    const std::string name = graph.unique_name(layer.label + "_bias_corrected");
+    const auto put = graph.initializers.insert_or_assign(name, Tensor::of_floats(name, layer.bias->shape, values));
+    auto& inputs = graph.nodes.at(layer.bias->node)->inputs;
+    if (inputs.size() <= layer.bias->input) inputs.resize(layer.bias->input + 1);
+    inputs[layer.bias->input] = name;
+    return put.first->second;
+}
+
 } // namespace lathe

@@ -51,4 +51,8 @@ struct QuantizedLayer {
 /// In graph order. Weights that several nodes read are left out: they cannot suit both.
 std::vector<QuantizedLayer> quantized_layers(const Model& model);
 
+/// Gives the layer, which has a place for it, this bias, one value a channel, as a constant of its own. What it read
+/// before stays in the graph. Returns the constant.
+const Tensor& put_bias(Graph& graph, const QuantizedLayer& layer, std::span<const float> values);
+
 } // namespace lathe
