@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -26,10 +25,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A segment holds at most this share of the work: less repeats less before a layer, but every border costs a copy.
-constexpr double segment_share = 1.0 / 12;
 /// Largest difference between the segments' result and the whole model's, over the largest magnitude.
 constexpr double tolerance = 1e-3;
+/// The whole float model is timed once in so many batches: it is for a figure in the report only.
+constexpr std::size_t batches_a_timing = 8;
 
 std::string role_of(const Model& model, std::size_t index, bool first, bool last) {
     const Node& node = *model.graph.nodes[index];
@@ -47,16 +46,12 @@ std::string role_of(const Model& model, std::size_t index, bool first, bool last
     return size + " convolution";
 }
 
-/// One float segment and, layer by layer, the same with that layer quantised.
-struct CompiledSegment {
-    Piece plain;
-    std::vector<std::pair<std::size_t, Piece>> quantised; ///< index into Sensitivity::layers
+/// A layer's own segment, with the layer quantised.
+struct QuantisedLayer {
+    std::size_t layer = 0; ///< index into Sensitivity::layers
+    Piece own;
+    std::optional<std::size_t> rest; ///< index into Measurement::rests_ of what follows
 };
-
-bool reads_any(const Piece& piece, const Values& values) {
-    return std::any_of(piece.inputs().begin(), piece.inputs().end(),
-                       [&](const IoInfo& input) { return values.contains(input.name); });
-}
 
 class Measurement {
 public:
@@ -66,6 +61,7 @@ public:
           journal_(options.journal, options.key) {}
 
     Result<Sensitivity> run() {
+        start_ = Clock::now();
         result_.batch_size = runnable_batch(model_, options_.batch_size, options_.threads);
         rules_.weight_range = range_for_this_cpu(profile_of(options_.target));
         LATHE_TRY(fixed_, with_fixed_shapes(model_, result_.batch_size, options_.length));
@@ -133,10 +129,10 @@ private:
         if (!state) return {};
         const Error damaged{ErrorCode::corrupt, "the record of earlier work is damaged", journal_.file().string(),
                             "remove it, or begin anew with --force"};
-        for (const char* name : {"samples", "classes"}) {
+        for (const char* name : {"samples", "classes", "timed_samples"}) {
             if (!state->contains(name) || !(*state)[name].is_number_unsigned()) return damaged;
         }
-        for (const char* name : {"seconds", "float_seconds"}) {
+        for (const char* name : {"seconds", "timed_seconds"}) {
             if (!state->contains(name) || !(*state)[name].is_number()) return damaged;
         }
         if (!state->contains("layers") || (*state)["layers"].size() != result_.layers.size() ||
@@ -149,7 +145,8 @@ private:
         result_.samples = (*state)["samples"].get<std::size_t>();
         result_.classes = (*state)["classes"].get<std::size_t>();
         result_.seconds = (*state)["seconds"].get<double>();
-        float_seconds_ = (*state)["float_seconds"].get<double>();
+        timed_seconds_ = (*state)["timed_seconds"].get<double>();
+        timed_samples_ = (*state)["timed_samples"].get<std::size_t>();
         result_.output_kind =
             state->value("output_kind", "") == "probabilities" ? OutputKind::probabilities : OutputKind::logits;
         result_.resumed_samples = result_.samples;
@@ -163,40 +160,60 @@ private:
         return journal_.write({{"samples", result_.samples},
                                {"classes", result_.classes},
                                {"seconds", result_.seconds + seconds_since(start_)},
-                               {"float_seconds", float_seconds_},
+                               {"timed_seconds", timed_seconds_},
+                               {"timed_samples", timed_samples_},
                                {"output_kind", to_string(result_.output_kind)},
                                {"everything", sums_to_json(result_.everything)},
                                {"layers", std::move(layers)}});
     }
 
     Result<void> compile() {
-        const std::vector<Segment> segments = cut_into_segments(fixed_, macs_, segment_share);
-        result_.segments = segments.size();
-        progress_.begin("compiling", result_.layers.size() + segments.size() + 2);
+        std::vector<std::size_t> nodes; // of the layers to quantise
+        for (const auto& [node, layer] : position_) {
+            if (result_.layers[layer].float_reason.empty()) nodes.push_back(node);
+        }
+        std::sort(nodes.begin(), nodes.end());
+        const Division division = divide(fixed_, nodes);
+        result_.segments = division.rests.size() + 1;
+        progress_.begin("compiling", division.layers.size() + division.rests.size() + 3);
         LATHE_TRY(whole_, compile_one(fixed_));
+        LATHE_TRY(reference_, compile_one(with_outputs(division)));
         QuantizeOptions all;
         all.target = options_.target;
         LATHE_TRY(const QuantizeOutcome quantised, quantize_model(model_, ranges_, all));
         LATHE_TRY(const Model fixed, with_fixed_shapes(quantised.model, result_.batch_size, options_.length));
         LATHE_TRY(everything_, compile_one(fixed));
-        for (const Segment& segment : segments) {
-            const Model plain = extract(fixed_, segment.inputs, segment.outputs);
-            LATHE_TRY(Piece compiled, compile_one(plain));
-            CompiledSegment own{std::move(compiled), {}};
-            for (const std::size_t index : segment.layers) {
-                const std::size_t layer = position_.at(index);
-                if (!result_.layers[layer].float_reason.empty()) {
-                    progress_.advance();
-                    continue;
-                }
-                LATHE_TRY(const Model one, quantize_only(plain, fixed_.graph, result_.layers[layer].node, rules_));
-                LATHE_TRY(Piece piece, compile_one(one));
-                own.quantised.emplace_back(layer, std::move(piece));
-            }
-            segments_.push_back(std::move(own));
+        for (const Segment& rest : division.rests) {
+            LATHE_TRY(Piece piece, compile_one(extract(fixed_, rest.inputs, rest.outputs)));
+            rests_.push_back(std::move(piece));
+        }
+        for (const Division::Layer& layer : division.layers) {
+            const std::size_t index = position_.at(layer.node);
+            const Model plain = extract(fixed_, layer.own.inputs, layer.own.outputs);
+            LATHE_TRY(const Model one, quantize_only(plain, fixed_.graph, result_.layers[index].node, rules_));
+            LATHE_TRY(Piece piece, compile_one(one));
+            quantised_.push_back({index, std::move(piece), layer.rest});
         }
         progress_.end();
         return {};
+    }
+
+    /// The float model, which shows what the segments read as well.
+    Model with_outputs(const Division& division) const {
+        Model model = fixed_;
+        const auto add = [&](const Segment& segment) {
+            for (const std::string& name : segment.inputs) {
+                if (model.graph.find_input(name) != nullptr || model.graph.is_output(name)) continue;
+                ValueInfo info = model.graph.info(name).value_or(ValueInfo{});
+                info.name = name;
+                model.graph.outputs.push_back(std::move(info));
+            }
+        };
+        for (const Division::Layer& layer : division.layers)
+            add(layer.own);
+        for (const Segment& rest : division.rests)
+            add(rest);
+        return model;
     }
 
     Result<Piece> compile_one(const Model& model) {
@@ -207,7 +224,6 @@ private:
     }
 
     Result<void> measure() {
-        start_ = Clock::now();
         // What an earlier run has done is read and left.
         for (std::size_t skipped = 0; skipped < result_.resumed_samples;) {
             LATHE_CHECK(progress_.check());
@@ -243,63 +259,56 @@ private:
         }
         progress_.end();
         result_.seconds += seconds_since(start_);
-        result_.float_seconds = float_seconds_;
         if (result_.samples == 0) {
             return Error{ErrorCode::invalid_argument, "the data holds no samples", "", "name data with samples"};
         }
+        result_.float_seconds =
+            timed_seconds_ * static_cast<double>(result_.samples) / static_cast<double>(timed_samples_);
         return {};
     }
 
     /// Scores of one batch are added all together or not at all.
     Result<void> one_batch(const Batch& batch) {
-        Values values = padded_inputs(batch);
-        Values none;
-        for (CompiledSegment& segment : segments_) {
-            LATHE_CHECK(progress_.check());
-            LATHE_TRY(Values outputs, segment.plain.run(none, values));
-            for (auto& [name, tensor] : outputs)
-                values.insert_or_assign(name, std::move(tensor));
-        }
-        const auto found = values.find(output_);
-        if (found == values.end()) {
-            return Error{ErrorCode::unsupported, "the output is not computed from the inputs", output_, ""};
-        }
-        const HostTensor reference = found->second;
+        std::vector<HostTensor> inputs = padded_inputs(batch);
+        Values values;
+        for (HostTensor& input : inputs)
+            values.insert_or_assign(input.name, input.view());
+        const Values none;
+        LATHE_TRY(const Values computed, reference_->run(none, values));
+        values.insert(computed.begin(), computed.end());
+        const TensorView reference = computed.at(output_);
         LATHE_CHECK(check_output(reference, batch));
-        LATHE_CHECK(run_whole(values, reference));
+        if (!verified_) LATHE_CHECK(verify_segments(values, reference));
+        if (batches_++ % batches_a_timing == 0) LATHE_CHECK(time_whole(values));
         if (result_.samples == 0) {
             result_.classes = reference.as<float>().size() / result_.batch_size;
             result_.output_kind = detect_output_kind(reference.as<float>(), result_.classes);
         }
-        std::map<std::size_t, Score> scores;
-        LATHE_TRY(Values all, everything_->run(none, values));
+        LATHE_TRY(const Values all, everything_->run(none, values));
         Score everything = result_.everything;
         LATHE_CHECK(add(everything, reference, all.at(output_), batch));
-        for (std::size_t at = 0; at < segments_.size(); ++at) {
-            for (auto& [layer, piece] : segments_[at].quantised) {
-                LATHE_CHECK(progress_.check());
-                LATHE_TRY(Values changed, piece.run(none, values));
-                for (std::size_t behind = at + 1; behind < segments_.size(); ++behind) {
-                    if (!reads_any(segments_[behind].plain, changed)) continue;
-                    LATHE_TRY(Values outputs, segments_[behind].plain.run(changed, values));
-                    for (auto& [name, tensor] : outputs)
-                        changed.insert_or_assign(name, std::move(tensor));
-                }
-                scores[layer] = result_.layers[layer].score;
-                const auto own = changed.find(output_);
-                LATHE_CHECK(add(scores[layer], reference, own == changed.end() ? reference : own->second, batch));
+        std::vector<Score> scores;
+        for (QuantisedLayer& quantised : quantised_) {
+            LATHE_CHECK(progress_.check());
+            LATHE_TRY(Values changed, quantised.own.run(none, values));
+            if (quantised.rest) {
+                LATHE_TRY(const Values behind, rests_[*quantised.rest].run(changed, values));
+                changed.insert(behind.begin(), behind.end());
             }
+            scores.push_back(result_.layers[quantised.layer].score);
+            const auto own = changed.find(output_);
+            LATHE_CHECK(add(scores.back(), reference, own == changed.end() ? reference : own->second, batch));
         }
-        for (auto& [layer, score] : scores)
-            result_.layers[layer].score = score;
+        for (std::size_t i = 0; i < scores.size(); ++i)
+            result_.layers[quantised_[i].layer].score = scores[i];
         result_.everything = everything;
         result_.samples += batch.size();
         return {};
     }
 
     /// The batch's inputs, a short one filled up with copies of its last sample.
-    Values padded_inputs(const Batch& batch) const {
-        Values values;
+    std::vector<HostTensor> padded_inputs(const Batch& batch) const {
+        std::vector<HostTensor> inputs;
         for (const HostTensor& input : batch.inputs) {
             Shape shape = input.shape;
             shape[0] = static_cast<std::int64_t>(result_.batch_size);
@@ -308,12 +317,12 @@ private:
             std::memcpy(whole.bytes.data(), input.bytes.data(), std::min(whole.bytes.size(), input.bytes.size()));
             for (std::size_t i = batch.size(); i < result_.batch_size; ++i)
                 std::memcpy(whole.bytes.data() + i * row, input.bytes.data() + (batch.size() - 1) * row, row);
-            values.insert_or_assign(input.name, std::move(whole));
+            inputs.push_back(std::move(whole));
         }
-        return values;
+        return inputs;
     }
 
-    Result<void> check_output(const HostTensor& output, const Batch& batch) const {
+    Result<void> check_output(const TensorView& output, const Batch& batch) const {
         const std::size_t count = output.type == DataType::float32 ? output.as<float>().size() : 0;
         if (output.shape.empty() || output.shape[0] != static_cast<std::int64_t>(result_.batch_size) || count == 0) {
             return Error{ErrorCode::unsupported,
@@ -332,27 +341,48 @@ private:
         return {};
     }
 
-    /// The batch goes through the whole float model too: is the result the same, and how long does it take?
-    Result<void> run_whole(Values& values, const HostTensor& reference) {
-        Values none;
-        const auto start = Clock::now();
-        LATHE_TRY(const Values whole, whole_->run(none, values));
-        float_seconds_ += seconds_since(start);
-        const auto expected = whole.at(output_).as<float>();
-        const auto actual = reference.as<float>();
+    /// Do the whole float model and what lies behind each cut give what the reference gives?
+    Result<void> verify_segments(const Values& values, const TensorView& reference) {
+        const Values none;
+        const auto same = [&](Piece& piece) -> Result<void> {
+            LATHE_TRY(const Values outputs, piece.run(none, values));
+            const auto found = outputs.find(output_);
+            return found == outputs.end() ? Result<void>() : compare(reference, found->second);
+        };
+        LATHE_CHECK(same(*whole_));
+        for (Piece& rest : rests_) {
+            LATHE_CHECK(progress_.check());
+            LATHE_CHECK(same(rest));
+        }
+        verified_ = true;
+        return {};
+    }
+
+    Result<void> compare(const TensorView& reference, const TensorView& other) const {
+        const auto expected = reference.as<float>();
+        const auto actual = other.as<float>();
         double largest = 0;
         double difference = expected.size() == actual.size() ? 0 : std::numeric_limits<double>::infinity();
         for (std::size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
             if (std::isnan(expected[i]) && std::isnan(actual[i])) continue;
             largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
-            difference = std::max(difference, std::abs(static_cast<double>(expected[i] - actual[i])));
+            const double apart = std::abs(static_cast<double>(expected[i] - actual[i]));
+            difference = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(difference, apart);
         }
         if (difference <= tolerance * largest) return {};
         return Error{ErrorCode::verification_failed, "the model cut into segments differs from the whole one", output_,
                      "please report this"};
     }
 
-    Result<void> add(Score& score, const HostTensor& reference, const HostTensor& subject, const Batch& batch) const {
+    Result<void> time_whole(const Values& values) {
+        const auto start = Clock::now();
+        LATHE_CHECK(whole_->run({}, values));
+        timed_seconds_ += seconds_since(start);
+        timed_samples_ += result_.batch_size;
+        return {};
+    }
+
+    Result<void> add(Score& score, const TensorView& reference, const TensorView& subject, const Batch& batch) const {
         const auto expected = reference.as<float>();
         const auto actual = subject.as<float>();
         if (expected.size() != actual.size()) {
@@ -382,9 +412,14 @@ private:
     std::unordered_map<std::size_t, std::size_t> position_; ///< node to layer
     std::optional<Piece> whole_;
     std::optional<Piece> everything_;
-    std::vector<CompiledSegment> segments_;
+    std::optional<Piece> reference_;
+    std::vector<Piece> rests_;
+    std::vector<QuantisedLayer> quantised_;
+    bool verified_ = false;
     Clock::time_point start_ = Clock::now();
-    double float_seconds_ = 0;
+    std::size_t batches_ = 0;
+    double timed_seconds_ = 0; ///< of the whole float model
+    std::size_t timed_samples_ = 0;
 };
 
 } // namespace

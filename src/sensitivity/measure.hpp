@@ -33,10 +33,11 @@ struct Sensitivity {
     OutputKind output_kind = OutputKind::logits;
     std::vector<LayerSensitivity> layers; ///< in graph order
     Score everything;                     ///< the whole model quantised
-    std::size_t segments = 0;
+    std::size_t segments = 0;             ///< that the network was cut into
     std::size_t batch_size = 1;
-    double seconds = 0;       ///< all of it, earlier runs included
-    double float_seconds = 0; ///< the whole float model alone, run on the same batches in turns with the rest
+    double seconds = 0; ///< all of it, compiling and earlier runs included
+    double float_seconds =
+        0; ///< the whole float model alone, for as many samples; timed on some batches between the rest
     std::size_t resumed_samples = 0;
 };
 
@@ -66,10 +67,10 @@ std::size_t runnable_batch(const Model& model, std::size_t wanted, std::size_t t
 /// on the data. `model` is the one that was calibrated. The backend is the one that computes (the CPU's, whatever the
 /// target: numbers are those of the target's Q/DQ graph).
 ///
-/// How it is fast: the network is cut into segments; the float one is run once a batch and what crosses the cuts is
-/// kept. For a layer, its own segment is run with the layer quantised, on the kept inputs, and then the float segments
-/// behind it. What is before the layer is never run again, nothing is compiled twice, and memory does not grow with
-/// the samples. The data are read once.
+/// How it is fast: the float network is run once a batch, and what the layers read is kept. For a layer, its own
+/// segment is run with the layer quantised, from the layer to the next cut, and then what lies behind that cut, in
+/// float, both on what was kept. Nothing before the layer is run again, nothing is copied, and memory does not grow
+/// with the samples (see `divide` for what the cuts cost and save). The data are read once.
 ///
 /// Errors: what the data, the ranges or the backend give; verification_failed where the segments do not compute what
 /// the whole model does; cancelled, with the record written.

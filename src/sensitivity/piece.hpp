@@ -13,8 +13,8 @@
 
 namespace lathe {
 
-/// Values by name, while a network is run piece by piece.
-using Values = std::unordered_map<std::string, HostTensor>;
+/// Values by name, while a network is run piece by piece. Somebody else owns them.
+using Values = std::unordered_map<std::string, TensorView>;
 
 /// A model compiled and ready to run on values by name. All its shapes are fixed.
 class Piece {
@@ -23,9 +23,9 @@ public:
     static Result<Piece> compile(const Backend& backend, const Model& model, std::size_t threads);
 
     const std::vector<IoInfo>& inputs() const { return compiled_->inputs(); }
-    /// Runs on `changed` where it has an input, else on `values` (the views are read in place), and returns the
-    /// outputs. Errors: internal for an input that neither has.
-    Result<Values> run(Values& changed, Values& values);
+    /// Runs on `changed` where it has an input, else on `values` (both are read in place), and returns the outputs:
+    /// views that stay valid until the next run. Errors: internal for an input that neither has.
+    Result<Values> run(const Values& changed, const Values& values);
 
 private:
     Piece(std::unique_ptr<CompiledModel> compiled, std::unique_ptr<BackendSession> session)

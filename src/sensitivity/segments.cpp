@@ -1,16 +1,14 @@
 #include "sensitivity/segments.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "graph/subgraphs.hpp"
 #include "quantize/edges.hpp"
-#include "quantize/ops.hpp"
 
 namespace lathe {
 
@@ -27,51 +25,45 @@ std::vector<std::string> reads_of(const Node& node) {
     return names;
 }
 
+/// Bytes of weights that a byte crossing a cut is reckoned like: it is written, brought into another layout, read and
+/// brought back, once for each layer in front of the cut and each batch.
+constexpr double byte_crossing = 4;
+
 /// What crosses a position of the node list.
 struct Crossing {
-    std::size_t values = 0;
     double bytes = 0;
-    bool possible = true; ///< all of them have a fixed shape and a plain type
-    auto cost() const { return std::tuple(!possible, values, bytes); }
+    bool possible = true; ///< all of it has a fixed shape and a plain type
 };
 
-/// Where between two layers to cut, and what that costs.
-struct Gap {
-    std::size_t position = 0;
-    Crossing crossing;
-};
-
-class Cutter {
+class Divider {
 public:
-    Cutter(const Model& model, const std::vector<double>& macs, double share)
-        : graph_(model.graph), index_(model.graph), macs_(macs) {
-        for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-            if (is_heavy(*graph_.nodes[i]) && !is_constant_node(i)) layers_.push_back(i);
-            total_ += macs_.at(i);
-        }
-        limit_ = share * total_;
-    }
+    Divider(const Model& model, const std::vector<std::size_t>& layers)
+        : graph_(model.graph), index_(model.graph), layers_(layers) {}
 
-    std::vector<Segment> cut() {
+    Division divide() {
         follow_values();
-        find_gaps();
-        if (layers_.size() > 1) split(0, layers_.size());
-        return build();
+        measure_positions();
+        const std::vector<std::size_t> cuts = choose_cuts();
+        Division division;
+        for (const std::size_t cut : cuts)
+            division.rests.push_back(segment_of(cut, graph_.nodes.size()));
+        for (const std::size_t layer : layers_) {
+            const auto next = std::upper_bound(cuts.begin(), cuts.end(), layer);
+            Division::Layer own{layer, segment_of(start_of(layer), next == cuts.end() ? graph_.nodes.size() : *next),
+                                std::nullopt};
+            if (next != cuts.end()) own.rest = static_cast<std::size_t>(next - cuts.begin());
+            division.layers.push_back(std::move(own));
+        }
+        return division;
     }
 
 private:
-    bool is_constant_node(std::size_t i) const {
-        const Node& node = *graph_.nodes[i];
-        return !node.outputs.empty() && index_.is_constant(node.outputs[0]);
-    }
-
     /// From where to where each value is needed.
     void follow_values() {
-        const std::size_t count = graph_.nodes.size();
         for (const ValueInfo& input : graph_.inputs) {
             if (graph_.initializer(input.name) == nullptr) produced_[input.name] = 0;
         }
-        for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
             for (const std::string& name : reads_of(*graph_.nodes[i])) {
                 if (produced_.contains(name)) last_read_[name] = i;
             }
@@ -81,87 +73,91 @@ private:
         }
     }
 
-    /// The cheapest position between every two layers that follow each other. Of equals the last: what follows a layer
-    /// point by point stays with it.
-    void find_gaps() {
-        std::vector<Crossing> crossings(graph_.nodes.size() + 1);
+    void measure_positions() {
+        crossings_.resize(graph_.nodes.size() + 1);
         for (const auto& [name, last] : last_read_) {
             const auto info = graph_.info(name);
             const Shape shape = info ? info->shape().value_or(Shape{-1}) : Shape{-1};
             const bool plain = info && info->opaque_type.empty() && bit_width(info->type) >= 8;
             const std::int64_t elements = plain ? element_count(shape) : -1;
             for (std::size_t at = produced_.at(name); at <= last; ++at) {
-                ++crossings[at].values;
                 if (elements < 0) {
-                    crossings[at].possible = false;
+                    crossings_[at].possible = false;
                 } else {
-                    crossings[at].bytes +=
+                    crossings_[at].bytes +=
                         static_cast<double>(elements) * static_cast<double>(bit_width(info->type)) / 8;
                 }
             }
         }
+        // What a graph gets needs no shape inference.
+        crossings_.front().possible = true;
+        weights_.push_back(0);
+        for (const auto& node : graph_.nodes) {
+            double bytes = 0;
+            for (const std::string& name : reads_of(*node)) {
+                if (const Tensor* constant = graph_.initializer(name))
+                    bytes += static_cast<double>(constant->bytes().size());
+            }
+            weights_.push_back(weights_.back() + bytes);
+        }
+    }
+
+    /// The last position up to the layer at which its segment can begin.
+    std::size_t start_of(std::size_t layer) const {
+        while (!crossings_[layer].possible)
+            --layer;
+        return layer;
+    }
+
+    /// Between every two layers that follow each other the position at which least crosses. Of equals the last: what
+    /// follows a layer point by point stays with it.
+    std::vector<std::size_t> candidates() const {
+        std::vector<std::size_t> positions;
         for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
-            Gap best{layers_[i] + 1, crossings[layers_[i] + 1]};
-            for (std::size_t at = layers_[i] + 2; at <= layers_[i + 1]; ++at) {
-                if (crossings[at].cost() <= best.crossing.cost()) best = {at, crossings[at]};
+            std::optional<std::size_t> best;
+            for (std::size_t at = layers_[i] + 1; at <= layers_[i + 1]; ++at) {
+                if (!crossings_[at].possible) continue;
+                if (!best || crossings_[at].bytes <= crossings_[*best].bytes) best = at;
             }
-            gaps_.push_back(best);
+            if (best) positions.push_back(*best);
         }
+        return positions;
     }
 
-    double cost(std::size_t first, std::size_t last) const {
-        double sum = 0;
-        for (std::size_t i = first; i < last; ++i)
-            sum += macs_[layers_[i]];
-        return sum;
-    }
-
-    /// Cuts layers [first, last) further.
-    void split(std::size_t first, std::size_t last) {
-        if (last - first < 2 || cost(first, last) <= limit_) return;
-        std::size_t least = std::numeric_limits<std::size_t>::max();
-        for (std::size_t gap = first; gap + 1 < last; ++gap) {
-            if (gaps_[gap].crossing.possible) least = std::min(least, gaps_[gap].crossing.values);
-        }
-        std::vector<std::size_t> chosen; // cut in front of these layers
-        std::size_t begin = first;
-        std::size_t middle = first;
-        double balance = std::numeric_limits<double>::infinity();
-        for (std::size_t gap = first; gap + 1 < last; ++gap) {
-            if (!gaps_[gap].crossing.possible || gaps_[gap].crossing.values != least) continue;
-            const double before = cost(first, gap + 1);
-            const double after = cost(gap + 1, last);
-            if (std::abs(before - after) < balance) {
-                balance = std::abs(before - after);
-                middle = gap + 1;
-            }
-            if (cost(begin, gap + 1) >= limit_ / 2 && after >= limit_ / 2) {
-                chosen.push_back(gap + 1);
-                begin = gap + 1;
+    /// Those of least weights and crossing bytes together, by dynamic programming over the last cut.
+    std::vector<std::size_t> choose_cuts() const {
+        std::vector<std::size_t> positions = candidates();
+        const std::size_t end = graph_.nodes.size();
+        positions.push_back(end);
+        std::vector<double> starts{0}; // weights in front of the layers' own segments, summed over layers
+        for (const std::size_t layer : layers_)
+            starts.push_back(starts.back() + weights_[start_of(layer)]);
+        const auto layers_before = [&](std::size_t position) {
+            return std::lower_bound(layers_.begin(), layers_.end(), position) - layers_.begin();
+        };
+        const auto cost = [&](std::size_t from, std::size_t to) { // layers in [from, to), a cut at `to`
+            const auto first = static_cast<std::size_t>(layers_before(from));
+            const auto last = static_cast<std::size_t>(layers_before(to));
+            const double each = weights_[to] + (to == end ? 0 : byte_crossing * crossings_[to].bytes);
+            const double own = static_cast<double>(last - first) * each - (starts[last] - starts[first]);
+            return own + weights_[end] - weights_[to];
+        };
+        std::vector<double> least(positions.size(), std::numeric_limits<double>::infinity());
+        std::vector<std::optional<std::size_t>> before(positions.size());
+        for (std::size_t to = 0; to < positions.size(); ++to) {
+            least[to] = cost(0, positions[to]);
+            for (std::size_t from = 0; from < to; ++from) {
+                const double sum = least[from] + cost(positions[from], positions[to]);
+                if (sum >= least[to]) continue;
+                least[to] = sum;
+                before[to] = from;
             }
         }
-        if (chosen.empty() && middle != first) chosen.push_back(middle);
-        if (chosen.empty()) return;
-        chosen.push_back(last);
-        begin = first;
-        for (const std::size_t end : chosen) {
-            if (end != last) cuts_.insert(gaps_[end - 1].position);
-            split(begin, end);
-            begin = end;
-        }
-    }
-
-    std::vector<Segment> build() const {
-        std::vector<std::size_t> ends(cuts_.begin(), cuts_.end());
-        ends.push_back(graph_.nodes.size());
-        std::vector<Segment> segments;
-        std::size_t begin = 0;
-        for (const std::size_t end : ends) {
-            Segment segment = segment_of(begin, end);
-            begin = end;
-            if (!segment.outputs.empty()) segments.push_back(std::move(segment));
-        }
-        return segments;
+        std::vector<std::size_t> cuts;
+        for (std::optional<std::size_t> at = before.back(); at; at = before[*at])
+            cuts.push_back(positions[*at]);
+        std::reverse(cuts.begin(), cuts.end());
+        return cuts;
     }
 
     Segment segment_of(std::size_t begin, std::size_t end) const {
@@ -180,29 +176,21 @@ private:
                 if (read_behind || graph_.is_output(output)) segment.outputs.push_back(output);
             }
         }
-        for (const std::size_t layer : layers_) {
-            if (layer >= begin && layer < end) segment.layers.push_back(layer);
-        }
         return segment;
     }
 
     const Graph& graph_;
     EdgeIndex index_;
-    const std::vector<double>& macs_;
-    std::vector<std::size_t> layers_;
-    double total_ = 0;
-    double limit_ = 0;
+    const std::vector<std::size_t>& layers_;
     std::unordered_map<std::string, std::size_t> produced_;  ///< position behind the producer
     std::unordered_map<std::string, std::size_t> last_read_; ///< position of the last reader
-    std::vector<Gap> gaps_;
-    std::set<std::size_t> cuts_;
+    std::vector<Crossing> crossings_;                        ///< by position
+    std::vector<double> weights_;                            ///< bytes, in front of a position
 };
 
 } // namespace
 
-std::vector<Segment> cut_into_segments(const Model& model, const std::vector<double>& macs, double share) {
-    return Cutter(model, macs, share).cut();
-}
+Division divide(const Model& model, const std::vector<std::size_t>& layers) { return Divider(model, layers).divide(); }
 
 Model extract(const Model& model, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
     const Graph& graph = model.graph;
