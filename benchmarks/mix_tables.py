@@ -85,7 +85,7 @@ def sensitivity(folder):
     if not rows:
         return ""
     return markdown(heading, rows) + (
-        "\nOf FP32 alone: the time that the whole float model takes for the same samples, in turns with the rest.\n")
+        "\nOf FP32 alone: the time that the whole float model takes for as many samples, timed on some of them between the rest.\n")
 
 
 TABLES = {"tune": tune, "sensitivity": sensitivity}

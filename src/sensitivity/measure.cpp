@@ -12,6 +12,7 @@
 #include "onnx/summary.hpp"
 #include "quantize/ops.hpp"
 #include "quantize/quantize.hpp"
+#include "sensitivity/differences.hpp"
 #include "sensitivity/journal.hpp"
 #include "sensitivity/only_layers.hpp"
 #include "sensitivity/piece.hpp"
@@ -177,23 +178,23 @@ private:
         result_.segments = division.rests.size() + 1;
         progress_.begin("compiling", division.layers.size() + division.rests.size() + 3);
         LATHE_TRY(whole_, compile_one(fixed_));
-        LATHE_TRY(reference_, compile_one(with_outputs(division)));
         QuantizeOptions all;
         all.target = options_.target;
         LATHE_TRY(const QuantizeOutcome quantised, quantize_model(model_, ranges_, all));
         LATHE_TRY(const Model fixed, with_fixed_shapes(quantised.model, result_.batch_size, options_.length));
         LATHE_TRY(everything_, compile_one(fixed));
         for (const Segment& rest : division.rests) {
-            LATHE_TRY(Piece piece, compile_one(extract(fixed_, rest.inputs, rest.outputs)));
+            LATHE_TRY(Piece piece, compile_piece(extract(fixed_, rest.inputs, rest.outputs)));
             rests_.push_back(std::move(piece));
         }
         for (const Division::Layer& layer : division.layers) {
             const std::size_t index = position_.at(layer.node);
             const Model plain = extract(fixed_, layer.own.inputs, layer.own.outputs);
             LATHE_TRY(const Model one, quantize_only(plain, fixed_.graph, result_.layers[index].node, rules_));
-            LATHE_TRY(Piece piece, compile_one(one));
+            LATHE_TRY(Piece piece, compile_piece(one));
             quantised_.push_back({index, std::move(piece), layer.rest});
         }
+        LATHE_TRY(reference_, compile_one(with_outputs(division)));
         progress_.end();
         return {};
     }
@@ -201,19 +202,26 @@ private:
     /// The float model, which shows what the segments read as well.
     Model with_outputs(const Division& division) const {
         Model model = fixed_;
-        const auto add = [&](const Segment& segment) {
-            for (const std::string& name : segment.inputs) {
-                if (model.graph.find_input(name) != nullptr || model.graph.is_output(name)) continue;
-                ValueInfo info = model.graph.info(name).value_or(ValueInfo{});
-                info.name = name;
-                model.graph.outputs.push_back(std::move(info));
-            }
+        const auto add = [&](const std::string& name) {
+            if (model.graph.find_input(name) != nullptr || model.graph.is_output(name)) return;
+            ValueInfo info = model.graph.info(name).value_or(ValueInfo{});
+            info.name = name;
+            model.graph.outputs.push_back(std::move(info));
         };
         for (const Division::Layer& layer : division.layers)
-            add(layer.own);
+            std::for_each(layer.own.inputs.begin(), layer.own.inputs.end(), add);
         for (const Segment& rest : division.rests)
-            add(rest);
+            std::for_each(rest.inputs.begin(), rest.inputs.end(), add);
+        for (const auto& [value, input] : references_)
+            add(value);
         return model;
+    }
+
+    /// A part of the network, its float layers by differences where that is faster.
+    Result<Piece> compile_piece(const Model& piece) {
+        if (!differences_pay_here()) return compile_one(piece);
+        LATHE_TRY(const Model model, in_differences(piece, fixed_.graph, references_));
+        return compile_one(model);
     }
 
     Result<Piece> compile_one(const Model& model) {
@@ -276,6 +284,8 @@ private:
         const Values none;
         LATHE_TRY(const Values computed, reference_->run(none, values));
         values.insert(computed.begin(), computed.end());
+        for (const auto& [value, input] : references_)
+            values.emplace(input, values.at(value));
         const TensorView reference = computed.at(output_);
         LATHE_CHECK(check_output(reference, batch));
         if (!verified_) LATHE_CHECK(verify_segments(values, reference));
@@ -415,6 +425,7 @@ private:
     std::optional<Piece> reference_;
     std::vector<Piece> rests_;
     std::vector<QuantisedLayer> quantised_;
+    References references_;
     bool verified_ = false;
     Clock::time_point start_ = Clock::now();
     std::size_t batches_ = 0;

@@ -70,7 +70,8 @@ std::size_t runnable_batch(const Model& model, std::size_t wanted, std::size_t t
 /// How it is fast: the float network is run once a batch, and what the layers read is kept. For a layer, its own
 /// segment is run with the layer quantised, from the layer to the next cut, and then what lies behind that cut, in
 /// float, both on what was kept. Nothing before the layer is run again, nothing is copied, and memory does not grow
-/// with the samples (see `divide` for what the cuts cost and save). The data are read once.
+/// with the samples (see `divide` for what the cuts cost and save). Where the processor multiplies in BF16, heavy float
+/// layers multiply only the difference to what was kept (see `in_differences`). The data are read once.
 ///
 /// Errors: what the data, the ranges or the backend give; verification_failed where the segments do not compute what
 /// the whole model does; cancelled, with the record written.
