@@ -28,7 +28,7 @@ allowed() {
     evaluate) echo support data runtime bench evaluate ;;
     correct) echo support graph onnx data calibrate quantize backends/api evaluate correct ;;
     compare) echo support graph onnx passes data quantize runtime backends/api correct compare ;;
-    sensitivity) echo support graph onnx data calibrate quantize backends/api evaluate sensitivity ;;
+    sensitivity) echo support graph onnx passes data calibrate quantize backends/api evaluate sensitivity ;;
     mix) echo support graph onnx data calibrate quantize backends/api runtime bench evaluate correct sensitivity mix ;;
     plan) echo support runtime bench plan ;;
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;

@@ -78,7 +78,13 @@ TEST_F(TimingCacheTest, AWriterThatIsKilledLeavesAWholeFile) {
                 static_cast<void>(cache.write(file_));
             }
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(30 + 17 * round));
+        // It writes on while it is killed; on a busy machine it may be long before it begins.
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        for (TimingCache seen("a"); !seen.find("op 0") && std::chrono::steady_clock::now() < until;) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            ASSERT_TRUE(seen.read(file_));
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(13 + 17 * round));
         ASSERT_EQ(::kill(child, SIGKILL), 0);
         ASSERT_EQ(::waitpid(child, nullptr, 0), child);
         TimingCache next("a");
