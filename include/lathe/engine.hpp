@@ -27,7 +27,11 @@ struct BuildOptions {
     /// axis 0 and, in a model with a tokenizer, lengths 1..128..its longest on axis 1; other open sizes are an error.
     std::map<std::string, ShapeRange> shapes;
     /// Further profiles beside `shapes`, each as complete: shapes within any of them are legal, and each is tuned for.
+    /// On the CPU a further profile is one shape within `shapes`, for which the engine gets a form of its own.
     std::vector<std::map<std::string, ShapeRange>> more_profiles;
+    /// Texts: lengths (axis 1) to add a profile of one shape for, at the least and at the best batch size of `shapes`.
+    /// Errors: out_of_range outside `shapes`, invalid_argument where no input's axis 1 is open.
+    std::vector<std::int64_t> lengths;
     std::size_t workspace_bytes = 0; ///< 0: no limit (GPU: 256 MiB). CPU backends have none and say so
     std::size_t threads = 0;         ///< 0: all available cores
     bool profiling = false;          ///< sessions can tell per-layer times; slower

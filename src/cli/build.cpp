@@ -37,6 +37,7 @@ struct Options {
     std::string name;
     std::filesystem::path preprocess;
     std::filesystem::path timing_cache;
+    std::vector<std::int64_t> lengths;
     std::string tune = "default";
     std::vector<int> gpus;
     std::optional<int> optimization_level; ///< this and those down to plan: TensorRT alone
@@ -225,6 +226,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
         build.precision = *precision;
     }
     LATHE_CHECK(take_shapes(options, build));
+    build.lengths = options.lengths;
     build.timing_cache = options.timing_cache;
     build.allow_fallback = options.allow_fallback;
     build.check = !options.no_check;
@@ -281,6 +283,7 @@ void add_build(Commands& commands) {
                       {"lathe build resnet50.onnx --output resnet50.engine",
                        "lathe build resnet50.int8.onnx --precision int8 --output resnet50.int8.engine",
                        "lathe build m.onnx --shape 1x3x224x224..8x3x224x224..32x3x224x224 --output m.engine",
+                       "lathe build minilm.int8.onnx --lengths 16,32,64 --output minilm.int8.engine",
                        "lathe build m.onnx --device tensorrt --precision fp16 --plan m.plan --output m.engine"}},
                      [options, &context] { return build_engine(*options, context); });
     command.add_option("model", options->model, "ONNX file")->required();
@@ -292,7 +295,15 @@ void add_build(Commands& commands) {
     command.add_option(
         "--shape", options->shapes,
         "NAME:SHAPE or NAME:MIN..OPT..MAX for one input (an only input needs no name); may be repeated. "
-        "Without it an open batch size becomes 1..8..32. On a GPU a second one for the same input is a second profile");
+        "Without it an open batch size becomes 1..8..32. On a GPU a second one for the same input is a second profile, "
+        "on the CPU one shape within the first, which gets a form of its own");
+    command
+        .add_option(
+            "--lengths", options->lengths,
+            "Texts: lengths that requests are often filled up to, such as 16,32,64 (lathe profile-data proposes "
+            "them). Each gets a form of its own, at the least and at the best batch size")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber);
     add_trtexec_shapes(command, options->trtexec_shapes);
     command
         .add_option("--workspace", options->workspace,

@@ -156,6 +156,9 @@ void print_document(const Context& context, const Json& document, const LengthCo
     const Json& shapes = document["shapes"];
     context.print(context.bold("One engine for every length"));
     context.print("lathe build MODEL " + shapes["dynamic"].get<std::string>() + "\n");
+    context.print(context.bold("CPU: the same, with a form of its own for each bucket"));
+    context.print("lathe build MODEL " + shapes["dynamic"].get<std::string>() + " --lengths " +
+                  document["chosen"].get<std::string>() + "\n");
     context.print(context.bold("GPU: one engine, a profile a bucket"));
     std::string line = "lathe build MODEL --device cuda";
     for (const Json& profile : shapes["profiles"])

@@ -89,6 +89,45 @@ Result<void> check_devices(const Backend& backend, const std::vector<int>& devic
                  "--devices", "leave --devices out; it names GPUs"};
 }
 
+/// A profile of one shape for each length, at the least and at the best batch size.
+Result<void> add_lengths(const std::vector<std::int64_t>& lengths, CompileOptions& options) {
+    for (const std::int64_t length : lengths) {
+        bool open = false;
+        auto least = options.shapes;
+        auto best = options.shapes;
+        for (const auto& [name, range] : options.shapes) {
+            Shape first = range.min;
+            Shape second = range.opt;
+            if (range.min.size() > 1 && range.min[1] != range.max[1]) {
+                open = true;
+                if (length < range.min[1] || length > range.max[1]) {
+                    return Error{ErrorCode::out_of_range,
+                                 "length " + std::to_string(length) + " is outside the engine's range " +
+                                     range.describe(),
+                                 name, "give --shape a range that covers it"};
+                }
+                first[1] = second[1] = length;
+            }
+            least[name] = {first, first, first};
+            best[name] = {second, second, second};
+        }
+        if (!open) {
+            return Error{ErrorCode::invalid_argument, "no input has a length (axis 1) that is open", "--lengths",
+                         "lengths are for models of texts; give other shapes with --shape"};
+        }
+        for (auto& profile : {least, best}) {
+            const auto same = [&](const auto& other) {
+                return std::ranges::all_of(profile, [&](const auto& entry) {
+                    const auto found = other.find(entry.first);
+                    return found != other.end() && found->second.is_static() && found->second.opt == entry.second.opt;
+                });
+            };
+            if (std::ranges::none_of(options.more_profiles, same)) options.more_profiles.push_back(profile);
+        }
+    }
+    return {};
+}
+
 CompileOptions compile_options(const EngineInfo& info, std::size_t threads, const EngineLoadOptions& wanted) {
     CompileOptions options;
     options.precision = info.precision;
@@ -130,10 +169,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
         LATHE_TRY(auto shapes, complete_shapes(model, profile));
         compile.more_profiles.push_back(std::move(shapes));
     }
-    if (!compile.more_profiles.empty() && !backend->traits().several_profiles) {
-        return Error{ErrorCode::unsupported, "device " + options.device + " takes one range of shapes an input",
-                     "--shape", "give one MIN..OPT..MAX that covers all"};
-    }
+    LATHE_CHECK(add_lengths(options.lengths, compile));
     auto impl = std::make_unique<Impl>();
     impl->traits = backend->traits();
     EngineInfo& info = impl->info;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <thread>
 
@@ -180,6 +181,58 @@ TEST(OpenVino, MixedSamplesRunWholeAndRight) {
         const auto y = (*session)->output(0);
         EXPECT_NEAR(y->as<float>()[0], -static_cast<float>(batch - 1) / 2.0F, 1e-5F) << batch;
     }
+}
+
+/// Both sizes open, as a text's are.
+Model open_lengths() {
+    return model_from_text(
+        "opset 18\ninput %x: float32[N, L]\n%y = Softmax(%x) {axis = -1}\noutput %y: float32[N, L]\n");
+}
+
+void expect_softmax(BackendSession& session, std::int64_t batch, std::int64_t length) {
+    HostTensor x("x", DataType::float32, {batch, length});
+    for (std::int64_t i = 0; i < batch * length; ++i)
+        x.as<float>()[static_cast<std::size_t>(i)] = static_cast<float>(i % length);
+    ASSERT_TRUE(session.set_input(0, x.view()));
+    const auto ran = session.run();
+    ASSERT_TRUE(ran) << ran.error().describe();
+    const auto y = session.output(0);
+    EXPECT_EQ(y->shape, (Shape{batch, length}));
+    // A geometric series: the largest of n is (1 - 1/e) / (1 - e^-n).
+    const double largest = (1 - std::exp(-1.0)) / (1 - std::exp(-static_cast<double>(length)));
+    for (std::int64_t row = 1; row <= batch; ++row)
+        EXPECT_NEAR(y->as<float>()[static_cast<std::size_t>(row * length - 1)], largest, 1e-5) << length;
+}
+
+TEST(OpenVino, FurtherShapesGetFormsOfTheirOwn) {
+    CompileOptions options;
+    options.shapes["x"] = {{1, 1}, {2, 8}, {4, 32}};
+    const auto exactly = [](const Shape& shape) {
+        return std::map<std::string, ShapeRange>{{"x", {shape, shape, shape}}};
+    };
+    options.more_profiles = {exactly({1, 5}), exactly({2, 8})}; // the second has one already
+    const auto compiled = cpu().compile(open_lengths(), options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    const auto blob = (*compiled)->save();
+    ASSERT_TRUE(blob);
+    const std::string header = blob->substr(0, blob->find("PK")); // JSON in front, with every form's shapes
+    for (const char* shapes : {"[[1,5]]", "[[2,8]]", "[[1,1]]", "[[4,32]]", "[]"})
+        EXPECT_THAT(header, HasSubstr("\"shapes\":" + std::string(shapes)));
+    const std::string twice = "\"shapes\":[[2,8]]";
+    EXPECT_EQ(header.find(twice), header.rfind(twice));
+    const auto loaded = cpu().load(std::as_bytes(std::span(*blob)), nullptr, options);
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    for (const auto* model : {&*compiled, &*loaded}) {
+        auto session = (*model)->make_session();
+        ASSERT_TRUE(session);
+        for (const auto& [batch, length] : {std::pair{1, 5}, {1, 6}, {2, 5}, {1, 5}, {2, 8}, {4, 32}})
+            expect_softmax(**session, batch, length);
+    }
+
+    options.more_profiles = {{{"x", {{1, 4}, {1, 5}, {1, 6}}}}};
+    EXPECT_THAT(cpu().compile(open_lengths(), options).error().describe(), HasSubstr("is not one shape"));
+    options.more_profiles = {exactly({1, 33})};
+    EXPECT_THAT(cpu().compile(open_lengths(), options).error().describe(), HasSubstr("outside the first range"));
 }
 
 TEST(OpenVino, LayersNameTheirOnnxNodesAndPrecision) {

@@ -103,6 +103,35 @@ TEST(Engine, CarriesItsTokenizerApartFromItsDescription) {
     EXPECT_FALSE(Engine::build(model, {}));
 }
 
+TEST(Engine, LengthsBecomeShapesOfTheirOwn) {
+    const Model texts =
+        model_from_text("opset 18\ninput %ids: int64[N, L]\ninput %other: int64[N, L]\ninput %bias: float32[N, 1]\n"
+                        "%s = Add(%ids, %other)\n%f = Cast(%s) {to = 1}\n%y = Add(%f, %bias)\n"
+                        "output %y: float32[N, L]\n");
+    BuildOptions options;
+    for (const char* name : {"ids", "other"})
+        options.shapes[name] = {{1, 1}, {2, 8}, {4, 32}};
+    options.shapes["bias"] = {{1, 1}, {2, 1}, {4, 1}};
+    options.lengths = {5, 8, 5};
+    const auto engine = Engine::build(texts, options);
+    ASSERT_TRUE(engine) << engine.error().describe();
+    const auto& profiles = engine->info().profiles;
+    std::vector<Shape> shapes;
+    for (std::size_t i = 1; i < profiles.size(); ++i) {
+        shapes.push_back(profiles[i].at("ids").opt);
+        EXPECT_EQ(profiles[i].at("other").max, shapes.back());
+        EXPECT_EQ(profiles[i].at("bias").opt, (Shape{shapes.back()[0], 1}));
+    }
+    EXPECT_THAT(shapes, testing::ElementsAre(Shape{1, 5}, Shape{2, 5}, Shape{1, 8}, Shape{2, 8}));
+    EXPECT_EQ(engine->info().inputs.at(0).range.max, (Shape{4, 32})) << "all others stay allowed";
+
+    options.lengths = {33};
+    EXPECT_EQ(Engine::build(texts, options).error().code, ErrorCode::out_of_range);
+    BuildOptions pictures;
+    pictures.lengths = {8};
+    EXPECT_THAT(Engine::build(small_network(), pictures).error().describe(), HasSubstr("--lengths"));
+}
+
 TEST(Engine, SessionOutlivesItsEngine) {
     auto engine = std::make_unique<Engine>(built());
     auto session = engine->make_session();

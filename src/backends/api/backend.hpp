@@ -51,9 +51,11 @@ struct CompileOptions {
     BatchPlan batch_plan = BatchPlan::measured;
     bool profiling = false; ///< sessions can tell per-layer times; costs some speed
 
+    /// Further ranges beside `shapes`; the CPU's are single shapes within `shapes`, which get forms of their own.
+    std::vector<std::map<std::string, ShapeRange>> more_profiles;
+
     // For backends that time kernels while compiling; others ignore them.
-    std::vector<std::map<std::string, ShapeRange>> more_profiles; ///< further ranges beside `shapes`
-    std::filesystem::path timing_cache;                           ///< empty: the user's cache folder
+    std::filesystem::path timing_cache; ///< empty: the user's cache folder
     TuneEffort tune = TuneEffort::standard;
     bool allow_fallback = false;  ///< where most of the work cannot run in the precision asked, go on all the same
     bool check = true;            ///< compare the finished network with reference kernels, operation by operation
@@ -158,7 +160,6 @@ struct Traits {
     bool threads_matter = true;                ///< another number of threads needs another compilation
     bool profiles_without_recompiling = false; ///< any session can tell per-layer times
     bool sessions_share_engine = false;        ///< several sessions of one engine serve requests side by side
-    bool several_profiles = false;             ///< takes CompileOptions::more_profiles
     bool several_devices = false;              ///< takes CompileOptions::devices
 };
 

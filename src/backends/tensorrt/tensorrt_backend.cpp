@@ -71,7 +71,6 @@ public:
         traits.threads_matter = false;
         traits.profiles_without_recompiling = true;
         traits.sessions_share_engine = true;
-        traits.several_profiles = true;
         return traits;
     }
 };
