@@ -24,6 +24,7 @@ struct LATHE_API ShapeRange {
     Shape min;
     Shape opt;
     Shape max;
+    bool operator==(const ShapeRange&) const = default;
     bool is_static() const { return min == max; }
     /// Same rank, and every dimension within min..max.
     bool contains(const Shape& shape) const;

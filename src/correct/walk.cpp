@@ -93,9 +93,7 @@ Model Walk::piece(std::size_t end, const std::set<std::string>& also, std::vecto
             computed.insert(output);
             const auto last = last_use_.find(output);
             if ((last == last_use_.end() || last->second < end) && !also.contains(output)) continue;
-            ValueInfo info = graph.info(output).value_or(ValueInfo{});
-            info.name = output;
-            part.graph.outputs.push_back(std::move(info));
+            part.graph.outputs.push_back(graph.info_or_name(output));
         }
     }
     std::set<std::string> from_before;

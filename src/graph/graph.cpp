@@ -111,6 +111,13 @@ std::optional<ValueInfo> Graph::info(const std::string& value) const {
     return found == value_infos.end() ? std::nullopt : std::optional<ValueInfo>(found->second);
 }
 
+ValueInfo Graph::info_or_name(const std::string& value) const {
+    if (auto known = info(value)) return std::move(*known);
+    ValueInfo unknown;
+    unknown.name = value;
+    return unknown;
+}
+
 const Tensor* Graph::constant(const std::string& value) const {
     const Tensor* tensor = initializer(value);
     return tensor != nullptr && find_input(value) == nullptr ? tensor : nullptr;

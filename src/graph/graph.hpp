@@ -148,6 +148,8 @@ public:
     const ValueInfo* find_output(std::string_view value) const;
     /// What is known of any value: input, output, intermediate or initializer.
     std::optional<ValueInfo> info(const std::string& value) const;
+    /// The same; of a value that nothing is known of, the name.
+    ValueInfo info_or_name(const std::string& value) const;
     bool is_output(std::string_view value) const { return find_output(value) != nullptr; }
     /// A constant: an initializer that is not also a graph input (which a caller could override).
     const Tensor* constant(const std::string& value) const;

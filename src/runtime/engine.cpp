@@ -115,14 +115,9 @@ Result<void> add_lengths(const std::vector<std::int64_t>& lengths, CompileOption
             return Error{ErrorCode::invalid_argument, "no input has a length (axis 1) that is open", "--lengths",
                          "lengths are for models of texts; give other shapes with --shape"};
         }
-        for (auto& profile : {least, best}) {
-            const auto same = [&](const auto& other) {
-                return std::ranges::all_of(profile, [&](const auto& entry) {
-                    const auto found = other.find(entry.first);
-                    return found != other.end() && found->second.is_static() && found->second.opt == entry.second.opt;
-                });
-            };
-            if (std::ranges::none_of(options.more_profiles, same)) options.more_profiles.push_back(profile);
+        for (const auto& profile : {least, best}) {
+            if (std::ranges::find(options.more_profiles, profile) == options.more_profiles.end())
+                options.more_profiles.push_back(profile);
         }
     }
     return {};

@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "onnx/macs.hpp"
 #include "passes/write_casts.hpp"
 #include "quantize/ops.hpp"
-#include "support/machine.hpp"
 
 namespace lathe {
 
@@ -21,14 +21,6 @@ std::int64_t elements_of(const Graph& graph, const std::string& value) {
     return info && info->shape() ? element_count(*info->shape()) : -1;
 }
 
-/// Multiply-accumulates.
-double products(const Node& node, const Shape& weight, std::int64_t read, std::int64_t written) {
-    const auto size = static_cast<double>(element_count(weight));
-    if (node.is("ConvTranspose")) return static_cast<double>(read) * size / static_cast<double>(weight.front());
-    const bool rows_last = node.is("MatMul") || (node.is("Gemm") && node.int_or("transB", 0) == 0);
-    return static_cast<double>(written) * size / static_cast<double>(rows_last ? weight.back() : weight.front());
-}
-
 bool pays(const Graph& graph, const Node& node) {
     if (!is_heavy(node) || node.outputs.size() != 1) return false;
     const Tensor* weight = graph.constant(node.input(1));
@@ -38,8 +30,9 @@ bool pays(const Graph& graph, const Node& node) {
         return false;
     const std::int64_t read = elements_of(graph, node.input(0));
     const std::int64_t written = elements_of(graph, node.output(0));
-    if (read <= 0 || written <= 0 || element_count(weight->shape()) <= 0) return false;
-    return products(node, weight->shape(), read, written) >= least_intensity * static_cast<double>(read + written);
+    if (read <= 0 || written <= 0) return false;
+    const MacCount count = count_macs(node, [&](const std::string& value) { return graph.info(value); });
+    return count.known && static_cast<double>(count.macs) >= least_intensity * static_cast<double>(read + written);
 }
 
 Node node_of(std::string op_type, std::vector<std::string> inputs, std::string output) {
@@ -102,7 +95,7 @@ private:
             found = references_.emplace(value, whole_.unique_name(value + "_reference")).first;
         const std::string& name = found->second;
         if (result_.graph.find_input(name) == nullptr) {
-            ValueInfo input = piece_.graph.info(value).value_or(ValueInfo{});
+            ValueInfo input = piece_.graph.info_or_name(value);
             input.name = name;
             result_.graph.inputs.push_back(std::move(input));
         }
@@ -110,7 +103,7 @@ private:
     }
 
     void describe(const std::string& like, const std::string& name) {
-        ValueInfo info = piece_.graph.info(like).value_or(ValueInfo{});
+        ValueInfo info = piece_.graph.info_or_name(like);
         info.name = name;
         result_.graph.value_infos.insert_or_assign(name, std::move(info));
     }
@@ -123,11 +116,6 @@ private:
 };
 
 } // namespace
-
-bool differences_pay_here() {
-    const Machine machine = this_machine();
-    return machine.has_flag("avx512_bf16") || machine.has_flag("amx_bf16");
-}
 
 Result<Model> in_differences(const Model& piece, const Graph& whole, References& references) {
     return Rewriter(piece, whole, references).run();

@@ -8,8 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "onnx/macs.hpp"
 #include "onnx/onnx.hpp"
-#include "onnx/summary.hpp"
 #include "quantize/ops.hpp"
 #include "quantize/quantize.hpp"
 #include "sensitivity/differences.hpp"
@@ -18,6 +18,7 @@
 #include "sensitivity/piece.hpp"
 #include "sensitivity/segments.hpp"
 #include "support/clock.hpp"
+#include "support/machine.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe {
@@ -84,9 +85,6 @@ private:
     }
 
     Result<void> list_layers() {
-        std::unordered_map<std::string, std::int64_t> macs;
-        for (const LayerSummary& layer : summarize(fixed_).layers)
-            macs[layer.name] = layer.macs / static_cast<std::int64_t>(result_.batch_size);
         LATHE_TRY(const QuantizationPlan plan, plan_quantization(fixed_, profile_of(options_.target)));
         rules_.from_zero = tensors_from_zero(plan);
         std::unordered_map<std::size_t, const EdgeDecision*> decisions; // of the first input
@@ -97,17 +95,15 @@ private:
         const auto& nodes = fixed_.graph.nodes;
         std::vector<std::size_t> heavy;
         for (std::size_t i = 0; i < nodes.size(); ++i) {
-            macs_.push_back(0);
-            if (const auto found = macs.find(nodes[i]->label()); found != macs.end())
-                macs_.back() = static_cast<double>(found->second);
             if (is_heavy(*nodes[i])) heavy.push_back(i);
         }
+        const auto lookup = [&](const std::string& value) { return fixed_.graph.info(value); };
         for (const std::size_t i : heavy) {
             LayerSensitivity layer;
             layer.node = nodes[i]->label();
             layer.op_type = nodes[i]->op_type;
             layer.role = role_of(fixed_, i, i == heavy.front(), heavy.size() > 1 && i == heavy.back());
-            layer.macs = static_cast<std::int64_t>(macs_[i]);
+            layer.macs = count_macs(*nodes[i], lookup).macs / static_cast<std::int64_t>(result_.batch_size);
             const auto decision = decisions.find(i);
             if (decision == decisions.end()) {
                 layer.float_reason = "its input is a constant";
@@ -204,9 +200,7 @@ private:
         Model model = fixed_;
         const auto add = [&](const std::string& name) {
             if (model.graph.find_input(name) != nullptr || model.graph.is_output(name)) return;
-            ValueInfo info = model.graph.info(name).value_or(ValueInfo{});
-            info.name = name;
-            model.graph.outputs.push_back(std::move(info));
+            model.graph.outputs.push_back(model.graph.info_or_name(name));
         };
         for (const Division::Layer& layer : division.layers)
             std::for_each(layer.own.inputs.begin(), layer.own.inputs.end(), add);
@@ -219,7 +213,7 @@ private:
 
     /// A part of the network, its float layers by differences where that is faster.
     Result<Piece> compile_piece(const Model& piece) {
-        if (!differences_pay_here()) return compile_one(piece);
+        if (!differences_pay_) return compile_one(piece);
         LATHE_TRY(const Model model, in_differences(piece, fixed_.graph, references_));
         return compile_one(model);
     }
@@ -288,7 +282,7 @@ private:
             values.emplace(input, values.at(value));
         const TensorView reference = computed.at(output_);
         LATHE_CHECK(check_output(reference, batch));
-        if (!verified_) LATHE_CHECK(verify_segments(values, reference));
+        if (batches_ == 0) LATHE_CHECK(verify_segments(values, reference));
         if (batches_++ % batches_a_timing == 0) LATHE_CHECK(time_whole(values));
         if (result_.samples == 0) {
             result_.classes = reference.as<float>().size() / result_.batch_size;
@@ -364,7 +358,6 @@ private:
             LATHE_CHECK(progress_.check());
             LATHE_CHECK(same(rest));
         }
-        verified_ = true;
         return {};
     }
 
@@ -374,8 +367,8 @@ private:
         double largest = 0;
         double difference = expected.size() == actual.size() ? 0 : std::numeric_limits<double>::infinity();
         for (std::size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
-            if (std::isnan(expected[i]) && std::isnan(actual[i])) continue;
-            largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+            if (std::isfinite(expected[i])) largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+            if (expected[i] == actual[i] || (std::isnan(expected[i]) && std::isnan(actual[i]))) continue;
             const double apart = std::abs(static_cast<double>(expected[i] - actual[i]));
             difference = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(difference, apart);
         }
@@ -418,17 +411,16 @@ private:
     Model fixed_;
     std::string output_;
     LayerRules rules_{ranges_, options_.target};
-    std::vector<double> macs_;                              ///< a node
     std::unordered_map<std::size_t, std::size_t> position_; ///< node to layer
     std::optional<Piece> whole_;
     std::optional<Piece> everything_;
     std::optional<Piece> reference_;
     std::vector<Piece> rests_;
     std::vector<QuantisedLayer> quantised_;
+    const bool differences_pay_ = this_machine().multiplies_bfloat16();
     References references_;
-    bool verified_ = false;
     Clock::time_point start_ = Clock::now();
-    std::size_t batches_ = 0;
+    std::size_t batches_ = 0;  ///< since it was started
     double timed_seconds_ = 0; ///< of the whole float model
     std::size_t timed_samples_ = 0;
 };

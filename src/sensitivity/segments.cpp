@@ -133,11 +133,12 @@ private:
         for (const std::size_t layer : layers_)
             starts.push_back(starts.back() + weights_[start_of(layer)]);
         const auto layers_before = [&](std::size_t position) {
-            return std::lower_bound(layers_.begin(), layers_.end(), position) - layers_.begin();
+            return static_cast<std::size_t>(std::lower_bound(layers_.begin(), layers_.end(), position) -
+                                            layers_.begin());
         };
         const auto cost = [&](std::size_t from, std::size_t to) { // layers in [from, to), a cut at `to`
-            const auto first = static_cast<std::size_t>(layers_before(from));
-            const auto last = static_cast<std::size_t>(layers_before(to));
+            const auto first = layers_before(from);
+            const auto last = layers_before(to);
             const double each = weights_[to] + (to == end ? 0 : byte_crossing * crossings_[to].bytes);
             const double own = static_cast<double>(last - first) * each - (starts[last] - starts[first]);
             return own + weights_[end] - weights_[to];
@@ -217,15 +218,10 @@ Model extract(const Model& model, const std::vector<std::string>& inputs, const 
     piece.opsets = model.opsets;
     piece.opaque_functions = model.opaque_functions;
     piece.graph.name = "piece";
-    const auto describe = [&](const std::string& name) {
-        ValueInfo info = graph.info(name).value_or(ValueInfo{});
-        info.name = name;
-        return info;
-    };
     for (const std::string& input : inputs)
-        piece.graph.inputs.push_back(describe(input));
+        piece.graph.inputs.push_back(graph.info_or_name(input));
     for (const std::string& output : outputs)
-        piece.graph.outputs.push_back(describe(output));
+        piece.graph.outputs.push_back(graph.info_or_name(output));
     for (const std::size_t i : nodes) {
         piece.graph.add(*graph.nodes[i]);
         for (const std::string& name : reads_of(*graph.nodes[i])) {

@@ -34,6 +34,8 @@ std::size_t status_field(std::string_view field) {
 
 } // namespace
 
+bool Machine::multiplies_bfloat16() const { return has_flag("avx512_bf16") || has_flag("amx_bf16"); }
+
 bool Machine::has_flag(std::string_view flag) const {
     return std::find(cpu_flags.begin(), cpu_flags.end(), flag) != cpu_flags.end();
 }

@@ -19,6 +19,7 @@ struct Machine {
     bool hypervisor = false; ///< a virtual machine: other guests can disturb timings
 
     bool has_flag(std::string_view flag) const;
+    bool multiplies_bfloat16() const;
     /// Identifies the instruction sets that compiled kernels may depend on.
     std::string fingerprint() const;
 };

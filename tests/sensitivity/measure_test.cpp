@@ -1,6 +1,8 @@
 // On a small network, against the plain way: the whole model quantised but for one layer, run as a whole.
 #include "sensitivity/measure.hpp"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,9 +11,9 @@
 #include "data/dataset.hpp"
 #include "quantize/quantize.hpp"
 #include "sensitivity/advice.hpp"
-#include "sensitivity/differences.hpp"
 #include "sensitivity/only_layers.hpp"
 #include "sensitivity/piece.hpp"
+#include "support/machine.hpp"
 #include "support/progress.hpp"
 #include "support_lib/command.hpp"
 
@@ -161,7 +163,7 @@ TEST(Sensitivity, EqualsThePlainWay) {
     ASSERT_EQ(found->layers.size(), 6U);
     for (const LayerSensitivity& layer : found->layers) {
         const Score plain = plain_score(layer.node, 10);
-        const double close = differences_pay_here() ? 1e-2 : 1e-3;
+        const double close = this_machine().multiplies_bfloat16() ? 1e-2 : 1e-3;
         EXPECT_NEAR(layer.score.noise, plain.noise, close * plain.noise + 1e-9) << layer.node;
         EXPECT_NEAR(layer.score.kl, plain.kl, close * plain.kl + 1e-6) << layer.node;
         EXPECT_EQ(layer.score.agree, plain.agree) << layer.node;
@@ -217,6 +219,24 @@ TEST(Sensitivity, StoppedAndResumedGivesTheSame) {
 
     kept.key = "another";
     EXPECT_EQ(measure(20, kept).error().code, ErrorCode::mismatch);
+}
+
+TEST(Sensitivity, OutputsThatAreInfiniteInFloatTooAreNoDisagreement) {
+    Model model = network();
+    const std::vector<float> mask{0, 0, -std::numeric_limits<float>::infinity(), 0, 0};
+    model.graph.initializers.emplace("mask", Tensor::of_floats("mask", {5}, mask));
+    Node& head = *model.graph.nodes.back();
+    Node masked;
+    masked.op_type = "Add";
+    masked.inputs = {"unmasked", "mask"};
+    masked.outputs = head.outputs;
+    head.outputs = {"unmasked"};
+    model.graph.add(std::move(masked));
+    const RangesFile ranges = ranges_of(model);
+    const auto dataset = data(4);
+    const auto found = measure_sensitivity(model, ranges, *dataset, cpu(), options(), no_progress());
+    ASSERT_TRUE(found) << found.error().describe();
+    EXPECT_EQ(found->everything.nonfinite, 4U);
 }
 
 TEST(Sensitivity, RefusesWhatMakesNoSense) {

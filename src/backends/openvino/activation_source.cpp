@@ -265,11 +265,7 @@ Result<std::unique_ptr<ActivationSource>> make_activation_source(const Model& mo
                          "see `lathe inspect` for the names"};
         }
         const auto [entry, added] = output_of.emplace(name, watched.graph.outputs.size());
-        if (added) {
-            ValueInfo info = model.graph.info(name).value_or(ValueInfo{});
-            info.name = name;
-            watched.graph.outputs.push_back(std::move(info));
-        }
+        if (added) watched.graph.outputs.push_back(model.graph.info_or_name(name));
         observed.push_back({false, entry->second});
     }
     // OpenVINO wants an output even if only inputs are observed.

@@ -27,7 +27,7 @@ struct Job {
 
 Result<void> check_precision(const Model& model, Precision precision) {
     const Machine machine = this_machine();
-    if (precision == Precision::bfloat16 && !machine.has_flag("avx512_bf16") && !machine.has_flag("amx_bf16")) {
+    if (precision == Precision::bfloat16 && !machine.multiplies_bfloat16()) {
         return Error{ErrorCode::unsupported, "this processor has no bf16 instructions (avx512_bf16 or amx_bf16)",
                      "--precision bf16", "use fp32 or int8"};
     }

@@ -31,16 +31,12 @@ Model model_of(const Node& node, const Model& model) {
             one.graph.initializers.emplace(name, *constant);
             continue;
         }
-        ValueInfo info = model.graph.info(name).value_or(ValueInfo{});
-        info.name = name;
+        ValueInfo info = model.graph.info_or_name(name);
         if (info.type == DataType::undefined && info.opaque_type.empty()) info.type = DataType::float32;
         one.graph.inputs.push_back(std::move(info));
     }
     for (const auto& name : node.outputs) {
-        if (name.empty()) continue;
-        ValueInfo info = model.graph.info(name).value_or(ValueInfo{});
-        info.name = name;
-        one.graph.outputs.push_back(std::move(info));
+        if (!name.empty()) one.graph.outputs.push_back(model.graph.info_or_name(name));
     }
     one.graph.add(node);
     return one;
