@@ -175,7 +175,7 @@ public:
         LATHE_TRY(Walk walk, Walk::start(real, samples, options.threads, progress, options.spare));
         progress.begin("equalize", layers.size());
         const std::vector<std::pair<std::size_t, std::size_t>> stops(layers.begin(), layers.end());
-        constexpr std::size_t ahead = 8; // layers a stop
+        constexpr std::size_t ahead = 4; // layers a stop
         for (std::size_t i = 0; i < stops.size(); ++i) {
             LATHE_CHECK(progress.check());
             if (i % ahead == 0) {

@@ -201,7 +201,7 @@ std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, c
                                std::size_t threads) {
     const std::size_t count = positions.at.size();
     std::vector<float> rows;
-    reserve_huge(rows, layer.groups * count * layer.depth);
+    reserve_huge(rows, layer.groups * count * layer.depth, threads);
     rows.resize(layer.groups * count * layer.depth);
     constexpr std::size_t chunk = 256;
     ThreadPool(threads).for_each((count + chunk - 1) / chunk, [&](std::size_t part) {

@@ -317,7 +317,7 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
                         nearest);
     progress.begin("correct layers", layers.size());
     std::vector<std::string> old_biases;
-    constexpr std::size_t ahead = 8;
+    constexpr std::size_t ahead = 4;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const QuantizedLayer& layer = layers[i];
         LATHE_CHECK(progress.check());

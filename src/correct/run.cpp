@@ -53,16 +53,20 @@ std::span<std::byte> writable(std::span<const std::byte> bytes) {
     return {const_cast<std::byte*>(bytes.data()), bytes.size()}; // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
-HostTensor copy_of(const TensorView& view, const std::string& name, SpareMemory* spare) {
+HostTensor make_tensor(const std::string& name, DataType type, const Shape& shape, const RunOptions& options) {
     HostTensor tensor;
-    tensor.bytes = take(spare, view.bytes.size());
-    reserve_huge(tensor.bytes, view.bytes.size());
+    const std::size_t size = byte_size(type, static_cast<std::size_t>(element_count(shape)));
+    tensor.bytes = take(options.spare, size);
+    reserve_huge(tensor.bytes, size, options.threads);
+    tensor.bytes.resize(size);
     tensor.name = name;
-    tensor.type = view.type;
-    tensor.shape = view.shape;
-    tensor.bytes.assign(view.bytes.begin(), view.bytes.end());
+    tensor.type = type;
+    tensor.shape = shape;
     return tensor;
 }
+
+/// Without a rank nothing is known.
+bool is_known(const Shape& shape) { return !shape.empty() && element_count(shape) >= 0; }
 
 } // namespace
 
@@ -114,10 +118,18 @@ Result<std::vector<Batches>> run_batches(Model model, const std::vector<Given>& 
         std::vector<TensorView> values;
         for (const Given& each : given)
             values.push_back(each.batches.at(batch));
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            const IoInfo& known = part.outputs()[i];
+            if (!is_known(known.range.opt)) continue;
+            results[i].push_back(make_tensor(outputs[i].name, known.type, known.range.opt, options));
+            LATHE_CHECK(part.set_output(i, results[i].back().bytes));
+        }
         LATHE_CHECK(part.run(values));
         for (std::size_t i = 0; i < outputs.size(); ++i) {
+            if (results[i].size() > batch) continue; // written in place
             LATHE_TRY(const TensorView view, part.output(i));
-            results[i].push_back(copy_of(view, outputs[i].name, options.spare));
+            results[i].push_back(make_tensor(outputs[i].name, view.type, view.shape, options));
+            std::ranges::copy(view.bytes, results[i].back().bytes.begin());
         }
     }
     return results;

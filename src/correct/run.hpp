@@ -43,6 +43,9 @@ public:
                                         Precision precision = Precision::float32);
     /// `values`: in the order of the inputs; only read.
     Result<void> run(const std::vector<TensorView>& values);
+    const std::vector<IoInfo>& outputs() const { return compiled_->outputs(); }
+    /// Has the next runs write an output of known shape there.
+    Result<void> set_output(std::size_t i, std::span<std::byte> memory) { return session_->set_output(i, memory); }
     /// Of the last run, until the next.
     Result<TensorView> output(std::size_t i) const { return session_->output(i); }
 

@@ -64,6 +64,42 @@ TEST_P(BatchPlanTest, EveryBatchOfTheRangeGivesTheReferenceResult) {
         run_and_compare(**session, model, batch, static_cast<std::uint32_t>(batch));
 }
 
+TEST_P(BatchPlanTest, OutputsAreWrittenToGivenMemory) {
+    const Model model = small_network();
+    CompileOptions options = batches(8, 8, 8);
+    options.batch_plan = GetParam();
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    auto session = (*compiled)->make_session();
+    ASSERT_TRUE(session);
+    std::vector<float> first(8 * 5), second(8 * 5);
+    ASSERT_TRUE((*session)->set_output(0, std::as_writable_bytes(std::span(first))));
+    run_and_compare(**session, model, 8, 1);
+    EXPECT_EQ((*session)->output(0)->bytes.data(), reinterpret_cast<std::byte*>(first.data()));
+    const std::vector<float> kept = first;
+    ASSERT_TRUE((*session)->set_output(0, std::as_writable_bytes(std::span(second))));
+    run_and_compare(**session, model, 8, 2);
+    EXPECT_EQ(first, kept);
+    EXPECT_NE(second, kept);
+}
+
+TEST(OpenVino, MemoryForAnOutputMustBeAsLargeAsIt) {
+    const auto fixed = cpu().compile(small_network(), batches(2, 2, 2));
+    ASSERT_TRUE(fixed);
+    auto session = (*fixed)->make_session();
+    std::vector<float> memory(2 * 5);
+    const auto small = (*session)->set_output(0, std::as_writable_bytes(std::span(memory).first(9)));
+    ASSERT_FALSE(small);
+    EXPECT_THAT(small.error().describe(), HasSubstr("36 bytes were given for an output of shape"));
+    EXPECT_FALSE((*session)->set_output(1, std::as_writable_bytes(std::span(memory))));
+    const auto varying = cpu().compile(small_network(), batches(1, 2, 2));
+    ASSERT_TRUE(varying);
+    session = (*varying)->make_session();
+    const auto unknown = (*session)->set_output(0, std::as_writable_bytes(std::span(memory)));
+    ASSERT_FALSE(unknown);
+    EXPECT_EQ(unknown.error().code, ErrorCode::unsupported);
+}
+
 TEST_P(BatchPlanTest, SavedAndLoadedGivesTheSame) {
     const Model model = small_network();
     CompileOptions options = batches(1, 8, 16);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <ctime>
 #include <limits>
@@ -10,6 +11,7 @@
 
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
+#include "support/huge_pages.hpp"
 #include "support/json.hpp"
 #include "support/machine.hpp"
 #include "support/progress.hpp"
@@ -130,6 +132,18 @@ TEST(Json, WritesTextThatIsNotUtf8) {
     const auto json = read_json_file(folder / "a.json");
     ASSERT_TRUE(json) << json.error().describe();
     EXPECT_EQ(json->begin().key(), "b") << "keys keep their order";
+}
+
+TEST(HugePages, RoomIsMadeAroundWhatIsThere) {
+    std::vector<int> values{1, 2, 3};
+    constexpr std::size_t count = std::size_t{5} << 20U; // 20 MiB: several slices
+    reserve_huge(values, count, 2);
+    EXPECT_GE(values.capacity(), count);
+    EXPECT_EQ(values, (std::vector<int>{1, 2, 3}));
+    const int* const place = values.data();
+    values.resize(count);
+    EXPECT_EQ(values.data(), place);
+    EXPECT_EQ(std::ranges::count(values, 0), static_cast<std::ptrdiff_t>(count - 3));
 }
 
 TEST(ThreadPool, EveryIndexOnce) {

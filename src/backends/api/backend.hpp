@@ -121,6 +121,11 @@ public:
     virtual Result<void> keep_pictures(std::size_t /*index*/, const PictureBatch& /*batch*/) {
         return no_such_session_feature("turn pictures into inputs");
     }
+    /// Memory that the next runs write this output to, in place of the session's own: as large as the output, whose
+    /// shape must be known before it runs. It stays valid until another is given, or destruction.
+    virtual Result<void> set_output(std::size_t /*index*/, std::span<std::byte> /*memory*/) {
+        return no_such_session_feature("write to given memory");
+    }
     /// Index of the device it runs on.
     virtual int device() const { return 0; }
     /// The output in the device's memory; valid until the next run.

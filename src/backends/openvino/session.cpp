@@ -44,7 +44,8 @@ class Session final : public BackendSession {
 public:
     explicit Session(std::shared_ptr<const State> state)
         : state_(std::move(state)), given_(state_->inputs.size()), results_(state_->outputs.size()),
-          buffers_(state_->outputs.size()), own_(state_->parts.size()), sliced_(state_->parts.size()) {}
+          placed_(state_->outputs.size()), buffers_(state_->outputs.size()), own_(state_->parts.size()),
+          sliced_(state_->parts.size()) {}
 
     Result<void> set_input(std::size_t index, const TensorView& view) override {
         if (index >= given_.size()) {
@@ -70,6 +71,26 @@ public:
                          io.name, ""};
         }
         given_[index] = view;
+        return {};
+    }
+
+    Result<void> set_output(std::size_t index, std::span<std::byte> memory) override {
+        if (index >= placed_.size()) {
+            return Error{ErrorCode::invalid_argument, "output index " + std::to_string(index) + " does not exist", "",
+                         "the model has " + std::to_string(placed_.size()) + " outputs"};
+        }
+        const IoInfo& io = state_->outputs[index];
+        const std::int64_t count = io.range.opt.empty() ? -1 : element_count(io.range.opt); // empty: rank not known
+        if (count < 0) {
+            return Error{ErrorCode::unsupported, "the size of this output is not known before it runs", io.name, ""};
+        }
+        if (memory.size() != byte_size(io.type, static_cast<std::size_t>(count))) {
+            return Error{ErrorCode::invalid_argument,
+                         std::to_string(memory.size()) + " bytes were given for an output of shape " +
+                             to_string(io.range.opt),
+                         io.name, ""};
+        }
+        placed_[index] = memory;
         return {};
     }
 
@@ -172,11 +193,21 @@ private:
         bound.shapes[input] = shape;
     }
 
-    /// The whole request in one piece; outputs are views of the request's own memory.
+    void bind_output(Bound& bound, std::size_t output, const Shape& shape, std::byte* data) {
+        if (bound.outputs[output] == data) return;
+        bound.request.set_output_tensor(state_->output_ports[output],
+                                        ov::Tensor(element_type(state_->outputs[output].type), to_ov(shape), data));
+        bound.outputs[output] = data;
+    }
+
+    /// The whole request in one piece; outputs are views of the request's own memory, or of what was given.
     Result<void> run_one(std::size_t part) {
         LATHE_TRY(Bound * bound, request_of(own_[part], part, 0));
         for (std::size_t i = 0; i < given_.size(); ++i)
             bind_input(*bound, i, given_[i].shape, given_[i].bytes.data());
+        for (std::size_t o = 0; o < results_.size(); ++o) {
+            if (!placed_[o].empty()) bind_output(*bound, o, state_->outputs[o].range.opt, placed_[o].data());
+        }
         bound->request.infer();
         for (std::size_t o = 0; o < results_.size(); ++o) {
             ov::Tensor tensor = bound->request.get_output_tensor(state_->output_ports[o]);
@@ -199,8 +230,8 @@ private:
             const std::int64_t count = element_count(shape);
             if (count < 0) return Error{ErrorCode::internal, "output size overflows", state_->outputs[o].name, ""};
             const std::size_t bytes = byte_size(state_->outputs[o].type, static_cast<std::size_t>(count));
-            results_[o] = {
-                state_->outputs[o].name, state_->outputs[o].type, shape, {buffers_[o].reserve(bytes), bytes}};
+            std::byte* const data = placed_[o].empty() ? buffers_[o].reserve(bytes) : placed_[o].data();
+            results_[o] = {state_->outputs[o].name, state_->outputs[o].type, shape, {data, bytes}};
         }
         return {};
     }
@@ -227,12 +258,9 @@ private:
                 }
                 for (std::size_t o = 0; o < results_.size(); ++o) {
                     std::byte* data = results_[o].bytes.data() + results_[o].bytes.size() / total * begin;
-                    if (bound.outputs[o] == data) continue;
                     Shape shape = results_[o].shape;
                     shape[0] = piece.count;
-                    bound.request.set_output_tensor(state_->output_ports[o],
-                                                    ov::Tensor(element_type(results_[o].type), to_ov(shape), data));
-                    bound.outputs[o] = data;
+                    bind_output(bound, o, shape, data);
                 }
                 bound.request.start_async();
             }
@@ -254,6 +282,7 @@ private:
     std::shared_ptr<const State> state_;
     std::vector<TensorView> given_;
     std::vector<TensorView> results_;
+    std::vector<std::span<std::byte>> placed_; ///< by output: memory of others that it is written to, or empty
     std::vector<Buffer> buffers_;
     std::vector<std::vector<Bound>> own_;    ///< by part: requests with memory of their own
     std::vector<std::vector<Bound>> sliced_; ///< by part: requests that write into `buffers_`
