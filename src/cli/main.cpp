@@ -4,13 +4,40 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/commands.hpp"
+#include "support/near_name.hpp"
 
 namespace {
 
 using namespace lathe;
 using namespace lathe::cli;
+
+/// "; NAME: did you mean ANOTHER?", or nothing where none is near.
+std::string meant(std::string_view name, const std::vector<std::string>& known) {
+    const std::string nearest = nearest_name(name, known);
+    return nearest.empty() ? "" : "; " + std::string(name) + ": did you mean " + nearest + "?";
+}
+
+/// Of the options that the command does not have: which was meant.
+std::string options_meant(const CLI::App& app, std::span<char* const> arguments) {
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty())
+        command = command->get_subcommands().front();
+    std::vector<std::string> known;
+    for (const CLI::Option* option : command->get_options()) {
+        for (const std::string& name : option->get_lnames())
+            known.push_back("--" + name);
+    }
+    std::string text;
+    for (const std::string_view argument : arguments) {
+        const std::string_view name = argument.substr(0, argument.find('='));
+        if (!name.starts_with("--") || name == "--" || std::ranges::find(known, name) != known.end()) continue;
+        text += meant(name, known);
+    }
+    return text;
+}
 
 /// A command line that cannot be understood has set no flags, so --json is looked for.
 int refuse_usage(Context& context, std::span<char* const> arguments, std::string message) {
@@ -55,13 +82,20 @@ int main(int argc, char** argv) {
     // CLI11 would only say that a command is required.
     const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(app.get_subcommands({}), named)) {
-        std::fprintf(stderr, "lathe: there is no command \"%s\": lathe --help names them\n", argv[1]);
-        return refuse_usage(context, arguments, "there is no command \"" + std::string(argv[1]) + "\"");
+        std::vector<std::string> names;
+        for (const CLI::App* command : app.get_subcommands({}))
+            names.push_back(command->get_name());
+        const std::string why = "there is no command \"" + std::string(argv[1]) + "\"" + meant(argv[1], names);
+        std::fprintf(stderr, "lathe: %s\nlathe --help names them.\n", why.c_str());
+        return refuse_usage(context, arguments, why);
     }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : refuse_usage(context, arguments, error.what());
+        if (app.exit(error) == 0) return 0;
+        const std::string guess = options_meant(app, arguments);
+        if (!guess.empty()) std::fprintf(stderr, "%s\n", guess.substr(2).c_str());
+        return refuse_usage(context, arguments, error.what() + guess);
     }
     return commands.run();
 }

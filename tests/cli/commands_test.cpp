@@ -22,7 +22,9 @@ TEST(Cli, HelpVersionAndWrongUsage) {
     };
     for (const Case& each :
          {Case{"simplify m.onnx --frobnicate", "--frobnicate"}, Case{"frobnicate", "frobnicate"},
-          Case{"", "subcommand"}, Case{"build m.onnx", "--output"}, Case{"quantize m.onnx --target abacus", "abacus"},
+          Case{"quantise m.onnx", "quantise: did you mean quantize?"},
+          Case{"calibrate m.onnx --dat=arrays.npy", "--dat: did you mean --data?"}, Case{"", "subcommand"},
+          Case{"build m.onnx", "--output"}, Case{"quantize m.onnx --target abacus", "abacus"},
           Case{"build m.onnx -o e --precision int3", "int3"},
           Case{"simplify m.onnx -o s.onnx --disable nothing", "nothing"},
           Case{"calibrate m.onnx --data arrays.npy --method guess", "guess"}}) {
