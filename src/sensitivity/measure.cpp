@@ -246,8 +246,8 @@ private:
             auto done = one_batch(*batch);
             if (!done) {
                 // What was summed before this batch is worth keeping.
-                LATHE_CHECK(keep());
-                if (done.error().code == ErrorCode::cancelled && !journal_.file().empty()) {
+                if (result_.samples > result_.resumed_samples) LATHE_CHECK(keep());
+                if (done.error().code == ErrorCode::cancelled && !journal_.file().empty() && result_.samples > 0) {
                     done.error().hint = std::to_string(result_.samples) + " samples are kept in " +
                                         journal_.file().string() + ": the same command goes on from there";
                 }

@@ -55,6 +55,11 @@ TEST(SensitivityCommand, SaysWhatIsWrong) {
         EXPECT_EQ(result.exit_code, code) << arguments << "\n" << result.errors;
         EXPECT_THAT(result.errors, HasSubstr(words)) << arguments;
     }
+    work.write("photos/labels.csv", "file,class_index\nrgb.png,99\n");
+    const CommandResult label = work.lathe(sensitivity + "-o t.json");
+    EXPECT_EQ(label.exit_code, 3) << label.errors;
+    EXPECT_THAT(label.errors, HasSubstr("label 99"));
+    EXPECT_FALSE(std::filesystem::exists(work.path("t.json.part"))) << "nothing was measured";
 }
 
 TEST(TuneCommand, HandsOutAnEngineThatItJudged) {
