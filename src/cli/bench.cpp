@@ -8,6 +8,7 @@
 #include "bench/run.hpp"
 #include "bench/turns.hpp"
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "cli/trtexec_names.hpp"
 #include "runtime/engine.hpp"
 #include "support/json.hpp"
@@ -470,7 +471,7 @@ void add_bench(Commands& commands) {
         .add_option("--devices", options->devices,
                     "GPU: indices of those to serve on, separated by commas; latency is that of the first")
         ->delimiter(',')
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative_number());
     command.add_flag("--scaling", options->scaling, "GPU: throughput on 1, 2, 4, ... of --devices in turns");
     command.add_option(
         "--data", options->data,

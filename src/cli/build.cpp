@@ -7,6 +7,7 @@
 
 #include "backends/api/tensorrt.hpp"
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "cli/trtexec_names.hpp"
 #include "cli/tune.hpp"
 #include "data/preprocess.hpp"
@@ -303,7 +304,7 @@ void add_build(Commands& commands) {
             "Texts: lengths that requests are often filled up to, such as 16,32,64 (lathe profile-data proposes "
             "them). Each gets a form of its own, at the least and at the best batch size")
         ->delimiter(',')
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     add_trtexec_shapes(command, options->trtexec_shapes);
     command
         .add_option("--workspace", options->workspace,
@@ -320,7 +321,7 @@ void add_build(Commands& commands) {
         .add_option("--devices,--gpus", options->gpus,
                     "GPU: indices of those to run on, separated by commas; else the first")
         ->delimiter(',')
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative_number());
     command.add_flag("--allow-fallback", options->allow_fallback,
                      "GPU: build even where less than 90 % of the arithmetic can run in --precision");
     command.add_flag("--no-check", options->no_check,
@@ -340,7 +341,7 @@ void add_build(Commands& commands) {
         .add_option("--compute-capability", options->tensorrt.compute_capabilities,
                     "TensorRT-RTX: GPU generations to compile for, such as 89,120; else those it chooses")
         ->delimiter(',')
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     command.add_option("--plan", options->plan, "TensorRT: also write the plan as a file for trtexec and Triton");
     command.add_option("--exportLayerInfo", options->layer_info,
                        "Write the engine's layers as JSON, in the form of trtexec's option of this name");

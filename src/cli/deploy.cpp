@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "deploy/triton.hpp"
 
 namespace lathe::cli {
@@ -208,7 +209,7 @@ void add_deploy(Commands& commands) {
     command.add_option("--name", options->names, "The model's name, one for each engine (default: the file's)")
         ->allow_extra_args(false);
     command.add_option("--max-queue", options->max_queue, "Refuse requests once so many wait (default: no limit)")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
 }
 
 } // namespace lathe::cli

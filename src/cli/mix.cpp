@@ -2,6 +2,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/mixer.hpp"
+#include "cli/numbers.hpp"
 #include "cli/tune.hpp"
 
 // `lathe tune`: the best mix of precisions. (cli/tune.hpp is the option --tune, about the time of GPU kernels.)
@@ -34,10 +35,10 @@ void add_tune(Commands& commands) {
         ->check(CLI::IsMember({"top1", "agreement", "kl", "sqnr"}))
         ->capture_default_str();
     command.add_option("--max-drop", options->search.max_drop, "Largest loss against FP32")
-        ->check(CLI::NonNegativeNumber)
+        ->check(not_negative_number())
         ->capture_default_str();
     command.add_option("--min-speedup", options->search.min_speedup, "Least speed-up over FP32")
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative_number());
     command.add_option("--time-budget", options->budget, "For the trials: 10m, 90s, 1h; interruptions do not count")
         ->capture_default_str();
     command
@@ -53,7 +54,7 @@ void add_tune(Commands& commands) {
             "FP16 here and FP32 there is not searched (see lathe autocast)")
         ->capture_default_str();
     command.add_option("--batch-size", options->workshop.batch_size, "That latency is measured at")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     command
         .add_option("--time-limit", options->workshop.time_limit_s,
@@ -64,7 +65,7 @@ void add_tune(Commands& commands) {
         ->allow_extra_args(false);
     command.add_option("--sensitivity", options->sensitivity, "Result of lathe sensitivity, instead of measuring it");
     command.add_option("--sensitivity-samples", options->sensitivity_samples, "How many samples to measure it on")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     command
         .add_option("--effort", options->effort,

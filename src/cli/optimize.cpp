@@ -5,6 +5,7 @@
 #include "backends/api/backend.hpp"
 #include "bench/run.hpp"
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "cli/optimizer.hpp"
 #include "cli/tune.hpp"
 
@@ -99,16 +100,16 @@ void add_optimize(Commands& commands) {
         ->delimiter(',');
     command.add_option("--batch-sizes", options->batch_sizes, "Batch sizes to measure")
         ->delimiter(',')
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     command.add_option("--max-drop", options->max_drop, "Largest acceptable loss of top-1, in points")
-        ->check(CLI::NonNegativeNumber)
+        ->check(not_negative_number())
         ->capture_default_str();
     command.add_option("--duration", options->duration_s, "Seconds of each throughput measurement; 0: none")
-        ->check(CLI::NonNegativeNumber)
+        ->check(not_negative_number())
         ->capture_default_str();
     command.add_option("--time-limit", options->time_limit_s, "Seconds for each latency measurement, at most")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     command.add_option("--threads", options->threads, "Threads (default: all cores)");
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");

@@ -6,6 +6,7 @@
 #include "bench/inputs.hpp"
 #include "bench/statistics.hpp"
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "lathe/batching.hpp"
 #include "plan/capacity.hpp"
 #include "plan/coverage.hpp"
@@ -347,15 +348,15 @@ void add_plan(Commands& commands) {
                        "once on a machine; where: before or after the engine");
     command.add_option("--batch", options->batch_sizes, "Only these largest batches (default: all up to the measured)")
         ->delimiter(',')
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     command.add_option("--max-wait", options->max_wait,
                        "Let the oldest request wait at most so long for others: 2ms, 0ms");
     command
         .add_option("--instances", options->instances,
                     "Sessions a machine: 1, or the streams of the bench's throughput")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     command.add_option("--machines", options->machines, "What these machines can do, instead of the fewest")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     command.add_option("--max-utilisation", options->max_utilisation, "Percent of its capacity to load a machine with")
         ->check(CLI::Range(1.0, 99.0))
         ->capture_default_str();

@@ -5,6 +5,7 @@
 #include "calibrate/model_key.hpp"
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "onnx/onnx.hpp"
 #include "support/hash.hpp"
 
@@ -53,7 +54,7 @@ void add_prepare_options(CLI::App& command, PrepareOptions& options) {
         ->capture_default_str();
     command.add_option("--columns", options.columns, columns_help);
     command.add_option("--length", options.length, "Tokens a sample, of texts")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     command.add_option("--preprocess", options.preprocess, "JSON file that overrides the model's preprocessing");
     command.add_option("--threads", options.threads, "Threads (default: all cores)");

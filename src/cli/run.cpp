@@ -12,6 +12,7 @@
 
 #include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "cli/trtexec_names.hpp"
 #include "data/npy.hpp"
 #include "data/open_dataset.hpp"
@@ -262,7 +263,11 @@ private:
             const double alike = cosine(first_embedding_, row);
             char text[32];
             std::snprintf(text, sizeof text, "%7.4f  ", alike);
-            context_.print((count_ == 1 ? " cosine  " : std::string(text)) + batch.names[sample]);
+            if (count_ == 1) {
+                context_.print("embeddings of " + std::to_string(width) +
+                               " values (--output FILE.npz writes them); cosine with the first text's:");
+            }
+            context_.print(text + batch.names[sample]);
             samples_.push_back({{"sample", batch.names[sample]}, {"cosine_to_first", alike}});
         }
     }
@@ -349,7 +354,7 @@ void add_run(Commands& commands) {
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("-o,--output", options->output, "Write the raw outputs to this .npz file");
     command.add_option("--top-k", options->top_k, "Classes to show a sample")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     command.add_option("--batch-size", options->batch_size,
                        "Samples a request; must be within the engine's range. Default: its favourite");
@@ -363,7 +368,7 @@ void add_run(Commands& commands) {
         ->capture_default_str();
     command.add_option("--devices", options->devices, "GPU: index of the one to run on; else the first")
         ->expected(1)
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative_number());
 }
 
 } // namespace lathe::cli

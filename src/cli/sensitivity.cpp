@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/numbers.hpp"
 #include "cli/prepare.hpp"
 #include "report/document.hpp"
 #include "report/html.hpp"
@@ -191,7 +192,7 @@ void add_sensitivity(Commands& commands) {
     command
         .add_option("--batch-size", options->measure.batch_size,
                     "Samples at once, where the model leaves it open (default: one a core)")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     command.add_option("--output-name", options->measure.output_name, "Output to judge (default: the first)");
     command.add_option("-o,--output", options->output,
                        "JSON to write; FILE.part beside it keeps what is done, so that the same command goes on");

@@ -26,6 +26,9 @@ TEST(Cli, HelpVersionAndWrongUsage) {
           Case{"calibrate m.onnx --dat=arrays.npy", "--dat: did you mean --data?"}, Case{"", "subcommand"},
           Case{"build m.onnx", "--output"}, Case{"quantize m.onnx --target abacus", "abacus"},
           Case{"build m.onnx -o e --precision int3", "int3"},
+          Case{"build m.onnx -o e --lengths 8,x", "\"x\" is not a number above 0"},
+          Case{"build m.onnx -o e --lengths 0", "\"0\" is not a number above 0"},
+          Case{"build m.onnx -o e --devices -1", "\"-1\" is not a number from 0 up"},
           Case{"simplify m.onnx -o s.onnx --disable nothing", "nothing"},
           Case{"calibrate m.onnx --data arrays.npy --method guess", "guess"}}) {
         const CommandResult result = work.lathe(each.arguments);
