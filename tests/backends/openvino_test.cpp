@@ -83,6 +83,31 @@ TEST_P(BatchPlanTest, OutputsAreWrittenToGivenMemory) {
     EXPECT_NE(second, kept);
 }
 
+TEST(OpenVino, OutputsOfOneValueAreEachWrittenToTheirMemory) {
+    const Model model = model_from_text("opset 18\n"
+                                        "input %x: float32[2, 3]\n"
+                                        "%a = Relu(%x)\n"
+                                        "%b = Identity(%a)\n"
+                                        "%c = Add(%a, %b)\n"
+                                        "output %a: float32[2, 3]\n"
+                                        "output %b: float32[2, 3]\n"
+                                        "output %c: float32[2, 3]\n");
+    const auto compiled = cpu().compile(model, {});
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    auto session = (*compiled)->make_session();
+    ASSERT_TRUE(session);
+    std::vector<float> values{-1, 2, -3, 4, -5, 6};
+    ASSERT_TRUE((*session)->set_input(0, {"x", DataType::float32, {2, 3}, std::as_writable_bytes(std::span(values))}));
+    std::vector<std::vector<float>> found(3, std::vector<float>(6, 7.0F));
+    for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_TRUE((*session)->set_output(i, std::as_writable_bytes(std::span(found[i]))));
+    const auto ran = (*session)->run();
+    ASSERT_TRUE(ran) << ran.error().describe();
+    EXPECT_EQ(found[0], (std::vector<float>{0, 2, 0, 4, 0, 6}));
+    EXPECT_EQ(found[1], found[0]);
+    EXPECT_EQ(found[2], (std::vector<float>{0, 4, 0, 8, 0, 12}));
+}
+
 TEST(OpenVino, MemoryForAnOutputMustBeAsLargeAsIt) {
     const auto fixed = cpu().compile(small_network(), batches(2, 2, 2));
     ASSERT_TRUE(fixed);

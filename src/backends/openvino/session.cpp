@@ -216,6 +216,10 @@ private:
             const ov::Shape& shape = tensor.get_shape();
             results_[o].shape.assign(shape.begin(), shape.end());
             results_[o].bytes = {static_cast<std::byte*>(tensor.data()), tensor.get_byte_size()};
+            if (!placed_[o].empty() && results_[o].bytes.data() != placed_[o].data()) {
+                return Error{ErrorCode::internal, "OpenVINO wrote an output elsewhere than it was told to",
+                             results_[o].name, ""};
+            }
         }
         ran_ = bound;
         ran_part_ = part;
