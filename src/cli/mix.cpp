@@ -58,7 +58,7 @@ void add_tune(Commands& commands) {
         ->capture_default_str();
     command
         .add_option("--time-limit", options->workshop.time_limit_s,
-                    "Seconds an engine is timed in a trial; the best engine and what it is compared with 8/3 of it")
+                    "Seconds an engine is timed in a trial; the best one is timed again, for longer")
         ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
     command.add_option("--shape", options->shapes, "[INPUT:]MIN..OPT..MAX, repeatable (default: batches 1..8..32)")

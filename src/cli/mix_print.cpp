@@ -18,7 +18,12 @@ std::string number(const Json& value, const char* format) {
 
 void print_trial(const Trial& trial, bool is_best, const SearchOptions& options, const Context& context) {
     char text[200];
-    if (trial.failed.empty()) {
+    if (trial.as_tried) {
+        std::snprintf(text, sizeof(text), "%-9s %-24s %7.3f ms  %5.2fx  timed longer; %.2fx when tried%s", "again",
+                      trial.mix.name().c_str(), trial.latency_ms, trial.speedup, trial.as_tried->speedup,
+                      is_best ? "  <- best so far" : "");
+        context.print(text);
+    } else if (trial.failed.empty()) {
         std::snprintf(text, sizeof(text), "%-9s %-24s %7.3f ms  %5.2fx  loses %.3g %s, %s %.2g%s", trial.phase.c_str(),
                       trial.mix.name().c_str(), trial.latency_ms, trial.speedup, drop_of(trial.score, options.metric),
                       drop_unit(options.metric), loss_name(options.metric), loss_of(trial.score, options.metric),

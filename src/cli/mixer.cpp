@@ -264,12 +264,11 @@ private:
     }
 
     Result<void> search(EngineWorkshop& workshop) {
-        const auto found = [&](const SearchState& state, std::size_t best) -> Result<void> {
+        const SearchFound found = [&](const SearchState& state, std::size_t best,
+                                      std::optional<std::size_t> measured) -> Result<void> {
             LATHE_CHECK(save(workshop, state.trials[best].mix));
             LATHE_CHECK(record_->keep());
-            if (state.trials.size() > reported_)
-                print_trial(state.trials.back(), best + 1 == state.trials.size(), search_options_, context_);
-            reported_ = state.trials.size();
+            if (measured) print_trial(state.trials[*measured], best == *measured, search_options_, context_);
             return {};
         };
         auto searched = search_mix(record_->state, search_options_, workshop, found, context_.progress());
@@ -300,7 +299,8 @@ private:
             if (trial.failed.empty() && trial.phase == "int8") others.push_back(trial.mix);
         }
         context_.progress().begin("timing the saved engine", 0);
-        LATHE_TRY(judged.timed, workshop.compare(engine, others));
+        LATHE_TRY(const Engine fresh, Engine::load(options_.output));
+        LATHE_TRY(judged.timed, workshop.compare(fresh, others));
         const Outcome outcome = judge(best, judged, search_options_);
         Json document = lathe::to_json(record_->state, chosen, layers_, search_options_, judged, outcome);
         document["search_samples"] = count(samples_);
@@ -379,7 +379,6 @@ private:
     std::vector<std::string> layers_;
     std::string key_;
     std::optional<MixRecord> record_;
-    std::size_t reported_ = 0;
 };
 
 } // namespace

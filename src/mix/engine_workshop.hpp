@@ -25,7 +25,7 @@ struct WorkshopOptions {
     BuildOptions build; ///< device, shapes, threads, provenance; name and precision are set here
     Target target = Target::openvino;
     std::int64_t batch_size = 1; ///< that latency is measured at
-    double time_limit_s = 1.5;   ///< of timing an engine in a trial; in `compare` 8/3 of it
+    double time_limit_s = 1.5;   ///< of timing an engine in a trial; in `time_again` and `compare` longer
     std::string output_name;     ///< that is judged; empty: the first
     std::size_t evaluate_batch = 16;
 };
@@ -63,13 +63,14 @@ public:
     void correct_with(const CorrectOutcome& outcome) { corrected_ = &outcome; }
 
     Result<Trial> measure(const Mix& mix, const Trial* reference) override;
+    Result<Timing> time_again(const Mix& mix, const Trial& reference) override;
     Result<std::vector<double>> gains(const Mix& base, const Mix& int8) override;
 
     /// Writes the mix's engine, whole or not at all; built again if it is not the one measured last.
     Result<void> save(const Mix& mix, const std::filesystem::path& output);
     /// `profiling`: sessions can tell per-layer times.
     Result<Engine> build(const Mix& mix, bool profiling = false) const;
-    /// Times an engine (the first) in turns with those of the mixes.
+    /// Times an engine (the first) in turns with those of the mixes. It should not have run larger batches.
     Result<std::vector<TimedEngine>> compare(const Engine& engine, const std::vector<Mix>& mixes);
 
 private:
@@ -77,6 +78,7 @@ private:
     Result<Subject*> reference_subject(const Mix& mix);
     Result<const InputSets*> inputs_for(const Engine& engine);
     Result<Trial> measure_built(const Mix& mix, const Trial* reference);
+    Result<Timing> time(const Engine& engine, const Mix& mix, const Trial* reference, double time_limit_s);
     Result<std::vector<HostTensor>> predict(const Engine& engine, const std::string& name) const;
 
     const Model& model_;

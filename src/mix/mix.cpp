@@ -13,6 +13,21 @@ std::string upper(std::string text) {
     return text;
 }
 
+Json timing_to_json(const Timing& timing) {
+    return {{"latency_ms", timing.latency_ms},
+            {"speedup", timing.speedup},
+            {"speedup_ci95", {timing.speedup_ci95.low, timing.speedup_ci95.high}},
+            {"noisy", timing.noisy}};
+}
+
+/// Throws Json::exception where a figure is missing.
+Timing timing_from_json(const Json& json) {
+    return {json.at("latency_ms").get<double>(),
+            json.at("speedup").get<double>(),
+            {json.at("speedup_ci95").at(0).get<double>(), json.at("speedup_ci95").at(1).get<double>()},
+            json.at("noisy").get<bool>()};
+}
+
 } // namespace
 
 std::size_t Mix::int8_layers() const { return static_cast<std::size_t>(std::ranges::count(int8, true)); }
@@ -46,15 +61,14 @@ Result<Mix> mix_from_key(const std::string& key) {
 }
 
 Json to_json(const Trial& trial) {
-    return {{"mix", trial.mix.key()},
-            {"phase", trial.phase},
-            {"failed", trial.failed},
-            {"score", sums_to_json(trial.score)},
-            {"latency_ms", trial.latency_ms},
-            {"speedup", trial.speedup},
-            {"speedup_ci95", {trial.speedup_ci95.low, trial.speedup_ci95.high}},
-            {"noisy", trial.noisy},
-            {"seconds", trial.seconds}};
+    Json json = timing_to_json(trial);
+    json["mix"] = trial.mix.key();
+    json["phase"] = trial.phase;
+    json["failed"] = trial.failed;
+    json["score"] = sums_to_json(trial.score);
+    json["seconds"] = trial.seconds;
+    json["as_tried"] = trial.as_tried ? timing_to_json(*trial.as_tried) : Json(nullptr);
+    return json;
 }
 
 Result<Trial> trial_from_json(const Json& json) {
@@ -64,10 +78,8 @@ Result<Trial> trial_from_json(const Json& json) {
         LATHE_TRY(trial.score, score_from_json(json.at("score")));
         trial.phase = json.at("phase").get<std::string>();
         trial.failed = json.at("failed").get<std::string>();
-        trial.latency_ms = json.at("latency_ms").get<double>();
-        trial.speedup = json.at("speedup").get<double>();
-        trial.speedup_ci95 = {json.at("speedup_ci95").at(0).get<double>(), json.at("speedup_ci95").at(1).get<double>()};
-        trial.noisy = json.at("noisy").get<bool>();
+        static_cast<Timing&>(trial) = timing_from_json(json);
+        if (const Json& own = json.at("as_tried"); !own.is_null()) trial.as_tried = timing_from_json(own);
         trial.seconds = json.at("seconds").get<double>();
     } catch (const Json::exception& failure) {
         return Error{ErrorCode::corrupt, std::string("a trial lacks a figure: ") + failure.what(), "", ""};
@@ -98,6 +110,24 @@ DamageMetric ranking_metric(DamageMetric limit) {
 }
 
 double loss_of(const Score& score, DamageMetric limit) { return score.damage(ranking_metric(limit)); }
+
+bool loses_surely_less(const Score& one, const Score& other, DamageMetric limit) {
+    const bool noise = ranking_metric(limit) == DamageMetric::sqnr;
+    const double less = noise ? other.noise - one.noise : other.kl - one.kl;
+    const auto& own = noise ? one.part_noise : one.part_kl;
+    const auto& others = noise ? other.part_noise : other.part_kl;
+    constexpr auto parts = static_cast<double>(Score::parts);
+    double sum = 0;
+    double squares = 0;
+    for (std::size_t i = 0; i < Score::parts; ++i) {
+        const double difference = others.at(i) - own.at(i);
+        sum += difference;
+        squares += difference * difference;
+    }
+    constexpr double t95 = 1.753; // 15 degrees of freedom, one-sided
+    const double variance = std::max(0.0, squares - sum * sum / parts) * parts / (parts - 1); // of the sum
+    return less > t95 * std::sqrt(variance);
+}
 
 Result<double> loss_from_json(const Json& layer, DamageMetric limit) {
     const bool noise = ranking_metric(limit) == DamageMetric::sqnr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,17 +31,22 @@ struct Mix {
 };
 Result<Mix> mix_from_key(const std::string& key);
 
-/// What was measured of one mix, on an engine that was built.
-struct Trial {
-    Mix mix;
-    std::string phase;  ///< why it was tried: "float", "int8", "prefix", "base", "tighten", "polish"
-    std::string failed; ///< why it cannot be built here; then there are no figures
-    Score score;        ///< against the FP32 engine, on the part of the data that the search sees
+/// How fast an engine of a mix is.
+struct Timing {
     double latency_ms = 0;
     double speedup = 1; ///< over the FP32 engine
     Interval speedup_ci95{1, 1};
     bool noisy = false;
-    double seconds = 0; ///< what the trial took
+};
+
+/// What was measured of one mix, on an engine that was built.
+struct Trial : Timing {
+    Mix mix;
+    std::string phase;              ///< why it was tried: "float", "int8", "prefix", "base", "tighten", "polish"
+    std::string failed;             ///< why it cannot be built here; then there are no figures
+    Score score;                    ///< against the FP32 engine, on the part of the data that the search sees
+    std::optional<Timing> as_tried; ///< the trial's own, where its engine was timed again since
+    double seconds = 0;             ///< what the trial took
 };
 Json to_json(const Trial& trial);
 /// Errors: corrupt.
@@ -60,7 +66,10 @@ DamageMetric ranking_metric(DamageMetric limit);
 /// What a mix or a layer by itself loses, as it is ranked: KL in nats, or noise over signal. Never negative, about
 /// additive over layers; 0 for none.
 double loss_of(const Score& score, DamageMetric limit);
-/// The same of one layer in a result of `lathe sensitivity`. Errors: parse_error (it lacks the figure).
+/// Whether `one` loses less than `other`, of the same samples, beyond the chance of which samples these are: their
+/// difference is over its one-sided 95 % point, by Student's t over Score::parts parts of the samples.
+bool loses_surely_less(const Score& one, const Score& other, DamageMetric limit);
+/// What loss_of tells, of one layer in a result of `lathe sensitivity`. Errors: parse_error (it lacks the figure).
 Result<double> loss_from_json(const Json& layer, DamageMetric limit);
 /// What loss_of tells, in a word or two: "KL", "noise/signal".
 const char* loss_name(DamageMetric limit);

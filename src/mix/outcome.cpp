@@ -112,6 +112,7 @@ Json describe(const Trial& trial, const std::vector<std::string>& layers, const 
     json["speedup"] = trial.speedup;
     json["speedup_ci95"] = pair(trial.speedup_ci95);
     json["noisy"] = trial.noisy;
+    json["timed_again"] = trial.as_tried.has_value();
     json["drop"] = drop_of(trial.score, options.metric);
     json["loss"] = loss_of(trial.score, options.metric);
     json["feasible"] = is_feasible(trial, options);

@@ -17,9 +17,11 @@ class MixWorkshop {
 public:
     virtual ~MixWorkshop() = default;
     /// Builds the mix, compares it with the FP32 engine on the search's part of the data and times it in turns with the
-    /// engine of `reference` (none: the FP32 engine), whose speed-up the result's builds on. A mix that this device or
+    /// engine of `reference` (none: by itself), whose speed-up the result's builds on. A mix that this device or
     /// backend cannot do is a trial that `failed`, not an error.
     virtual Result<Trial> measure(const Mix& mix, const Trial* reference) = 0;
+    /// Times a mix's engine again as `measure` does, for longer and built anew.
+    virtual Result<Timing> time_again(const Mix& mix, const Trial& reference) = 0;
     /// Milliseconds that each layer takes in engines of `base` and of `int8`, both measured layer by layer: what is
     /// gained by quantising it. May be negative.
     virtual Result<std::vector<double>> gains(const Mix& base, const Mix& int8) = 0;
@@ -50,9 +52,10 @@ struct SearchState {
 /// Whether the trial keeps the limits. Without `with_speed` that on accuracy alone. FP32 keeps any limit on accuracy.
 bool is_feasible(const Trial& trial, const SearchOptions& options, bool with_speed = true);
 
-/// Which trial to hand out: of those within the limits, the one of least loss_of among those at most `slack` slower
-/// than the fastest. Where none is fast enough, the same without the limit on speed. Nothing before the FP32 engine was
-/// tried.
+/// Which trial to hand out: the fastest within the limits, or one that is at most `slack` slower and loses less beyond
+/// chance (loses_surely_less) than every one faster than it that was as good. The fastest is faster than those tried
+/// before it beyond the noise of timing. Where none is fast enough, the same without the limit on speed. Nothing before
+/// the FP32 engine was tried.
 std::optional<std::size_t> choose(const std::vector<Trial>& trials, const SearchOptions& options);
 
 /// Trials that no other one beats in both speed and what `metric` says is lost, the fastest first. What is won against
@@ -64,18 +67,24 @@ std::vector<std::size_t> pareto_front(const std::vector<Trial>& trials, DamageMe
 /// nothing in INT8 before all others.
 std::vector<std::size_t> order_layers(const std::vector<double>& damage, const std::vector<double>& gains);
 
+/// Told after every measurement: what is known, the index of the trial to hand out, and of the one measured just now
+/// (none: the layers' gains were).
+using SearchFound =
+    std::function<Result<void>(const SearchState&, std::size_t best, std::optional<std::size_t> measured)>;
+
 /// Searches: FP32 and the device's other precisions, everything in INT8, then
 ///   1. prefix: where INT8 loses too much, the shortest run of `order_layers` that must stay float (by halving);
 ///   2. base: the layers kept float in others of `bases` that promise more;
 ///   3. tighten: of the layers kept float, each back in INT8, the largest gain first;
 ///   4. polish: more layers float as far as `slack` allows, which buys accuracy for nearly no time;
-/// and again from the best found, until nothing new is left to try or the time is up.
+/// and again from the best found, until nothing new is left to try or the time is up. Then
+///   5. confirm: the one to hand out and the fastest are timed again, for longer, until both have been: of many short
+///      timings the best is also the luckiest.
 /// A function of the state and what the workshop answers: with the trials of a search that was stopped, it goes on
 /// where that one was and finds what that one would have found.
-/// `found` is called after every trial with the state and the index of the trial to hand out.
 /// Errors: what the workshop or `found` give; unsupported (no FP32 engine); out_of_range (it gives NaN or infinity);
 /// cancelled.
 Result<void> search_mix(SearchState& state, const SearchOptions& options, MixWorkshop& workshop,
-                        const std::function<Result<void>(const SearchState&, std::size_t)>& found, Progress& progress);
+                        const SearchFound& found, Progress& progress);
 
 } // namespace lathe

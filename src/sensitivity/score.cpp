@@ -50,6 +50,7 @@ Result<DamageMetric> damage_metric_from_name(std::string_view name) {
 }
 
 void Score::add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind) {
+    const std::size_t part = samples % parts;
     ++samples;
     const auto expected = top_class(reference);
     const auto actual = top_class(subject);
@@ -65,13 +66,18 @@ void Score::add(std::span<const float> reference, std::span<const float> subject
         return;
     }
     agree += expected == actual ? 1 : 0;
-    kl += kl_divergence(reference, subject, kind);
+    const double divergence = kl_divergence(reference, subject, kind);
+    kl += divergence;
+    part_kl.at(part) += divergence;
+    double squares = 0;
     for (std::size_t i = 0; i < reference.size(); ++i) {
         const double x = reference[i];
         const double difference = x - static_cast<double>(subject[i]);
         signal += x * x;
-        noise += difference * difference;
+        squares += difference * difference;
     }
+    noise += squares;
+    part_noise.at(part) += squares;
 }
 
 double Score::mean_kl() const { return samples > nonfinite ? kl / static_cast<double>(samples - nonfinite) : 0.0; }
@@ -112,7 +118,9 @@ Json sums_to_json(const Score& score) {
             {"soft_reference_right", score.soft_reference_right},
             {"kl", score.kl},
             {"signal", score.signal},
-            {"noise", score.noise}};
+            {"noise", score.noise},
+            {"part_kl", score.part_kl},
+            {"part_noise", score.part_noise}};
 }
 
 Result<Score> score_from_json(const Json& json) {
@@ -134,6 +142,14 @@ Result<Score> score_from_json(const Json& json) {
     read("kl", score.kl);
     read("signal", score.signal);
     read("noise", score.noise);
+    const auto read_parts = [&](const char* name, std::array<double, Score::parts>& values) {
+        const auto found = whole ? json.find(name) : json.end();
+        whole = whole && found != json.end() && found->is_array() && found->size() == values.size() &&
+                std::ranges::all_of(*found, [](const Json& value) { return value.is_number(); });
+        if (whole) values = found->get<std::array<double, Score::parts>>();
+    };
+    read_parts("part_kl", score.part_kl);
+    read_parts("part_noise", score.part_noise);
     if (!whole) return Error{ErrorCode::corrupt, "a score lacks one of its sums", "", ""};
     return score;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -31,6 +32,11 @@ struct Score {
     double kl = 0;                     ///< nats, of all samples together
     double signal = 0;                 ///< squares of the float outputs
     double noise = 0;                  ///< squares of the differences
+    /// `kl` and `noise` of every 16th sample from this one on: how much of a difference between two scores of the same
+    /// samples is chance shows in how much the parts differ.
+    static constexpr std::size_t parts = 16;
+    std::array<double, parts> part_kl{};
+    std::array<double, parts> part_noise{};
 
     /// One sample's outputs, of equal length; label -1 where unknown.
     void add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind);

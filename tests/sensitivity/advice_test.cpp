@@ -3,6 +3,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 
 #include "sensitivity/document.hpp"
 
@@ -82,8 +83,15 @@ TEST(Score, SumsMeanWhatTheySay) {
     ASSERT_TRUE(back);
     EXPECT_EQ(back->kl, score.kl) << "exactly: a resumed run must not differ";
     EXPECT_EQ(back->noise, score.noise);
+    EXPECT_EQ(back->part_kl, score.part_kl);
+    EXPECT_EQ(back->part_noise, score.part_noise);
+    EXPECT_DOUBLE_EQ(std::accumulate(score.part_kl.begin(), score.part_kl.end(), 0.0), score.kl);
+    EXPECT_DOUBLE_EQ(std::accumulate(score.part_noise.begin(), score.part_noise.end(), 0.0), score.noise);
     Json damaged = sums_to_json(score);
     damaged.erase("kl");
+    EXPECT_FALSE(score_from_json(damaged));
+    damaged = sums_to_json(score);
+    damaged["part_kl"].erase(0);
     EXPECT_FALSE(score_from_json(damaged));
     EXPECT_FALSE(score_from_json(Json::array()));
 }

@@ -136,7 +136,7 @@ function tuneTable() {
   const unit = tune.drop_unit || "";
   const rows = list(tune.trials).map((trial) => ({
     chosen: trial.chosen,
-    cells: [trial.name, trial.phase || DASH, format.ms(trial.latency_ms), format.times(trial.speedup), isNumber(trial.drop) ? format.small(trial.drop) : DASH, format.small(tuneRank(trial)), trial.failed ? trial.failed : [trial.chosen ? "chosen" : "", trial.pareto ? "on the front" : "", trial.feasible ? "" : "over a limit"].filter(Boolean).join(", "), list(trial.float_layers).join(", ")],
+    cells: [trial.name, trial.phase || DASH, format.ms(trial.latency_ms), format.times(trial.speedup), isNumber(trial.drop) ? format.small(trial.drop) : DASH, format.small(tuneRank(trial)), trial.failed ? trial.failed : [trial.chosen ? "chosen" : "", trial.timed_again ? "timed again" : "", trial.pareto ? "on the front" : "", trial.feasible ? "" : "over a limit"].filter(Boolean).join(", "), list(trial.float_layers).join(", ")],
   }));
   const trials = rows.length ? disclosure("Every trial", makeTable(
     "Trials",
