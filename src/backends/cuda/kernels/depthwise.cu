@@ -118,16 +118,27 @@ cudaError_t launch_type(const DepthwiseParams& p, cudaStream_t stream, bool prog
 
 bool depthwise_takes(const DepthwiseParams& p) {
     if ((p.kernel != 3 && p.kernel != 5) || (p.stride != 1 && p.stride != 2)) return false;
-    if (p.type != p.output_type || (p.type != type_f16 && p.type != type_s8)) return false;
-    const int vec = p.type == type_s8 ? 16 : 8;
+    if (p.type != p.output_type) return false;
+    int vec = 0;
+    switch (p.type) {
+        case type_s8: vec = Vec16<std::int8_t>::count; break;
+        case type_f16:
+        case type_bf16: vec = Vec16<__half>::count; break;
+        case type_f32: vec = Vec16<float>::count; break;
+        default: return false;
+    }
     if (p.c_stride % vec != 0 || p.weight_c % vec != 0 || p.weight_c < p.c_stride) return false;
     return std::int64_t{p.n} * p.h * p.w < 0x7fffffff && std::int64_t{p.n} * p.p * p.q < 0x7fffffff;
 }
 
 cudaError_t launch_depthwise(const DepthwiseParams& p, cudaStream_t stream, bool programmatic) {
     if (!depthwise_takes(p)) return cudaErrorInvalidValue;
-    return p.type == type_s8 ? launch_type<std::int8_t>(p, stream, programmatic)
-                             : launch_type<__half>(p, stream, programmatic);
+    switch (p.type) {
+        case type_s8: return launch_type<std::int8_t>(p, stream, programmatic);
+        case type_f16: return launch_type<__half>(p, stream, programmatic);
+        case type_bf16: return launch_type<__nv_bfloat16>(p, stream, programmatic);
+        default: return launch_type<float>(p, stream, programmatic);
+    }
 }
 
 } // namespace lathe::cuda::kernels

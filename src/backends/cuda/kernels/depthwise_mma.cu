@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
 #pragma unroll
                         for (int row = 0; row < Rows; ++row) {
                             const std::uint32_t(&a)[4] = in_row[row * Stride + r][s];
-                            multiply(sums[row], a[0], a[1], a[2], a[3], b0, b1);
+                            N::multiply(sums[row], a[0], a[1], a[2], a[3], b0, b1);
                         }
                     }
                 std::uint32_t b[Kernel];
@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
 #pragma unroll
                     for (int m = row * Stride / 2; m <= (row * Stride + Kernel - 1) / 2; ++m) {
                         const int r = 2 * m - row * Stride; // of the window, that of the pair's first row
-                        multiply(sums[row], last[m][0], last[m][1], last[m][2], last[m][3], r >= 0 ? b[r] : 0U,
-                                 r + 1 < Kernel ? b[r + 1] : 0U);
+                        N::multiply(sums[row], last[m][0], last[m][1], last[m][2], last[m][3], r >= 0 ? b[r] : 0U,
+                                    r + 1 < Kernel ? b[r + 1] : 0U);
                     }
                 const float4 v = vectors[q * pairs_a_lane + i * N::parts + part];
 #pragma unroll
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
                             bytes[r][c][part * 2] = clamp_byte(v0, t.clamp);
                             bytes[r][c][part * 2 + 1] = clamp_byte(v1, t.clamp);
                         } else {
-                            out[r][c][i] = clamp_halves(v0, v1, t.clamp);
+                            out[r][c][i] = N::clamp(v0, v1, t.clamp);
                         }
                     }
             }
@@ -259,8 +259,9 @@ int depthwise_mma_blocks(const DepthwiseParams& p, const DepthwiseTile& tile) {
 cudaError_t launch_depthwise_mma(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream,
                                  bool programmatic) {
     if (!depthwise_mma_takes(p, tile)) return cudaErrorInvalidValue;
-    return p.type == type_s8 ? launch_type<std::int8_t>(p, tile, stream, programmatic)
-                             : launch_type<__half>(p, tile, stream, programmatic);
+    if (p.type == type_s8) return launch_type<std::int8_t>(p, tile, stream, programmatic);
+    if (p.type == type_bf16) return launch_type<__nv_bfloat16>(p, tile, stream, programmatic);
+    return launch_type<__half>(p, tile, stream, programmatic);
 }
 
 } // namespace lathe::cuda::kernels

@@ -283,7 +283,7 @@ struct DepthwiseParams {
     void* output;
     std::int32_t type, output_type, weight_c;
     std::int32_t n, h, w, c, c_stride, p, q, kernel, stride, pad_h, pad_w;
-    std::uint32_t pad_word; ///< what lies around the image: s8 its zero point in all four bytes, f16 0
+    std::uint32_t pad_word; ///< what lies around the image: s8 its zero point in all four bytes, floats 0
     EpilogueParams epilogue;
 };
 bool depthwise_takes(const DepthwiseParams& params);

@@ -123,10 +123,10 @@ __global__ void __launch_bounds__(threads, Halves == 2 && Words <= 12 ? 5 : 4)
                         sums[j][m][k] = N::zero();
 #pragma unroll
                     for (int w = 0; w + 1 < Words; w += 2)
-                        multiply(sums[j][m], a[2 * m][w], a[2 * m + 1][w], a[2 * m][w + 1], a[2 * m + 1][w + 1], b[w],
-                                 b[w + 1]);
+                        N::multiply(sums[j][m], a[2 * m][w], a[2 * m + 1][w], a[2 * m][w + 1], a[2 * m + 1][w + 1],
+                                    b[w], b[w + 1]);
                     if constexpr (Words % 2 != 0)
-                        multiply(sums[j][m], a[2 * m][Words - 1], a[2 * m + 1][Words - 1], b[Words - 1]);
+                        N::multiply(sums[j][m], a[2 * m][Words - 1], a[2 * m + 1][Words - 1], b[Words - 1]);
                 }
             }
 #pragma unroll
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(threads, Halves == 2 && Words <= 12 ? 5 : 4)
                 } else {
 #pragma unroll
                     for (int w = 0; w < 4; ++w)
-                        out[w] = clamp_halves(v[2 * w], v[2 * w + 1], t.clamp);
+                        out[w] = N::clamp(v[2 * w], v[2 * w + 1], t.clamp);
                 }
                 const int pixel = turn * pixels + m * 8 + g;
                 if (real && pixel < t.pixels)

@@ -9,8 +9,9 @@ float low_of(const EpilogueParams& e) {
     return e.act == act_relu ? 0.0F : e.act == act_clip ? e.low * e.output_scale_inverse : -INFINITY;
 }
 float high_of(const EpilogueParams& e) { return e.act == act_clip ? e.high * e.output_scale_inverse : INFINITY; }
-std::uint32_t twice(float v) {
-    const std::uint32_t bits = __half_as_ushort(__float2half_rn(v));
+std::uint32_t twice(float v, std::int32_t type) {
+    const std::uint32_t bits =
+        type == type_f16 ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
     return bits << 16 | bits;
 }
 
@@ -18,7 +19,7 @@ std::uint32_t twice(float v) {
 
 bool clamp_takes(const EpilogueParams& e, std::int32_t output_type) {
     if (e.act != act_none && e.act != act_relu && e.act != act_clip) return false;
-    if (output_type != type_f16 && output_type != type_s8) return false;
+    if (output_type != type_f16 && output_type != type_bf16 && output_type != type_s8) return false;
     if (!(e.output_scale_inverse > 0) || !std::isfinite(e.output_scale_inverse)) return false;
     const float low = low_of(e), high = high_of(e);
     if (!(low <= 0) || !(high >= 0)) return false; // padded channels are zeros
@@ -36,8 +37,8 @@ Clamp clamp_of(const EpilogueParams& e, std::int32_t output_type) {
         clamp.range_inverse = 1.0F / clamp.range;
         clamp.residual_factor /= clamp.range;
     } else {
-        clamp.low = twice(low);
-        clamp.high = twice(high);
+        clamp.low = twice(low, output_type);
+        clamp.high = twice(high, output_type);
     }
     return clamp;
 }

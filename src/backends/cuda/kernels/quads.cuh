@@ -19,11 +19,11 @@ inline constexpr std::uint32_t magic_bits = 0x4b400000U;
 inline constexpr int most_s8_products = 256;
 
 /// An epilogue that is a clamp, in numbers as stored. s8: round(range * saturate(v * a + b) + lowest) with a and b of a
-/// channel divided by `range`; f16: clamp of the rounded value, which is the rounded clamp.
+/// channel divided by `range`; f16, bf16: clamp of the rounded value, which is the rounded clamp.
 struct Clamp {
     float range, lowest;     ///< s8, whole numbers
     float range_inverse;     ///< 1 / range
-    std::uint32_t low, high; ///< f16, twice
+    std::uint32_t low, high; ///< f16 or bf16, twice
     float output_scale_inverse;
     float residual_factor; ///< s8: residual_scale times the above, divided by range
 };
@@ -32,6 +32,8 @@ struct Clamp {
 bool clamp_takes(const EpilogueParams& e, std::int32_t output_type);
 Clamp clamp_of(const EpilogueParams& e, std::int32_t output_type);
 
+/// What T is multiplied, summed and stored with. `multiply`: sums += a * b with two registers of the reduction (a block
+/// each), a0, a2 the first 8 rows and a1, a3 the other 8; or with one.
 template <class T>
 struct Number;
 template <>
@@ -40,6 +42,48 @@ struct Number<__half> {
     static constexpr int of_word = 2, parts = 1;
     static __device__ __forceinline__ Sum zero() { return 0; }
     static __device__ __forceinline__ float value(Sum v) { return v; }
+    static __device__ __forceinline__ void multiply(Sum (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                                    std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    }
+    static __device__ __forceinline__ void multiply(Sum (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a0), "r"(a1), "r"(b0));
+    }
+    /// A word of two numbers.
+    static __device__ __forceinline__ std::uint32_t clamp(float v0, float v1, const Clamp& clamp) {
+        __half2 h = __floats2half2_rn(v0, v1);
+        h = __hmin2(__hmax2(h, *reinterpret_cast<const __half2*>(&clamp.low)),
+                    *reinterpret_cast<const __half2*>(&clamp.high));
+        return *reinterpret_cast<const std::uint32_t*>(&h);
+    }
+};
+template <>
+struct Number<__nv_bfloat16> {
+    using Sum = float;
+    static constexpr int of_word = 2, parts = 1;
+    static __device__ __forceinline__ Sum zero() { return 0; }
+    static __device__ __forceinline__ float value(Sum v) { return v; }
+    static __device__ __forceinline__ void multiply(Sum (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                                    std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    }
+    static __device__ __forceinline__ void multiply(Sum (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a0), "r"(a1), "r"(b0));
+    }
+    static __device__ __forceinline__ std::uint32_t clamp(float v0, float v1, const Clamp& clamp) {
+        __nv_bfloat162 h = __floats2bfloat162_rn(v0, v1);
+        h = __hmin2(__hmax2(h, *reinterpret_cast<const __nv_bfloat162*>(&clamp.low)),
+                    *reinterpret_cast<const __nv_bfloat162*>(&clamp.high));
+        return *reinterpret_cast<const std::uint32_t*>(&h);
+    }
 };
 template <>
 struct Number<std::int8_t> {
@@ -47,32 +91,18 @@ struct Number<std::int8_t> {
     static constexpr int of_word = 4, parts = 2; ///< 8 columns of a tile take half of a word's channels
     static __device__ __forceinline__ Sum zero() { return 0; }
     static __device__ __forceinline__ float value(Sum v) { return __int2float_rn(static_cast<int>(v)); }
+    static __device__ __forceinline__ void multiply(Sum (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                                    std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    }
+    static __device__ __forceinline__ void multiply(Sum (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
+        asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(a0), "r"(a1), "r"(b0));
+    }
 };
-
-/// Two registers of the reduction (a block each): sums += a * b. a0, a2: the first 8 rows; a1, a3: the other 8.
-__device__ __forceinline__ void multiply(float (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
-                                         std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ void multiply(std::uint32_t (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
-                                         std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-/// One register of the reduction.
-__device__ __forceinline__ void multiply(float (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(b0));
-}
-__device__ __forceinline__ void multiply(std::uint32_t (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b0));
-}
 
 /// Words words from global memory, or `other` in each; the address is a multiple of their size. One predicated load, no
 /// branch.
@@ -137,12 +167,6 @@ __device__ __forceinline__ float4 channel_pair(const EpilogueParams& e, const Cl
     return v;
 }
 
-__device__ __forceinline__ std::uint32_t clamp_halves(float v0, float v1, const Clamp& clamp) {
-    __half2 h = __floats2half2_rn(v0, v1);
-    h = __hmin2(__hmax2(h, *reinterpret_cast<const __half2*>(&clamp.low)),
-                *reinterpret_cast<const __half2*>(&clamp.high));
-    return *reinterpret_cast<const std::uint32_t*>(&h);
-}
 /// v: scaled, with bias and residual, divided by the range. The byte is the result's lowest.
 __device__ __forceinline__ std::uint32_t clamp_byte(float v, const Clamp& clamp) {
     return __float_as_uint(fmaf(__saturatef(v), clamp.range, magic + clamp.lowest));

@@ -104,9 +104,9 @@ __global__ void __launch_bounds__(threads, 6)
 #pragma unroll
         for (int j = 0; j < tiles; ++j) {
             float sums[4] = {};
-            multiply(sums, a[0][0], a[1][0], a[0][1], a[1][1], b[j][0], b[j][1]);
-            multiply(sums, a[0][2], a[1][2], a[0][3], a[1][3], b[j][2], b[j][3]);
-            multiply(sums, a[0][4], a[1][4], b[j][4]);
+            Number<__half>::multiply(sums, a[0][0], a[1][0], a[0][1], a[1][1], b[j][0], b[j][1]);
+            Number<__half>::multiply(sums, a[0][2], a[1][2], a[0][3], a[1][3], b[j][2], b[j][3]);
+            Number<__half>::multiply(sums, a[0][4], a[1][4], b[j][4]);
 #pragma unroll
             for (int c = 0; c < 2; ++c) {
                 const float v0 = fmaf(sums[c * 2], v[j].x, v[j].z), v1 = fmaf(sums[c * 2 + 1], v[j].y, v[j].w);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(threads, 6)
                     words[c][j * 2] = clamp_byte(v0, t.clamp);
                     words[c][j * 2 + 1] = clamp_byte(v1, t.clamp);
                 } else {
-                    words[c][j] = clamp_halves(v0, v1, t.clamp);
+                    words[c][j] = Number<__half>::clamp(v0, v1, t.clamp);
                 }
             }
         }

@@ -81,6 +81,8 @@ std::vector<Case> cases() {
             {"ResidualFp16", residual_network(), Precision::float16, 5e-3},
             {"ResidualBf16", residual_network(), Precision::bfloat16, 4e-2},
             {"DepthwiseFp32", depthwise_network(), Precision::float32, 1e-4, 24},
+            {"DepthwiseTf32", depthwise_network(), Precision::tensor_float32, 5e-3, 24},
+            {"DepthwiseBf16", depthwise_network(), Precision::bfloat16, 4e-2, 24},
             {"DepthwiseFp16", depthwise_network(), Precision::float16, 5e-3, 24},
             {"QuantisedInt8", quantised_network(), Precision::int8, 3e-2},
             {"BottlenecksInt8", bottleneck_network(), Precision::int8, 3e-2, 20, 64}};

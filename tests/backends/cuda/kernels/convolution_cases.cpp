@@ -203,7 +203,7 @@ void add_convolution_cases(Cases& add) {
             add("stem3x3" + end, [=] { return stem_plan({1, 3, 40, 60}, 48, 3, T::f16, out, pooled); });
             add("stem3x3_k24" + end, [=] { return stem_plan({2, 3, 33, 46}, 24, 3, T::f16, out, pooled); });
         }
-    for (const T type : {T::f16, T::s8})
+    for (const T type : {T::f32, T::f16, T::bf16, T::s8})
         for (const std::int64_t kernel : {3, 5})
             for (const std::int64_t stride : {1, 2}) {
                 const std::string name =
@@ -211,7 +211,7 @@ void add_convolution_cases(Cases& add) {
                 add(name, [=] { return depthwise_plan({2, 40, 13, 11}, kernel, stride, type, Tail::clip); });
                 add(name + "_high", [=] { return depthwise_plan({1, 24, 45, 6}, kernel, stride, type, Tail::none); });
             }
-    for (const T type : {T::f16, T::s8}) {
+    for (const T type : {T::f32, T::f16, T::bf16, T::s8}) {
         add("depthwise_" + type_name(type) + "_relu", [=] {
             return depthwise_plan({1, 96, 7, 7}, 3, 1, type, Tail::bias_relu);
         });
@@ -224,6 +224,7 @@ void add_convolution_cases(Cases& add) {
             add("depthwise_int8_zero_point_k" + std::to_string(kernel) + "s" + std::to_string(stride), [=] {
                 return depthwise_plan({2, 40, 13, 11}, kernel, stride, T::s8, Tail::clip, -77);
             });
+    add("depthwise_fp32_silu", [] { return depthwise_plan({1, 32, 9, 9}, 3, 1, T::f32, Tail::silu); });
     add("depthwise_fp16_silu", [] { return depthwise_plan({1, 32, 9, 9}, 3, 1, T::f16, Tail::silu); });
 }
 
