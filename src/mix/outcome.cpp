@@ -51,19 +51,22 @@ void judge_accuracy(Outcome& outcome, const Judged& judged, const SearchOptions&
     const std::string limit = with_unit(options.max_drop, options.metric);
     const std::string where =
         " on " + std::to_string(judged.evaluation.samples) + " samples that the search did not see";
-    const std::string measured = "it loses " + with_unit(loss, options.metric) + " (" + text("%.2f", interval.low) +
-                                 " to " + text("%.2f", interval.high) + ")" + where;
+    const bool has_interval = options.metric == DamageMetric::top1 || options.metric == DamageMetric::agreement;
+    std::string measured = "it loses " + with_unit(loss, options.metric);
+    if (has_interval) measured += " (" + text("%.2f", interval.low) + " to " + text("%.2f", interval.high) + ")";
+    measured += where;
     const bool over = loss > options.max_drop + 1e-9;
     const bool certain = options.metric == DamageMetric::top1 ? interval.low > 0 : interval.low > options.max_drop;
     if (judged.evaluation.subjects.at(1).nonfinite > 0) {
         outcome.good = false;
         outcome.reasons.push_back("It gives NaN or infinity for some samples.");
     } else if (over && certain) {
-        outcome.good = false;
+        outcome.good = outcome.within = false;
         outcome.reasons.push_back("The limit of " + limit + " is missed: " + measured + ".");
-    } else if (interval.high <= options.max_drop) {
+    } else if (has_interval && interval.high <= options.max_drop) {
         outcome.reasons.push_back("The limit of " + limit + " holds beyond doubt: " + measured + ".");
     } else if (over) {
+        outcome.within = false;
         outcome.reasons.push_back("The limit of " + limit + " is neither kept nor missed beyond doubt: " + measured +
                                   ". More samples would tell.");
     } else {
@@ -88,6 +91,12 @@ void judge_speed(Outcome& outcome, const Trial& chosen, const Judged& judged, co
     if (std::ranges::any_of(judged.timed, &TimedEngine::noisy)) {
         outcome.reasons.emplace_back("Times did not settle within 1 %: something else used this machine.");
     }
+}
+
+std::string advice(const Outcome& outcome, const SearchOptions& options) {
+    if (!outcome.good) return "do not rely on it";
+    if (outcome.within) return "use it";
+    return "not shown to keep within " + with_unit(options.max_drop, options.metric) + ", nor to miss it";
 }
 
 Json pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
@@ -133,8 +142,8 @@ Outcome judge(const Trial& chosen, const Judged& judged, const SearchOptions& op
         return outcome;
     }
     outcome.text = chosen.mix.name() + ": " + text("%.2f", ratio.median) + "x FP32, loses " +
-                   with_unit(outcome.drop, options.metric) + " (" + to_string(options.metric) + ")" +
-                   (outcome.good ? ": use it" : ": do not rely on it");
+                   with_unit(outcome.drop, options.metric) + " (" + to_string(options.metric) + ")" + ": " +
+                   advice(outcome, options);
     return outcome;
 }
 

@@ -22,7 +22,8 @@ struct Outcome {
     bool good = true; ///< no limit was missed beyond doubt, and no plainer engine is faster
     std::string text; ///< one line
     std::vector<std::string> reasons;
-    double drop = 0; ///< on the judging data; see drop_of
+    bool within = true; ///< the loss as measured is within the limit
+    double drop = 0;    ///< on the judging data; see drop_of
     Interval drop_ci95;
 };
 

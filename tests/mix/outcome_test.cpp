@@ -7,6 +7,7 @@ namespace lathe::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 /// `lost` and `won` of 1000 samples, and how much faster the saved engine is than FP32 and BF16.
 Judged judged(std::size_t lost, std::size_t won, RatioSummary fp32, RatioSummary bf16) {
@@ -49,6 +50,7 @@ TEST(Outcome, JudgesOnDataThatTheSearchDidNotSee) {
     const Outcome unknown = judge(int8_trial(), judged(12, 8, ratio(2.9, 3, 3.1), ratio(1.4, 1.5, 1.6)), options);
     EXPECT_TRUE(unknown.good) << "over the limit as measured, but not beyond doubt";
     EXPECT_THAT(unknown.reasons.front(), HasSubstr("neither kept nor missed"));
+    EXPECT_THAT(unknown.text, HasSubstr("loses 0.40 pt (top1): not shown to keep within 0.30 pt, nor to miss it"));
 }
 
 TEST(Outcome, SaysThatAPlainerEngineIsFaster) {
@@ -69,6 +71,11 @@ TEST(Outcome, OtherMetrics) {
     options.max_drop = 2;
     EXPECT_FALSE(judge(int8_trial(), judged(30, 30, ratio(2, 3, 4), ratio(2, 3, 4)), options).good);
     EXPECT_TRUE(judge(int8_trial(), judged(5, 5, ratio(2, 3, 4), ratio(2, 3, 4)), options).good);
+    options.metric = DamageMetric::kl;
+    options.max_drop = 0.01;
+    const Outcome nats = judge(int8_trial(), judged(5, 5, ratio(2, 3, 4), ratio(2, 3, 4)), options);
+    EXPECT_THAT(nats.reasons.front(), HasSubstr("holds as measured")) << "there is no interval to say more by";
+    EXPECT_THAT(nats.reasons.front(), Not(HasSubstr("("))) << "nor one to print";
 }
 
 } // namespace
