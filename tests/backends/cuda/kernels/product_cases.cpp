@@ -82,6 +82,9 @@ void add_product_cases(Cases& add) {
     add("gemm_s8f32_logits32", [] { return gemm_plan(32, 1000, 512, T::s8, T::f32, Tail::bias, false); });
     add("gemm_f16f32_logits32", [] { return gemm_plan(32, 1000, 512, T::f16, T::f32, Tail::bias, false); });
     add("gemm_f16_gelu", [] { return gemm_plan(128, 256, 64, T::f16, T::f16, Tail::gelu, false); });
+    add("gemm_bf16_gelu", [] { return gemm_plan(128, 256, 64, T::bf16, T::bf16, Tail::gelu, false); });
+    add("gemm_f32_gelu", [] { return gemm_plan(128, 256, 64, T::f32, T::f32, Tail::gelu, false); });
+    add("gemm_tf32_gelu", [] { return gemm_plan(128, 256, 64, T::f32, T::f32, Tail::gelu, true); });
     // More tiles than multiprocessors, and edges of tiles.
     add(
         "gemm_s8_wide", [] { return gemm_plan(2100, 3072, 768, T::s8, T::s8, Tail::gelu, false); }, false);
