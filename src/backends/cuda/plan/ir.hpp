@@ -127,8 +127,8 @@ struct BatchedGemm {
     bool transpose_a = false, transpose_b = false;
     float alpha = 1;
 };
-/// inputs: qkv (one value [B,S,3,H,D]) or q,k,v ([B,S,H,D] each), then mask if any: f16 additive [B or 1, 1, 1 or S,
-/// S].
+/// inputs: qkv (one value [B,S,3,H,D]) or q,k,v ([B,S,H,D] each), then mask if any: of their type, additive
+/// [B or 1, 1, 1 or S, S].
 struct Attention {
     std::int64_t batch = 0, heads = 0, q_len = 0, kv_len = 0, depth = 0;
     float scale = 1;
@@ -256,7 +256,7 @@ struct FusedOp {
     OpDetail detail;
     std::vector<ValueId> inputs, outputs;   ///< epilogue.residual is repeated at the end of inputs
     ElementType compute = ElementType::f16; ///< what the products are of: s8, f16, bf16, f32
-    bool tf32 = false;
+    bool tf32 = false;                      ///< products of f32 may round their factors to tf32
     std::int64_t macs = 0;
 };
 const char* kind_of(const FusedOp& op); ///< "conv", "gemm", ...

@@ -48,6 +48,7 @@ public:
     void operator()(const Attention&) {
         const auto params = attention_params(op_, plan_);
         if (!params) return refuse(params.error().message);
+        if (attention_fma_takes(*params)) return attention_fma(*params);
         if (!attention_takes(*params)) return refuse("attention of a depth, length or type without a kernel");
         if (attention_shared_bytes(params->kv_len, params->depth) > device_.shared_per_block)
             return refuse("attention over more keys than a block's shared memory holds");
@@ -230,6 +231,20 @@ private:
             p.input = x.in(pointers);
             p.output = y.in(pointers);
         };
+    }
+
+    void attention_fma(const AttentionParams& p) {
+        for (const int rows : {64, 32, 16}) {
+            if (attention_fma_shared_bytes(p.depth, rows) > device_.shared_per_block) continue;
+            const auto blocks = static_cast<double>(p.batch * p.heads * ((p.q_len + rows - 1) / rows));
+            const double waves = std::ceil(blocks / (3.0 * std::max(1, device_.multiprocessors)));
+            options_.push_back(make_option(op_, waits_, "attention_fma/" + std::to_string(rows), waves * (rows + 24), p,
+                                           attention_setter(op_, plan_),
+                                           [rows](const AttentionParams& q, cudaStream_t stream, bool programmatic) {
+                                               return launch_attention_fma(rows, q, stream, programmatic);
+                                           }));
+        }
+        if (options_.empty()) refuse("attention in f32 whose tiles exceed a block's shared memory");
     }
 
     void add_transpose(const TransposeParams& p) {

@@ -69,6 +69,13 @@ public:
         }
         return store(std::move(dims), type, numbers);
     }
+    /// A constant as other values are.
+    ValueId constant(Shape dims, ElementType type, const std::vector<float>& numbers) {
+        const WeightId weight = store(dims, type, numbers);
+        const ValueId id = value(std::move(dims), type, Layout::linear, 1, Role::constant);
+        test_.plan.values[id].weight = weight;
+        return id;
+    }
     /// f32 numbers between low and high.
     WeightId vector(std::int64_t count, float low, float high) {
         std::vector<float> numbers(static_cast<std::size_t>((count + 15) / 16 * 16));

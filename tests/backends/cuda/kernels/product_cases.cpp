@@ -1,6 +1,8 @@
 // Products of the kernel tests: matrix products, batched ones, attention.
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <vector>
 
 #include "cases.hpp"
 
@@ -44,26 +46,62 @@ TestPlan batched_plan(const Shape& a, const Shape& b_dims, bool ta, bool tb, T t
     return b.finish(g, {left, right}, {y}, type);
 }
 
-TestPlan attention_plan(std::int64_t batch, std::int64_t heads, std::int64_t length, std::int64_t depth, bool packed,
-                        bool masked, T type, std::optional<T> out = {}) {
+/// What masks hold: nothing is masked; random numbers; of every row alike the first keys -inf or, in every second
+/// batch, the type's lowest number, and the last lines nothing but that number; -inf above the diagonal.
+enum class Mask { none, random, padding, causal };
+
+struct Heads {
+    std::int64_t batch = 1, heads = 1, length = 1, depth = 1;
+    std::int64_t keys = 0; ///< 0: as many as rows
+    bool packed = false;
+    Mask mask = Mask::none;
+    T type = T::f16;
+    std::optional<T> out = {};
+    bool tf32 = false;
+};
+
+ValueId mask_of(PlanBuilder& b, const Heads& h, std::int64_t keys) {
+    constexpr float none_left = -std::numeric_limits<float>::infinity(), lowest = std::numeric_limits<float>::lowest();
+    if (h.mask == Mask::random) return b.ready({h.batch, 1, 1, keys}, h.type);
+    const bool causal = h.mask == Mask::causal;
+    const std::int64_t batches = causal ? 1 : h.batch, rows = causal ? h.length : 1;
+    std::vector<float> numbers;
+    for (std::int64_t batch = 0; batch < batches; ++batch) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+            for (std::int64_t key = 0; key < keys; ++key) {
+                float number = 0;
+                if (causal && key > row) number = none_left;
+                if (!causal && key < keys * 2 / 3) number = batch % 2 == 0 ? none_left : lowest;
+                if (!causal && batch + 1 == batches && batches > 1) number = lowest;
+                numbers.push_back(number);
+            }
+        }
+    }
+    return b.constant({batches, 1, rows, keys}, h.type, numbers);
+}
+
+TestPlan attention_plan(const Heads& h) {
     PlanBuilder b;
     std::vector<ValueId> inputs;
-    if (packed)
-        inputs.push_back(b.ready({batch, length, 3, heads, depth}, type));
+    const std::int64_t keys = h.keys == 0 ? h.length : h.keys;
+    if (h.packed)
+        inputs.push_back(b.ready({h.batch, h.length, 3, h.heads, h.depth}, h.type));
     else
-        for (int i = 0; i < 3; ++i)
-            inputs.push_back(b.ready({batch, length, heads, depth}, type));
-    if (masked) inputs.push_back(b.ready({batch, 1, 1, length}, type));
-    const ValueId y = b.value({batch, length, heads * depth}, out.value_or(type), Layout::linear, 1.0F / 60);
+        for (const std::int64_t length : {h.length, keys, keys})
+            inputs.push_back(b.ready({h.batch, length, h.heads, h.depth}, h.type));
+    if (h.mask != Mask::none) inputs.push_back(mask_of(b, h, keys));
+    const ValueId y =
+        b.value({h.batch, h.length, h.heads * h.depth}, h.out.value_or(h.type), Layout::linear, 1.0F / 60);
     Attention a;
-    a.batch = batch;
-    a.heads = heads;
-    a.q_len = a.kv_len = length;
-    a.depth = depth;
-    a.scale = 1 / std::sqrt(static_cast<float>(depth));
-    a.packed = packed;
-    a.masked = masked;
-    return b.finish(a, inputs, {y}, type);
+    a.batch = h.batch;
+    a.heads = h.heads;
+    a.q_len = h.length;
+    a.kv_len = keys;
+    a.depth = h.depth;
+    a.scale = 1 / std::sqrt(static_cast<float>(h.depth));
+    a.packed = h.packed;
+    a.masked = h.mask != Mask::none;
+    return b.finish(a, inputs, {y}, h.type, h.tf32);
 }
 
 } // namespace
@@ -101,12 +139,27 @@ void add_product_cases(Cases& add) {
         add("batched_nt" + end, [=] { return batched_plan({2, 3, 20, 16}, {2, 3, 24, 16}, false, true, type); });
         add("batched_tn" + end, [=] { return batched_plan({4, 16, 20}, {1, 16, 24}, true, false, type); });
     }
-    add("attention_packed", [] { return attention_plan(2, 3, 48, 64, true, true, T::f16); });
-    add("attention_apart", [] { return attention_plan(1, 4, 33, 32, false, false, T::f16); });
-    add("attention_long", [] { return attention_plan(2, 2, 200, 64, true, true, T::f16); });
-    add("attention_s8", [] { return attention_plan(2, 3, 130, 64, true, true, T::f16, T::s8); });
-    add("attention_s8_apart", [] { return attention_plan(1, 2, 65, 32, false, false, T::f16, T::s8); });
-    add("attention_f32", [] { return attention_plan(1, 2, 20, 40, true, true, T::f32); });
+    const auto attention = [&](const char* name, const Heads& h) { add(name, [h] { return attention_plan(h); }); };
+    attention("attention_packed",
+              {.batch = 2, .heads = 3, .length = 48, .depth = 64, .packed = true, .mask = Mask::random});
+    attention("attention_apart", {.heads = 4, .length = 33, .depth = 32});
+    attention("attention_long",
+              {.batch = 2, .heads = 2, .length = 200, .depth = 64, .packed = true, .mask = Mask::random});
+    attention("attention_s8",
+              {.batch = 2, .heads = 3, .length = 130, .depth = 64, .packed = true, .mask = Mask::random, .out = T::s8});
+    attention("attention_s8_apart", {.heads = 2, .length = 65, .depth = 32, .out = T::s8});
+    Heads f32{.batch = 3, .heads = 2, .length = 200, .depth = 64, .packed = true, .mask = Mask::random, .type = T::f32};
+    attention("attention_f32_packed", f32);
+    f32.mask = Mask::padding;
+    attention("attention_f32_padding", f32);
+    f32.mask = Mask::causal;
+    attention("attention_f32_causal", f32);
+    f32.out = T::s8;
+    attention("attention_f32_s8", f32);
+    attention("attention_f32_apart", {.heads = 4, .length = 33, .depth = 32, .keys = 150, .type = T::f32});
+    attention("attention_tf32", {.heads = 2, .length = 70, .depth = 32, .type = T::f32, .tf32 = true});
+    attention("attention_f32_depth40",
+              {.heads = 2, .length = 20, .depth = 40, .packed = true, .mask = Mask::random, .type = T::f32});
 }
 
 } // namespace lathe::cuda::test

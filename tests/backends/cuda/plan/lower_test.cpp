@@ -164,6 +164,16 @@ TEST(CudaLowering, NothingIsFusedForWhichATypeHasNoKernel) {
     EXPECT_THAT(heads(Precision::float16), HasSubstr("attention"));
     EXPECT_THAT(heads(Precision::bfloat16), HasSubstr("attention"));
     EXPECT_THAT(heads(Precision::float32), Not(HasSubstr("attention")));
+    // In FP32 there are kernels for heads of 32 and 64, and for a few rows none is worth it.
+    const auto wide = [](Precision precision, std::int64_t length) {
+        std::string text = encoder(false);
+        const std::string sizes = "{0, 0, 4, 8}";
+        text.replace(text.find(sizes), sizes.size(), "{0, 0, 1, 32}");
+        return text_of(plan_of(network(text), precision, {{2, length}, {2, length}}));
+    };
+    EXPECT_THAT(wide(Precision::float32, 16), HasSubstr("attention.fp32"));
+    EXPECT_THAT(wide(Precision::tensor_float32, 16), HasSubstr("attention.tf32"));
+    EXPECT_THAT(wide(Precision::float32, 15), Not(HasSubstr("attention")));
 }
 
 TEST(CudaLowering, QuantisedPerceptronInInt8) {

@@ -174,8 +174,9 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last)
         return std::nullopt;
     }
     const auto type = lowering.stored_type(lowering.type_of(found.q.value));
-    // In f32 no kernel is as fast as two products and a softmax.
-    if (type != ElementType::f16 && type != ElementType::bf16) return std::nullopt;
+    // In f32 few kernels are as fast as two products and a softmax, and none for a few rows.
+    const bool exact = type == ElementType::f32 && (a[3] == 32 || a[3] == 64) && a[1] >= 16;
+    if (type != ElementType::f16 && type != ElementType::bf16 && !exact) return std::nullopt;
     if (!found.mask.empty()) {
         Shape mask = lowering.dims(found.mask);
         if (mask.size() > 4 || !is_floating(lowering.type_of(found.mask))) return std::nullopt;
@@ -350,6 +351,7 @@ Result<bool> attention(Lowering& lowering, Node& node) {
                                       Layout::linear, found.output_scale.value_or(1.0F));
     FusedOp& op = lowering.add(node, found.nodes, detail, std::move(inputs), {out}, type);
     op.macs = macs;
+    op.tf32 = lowering.tf32() && type == ElementType::f32;
     return true;
 }
 
