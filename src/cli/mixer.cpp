@@ -154,10 +154,11 @@ private:
             return open_labelled(options_.prepare.calibrate, prepared_, calibration);
         };
         auto outcome = quantize_on_samples(prepared_.model, prepared_.ranges, quantize, how, open, context_.progress());
-        const auto too_little = [](ErrorCode code) {
-            return code == ErrorCode::not_found || code == ErrorCode::invalid_argument;
+        const auto cannot = [](ErrorCode code) {
+            return code == ErrorCode::not_found || code == ErrorCode::invalid_argument ||
+                   code == ErrorCode::unsupported;
         };
-        if (!outcome && !options_.effort && too_little(outcome.error().code)) {
+        if (!outcome && !options_.effort && cannot(outcome.error().code)) {
             context_.print("INT8 without corrections (--effort 0): " + outcome.error().describe());
             return {};
         }
@@ -292,7 +293,9 @@ private:
         LATHE_TRY(judged.evaluation, evaluate_saved(workshop, engine));
         std::vector<Mix> others;
         for (const Trial& trial : record_->state.trials) {
-            if (trial.failed.empty() && !trial.mix.any_int8()) others.push_back(trial.mix);
+            if (!trial.failed.empty() || trial.mix.any_int8()) continue;
+            others.push_back(trial.mix);
+            if (!is_feasible(trial, search_options_, false)) judged.beyond_limit.push_back(trial.mix.name());
         }
         judged.floats = others.size();
         for (const Trial& trial : record_->state.trials) {

@@ -32,7 +32,10 @@ Behind behind(const EdgeIndex& index, const Node& layer) {
     if (!reads_sum) return {};
     const auto clamp = clamp_of(index.graph(), index.node(reads_sum->node));
     if (!clamp) return {};
-    return {*clamp, next.input(1 - reader->input)};
+    const std::string& other = next.input(1 - reader->input);
+    if (!index.is_constant(other)) return {*clamp, other};
+    // A MatMul's bias stands in an Add. A constant behind a layer with a bias of its own moves the clamp instead.
+    return layer.is("MatMul") ? Behind{*clamp, ""} : Behind{};
 }
 
 double clamped_error(std::span<const float> real, std::span<const float> quantized, const Clamp& clamp, double shift) {

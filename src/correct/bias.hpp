@@ -21,8 +21,8 @@ struct Behind {
     std::string other; ///< the other term of the sum that is clamped: what counts depends on it. Empty: no such sum
 };
 
-/// Relu or Clip behind the layer or behind the sum of two that it is a term of; the whole line where nothing clamps its
-/// output.
+/// Relu or Clip behind the layer, behind a MatMul and its bias, or behind the sum of two that the layer is a term of;
+/// the whole line where nothing clamps its output.
 Behind behind(const EdgeIndex& index, const Node& layer);
 
 /// sum (clamp(y) - clamp(y^ + shift))^2.

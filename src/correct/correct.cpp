@@ -34,10 +34,12 @@ std::string biases_of(const std::vector<CorrectedLayer>& layers) {
 /// What layer correction did, in words.
 std::string summary_of(const std::vector<CorrectedLayer>& layers) {
     std::size_t rounded = 0;
+    std::size_t too_few = 0;
     double moved = 0.0;
     std::map<std::string, std::size_t> skipped;
     for (const CorrectedLayer& layer : layers) {
         rounded += layer.rounded ? 1U : 0U;
+        too_few += layer.too_few ? 1U : 0U;
         moved += layer.moved;
         if (!layer.skipped.empty()) ++skipped[layer.skipped];
     }
@@ -48,6 +50,10 @@ std::string summary_of(const std::vector<CorrectedLayer>& layers) {
                " % of their weights otherwise than before";
     }
     if (std::ranges::any_of(layers, &CorrectedLayer::bias)) text += (text.empty() ? "" : "; ") + biases_of(layers);
+    if (too_few > 0) {
+        text += (text.empty() ? "" : "; ") + std::to_string(too_few) +
+                " not rounded: they sum over more inputs than the samples can tell apart";
+    }
     for (const auto& [why, count] : skipped)
         text += (text.empty() ? "" : "; ") + std::to_string(count) + " left: " + why;
     return text.empty() ? "no layer to correct" : text;
@@ -152,7 +158,7 @@ private:
         }
         quantize_ = std::move(quantizing);
         for (const auto& node : model_.graph.nodes) {
-            if (std::ranges::find(names, node->name) != names.end()) float_outputs_.push_back(node->output(0));
+            if (std::ranges::find(names, node->label()) != names.end()) float_outputs_.push_back(node->output(0));
         }
         return {};
     }
@@ -187,8 +193,12 @@ private:
         how.stays_float = float_outputs_;
         for (const auto& [tensor, range] : quantize_.overrides)
             how.stays_as_is.push_back(tensor);
-        how.weights = outcome_.quantized.plan.granularity;
-        how.activations = quantize_.placement.activations.value_or(how.activations);
+        const QuantizationPlan& plan = outcome_.quantized.plan;
+        how.weights = plan.granularity;
+        how.activations = scheme_of(plan.activations);
+        for (const QuantizedTensor& tensor : plan.tensors) {
+            if (plan.groups[tensor.group].from_zero) how.from_zero.insert(tensor.name);
+        }
         how.spare = spare_;
         LATHE_TRY(EqualizeOutcome equal, equalize(model_, samples_.fit, how, progress_));
         told.detail =
@@ -229,12 +239,11 @@ private:
             return leave(std::move(told), start);
         }
         QuantizeOptions quantizing = quantize_;
-        for (const auto& [name, range] : choices.ranges)
-            quantizing.overrides.try_emplace(name, range); // what the user gave stays
+        quantizing.chosen = choices.ranges;
         LATHE_TRY(QuantizeOutcome quantized, quantize_model(model_, ranges_, quantizing));
         LATHE_TRY(told.after, judge.judge(quantized.model));
         told.seconds = seconds_since(start);
-        take(std::move(told), std::move(quantized.model));
+        if (take(std::move(told), std::move(quantized.model))) outcome_.chosen = choices.ranges;
         return {};
     }
 

@@ -52,9 +52,10 @@ struct Correction {
 };
 
 struct CorrectOutcome {
-    QuantizeOutcome quantized; ///< its document holds {"corrections": [...]}
-    Model real;                ///< the float model it is of: as given, or equalised
-    RangesFile ranges;         ///< of that model
+    QuantizeOutcome quantized;           ///< its document holds {"corrections": [...]}
+    Model real;                          ///< the float model it is of: as given, or equalised
+    RangesFile ranges;                   ///< of that model
+    std::map<std::string, Range> chosen; ///< by error, in place of what `ranges` gives: QuantizeOptions::chosen
     std::vector<Correction> corrections;
     Closeness first, last; ///< without any correction, and with those kept
     std::size_t fit_samples = 0;

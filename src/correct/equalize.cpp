@@ -270,7 +270,11 @@ private:
 
     ClassWeights weights_of(const ChannelClass& each) const {
         ClassWeights layers;
-        layers.activation_steps = options_.activations == ActivationScheme::symmetric ? 127.0 : 255.0;
+        const bool halved = options_.activations == ActivationScheme::symmetric &&
+                            std::ranges::none_of(each.values, [&](const std::string& value) {
+                                return options_.from_zero.contains(value);
+                            });
+        layers.activation_steps = halved ? 127.0 : 255.0;
         for (const auto& reader : each.readers) {
             const Node& node = *model_.graph.nodes[reader.node];
             if (!quantized(node)) continue;

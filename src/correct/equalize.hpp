@@ -25,6 +25,7 @@ struct EqualizeOptions {
         {}; ///< values that must not be scaled: ranges are given for them as they are
     WeightGranularity weights = WeightGranularity::per_channel;
     ActivationScheme activations = ActivationScheme::asymmetric;
+    std::set<std::string> from_zero = {}; ///< values that have all steps from 0 up all the same (ScaleGroup::from_zero)
     /// Outputs of the int8 MatMuls whose input a Mul of its own may scale (scaled_inputs); empty: none.
     std::set<std::string> scaled_in_front = {};
     std::shared_ptr<SpareMemory> spare = nullptr; ///< Walk::start's

@@ -50,7 +50,7 @@ std::vector<std::string> cheap_last_layers(const Model& model, const Quantizatio
         return static_cast<double>(count_macs(node, [&](const std::string& value) { return graph.info(value); }).macs);
     };
     for (const auto& node : graph.nodes) {
-        ++named[node->name];
+        ++named[node->label()];
         macs += macs_of(*node);
         if (is_heavy(*node) && int8.contains(node->label())) weights += weight_count(graph, *node);
     }
@@ -59,7 +59,7 @@ std::vector<std::string> cheap_last_layers(const Model& model, const Quantizatio
         const Node& node = *graph.nodes[at];
         const double own = weight_count(graph, node);
         const bool dear = macs_of(node) > cost.macs * macs || 3.0 * own > cost.bytes * weights;
-        if (!dear && own > 0.0 && !node.name.empty() && named[node.name] == 1) cheap.push_back(node.name);
+        if (!dear && own > 0.0 && named[node.label()] == 1) cheap.push_back(node.label());
     }
     return cheap;
 }

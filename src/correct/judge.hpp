@@ -12,11 +12,13 @@
 
 namespace lathe {
 
-/// How far a network's first output is from the float model's, on samples kept for this.
+/// How far a network's outputs are from the float model's, on samples kept for this. All but `error` tells of the first
+/// output that is judged.
 struct Closeness {
-    /// What decides: the mean size of the error over samples. For probabilities the square root of KL(P || Q), which
-    /// grows with the error itself, so that a few wild samples do not decide alone; else |x - y| / |x|. Logits are not
-    /// judged by KL: samples that the network was trained on are so certain that it says nothing.
+    /// What decides: the mean size of the error over outputs and samples. For probabilities the square root of
+    /// KL(P || Q), which grows with the error itself, so that a few wild samples do not decide alone; else
+    /// |x - y| / |x|. Logits are not judged by KL: samples that the network was trained on are so certain that it says
+    /// nothing. Infinite where an output holds NaN or infinity.
     double error = 0.0;
     double mean_kl = 0.0;   ///< nats; 0 where the output is no row of classes
     double sqnr_db = 0.0;   ///< 20 log10(|x| / |x - y|) over all
@@ -28,29 +30,43 @@ struct Closeness {
 };
 Json to_json(const Closeness& closeness);
 
+/// Names of the outputs that are judged: those of float32 that nothing inside the model reads (a decoder's keys and
+/// values are read, a detector's heads are not); where all are read, the first. Empty if none is float32.
+std::vector<std::string> judged_outputs(const Graph& graph);
+
 /// Runs candidates as the CPU runs them (int8 kernels) and compares them with the float model, which is run once.
-/// Where the output has positions (PositionMask), padding is not compared. An output [batch, length] has them if the
+/// Where an output has positions (PositionMask), padding is not compared. An output [batch, length] has them if the
 /// model calls its second size what it calls the mask's; a number says nothing, it may be a count of classes.
 class Judge {
 public:
-    /// Errors: what running the model gives; cancelled.
+    /// Errors: unsupported (no float32 output), out_of_range (NaN or infinity in one); what running the model gives;
+    /// cancelled.
     static Result<Judge> of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads,
                             Progress& progress);
-    /// `quantized` has the same inputs and outputs. Errors: what running it gives; out_of_range for NaN or infinity.
+    /// `quantized` has the same inputs and outputs. Errors: what running it gives; unsupported, where the size of an
+    /// output depends on values.
     Result<Closeness> judge(const Model& quantized) const;
 
 private:
+    struct Output {
+        std::string name;
+        bool by_position = false; ///< it is [batch, length]
+        Batches expected;
+    };
+
     Judge(const Model& real, std::map<std::string, Batches> samples, std::size_t threads, Progress& progress);
-    Result<Batches> first_output(Model model, Precision precision) const;
+    /// An entry for each of outputs_.
+    Result<std::vector<Batches>> run(Model model, Precision precision) const;
+    Result<Closeness> compare(const Output& output, const Batches& actual) const;
     /// A sample's values that are no padding.
-    std::vector<float> own_values(const HostTensor& output, std::size_t batch, std::size_t sample) const;
+    std::vector<float> own_values(const Output& output, const HostTensor& values, std::size_t batch,
+                                  std::size_t sample) const;
 
     std::map<std::string, Batches> samples_;
     std::size_t threads_;
     Progress* progress_; ///< asked whether to stop; must outlive this
     Masks masks_;
-    bool by_position_ = false; ///< the output is [batch, length]
-    Batches expected_;
+    std::vector<Output> outputs_;
 };
 
 } // namespace lathe

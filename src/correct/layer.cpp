@@ -11,50 +11,51 @@ namespace lathe {
 namespace {
 
 std::optional<LinearLayer> convolution(const Node& node, const Shape& weight, std::string& why) {
-    if (weight.size() != 4) {
-        why = "a convolution in " + std::to_string(weight.size() < 2 ? 0 : weight.size() - 2) + " dimensions";
-        return std::nullopt;
-    }
-    const std::string padding = node.string_or("auto_pad", "NOTSET");
-    if (padding != "NOTSET" && padding != "VALID") {
-        why = "auto_pad " + padding;
+    const std::size_t dimensions = weight.size() < 2 ? 0 : weight.size() - 2;
+    if (dimensions != 1 && dimensions != 2) {
+        why = "a convolution in " + std::to_string(dimensions) + " dimensions";
         return std::nullopt;
     }
     LinearLayer layer;
     layer.groups = static_cast<std::size_t>(std::max<std::int64_t>(1, node.int_or("group", 1)));
     layer.outputs = static_cast<std::size_t>(weight[0]) / layer.groups;
-    layer.depth = static_cast<std::size_t>(weight[1] * weight[2] * weight[3]);
-    const auto strides = node.ints_or("strides", {1, 1});
-    const auto dilations = node.ints_or("dilations", {1, 1});
-    auto pads = node.ints_or("pads", {0, 0, 0, 0});
-    if (padding == "VALID") pads.assign(4, 0);
-    if (strides.size() != 2 || dilations.size() != 2 || pads.size() != 4 || layer.outputs == 0 || layer.depth == 0 ||
-        std::min(strides[0], strides[1]) < 1 || std::min(dilations[0], dilations[1]) < 1) {
+    layer.depth = static_cast<std::size_t>(element_count(Shape(weight.begin() + 1, weight.end())));
+    const std::string padding = node.string_or("auto_pad", "NOTSET");
+    if (padding == "SAME_UPPER") layer.padding = LinearLayer::Padding::same_upper;
+    if (padding == "SAME_LOWER") layer.padding = LinearLayer::Padding::same_lower;
+    const auto strides = node.ints_or("strides", Shape(dimensions, 1));
+    const auto dilations = node.ints_or("dilations", Shape(dimensions, 1));
+    Shape pads(2 * dimensions, 0);
+    if (padding == "NOTSET") pads = node.ints_or("pads", pads);
+    const auto positive = [](std::int64_t value) { return value >= 1; };
+    if (strides.size() != dimensions || dilations.size() != dimensions || pads.size() != 2 * dimensions ||
+        layer.outputs == 0 || layer.depth == 0 || !std::ranges::all_of(strides, positive) ||
+        !std::ranges::all_of(dilations, positive)) {
         why = "malformed attributes";
         return std::nullopt;
     }
-    for (std::size_t i = 0; i < 2; ++i) {
-        layer.kernel[i] = weight[i + 2];
-        layer.strides[i] = strides[i];
-        layer.dilations[i] = dilations[i];
-        layer.pads_begin[i] = pads[i];
-        layer.pads_end[i] = pads[i + 2];
+    for (std::size_t i = 0; i < dimensions; ++i) {
+        const std::size_t at = 2 - dimensions + i;
+        layer.kernel[at] = weight[i + 2];
+        layer.strides[at] = strides[i];
+        layer.dilations[at] = dilations[i];
+        layer.pads_begin[at] = pads[i];
+        layer.pads_end[at] = pads[i + dimensions];
     }
     return layer;
 }
 
-void gather_convolution(const LinearLayer& layer, const HostTensor& input, const Positions::Position& position,
-                        std::size_t group, float* row) {
+void gather_convolution(const LinearLayer& layer, const HostTensor& input, const std::array<std::int64_t, 2>& before,
+                        const Positions::Position& position, std::size_t group, float* row) {
     const std::span<const float> values = input.as<float>();
-    const std::int64_t height = input.shape[2];
-    const std::int64_t width = input.shape[3];
+    const auto [height, width] = image_size(input.shape);
     const auto plane = static_cast<std::size_t>(height * width);
     const auto taps = static_cast<std::size_t>(layer.kernel[0] * layer.kernel[1]);
     const std::size_t channels = layer.depth / taps;
     const auto all = static_cast<std::size_t>(input.shape[1]);
     const std::size_t first = (position.sample * all + group * channels) * plane;
-    const std::int64_t top = position.y * layer.strides[0] - layer.pads_begin[0];
-    const std::int64_t left = position.x * layer.strides[1] - layer.pads_begin[1];
+    const std::int64_t top = position.y * layer.strides[0] - before[0];
+    const std::int64_t left = position.x * layer.strides[1] - before[1];
     std::size_t tap = 0;
     for (std::int64_t ky = 0; ky < layer.kernel[0]; ++ky) {
         for (std::int64_t kx = 0; kx < layer.kernel[1]; ++kx, ++tap) {
@@ -89,6 +90,12 @@ std::vector<std::size_t> spread(std::size_t total, std::size_t wanted, std::uint
     return chosen;
 }
 
+/// Rows of a Gemm's or MatMul's input that one sample has: the input's first axis counts samples.
+std::size_t rows_of_sample(const LinearLayer& layer, const HostTensor& input) {
+    const auto samples = static_cast<std::size_t>(std::max<std::int64_t>(1, input.shape.empty() ? 1 : input.shape[0]));
+    return std::max<std::size_t>(1, input.as<float>().size() / layer.depth / samples);
+}
+
 /// The rows of a Gemm's or MatMul's input that are no padding.
 std::vector<Positions::Position> own_rows(const LinearLayer& layer, const Batches& input, const Masks& masks) {
     std::vector<Positions::Position> rows;
@@ -96,8 +103,10 @@ std::vector<Positions::Position> own_rows(const LinearLayer& layer, const Batche
         const PositionMask* mask = batch < masks.size() && masks[batch] ? &*masks[batch] : nullptr;
         const auto layout = mask == nullptr ? std::nullopt : mask->layout_of(input[batch].shape);
         const std::size_t count = input[batch].as<float>().size() / layer.depth;
+        const std::size_t each = rows_of_sample(layer, input[batch]);
         for (std::size_t row = 0; row < count; ++row) {
-            if (!layout || mask->is_own(*layout, row * layer.depth)) rows.push_back({batch, row, 0, 0});
+            if (layout && !mask->is_own(*layout, row * layer.depth)) continue;
+            rows.push_back({batch, row / each, static_cast<std::int64_t>(row % each), 0});
         }
     }
     return rows;
@@ -148,14 +157,29 @@ std::optional<FloatLayer> float_layer(const EdgeIndex& real, const std::string& 
     return layer;
 }
 
-std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input) {
-    std::array<std::int64_t, 2> size{};
+std::array<std::int64_t, 2> image_size(const Shape& shape) {
+    if (shape.size() == 3) return {1, shape[2]};
+    return {shape.at(2), shape.at(3)};
+}
+
+WindowPlaces window_places(const LinearLayer& layer, const Shape& input) {
+    WindowPlaces places;
+    const auto size = image_size(input);
     for (std::size_t i = 0; i < 2; ++i) {
         const std::int64_t reach = (layer.kernel[i] - 1) * layer.dilations[i] + 1;
-        size[i] = (input[i + 2] + layer.pads_begin[i] + layer.pads_end[i] - reach) / layer.strides[i] + 1;
-        size[i] = std::max<std::int64_t>(0, size[i]);
+        if (layer.padding == LinearLayer::Padding::given) {
+            const std::int64_t padded = size[i] + layer.pads_begin[i] + layer.pads_end[i];
+            places.output[i] = std::max<std::int64_t>(0, (padded - reach) / layer.strides[i] + 1);
+            places.before[i] = layer.pads_begin[i];
+            continue;
+        }
+        places.output[i] = (size[i] + layer.strides[i] - 1) / layer.strides[i];
+        const std::int64_t padding =
+            std::max<std::int64_t>(0, (places.output[i] - 1) * layer.strides[i] + reach - size[i]);
+        const std::int64_t odd = layer.padding == LinearLayer::Padding::same_lower ? padding % 2 : 0;
+        places.before[i] = padding / 2 + odd;
     }
-    return size;
+    return places;
 }
 
 Positions choose_positions(const LinearLayer& layer, const Batches& input, std::size_t most, const Masks& masks) {
@@ -172,7 +196,7 @@ Positions choose_positions(const LinearLayer& layer, const Batches& input, std::
     const std::size_t each_sample = std::max<std::size_t>(1, most / std::max<std::size_t>(1, samples));
     std::uint64_t number = 0;
     for (std::size_t batch = 0; batch < input.size(); ++batch) {
-        const auto [height, width] = output_size(layer, input[batch].shape);
+        const auto [height, width] = window_places(layer, input[batch].shape).output;
         for (std::size_t sample = 0; sample < static_cast<std::size_t>(input[batch].shape[0]); ++sample) {
             for (const std::size_t at : spread(static_cast<std::size_t>(height * width), each_sample, ++number)) {
                 const auto place = static_cast<std::int64_t>(at);
@@ -209,12 +233,15 @@ std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, c
             const Positions::Position& position = positions.at[n];
             const HostTensor& tensor = input[position.batch];
             if (layer.kind != LinearLayer::Kind::conv) {
-                const auto row = tensor.as<float>().subspan(position.sample * layer.depth, layer.depth);
+                const std::size_t at =
+                    position.sample * rows_of_sample(layer, tensor) + static_cast<std::size_t>(position.y);
+                const auto row = tensor.as<float>().subspan(at * layer.depth, layer.depth);
                 std::ranges::copy(row, rows.begin() + static_cast<std::ptrdiff_t>(n * layer.depth));
                 continue;
             }
+            const auto before = window_places(layer, tensor.shape).before;
             for (std::size_t g = 0; g < layer.groups; ++g)
-                gather_convolution(layer, tensor, position, g, &rows[(g * count + n) * layer.depth]);
+                gather_convolution(layer, tensor, before, position, g, &rows[(g * count + n) * layer.depth]);
         }
     });
     return rows;

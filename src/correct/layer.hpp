@@ -19,21 +19,23 @@ namespace lathe {
 /// + bias[m], where a row x[n] is what one output position reads (im2col, padding as zeros).
 struct LinearLayer {
     enum class Kind { conv, gemm, matmul };
+    enum class Padding { given, same_upper, same_lower }; ///< ONNX's auto_pad: by the input's size
     Kind kind = Kind::conv;
     std::size_t groups = 1;
     std::size_t outputs = 0; ///< of one group
     std::size_t depth = 0;   ///< k: of one group
     bool transposed = false; ///< the weight is stored [depth, outputs]
-    // Of convolutions, in two dimensions.
+    // Of convolutions, in two dimensions; of those in one, the second.
     std::array<std::int64_t, 2> kernel{1, 1}, strides{1, 1}, dilations{1, 1}, pads_begin{0, 0}, pads_end{0, 0};
+    Padding padding = Padding::given; ///< else pads_begin and pads_end say nothing: window_of
 
     std::size_t channels() const { return groups * outputs; }
     /// Where element k of output channel m (of all) is in the stored weight.
     std::size_t weight_at(std::size_t m, std::size_t k) const { return transposed ? k * outputs + m : m * depth + k; }
 };
 
-/// Nothing for what has no such form here: ConvTranspose, Conv in one or three dimensions, automatic padding, Gemm with
-/// transA or factors, weights of more than two dimensions. `why` then says which.
+/// Nothing for what has no such form here: ConvTranspose, Conv in three dimensions, Gemm with transA or factors,
+/// weights of MatMul in more than two dimensions. `why` then says which.
 std::optional<LinearLayer> linear_layer(const Node& node, const Shape& weight, std::string& why);
 
 /// A layer in the float model.
@@ -51,13 +53,20 @@ std::optional<FloatLayer> float_layer(const EdgeIndex& real, const std::string& 
 struct Positions {
     struct Position {
         std::size_t batch, sample;
-        std::int64_t y, x; ///< of the output; for Gemm and MatMul `sample` is the row and these are 0
+        std::int64_t y, x; ///< of the output; for Gemm and MatMul y is the row within the sample and x is 0
     };
     std::vector<Position> at;
 };
 
-/// Height and width of a convolution's output for an input [N, C, H, W].
-std::array<std::int64_t, 2> output_size(const LinearLayer& layer, const Shape& input);
+/// Height and width of an image [N, C, H, W]; [N, C, W] has the height 1.
+std::array<std::int64_t, 2> image_size(const Shape& shape);
+
+/// Where a convolution's windows lie on an input [N, C, H, W] or [N, C, W].
+struct WindowPlaces {
+    std::array<std::int64_t, 2> output{0, 0}; ///< height and width
+    std::array<std::int64_t, 2> before{0, 0}; ///< padding above and on the left
+};
+WindowPlaces window_places(const LinearLayer& layer, const Shape& input);
 
 /// At most about `most` of the layer's output positions, spread evenly over the samples and, within one, by a fixed
 /// pseudo-random sequence. All of them if there are no more. For Gemm and MatMul, rows that `masks` call padding are

@@ -14,8 +14,9 @@ std::vector<float> gather_outputs(const Batches& values, const Positions& positi
         for (std::size_t n = 0; n < count; ++n) {
             const Positions::Position& at = positions.at[n];
             const HostTensor& tensor = values[at.batch];
-            const auto plane = static_cast<std::size_t>(tensor.shape[2] * tensor.shape[3]);
-            const auto place = static_cast<std::size_t>(at.y * tensor.shape[3] + at.x);
+            const auto [height, width] = image_size(tensor.shape);
+            const auto plane = static_cast<std::size_t>(height * width);
+            const auto place = static_cast<std::size_t>(at.y * width + at.x);
             result[m * count + n] = tensor.as<float>()[(at.sample * channels + m) * plane + place];
         }
     });

@@ -17,7 +17,7 @@ struct LayerLook {
     std::vector<float> wanted; ///< the float outputs, [channels, positions], with bias and other term
 };
 
-/// [channels, positions] of a value [N, C, H, W] at a convolution's output positions.
+/// [channels, positions] of a value [N, C, H, W] or [N, C, W] at a convolution's output positions.
 std::vector<float> gather_outputs(const Batches& values, const Positions& positions, std::size_t channels,
                                   std::size_t threads);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "correct/quantized_layer.hpp"
 #include "correct/rounding.hpp"
 #include "correct/walk.hpp"
+#include "quantize/ops.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe {
@@ -88,7 +90,10 @@ private:
         place.bias = layer.bias ? layer.bias->values : std::vector<float>(form.channels(), 0.0F);
         place.takes_shift = layer.bias.has_value();
         place.behind = behind(index_, twin);
-        if (place.behind.other.empty()) return place;
+        if (place.behind.other.empty()) {
+            if (!place.takes_shift) place.behind.clamp = {}; // where it cuts depends on a bias that is not known
+            return place;
+        }
         place.takes_shift = false;
         const Clamp clamp = std::exchange(place.behind.clamp, {}); // without the other term it says nothing
         if (form.kind != LinearLayer::Kind::conv || quantized_walk_ == nullptr) return place;
@@ -109,8 +114,9 @@ private:
     static bool like_outputs(const LinearLayer& form, const Batches& inputs, const Batches* values) {
         if (values == nullptr || values->size() != inputs.size()) return false;
         for (std::size_t i = 0; i < inputs.size(); ++i) {
-            const auto [height, width] = output_size(form, inputs[i].shape);
-            const Shape shape{inputs[i].shape[0], static_cast<std::int64_t>(form.channels()), height, width};
+            const auto size = window_places(form, inputs[i].shape).output;
+            Shape shape{inputs[i].shape[0], static_cast<std::int64_t>(form.channels())};
+            shape.insert(shape.end(), inputs[i].shape.size() == 3 ? size.begin() + 1 : size.begin(), size.end());
             if (values->at(i).type != DataType::float32 || values->at(i).shape != shape) return false;
         }
         return true;
@@ -189,7 +195,8 @@ private:
     Result<void> try_rounding(const QuantizedLayer& layer, const LinearLayer& form, std::span<const float> real,
                               const Place& place, const LayerLook& look, const Positions& check, Choice& choice,
                               CorrectedLayer& told) {
-        if (look.rows.positions < options_.positions_per_element * form.depth) return {};
+        told.too_few = look.rows.positions < options_.positions_per_element * form.depth;
+        if (told.too_few) return {};
         std::vector<float> change(real.size());
         for (std::size_t i = 0; i < change.size(); ++i)
             change[i] = choice.weight[i] - real[i];
@@ -292,6 +299,26 @@ private:
     LayerProduct product_;
 };
 
+/// Layers with int8 weights that are none of `layers`, and why.
+std::vector<CorrectedLayer> without_form(const Graph& graph, std::span<const QuantizedLayer> layers) {
+    const EdgeIndex index(graph);
+    std::set<std::string> known;
+    for (const QuantizedLayer& layer : layers)
+        known.insert(layer.output);
+    std::vector<CorrectedLayer> told;
+    for (const auto& node : graph.nodes) {
+        if (!is_heavy(*node) || known.contains(node->output(0))) continue;
+        const auto producer = index.producer(node->input(1));
+        if (!producer || !index.node(*producer).is("DequantizeLinear")) continue;
+        if (graph.constant(index.node(*producer).input(0)) == nullptr) continue;
+        CorrectedLayer& layer = told.emplace_back();
+        layer.node = node->label();
+        layer.op_type = node->op_type;
+        layer.skipped = node->is("ConvTranspose") ? node->op_type : "others read its weight too";
+    }
+    return told;
+}
+
 void remove_unread_constants(Graph& graph, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
         const bool read = std::ranges::any_of(
@@ -330,6 +357,7 @@ Result<std::vector<CorrectedLayer>> correct_layers(const Model& real, Model& qua
         progress.advance();
     }
     progress.end();
+    std::ranges::move(without_form(quantized.graph, layers), std::back_inserter(told));
     remove_unread_constants(quantized.graph, old_biases);
     if (nearest != nullptr) remove_unread_constants(nearest->graph, old_biases);
     return told;

@@ -41,6 +41,7 @@ struct CorrectedLayer {
     std::string op_type;
     bool rounded = false;
     bool bias = false;
+    bool too_few = false;    ///< too few positions for its size: rounding was not tried
     double moved = 0.0;      ///< share of the weights that rounding changes
     double check_fall = 0.0; ///< of the noise on samples kept apart: 1 - rounded / nearest, 0 where it was not tried
     double bias_shift = 0.0; ///< root mean square over its channels

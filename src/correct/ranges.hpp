@@ -29,7 +29,7 @@ struct RangeChoice {
 };
 
 struct RangeChoices {
-    std::map<std::string, Range> ranges; ///< overrides for QuantizeOptions: every tensor of a scale group that changed
+    std::map<std::string, Range> ranges; ///< QuantizeOptions::chosen: every tensor of a scale group that changed
     std::vector<RangeChoice> changed;
     std::size_t looked_at = 0; ///< scale groups
 };

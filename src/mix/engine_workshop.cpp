@@ -74,6 +74,7 @@ Result<Engine> EngineWorkshop::build(const Mix& mix, bool profiling) const {
     }
     const Model& model = corrected_ == nullptr ? model_ : corrected_->real;
     const RangesFile& ranges = corrected_ == nullptr ? ranges_ : corrected_->ranges;
+    if (corrected_ != nullptr) quantize.chosen = corrected_->chosen;
     LATHE_TRY(QuantizeOutcome quantised, quantize_model(model, ranges, quantize));
     if (corrected_ != nullptr) carry_over_corrections(corrected_->quantized.model, quantised.model);
     build.calibration_digest = ranges_.key.data;

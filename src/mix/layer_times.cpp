@@ -41,8 +41,13 @@ Result<std::vector<double>> measure(const Engine& engine, const std::vector<std:
 
 std::vector<double> times_by_layer(const std::vector<LayerInfo>& executed, const std::vector<std::string>& layers) {
     std::unordered_map<std::string, std::size_t> position;
-    for (std::size_t i = 0; i < layers.size(); ++i)
+    // Node::label() of a node without a name is "Conv -> output"; OpenVINO calls it by its output.
+    constexpr std::string_view arrow = " -> ";
+    for (std::size_t i = 0; i < layers.size(); ++i) {
         position.emplace(layers[i], i);
+        if (const auto at = layers[i].find(arrow); at != std::string::npos)
+            position.emplace(layers[i].substr(at + arrow.size()), i);
+    }
     std::vector<double> times(layers.size(), 0.0);
     for (const LayerInfo& layer : executed) {
         std::vector<std::size_t> fused;

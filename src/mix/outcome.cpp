@@ -78,9 +78,11 @@ void judge_speed(Outcome& outcome, const Trial& chosen, const Judged& judged, co
     for (std::size_t i = 1; i <= judged.floats && i < judged.timed.size(); ++i) {
         const TimedEngine& other = judged.timed[i];
         if (other.name == chosen.mix.name() || other.speedup.ci95.high >= 1) continue;
-        outcome.good = false;
-        outcome.reasons.push_back("It is slower than the " + other.name +
-                                  " engine: " + text("%.3f", other.speedup.median) + " times its speed.");
+        const std::string slower = "It is slower than the " + other.name +
+                                   " engine: " + text("%.3f", other.speedup.median) + " times its speed";
+        const bool keeps_limit = std::ranges::find(judged.beyond_limit, other.name) == judged.beyond_limit.end();
+        if (keeps_limit) outcome.good = false;
+        outcome.reasons.push_back(slower + (keeps_limit ? "." : ", which loses more than is allowed."));
     }
     const RatioSummary& ratio = judged.timed.at(1).speedup;
     if (options.min_speedup > 0 && ratio.median < options.min_speedup) {

@@ -12,14 +12,15 @@ namespace lathe {
 
 /// The engine that is handed out, as saved: judged on data that the search did not see, and timed again.
 struct Judged {
-    Evaluation evaluation;          ///< the FP32 engine, then the one saved
-    std::vector<TimedEngine> timed; ///< the one saved, then FP32, the device's other precisions and INT8
-    std::size_t floats = 1;         ///< how many of those behind the first compute in floating point throughout
+    Evaluation evaluation;                 ///< the FP32 engine, then the one saved
+    std::vector<TimedEngine> timed;        ///< the one saved, then FP32, the device's other precisions and INT8
+    std::size_t floats = 1;                ///< how many of those behind the first compute in floating point throughout
+    std::vector<std::string> beyond_limit; ///< of those, by name: what loses more than the limit in the search
 };
 
 /// What is to be said of it.
 struct Outcome {
-    bool good = true; ///< no limit was missed beyond doubt, and no plainer engine is faster
+    bool good = true; ///< no limit was missed beyond doubt, and no plainer engine that keeps it is faster
     std::string text; ///< one line
     std::vector<std::string> reasons;
     bool within = true; ///< the loss as measured is within the limit
@@ -29,7 +30,7 @@ struct Outcome {
 
 /// Accuracy is missed where the loss measured is over the limit and its whole 95 % interval over zero (top1), or over
 /// the limit (agreement); kl and sqnr are compared as measured. Speed is missed where `min_speedup` is not reached as
-/// measured, or the interval of the ratio to FP32 or another floating-point engine lies below 1.
+/// measured, or the interval of the ratio to FP32 or another floating-point engine that keeps the limit lies below 1.
 Outcome judge(const Trial& chosen, const Judged& judged, const SearchOptions& options);
 
 /// The document of kind "tune": limits, every trial with what it measured ("drop": drop_of, "loss": loss_of, by

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "quantize/edges.hpp"
+#include "quantize/ops.hpp"
 #include "quantize/planner.hpp"
 
 namespace lathe {
@@ -57,6 +58,13 @@ std::vector<std::string> quantizable_tensors(const Model& model, const TargetPro
     std::unordered_set<std::string> wanted;
     for (const ScaleGroup& group : plan->groups)
         wanted.insert(group.ranges.begin(), group.ranges.end());
+    // What takes its range from others (a Concat's inputs) needs its own once the Concat is read in float. Behind a
+    // reshaping operation the range before it serves (range_behind).
+    const EdgeIndex index(model.graph);
+    for (const QuantizedTensor& tensor : plan->tensors) {
+        const auto producer = index.producer(tensor.name);
+        if (!producer || !is_pass_through(model.graph, index.node(*producer))) wanted.insert(tensor.name);
+    }
     return in_graph_order(model, std::move(wanted));
 }
 

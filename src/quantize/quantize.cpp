@@ -158,6 +158,9 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
             collapsed.back().tensor = name;
         }
     }
+    for (const auto& [name, range] : options.chosen) {
+        if (const auto found = values.find(name); found != values.end()) found->second = range;
+    }
     for (const auto& [name, range] : options.overrides) {
         const auto found = values.find(name);
         if (found == values.end()) {

@@ -21,6 +21,8 @@ struct QuantizeOptions {
     EstimateOptions estimate; ///< with `method`; its guard is the ranges file's
     /// By tensor, instead of what any method or rule finds; united with the others of its scale group.
     std::map<std::string, Range> overrides;
+    /// The same where there is no override, and where the tensor is quantised: chosen for a plan that may differ.
+    std::map<std::string, Range> chosen = {};
 };
 
 /// A tensor whose range another tool's file does not tell, and the nodes that stay in float because of it.

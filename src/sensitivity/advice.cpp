@@ -41,6 +41,29 @@ std::string what_is_measured(DamageMetric metric) {
     return "damage";
 }
 
+/// What INT8 throughout loses, in words.
+std::string whole_loss(const Score& everything, DamageMetric metric) {
+    switch (metric) {
+        case DamageMetric::sqnr: return "leaves " + text("%.1f", everything.sqnr_db()) + " dB of signal to noise";
+        case DamageMetric::kl: return "costs a KL divergence of " + text("%.4f", everything.mean_kl());
+        case DamageMetric::agreement: return "changes " + percent(1 - everything.agreement()) + " of the classes";
+        case DamageMetric::top1: return "loses " + text("%.2f", 100 * everything.top1_drop()) + " points of top-1";
+    }
+    return "";
+}
+
+/// More than most who quantise would take.
+bool is_much(const Score& everything, DamageMetric metric) {
+    if (everything.samples == 0) return false;
+    switch (metric) {
+        case DamageMetric::sqnr: return everything.sqnr_db() < 15;
+        case DamageMetric::kl: return everything.mean_kl() > 0.05;
+        case DamageMetric::agreement: return everything.agreement() < 0.95;
+        case DamageMetric::top1: return everything.top1_drop() > 0.01;
+    }
+    return false;
+}
+
 } // namespace
 
 std::vector<RankedLayer> rank_layers(const Sensitivity& sensitivity, DamageMetric metric) {
@@ -85,9 +108,20 @@ std::vector<std::string> advise(const Sensitivity& sensitivity, DamageMetric met
     const std::vector<RankedLayer> worst = outstanding_layers(sensitivity, metric);
     if (worst.empty() && !ranked.empty()) {
         const LayerSensitivity& first = sensitivity.layers[ranked.front().layer];
-        sentences.push_back("No layer stands out, so INT8 throughout: the most harmful one, " + first.node + " (" +
-                            first.role + "), causes " + percent(ranked.front().damage_share) + " of the " +
-                            what_is_measured(metric) + " that the layers cause one by one.");
+        const Score& everything = sensitivity.everything;
+        const bool much = is_much(everything, metric);
+        sentences.push_back("No layer stands out, so " + std::string(much ? "" : "INT8 throughout: ") +
+                            "the most harmful one, " + first.node + " (" + first.role + "), causes " +
+                            percent(ranked.front().damage_share) + " of the " + what_is_measured(metric) +
+                            " that the layers cause one by one.");
+        if (much) {
+            sentences.push_back(
+                "But INT8 throughout " + whole_loss(everything, metric) +
+                ", spread over the layers: lathe quantize --effort 2 takes much of that away, and lathe "
+                "tune finds the fastest mix within a limit.");
+        } else if (everything.samples > 0) {
+            sentences.push_back("INT8 throughout " + whole_loss(everything, metric) + ".");
+        }
     } else if (!worst.empty()) {
         double damage = 0;
         double macs = 0;

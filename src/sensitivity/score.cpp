@@ -97,6 +97,8 @@ double Score::soft_top1_drop() const {
 }
 
 double Score::damage(DamageMetric metric) const {
+    constexpr double ruin = 1e30; // sums of it are finite
+    if (samples > 0 && nonfinite == samples) return ruin;
     switch (metric) {
         case DamageMetric::kl: return mean_kl();
         case DamageMetric::agreement: return 1 - agreement();

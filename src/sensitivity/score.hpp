@@ -52,7 +52,7 @@ struct Score {
     /// the same.
     double soft_top1_drop() const;
     /// Never negative, 0 for none, and of several layers about the sum: mean KL, noise over signal, share of classes
-    /// changed, share of right answers lost.
+    /// changed, share of right answers lost. Beyond all of them where no sample is finite.
     double damage(DamageMetric metric) const;
 };
 

@@ -83,6 +83,20 @@ TEST(BehindALayer, SeesWhatFollows) {
     const Behind sum = behind_of("%s = Add(%z, %c)\n%y = Relu(%s)\n");
     EXPECT_EQ(sum.clamp.low, 0.0F);
     EXPECT_EQ(sum.other, "z") << "the other term decides what passes";
+    EXPECT_TRUE(std::isinf(behind_of("%s = Add(%low, %c)\n%y = Relu(%s)\n").clamp.low))
+        << "a constant behind the bias moves what the Relu cuts off";
+}
+
+// MatMul + bias + Relu: a transformer's feed-forward layer.
+TEST(BehindALayer, AMatMulsBiasIsNoOtherTerm) {
+    const Model model = test::model_from_text("opset 17\ninput %x: float32[1, 3, 2]\n"
+                                              "const %w: float32[2, 2] = {1.0, 2.0, 3.0, 4.0}\n"
+                                              "const %b: float32[2] = {1.0, 2.0}\n"
+                                              "%c = MatMul(%x, %w)\n%s = Add(%b, %c)\n%y = Relu(%s)\n"
+                                              "output %y: float32[1, 3, 2]\n");
+    const Behind found = behind(EdgeIndex(model.graph), *model.graph.nodes.front());
+    EXPECT_EQ(found.clamp.low, 0.0F);
+    EXPECT_EQ(found.other, "");
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "correct/judge.hpp"
 #include "correct/samples.hpp"
 #include "networks.hpp"
 
@@ -441,6 +442,105 @@ TEST(Correct, SaysThatSmoothingNeedsHistograms) {
     EXPECT_FALSE(outcome->corrections.at(0).kept);
     EXPECT_NE(outcome->corrections.at(0).detail.find("needs the histograms"), std::string::npos);
     EXPECT_EQ(multiplications(outcome->quantized.model), 1U);
+}
+
+/// x -> conv -> Relu, an output of its own, and conv2 behind it: a detector's heads.
+Model two_heads(const std::string& more = "") {
+    Model result = test::model_from_text("opset 17\ninput %x: float32[4, 3, 8, 8]\ninput %w1: float32[16, 3, 3, 3]\n"
+                                         "input %w2: float32[16, 16, 3, 3]\ninput %w4: float32[8, 16, 1, 1]\n"
+                                         "%a = Conv(%x, %w1) {name = \"conv1\", pads = [1, 1, 1, 1]}\n%r = Relu(%a)\n" +
+                                         more +
+                                         "%near = Conv(%r, %w4) {name = \"near\"}\n"
+                                         "%far = Conv(%r, %w2) {name = \"far\", pads = [1, 1, 1, 1]}\n");
+    result.graph.inputs.resize(1);
+    const auto output = [&](const std::string& name, DataType type) {
+        ValueInfo info;
+        info.name = name;
+        info.type = type;
+        result.graph.outputs.push_back(info);
+    };
+    if (!more.empty()) output("class", DataType::int64);
+    output("r", DataType::float32);
+    output("near", DataType::float32);
+    output("far", DataType::float32);
+    test::add_weights(result, "w1", {16, 3, 3, 3}, 1);
+    test::add_weights(result, "w2", {16, 16, 3, 3}, 3);
+    test::add_weights(result, "w4", {8, 16, 1, 1}, 7);
+    return result;
+}
+
+Model as_int8(const Model& model, const std::vector<std::string>& exclude = {}) {
+    QuantizeOptions options;
+    options.placement.exclude = exclude;
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 5);
+    auto quantized = quantize_model(model, test::ranges_on(model, samples, Method::minmax), options);
+    if (!quantized) {
+        ADD_FAILURE() << quantized.error().describe();
+        return {};
+    }
+    return std::move(quantized->model);
+}
+
+TEST(Judge, LooksAtEveryEndOfTheNetwork) {
+    const Model model = two_heads("%class = ArgMax(%r) {axis = 1}\n");
+    EXPECT_EQ(judged_outputs(model.graph), (std::vector<std::string>{"near", "far"}))
+        << "not the class, and not what is read on";
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 5);
+    auto judge = Judge::of(model, samples, 1, no_progress());
+    ASSERT_TRUE(judge) << judge.error().describe();
+    const auto plain = judge->judge(as_int8(two_heads()));
+    ASSERT_TRUE(plain) << plain.error().describe();
+    EXPECT_LT(plain->error, 0.02);
+    // Each head spoilt by a tenth: the mean of a tenth and nothing.
+    for (const char* weight : {"w2", "w4"}) {
+        Model spoilt = two_heads();
+        const Tensor tensor = *model.graph.initializer(weight);
+        auto values = tensor.to_floats();
+        for (float& value : values)
+            value *= 1.1F;
+        spoilt.graph.initializers.insert_or_assign(weight, Tensor::of_floats(weight, tensor.shape(), values));
+        const auto closeness = judge->judge(as_int8(spoilt));
+        ASSERT_TRUE(closeness) << closeness.error().describe();
+        EXPECT_NEAR(closeness->error, 0.05, 0.01) << weight;
+    }
+}
+
+TEST(Judge, NaNIsNeverCloser) {
+    const Model model = two_heads();
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 5);
+    const auto judge = Judge::of(model, samples, 1, no_progress());
+    ASSERT_TRUE(judge);
+    Model broken = model;
+    auto values = model.graph.initializer("w2")->to_floats();
+    values[0] = std::numeric_limits<float>::quiet_NaN();
+    broken.graph.initializers.insert_or_assign("w2", Tensor::of_floats("w2", {16, 16, 3, 3}, values));
+    const auto closeness = judge->judge(as_int8(broken, {"far"}));
+    ASSERT_TRUE(closeness) << closeness.error().describe();
+    EXPECT_FALSE(closeness->closer_than(*judge->judge(as_int8(model))));
+    EXPECT_EQ(to_json(*closeness)["error"], nullptr);
+    const auto none = Judge::of(broken, samples, 1, no_progress());
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, ErrorCode::out_of_range);
+    EXPECT_EQ(none.error().where, "far");
+}
+
+TEST(Judge, NeedsAFloatOutput) {
+    Model model = two_heads("%class = ArgMax(%r) {axis = 1}\n");
+    model.graph.outputs.resize(1);
+    const auto none = Judge::of(model, test::noise_samples("x", {4, 3, 8, 8}, 2, 5), 1, no_progress());
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, ErrorCode::unsupported);
+}
+
+TEST(Correct, TellsOfWhatItLeavesAlone) {
+    CorrectOptions options = small_options();
+    options.rounding = Rounding::output_error;
+    options.bias = BiasCorrection::exact;
+    options.positions = 1024; // 768 to choose by, enough for 64 inputs: conv2 has 144, the head 72 for 16
+    const auto outcome = corrected(coarse(), options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_NE(outcome->corrections[1].detail.find("2 not rounded: they sum over more inputs"), std::string::npos)
+        << outcome->corrections[1].detail;
 }
 
 class Stopped final : public Progress {

@@ -41,11 +41,13 @@ TEST_P(LayerOutputs, EqualTheRuntimes) {
         for (std::size_t m = 0; m < layer->channels(); ++m) {
             const std::size_t place =
                 layer->kind == LinearLayer::Kind::conv
-                    ? ((at.sample * layer->channels() + m) * static_cast<std::size_t>(given.shape[2]) +
+                    ? ((at.sample * layer->channels() + m) * static_cast<std::size_t>(image_size(given.shape)[0]) +
                        static_cast<std::size_t>(at.y)) *
-                              static_cast<std::size_t>(given.shape[3]) +
+                              static_cast<std::size_t>(image_size(given.shape)[1]) +
                           static_cast<std::size_t>(at.x)
-                    : at.sample * layer->channels() + m;
+                    : (at.sample * (given.shape.size() == 3 ? 3 : 1) + static_cast<std::size_t>(at.y)) *
+                              layer->channels() +
+                          m;
             ASSERT_NEAR((*outputs)[m * positions.at.size() + n], given.as<float>()[place], 1e-4F)
                 << "channel " << m << ", position " << n;
         }
@@ -61,23 +63,29 @@ INSTANTIATE_TEST_SUITE_P(
         LayerCase{"pointwise", "Conv(%x, %w)", {2, 6, 3, 3}, {4, 6, 1, 1}},
         LayerCase{"grouped", "Conv(%x, %w) {group = 2, pads = [1, 1, 1, 1]}", {2, 6, 4, 4}, {4, 3, 3, 3}},
         LayerCase{"depthwise", "Conv(%x, %w) {group = 6, pads = [1, 1, 1, 1]}", {2, 6, 4, 4}, {6, 1, 3, 3}},
+        LayerCase{
+            "same_upper", "Conv(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [2, 2]}", {2, 3, 6, 7}, {4, 3, 3, 3}},
+        LayerCase{
+            "same_lower", "Conv(%x, %w) {auto_pad = \"SAME_LOWER\", strides = [2, 1]}", {2, 3, 6, 7}, {4, 3, 3, 2}},
+        LayerCase{
+            "same_wide", "Conv(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [3, 3]}", {1, 3, 7, 8}, {4, 3, 1, 1}},
+        LayerCase{"valid", "Conv(%x, %w) {auto_pad = \"VALID\"}", {1, 3, 6, 7}, {4, 3, 3, 3}},
+        LayerCase{"signal", "Conv(%x, %w) {strides = [2], pads = [1, 2]}", {2, 3, 9}, {4, 3, 3}},
+        LayerCase{"signal_depthwise", "Conv(%x, %w) {group = 6, dilations = [2], pads = [2, 2]}", {2, 6, 8}, {6, 1, 3}},
         LayerCase{"gemm", "Gemm(%x, %w)", {5, 6}, {6, 4}},
         LayerCase{"gemm_turned", "Gemm(%x, %w) {transB = 1}", {5, 6}, {4, 6}},
         LayerCase{"matmul", "MatMul(%x, %w)", {2, 3, 6}, {6, 4}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LinearLayer, SaysWhyItIsNone) {
-    const Model model =
-        test::model_from_text("opset 17\ninput %x: float32\ninput %w: float32\n"
-                              "%a = ConvTranspose(%x, %w)\n%b = Conv(%x, %w) {auto_pad = \"SAME_UPPER\"}\n"
-                              "output %a: float32\noutput %b: float32\n");
+    const Model model = test::model_from_text("opset 17\ninput %x: float32\ninput %w: float32\n"
+                                              "%a = ConvTranspose(%x, %w)\n%b = Conv(%x, %w)\n"
+                                              "output %a: float32\noutput %b: float32\n");
     std::string why;
     EXPECT_FALSE(linear_layer(*model.graph.nodes[0], {4, 3, 3, 3}, why));
     EXPECT_EQ(why, "ConvTranspose");
-    EXPECT_FALSE(linear_layer(*model.graph.nodes[1], {4, 3, 3, 3}, why));
-    EXPECT_EQ(why, "auto_pad SAME_UPPER");
-    EXPECT_FALSE(linear_layer(*model.graph.nodes[1], {4, 3, 3}, why));
-    EXPECT_EQ(why, "a convolution in 1 dimensions");
+    EXPECT_FALSE(linear_layer(*model.graph.nodes[1], {4, 3, 3, 3, 3}, why));
+    EXPECT_EQ(why, "a convolution in 3 dimensions");
 }
 
 TEST(Positions, AreSpreadOverTheSamplesAndEachOnce) {
@@ -92,6 +100,24 @@ TEST(Positions, AreSpreadOverTheSamplesAndEachOnce) {
     ASSERT_EQ(seen.size(), 8U);
     for (const auto& [sample, places] : seen)
         EXPECT_EQ(places.size(), 10U);
+}
+
+// The tokens of one text are much alike: what is checked must be other texts.
+TEST(Positions, RowsOfOneSampleStayTogether) {
+    const auto samples = test::noise_samples("x", {2, 5, 4}, 4, 1);
+    LinearLayer layer;
+    layer.kind = LinearLayer::Kind::matmul;
+    layer.outputs = 1;
+    layer.depth = 4;
+    const Positions all = choose_positions(layer, samples.at("x"), 1000);
+    ASSERT_EQ(all.at.size(), 40U);
+    EXPECT_EQ(all.at[7].sample, 1U);
+    EXPECT_EQ(all.at[7].y, 2);
+    const auto [fit, check] = split_by_sample(all);
+    EXPECT_EQ(fit.at.size(), 30U);
+    ASSERT_EQ(check.at.size(), 10U) << "the 4th and the 8th of eight samples";
+    for (const auto& at : check.at)
+        EXPECT_EQ((at.batch * 2 + at.sample) % 4, 3U);
 }
 
 TEST(Positions, AreSplitBySample) {

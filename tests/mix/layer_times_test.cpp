@@ -24,5 +24,11 @@ TEST(LayerTimes, GoToTheLayersFusedIntoThem) {
     EXPECT_THAT(times_by_layer({}, layers), ElementsAre(0, 0, 0, 0));
 }
 
+TEST(LayerTimes, NodesWithoutANameGoByTheirOutput) {
+    EXPECT_THAT(times_by_layer({executed("x", {"h1"}, 2), executed("y", {"Conv -> h2"}, 3)},
+                               {"Conv -> h1", "Conv -> h2", "Conv -> h3"}),
+                ElementsAre(2, 3, 0));
+}
+
 } // namespace
 } // namespace lathe::test

@@ -59,6 +59,12 @@ TEST(Outcome, SaysThatAPlainerEngineIsFaster) {
     EXPECT_FALSE(slower.good);
     EXPECT_THAT(slower.reasons.back(), HasSubstr("slower than the BF16 engine"));
     EXPECT_THAT(slower.text, HasSubstr("do not rely on it"));
+    Judged overflows = judged(0, 0, ratio(1.1, 1.2, 1.3), ratio(0.8, 0.9, 0.95));
+    overflows.beyond_limit = {"BF16"};
+    const Outcome only_choice = judge(int8_trial(), overflows, options);
+    EXPECT_TRUE(only_choice.good) << "the faster one is no choice";
+    EXPECT_THAT(only_choice.reasons.back(),
+                HasSubstr("slower than the BF16 engine: 0.900 times its speed, which loses"));
     const Outcome same = judge(int8_trial(), judged(0, 0, ratio(1.1, 1.2, 1.3), ratio(0.97, 0.99, 1.01)), options);
     EXPECT_TRUE(same.good) << "equal within noise";
     options.min_speedup = 1.5;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graphs.hpp"
+#include "quantize/tensor_range.hpp"
 
 namespace lathe {
 namespace {
@@ -135,6 +136,38 @@ TEST(Placement, ConcatSharesOneScaleWithTheRangeOfItsOutput) {
     EXPECT_EQ(planned.tensors[1].group, planned.tensors[2].group);
     EXPECT_THAT(planned.groups[planned.tensors[1].group].ranges, ElementsAre("s"));
     EXPECT_EQ(reasons(planned).at("concat/1"), "concat_shared");
+}
+
+// A U-Net's skip: what the Concat reads is read by a convolution too. Whatever stays in float, what is left in int8 has
+// its range among those that are calibrated.
+TEST(Placement, CalibratedRangesSufficeWhateverStaysFloat) {
+    const Model model =
+        graph("opset 18\ninput %x: float32[1, 16, 8, 8]\n" + conv_weights("abc") + weight("d", "16, 32, 1, 1", 512) +
+              "%p = Conv(%x, %a) {name = \"down\"}\n%r = Relu(%p) {name = \"relu\"}\n"
+              "%m = MaxPool(%r) {name = \"pool\", kernel_shape = [1, 1]}\n"
+              "%q = Conv(%m, %b) {name = \"deep\"}\n%u = Conv(%q, %c) {name = \"up\"}\n"
+              "%s = Concat(%u, %r) {name = \"concat\", axis = 1}\n"
+              "%y = Conv(%s, %d) {name = \"last\"}\n"
+              "output %y: float32[1, 16, 8, 8]\n");
+    const std::vector<std::string> calibrated = quantizable_tensors(model);
+    RangesFile ranges;
+    for (const std::string& name : calibrated)
+        ranges.tensors.push_back({name, {}, {}, {}});
+    EXPECT_THAT(pairs(model, plan(model, Target::openvino)), Contains("r -> pool concat"));
+    for (const TargetProfile& profile : target_profiles()) {
+        for (unsigned kept = 0; kept < 32; ++kept) {
+            PlacementOptions options;
+            for (const auto& [bit, name] :
+                 {std::pair{1U, "down"}, {2U, "deep"}, {4U, "up"}, {8U, "last"}, {16U, "concat"}}) {
+                if ((kept & bit) != 0) options.exclude.emplace_back(name);
+            }
+            const QuantizationPlan partly = plan(model, profile.target, options);
+            for (const ScaleGroup& group : partly.groups) {
+                for (const std::string& name : group.ranges)
+                    EXPECT_NE(range_behind(model.graph, ranges, name), nullptr) << name << ", in float: " << kept;
+            }
+        }
+    }
 }
 
 TEST(Placement, AveragePoolBetweenInt8Only) {

@@ -69,6 +69,21 @@ TEST(QuantizeModel, RangeByHand) {
     EXPECT_EQ(quantize_model(model, ranges, options).error().code, ErrorCode::invalid_argument);
 }
 
+// What the corrections chose for one plan serves another that has fewer tensors; a range by hand stands above it.
+TEST(QuantizeModel, ChosenRangesServeWhereTheyCan) {
+    const Model model = graph(text);
+    const RangesFile ranges = ranges_of(model, "x", {-1.0F, 1.55F});
+    QuantizeOptions options;
+    options.chosen = {{"x", {0.0F, 5.1F}}, {"nothing", {-1.0F, 1.0F}}};
+    const auto outcome = quantize_model(model, ranges, options);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_FLOAT_EQ(outcome->model.graph.initializer("x_scale")->to_floats().at(0), 0.02F);
+    options.overrides["x"] = {0.0F, 2.55F};
+    const auto by_hand = quantize_model(model, ranges, options);
+    ASSERT_TRUE(by_hand) << by_hand.error().describe();
+    EXPECT_FLOAT_EQ(by_hand->model.graph.initializer("x_scale")->to_floats().at(0), 0.01F);
+}
+
 // Calibration does not watch what quantisation commutes with; where one reader stays float, that is quantised itself.
 TEST(QuantizeModel, APooledTensorHasTheRangeOfWhatWasPooled) {
     std::string text = "opset 18\nir 8\nname \"m\"\ninput %x: float32[1, 16, 4, 4]\n";

@@ -58,6 +58,35 @@ TEST(Advice, IsSilentWhereNoLayerStandsOut) {
     EXPECT_THAT(sentences[0], Not(HasSubstr("Keep")));
 }
 
+TEST(Advice, SaysThatDamageIsSpreadOverTheLayers) {
+    Sensitivity sensitivity = layers_with({0.010, 0.011, 0.012, 0.010, 0.011});
+    sensitivity.everything.samples = 10;
+    sensitivity.everything.signal = 1;
+    sensitivity.everything.noise = 0.001;
+    auto sentences = advise(sensitivity, DamageMetric::sqnr);
+    ASSERT_EQ(sentences.size(), 2U);
+    EXPECT_THAT(sentences[0], HasSubstr("so INT8 throughout"));
+    EXPECT_THAT(sentences[1], HasSubstr("leaves 30.0 dB"));
+    sensitivity.everything.noise = 0.2;
+    sentences = advise(sensitivity, DamageMetric::sqnr);
+    ASSERT_EQ(sentences.size(), 2U);
+    EXPECT_THAT(sentences[0], Not(HasSubstr("INT8 throughout")));
+    EXPECT_THAT(sentences[1],
+                HasSubstr("But INT8 throughout leaves 7.0 dB of signal to noise, spread over the layers"));
+    sensitivity.everything.agree = 9;
+    EXPECT_THAT(advise(sensitivity, DamageMetric::agreement)[1], HasSubstr("But INT8 throughout changes 10 %"));
+}
+
+TEST(Score, ALayerThatRuinsEverySampleIsTheWorst) {
+    Score ruined;
+    ruined.add(std::vector<float>{1, 2}, std::vector<float>{NAN, 2}, -1, OutputKind::logits);
+    Score bad;
+    bad.add(std::vector<float>{1, 2}, std::vector<float>{-100, 200}, -1, OutputKind::logits);
+    for (const DamageMetric metric : {DamageMetric::sqnr, DamageMetric::kl, DamageMetric::agreement})
+        EXPECT_GT(ruined.damage(metric), bad.damage(metric)) << to_string(metric);
+    EXPECT_TRUE(std::isfinite(2 * ruined.damage(DamageMetric::sqnr)));
+}
+
 TEST(Score, SumsMeanWhatTheySay) {
     Score score;
     score.add(std::vector<float>{1, 2, 3}, std::vector<float>{1, 2, 3}, 2, OutputKind::logits);
