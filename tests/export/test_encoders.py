@@ -6,6 +6,7 @@ import base64
 import contextlib
 import io
 import json
+import shutil
 import sys
 import tempfile
 import unittest
@@ -149,6 +150,30 @@ class Encoders(unittest.TestCase):
         self.assertIsNone(document["tokenizer"])
         self.assertEqual(self.metadata()["lathe.source"]["random_seed"], 5)
         self.assertNotIn("lathe.tokenizer", self.metadata())
+
+    def test_a_local_folder_goes_before_known_names(self) -> None:
+        network = self.bert()
+        inputs = self.tokens([5], 5)
+        with torch.inference_mode():
+            expected = network(**{name: torch.from_numpy(value) for name, value in inputs.items()}).last_hidden_state.numpy()
+        for place, names in {
+            "gpt2": ("gpt2", "./gpt2", "./gpt2/", "hf/gpt2", "gpt2/config.json"), "hf/mine": ("hf/mine", "./hf/mine"), "all-minilm-l6-v2": ("all-minilm-l6-v2", "hf/all-minilm-l6-v2"),
+            "hf/bert-base": ("hf/bert-base",),
+        }.items():
+            shutil.copytree(self.folder, self.work / "here" / place)
+            for name in names:
+                with contextlib.chdir(self.work / "here"):
+                    self.export(name, "--pooling", "none")
+                np.testing.assert_allclose(self.run_onnx(inputs), expected, atol=2e-5, err_msg=name)
+                source = self.metadata()["lathe.source"]
+                with torch.inference_mode():  # from another folder, where the name says nothing, or something else
+                    again = rebuild(source)(**{key: torch.from_numpy(value) for key, value in inputs.items()})["last_hidden_state"].numpy()
+                np.testing.assert_allclose(again, expected, atol=1e-5, err_msg=name)
+        self.output.unlink()
+        (self.work / "here/gpt2/config.json").unlink()
+        with contextlib.chdir(self.work / "here"):  # a folder without a model is none
+            self.refused("invalid_argument", "gpt2")
+            self.refused("not_found", "hf/nothing")
 
     def test_refusals(self) -> None:
         self.bert()
