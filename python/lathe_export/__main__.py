@@ -182,10 +182,11 @@ def choose_labels(options: argparse.Namespace, module: Any, source: dict[str, An
         if classes is not None and len(labels) != classes:
             raise ExportError("mismatch", f"{len(labels)} class names for a model of {classes} classes", str(options.labels), "check --labels")
         return labels
-    if source.get("family") == "vision" and classes is not None and not options.random_weights:
-        from . import vision
+    if source.get("family") in ("vision", "encoder") and classes is not None and not options.random_weights:
+        from . import huggingface
 
-        return vision.labels(module)
+        names = huggingface.class_names(module.network.config) if module.classifies() else None
+        return names if names is not None and len(names) == classes else None
     # Names for random weights would only mislead.
     if classes == 1000 and source["kind"] not in ("file", "huggingface") and not options.random_weights:
         return preprocessing.imagenet_names()

@@ -12,6 +12,7 @@ from . import decoders, diffusion, encoders, modules, vision
 from .errors import ExportError
 
 
+@torch.inference_mode(False)  # whose tensors could not be checked for what the outputs depend on
 def rebuild(source: dict[str, Any]) -> nn.Module:
     """The module in eval mode, on the CPU, with the weights that were exported.
 

@@ -28,7 +28,7 @@ except ImportError as error:
     sys.exit(77)
 
 from lathe_export import __main__ as command
-from lathe_export import huggingface
+from lathe_export import encoders, huggingface
 from lathe_export.errors import ExportError
 from lathe_export.rebuild import rebuild
 
@@ -36,6 +36,23 @@ SHARED = Path(sys.argv.pop(1)) if len(sys.argv) > 1 else Path(__file__).resolve(
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the film quiet moving a".split()
 SIZES = {"vocab_size": len(WORDS), "max_position_embeddings": 40}
 BERT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0}
+LONG = BERT | {"vocab_size": len(WORDS), "max_position_embeddings": 100, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+# Networks that make their own mask of the plain one: class, configuration.
+MASK_MAKERS = {
+    "deberta": ("DebertaModel", LONG | RELATIVE),
+    "deberta-v2": ("DebertaV2Model", LONG | RELATIVE | {"position_buckets": 8, "share_att_key": True, "norm_rel_ebd": "layer_norm"}),
+    "deberta-v2, classifier": ("DebertaV2ForSequenceClassification", LONG | RELATIVE | {"num_labels": 3}),
+    "llama": ("LlamaModel", LONG),
+    "qwen2": ("Qwen2Model", LONG | {"num_key_value_heads": 1}),
+    "qwen2, classifier": ("Qwen2ForSequenceClassification", LONG | {"num_key_value_heads": 2, "num_labels": 3}),
+    "gpt_neox": ("GPTNeoXModel", LONG),
+    "gpt2, classifier": ("GPT2ForSequenceClassification", {"vocab_size": len(WORDS), "n_positions": 100, "n_embd": 16, "n_layer": 2, "n_head": 2, "num_labels": 3, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}),
+    "clip_text_model": ("CLIPTextModel", LONG),
+    # The window is longer than the short samples: it shows in long ones alone.
+    "modernbert": ("ModernBertModel", LONG | {"local_attention": 48, "cls_token_id": 2, "sep_token_id": 3}),
+    "bert as decoder": ("BertModel", LONG | {"is_decoder": True}),
+}
 
 
 class Encoders(unittest.TestCase):
@@ -140,6 +157,70 @@ class Encoders(unittest.TestCase):
         with torch.inference_mode():
             expected = network(**{name: torch.from_numpy(value) for name, value in inputs.items()}).logits.numpy()
         np.testing.assert_allclose(self.run_onnx(inputs), expected, atol=2e-5)
+
+    def own_results(self, network: transformers.PreTrainedModel, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        with torch.inference_mode():
+            result = network(**{name: torch.from_numpy(value) for name, value in inputs.items()})
+        return (result.logits if "logits" in result else result.last_hidden_state).numpy()
+
+    def test_networks_that_make_their_own_mask(self) -> None:
+        for kind, (name, settings) in MASK_MAKERS.items():
+            for exporter in ("torchscript", "dynamo") if kind == "modernbert" else ("torchscript",):
+                with self.subTest(kind, exporter=exporter):
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                    made = getattr(transformers, name)
+                    self.save(made(made.config_class(**settings)), tokenizer=False)
+                    document = self.export(str(self.folder), "--exporter", exporter)
+                    self.assertEqual([entry["name"] for entry in document["inputs"]][:2], ["input_ids", "attention_mask"])
+                    # As people use it, with the attention that transformers chooses.
+                    network = made.from_pretrained(self.folder).eval()
+                    for lengths, width in (([80, 33, 1], 80), ([5], 5)):
+                        inputs = {key: value for key, value in self.tokens(lengths, width).items() if key in [entry["name"] for entry in document["inputs"]]}
+                        expected, actual = self.own_results(network, inputs), self.run_onnx(inputs)
+                        self.assertEqual(actual.shape, expected.shape)
+                        for row, length in enumerate(lengths):
+                            kept = slice(length) if expected.ndim == 3 else slice(None)
+                            np.testing.assert_allclose(actual[row][kept], expected[row][kept], atol=3e-5 * np.abs(expected).max())
+
+    def test_pooling_over_a_mask_maker(self) -> None:
+        made = transformers.ModernBertModel
+        network = self.save(made(made.config_class(**MASK_MAKERS["modernbert"][1])), tokenizer=False)
+        self.export(str(self.folder), "--pooling", "mean", "--normalize")
+        inputs = self.tokens([90, 4], 90)
+        del inputs["token_type_ids"]
+        hidden = self.own_results(network, inputs)
+        means = np.stack([hidden[row, :length].mean(0) for row, length in enumerate([90, 4])])
+        np.testing.assert_allclose(self.run_onnx(inputs), means / np.linalg.norm(means, axis=1, keepdims=True), atol=1e-5)
+
+    def test_networks_that_add_their_mask_are_given_it_ready(self) -> None:
+        for name in ("Bert", "Roberta", "XLMRoberta", "Albert", "Electra", "MPNet"):
+            config = getattr(transformers, f"{name}Config")(**SIZES, **BERT, pad_token_id=1)
+            module = encoders.Encoder(getattr(transformers, f"{name}Model")(config).eval())
+            module.makes_mask = True
+            encoders.choose_mask(module)
+            self.assertFalse(module.makes_mask, name)
+
+    def test_networks_that_are_no_text_encoders(self) -> None:
+        sizes = {"vocab_size": 10, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+        for config, words in (
+            (transformers.T5Config(vocab_size=10, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2), '"t5" has an encoder and a decoder'),
+            (transformers.BartConfig(**sizes, architectures=["BartForSequenceClassification"]), '"bart" has an encoder and a decoder'),
+            (transformers.ConvNextConfig(hidden_sizes=[8] * 4, depths=[1] * 4), '"convnext" is no text encoder'),
+            (transformers.CLIPConfig(), '"clip" is no text encoder'),
+            (transformers.GPT2Config(vocab_size=10, n_positions=20, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0, architectures=["GPT2ForSequenceClassification"]), "Cannot handle batch sizes"),
+        ):
+            config.save_pretrained(self.folder)
+            with self.assertRaises(ExportError) as caught:
+                self.export(str(self.folder), "--random-weights")
+            self.assertEqual(caught.exception.code, "unsupported")
+            self.assertIn(words, caught.exception.message)
+            self.assertIn("DeiT", caught.exception.hint)
+            self.assertEqual(list(self.output.parent.iterdir()), [])
+
+    def test_networks_without_a_constant_result_are_refused(self) -> None:
+        module = encoders.Encoder(transformers.BertModel(transformers.BertConfig(**SIZES, **BERT)).train())
+        with self.assertRaisesRegex(ExportError, "other results each time"):
+            encoders.choose_mask(module)
 
     def test_configuration_alone(self) -> None:
         self.folder.mkdir()
