@@ -21,6 +21,7 @@ try:
     import onnxruntime
     import openvino
     import openvino_tokenizers
+    import safetensors.torch
     import torch
     import transformers
 except ImportError as error:
@@ -221,6 +222,63 @@ class Encoders(unittest.TestCase):
         module = encoders.Encoder(transformers.BertModel(transformers.BertConfig(**SIZES, **BERT)).train())
         with self.assertRaisesRegex(ExportError, "other results each time"):
             encoders.choose_mask(module)
+
+    def test_class_names(self) -> None:
+        names = {0: "bad", 1: "so-so", 2: "good"}
+        for kind, settings, pooling, expected in (
+            ("SequenceClassification", {"id2label": names}, (), list(names.values())),
+            ("SequenceClassification", {"num_labels": 3}, (), None),  # LABEL_0 is no name
+            ("SequenceClassification", {"id2label": names}, ("--random-weights",), None),
+            ("TokenClassification", {"id2label": names}, (), None),  # scores of tokens
+            ("", {"id2label": names}, (), None),
+            ("", {"id2label": {i: f"dimension {i}" for i in range(16)}}, ("--pooling", "mean"), None),  # an embedding has no classes
+        ):
+            with self.subTest(kind, settings=settings, pooling=pooling):
+                shutil.rmtree(self.folder, ignore_errors=True)
+                made = getattr(transformers, f"BertFor{kind}" if kind else "BertModel")
+                self.save(made(transformers.BertConfig(**SIZES, **BERT, **settings)))
+                document = self.export(str(self.folder), *pooling)
+                self.assertEqual(self.metadata().get("lathe.labels"), expected)
+                self.assertEqual(document["labels"], len(expected or []))
+        np.savez(self.work / "head.npz", w=np.ones(17))
+        self.save(transformers.BertModel(transformers.BertConfig(**SIZES, **BERT, id2label={0: "no", 1: "yes"})))
+        self.export(str(self.folder), "--pooling", "mean", "--head", str(self.work / "head.npz"))
+        self.assertNotIn("lathe.labels", self.metadata(), "the head's classes are not the configuration's")
+
+    def test_weights_that_the_folder_lacks(self) -> None:
+        def with_architecture(name: str) -> None:
+            config = json.loads((self.folder / "config.json").read_text())
+            (self.folder / "config.json").write_text(json.dumps(config | {"architectures": [name]}))
+
+        self.bert()
+        self.export(str(self.folder))  # it lacks a pooler, which nothing reads
+        self.output.unlink()
+        with_architecture("BertForQuestionAnswering")
+        self.refused("mismatch", str(self.folder))
+        with_architecture("BertForSequenceClassification")
+        with self.assertRaisesRegex(ExportError, "classifier.weight, classifier.bias") as caught:
+            self.export(str(self.folder))
+        self.assertIn("bert.pooler.dense.bias", caught.exception.message)
+        self.assertIn("architectures", caught.exception.hint)
+        self.export(str(self.folder), "--random-weights")
+        self.output.unlink()
+        weights = self.folder / "model.safetensors"
+        tensors = safetensors.torch.load_file(weights)
+        del tensors["encoder.layer.1.output.dense.weight"]
+        safetensors.torch.save_file(tensors, weights, metadata={"format": "pt"})
+        with_architecture("BertModel")
+        with self.assertRaisesRegex(ExportError, "random: encoder.layer.1.output.dense.weight"):
+            self.export(str(self.folder))
+        self.assertEqual(list(self.output.parent.iterdir()), [])
+
+    def test_weights_below_a_pretraining_head(self) -> None:
+        config = transformers.BertConfig(**SIZES, **BERT)
+        network = self.save(transformers.BertForMaskedLM(config))  # its decoder is tied to the embeddings, the body has no pooler
+        self.export(str(self.folder))
+        inputs = self.tokens([5], 5)
+        with torch.inference_mode():
+            expected = network.bert(**{name: torch.from_numpy(value) for name, value in inputs.items()}).last_hidden_state.numpy()
+        np.testing.assert_allclose(self.run_onnx(inputs), expected, atol=2e-5)
 
     def test_configuration_alone(self) -> None:
         self.folder.mkdir()
