@@ -246,7 +246,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from . import decoders, tokenizer as tokenizers
 
         if "folder" in source and module.phase == "prefill" and not options.no_tokenizer:
-            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), decoders.positions_of(module), False, padding="in front")
+            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), decoders.positions_of(module), False, padding="in front", vocabulary=module.network.config.vocab_size)
         trials = decoders.trials(module, inputs, torch.Generator().manual_seed(20))
     elif family == "diffusion":
         from . import diffusion
@@ -256,7 +256,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from . import encoders, tokenizer as tokenizers
 
         if "folder" in source and not options.no_tokenizer:
-            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), encoders.positions_of(module), module.gives_embedding())
+            tokenizer = tokenizers.metadata(
+                Path(source["folder"]), list(inputs.tensors), encoders.positions_of(module), module.gives_embedding(),
+                vocabulary=module.network.config.vocab_size, pad_id=encoders.pad_of(module),
+            )
+            if tokenizer is not None:
+                encoders.refuse_padding(module, tokenizer["pad_id"])
         trials = encoders.trials(module, inputs.tensors, bool(inputs.dynamic), torch.Generator().manual_seed(20))
 
     with files:

@@ -186,6 +186,21 @@ def pad_of(module: Encoder) -> int:
     return padding if isinstance(padding, int) and 0 <= padding < module.network.config.vocab_size else 0
 
 
+def refuse_padding(module: Encoder, padding: int) -> None:
+    """Refuses a tokenizer that pads with what its network does not take for padding, where that changes results."""
+    own = pad_of(module)
+    if padding == own:
+        return
+    batch = _samples(module, [2, 5], 5, torch.Generator().manual_seed(22))
+    other = batch | {"input_ids": torch.where(batch["attention_mask"] == 0, padding, batch["input_ids"])}
+    with torch.inference_mode():
+        expected = module.network_outputs(**batch)
+    if not _equal_at_tokens(module, other, expected):
+        raise ExportError(
+            "mismatch", f"the network takes the id {own} for padding, the tokenizer pads with {padding}, and the results differ", "", f'set "pad_token_id" to {padding} in config.json',
+        )
+
+
 def has_types(module: Encoder) -> bool:
     return (getattr(module.network.config, "type_vocab_size", 0) or 0) > 1
 

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 import zlib
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
@@ -22,6 +23,7 @@ try:
     import openvino
     import openvino_tokenizers
     import safetensors.torch
+    import tokenizers as tokenizers_package
     import torch
     import transformers
 except ImportError as error:
@@ -29,7 +31,8 @@ except ImportError as error:
     sys.exit(77)
 
 from lathe_export import __main__ as command
-from lathe_export import encoders, huggingface
+from lathe_export import encoders, huggingface, tokenizer_check
+from lathe_export import tokenizer as tokenizers
 from lathe_export.errors import ExportError
 from lathe_export.rebuild import rebuild
 
@@ -326,13 +329,112 @@ class Encoders(unittest.TestCase):
         self.refused("not_found", "hf/" + str(self.work / "nothing"))
         self.refused("invalid_argument", "bert-base")
 
+    def unigram(self, *normalizers: Any, split: bool) -> Any:
+        """A Unigram tokenizer as XLM-R, T5 and ALBERT have it, in the model's folder; `split` at spaces first."""
+        learner = tokenizers_package.Tokenizer(tokenizers_package.models.Unigram())
+        learner.normalizer = tokenizers_package.normalizers.Sequence([tokenizers_package.normalizers.NFKC(), *normalizers])
+        pre = tokenizers_package.pre_tokenizers
+        learner.pre_tokenizer = pre.Sequence([pre.WhitespaceSplit(), pre.Metaspace()]) if split else pre.Metaspace()
+        specials = ["<s>", "<pad>", "</s>", "<unk>"]
+        learner.train_from_iterator(
+            ["the quiet film is moving", "a moving film, and the best of all! isn't it?", "naïve café 123"] * 20,
+            tokenizers_package.trainers.UnigramTrainer(vocab_size=90, special_tokens=specials, unk_token="<unk>", show_progress=False),
+        )
+        learner.post_processor = tokenizers_package.processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=learner, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=40)
+        tokenizer.save_pretrained(self.folder)
+        return tokenizer
+
+    def roberta(self, **settings: Any) -> None:
+        self.save(transformers.RobertaModel(transformers.RobertaConfig(**BERT, **{"vocab_size": 100, "max_position_embeddings": 42, "pad_token_id": 1} | settings)), tokenizer=False)
+
+    def compiled(self, kind: str) -> Any:
+        packed = self.metadata()["lathe.tokenizer"][kind]
+        for name, suffix in (("xml", ".xml"), ("weights", ".bin")):
+            (self.work / kind).with_suffix(suffix).write_bytes(zlib.decompress(base64.b64decode(packed[name])))
+        return openvino.Core().compile_model(str(self.work / f"{kind}.xml"), "CPU")
+
+    def test_unigram_behind_a_split_at_spaces(self) -> None:
+        self.roberta()
+        own = self.unigram(split=True)
+        self.export(str(self.folder))
+        single, pair = self.compiled("single"), self.compiled("pair")
+        for text in (" the  film ", "\tthe\r\nfilm\u3000", "", " ", "the\u2028film", "  a", "moving film " * 30):
+            self.assertEqual(single([text])["input_ids"][0].tolist(), own(text, truncation=True)["input_ids"], ascii(text))
+            self.assertEqual(pair([[text], ["a\tb "]])["input_ids"][0].tolist(), own(text, "a\tb ", truncation=True)["input_ids"], ascii(text))
+
+    def test_a_tokenizer_whose_graph_gives_other_tokens(self) -> None:
+        self.roberta()
+        self.unigram(split=False)  # it keeps two spaces, OpenVINO Tokenizers makes one of them
+        with self.assertRaises(ExportError) as caught:
+            self.export(str(self.folder))
+        self.assertEqual(caught.exception.code, "unsupported")
+        self.assertRegex(caught.exception.message, r"for '  two  inside  ': \[.*\] in place of \[")
+        self.assertIn("--no-tokenizer", caught.exception.hint)
+        self.assertEqual(list(self.output.parent.iterdir()), [])
+        self.export(str(self.folder), "--no-tokenizer")
+
+    def test_the_check_sees_pairs_types_and_what_is_cut(self) -> None:
+        self.bert()
+        own = tokenizers.load(self.folder)
+        for count, length, change in ((1, 40, {}), (2, 40, {}), (1, 20, {"length": 21}), (2, 20, {"types": True})):
+            own.model_max_length = length
+            converted = openvino_tokenizers.convert_tokenizer(own, number_of_inputs=count, truncation=True)
+
+            def changed(*texts: str, truncation: bool, max_length: int) -> dict[str, list[int]]:
+                told = own(*texts, truncation=truncation, max_length=change.get("length", max_length))
+                return told | ({"token_type_ids": [0] * len(told["input_ids"])} if "types" in change else {})
+
+            if not change:
+                tokenizer_check.refuse_differences(converted, changed, length, "")
+                continue
+            with self.assertRaisesRegex(ExportError, "token_type_ids" if "types" in change else "input_ids"):
+                tokenizer_check.refuse_differences(converted, changed, length, "")
+
+    def test_sentencepiece_alone(self) -> None:
+        for name in tokenizers.SENTENCEPIECE:
+            with self.subTest(name):
+                shutil.rmtree(self.folder, ignore_errors=True)
+                self.save(transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**SIZES, **BERT)), tokenizer=False)
+                (self.folder / name).write_bytes(b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02")
+                with self.assertRaises(ExportError) as caught:
+                    self.export(str(self.folder))
+                self.assertIn(name, caught.exception.message)
+                self.assertIn("--no-tokenizer", caught.exception.hint)
+                self.assertEqual(list(self.output.parent.iterdir()), [])
+                self.assertIsNone(self.export(str(self.folder), "--no-tokenizer")["tokenizer"])
+                self.output.unlink()
+
+    def test_ids_beyond_the_vocabulary(self) -> None:
+        self.bert()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(self.folder)
+        tokenizer.add_tokens(["[extra]"])
+        tokenizer.save_pretrained(self.folder)
+        with self.assertRaisesRegex(ExportError, rf'"\[extra\]" has the id {len(WORDS)}, the model\'s vocabulary ends at {len(WORDS) - 1}'):
+            self.export(str(self.folder))
+        self.refused("mismatch", str(self.folder))
+
+    def test_padding_that_the_network_reads(self) -> None:
+        def classifier(pad_token_id: int) -> None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            sizes = {"vocab_size": 100, "n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 2}
+            self.save(transformers.GPT2ForSequenceClassification(transformers.GPT2Config(**sizes, num_labels=3, pad_token_id=pad_token_id)), tokenizer=False)
+            self.unigram(split=True)
+
+        classifier(5)  # the tokenizer pads with 1
+        self.refused("mismatch", str(self.folder))
+        classifier(1)
+        self.export(str(self.folder))
+        self.assertEqual(self.metadata()["lathe.tokenizer"]["pad_id"], 1)
+        self.roberta(pad_token_id=5)  # masked padding counts for nothing
+        self.unigram(split=True)
+        self.export(str(self.folder))
+
     def test_minilms_tokens_equal_its_own_tokenizers(self) -> None:
         try:
             folder = huggingface.folder_of("all-minilm-l6-v2")
         except ExportError as error:
             self.skipTest(error.message)
-        from lathe_export import tokenizer as tokenizers
-
         sts, sst = SHARED / "text/stsb/sts-test.csv", SHARED / "text/sst2/test.tsv"
         if not sts.is_file() or not sst.is_file():
             self.skipTest(f"no {sts}")
