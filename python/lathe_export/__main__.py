@@ -68,11 +68,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def make_huggingface(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+def make_huggingface(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[str, Any]]:
     """As make_module, for a text encoder, a text decoder, a vision transformer or a diffusion UNet."""
     import torch
 
-    from . import decoders, diffusion, encoders, huggingface, vision
+    from . import decoders, diffusion, encoders, huggingface, sentences, vision
 
     if options.random_weights:
         torch.manual_seed(options.seed)
@@ -97,7 +97,8 @@ def make_huggingface(options: argparse.Namespace) -> tuple[Any, Any, dict[str, A
         module, source = vision.build(options.model, options.random_weights)
         example = vision.example_inputs(module, options.batch_size or 1)
     else:
-        module, source = encoders.build(options.model, options.random_weights, options.pooling or "none", options.normalize, options.head)
+        pooling, normalize = sentences.resolve(huggingface.folder_of(options.model), options.pooling, options.normalize, say)
+        module, source = encoders.build(options.model, options.random_weights, pooling, normalize, options.head)
         example = encoders.example_inputs(module, options.sequence_length or 16)
     if options.random_weights:
         source["random_seed"] = options.seed
@@ -112,7 +113,7 @@ def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[s
     from . import huggingface, modules
 
     if huggingface.is_model(options.model):
-        return make_huggingface(options)
+        return make_huggingface(options, say)
     for name in ("pooling", "normalize", "head", "sequence_length", "phase"):
         if getattr(options, name):
             raise ExportError("invalid_argument", f"--{name.replace('_', '-')} is for text models of Hugging Face", "", "leave it out")

@@ -31,7 +31,7 @@ except ImportError as error:
     sys.exit(77)
 
 from lathe_export import __main__ as command
-from lathe_export import encoders, huggingface, tokenizer_check
+from lathe_export import encoders, huggingface, sentences, tokenizer_check
 from lathe_export import tokenizer as tokenizers
 from lathe_export.errors import ExportError
 from lathe_export.rebuild import rebuild
@@ -282,6 +282,70 @@ class Encoders(unittest.TestCase):
         with torch.inference_mode():
             expected = network.bert(**{name: torch.from_numpy(value) for name, value in inputs.items()}).last_hidden_state.numpy()
         np.testing.assert_allclose(self.run_onnx(inputs), expected, atol=2e-5)
+
+    def sentence_transformer(self, *kinds: str, pooling: dict[str, Any] | None = None) -> transformers.PreTrainedModel:
+        network = self.bert()
+        modules = [{"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(["Transformer", *kinds])]
+        (self.folder / "modules.json").write_text(json.dumps(modules))
+        (self.folder / "1_Pooling").mkdir(exist_ok=True)
+        (self.folder / "1_Pooling/config.json").write_text(json.dumps(pooling or {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False}))
+        return network
+
+    def test_pooling_of_sentence_transformers(self) -> None:
+        cls = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+        for kinds, pooling, arguments, expected in (
+            (("Pooling", "Normalize"), None, (), ("mean", True)),
+            (("Pooling", "Dropout"), None, (), ("mean", False)),
+            (("Pooling",), None, ("--normalize",), ("mean", True)),
+            (("Pooling",), cls, (), ("cls", False)),
+            (("Pooling",), {"pooling_mode": "cls"}, (), ("cls", False)),
+            (("Pooling", "Normalize"), None, ("--pooling", "cls"), ("cls", False)),
+            (("Pooling", "Dense"), None, ("--pooling", "none"), ("none", False)),
+            ((), None, (), ("none", False)),
+        ):
+            with self.subTest(kinds=kinds, pooling=pooling, arguments=arguments):
+                network = self.sentence_transformer(*kinds, pooling=pooling)
+                self.export(str(self.folder), *arguments)
+                source = self.metadata()["lathe.source"]
+                self.assertEqual((source["pooling"], source["normalize"]), expected)
+                inputs = self.tokens([7, 3], 7)
+                hidden = self.own_results(network, inputs)
+                if expected[0] != "none":
+                    hidden = np.stack([hidden[row, :length].mean(0) if expected[0] == "mean" else hidden[row, 0] for row, length in enumerate([7, 3])])
+                    hidden = hidden / np.linalg.norm(hidden, axis=1, keepdims=True) if expected[1] else hidden
+                    np.testing.assert_allclose(self.run_onnx(inputs), hidden, atol=2e-5)
+                    self.assertEqual(self.metadata()["lathe.tokenizer"]["pairs"], "separate")
+
+    def test_what_sentence_transformers_do_and_lathe_does_not(self) -> None:
+        self.sentence_transformer("Pooling", "Dense", "Normalize")
+        self.refused("unsupported", str(self.folder))
+        self.refused("unsupported", str(self.folder), "--pooling", "mean")
+        for pooling in ({"pooling_mode_max_tokens": True}, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, {"pooling_mode": "lasttoken"}, {"no": "mode"}):
+            self.sentence_transformer("Pooling", pooling=pooling)
+            self.refused("unsupported", str(self.folder))
+        for text in ("", "[", "[1]", "{}", '[{"type": 1}]'):
+            (self.folder / "modules.json").write_text(text)
+            if text == "{}":
+                self.export(str(self.folder))  # no modules
+                self.output.unlink()
+            else:
+                self.refused("parse_error", str(self.folder))
+
+    def test_pooling_that_differs_from_sentence_transformers_is_told(self) -> None:
+        self.sentence_transformer("Pooling", "Normalize")
+        for pooling, normalize, words in (("cls", True, "warning: modules.json says --pooling mean --normalize"), ("mean", False, "warning"), ("mean", True, ""), (None, False, "pooling mean, normalised")):
+            told: list[str] = []
+            sentences.resolve(self.folder, pooling, normalize, told.append)
+            self.assertEqual(len(told), bool(words))
+            self.assertTrue("".join(told).startswith(words), told)
+
+    def test_a_classifier_is_not_pooled(self) -> None:
+        self.sentence_transformer("Pooling")
+        self.save(transformers.BertForSequenceClassification(transformers.BertConfig(**SIZES, **BERT, num_labels=3)))
+        document = self.export(str(self.folder))
+        self.assertEqual((document["source"]["pooling"], document["outputs"][0]["name"]), ("none", "logits"))
+        self.output.unlink()
+        self.refused("invalid_argument", str(self.folder), "--pooling", "mean")
 
     def test_configuration_alone(self) -> None:
         self.folder.mkdir()
