@@ -196,7 +196,7 @@ def refuse_random(network: nn.Module, missing: list[str], folder: Path | None, r
         named = ", ".join(random[:4]) + (f" and {len(random) - 4} more" if len(random) > 4 else "")
         raise ExportError(
             "mismatch", f"the folder lacks weights of {type(network).__name__}, which would be random: {named}", str(folder or ""),
-            'give the folder of the fine-tuned model, or take the head out of "architectures" in config.json; --random-weights measures speed alone',
+            'give a folder that holds them (for a head: the fine-tuned model\'s), or take the head out of "architectures" in config.json; --random-weights measures speed alone',
         )
 
 

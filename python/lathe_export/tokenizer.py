@@ -118,6 +118,17 @@ def max_length_of(folder: Path, tokenizer: Any, positions: int | None) -> int:
     return min(lengths) if lengths else 512
 
 
+def refuse_lower_casing(folder: Path, tokenizer: Any) -> None:
+    """sentence-transformers lower-cases texts itself where its setting says so; the tokenizer then has to do it."""
+    settings = folder / "sentence_bert_config.json"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if json.loads(settings.read_text(encoding="utf-8")).get("do_lower_case") and tokenizer("A Ab")["input_ids"] != tokenizer("a ab")["input_ids"]:
+            raise ExportError(
+                "unsupported", "do_lower_case is set, but the tokenizer keeps capitals", str(settings),
+                "set do_lower_case in tokenizer_config.json, or export with --no-tokenizer and give arrays as data",
+            )
+
+
 def with_spaces_as_normalizer(tokenizer: Any) -> Any:
     """OpenVINO Tokenizers does not split at spaces in front of a Metaspace, as XLM-R's, T5's and ALBERT's tokenizers do: it
     would keep tabs, line ends and outer spaces. A copy that makes one space of them and strips the ends says the same."""
@@ -161,6 +172,7 @@ def metadata(
     tokenizer = load(folder)
     if vocabulary is not None:
         refuse_ids_beyond(tokenizer, vocabulary, str(folder))
+    refuse_lower_casing(folder, tokenizer)
     length = max_length_of(folder, tokenizer, positions)
     tokenizer.model_max_length = length
     tokenizer.padding_side = "left" if padding == "in front" else "right"

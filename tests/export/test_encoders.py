@@ -478,6 +478,16 @@ class Encoders(unittest.TestCase):
             self.export(str(self.folder))
         self.refused("mismatch", str(self.folder))
 
+    def test_lower_casing_outside_the_tokenizer(self) -> None:
+        self.roberta()
+        self.unigram(split=True)
+        (self.folder / "sentence_bert_config.json").write_text('{"max_seq_length": 20, "do_lower_case": true}')
+        self.refused("unsupported", str(self.folder))
+        shutil.rmtree(self.folder)
+        self.bert()  # whose tokenizer lower-cases
+        (self.folder / "sentence_bert_config.json").write_text('{"max_seq_length": 20, "do_lower_case": true}')
+        self.assertEqual(self.export(str(self.folder))["tokenizer"]["max_length"], 20)
+
     def test_padding_that_the_network_reads(self) -> None:
         def classifier(pad_token_id: int) -> None:
             shutil.rmtree(self.folder, ignore_errors=True)
