@@ -37,7 +37,7 @@ from .tokenizer_check import refuse_differences
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 # SentencePiece's own files: read where there is no other vocabulary.
 SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
-FILES = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "merges.txt")
+FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json", "merges.txt", "vocab.json")
 # The letters that lower-casing keeps and case folding replaces (CaseFolding.txt), as far as such texts hold them:
 # micro sign, long s, final sigma, the Greek symbols.
 UNFOLDED = "\u00b5\u017f\u03c2\u03d0\u03d1\u03d5\u03d6\u03f0\u03f1\u03f5"
@@ -177,6 +177,7 @@ def metadata(
     tokenizer.model_max_length = length
     tokenizer.padding_side = "left" if padding == "in front" else "right"
     graphs: dict[str, Any] = {}
+    models: list[Any] = []
     source = with_spaces_as_normalizer(tokenizer)
     try:
         with lower_case_as_hugging_face():
@@ -190,14 +191,15 @@ def metadata(
                 # Where its pass finds no second text's place it leaves the graph as it is.
                 if len(converted.inputs) == count:
                     graphs[name] = _packed(converted)
-                    refuse_differences(converted, tokenizer, length, str(folder))
-    except ExportError:
-        raise
+                    models.append(converted)
     except Exception as error:
         raise ExportError("unsupported", f"OpenVINO Tokenizers cannot convert this tokenizer: {one_line(error)}", str(folder), "export with --no-tokenizer and give arrays as data") from error
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is not None:
         graphs["huggingface"] = json.loads(fast.to_str())
+    own = copy.deepcopy(tokenizer)  # a tokenizer notes how it was last used
+    for model in models:
+        refuse_differences(model, own, length, str(folder))
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())

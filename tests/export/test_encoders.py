@@ -423,6 +423,8 @@ class Encoders(unittest.TestCase):
         own = self.unigram(split=True)
         self.export(str(self.folder))
         single, pair = self.compiled("single"), self.compiled("pair")
+        written = self.metadata()["lathe.tokenizer"]["huggingface"]
+        self.assertEqual((written["truncation"], written["padding"], written["pre_tokenizer"]["type"]), (None, None, "Sequence"), "as in the folder")
         for text in (" the  film ", "\tthe\r\nfilm\u3000", "", " ", "the\u2028film", "  a", "moving film " * 30):
             self.assertEqual(single([text])["input_ids"][0].tolist(), own(text, truncation=True)["input_ids"], ascii(text))
             self.assertEqual(pair([[text], ["a\tb "]])["input_ids"][0].tolist(), own(text, "a\tb ", truncation=True)["input_ids"], ascii(text))
