@@ -68,11 +68,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def make_huggingface(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+def make_huggingface(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[str, Any]]:
     """As make_module, for a text encoder, a text decoder, a vision transformer or a diffusion UNet."""
     import torch
 
-    from . import decoders, diffusion, encoders, huggingface, vision
+    from . import decoders, diffusion, encoders, huggingface, sentences, vision
 
     if options.random_weights:
         torch.manual_seed(options.seed)
@@ -97,7 +97,8 @@ def make_huggingface(options: argparse.Namespace) -> tuple[Any, Any, dict[str, A
         module, source = vision.build(options.model, options.random_weights)
         example = vision.example_inputs(module, options.batch_size or 1)
     else:
-        module, source = encoders.build(options.model, options.random_weights, options.pooling or "none", options.normalize, options.head)
+        pooling, normalize = sentences.resolve(huggingface.folder_of(options.model), options.pooling, options.normalize, say)
+        module, source = encoders.build(options.model, options.random_weights, pooling, normalize, options.head)
         example = encoders.example_inputs(module, options.sequence_length or 16)
     if options.random_weights:
         source["random_seed"] = options.seed
@@ -112,7 +113,7 @@ def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[s
     from . import huggingface, modules
 
     if huggingface.is_model(options.model):
-        return make_huggingface(options)
+        return make_huggingface(options, say)
     for name in ("pooling", "normalize", "head", "sequence_length", "phase"):
         if getattr(options, name):
             raise ExportError("invalid_argument", f"--{name.replace('_', '-')} is for text models of Hugging Face", "", "leave it out")
@@ -182,10 +183,11 @@ def choose_labels(options: argparse.Namespace, module: Any, source: dict[str, An
         if classes is not None and len(labels) != classes:
             raise ExportError("mismatch", f"{len(labels)} class names for a model of {classes} classes", str(options.labels), "check --labels")
         return labels
-    if source.get("family") == "vision" and classes is not None and not options.random_weights:
-        from . import vision
+    if source.get("family") in ("vision", "encoder") and classes is not None and not options.random_weights:
+        from . import huggingface
 
-        return vision.labels(module)
+        names = huggingface.class_names(module.network.config) if module.classifies() else None
+        return names if names is not None and len(names) == classes else None
     # Names for random weights would only mislead.
     if classes == 1000 and source["kind"] not in ("file", "huggingface") and not options.random_weights:
         return preprocessing.imagenet_names()
@@ -245,7 +247,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from . import decoders, tokenizer as tokenizers
 
         if "folder" in source and module.phase == "prefill" and not options.no_tokenizer:
-            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), decoders.positions_of(module), False, padding="in front")
+            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), decoders.positions_of(module), False, padding="in front", vocabulary=module.network.config.vocab_size)
         trials = decoders.trials(module, inputs, torch.Generator().manual_seed(20))
     elif family == "diffusion":
         from . import diffusion
@@ -255,7 +257,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from . import encoders, tokenizer as tokenizers
 
         if "folder" in source and not options.no_tokenizer:
-            tokenizer = tokenizers.metadata(Path(source["folder"]), list(inputs.tensors), encoders.positions_of(module), module.gives_embedding())
+            tokenizer = tokenizers.metadata(
+                Path(source["folder"]), list(inputs.tensors), encoders.positions_of(module), module.gives_embedding(),
+                vocabulary=module.network.config.vocab_size, pad_id=encoders.pad_of(module),
+            )
+            if tokenizer is not None:
+                encoders.refuse_padding(module, tokenizer["pad_id"])
         trials = encoders.trials(module, inputs.tensors, bool(inputs.dynamic), torch.Generator().manual_seed(20))
 
     with files:

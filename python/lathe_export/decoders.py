@@ -63,7 +63,7 @@ class Decoder(nn.Module):
 def build(model: str, random: bool, phase: str) -> tuple[Decoder, dict[str, Any]]:
     """(the module in eval mode, lathe.source)."""
     folder, weights = huggingface.find_weights(model, random)
-    network = huggingface.network(model, folder, random, ("ForCausalLM",), "AutoModelForCausalLM")
+    network, missing = huggingface.network(huggingface.configuration(model, folder), folder, random, (), "AutoModelForCausalLM")
     if getattr(network.config, "add_cross_attention", False) or getattr(network.config, "reorder_and_upcast_attn", False):
         raise ExportError("unsupported", "cross attention and reordered attention are not exported", str(folder or model), "set both to false in config.json")
     source: dict[str, Any] = {"kind": "huggingface", "name": model, "phase": phase, "transformers": huggingface.transformers_package().__version__}
@@ -71,7 +71,9 @@ def build(model: str, random: bool, phase: str) -> tuple[Decoder, dict[str, Any]
         source |= {"folder": str(folder)}
     if not random and weights is not None:
         source |= {"weights": str(weights), "weights_hash": file_hash(weights)}
-    return Decoder(network, phase).eval(), source
+    module = Decoder(network, phase).eval()
+    huggingface.refuse_random(network, missing, folder, lambda: module(*example_inputs(module, None, None).tensors.values()))
+    return module, source
 
 
 def _tensors(module: Decoder, batch: int, length: int, padding: torch.Tensor, generator: torch.Generator | None) -> dict[str, torch.Tensor]:

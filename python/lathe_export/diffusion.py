@@ -9,7 +9,9 @@ Its loop over time steps, scheduler, text encoder and decoder of latents are not
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from .errors import ExportError, one_line
 from .modules import file_hash
 
 CLASS = "UNet2DConditionModel"
-WEIGHTS = ("diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin")
+# As diffusers writes them: in one file or, with an index, in several; a variant is of another precision, mostly fp16.
+WEIGHTS = re.compile(r"diffusion_pytorch_model(\.(?P<variant>[^.-]+))?\.(?P<format>safetensors|bin)")
+INDEX = re.compile(r"diffusion_pytorch_model\.(?P<format>safetensors|bin)\.index(\.(?P<variant>[^.-]+))?\.json")
 # Settings that give the network inputs beside the three above.
 MORE_INPUTS = ("addition_embed_type", "class_embed_type", "encoder_hid_dim_type", "num_class_embeds", "time_cond_proj_dim")
 
@@ -47,8 +51,21 @@ def diffusers_package() -> Any:
     return diffusers
 
 
-def weights_of(folder: Path) -> Path | None:
-    return next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+@dataclass
+class Weights:
+    path: Path  # the file, or the index of several
+    safetensors: bool
+    variant: str | None
+
+
+def weights_of(folder: Path) -> Weights | None:
+    """No variant before one, safetensors before .bin, one file before several."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        match = WEIGHTS.fullmatch(path.name) or INDEX.fullmatch(path.name)
+        if match and path.is_file():
+            found.append(Weights(path, match["format"] == "safetensors", match["variant"]))
+    return min(found, key=lambda each: (each.variant is not None, not each.safetensors, each.path.suffix == ".json"), default=None)
 
 
 def build(model: str, random: bool) -> tuple[Unet, dict[str, Any]]:
@@ -58,24 +75,32 @@ def build(model: str, random: bool) -> tuple[Unet, dict[str, Any]]:
         raise ExportError("invalid_argument", f"{model} is no diffusion model", "", "name the folder of a UNet")
     weights = weights_of(folder)
     if not random and weights is None:
-        raise ExportError("invalid_argument", f"no weights for {model}: nothing is downloaded", str(folder), f"give a folder with {WEIGHTS[0]}, or --random-weights to measure speed alone")
+        raise ExportError("invalid_argument", f"no weights for {model}: nothing is downloaded", str(folder), "give a folder with diffusion_pytorch_model.safetensors, or --random-weights to measure speed alone")
     config = huggingface.read_json(folder / "config.json")
     for name in MORE_INPUTS:
         if config.get(name) is not None:
             raise ExportError("unsupported", f"a UNet with {name} = {config[name]} takes inputs that are not exported", str(folder / "config.json"), "wrap it in a module that returns tensors, with FILE.py:function")
     diffusers = diffusers_package()
+    missing: list[str] = []
     try:
         kind = getattr(diffusers, CLASS)
         if random:
             network = kind.from_config(config)
         else:
-            network = kind.from_pretrained(str(folder), local_files_only=True, torch_dtype=torch.float32, low_cpu_mem_usage=False, use_safetensors=weights.suffix == ".safetensors")
+            network, told = kind.from_pretrained(
+                str(folder), local_files_only=True, torch_dtype=torch.float32, low_cpu_mem_usage=False, use_safetensors=weights.safetensors, variant=weights.variant, output_loading_info=True,
+            )
+            missing = told["missing_keys"]
     except Exception as error:
         raise ExportError("unsupported", f"diffusers cannot make the model: {one_line(error)}", str(folder)) from error
     source: dict[str, Any] = {"kind": "huggingface", "name": model, "folder": str(folder), "diffusers": diffusers.__version__}
     if not random:
-        source |= {"weights": str(weights), "weights_hash": file_hash(weights)}
-    return Unet(network.float()).eval(), source
+        source |= {"weights": str(weights.path), "weights_hash": file_hash(weights.path)}
+        if weights.variant is not None:
+            source["variant"] = weights.variant
+    module = Unet(network.float()).eval()
+    huggingface.refuse_random(network, missing, folder, lambda: module(**example_inputs(module, 1, None, None).tensors))
+    return module, source
 
 
 def _tensors(module: Unet, batch: int, size: tuple[int, int], length: int, generator: torch.Generator) -> dict[str, torch.Tensor]:

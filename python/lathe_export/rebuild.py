@@ -12,6 +12,7 @@ from . import decoders, diffusion, encoders, modules, vision
 from .errors import ExportError
 
 
+@torch.inference_mode(False)  # whose tensors could not be checked for what the outputs depend on
 def rebuild(source: dict[str, Any]) -> nn.Module:
     """The module in eval mode, on the CPU, with the weights that were exported.
 
@@ -25,6 +26,10 @@ def rebuild(source: dict[str, Any]) -> nn.Module:
     if source.get("random_seed") is not None:
         torch.manual_seed(int(source["random_seed"]))
     if kind == "huggingface":
+        # A name may be a path from where the export was started.
+        folder = source.get("folder")
+        if folder is not None and Path(folder, "config.json").is_file():
+            name = folder
         for key in ("weights", "head"):
             if source.get(key) is not None:
                 _check_unchanged(Path(source[key]), source.get(f"{key}_hash"))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import hashlib
 import json
 import tempfile
@@ -30,7 +31,12 @@ from typing import Any
 from unittest import mock
 
 from .errors import ExportError, one_line
+from .tokenizer_check import refuse_differences
 
+# Where a folder holds one of these it has a tokenizer.
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
+# SentencePiece's own files: read where there is no other vocabulary.
+SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json", "merges.txt", "vocab.json")
 # The letters that lower-casing keeps and case folding replaces (CaseFolding.txt), as far as such texts hold them:
 # micro sign, long s, final sigma, the Greek symbols.
@@ -80,10 +86,26 @@ def load(folder: Path) -> Any:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise ExportError("unsupported", f"tokenizers need transformers: {one_line(error)}", "", "pip install transformers") from error
+    spm = _names(folder, SENTENCEPIECE) if not _names(folder, VOCABULARIES) else []
+    cure = "the folder needs tokenizer.json or vocab.txt" if not spm else (
+        "pip install sentencepiece protobuf; or save the tokenizer with AutoTokenizer.from_pretrained(…).save_pretrained(…) where those are, which writes tokenizer.json; "
+        "or export with --no-tokenizer"
+    )
     try:
-        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:
-        raise ExportError("parse_error", f"the tokenizer cannot be read: {one_line(error)}", str(folder), "the folder needs tokenizer.json or vocab.txt") from error
+        what = f"transformers cannot make a tokenizer of {spm[0]}" if spm else "the tokenizer cannot be read"
+        raise ExportError("unsupported" if spm else "parse_error", f"{what}: {one_line(error)}", str(folder), cure) from error
+    # Where its class finds no file of its own it makes an empty one and does not say so.
+    wanted = dict.fromkeys([*(name for name in tokenizer.vocab_files_names.values() if isinstance(name, str)), "tokenizer.json"])
+    if not _names(folder, tuple(wanted)):
+        found = ", ".join(spm or _names(folder, VOCABULARIES))
+        raise ExportError("unsupported", f"the folder has {found}, but a {type(tokenizer).__name__} reads {' or '.join(wanted)}", str(folder), cure)
+    return tokenizer
+
+
+def _names(folder: Path, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if (folder / name).is_file()]
 
 
 def max_length_of(folder: Path, tokenizer: Any, positions: int | None) -> int:
@@ -96,25 +118,72 @@ def max_length_of(folder: Path, tokenizer: Any, positions: int | None) -> int:
     return min(lengths) if lengths else 512
 
 
-def metadata(folder: Path, inputs: list[str], positions: int | None, separate: bool, padding: str = "behind") -> dict[str, Any] | None:
-    """What goes under `lathe.tokenizer`; nothing for a folder without a tokenizer."""
-    files = [folder / name for name in FILES if (folder / name).is_file()]
-    if not any(file.name in ("tokenizer.json", "vocab.txt", "vocab.json") for file in files):
-        return None
+def refuse_lower_casing(folder: Path, tokenizer: Any) -> None:
+    """sentence-transformers lower-cases texts itself where its setting says so; the tokenizer then has to do it."""
+    settings = folder / "sentence_bert_config.json"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if json.loads(settings.read_text(encoding="utf-8")).get("do_lower_case") and tokenizer("A Ab")["input_ids"] != tokenizer("a ab")["input_ids"]:
+            raise ExportError(
+                "unsupported", "do_lower_case is set, but the tokenizer keeps capitals", str(settings),
+                "set do_lower_case in tokenizer_config.json, or export with --no-tokenizer and give arrays as data",
+            )
+
+
+def with_spaces_as_normalizer(tokenizer: Any) -> Any:
+    """OpenVINO Tokenizers does not split at spaces in front of a Metaspace, as XLM-R's, T5's and ALBERT's tokenizers do: it
+    would keep tabs, line ends and outer spaces. A copy that makes one space of them and strips the ends says the same."""
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+    steps = (json.loads(fast.to_str()).get("pre_tokenizer") or {}).get("pretokenizers", []) if fast is not None else []
+    if [step["type"] for step in steps] != ["WhitespaceSplit", "Metaspace"] or steps[1].get("prepend_scheme") != "always":
+        return tokenizer
+    from tokenizers import Regex, normalizers
+
+    result = copy.deepcopy(tokenizer)
+    fast = result.backend_tokenizer
+    own = [fast.normalizer] if fast.normalizer is not None else []
+    fast.normalizer = normalizers.Sequence([*own, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()])
+    fast.pre_tokenizer = fast.pre_tokenizer[1]
+    return result
+
+
+def refuse_ids_beyond(tokenizer: Any, vocabulary: int, where: str) -> None:
+    token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if largest >= vocabulary:
+        raise ExportError(
+            "mismatch", f'the tokenizer\'s token "{token}" has the id {largest}, the model\'s vocabulary ends at {vocabulary - 1}', where,
+            "give the tokenizer the model was trained with, or resize the model's embeddings (resize_token_embeddings) and save it; --no-tokenizer leaves the tokenizer out",
+        )
+
+
+def metadata(
+    folder: Path, inputs: list[str], positions: int | None, separate: bool, padding: str = "behind", vocabulary: int | None = None, pad_id: int = 0,
+) -> dict[str, Any] | None:
+    """What goes under `lathe.tokenizer`; nothing for a folder without a tokenizer. `vocabulary`: how many tokens the model
+    has; `pad_id`: what fills up samples where the tokenizer does not say."""
+    files = [folder / name for name in _names(folder, FILES)]
+    if not _names(folder, VOCABULARIES):
+        if not _names(folder, SENTENCEPIECE):
+            return None
+        files += [folder / name for name in _names(folder, SENTENCEPIECE)]
     try:
         import openvino_tokenizers
     except ImportError as error:
         raise ExportError("unsupported", f"the tokenizer needs openvino-tokenizers: {one_line(error)}", "", "pip install openvino-tokenizers, or export with --no-tokenizer") from error
     tokenizer = load(folder)
+    if vocabulary is not None:
+        refuse_ids_beyond(tokenizer, vocabulary, str(folder))
+    refuse_lower_casing(folder, tokenizer)
     length = max_length_of(folder, tokenizer, positions)
     tokenizer.model_max_length = length
     tokenizer.padding_side = "left" if padding == "in front" else "right"
     graphs: dict[str, Any] = {}
+    models: list[Any] = []
+    source = with_spaces_as_normalizer(tokenizer)
     try:
         with lower_case_as_hugging_face():
             for name, count in {"single": 1, "pair": 2}.items():
                 try:
-                    converted = openvino_tokenizers.convert_tokenizer(tokenizer, number_of_inputs=count, truncation=True)
+                    converted = openvino_tokenizers.convert_tokenizer(source, number_of_inputs=count, truncation=True)
                 except Exception:
                     if name == "single":
                         raise
@@ -122,16 +191,20 @@ def metadata(folder: Path, inputs: list[str], positions: int | None, separate: b
                 # Where its pass finds no second text's place it leaves the graph as it is.
                 if len(converted.inputs) == count:
                     graphs[name] = _packed(converted)
+                    models.append(converted)
     except Exception as error:
         raise ExportError("unsupported", f"OpenVINO Tokenizers cannot convert this tokenizer: {one_line(error)}", str(folder), "export with --no-tokenizer and give arrays as data") from error
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is not None:
         graphs["huggingface"] = json.loads(fast.to_str())
+    own = copy.deepcopy(tokenizer)  # a tokenizer notes how it was last used
+    for model in models:
+        refuse_differences(model, own, length, str(folder))
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return {
         "format": "openvino_tokenizers", "version": openvino_tokenizers.__version__, "source": [file.name for file in files],
-        "digest": "sha256:" + digest.hexdigest(), "max_length": length, "pad_id": int(tokenizer.pad_token_id or 0), "padding": padding, "inputs": inputs,
+        "digest": "sha256:" + digest.hexdigest(), "max_length": length, "pad_id": pad_id if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id), "padding": padding, "inputs": inputs,
         "pairs": "separate" if separate else "joint", **graphs,
     }

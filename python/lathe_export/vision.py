@@ -1,4 +1,4 @@
-"""Vision transformers of Hugging Face's transformers (ViT), with their image processor as Lathe's `lathe.preprocess`."""
+"""Vision transformers of Hugging Face's transformers (ViT, DeiT, BEiT, Swin, DINOv2), with their image processor as Lathe's `lathe.preprocess`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .modules import file_hash
 
 # Pillow's numbers of the filters that Lathe resizes with.
 FILTERS = {2: "bilinear", 3: "bicubic"}
+HEADS = ("ForImageClassification",)
 
 
 class Vision(nn.Module):
@@ -24,6 +25,9 @@ class Vision(nn.Module):
         super().__init__()
         self.network = network
 
+    def classifies(self) -> bool:
+        return huggingface.head_of([type(self.network).__name__], HEADS) is not None
+
     def forward(self, pixel_values: torch.Tensor) -> dict[str, torch.Tensor]:
         result = self.network(pixel_values=pixel_values, return_dict=True)
         name = "logits" if "logits" in result else "last_hidden_state"
@@ -33,13 +37,15 @@ class Vision(nn.Module):
 def build(model: str, random: bool) -> tuple[Vision, dict[str, Any]]:
     """(the module in eval mode, lathe.source)."""
     folder, weights = huggingface.find_weights(model, random)
-    network = huggingface.network(model, folder, random, ("ForImageClassification",))
+    network, missing = huggingface.network(huggingface.configuration(model, folder), folder, random, HEADS)
     source: dict[str, Any] = {"kind": "huggingface", "name": model, "transformers": huggingface.transformers_package().__version__}
     if folder is not None:
         source |= {"folder": str(folder)}
     if not random and weights is not None:
         source |= {"weights": str(weights), "weights_hash": file_hash(weights)}
-    return Vision(network).eval(), source
+    module = Vision(network).eval()
+    huggingface.refuse_random(network, missing, folder, lambda: module(**example_inputs(module, 1)))
+    return module, source
 
 
 def image_size(module: Vision) -> tuple[int, int]:
@@ -52,17 +58,12 @@ def example_inputs(module: Vision, batch: int) -> dict[str, torch.Tensor]:
     return {"pixel_values": torch.randn(batch, module.network.config.num_channels, *image_size(module), generator=generator)}
 
 
-def labels(module: Vision) -> list[str] | None:
-    """The class names of the configuration; nothing where it only counts them."""
-    names = module.network.config.id2label or {}
-    ordered = [str(names.get(i, "")) for i in range(len(names))]
-    return None if not ordered or all(name in ("", f"LABEL_{i}") for i, name in enumerate(ordered)) else ordered
-
-
 def preprocess(module: Vision, folder: Path | None) -> tuple[dict[str, Any] | None, str]:
-    """(what preprocessor_config.json says, or ViT's own where there is none, as `lathe.preprocess`; where it is from)."""
+    """(what preprocessor_config.json says, as `lathe.preprocess`, or for ViT its own where there is none; where it is from)."""
     path = folder / "preprocessor_config.json" if folder is not None else None
     if path is None or not path.is_file():
+        if module.network.config.model_type != "vit":
+            return None, "the folder has no preprocessor_config.json"
         return _settings({}, image_size(module)), "ViT's image processor with its own defaults"
     return _settings(huggingface.read_json(path), image_size(module)), str(path)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,12 +23,14 @@ try:
     import numpy as np
     import onnx
     import onnxruntime
+    import safetensors.torch
     import torch
 except ImportError as error:
     print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it (requirements/diffusion.txt)", file=sys.stderr)
     sys.exit(77)
 
 from lathe_export import __main__ as command
+from lathe_export import diffusion
 from lathe_export.errors import ExportError
 from lathe_export.rebuild import rebuild
 
@@ -106,6 +109,39 @@ class UnetExport(unittest.TestCase):
             self.export(str(root))
         self.assertEqual(caught.exception.code, "unsupported")
         self.assertIn("unet, vae", caught.exception.hint)
+        self.assertEqual(list(self.out.iterdir()), [])
+
+    def test_variants_and_weights_in_several_files(self) -> None:
+        inputs = self.inputs(1, 8)
+        self.network.half().float()  # so that the half-precision variant has the same weights
+        expected = self.expected(inputs)
+        for settings, variant in (
+            ({"variant": "fp16"}, "fp16"), ({"max_shard_size": "200KB"}, None), ({"max_shard_size": "200KB", "variant": "fp16"}, "fp16"),
+            ({"safe_serialization": False, "variant": "fp16"}, "fp16"), ({"safe_serialization": False, "max_shard_size": "200KB"}, None),
+        ):
+            with self.subTest(settings):
+                shutil.rmtree(self.folder)
+                self.network.half().save_pretrained(self.folder, **settings)
+                self.network.float()
+                if "max_shard_size" in settings:
+                    self.assertGreater(len(list(self.folder.glob("*-of-*"))), 1)
+                document = self.export(str(self.folder))
+                self.assertEqual(document["source"].get("variant"), variant)
+                actual = onnxruntime.InferenceSession(str(self.out / "m.onnx")).run(["out_sample"], inputs)[0]
+                np.testing.assert_allclose(actual, expected, atol=2e-4)
+                with torch.inference_mode():
+                    again = rebuild(document["source"])(*(torch.from_numpy(value) for value in inputs.values()))["out_sample"].numpy()
+                np.testing.assert_allclose(again, expected, atol=1e-5)
+        self.network.save_pretrained(self.folder)  # full precision goes before a variant
+        self.assertEqual(diffusion.weights_of(self.folder).path.name, "diffusion_pytorch_model.safetensors")
+
+    def test_weights_that_the_file_lacks(self) -> None:
+        path = self.folder / "diffusion_pytorch_model.safetensors"
+        tensors = safetensors.torch.load_file(path)
+        del tensors["conv_in.weight"]
+        safetensors.torch.save_file(tensors, path)
+        with self.assertRaisesRegex(ExportError, "would be random: conv_in.weight"):
+            self.export(str(self.folder))
         self.assertEqual(list(self.out.iterdir()), [])
 
     def test_refusals(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import sys
 import tempfile
 import unittest
@@ -118,6 +119,38 @@ class VisionTransformers(Exports):
             self.assertIsNone(self.metadata().get("lathe.labels"))
             self.assertEqual(self.metadata()["lathe.preprocess"]["mean"], [0.5, 0.5, 0.5])
 
+    def test_kin_of_vit(self) -> None:
+        names = {0: "cat", 1: "dog", 2: "hen"}
+        windows = {"image_size": 32, "patch_size": 4, "embed_dim": 8, "depths": [2, 2], "num_heads": [1, 2], "window_size": 2}
+        processor = {"size": {"height": 40, "width": 40}, "do_center_crop": True, "resample": 3, "image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.25]}
+        for kind, settings in (
+            ("DeiTForImageClassification", VIT), ("DeiTForImageClassificationWithTeacher", VIT), ("BeitForImageClassification", VIT | {"use_relative_position_bias": True}),
+            ("Dinov2ForImageClassification", VIT), ("SwinForImageClassification", windows), ("SwinModel", windows),
+        ):
+            with self.subTest(kind):
+                shutil.rmtree(self.folder, ignore_errors=True)
+                made = getattr(transformers, kind)
+                network = self.save(made(made.config_class(**settings, id2label=names)))
+                size = settings["image_size"]
+                self.export(str(self.folder), "--dynamic-batch")
+                self.assertNotIn("lathe.preprocess", self.metadata(), "ViT's own defaults are not these networks'")
+                (self.folder / "preprocessor_config.json").write_text(json.dumps(processor | {"crop_size": size}))
+                self.export(str(self.folder), "--dynamic-batch")
+                told = self.metadata()
+                self.assertEqual((told["lathe.preprocess"]["resize"], told["lathe.preprocess"]["crop"]), ([40, 40], [size, size]))
+                self.assertEqual(told.get("lathe.labels"), list(names.values()) if "Classification" in kind else None)
+                pictures = torch.randn(5, 3, size, size)
+                with torch.inference_mode():
+                    result = network(pictures)
+                expected = (result.logits if "logits" in result else result.last_hidden_state).numpy()
+                np.testing.assert_allclose(self.session().run(None, {"pixel_values": pictures.numpy()})[0], expected, atol=3e-5 * np.abs(expected).max())
+
+    def test_weights_that_the_folder_lacks(self) -> None:
+        self.save(transformers.ViTModel(transformers.ViTConfig(**VIT)))
+        config = json.loads((self.folder / "config.json").read_text())
+        (self.folder / "config.json").write_text(json.dumps(config | {"architectures": ["ViTForImageClassification"]}))
+        self.refused("mismatch", str(self.folder))
+
     def test_a_processor_that_lathe_cannot_follow(self) -> None:
         self.classifier()
         for settings, code in (({"resample": 1}, "unsupported"), ({"do_resize": False}, "unsupported"), ({"size": 32}, "mismatch")):
@@ -188,6 +221,21 @@ class Decoders(Exports):
             expected = rebuild(source)(*(torch.from_numpy(value) for value in given.values()))
         for value, output in zip(self.session().run(list(expected), given), expected.values()):
             np.testing.assert_allclose(value, output.numpy(), atol=2e-5)
+
+    def test_a_body_alone_has_the_tied_head(self) -> None:
+        network = self.save(transformers.GPT2Model(transformers.GPT2Config(**GPT2)))
+        self.export(str(self.folder))
+        tokens = np.array([[3, 9, 4]])
+        with torch.inference_mode():
+            expected = (network(torch.from_numpy(tokens)).last_hidden_state[:, -1] @ network.wte.weight.T).numpy()
+        given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "position_ids": np.arange(3)[None]}
+        np.testing.assert_allclose(self.session().run(["logits"], given)[0], expected, atol=3e-5 * np.abs(expected).max())
+
+    def test_a_classifier_is_no_language_model(self) -> None:
+        self.save(transformers.GPT2ForSequenceClassification(transformers.GPT2Config(**GPT2, num_labels=3, pad_token_id=0)))
+        self.refused("invalid_argument", str(self.folder), "--phase", "decode")
+        document = self.export(str(self.folder))
+        self.assertEqual(document["outputs"], [{"name": "logits", "example_shape": [2, 3]}])
 
     def test_refusals(self) -> None:
         self.decoder()
