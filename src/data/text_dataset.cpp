@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "data/text_pieces.hpp"
 #include "data/text_table.hpp"
 #include "support/hash.hpp"
 
@@ -48,7 +49,15 @@ public:
     bool has_pairs() const override { return !pairs_.empty(); }
     bool has_labels() const override { return false; }
     Result<TextRow> read(std::size_t row) const override {
-        return TextRow{texts_[row], pairs_.empty() ? std::string() : pairs_[row], {}};
+        TextRow result{texts_[row], pairs_.empty() ? std::string() : pairs_[row], {}};
+        for (const std::string* text : {&result.text, &result.pair}) {
+            if (const auto at = first_not_utf8(*text)) {
+                return not_utf8(*text, *at,
+                                (text == &result.text ? "text " : "second text ") + std::to_string(row + 1) + " of " +
+                                    std::to_string(texts_.size()));
+            }
+        }
+        return result;
     }
     std::string name(std::size_t row) const override { return texts_[row]; }
     std::string digest() const override {

@@ -115,6 +115,25 @@ TEST_P(GoldenTokenizer, JoinsPairs) {
     }
 }
 
+// The library crashes or makes unknown tokens of what is not UTF-8, so nothing of that kind may reach it.
+TEST_P(GoldenTokenizer, TakesUtf8Alone) {
+    const auto tokenizer = make(0);
+    ASSERT_NE(tokenizer, nullptr);
+    const std::vector<std::string> fine{"the quiet film", std::string("a\0b", 3), "\xEF\xBF\xBF \xF4\x8F\xBF\xBF"};
+    for (const char* bytes : {"\xFF\xFE", "caf\xE9", "a\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "ok \xE2\x82"}) {
+        const std::vector<std::string> bad{fine[0], bytes};
+        const std::vector<std::string> good{fine[0], fine[0]};
+        const auto first = tokenizer->encode(bad, {});
+        ASSERT_FALSE(first) << testing::PrintToString(bytes);
+        EXPECT_EQ(first.error().code, ErrorCode::parse_error);
+        EXPECT_THAT(first.error().describe(), HasSubstr("text 2"));
+        const auto second = tokenizer->encode(good, bad);
+        ASSERT_FALSE(second);
+        EXPECT_THAT(second.error().describe(), HasSubstr("second text 2"));
+    }
+    EXPECT_TRUE(tokenizer->encode(fine, {}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Tokenizers, GoldenTokenizer,
                          testing::Values(Golden{"WordPiece", "tokenizer.json", 0, PaddingSide::behind, 2},
                                          Golden{"ByteLevelBpe", "bpe.json", 1, PaddingSide::behind, 2},

@@ -183,6 +183,103 @@ TEST(TextTable, RefusesWithThePlace) {
     EXPECT_THAT(table->read(1).error().describe(), HasSubstr("row 3"));
 }
 
+// Never the text up to its comma.
+TEST(TextTable, CommasWithoutQuotesAreRefused) {
+    struct Case {
+        std::string content, columns;
+        std::size_t row;
+        std::string message;
+    };
+    const Case cases[] = {
+        {"text,label\nfine,1\nthe boat, sunk,1\n", "", 1, "has 3 fields, the first line has 2"},
+        {"text,label\nwell,1,\n", "", 0, "has 3 fields, the first line has 2"},
+        {"id,text\n1,\"a, b\"\n2,a, b\n", "text=text", 1, "has 3 fields, the first line has 2"},
+        {"text\nfine\nWell,\n", "", 1, "has 2 fields, the first line has 1"},
+        {"fine,1\na, b,1\n", "text=0,label=1", 1, "has 3 fields, the first line has 2"},
+        {"Well, fine\nno comma\n", "text=0", 1, "has 1 fields, the first line has 2"},
+    };
+    const TemporaryFolder folder;
+    for (const auto& each : cases) {
+        SCOPED_TRACE(each.content);
+        const auto columns = parse_text_columns(each.columns);
+        ASSERT_TRUE(columns);
+        const auto table = TextTable::open(put(folder, "a.csv", each.content), *columns);
+        ASSERT_TRUE(table) << table.error().describe();
+        if (each.row > 0) {
+            EXPECT_TRUE(table->read(0));
+        }
+        const auto read = table->read(each.row);
+        ASSERT_FALSE(read) << read->text;
+        EXPECT_EQ(read.error().code, ErrorCode::parse_error);
+        EXPECT_THAT(read.error().message, HasSubstr(each.message));
+        const bool header = each.columns.find('0') == std::string::npos;
+        EXPECT_THAT(read.error().where, HasSubstr("row " + std::to_string(each.row + (header ? 2 : 1))));
+        EXPECT_THAT(read.error().hint, HasSubstr("between quotes"));
+    }
+    const auto shorter = TextTable::open(put(folder, "b.csv", "text,label,remark\nfine,1\n"), {});
+    ASSERT_TRUE(shorter);
+    EXPECT_EQ(shorter->read(0)->text, "fine") << "what is read is there";
+}
+
+TEST(TextTable, TakesUtf8Alone) {
+    const TemporaryFolder folder;
+    const std::string mark = "\xEF\xBB\xBF";
+    struct Case {
+        std::string file, content, columns;
+        std::size_t row;
+        std::string message, where;
+    };
+    const Case cases[] = {
+        // Bytes are counted in the file.
+        {"a.tsv", "text\tlabel\nfine\t1\ncaf\xE9\t0\n", "", 1, "0xE9 at byte 22", "a.tsv, row 3"},
+        {"b.csv", "text,label\n\"caf\xE9, \"\"bar\"\"\",0\n", "", 0, "0xE9 at byte 16", "b.csv, row 2"},
+        {"c.txt", mark + "fine\n\xED\xA0\x80\n", "", 1, "0xED at byte 9", "c.txt, row 2"},
+        {"d.jsonl", "{\"text\": \"fine\"}\n{\"text\": \"\xC0\xAF\"}\n", "", 1, "0xC0 at byte 28", "d.jsonl, row 2"},
+        {"e.csv", "one\ttwo\t\xFF\xFE\n", "text=0,pair=1", 0, "0xFF at byte 9", "e.csv, row 1"},
+    };
+    for (const auto& each : cases) {
+        SCOPED_TRACE(each.file);
+        const auto columns = parse_text_columns(each.columns);
+        ASSERT_TRUE(columns);
+        const auto table = TextTable::open(put(folder, each.file, each.content), *columns);
+        const auto error = table ? table->read(each.row).error() : table.error();
+        if (table && each.row > 0) {
+            EXPECT_TRUE(table->read(0));
+        }
+        EXPECT_EQ(error.code, ErrorCode::parse_error);
+        EXPECT_THAT(error.message, HasSubstr(each.message));
+        EXPECT_THAT(error.where, HasSubstr(each.where));
+        EXPECT_THAT(error.hint, HasSubstr("iconv"));
+    }
+    for (const char* file : {"u.csv", "u.tsv", "u.txt", "u.jsonl"}) {
+        const auto table = TextTable::open(put(folder, file, std::string("\xFF\xFEt\0e\0\n\0", 8)), {});
+        ASSERT_FALSE(table) << file;
+        EXPECT_THAT(table.error().describe(), HasSubstr("the file is UTF-16"));
+        EXPECT_THAT(table.error().hint, HasSubstr("iconv -f UTF-16"));
+    }
+    for (const auto& [file, content] : {std::pair<std::string, std::string>{"m.csv", "text\ncaf\xC3\xA9\n"},
+                                        {"m.tsv", "text\ncaf\xC3\xA9\n"},
+                                        {"m.txt", "caf\xC3\xA9\n"},
+                                        {"m.jsonl", "{\"text\": \"caf\xC3\xA9\"}\n"}}) {
+        const auto table = TextTable::open(put(folder, file, mark + content), {});
+        ASSERT_TRUE(table) << file << table.error().describe();
+        EXPECT_EQ(table->read(0)->text, "caf\xC3\xA9") << file;
+    }
+}
+
+TEST(TextDataset, TextsInMemoryAreUtf8Too) {
+    const auto refused = [](std::vector<std::string> texts, std::vector<std::string> pairs) {
+        const auto dataset = dataset_of_texts(std::move(texts), std::move(pairs), inputs(), letters());
+        EXPECT_TRUE(dataset);
+        const auto batch = (*dataset)->next(2);
+        EXPECT_FALSE(batch);
+        return batch ? std::string() : batch.error().describe();
+    };
+    EXPECT_THAT(refused({"fine", "caf\xE9"}, {}), HasSubstr("0xE9 at byte 4"));
+    EXPECT_THAT(refused({"fine", "caf\xE9"}, {}), HasSubstr("text 2 of 2"));
+    EXPECT_THAT(refused({"fine"}, {"\xFF\xFE"}), HasSubstr("second text 1 of 1"));
+}
+
 TEST(TextDataset, FillsUpToTheLongestOfTheBatch) {
     const TemporaryFolder folder;
     const auto path = put(folder, "a.tsv", "sentence\tlabel\nab\t1\nc\t0\nd\t1\n");

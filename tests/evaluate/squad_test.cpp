@@ -374,6 +374,11 @@ TEST(Squad, FilesThatAreNone) {
         EXPECT_EQ(data.error().code, ErrorCode::parse_error) << text;
     }
     EXPECT_FALSE(load_squad(folder / "none.json"));
+    ASSERT_TRUE(write_file(folder / "latin.json", std::string_view("{\"data\": \"caf\xE9\"}")));
+    const auto latin = load_squad(folder / "latin.json");
+    ASSERT_FALSE(latin);
+    EXPECT_THAT(latin.error().describe(), testing::HasSubstr("0xE9 at byte 14"));
+    EXPECT_THAT(latin.error().hint, testing::HasSubstr("iconv"));
 }
 
 } // namespace

@@ -13,6 +13,7 @@
 #include <openvino/op/constant.hpp>
 
 #include "backends/openvino/core.hpp"
+#include "data/text_pieces.hpp"
 #include "support/json.hpp"
 
 namespace lathe::openvino {
@@ -175,6 +176,9 @@ public:
             return Error{ErrorCode::unsupported, "this model's tokenizer joins no pairs of texts",
                          "metadata lathe.tokenizer", "give one text column"};
         }
+        // The library reads beyond texts that are not UTF-8.
+        LATHE_CHECK(all_utf8(first, "text "));
+        LATHE_CHECK(all_utf8(second, "second text "));
         ov::InferRequest& request = second.empty() ? single_ : *pair_;
         return guarded("the tokenizer failed", "", [&]() -> Result<Tokens> {
             request.set_input_tensor(0, strings(first));
@@ -198,6 +202,12 @@ public:
     }
 
 private:
+    static Result<void> all_utf8(std::span<const std::string> texts, const char* what) {
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            if (const auto at = first_not_utf8(texts[i])) return not_utf8(texts[i], *at, what + std::to_string(i + 1));
+        }
+        return {};
+    }
     static ov::Tensor strings(std::span<const std::string> texts) {
         ov::Tensor tensor(ov::element::string, {texts.size()});
         std::copy(texts.begin(), texts.end(), tensor.data<std::string>());
