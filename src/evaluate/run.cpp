@@ -79,6 +79,7 @@ bool gives_embeddings(const EngineInfo& engine) {
 DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine) {
     TextOptions& text = options.text;
     text.tokenizer = engine.tokenizer;
+    text.class_names = engine.labels;
     for (const IoInfo& input : engine.inputs) {
         if (input.range.max.size() != 2) continue;
         text.min_length = std::max(text.min_length, static_cast<std::size_t>(input.range.min[1]));

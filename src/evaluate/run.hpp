@@ -28,7 +28,7 @@ std::vector<InputSpec> input_specs(const EngineInfo& engine);
 /// says.
 bool gives_embeddings(const EngineInfo& engine);
 
-/// The options with the engine's tokenizer and the sequence lengths that it takes.
+/// The options with the engine's tokenizer and class names, and the sequence lengths that it takes.
 DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine);
 
 /// Samples for an engine, with its own preprocessing unless another is given, and its own tokenizer (which

@@ -403,6 +403,33 @@ TEST(TextDataset, PairsAreOneSampleOrTwo) {
     EXPECT_EQ((*fewer)->size(), 2U);
 }
 
+TEST(TextDataset, LabelsInWordsAreTheModelsClasses) {
+    const TemporaryFolder folder;
+    auto options = letters();
+    options.text.class_names = {"negative", "Positive", "\xC3\x89tat", "a, b", "A, B", "2.5"};
+    const auto path = put(folder, "a.tsv",
+                          "sentence\tlabel\nx\tPositive\nx\tNEGATIVE\nx\tpositive\nx\t\xC3\xA9tat\nx\ta, b\nx\tA, "
+                          "B\nx\t2.5\nx\t4\nx\t1.0\nx\tA, b\n");
+    const auto dataset = open_dataset(path, {}, inputs(), options);
+    ASSERT_TRUE(dataset) << dataset.error().describe();
+    EXPECT_THAT(first_batch(**dataset, 9).labels, ElementsAre(1, 0, 1, 2, 3, 4, 5, 4, 1));
+    const auto either = (*dataset)->next(1);
+    ASSERT_FALSE(either) << "two classes differ from it in case alone";
+    EXPECT_THAT(either.error().message, HasSubstr("\"A, b\" is neither the index of a class nor the name of one"));
+    EXPECT_THAT(either.error().hint, HasSubstr("the model knows negative, Positive, \xC3\x89tat"));
+    EXPECT_THAT(either.error().where, HasSubstr("sample 9"));
+
+    // An empty label is no class without a name; long lists are cut short.
+    options.text.class_names.assign(20, "");
+    options.text.class_names[1] = "one";
+    const auto empty = open_dataset(put(folder, "b.tsv", "sentence\tlabel\nx\t\n"), {}, inputs(), options);
+    ASSERT_TRUE(empty);
+    const auto none = (*empty)->next(1);
+    ASSERT_FALSE(none);
+    EXPECT_THAT(none.error().hint, HasSubstr("class 0, one, class 2"));
+    EXPECT_THAT(none.error().hint, HasSubstr("and 8 more"));
+}
+
 TEST(TextDataset, Refuses) {
     const TemporaryFolder folder;
     const auto path = put(folder, "a.tsv", "sentence\tlabel\nab\tpositive\n");
