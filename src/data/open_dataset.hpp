@@ -31,8 +31,9 @@ struct TextOptions {
     std::string tokenizer; ///< the model's metadata `lathe.tokenizer`; empty where it has none
     TokenizerFactory make_tokenizer;
     TextLabels labels = TextLabels::classes;
-    std::size_t min_length = 0;             ///< tokens: shorter batches are filled up
-    std::size_t max_length = 0;             ///< longer samples are cut; 0: by the tokenizer alone
+    std::size_t min_length = 0; ///< tokens: shorter batches are filled up
+    std::size_t max_length = 0; ///< longer samples are cut; 0: by the tokenizer alone
+    bool joint = false;         ///< pairs with scores are one sample each: the model itself says how alike they are
     std::vector<std::string> class_names{}; ///< of the model (`lathe.labels`): what labels in words mean
 };
 

@@ -118,8 +118,11 @@ public:
                 Lengths lengths, const DatasetOptions& options)
         : rows_(std::move(rows)), tokenizer_(std::move(tokenizer)), inputs_(std::move(inputs)), lengths_(lengths),
           labels_(rows_->has_labels() ? options.text.labels : TextLabels::none), class_names_(options.text.class_names),
-          // Two texts whose likeness is judged are samples of their own in any model.
-          sides_(rows_->has_pairs() && (tokenizer_->separates_pairs() || labels_ == TextLabels::scores) ? 2 : 1),
+          // Two texts whose outputs are compared are samples of their own in any model.
+          sides_(rows_->has_pairs() &&
+                         (tokenizer_->separates_pairs() || (labels_ == TextLabels::scores && !options.text.joint))
+                     ? 2
+                     : 1),
           chosen_(choose_samples(rows_->count(), of_rows(options, sides_))) {}
 
     std::size_t size() const override { return chosen_.size() * sides_; }

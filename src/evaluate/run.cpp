@@ -21,6 +21,17 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
     return std::filesystem::equivalent(a, b, failed) && !failed;
 }
 
+/// Whether the engine reads both texts of a pair together and its judged output is one value: a cross-encoder, whose
+/// value says how alike they are. The cosine of two single values would be 1 or -1.
+bool scores_pairs(const EngineInfo& engine, const std::string& output_name) {
+    if (gives_embeddings(engine)) return false;
+    const auto output = std::ranges::find_if(
+        engine.outputs, [&](const IoInfo& output) { return output_name.empty() || output.name == output_name; });
+    if (output == engine.outputs.end()) return false;
+    const Shape& shape = output->range.max;
+    return shape.size() == 1 || (shape.size() == 2 && shape[1] == 1);
+}
+
 } // namespace
 
 Result<LoadedEngines> load_engines(const EvalRequest& request,
@@ -128,8 +139,11 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     options.text.columns = request.columns;
     options.text.make_tokenizer = request.make_tokenizer;
     const bool similarity = request.task == EvalTask::similarity;
+    PairScore score = PairScore::cosine;
     if (similarity) {
-        options.samples *= 2; // texts
+        if (scores_pairs(loaded.first, request.output_name)) score = PairScore::output;
+        options.text.joint = score == PairScore::output;
+        if (!options.text.joint) options.samples *= 2; // texts
         options.text.labels = TextLabels::scores;
     }
     LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, loaded.first, options));
@@ -139,9 +153,10 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     };
     if (similarity) {
         LATHE_TRY(const SimilarityEvaluation evaluation,
-                  evaluate_similarity(subjects, reference, *data, request.options, progress));
+                  evaluate_similarity(subjects, reference, *data, request.options, progress, score));
         LATHE_TRY(Json json, document(evaluation.pairs));
         json["task"] = "similarity";
+        json["score"] = to_string(score);
         json["subjects"] = to_json(evaluation);
         return json;
     }

@@ -37,7 +37,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                                               const EngineInfo& engine, const DatasetOptions& options);
 
 /// What is measured: how often the likeliest class is the right one, or how well the cosine between the outputs for
-/// two texts follows the score that people gave them, or how well answers to questions match those that people gave.
+/// two texts (or, of a model that reads both and gives one value, that value) follows the score that people gave them,
+/// or how well answers to questions match those that people gave.
 enum class EvalTask { classification, similarity, squad };
 
 struct EvalRequest {

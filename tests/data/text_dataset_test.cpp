@@ -397,6 +397,16 @@ TEST(TextDataset, PairsAreOneSampleOrTwo) {
     EXPECT_THAT(row(texts.inputs[0], 2), ElementsAre(1, 'c', 2));
     EXPECT_THAT(texts.scores, ElementsAre(1.5, 1.5, 0, 0));
     EXPECT_THAT(texts.names, ElementsAre("0, first", "0, second", "1, first", "1, second"));
+    // A model that scores pairs itself reads both together.
+    auto scoring = letters();
+    scoring.text.labels = TextLabels::scores;
+    scoring.text.joint = true;
+    const auto scored = open_dataset(path, {}, inputs(), scoring);
+    ASSERT_TRUE(scored);
+    EXPECT_EQ((*scored)->size(), 2U);
+    const Batch both = first_batch(**scored, 2);
+    EXPECT_THAT(row(both.inputs[0], 1), ElementsAre(1, 'c', 2, 'd', 2));
+    EXPECT_THAT(both.scores, ElementsAre(1.5, 0));
     options.samples = 2; // texts
     const auto fewer = open_dataset(path, {}, inputs(), options);
     ASSERT_TRUE(fewer);
