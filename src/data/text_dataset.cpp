@@ -146,6 +146,8 @@ public:
         auto tokens = tokenizer_->encode(first, second);
         if (!tokens) return std::move(tokens).error().in(batch.names.front());
         LATHE_CHECK(every_row_has_tokens(*tokens, batch.names));
+        LATHE_TRY(batch.cut, tokenizer_->count_cut(first, second, *tokens));
+        batch.token_limit = tokenizer_->max_length();
         for (const InputSpec& input : inputs_)
             batch.inputs.push_back(token_tensor(input, *tokens, lengths_.least, *tokenizer_));
         position_ += count;

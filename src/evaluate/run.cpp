@@ -147,14 +147,20 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
         options.text.labels = TextLabels::scores;
     }
     LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, loaded.first, options));
-    const auto document = [&](std::size_t samples) -> Result<Json> {
+    const auto document = [&](std::size_t samples, const CutTexts& cut) -> Result<Json> {
         LATHE_TRY(const std::string digest, data->digest());
-        return eval_document(request, loaded.libraries, digest, samples);
+        Json json = eval_document(request, loaded.libraries, digest, samples);
+        if (cut.limit > 0) {
+            json["data"]["cut_samples"] = cut.cut;
+            json["data"]["token_limit"] = cut.limit;
+        }
+        if (cut.cut > 0) log(LogLevel::warning, request.data.string() + ": " + cut.describe());
+        return json;
     };
     if (similarity) {
         LATHE_TRY(const SimilarityEvaluation evaluation,
                   evaluate_similarity(subjects, reference, *data, request.options, progress, score));
-        LATHE_TRY(Json json, document(evaluation.pairs));
+        LATHE_TRY(Json json, document(evaluation.pairs, evaluation.cut));
         json["task"] = "similarity";
         json["score"] = to_string(score);
         json["subjects"] = to_json(evaluation);
@@ -172,7 +178,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     if (!data->has_labels())
         log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");
     LATHE_TRY(const Evaluation evaluation, evaluate(subjects, reference, *data, request.options, progress));
-    LATHE_TRY(Json json, document(evaluation.samples));
+    LATHE_TRY(Json json, document(evaluation.samples, evaluation.cut));
     json["classes"] = evaluation.classes;
     json["output_kind"] = to_string(evaluation.output_kind);
     json["preprocess_on"] = request.preprocess_on_device ? "device" : "cpu";

@@ -178,6 +178,7 @@ Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> sub
             if (expected) compare(gathered[i], *expected, rows, batch->size());
             if (i == 0 && reference != nullptr) expected = std::move(rows);
         }
+        evaluation.cut.add(*batch);
         for (std::size_t i = 0; i < batch->size(); i += sides)
             scores.push_back(batch->scores[i]);
         progress.advance(batch->size() / sides);

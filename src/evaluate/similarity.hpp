@@ -48,6 +48,7 @@ struct SimilarityEvaluation {
     std::size_t pairs = 0;
     std::size_t width = 0; ///< values an embedding
     PairScore score = PairScore::cosine;
+    CutTexts cut;                            ///< samples: texts, or pairs under PairScore::output
     std::vector<SimilaritySubject> subjects; ///< in the order given; the reference first if there is one
 };
 

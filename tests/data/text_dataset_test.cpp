@@ -1,6 +1,7 @@
 #include "data/text_dataset.hpp"
 
 #include <fstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,6 +45,7 @@ public:
                     row.push_back(c);
                 row.push_back(2);
             }
+            if (row.size() > limit_) ++cut_;
             row.resize(std::min(row.size(), limit_));
             rows.push_back(std::move(row));
         }
@@ -61,9 +63,13 @@ public:
         }
         return tokens;
     }
+    Result<std::size_t> count_cut(std::span<const std::string>, std::span<const std::string>, const Tokens&) override {
+        return std::exchange(cut_, 0);
+    }
 
 private:
     std::size_t limit_;
+    std::size_t cut_ = 0; ///< of the last texts
     bool separate_;
 };
 
@@ -310,6 +316,12 @@ TEST(TextDataset, FixedLengthsCutAndFill) {
     const Batch batch = first_batch(**fixed, 2);
     EXPECT_THAT(row(batch.inputs[0], 0), ElementsAre(1, 'a', 'b', 'c', 'd'));
     EXPECT_THAT(row(batch.inputs[0], 1), ElementsAre(1, 'x', 2, 7, 7));
+    EXPECT_EQ(batch.cut, 1U);
+    EXPECT_EQ(batch.token_limit, 5U);
+    CutTexts cut;
+    EXPECT_EQ(cut.describe(), "");
+    cut.add(batch);
+    EXPECT_EQ(cut.describe(), "1 of 2 texts have more than the 5 tokens that the model takes here, and were cut");
     auto options = letters();
     options.text.min_length = 4;
     options.text.max_length = 6;
@@ -343,6 +355,9 @@ public:
             tokens.mask.insert(tokens.mask.end(), text.size(), 1);
         }
         return tokens;
+    }
+    Result<std::size_t> count_cut(std::span<const std::string>, std::span<const std::string>, const Tokens&) override {
+        return std::size_t{0};
     }
 };
 

@@ -108,6 +108,9 @@ public:
         }
         return found;
     }
+    Result<std::size_t> count_cut(std::span<const std::string>, std::span<const std::string>, const Tokens&) override {
+        return std::size_t{0};
+    }
     Result<Tokens> encode(std::span<const std::string> first, std::span<const std::string> second) override {
         if (!second.empty() && !pairs_) return Error{ErrorCode::unsupported, "no pairs", "", ""};
         std::vector<std::vector<std::int64_t>> rows;
