@@ -122,7 +122,8 @@ void print_similarity(const Context& context, const Json& document) {
                            versus["sqnr_db"].is_null() ? "equal" : number(versus["sqnr_db"], "%.1f"),
                            number(versus["max_abs_error"], "%.4g")});
     }
-    context.print(context.bold("Similarity on " + document["data"]["samples"].dump() + " pairs"));
+    context.print(context.bold("Similarity on " + document["data"]["samples"].dump() + " pairs" +
+                               (document["score"] == "output" ? ", scored by the output itself" : "")));
     context.print(table(rows) + "\n");
     if (against.size() < 2) return;
     context.print(context.bold("Against the reference"));
@@ -228,10 +229,10 @@ void add_eval(Commands& commands) {
                     "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl)")
         ->required();
     command
-        .add_option(
-            "--task", options->task,
-            "classification: is the likeliest class right; similarity: does the cosine between two texts' "
-            "embeddings follow their score; squad: exact match and F1 of answers, --data being SQuAD's JSON file")
+        .add_option("--task", options->task,
+                    "classification: is the likeliest class right; similarity: does the cosine between two texts' "
+                    "embeddings (or the one value of a model that reads both) follow their score; squad: exact match "
+                    "and F1 of answers, --data being SQuAD's JSON file")
         ->check(CLI::IsMember({"classification", "similarity", "squad"}))
         ->capture_default_str();
     command.add_option("--columns", options->columns, columns_help);

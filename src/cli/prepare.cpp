@@ -6,8 +6,10 @@
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
+#include "data/labels.hpp"
 #include "onnx/onnx.hpp"
 #include "support/hash.hpp"
+#include "support/json.hpp"
 
 namespace lathe::cli {
 
@@ -101,6 +103,10 @@ Result<std::unique_ptr<Dataset>> open_labelled(const std::filesystem::path& data
     dataset.threads = options.threads;
     dataset.text = text_options(prepared.model, options.columns);
     dataset.text.labels = TextLabels::classes;
+    if (const std::string* stored = prepared.model.find_metadata("lathe.labels"); stored != nullptr) {
+        LATHE_TRY(const Json names, parse_json(*stored, "metadata lathe.labels"));
+        LATHE_TRY(dataset.text.class_names, class_names_from_json(names, "metadata lathe.labels"));
+    }
     dataset.text.min_length = options.length;
     dataset.text.max_length = options.length;
     return open_dataset(data, prepared.preprocess, input_specs(prepared.model), dataset);

@@ -60,7 +60,7 @@ void add_report(Commands& commands) {
     auto options = std::make_shared<ReportOptions>();
     CLI::App& command =
         commands.add({"report",
-                      "Turn results (JSON of optimize, bench, eval, calibrate, quantize, simplify) into one "
+                      "Turn results (JSON of optimize, bench, eval, calibrate, profile-data and others) into one "
                       "self-contained HTML file",
                       {"lathe report out/results.json --output report.html",
                        "lathe report bench.json eval.json --output report.html --png charts/",

@@ -199,6 +199,7 @@ private:
             if (!batch) break;
             LATHE_TRY(const std::vector<TensorView> outputs, run_batch(*batch, session));
             if (!options_.output.empty()) LATHE_CHECK(collector_.add(outputs));
+            cut_.add(*batch);
             show(*batch, outputs);
             context_.progress().advance(batch->size());
         }
@@ -302,12 +303,18 @@ private:
             LATHE_CHECK(write_npz(options_.output, views));
             context_.print(options_.output.string() + ": outputs of " + std::to_string(count_) + " samples");
         }
-        context_.print_json(Json{{"kind", "run"},
-                                 {"version", 1},
-                                 {"engine", options_.engine.string()},
-                                 {"precision", to_string(info_->precision)},
-                                 {"samples", samples_},
-                                 {"output", options_.output.string()}});
+        if (cut_.cut > 0) context_.warn(cut_.describe());
+        Json document{{"kind", "run"},
+                      {"version", 1},
+                      {"engine", options_.engine.string()},
+                      {"precision", to_string(info_->precision)},
+                      {"samples", samples_},
+                      {"output", options_.output.string()}};
+        if (cut_.limit > 0) {
+            document["cut_samples"] = cut_.cut;
+            document["token_limit"] = cut_.limit;
+        }
+        context_.print_json(std::move(document));
         return {};
     }
 
@@ -319,6 +326,7 @@ private:
     Collector collector_;
     Json samples_ = Json::array();
     std::size_t count_ = 0;
+    CutTexts cut_;
     bool told_softmax_ = false;
     std::vector<float> first_embedding_;
 };

@@ -117,6 +117,7 @@ void DataChecks::observe(const Batch& batch) {
     for (const HostTensor& tensor : batch.inputs)
         observe_values(tensor, batch.names);
     observe_duplicates(batch);
+    cut_.add(batch);
     for (const std::int64_t label : batch.labels) {
         if (label < 0) continue;
         ++labelled_;
@@ -255,6 +256,7 @@ std::vector<DataFinding> DataChecks::findings() const {
         found.push_back({"duplicates", Severity::warning,
                          share(duplicates_.count) + " samples repeat an earlier one: " + duplicates_.describe()});
     }
+    if (cut_.cut > 0) found.push_back({"cut_texts", Severity::warning, cut_.describe()});
     if (samples_ < expectations_.enough_samples) {
         found.push_back(
             {"too_few_samples", Severity::warning,

@@ -19,7 +19,7 @@ namespace lathe {
 struct DataFinding {
     enum class Severity { information, warning, error };
     std::string name; ///< "wrong_value_range", "duplicates", "constant_images", "too_few_samples", "nonfinite_values",
-                      ///< "single_label"
+                      ///< "single_label", "cut_texts"
     Severity severity = Severity::warning;
     std::string detail; ///< one sentence, with figures and the first samples concerned
 };
@@ -77,6 +77,7 @@ private:
     Names duplicates_;
     Names constant_;
     Names nonfinite_;
+    CutTexts cut_;
     std::set<std::int64_t> labels_;
     std::size_t labelled_ = 0;
 };

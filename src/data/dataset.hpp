@@ -19,7 +19,28 @@ struct Batch {
     std::vector<std::string> names;   ///< one a sample: file name or index
     std::vector<std::int64_t> labels; ///< one a sample; -1 where unknown
     std::vector<double> scores{};     ///< one a sample where the data has numbers for labels; else empty
+    std::size_t cut = 0;              ///< samples of text that were longer than the model takes
+    std::size_t token_limit = 0;      ///< what texts are cut at; 0: they are no texts
     std::size_t size() const { return names.size(); }
+};
+
+/// Texts that were cut, counted over batches.
+struct CutTexts {
+    std::size_t samples = 0;
+    std::size_t cut = 0;
+    std::size_t limit = 0;
+
+    void add(const Batch& batch) {
+        samples += batch.size();
+        cut += batch.cut;
+        limit = batch.token_limit;
+    }
+    /// "3 of 10 texts have more than the 128 tokens ..."; empty where none was cut.
+    std::string describe() const {
+        if (cut == 0) return {};
+        return std::to_string(cut) + " of " + std::to_string(samples) + " texts have more than the " +
+               std::to_string(limit) + " tokens that the model takes here, and were cut";
+    }
 };
 
 /// Samples in a fixed order, streamed: memory does not grow with their number.

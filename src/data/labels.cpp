@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/csv.hpp"
+#include "data/text_pieces.hpp"
 #include "support/files.hpp"
 
 namespace lathe {
@@ -26,6 +27,13 @@ void set_name(std::vector<std::string>& names, std::int64_t index, const std::st
     const auto position = static_cast<std::size_t>(index);
     if (position >= names.size()) names.resize(position + 1);
     names[position] = name;
+}
+
+std::string lower_case(std::string_view text) {
+    std::string lower;
+    for (std::size_t at = 0; at < text.size();)
+        append_utf8(to_unicode_lower(next_code_point(text, at)), lower);
+    return lower;
 }
 
 } // namespace
@@ -103,6 +111,16 @@ Result<std::vector<std::string>> read_class_names(const std::filesystem::path& p
         names.pop_back();
     if (names.empty()) return Error{ErrorCode::parse_error, "no class names in the file", path.string(), ""};
     return names;
+}
+
+std::optional<std::int64_t> find_class(const std::vector<std::string>& names, std::string_view name) {
+    if (name.empty()) return std::nullopt; // as classes without a name are
+    if (const auto exact = std::ranges::find(names, name); exact != names.end()) return exact - names.begin();
+    const std::string wanted = lower_case(name);
+    const auto alike = [&](const std::string& other) { return lower_case(other) == wanted; };
+    const auto found = std::ranges::find_if(names, alike);
+    if (found == names.end() || std::find_if(found + 1, names.end(), alike) != names.end()) return std::nullopt;
+    return found - names.begin();
 }
 
 std::string class_name(const std::vector<std::string>& names, std::int64_t index) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ Result<std::vector<std::string>> read_class_names(const std::filesystem::path& p
 
 /// A JSON array of names (metadata key `lathe.labels`), or an object {"0": name, ...}.
 Result<std::vector<std::string>> class_names_from_json(const Json& json, std::string_view where);
+
+/// The class of that name: as it is written, else the only one that differs in case alone.
+std::optional<std::int64_t> find_class(const std::vector<std::string>& names, std::string_view name);
 
 /// The name of a class, or "class N" where it has none.
 std::string class_name(const std::vector<std::string>& names, std::int64_t index);

@@ -33,6 +33,8 @@ struct TextOptions {
     TextLabels labels = TextLabels::classes;
     std::size_t min_length = 0; ///< tokens: shorter batches are filled up
     std::size_t max_length = 0; ///< longer samples are cut; 0: by the tokenizer alone
+    bool joint = false;         ///< pairs with scores are one sample each: the model itself says how alike they are
+    std::vector<std::string> class_names{}; ///< of the model (`lathe.labels`): what labels in words mean
 };
 
 /// In which order the chosen samples are read.

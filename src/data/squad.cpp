@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "data/text_pieces.hpp"
+#include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/json.hpp"
 
@@ -45,7 +47,9 @@ Result<SquadQuestion> question_of(const Json& json, std::size_t context, const s
 } // namespace
 
 Result<SquadData> load_squad(const std::filesystem::path& path) {
-    LATHE_TRY(const Json json, read_json_file(path));
+    LATHE_TRY(const std::string content, read_text_file(path));
+    if (const auto at = first_not_utf8(content)) return not_utf8(content, *at, path.string());
+    LATHE_TRY(const Json json, parse_json(content, path.string()));
     SquadData data;
     LATHE_TRY(data.digest, hash_file(path));
     if (!json.is_object()) return malformed("no object", path.string());

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "data/labels.hpp"
+#include "data/text_pieces.hpp"
 #include "data/text_table.hpp"
 #include "support/hash.hpp"
 
@@ -48,7 +50,15 @@ public:
     bool has_pairs() const override { return !pairs_.empty(); }
     bool has_labels() const override { return false; }
     Result<TextRow> read(std::size_t row) const override {
-        return TextRow{texts_[row], pairs_.empty() ? std::string() : pairs_[row], {}};
+        TextRow result{texts_[row], pairs_.empty() ? std::string() : pairs_[row], {}};
+        for (const std::string* text : {&result.text, &result.pair}) {
+            if (const auto at = first_not_utf8(*text)) {
+                return not_utf8(*text, *at,
+                                (text == &result.text ? "text " : "second text ") + std::to_string(row + 1) + " of " +
+                                    std::to_string(texts_.size()));
+            }
+        }
+        return result;
     }
     std::string name(std::size_t row) const override { return texts_[row]; }
     std::string digest() const override {
@@ -107,9 +117,12 @@ public:
     TextDataset(std::unique_ptr<Rows> rows, std::shared_ptr<Tokenizer> tokenizer, std::vector<InputSpec> inputs,
                 Lengths lengths, const DatasetOptions& options)
         : rows_(std::move(rows)), tokenizer_(std::move(tokenizer)), inputs_(std::move(inputs)), lengths_(lengths),
-          labels_(rows_->has_labels() ? options.text.labels : TextLabels::none),
-          // Two texts whose likeness is judged are samples of their own in any model.
-          sides_(rows_->has_pairs() && (tokenizer_->separates_pairs() || labels_ == TextLabels::scores) ? 2 : 1),
+          labels_(rows_->has_labels() ? options.text.labels : TextLabels::none), class_names_(options.text.class_names),
+          // Two texts whose outputs are compared are samples of their own in any model.
+          sides_(rows_->has_pairs() &&
+                         (tokenizer_->separates_pairs() || (labels_ == TextLabels::scores && !options.text.joint))
+                     ? 2
+                     : 1),
           chosen_(choose_samples(rows_->count(), of_rows(options, sides_))) {}
 
     std::size_t size() const override { return chosen_.size() * sides_; }
@@ -133,6 +146,8 @@ public:
         auto tokens = tokenizer_->encode(first, second);
         if (!tokens) return std::move(tokens).error().in(batch.names.front());
         LATHE_CHECK(every_row_has_tokens(*tokens, batch.names));
+        LATHE_TRY(batch.cut, tokenizer_->count_cut(first, second, *tokens));
+        batch.token_limit = tokenizer_->max_length();
         for (const InputSpec& input : inputs_)
             batch.inputs.push_back(token_tensor(input, *tokens, lengths_.least, *tokenizer_));
         position_ += count;
@@ -171,20 +186,41 @@ private:
         if (labels_ == TextLabels::none) return {};
         const auto score = parse_score(row.label);
         if (labels_ == TextLabels::scores) {
-            if (!score) return bad_label(row.label, "a number", batch.names.back());
+            if (!score) return bad_label(row.label, "not a number", batch.names.back());
             batch.scores.push_back(*score);
             return {};
         }
         constexpr double most_classes = 1e6;
-        if (!score || *score < 0 || *score != std::floor(*score) || *score >= most_classes) {
-            return bad_label(row.label, "the index of a class", batch.names.back());
+        if (score && *score >= 0 && *score == std::floor(*score) && *score < most_classes) {
+            batch.labels.back() = static_cast<std::int64_t>(*score);
+            return {};
         }
-        batch.labels.back() = static_cast<std::int64_t>(*score);
-        return {};
+        if (const auto named = find_class(class_names_, row.label)) {
+            batch.labels.back() = *named;
+            return {};
+        }
+        if (class_names_.empty()) {
+            Error error = bad_label(row.label, "not the index of a class", batch.names.back());
+            error.hint += "; labels in words need a model with class names (lathe export --labels FILE)";
+            return error;
+        }
+        Error error = bad_label(row.label, "neither the index of a class nor the name of one", batch.names.back());
+        error.hint = "the model knows " + known_classes() + "; " + error.hint;
+        return error;
     }
 
-    static Error bad_label(const std::string& label, const std::string& wanted, const std::string& row) {
-        return {ErrorCode::parse_error, "the label \"" + label.substr(0, 40) + "\" is not " + wanted, "sample " + row,
+    /// The model's class names, or the first of them.
+    std::string known_classes() const {
+        constexpr std::size_t most = 12;
+        std::string list;
+        for (std::size_t i = 0; i < std::min(most, class_names_.size()); ++i)
+            list += (i == 0 ? "" : ", ") + class_name(class_names_, static_cast<std::int64_t>(i));
+        return class_names_.size() <= most ? list
+                                           : list + " and " + std::to_string(class_names_.size() - most) + " more";
+    }
+
+    static Error bad_label(const std::string& label, const std::string& fault, const std::string& row) {
+        return {ErrorCode::parse_error, "the label \"" + label.substr(0, 40) + "\" is " + fault, "sample " + row,
                 "name the right column with --columns text=...,label=..."};
     }
 
@@ -193,6 +229,7 @@ private:
     std::vector<InputSpec> inputs_;
     Lengths lengths_;
     TextLabels labels_;
+    std::vector<std::string> class_names_;
     std::size_t sides_;
     std::vector<std::size_t> chosen_;
     std::size_t position_ = 0;

@@ -17,8 +17,8 @@ bool is_text_file(const std::filesystem::path& path);
 HostTensor token_tensor(const InputSpec& input, const Tokens& tokens, std::size_t least, const Tokenizer& tokenizer);
 
 /// Texts from a file (see TextTable), as tokens: every batch is filled up to its longest sample, its attention mask
-/// says where. Where the tokenizer separates pairs, a row of two texts is two samples, one after the other; `samples`
-/// counts them so.
+/// says where. Where the tokenizer separates pairs, or they have scores and are not asked for as `joint`, a row of two
+/// texts is two samples, one after the other; `samples` counts them so.
 /// Errors: as TextTable and TokenizerFactory; unsupported (an input that tokens do not fill, no tokenizer),
 /// invalid_argument (scores without pairs).
 Result<std::unique_ptr<Dataset>> open_text_dataset(const std::filesystem::path& path,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <clocale>
+#include <cstdio>
 #include <cwctype>
 #include <locale.h>
 #include <string>
@@ -59,6 +60,36 @@ bool stands_alone(char32_t code) {
 }
 
 } // namespace
+
+std::optional<std::size_t> first_not_utf8(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    for (std::size_t at = 0; at < text.size();) {
+        const unsigned first = byte(at);
+        if (first < 0x80) {
+            ++at;
+            continue;
+        }
+        const std::size_t more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
+        if (first < 0xC2 || first > 0xF4 || text.size() - at <= more) return at;
+        // Only the second byte can make an overlong form (E0, F0), a surrogate (ED) or too large a code point (F4).
+        const unsigned least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+        const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+        if (byte(at + 1) < least || byte(at + 1) > most) return at;
+        for (std::size_t i = 2; i <= more; ++i) {
+            if ((byte(at + i) & 0xC0U) != 0x80U) return at;
+        }
+        at += more + 1;
+    }
+    return std::nullopt;
+}
+
+Error not_utf8(std::string_view text, std::size_t at, const std::string& where, std::size_t from) {
+    char value[8];
+    std::snprintf(value, sizeof value, "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[at])));
+    return {ErrorCode::parse_error,
+            "the text is not UTF-8: " + std::string(value) + " at byte " + std::to_string(from + at), where,
+            "convert it to UTF-8, for example with iconv -f LATIN1 -t UTF-8"};
+}
 
 char32_t next_code_point(std::string_view text, std::size_t& at) {
     constexpr char32_t replacement = 0xFFFD;

@@ -1,11 +1,20 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lathe/result.hpp"
+
 namespace lathe {
+
+/// Where the text stops being UTF-8 as RFC 3629 has it (no overlong forms, no surrogates, nothing beyond U+10FFFF): the
+/// place of the first byte of a sequence that is none. Nothing where all is UTF-8.
+std::optional<std::size_t> first_not_utf8(std::string_view text);
+/// parse_error for such a byte. `where` names the text; `from` is what its first byte is counted as.
+Error not_utf8(std::string_view text, std::size_t at, const std::string& where, std::size_t from = 1);
 
 /// One code point of UTF-8 text at `at`, which moves behind it. A byte that begins none is U+FFFD.
 char32_t next_code_point(std::string_view text, std::size_t& at);

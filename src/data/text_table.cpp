@@ -7,6 +7,7 @@
 #include <span>
 
 #include "data/csv.hpp"
+#include "data/text_pieces.hpp"
 #include "support/hash.hpp"
 #include "support/json.hpp"
 
@@ -81,6 +82,10 @@ Result<TextTable> TextTable::open(const std::filesystem::path& path, const TextC
     LATHE_TRY(table.file_, MappedFile::open(path));
     const auto bytes = table.file_->bytes();
     table.content_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    if (table.content_.starts_with("\xFF\xFE") || table.content_.starts_with("\xFE\xFF")) {
+        return Error{ErrorCode::parse_error, "the file is UTF-16", table.where_,
+                     "convert it to UTF-8, for example with iconv -f UTF-16 -t UTF-8"};
+    }
     if (table.content_.starts_with("\xEF\xBB\xBF")) table.content_.remove_prefix(3);
     const std::string extension = path.extension().string();
     const std::string_view first = table.content_.substr(0, table.content_.find('\n'));
@@ -136,13 +141,15 @@ Result<void> TextTable::find_columns() {
     if (places_.empty()) return {};
     std::vector<std::string> header;
     if (format_ == Format::json_lines) {
-        LATHE_TRY(const Json object, parse_json(line(places_[0]), name_of(0)));
+        LATHE_TRY(const std::string_view first, line(0));
+        LATHE_TRY(const Json object, parse_json(first, name_of(0)));
         if (!object.is_object()) return Error{ErrorCode::parse_error, "the line is no JSON object", name_of(0), ""};
         for (const auto& [key, value] : object.items())
             header.push_back(key);
     } else {
         LATHE_TRY(header, fields(0));
     }
+    width_ = header.size();
     const bool numbered = format_ != Format::json_lines && as_number(columns_.text).has_value();
     if (columns_.text.empty()) columns_.text = known(header, text_names);
     if (columns_.text.empty()) {
@@ -182,15 +189,25 @@ Result<void> TextTable::find_columns() {
 
 std::string TextTable::name_of(std::size_t row) const { return where_ + ", row " + std::to_string(row + first_row_); }
 
+Result<std::string_view> TextTable::line(std::size_t row) const {
+    const std::string_view text = content_.substr(places_[row].start, places_[row].size);
+    if (const auto at = first_not_utf8(text)) {
+        const auto mark = file_->bytes().size() - content_.size(); // the byte order mark, if there is one
+        return not_utf8(text, *at, name_of(row), mark + places_[row].start + 1);
+    }
+    return text;
+}
+
 Result<std::vector<std::string>> TextTable::fields(std::size_t row) const {
-    const std::string_view text = line(places_[row]);
+    LATHE_TRY(const std::string_view text, line(row));
     if (format_ != Format::commas) return split_tabs(text);
     LATHE_TRY(auto rows, parse_csv(text, name_of(row)));
     return rows.empty() ? std::vector<std::string>{} : std::move(rows.front());
 }
 
 Result<TextRow> TextTable::read_json(std::size_t row) const {
-    LATHE_TRY(const Json object, parse_json(line(places_[row]), name_of(row)));
+    LATHE_TRY(const std::string_view text, line(row));
+    LATHE_TRY(const Json object, parse_json(text, name_of(row)));
     TextRow result;
     const auto take = [&](const std::string& key, std::string& into) -> Result<void> {
         if (key.empty()) return {};
@@ -208,9 +225,20 @@ Result<TextRow> TextTable::read_json(std::size_t row) const {
 }
 
 Result<TextRow> TextTable::read(std::size_t row) const {
-    if (format_ == Format::lines) return TextRow{std::string(line(places_[row])), {}, {}};
+    if (format_ == Format::lines) {
+        LATHE_TRY(const std::string_view text, line(row));
+        return TextRow{std::string(text), {}, {}};
+    }
     if (format_ == Format::json_lines) return read_json(row);
     LATHE_TRY(std::vector<std::string> all, fields(row));
+    // A comma in a text without quotes would cut it. Tabs are in no text; GLUE's files have rows with more of them.
+    const bool header = first_row_ > 1;
+    if (format_ == Format::commas && (all.size() > width_ || (!header && all.size() < width_))) {
+        return Error{ErrorCode::parse_error,
+                     "the row has " + std::to_string(all.size()) + " fields, the first line has " +
+                         std::to_string(width_),
+                     name_of(row), "put texts that hold a comma between quotes (\"...\"), or write the file as .tsv"};
+    }
     std::size_t needed = text_;
     if (has_pairs()) needed = std::max(needed, pair_);
     if (has_labels()) needed = std::max(needed, label_);

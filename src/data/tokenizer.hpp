@@ -37,8 +37,12 @@ public:
     virtual bool separates_pairs() const = 0;
     /// Equal where the tokens of all texts are equal.
     virtual std::string digest() const = 0;
-    /// `second` is empty or as long as `first`. Errors: unsupported (pairs), what the library tells.
+    /// `second` is empty or as long as `first`. Errors: unsupported (pairs), parse_error for a text that is not UTF-8,
+    /// what the library tells.
     virtual Result<Tokens> encode(std::span<const std::string> first, std::span<const std::string> second) = 0;
+    /// How many of the samples are longer than `max_length` and were cut to the `tokens` that `encode` made of them.
+    virtual Result<std::size_t> count_cut(std::span<const std::string> first, std::span<const std::string> second,
+                                          const Tokens& tokens) = 0;
     virtual PaddingSide padding_side() const { return PaddingSide::behind; }
 };
 

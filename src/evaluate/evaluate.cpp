@@ -182,6 +182,7 @@ Result<Evaluation> evaluate(std::span<Predictor* const> subjects, Predictor* ref
             if (i == 0) expected = std::move(outputs);
         }
         evaluation.samples += batch->size();
+        evaluation.cut.add(*batch);
         progress.advance(batch->size());
     }
     progress.end();

@@ -67,6 +67,7 @@ struct SubjectEvaluation {
 struct Evaluation {
     std::size_t samples = 0;
     std::size_t classes = 0;
+    CutTexts cut;
     OutputKind output_kind = OutputKind::logits;
     std::vector<SubjectEvaluation> subjects; ///< in the order given; the reference first if there is one
 };

@@ -21,6 +21,17 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
     return std::filesystem::equivalent(a, b, failed) && !failed;
 }
 
+/// Whether the engine reads both texts of a pair together and its judged output is one value: a cross-encoder, whose
+/// value says how alike they are. The cosine of two single values would be 1 or -1.
+bool scores_pairs(const EngineInfo& engine, const std::string& output_name) {
+    if (gives_embeddings(engine)) return false;
+    const auto output = std::ranges::find_if(
+        engine.outputs, [&](const IoInfo& output) { return output_name.empty() || output.name == output_name; });
+    if (output == engine.outputs.end()) return false;
+    const Shape& shape = output->range.max;
+    return shape.size() == 1 || (shape.size() == 2 && shape[1] == 1);
+}
+
 } // namespace
 
 Result<LoadedEngines> load_engines(const EvalRequest& request,
@@ -79,6 +90,7 @@ bool gives_embeddings(const EngineInfo& engine) {
 DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine) {
     TextOptions& text = options.text;
     text.tokenizer = engine.tokenizer;
+    text.class_names = engine.labels;
     for (const IoInfo& input : engine.inputs) {
         if (input.range.max.size() != 2) continue;
         text.min_length = std::max(text.min_length, static_cast<std::size_t>(input.range.min[1]));
@@ -127,20 +139,30 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     options.text.columns = request.columns;
     options.text.make_tokenizer = request.make_tokenizer;
     const bool similarity = request.task == EvalTask::similarity;
+    PairScore score = PairScore::cosine;
     if (similarity) {
-        options.samples *= 2; // texts
+        if (scores_pairs(loaded.first, request.output_name)) score = PairScore::output;
+        options.text.joint = score == PairScore::output;
+        if (!options.text.joint) options.samples *= 2; // texts
         options.text.labels = TextLabels::scores;
     }
     LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, loaded.first, options));
-    const auto document = [&](std::size_t samples) -> Result<Json> {
+    const auto document = [&](std::size_t samples, const CutTexts& cut) -> Result<Json> {
         LATHE_TRY(const std::string digest, data->digest());
-        return eval_document(request, loaded.libraries, digest, samples);
+        Json json = eval_document(request, loaded.libraries, digest, samples);
+        if (cut.limit > 0) {
+            json["data"]["cut_samples"] = cut.cut;
+            json["data"]["token_limit"] = cut.limit;
+        }
+        if (cut.cut > 0) log(LogLevel::warning, request.data.string() + ": " + cut.describe());
+        return json;
     };
     if (similarity) {
         LATHE_TRY(const SimilarityEvaluation evaluation,
-                  evaluate_similarity(subjects, reference, *data, request.options, progress));
-        LATHE_TRY(Json json, document(evaluation.pairs));
+                  evaluate_similarity(subjects, reference, *data, request.options, progress, score));
+        LATHE_TRY(Json json, document(evaluation.pairs, evaluation.cut));
         json["task"] = "similarity";
+        json["score"] = to_string(score);
         json["subjects"] = to_json(evaluation);
         return json;
     }
@@ -156,7 +178,7 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     if (!data->has_labels())
         log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");
     LATHE_TRY(const Evaluation evaluation, evaluate(subjects, reference, *data, request.options, progress));
-    LATHE_TRY(Json json, document(evaluation.samples));
+    LATHE_TRY(Json json, document(evaluation.samples, evaluation.cut));
     json["classes"] = evaluation.classes;
     json["output_kind"] = to_string(evaluation.output_kind);
     json["preprocess_on"] = request.preprocess_on_device ? "device" : "cpu";

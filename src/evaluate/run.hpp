@@ -28,7 +28,7 @@ std::vector<InputSpec> input_specs(const EngineInfo& engine);
 /// says.
 bool gives_embeddings(const EngineInfo& engine);
 
-/// The options with the engine's tokenizer and the sequence lengths that it takes.
+/// The options with the engine's tokenizer and class names, and the sequence lengths that it takes.
 DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine);
 
 /// Samples for an engine, with its own preprocessing unless another is given, and its own tokenizer (which
@@ -37,7 +37,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                                               const EngineInfo& engine, const DatasetOptions& options);
 
 /// What is measured: how often the likeliest class is the right one, or how well the cosine between the outputs for
-/// two texts follows the score that people gave them, or how well answers to questions match those that people gave.
+/// two texts (or, of a model that reads both and gives one value, that value) follows the score that people gave them,
+/// or how well answers to questions match those that people gave.
 enum class EvalTask { classification, similarity, squad };
 
 struct EvalRequest {

@@ -16,7 +16,7 @@ bool all_finite(std::span<const float> row) {
 
 /// What is gathered about one subject while the data goes by.
 struct Gathered {
-    std::vector<double> cosines; ///< one a pair
+    std::vector<double> alike; ///< one a pair: the cosine, or the output; NaN for outputs that are not finite
     std::size_t nonfinite = 0;
     // Against the reference, text by text.
     std::size_t texts = 0;
@@ -33,11 +33,21 @@ struct Rows {
     std::span<const float> row(std::size_t index) const { return tensor.as<float>().subspan(index * width, width); }
 };
 
-Result<Rows> run(Predictor& predictor, const Batch& batch) {
+Result<Rows> run(Predictor& predictor, const Batch& batch, PairScore score) {
     auto predicted = predictor.predict(batch);
     if (!predicted) return std::move(predicted).error().in(predictor.name());
     Rows rows{std::move(*predicted), 0};
     const std::size_t values = rows.tensor.as<float>().size();
+    if (score == PairScore::output) {
+        if (values != batch.size()) {
+            return Error{ErrorCode::mismatch,
+                         "the output is " + to_string(rows.tensor.shape) + " for " + std::to_string(batch.size()) +
+                             " pairs of texts",
+                         predictor.name(), "compare engines that give one value a pair, as the first does"};
+        }
+        rows.width = 1;
+        return rows;
+    }
     if (rows.tensor.shape.size() != 2 || values == 0 || values % batch.size() != 0) {
         return Error{ErrorCode::mismatch,
                      "the output is " + to_string(rows.tensor.shape) + " for " + std::to_string(batch.size()) +
@@ -49,12 +59,30 @@ Result<Rows> run(Predictor& predictor, const Batch& batch) {
     return rows;
 }
 
-void gather(Gathered& gathered, const Rows& rows, std::size_t texts) {
+void gather(Gathered& gathered, const Rows& rows, std::size_t texts, PairScore score) {
+    if (score == PairScore::output) {
+        for (std::size_t i = 0; i < texts; ++i) {
+            const bool finite = all_finite(rows.row(i));
+            if (!finite) ++gathered.nonfinite;
+            gathered.alike.push_back(finite ? static_cast<double>(rows.row(i)[0])
+                                            : std::numeric_limits<double>::quiet_NaN());
+        }
+        return;
+    }
     for (std::size_t i = 0; i + 1 < texts; i += 2) {
         const bool finite = all_finite(rows.row(i)) && all_finite(rows.row(i + 1));
         if (!finite) ++gathered.nonfinite;
-        gathered.cosines.push_back(finite ? cosine(rows.row(i), rows.row(i + 1)) : 0);
+        gathered.alike.push_back(finite ? cosine(rows.row(i), rows.row(i + 1)) : 0);
     }
+}
+
+/// What is not finite counts as not alike: as the least that was.
+void settle_nonfinite(Gathered& gathered) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const double value : gathered.alike)
+        if (value < least) least = value;
+    for (double& value : gathered.alike)
+        if (std::isnan(value)) value = std::isfinite(least) ? least : 0;
 }
 
 void compare(Gathered& gathered, const Rows& reference, const Rows& subject, std::size_t texts) {
@@ -76,17 +104,21 @@ void compare(Gathered& gathered, const Rows& reference, const Rows& subject, std
     }
 }
 
-EmbeddingFidelity fidelity_of(const Gathered& subject, const Gathered& reference, std::span<const double> scores) {
+EmbeddingFidelity fidelity_of(const Gathered& subject, const Gathered& reference, std::span<const double> scores,
+                              PairScore score) {
     EmbeddingFidelity fidelity;
     fidelity.texts = subject.texts;
     if (subject.texts > 0) fidelity.mean_cosine = subject.cosine_sum / static_cast<double>(subject.texts);
     fidelity.least_cosine = subject.least_cosine;
+    if (score == PairScore::output) { // of single values it is their sign
+        fidelity.mean_cosine = fidelity.least_cosine = std::numeric_limits<double>::quiet_NaN();
+    }
     fidelity.sqnr_db =
         subject.noise == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(subject.signal / subject.noise);
     fidelity.max_abs_error = subject.max_abs_error;
-    fidelity.agreement = spearman(reference.cosines, subject.cosines);
-    fidelity.spearman_delta = spearman(subject.cosines, scores) - spearman(reference.cosines, scores);
-    fidelity.spearman_delta_interval = spearman_difference_interval(reference.cosines, subject.cosines, scores);
+    fidelity.agreement = spearman(reference.alike, subject.alike);
+    fidelity.spearman_delta = spearman(subject.alike, scores) - spearman(reference.alike, scores);
+    fidelity.spearman_delta_interval = spearman_difference_interval(reference.alike, subject.alike, scores);
     return fidelity;
 }
 
@@ -95,6 +127,8 @@ Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 Json pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
 
 } // namespace
+
+const char* to_string(PairScore score) { return score == PairScore::cosine ? "cosine" : "output"; }
 
 double cosine(std::span<const float> a, std::span<const float> b) {
     double aa = 0;
@@ -109,7 +143,8 @@ double cosine(std::span<const float> a, std::span<const float> b) {
 }
 
 Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> subjects, Predictor* reference,
-                                                 Dataset& data, const EvaluateOptions& options, Progress& progress) {
+                                                 Dataset& data, const EvaluateOptions& options, Progress& progress,
+                                                 PairScore score) {
     std::vector<Predictor*> all;
     if (reference != nullptr) all.push_back(reference);
     all.insert(all.end(), subjects.begin(), subjects.end());
@@ -117,19 +152,21 @@ Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> sub
     std::vector<Gathered> gathered(all.size());
     std::vector<double> scores;
     SimilarityEvaluation evaluation;
-    progress.begin("evaluating", data.size() / 2);
+    evaluation.score = score;
+    const std::size_t sides = score == PairScore::cosine ? 2 : 1; // samples a pair
+    progress.begin("evaluating", data.size() / sides);
     for (;;) {
         LATHE_CHECK(progress.check());
-        LATHE_TRY(const std::optional<Batch> batch, data.next(2 * std::max<std::size_t>(1, options.batch_size)));
+        LATHE_TRY(const std::optional<Batch> batch, data.next(sides * std::max<std::size_t>(1, options.batch_size)));
         if (!batch) break;
-        if (batch->scores.size() != batch->size() || batch->size() % 2 != 0) {
+        if (batch->scores.size() != batch->size() || batch->size() % sides != 0) {
             return Error{ErrorCode::invalid_argument, "the data has no scored pairs of texts", "",
                          "similarity needs a text file with two text columns and a score, for a model that gives "
-                         "embeddings (exported with --pooling)"};
+                         "embeddings (exported with --pooling) or one value a pair"};
         }
         std::optional<Rows> expected;
         for (std::size_t i = 0; i < all.size(); ++i) {
-            LATHE_TRY(Rows rows, run(*all[i], *batch));
+            LATHE_TRY(Rows rows, run(*all[i], *batch, score));
             if (evaluation.width == 0) evaluation.width = rows.width;
             if (rows.width != evaluation.width) {
                 return Error{ErrorCode::mismatch,
@@ -137,23 +174,26 @@ Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> sub
                                  " has " + std::to_string(evaluation.width),
                              all[i]->name(), "compare engines of the same model"};
             }
-            gather(gathered[i], rows, batch->size());
+            gather(gathered[i], rows, batch->size(), score);
             if (expected) compare(gathered[i], *expected, rows, batch->size());
             if (i == 0 && reference != nullptr) expected = std::move(rows);
         }
-        for (std::size_t i = 0; i < batch->size(); i += 2)
+        evaluation.cut.add(*batch);
+        for (std::size_t i = 0; i < batch->size(); i += sides)
             scores.push_back(batch->scores[i]);
-        progress.advance(batch->size() / 2);
+        progress.advance(batch->size() / sides);
     }
     progress.end();
     if (scores.empty()) return Error{ErrorCode::invalid_argument, "the data holds no samples", "", ""};
     evaluation.pairs = scores.size();
+    for (Gathered& one : gathered)
+        settle_nonfinite(one);
     for (std::size_t i = 0; i < all.size(); ++i) {
         SimilaritySubject subject{all[i]->name(), all[i]->precision(), 0, 0, gathered[i].nonfinite, {}};
-        subject.spearman = spearman(gathered[i].cosines, scores);
-        subject.pearson = pearson(gathered[i].cosines, scores);
+        subject.spearman = spearman(gathered[i].alike, scores);
+        subject.pearson = pearson(gathered[i].alike, scores);
         if (reference != nullptr && i > 0) {
-            subject.versus = fidelity_of(gathered[i], gathered[0], scores);
+            subject.versus = fidelity_of(gathered[i], gathered[0], scores, score);
             subject.versus->reference = reference->name();
         }
         evaluation.subjects.push_back(std::move(subject));
@@ -175,8 +215,8 @@ Json to_json(const SimilarityEvaluation& evaluation) {
         if (const auto& versus = subject.versus) {
             json["vs_reference"] = {{"reference", versus->reference},
                                     {"texts", versus->texts},
-                                    {"cosine", versus->mean_cosine},
-                                    {"least_cosine", versus->least_cosine},
+                                    {"cosine", finite_or_null(versus->mean_cosine)},
+                                    {"least_cosine", finite_or_null(versus->least_cosine)},
                                     {"sqnr_db", finite_or_null(versus->sqnr_db)},
                                     {"max_abs_error", versus->max_abs_error},
                                     {"rank_agreement", finite_or_null(versus->agreement)},

@@ -154,6 +154,16 @@ Json collect_notes(const Json& document) {
             if (remark.is_string()) notes.push_back(note("info", "benchmark", remark.get<std::string>()));
         }
     }
+    if (const Json* eval = member(document, "eval"); eval != nullptr && member(*eval, "data") != nullptr) {
+        const Json& data = *member(*eval, "data");
+        const auto cut = number(data, "cut_samples");
+        const auto limit = number(data, "token_limit");
+        if (cut && limit && *cut > 0) {
+            notes.push_back(note("warning", "cut_texts",
+                                 decimals(*cut, 0) + " of the texts evaluated have more than " + decimals(*limit, 0) +
+                                     " tokens and were cut there."));
+        }
+    }
     if (const Json* eval = member(document, "eval"); eval != nullptr && bench != nullptr) {
         const Json* evaluated_on = member(*eval, "machine");
         const Json* timed_on = member(*bench, "machine");
@@ -254,7 +264,7 @@ Result<Json> make_document(std::vector<Input> inputs, const DocumentOptions& opt
     }
     if (document.contains("calibration")) order_tensors(document["calibration"], options.worst_histograms);
     gather(document, "machine", {"bench", "eval", "tune", "sensitivity"});
-    gather(document, "command", {"provenance", "bench", "eval", "tune", "sensitivity"});
+    gather(document, "command", {"provenance", "bench", "eval", "tune", "sensitivity", "lengths"});
     gather(document, "time", {"provenance", "bench", "eval", "tune", "sensitivity"});
     gather(document, "model", {"tune", "sensitivity"});
     gather(document, "libraries", {"provenance", "bench"});

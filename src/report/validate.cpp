@@ -194,8 +194,22 @@ Result<void> check_eval_subject(const Json& subject, const std::string& where) {
                               {"top5_ci95", Type::numbers},
                               {"spearman", Type::number},
                               {"spearman_ci95", Type::numbers},
+                              {"pearson", Type::number},
+                              {"pearson_ci95", Type::numbers},
+                              {"exact", Type::number},
+                              {"exact_ci95", Type::numbers},
+                              {"f1", Type::number},
+                              {"f1_ci95", Type::numbers},
+                              {"has_answer", Type::object},
+                              {"no_answer", Type::object},
                               {"vs_reference", Type::object}},
                              where));
+    for (const char* part : {"has_answer", "no_answer"}) {
+        const Json* questions = member(subject, part);
+        if (questions == nullptr || questions->is_null()) continue;
+        LATHE_CHECK(check_fields(*questions, {{"samples", Type::number}, {"exact", Type::number}, {"f1", Type::number}},
+                                 where + "." + part));
+    }
     if (const Json* versus = member(subject, "vs_reference"); versus != nullptr && versus->is_object()) {
         const std::string place = where + ".vs_reference";
         LATHE_CHECK(check_fields(*versus,
@@ -205,9 +219,14 @@ Result<void> check_eval_subject(const Json& subject, const std::string& where) {
                                   {"mean_kl", Type::number},
                                   {"sqnr_db", Type::number},
                                   {"cosine", Type::number},
+                                  {"least_cosine", Type::number},
                                   {"max_abs_error", Type::number},
+                                  {"rank_agreement", Type::number},
                                   {"spearman_delta", Type::number},
                                   {"spearman_delta_ci95", Type::numbers},
+                                  {"exact_delta", Type::number},
+                                  {"f1_delta", Type::number},
+                                  {"f1_delta_ci95", Type::numbers},
                                   {"top1_delta", Type::number},
                                   {"top1_delta_ci95", Type::numbers},
                                   {"mcnemar", Type::object}},
@@ -225,9 +244,21 @@ Result<void> check_eval_subject(const Json& subject, const std::string& where) {
 
 Result<void> check_eval(const Json& eval, const std::string& where) {
     LATHE_CHECK(check_common(eval, where));
-    LATHE_CHECK(check_fields(eval, {{"data", Type::object}, {"subjects", Type::list, true}}, where));
+    LATHE_CHECK(check_fields(eval,
+                             {{"data", Type::object},
+                              {"task", Type::text},
+                              {"score", Type::text},
+                              {"squad_version", Type::text},
+                              {"windows", Type::number},
+                              {"subjects", Type::list, true}},
+                             where));
     if (const Json* data = member(eval, "data"); data != nullptr && data->is_object()) {
-        LATHE_CHECK(check_fields(*data, {{"path", Type::text}, {"digest", Type::text}, {"samples", Type::number}},
+        LATHE_CHECK(check_fields(*data,
+                                 {{"path", Type::text},
+                                  {"digest", Type::text},
+                                  {"samples", Type::number},
+                                  {"cut_samples", Type::number},
+                                  {"token_limit", Type::number}},
                                  where + " data"));
     }
     return check_each(eval, "subjects", where, check_eval_subject);
@@ -404,6 +435,43 @@ Result<void> check_tune(const Json& tune, const std::string& where) {
                               {"float_layers", Type::texts}}));
 }
 
+/// What `lathe profile-data` finds.
+Result<void> check_lengths(const Json& lengths, const std::string& where) {
+    LATHE_CHECK(check_common(lengths, where));
+    LATHE_CHECK(check_fields(lengths,
+                             {{"model", Type::text},
+                              {"data", Type::text},
+                              {"samples", Type::number, true},
+                              {"batch", Type::number},
+                              {"tokens", Type::number},
+                              {"mean", Type::number},
+                              {"shortest", Type::number},
+                              {"longest", Type::number},
+                              {"percentiles", Type::object},
+                              {"limit", Type::number},
+                              {"longer_than_limit", Type::number},
+                              {"tokenizer_limit", Type::number},
+                              {"at_tokenizer_limit", Type::number},
+                              {"own", Type::object},
+                              {"chosen", Type::text},
+                              {"shapes", Type::object},
+                              {"histogram", Type::list, true}},
+                             where));
+    LATHE_CHECK(check_each(lengths, "histogram", where, [](const Json& bin, const std::string& place) -> Result<void> {
+        if (bin.is_array() && bin.size() == 2 && bin[0].is_number() && bin[1].is_number()) return {};
+        return wrong(place, "must be a length and its number of samples");
+    }));
+    constexpr Field computed{"computed_tokens", Type::number, true};
+    constexpr Field share{"padding_share", Type::number};
+    constexpr Field over_real{"padding_over_real", Type::number};
+    if (const Json* own = member(lengths, "own"); own != nullptr && own->is_object()) {
+        LATHE_CHECK(check_fields(*own, {computed, share, over_real}, where + " own"));
+    }
+    return check_each(
+        lengths, "proposals", where,
+        fields({computed, share, over_real, {"buckets", Type::numbers, true}, {"chosen", Type::boolean}}));
+}
+
 Result<void> check_optimize(const Json& optimize, const std::string& where) {
     LATHE_CHECK(check_common(optimize, where));
     LATHE_CHECK(check_fields(optimize, {{"model", Type::object}, {"verdict", Type::object}, {"simplify", Type::object}},
@@ -450,23 +518,24 @@ Result<void> check_optimize(const Json& optimize, const std::string& where) {
 
 Result<std::string> validate_result(const Json& json, const std::string& name) {
     const std::string kinds =
-        "the report takes results of lathe optimize, bench, eval, calibrate, quantize, simplify, sensitivity and tune, "
-        "and layer profiles";
+        "the report takes results of lathe optimize, bench, eval, calibrate, quantize, simplify, sensitivity, tune and "
+        "profile-data, and layer profiles";
     const std::string kind = text(json, "kind");
     if (kind.empty()) {
         return Error{ErrorCode::parse_error, "not a result of Lathe: there is no \"kind\"", name, kinds};
     }
     const auto version = number(json, "version");
     using Check = Result<void> (*)(const Json&, const std::string&);
-    const std::array<std::pair<std::string_view, Check>, 9> known{{{"optimize", check_optimize},
-                                                                   {"bench", check_bench},
-                                                                   {"eval", check_eval},
-                                                                   {"layers", check_layers},
-                                                                   {"calibration", check_calibration},
-                                                                   {"quantize", check_quantization},
-                                                                   {"simplify", check_simplify},
-                                                                   {"sensitivity", check_sensitivity},
-                                                                   {"tune", check_tune}}};
+    const std::array<std::pair<std::string_view, Check>, 10> known{{{"optimize", check_optimize},
+                                                                    {"bench", check_bench},
+                                                                    {"eval", check_eval},
+                                                                    {"layers", check_layers},
+                                                                    {"calibration", check_calibration},
+                                                                    {"quantize", check_quantization},
+                                                                    {"simplify", check_simplify},
+                                                                    {"sensitivity", check_sensitivity},
+                                                                    {"tune", check_tune},
+                                                                    {"lengths", check_lengths}}};
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.first == kind; });
     if (found == known.end()) {
         return Error{ErrorCode::unsupported, "results of kind \"" + kind + "\" cannot be reported", name, kinds};

@@ -18,12 +18,14 @@ struct Ratio {
     double high = 0.0;
 };
 
-/// Loss of top-1 accuracy in points, positive for a loss.
+/// Loss of top-1 accuracy, or of answers' F1, in points, positive for a loss.
 struct Loss {
     double point = 0.0;
     double low = 0.0;
     double high = 0.0;
     bool bound = false; ///< only bounded, through the agreement with the reference
+    const char* measure = "top-1";
+    const char* key = "top1"; ///< where the evaluation has it
 };
 
 /// An engine with all that is known about it.
@@ -99,6 +101,12 @@ std::optional<Loss> find_loss(const Json& evaluation) {
             return Loss{-100.0 * *delta, -100.0 * range->second, -100.0 * range->first};
         }
         return std::nullopt; // a difference without its interval proves nothing
+    }
+    if (const auto delta = number(*versus, "f1_delta")) {
+        if (const auto range = interval(*versus, "f1_delta_ci95")) {
+            return Loss{-100.0 * *delta, -100.0 * range->second, -100.0 * range->first, false, "F1", "f1"};
+        }
+        return std::nullopt;
     }
     if (const auto agreement = number(*versus, "agreement")) {
         const double low = interval(*versus, "agreement_ci95").value_or(std::pair{0.0, 1.0}).first;
@@ -265,7 +273,7 @@ std::vector<FrameworkRatio> against_frameworks(const Judgement& judgement, const
 
 std::string change_text(const Loss& loss) {
     if (loss.bound) return percent(1.0 - loss.point / 100.0) + " agreement";
-    return points(-loss.point) + " pt top-1 ±" + decimals((loss.high - loss.low) / 2.0, 1);
+    return points(-loss.point) + " pt " + loss.measure + " ±" + decimals((loss.high - loss.low) / 2.0, 1);
 }
 
 std::string headline(const Judgement& judgement, const Engine* chosen) {
@@ -364,13 +372,13 @@ void add_accuracy_reason(const Judgement& judgement, const Engine& engine, std::
         return;
     }
     const auto samples = number(*engine.evaluation, "samples");
-    const auto top1 = number(*engine.evaluation, "top1");
+    const auto figure = number(*engine.evaluation, engine.loss->key);
     std::string sentence;
     if (engine.loss->bound) {
         sentence = label + " gives the same class as " + judgement.baseline_label + " on " +
                    percent(1.0 - engine.loss->point / 100.0);
     } else {
-        sentence = label + "'s top-1 " + (top1 ? "is " + percent(*top1) : "was compared");
+        sentence = label + "'s " + engine.loss->measure + " " + (figure ? "is " + percent(*figure) : "was compared");
     }
     if (samples) sentence += (engine.loss->bound ? " of " : " on ") + count(*samples) + " samples";
     if (!engine.loss->bound) {

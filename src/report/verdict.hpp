@@ -61,7 +61,7 @@ struct Verdict {
 /// faster than FP32 beyond noise. The fastest acceptable one is recommended; where two of them are equal within noise,
 /// the one of higher precision. If none is acceptable, FP32 is recommended. Without any evaluation a lower precision is
 /// never recommended, only described. Evaluations without labels are judged by agreement with the reference: top-1
-/// cannot fall by more than the share of samples whose class changed.
+/// cannot fall by more than the share of samples whose class changed. Of questions and answers F1 takes top-1's place.
 Verdict make_verdict(const Json* bench, const Json* eval, const VerdictOptions& options = {});
 
 /// {"recommended", "text", "reasons", "batch", "max_drop_points", "candidates": [{"name", "accuracy", "speed"}]}.

@@ -1,5 +1,6 @@
 #include "backends/openvino/tokenizer.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 
@@ -98,6 +99,58 @@ TEST_P(GoldenTokenizer, CutsWhereTheEngineEnds) {
     }
 }
 
+// A text that just fills the model is not cut, one token more is.
+TEST_P(GoldenTokenizer, CountsWhatItCuts) {
+    const auto texts = golden_["texts"].get<std::vector<std::string>>();
+    const auto uncut = golden_["ids"].get<std::vector<std::vector<std::int64_t>>>(); // but at 12
+    for (const std::size_t limit : {6U, 8U, 11U}) {
+        const auto tokenizer = make(limit);
+        ASSERT_NE(tokenizer, nullptr);
+        std::size_t longer = 0;
+        for (const auto& ids : uncut)
+            longer += ids.size() > limit ? 1 : 0;
+        for (int again = 0; again < 2; ++again) {
+            const auto tokens = tokenizer->encode(texts, {});
+            ASSERT_TRUE(tokens);
+            const auto cut = tokenizer->count_cut(texts, {}, *tokens);
+            ASSERT_TRUE(cut) << cut.error().describe();
+            EXPECT_EQ(*cut, longer) << limit;
+        }
+    }
+    // Beyond the tokenizer's own limit too.
+    const auto tokenizer = make(0);
+    ASSERT_NE(tokenizer, nullptr);
+    std::string text = "the";
+    std::vector<bool> seen;
+    for (int words = 1; words < 30; ++words, text += " the") {
+        const std::vector<std::string> one{text};
+        const auto tokens = tokenizer->encode(one, {});
+        ASSERT_TRUE(tokens);
+        const auto cut = tokenizer->count_cut(one, {}, *tokens);
+        ASSERT_TRUE(cut);
+        seen.push_back(*cut == 1);
+        const auto joint = tokenizer->encode(one, one);
+        ASSERT_TRUE(joint);
+        const auto joint_cut = tokenizer->count_cut(one, one, *joint);
+        ASSERT_TRUE(joint_cut) << joint_cut.error().describe();
+        if (*cut == 1) {
+            EXPECT_EQ(*joint_cut, 1U) << words;
+        }
+        if (words == 1) {
+            EXPECT_EQ(*joint_cut, 0U);
+        }
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(seen));
+    EXPECT_FALSE(seen.front());
+    EXPECT_TRUE(seen.back());
+    const auto whole = make(0)->encode(std::vector<std::string>{"the the"}, {});
+    ASSERT_TRUE(whole);
+    const std::size_t word = whole->length - make(0)->encode(std::vector<std::string>{"the"}, {})->length;
+    if (word == 1) { // as many words as there is room for beside the special tokens
+        EXPECT_EQ(std::ranges::count(seen, false), static_cast<std::ptrdiff_t>(12 - GetParam().special));
+    }
+}
+
 TEST_P(GoldenTokenizer, JoinsPairs) {
     const auto tokenizer = make(0);
     ASSERT_NE(tokenizer, nullptr);
@@ -113,6 +166,25 @@ TEST_P(GoldenTokenizer, JoinsPairs) {
     if (!golden_["pair_types"].empty()) {
         expect_rows(*tokens, golden_["pair_types"], tokens->types, golden_["pairs"]);
     }
+}
+
+// The library crashes or makes unknown tokens of what is not UTF-8, so nothing of that kind may reach it.
+TEST_P(GoldenTokenizer, TakesUtf8Alone) {
+    const auto tokenizer = make(0);
+    ASSERT_NE(tokenizer, nullptr);
+    const std::vector<std::string> fine{"the quiet film", std::string("a\0b", 3), "\xEF\xBF\xBF \xF4\x8F\xBF\xBF"};
+    for (const char* bytes : {"\xFF\xFE", "caf\xE9", "a\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "ok \xE2\x82"}) {
+        const std::vector<std::string> bad{fine[0], bytes};
+        const std::vector<std::string> good{fine[0], fine[0]};
+        const auto first = tokenizer->encode(bad, {});
+        ASSERT_FALSE(first) << testing::PrintToString(bytes);
+        EXPECT_EQ(first.error().code, ErrorCode::parse_error);
+        EXPECT_THAT(first.error().describe(), HasSubstr("text 2"));
+        const auto second = tokenizer->encode(good, bad);
+        ASSERT_FALSE(second);
+        EXPECT_THAT(second.error().describe(), HasSubstr("second text 2"));
+    }
+    EXPECT_TRUE(tokenizer->encode(fine, {}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, GoldenTokenizer,

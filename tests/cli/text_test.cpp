@@ -1,4 +1,6 @@
 // Texts as data of `lathe bench` and `lathe optimize`, on a tiny classifier with a WordPiece tokenizer.
+#include <cmath>
+
 #include "backends/openvino/tokenizer.hpp"
 #include "cli/workspace.hpp"
 
@@ -6,6 +8,7 @@ namespace lathe::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 /// The mean of its tokens' embeddings into two classes, with the small tokenizer of the backends' tests inside.
 Model text_classifier() {
@@ -23,6 +26,33 @@ Model text_classifier() {
     add_weights(model, "table", {64, 16}, 1);
     add_weights(model, "f", {16, 2}, 2);
     add_weights(model, "b", {2}, 3);
+    const auto golden = read_json_file(LATHE_TOKENIZER);
+    EXPECT_TRUE(golden) << golden.error().describe();
+    model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
+    return model;
+}
+
+/// The same words, and which of the two texts they are in, into one value: how alike a pair is.
+Model cross_encoder() {
+    Model model = model_from_text("opset 18\n"
+                                  "input %input_ids: int64[N, S]\n"
+                                  "input %token_type_ids: int64[N, S]\n"
+                                  "input %table: float32[64, 16]\n"
+                                  "input %types: float32[2, 16]\n"
+                                  "input %f: float32[16, 1]\n"
+                                  "input %b: float32[1]\n"
+                                  "const %axes: int64[1] = {1}\n"
+                                  "%words = Gather(%table, %input_ids)\n"
+                                  "%sides = Gather(%types, %token_type_ids)\n"
+                                  "%both = Mul(%words, %sides)\n"
+                                  "%mean = ReduceMean(%both, %axes) {keepdims = 0}\n"
+                                  "%logits = Gemm(%mean, %f, %b) {name = \"head\"}\n"
+                                  "output %logits: float32[N, 1]\n");
+    model.graph.inputs.resize(2); // the others become constants
+    add_weights(model, "table", {64, 16}, 1);
+    add_weights(model, "types", {2, 16}, 2);
+    add_weights(model, "f", {16, 1}, 3);
+    add_weights(model, "b", {1}, 4);
     const auto golden = read_json_file(LATHE_TOKENIZER);
     EXPECT_TRUE(golden) << golden.error().describe();
     model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
@@ -55,6 +85,117 @@ TEST_F(Texts, AreMeasuredOn) {
     EXPECT_THAT(unnamed.errors, HasSubstr("no column with texts"));
 }
 
+TEST_F(Texts, ThatAreNotUtf8AreRefused) {
+    work_.good("build t.onnx -o t.engine --shape 1x2..2x8..4x12");
+    const auto refused = [&](const std::string& arguments, const std::string& where, const std::string& byte) {
+        const CommandResult result = work_.lathe(arguments);
+        EXPECT_EQ(result.exit_code, 3) << arguments << "\n" << result.errors;
+        EXPECT_THAT(result.errors, HasSubstr("not UTF-8: " + byte)) << arguments;
+        EXPECT_THAT(result.errors, HasSubstr(where)) << arguments;
+        EXPECT_THAT(result.errors, HasSubstr("iconv")) << arguments;
+    };
+    refused("run t.engine --text 'the film' --text \"$(printf 'caf\\351')\"", "text 2 of 2", "0xE9 at byte 4");
+    refused("run t.engine --text \"$(printf '\\377\\376')\"", "text 1 of 1", "0xFF at byte 1");
+    work_.write("latin.tsv", "words\tlabel\nthe film\t1\ncaf\xE9\t0\n");
+    refused("eval t.engine --data latin.tsv --columns text=words,label=label", "latin.tsv, row 3", "0xE9 at byte 27");
+    refused("calibrate t.onnx --data latin.tsv --columns text=words", "latin.tsv, row 3", "0xE9 at byte 27");
+    refused("profile-data t.onnx --data latin.tsv --columns text=words", "latin.tsv, row 3", "0xE9 at byte 27");
+    // With a byte order mark the same as without.
+    work_.write("plain.csv", "text,label\ncaf\xC3\xA9,1\n\"the, film\",0\n");
+    work_.write("mark.csv", "\xEF\xBB\xBFtext,label\ncaf\xC3\xA9,1\n\"the, film\",0\n");
+    Json plain = work_.good_json("eval t.engine --data plain.csv");
+    Json mark = work_.good_json("eval t.engine --data mark.csv");
+    EXPECT_EQ(plain["subjects"], mark["subjects"]);
+    EXPECT_EQ(plain["data"]["samples"], 2);
+    work_.write("comma.csv", "text,label\ncaf\xC3\xA9,1\nthe, film,0\n");
+    const CommandResult comma = work_.lathe("eval t.engine --data comma.csv");
+    EXPECT_EQ(comma.exit_code, 3);
+    EXPECT_THAT(comma.errors, HasSubstr("comma.csv, row 3"));
+    EXPECT_THAT(comma.errors, HasSubstr("between quotes"));
+}
+
+TEST_F(Texts, LabelsMayBeTheModelsClassNames) {
+    Model model = text_classifier();
+    model.set_metadata("lathe.labels", R"(["Negative", "positive"])");
+    work_.save(model, "named.onnx");
+    work_.good("build named.onnx -o named.engine --shape 1x2..2x8..4x12");
+    work_.write("words.tsv", "text\tlabel\nthe quiet film\tpositive\na moving film\tnegative\nunrelated\tPositive\n");
+    work_.write("numbers.tsv", "text\tlabel\nthe quiet film\t1\na moving film\t0\nunrelated\t1\n");
+    const Json words = work_.good_json("eval named.engine --data words.tsv");
+    const Json numbers = work_.good_json("eval named.engine --data numbers.tsv");
+    EXPECT_TRUE(words["subjects"][0]["top1"].is_number());
+    EXPECT_EQ(words["subjects"], numbers["subjects"]);
+    work_.good("sensitivity named.onnx --data words.tsv --length 8 --metric top1");
+    work_.write("wrong.tsv", "text\tlabel\nthe quiet film\tgood\n");
+    const CommandResult wrong = work_.lathe("eval named.engine --data wrong.tsv");
+    EXPECT_EQ(wrong.exit_code, 3);
+    EXPECT_THAT(wrong.errors, HasSubstr("\"good\" is neither the index of a class nor the name of one"));
+    EXPECT_THAT(wrong.errors, HasSubstr("the model knows Negative, positive"));
+}
+
+TEST_F(Texts, CutTextsAreTold) {
+    work_.write("long.tsv", "text\tlabel\nthe quiet film the quiet film\t1\nfilm\t0\nthe film\t1\n");
+    work_.good("build t.onnx -o t.engine --shape 1x2..2x4..4x4");
+    const std::string told = "1 of 3 texts have more than the 4 tokens that the model takes here, and were cut";
+    const CommandResult eval = work_.good("eval t.engine --data long.tsv --batch-size 2 --json --output eval.json");
+    EXPECT_THAT(eval.errors, HasSubstr("long.tsv: " + told));
+    EXPECT_EQ(Workspace::as_json(eval.output)["data"]["cut_samples"], 1);
+    EXPECT_EQ(Workspace::as_json(eval.output)["data"]["token_limit"], 4);
+    work_.good("report eval.json -o eval.html");
+    EXPECT_THAT(work_.page("eval.html")["notes"].dump(), HasSubstr("1 of the texts evaluated"));
+    const CommandResult run = work_.good("run t.engine long.tsv --json");
+    EXPECT_THAT(run.errors, HasSubstr(told));
+    EXPECT_EQ(Workspace::as_json(run.output)["cut_samples"], 1);
+    const CommandResult text = work_.good("run t.engine --text 'the quiet film the film' --json");
+    EXPECT_THAT(text.errors, HasSubstr("1 of 1 texts"));
+    // Two words and the special tokens just fit.
+    const CommandResult fits = work_.good("run t.engine --text 'the film' --json");
+    EXPECT_THAT(fits.errors, Not(HasSubstr("were cut")));
+    EXPECT_EQ(Workspace::as_json(fits.output)["cut_samples"], 0);
+    EXPECT_FALSE(work_.good_json("run t.engine --text film")["samples"].empty());
+    // Beyond the tokenizer's own 12.
+    work_.write("longer.txt", "the the the the the the the the the the the the\nfilm\n");
+    const CommandResult calibrated = work_.good("calibrate t.onnx --data longer.txt --json");
+    EXPECT_THAT(calibrated.errors, HasSubstr("cut_texts: 1 of 2 texts have more than the 12 tokens"));
+    EXPECT_THAT(Workspace::as_json(calibrated.output)["findings"].dump(), HasSubstr("cut_texts"));
+}
+
+TEST_F(Texts, CrossEncodersAreJudgedByTheirValue) {
+    work_.save(cross_encoder(), "cross.onnx");
+    work_.good(
+        "build cross.onnx -o cross.engine --shape input_ids:1x2..2x8..4x12 --shape token_type_ids:1x2..2x8..4x12");
+    work_.write("pairs.tsv", "sentence1\tsentence2\tscore\nthe film\ta film\t4\nquiet\tmoving\t1\n"
+                             "the quiet film\tthe film\t3\nunrelated\tfilm\t0\nmoving film\tfilm\t5\n");
+    // One pair a request: the model has no mask, so padding would count.
+    work_.good("run cross.engine pairs.tsv --batch-size 1 --output scores.npz");
+    const Json eval =
+        work_.good_json("eval cross.engine --task similarity --data pairs.tsv --batch-size 1 --output eval.json");
+    EXPECT_EQ(eval["score"], "output");
+    EXPECT_EQ(eval["data"]["samples"], 5);
+    const auto arrays = read_npz(work_.path("scores.npz"));
+    ASSERT_TRUE(arrays) << arrays.error().describe();
+    const std::vector<double> scores{4, 1, 3, 0, 5};
+    const auto values = arrays->front().as<const float>();
+    ASSERT_EQ(values.size(), scores.size());
+    double x = 0, y = 0, xx = 0, yy = 0, xy = 0;
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+        const double value = values[i];
+        x += value / 5, y += scores[i] / 5, xx += value * value / 5, yy += scores[i] * scores[i] / 5;
+        xy += value * scores[i] / 5;
+    }
+    EXPECT_NEAR(eval["subjects"][0]["pearson"].get<double>(), (xy - x * y) / std::sqrt((xx - x * x) * (yy - y * y)),
+                1e-4);
+    EXPECT_EQ(work_.good_json("eval cross.engine --task similarity --data pairs.tsv --samples 3")["data"]["samples"],
+              3);
+    const Json against =
+        work_.good_json("eval cross.engine --reference cross.engine --task similarity --data pairs.tsv");
+    EXPECT_EQ(against["subjects"].size(), 1U);
+    work_.good("report eval.json -o eval.html");
+    // What gives several values is still cut in two and compared.
+    work_.good("build t.onnx -o t.engine --shape 1x2..2x8..4x12");
+    EXPECT_EQ(work_.good_json("eval t.engine --task similarity --data pairs.tsv")["score"], "cosine");
+}
+
 TEST_F(Texts, AreOptimizedOn) {
     const std::string job = "optimize t.onnx --precisions fp32 --evaluate t.tsv --shape 1x2..2x8..4x12 --against '' "
                             "--output out --columns text=words,label=";
@@ -76,6 +217,9 @@ TEST_F(Texts, TellWhichLengthsToBuildFor) {
     const Json document = work_.good_json("profile-data t.onnx --data t.tsv --columns text=words --buckets 2");
     EXPECT_EQ(document["kind"], "lengths");
     EXPECT_EQ(document["samples"], 3);
+    work_.write("lengths.json", document.dump());
+    work_.good("report lengths.json -o lengths.html");
+    EXPECT_EQ(work_.page("lengths.html")["lengths"]["histogram"], document["histogram"]);
     std::size_t samples = 0;
     std::size_t tokens = 0;
     for (const Json& bin : document["histogram"]) {

@@ -16,7 +16,10 @@
 namespace lathe {
 namespace {
 
+using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 Preprocess imagenet() {
     Preprocess preprocess;
@@ -53,6 +56,26 @@ std::vector<std::string> names_of(const DataChecks& checks) {
     for (const DataFinding& finding : checks.findings())
         names.push_back(finding.name);
     return names;
+}
+
+TEST(DataChecks, CutTextsAreCounted) {
+    DataChecks checks(DataExpectations{{}, 4});
+    Batch batch;
+    batch.inputs.emplace_back("input_ids", DataType::int64, Shape{2, 2});
+    batch.names = {"a", "b"};
+    batch.token_limit = 8;
+    for (const std::int64_t id : {1, 2}) { // no duplicates
+        batch.inputs[0].as<std::int64_t>()[0] = id;
+        batch.inputs[0].as<std::int64_t>()[2] = 2 + id;
+        checks.observe(batch);
+        EXPECT_THAT(names_of(checks), Not(Contains("cut_texts")));
+    }
+    batch.inputs[0].as<std::int64_t>()[1] = 5;
+    batch.inputs[0].as<std::int64_t>()[3] = 6;
+    batch.cut = 1;
+    checks.observe(batch);
+    ASSERT_THAT(names_of(checks), ElementsAre("cut_texts"));
+    EXPECT_THAT(checks.findings()[0].detail, HasSubstr("1 of 6 texts have more than the 8 tokens"));
 }
 
 TEST(DataChecks, GoodDataHasNoFindings) {

@@ -1,6 +1,7 @@
 #include "data/text_dataset.hpp"
 
 #include <fstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,6 +45,7 @@ public:
                     row.push_back(c);
                 row.push_back(2);
             }
+            if (row.size() > limit_) ++cut_;
             row.resize(std::min(row.size(), limit_));
             rows.push_back(std::move(row));
         }
@@ -61,9 +63,13 @@ public:
         }
         return tokens;
     }
+    Result<std::size_t> count_cut(std::span<const std::string>, std::span<const std::string>, const Tokens&) override {
+        return std::exchange(cut_, 0);
+    }
 
 private:
     std::size_t limit_;
+    std::size_t cut_ = 0; ///< of the last texts
     bool separate_;
 };
 
@@ -183,6 +189,103 @@ TEST(TextTable, RefusesWithThePlace) {
     EXPECT_THAT(table->read(1).error().describe(), HasSubstr("row 3"));
 }
 
+// Never the text up to its comma.
+TEST(TextTable, CommasWithoutQuotesAreRefused) {
+    struct Case {
+        std::string content, columns;
+        std::size_t row;
+        std::string message;
+    };
+    const Case cases[] = {
+        {"text,label\nfine,1\nthe boat, sunk,1\n", "", 1, "has 3 fields, the first line has 2"},
+        {"text,label\nwell,1,\n", "", 0, "has 3 fields, the first line has 2"},
+        {"id,text\n1,\"a, b\"\n2,a, b\n", "text=text", 1, "has 3 fields, the first line has 2"},
+        {"text\nfine\nWell,\n", "", 1, "has 2 fields, the first line has 1"},
+        {"fine,1\na, b,1\n", "text=0,label=1", 1, "has 3 fields, the first line has 2"},
+        {"Well, fine\nno comma\n", "text=0", 1, "has 1 fields, the first line has 2"},
+    };
+    const TemporaryFolder folder;
+    for (const auto& each : cases) {
+        SCOPED_TRACE(each.content);
+        const auto columns = parse_text_columns(each.columns);
+        ASSERT_TRUE(columns);
+        const auto table = TextTable::open(put(folder, "a.csv", each.content), *columns);
+        ASSERT_TRUE(table) << table.error().describe();
+        if (each.row > 0) {
+            EXPECT_TRUE(table->read(0));
+        }
+        const auto read = table->read(each.row);
+        ASSERT_FALSE(read) << read->text;
+        EXPECT_EQ(read.error().code, ErrorCode::parse_error);
+        EXPECT_THAT(read.error().message, HasSubstr(each.message));
+        const bool header = each.columns.find('0') == std::string::npos;
+        EXPECT_THAT(read.error().where, HasSubstr("row " + std::to_string(each.row + (header ? 2 : 1))));
+        EXPECT_THAT(read.error().hint, HasSubstr("between quotes"));
+    }
+    const auto shorter = TextTable::open(put(folder, "b.csv", "text,label,remark\nfine,1\n"), {});
+    ASSERT_TRUE(shorter);
+    EXPECT_EQ(shorter->read(0)->text, "fine") << "what is read is there";
+}
+
+TEST(TextTable, TakesUtf8Alone) {
+    const TemporaryFolder folder;
+    const std::string mark = "\xEF\xBB\xBF";
+    struct Case {
+        std::string file, content, columns;
+        std::size_t row;
+        std::string message, where;
+    };
+    const Case cases[] = {
+        // Bytes are counted in the file.
+        {"a.tsv", "text\tlabel\nfine\t1\ncaf\xE9\t0\n", "", 1, "0xE9 at byte 22", "a.tsv, row 3"},
+        {"b.csv", "text,label\n\"caf\xE9, \"\"bar\"\"\",0\n", "", 0, "0xE9 at byte 16", "b.csv, row 2"},
+        {"c.txt", mark + "fine\n\xED\xA0\x80\n", "", 1, "0xED at byte 9", "c.txt, row 2"},
+        {"d.jsonl", "{\"text\": \"fine\"}\n{\"text\": \"\xC0\xAF\"}\n", "", 1, "0xC0 at byte 28", "d.jsonl, row 2"},
+        {"e.csv", "one\ttwo\t\xFF\xFE\n", "text=0,pair=1", 0, "0xFF at byte 9", "e.csv, row 1"},
+    };
+    for (const auto& each : cases) {
+        SCOPED_TRACE(each.file);
+        const auto columns = parse_text_columns(each.columns);
+        ASSERT_TRUE(columns);
+        const auto table = TextTable::open(put(folder, each.file, each.content), *columns);
+        const auto error = table ? table->read(each.row).error() : table.error();
+        if (table && each.row > 0) {
+            EXPECT_TRUE(table->read(0));
+        }
+        EXPECT_EQ(error.code, ErrorCode::parse_error);
+        EXPECT_THAT(error.message, HasSubstr(each.message));
+        EXPECT_THAT(error.where, HasSubstr(each.where));
+        EXPECT_THAT(error.hint, HasSubstr("iconv"));
+    }
+    for (const char* file : {"u.csv", "u.tsv", "u.txt", "u.jsonl"}) {
+        const auto table = TextTable::open(put(folder, file, std::string("\xFF\xFEt\0e\0\n\0", 8)), {});
+        ASSERT_FALSE(table) << file;
+        EXPECT_THAT(table.error().describe(), HasSubstr("the file is UTF-16"));
+        EXPECT_THAT(table.error().hint, HasSubstr("iconv -f UTF-16"));
+    }
+    for (const auto& [file, content] : {std::pair<std::string, std::string>{"m.csv", "text\ncaf\xC3\xA9\n"},
+                                        {"m.tsv", "text\ncaf\xC3\xA9\n"},
+                                        {"m.txt", "caf\xC3\xA9\n"},
+                                        {"m.jsonl", "{\"text\": \"caf\xC3\xA9\"}\n"}}) {
+        const auto table = TextTable::open(put(folder, file, mark + content), {});
+        ASSERT_TRUE(table) << file << table.error().describe();
+        EXPECT_EQ(table->read(0)->text, "caf\xC3\xA9") << file;
+    }
+}
+
+TEST(TextDataset, TextsInMemoryAreUtf8Too) {
+    const auto refused = [](std::vector<std::string> texts, std::vector<std::string> pairs) {
+        const auto dataset = dataset_of_texts(std::move(texts), std::move(pairs), inputs(), letters());
+        EXPECT_TRUE(dataset);
+        const auto batch = (*dataset)->next(2);
+        EXPECT_FALSE(batch);
+        return batch ? std::string() : batch.error().describe();
+    };
+    EXPECT_THAT(refused({"fine", "caf\xE9"}, {}), HasSubstr("0xE9 at byte 4"));
+    EXPECT_THAT(refused({"fine", "caf\xE9"}, {}), HasSubstr("text 2 of 2"));
+    EXPECT_THAT(refused({"fine"}, {"\xFF\xFE"}), HasSubstr("second text 1 of 1"));
+}
+
 TEST(TextDataset, FillsUpToTheLongestOfTheBatch) {
     const TemporaryFolder folder;
     const auto path = put(folder, "a.tsv", "sentence\tlabel\nab\t1\nc\t0\nd\t1\n");
@@ -213,6 +316,12 @@ TEST(TextDataset, FixedLengthsCutAndFill) {
     const Batch batch = first_batch(**fixed, 2);
     EXPECT_THAT(row(batch.inputs[0], 0), ElementsAre(1, 'a', 'b', 'c', 'd'));
     EXPECT_THAT(row(batch.inputs[0], 1), ElementsAre(1, 'x', 2, 7, 7));
+    EXPECT_EQ(batch.cut, 1U);
+    EXPECT_EQ(batch.token_limit, 5U);
+    CutTexts cut;
+    EXPECT_EQ(cut.describe(), "");
+    cut.add(batch);
+    EXPECT_EQ(cut.describe(), "1 of 2 texts have more than the 5 tokens that the model takes here, and were cut");
     auto options = letters();
     options.text.min_length = 4;
     options.text.max_length = 6;
@@ -246,6 +355,9 @@ public:
             tokens.mask.insert(tokens.mask.end(), text.size(), 1);
         }
         return tokens;
+    }
+    Result<std::size_t> count_cut(std::span<const std::string>, std::span<const std::string>, const Tokens&) override {
+        return std::size_t{0};
     }
 };
 
@@ -300,10 +412,47 @@ TEST(TextDataset, PairsAreOneSampleOrTwo) {
     EXPECT_THAT(row(texts.inputs[0], 2), ElementsAre(1, 'c', 2));
     EXPECT_THAT(texts.scores, ElementsAre(1.5, 1.5, 0, 0));
     EXPECT_THAT(texts.names, ElementsAre("0, first", "0, second", "1, first", "1, second"));
+    // A model that scores pairs itself reads both together.
+    auto scoring = letters();
+    scoring.text.labels = TextLabels::scores;
+    scoring.text.joint = true;
+    const auto scored = open_dataset(path, {}, inputs(), scoring);
+    ASSERT_TRUE(scored);
+    EXPECT_EQ((*scored)->size(), 2U);
+    const Batch both = first_batch(**scored, 2);
+    EXPECT_THAT(row(both.inputs[0], 1), ElementsAre(1, 'c', 2, 'd', 2));
+    EXPECT_THAT(both.scores, ElementsAre(1.5, 0));
     options.samples = 2; // texts
     const auto fewer = open_dataset(path, {}, inputs(), options);
     ASSERT_TRUE(fewer);
     EXPECT_EQ((*fewer)->size(), 2U);
+}
+
+TEST(TextDataset, LabelsInWordsAreTheModelsClasses) {
+    const TemporaryFolder folder;
+    auto options = letters();
+    options.text.class_names = {"negative", "Positive", "\xC3\x89tat", "a, b", "A, B", "2.5"};
+    const auto path = put(folder, "a.tsv",
+                          "sentence\tlabel\nx\tPositive\nx\tNEGATIVE\nx\tpositive\nx\t\xC3\xA9tat\nx\ta, b\nx\tA, "
+                          "B\nx\t2.5\nx\t4\nx\t1.0\nx\tA, b\n");
+    const auto dataset = open_dataset(path, {}, inputs(), options);
+    ASSERT_TRUE(dataset) << dataset.error().describe();
+    EXPECT_THAT(first_batch(**dataset, 9).labels, ElementsAre(1, 0, 1, 2, 3, 4, 5, 4, 1));
+    const auto either = (*dataset)->next(1);
+    ASSERT_FALSE(either) << "two classes differ from it in case alone";
+    EXPECT_THAT(either.error().message, HasSubstr("\"A, b\" is neither the index of a class nor the name of one"));
+    EXPECT_THAT(either.error().hint, HasSubstr("the model knows negative, Positive, \xC3\x89tat"));
+    EXPECT_THAT(either.error().where, HasSubstr("sample 9"));
+
+    // An empty label is no class without a name; long lists are cut short.
+    options.text.class_names.assign(20, "");
+    options.text.class_names[1] = "one";
+    const auto empty = open_dataset(put(folder, "b.tsv", "sentence\tlabel\nx\t\n"), {}, inputs(), options);
+    ASSERT_TRUE(empty);
+    const auto none = (*empty)->next(1);
+    ASSERT_FALSE(none);
+    EXPECT_THAT(none.error().hint, HasSubstr("class 0, one, class 2"));
+    EXPECT_THAT(none.error().hint, HasSubstr("and 8 more"));
 }
 
 TEST(TextDataset, Refuses) {

@@ -135,6 +135,114 @@ TEST(Similarity, ComparesWithTheReference) {
     EXPECT_EQ(json[2]["spearman_ci95"].size(), 2U);
 }
 
+/// Pairs as one sample each: x is the score, bent.
+class JointPairs final : public Dataset {
+public:
+    std::size_t size() const override { return 20; }
+    bool has_labels() const override { return true; }
+    Result<std::optional<Batch>> next(std::size_t count) override {
+        count = std::min(count, size() - at_);
+        if (count == 0) return std::optional<Batch>();
+        Batch batch;
+        batch.inputs.emplace_back("x", DataType::float32, Shape{static_cast<std::int64_t>(count), 1});
+        for (std::size_t i = 0; i < count; ++i, ++at_) {
+            batch.inputs[0].as<float>()[i] = static_cast<float>(at_ * at_);
+            batch.names.push_back(std::to_string(at_));
+            batch.labels.push_back(-1);
+            batch.scores.push_back(static_cast<double>(at_));
+        }
+        return std::optional<Batch>(std::move(batch));
+    }
+    void rewind() override { at_ = 0; }
+    Result<std::string> digest() const override { return std::string("joint"); }
+
+private:
+    std::size_t at_ = 0;
+};
+
+/// One value a pair, [batch, 1] or [batch]: x plus an error at every other pair.
+class CrossEncoder final : public Predictor {
+public:
+    CrossEncoder(std::string name, float error, bool flat) : name_(std::move(name)), error_(error), flat_(flat) {}
+    const std::string& name() const override { return name_; }
+    const std::string& precision() const override { return precision_; }
+    Result<HostTensor> predict(const Batch& batch) override {
+        const auto count = static_cast<std::int64_t>(batch.size());
+        HostTensor output("logits", DataType::float32, flat_ ? Shape{count} : Shape{count, 1});
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+            const float x = batch.inputs[0].as<float>()[i];
+            output.as<float>()[i] = x + (std::stoi(batch.names[i]) % 2 == 0 ? error_ : 0.0F);
+            if (batch.names[i] == broken) output.as<float>()[i] = std::numeric_limits<float>::infinity();
+        }
+        return output;
+    }
+    std::string broken;
+
+private:
+    std::string name_;
+    std::string precision_ = "fp32";
+    float error_;
+    bool flat_;
+};
+
+TEST(Similarity, OfACrossEncoderIsItsOutput) {
+    for (const bool flat : {false, true}) {
+        CrossEncoder reference("fp32", 0, flat);
+        CrossEncoder off("off", 30, flat);
+        JointPairs data;
+        std::vector<Predictor*> subjects{&off};
+        EvaluateOptions options;
+        options.batch_size = 7;
+        const auto evaluation =
+            evaluate_similarity(subjects, &reference, data, options, no_progress(), PairScore::output);
+        ASSERT_TRUE(evaluation) << evaluation.error().describe();
+        EXPECT_EQ(evaluation->pairs, 20U);
+        EXPECT_EQ(evaluation->width, 1U);
+        std::vector<double> squares;
+        std::vector<double> moved;
+        std::vector<double> scores;
+        for (int i = 0; i < 20; ++i) {
+            squares.push_back(i * i);
+            moved.push_back(i * i + (i % 2 == 0 ? 30 : 0));
+            scores.push_back(i);
+        }
+        EXPECT_DOUBLE_EQ(evaluation->subjects[0].spearman, 1);
+        EXPECT_NEAR(evaluation->subjects[0].pearson, pearson(squares, scores), 1e-9);
+        EXPECT_LT(evaluation->subjects[0].pearson, 0.99) << "a cosine would be 1 or -1";
+        EXPECT_NEAR(evaluation->subjects[1].spearman, spearman(moved, scores), 1e-12);
+        EXPECT_NEAR(evaluation->subjects[1].versus->agreement, spearman(squares, moved), 1e-12);
+        EXPECT_EQ(evaluation->subjects[1].versus->texts, 20U);
+        EXPECT_NEAR(evaluation->subjects[1].versus->max_abs_error, 30, 1e-6);
+        const Json json = to_json(*evaluation);
+        EXPECT_TRUE(json[1]["vs_reference"]["cosine"].is_null());
+        EXPECT_TRUE(json[1]["vs_reference"]["least_cosine"].is_null());
+        EXPECT_TRUE(json[1]["vs_reference"]["sqnr_db"].is_number());
+    }
+}
+
+TEST(Similarity, ACrossEncodersInfinityIsTheLeastAlike) {
+    CrossEncoder broken("broken", 0, false);
+    broken.broken = "19"; // the most alike by score
+    JointPairs data;
+    std::vector<Predictor*> subjects{&broken};
+    const auto evaluation = evaluate_similarity(subjects, nullptr, data, {}, no_progress(), PairScore::output);
+    ASSERT_TRUE(evaluation);
+    EXPECT_EQ(evaluation->subjects[0].nonfinite, 1U);
+    std::vector<double> outputs;
+    std::vector<double> scores;
+    for (int i = 0; i < 20; ++i) {
+        outputs.push_back(i == 19 ? 0 : i * i);
+        scores.push_back(i);
+    }
+    EXPECT_NEAR(evaluation->subjects[0].spearman, spearman(outputs, scores), 1e-12);
+    Vectors wide("wide");
+    std::vector<Predictor*> others{&wide};
+    data.rewind();
+    const auto refused = evaluate_similarity(others, nullptr, data, {}, no_progress(), PairScore::output);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().describe(), HasSubstr("pairs of texts"));
+}
+
 TEST(Similarity, NonfiniteEmbeddingsAreCounted) {
     Angles data(10);
     Vectors broken("broken");

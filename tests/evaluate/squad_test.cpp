@@ -108,6 +108,9 @@ public:
         }
         return found;
     }
+    Result<std::size_t> count_cut(std::span<const std::string>, std::span<const std::string>, const Tokens&) override {
+        return std::size_t{0};
+    }
     Result<Tokens> encode(std::span<const std::string> first, std::span<const std::string> second) override {
         if (!second.empty() && !pairs_) return Error{ErrorCode::unsupported, "no pairs", "", ""};
         std::vector<std::vector<std::int64_t>> rows;
@@ -374,6 +377,11 @@ TEST(Squad, FilesThatAreNone) {
         EXPECT_EQ(data.error().code, ErrorCode::parse_error) << text;
     }
     EXPECT_FALSE(load_squad(folder / "none.json"));
+    ASSERT_TRUE(write_file(folder / "latin.json", std::string_view("{\"data\": \"caf\xE9\"}")));
+    const auto latin = load_squad(folder / "latin.json");
+    ASSERT_FALSE(latin);
+    EXPECT_THAT(latin.error().describe(), testing::HasSubstr("0xE9 at byte 14"));
+    EXPECT_THAT(latin.error().hint, testing::HasSubstr("iconv"));
 }
 
 } // namespace

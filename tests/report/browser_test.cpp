@@ -55,6 +55,7 @@ constexpr const char* probe = R"js(<script>
       emptySections: [...document.querySelectorAll("section, figure, table tbody")].filter((part) => part.textContent.trim() === "").length,
       undefinedText: (document.getElementById("page").textContent.match(/undefined|NaN|Infinity|\[object/g) || []).length,
       tableHeads: [...document.querySelectorAll("th")].map((cell) => cell.textContent),
+      tableCells: [...document.querySelectorAll("td")].map((cell) => cell.textContent),
       images: document.images.length,
       alerted: window.alerted || 0,
       whiskers: window.whiskers(),
@@ -264,6 +265,47 @@ TEST_F(Browser, AnyPartAloneHasNoEmptyBoxes) {
         expect_good(seen);
         EXPECT_EQ(charts(seen), expected);
     }
+}
+
+TEST_F(Browser, AccuracyOfTextModelsHasItsOwnColumns) {
+    const Json squad = look(page_of(test::squad_eval()), 1280);
+    expect_good(squad);
+    EXPECT_EQ(squad["tables"]["Accuracy"], 2);
+    for (const char* title : {"Exact match", "F1", "With answer: exact", "With answer: F1", "Without: right",
+                              "Exact change, pt", "F1 change, pt", "Same answer"})
+        EXPECT_THAT(squad["tableHeads"], testing::Contains(title)) << title;
+    for (const char* title : {"Top-1", "Spearman", "Agreement"})
+        EXPECT_THAT(squad["tableHeads"], Not(testing::Contains(title))) << title;
+    const std::string cells = squad["tableCells"].dump();
+    for (const char* figure : {"75.25\u202F%", "81.25\u202F%", "83.00\u202F%"})
+        EXPECT_THAT(cells, HasSubstr(figure));
+
+    const Json similarity = look(page_of(test::similarity_eval()), 390);
+    expect_good(similarity);
+    for (const char* title : {"Spearman", "Pearson", "Spearman change", "Rank agreement", "Least cosine"})
+        EXPECT_THAT(similarity["tableHeads"], testing::Contains(title)) << title;
+    EXPECT_THAT(similarity["tableHeads"], Not(testing::Contains("F1")));
+    for (const char* figure : {"0.8274", "0.99876", "\u22120.0009"})
+        EXPECT_THAT(similarity["tableCells"].dump(), HasSubstr(figure));
+}
+
+TEST_F(Browser, LengthsOfTextsAreDrawn) {
+    for (const int width : {1280, 390}) {
+        const Json seen = look(page_of(test::text_lengths()), width);
+        expect_good(seen);
+        EXPECT_EQ(charts(seen), std::set<std::string>{"chart-text-lengths"});
+        EXPECT_EQ(seen["tables"]["Lengths to fill up to"], 3) << "nothing, one length, two";
+        EXPECT_EQ(seen["tables"]["Samples by length"], 30) << "3 to 92 in steps of three";
+        EXPECT_THAT(seen["canvases"][0]["label"].get<std::string>(), HasSubstr("From 3 to 90 tokens"));
+    }
+    Json odd = test::text_lengths();
+    odd["histogram"] = Json::parse("[[-1e308, 1], [1e308, 2], [5, 4]]");
+    odd["proposals"] = nullptr;
+    odd["percentiles"] = nullptr;
+    odd["own"] = nullptr;
+    const Json seen = look(page_of(odd), 390);
+    expect_good(seen);
+    EXPECT_EQ(seen["tables"]["Samples by length"], 1);
 }
 
 TEST_F(Browser, HostileAndBareValuesStayTextAndQuiet) {

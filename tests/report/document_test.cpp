@@ -64,6 +64,28 @@ TEST(Document, AnyPartAloneWorks) {
     EXPECT_EQ((*document_from({whole["bench"]}))["verdict"]["recommended"], "") << "no evaluation, no choice";
 }
 
+TEST(Document, TakesResultsOfTextModels) {
+    const auto lengths = document_from({test::text_lengths()});
+    ASSERT_TRUE(lengths) << lengths.error().describe();
+    EXPECT_EQ((*lengths)["title"], "Lengths results");
+    EXPECT_EQ((*lengths)["command"], "lathe profile-data m.onnx --data t.tsv");
+    EXPECT_EQ((*lengths)["lengths"]["proposals"].size(), 2U);
+    const auto together = document_from({sample()["bench"], test::text_lengths()});
+    ASSERT_TRUE(together) << together.error().describe();
+    EXPECT_TRUE(together->contains("lengths"));
+    EXPECT_FALSE(document_from({test::text_lengths(), test::text_lengths()}));
+    Json fixed = test::text_lengths(); // a model of one length has no shapes to build
+    fixed["shapes"] = nullptr;
+    EXPECT_TRUE(document_from({fixed}));
+
+    const auto similarity = document_from({test::similarity_eval()});
+    ASSERT_TRUE(similarity) << similarity.error().describe();
+    const Json* cut = find_item((*similarity)["notes"], "name", "cut_texts");
+    ASSERT_NE(cut, nullptr);
+    EXPECT_THAT(text(*cut, "detail"), HasSubstr("7 of the texts evaluated have more than 64 tokens"));
+    EXPECT_TRUE(document_from({test::squad_eval()}));
+}
+
 TEST(Document, TwoBenchmarksAreRefused) {
     const Json bench = sample()["bench"];
     const auto document = document_from({bench, bench});
@@ -192,6 +214,18 @@ INSTANTIATE_TEST_SUITE_P(
             "MixCostIsMissing",
             R"({"kind": "bench", "version": 1, "subjects": [], "length_mix": {"rows": [{"subject": "a", "padding": "own length"}]}})",
             ErrorCode::parse_error, "length_mix.rows[0].ms_per_sample", "missing"},
+        BadCase{"LengthsWithoutHistogram", R"({"kind": "lengths", "version": 1, "samples": 3})", ErrorCode::parse_error,
+                "histogram", "missing"},
+        BadCase{"LengthIsText", R"({"kind": "lengths", "version": 1, "samples": 3, "histogram": [[3, 1], ["a", 2]]})",
+                ErrorCode::parse_error, "histogram[1]", "a length and its number"},
+        BadCase{
+            "ProposalWithoutBuckets",
+            R"({"kind": "lengths", "version": 1, "samples": 3, "histogram": [], "proposals": [{"computed_tokens": 3}]})",
+            ErrorCode::parse_error, "proposals[0].buckets", "missing"},
+        BadCase{"F1IsText", R"({"kind": "eval", "version": 1, "subjects": [{"name": "a", "f1": "good"}]})",
+                ErrorCode::parse_error, "subjects[0].f1", "must be a number"},
+        BadCase{"HasAnswerIsNumber", R"({"kind": "eval", "version": 1, "subjects": [{"name": "a", "has_answer": 1}]})",
+                ErrorCode::parse_error, "subjects[0].has_answer", "must be an object"},
         BadCase{"RowIsNumber", R"({"kind": "bench", "version": 1, "subjects": [7]})", ErrorCode::parse_error,
                 "subjects[0]", "must be an object, is number"},
         BadCase{"NestedPart", R"({"kind": "optimize", "version": 1, "bench": {"subjects": [{"name": 1}]}})",

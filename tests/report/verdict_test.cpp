@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "report/fields.hpp"
+#include "report/sample.hpp"
 #include "report/verdict.hpp"
 #include "report/wording.hpp"
 
@@ -273,6 +274,20 @@ TEST(Verdict, UnlabelledEvaluationIsJudgedByAgreement) {
          {"vs_reference", {{"reference", "fp32"}, {"agreement", 0.997}, {"agreement_ci95", {0.995, 0.998}}}}});
     EXPECT_EQ(make_verdict(&bench, &eval).recommended, "int8");
     eval["subjects"][1]["vs_reference"]["agreement_ci95"] = {0.985, 0.998};
+    EXPECT_EQ(make_verdict(&bench, &eval).recommended, "fp32");
+}
+
+// Not by how often the answers are the same, which says less.
+TEST(Verdict, AnswersAreJudgedByF1) {
+    const Json bench = bench_of(5.0);
+    Json eval = test::squad_eval();
+    const Verdict verdict = make_verdict(&bench, &eval);
+    EXPECT_EQ(verdict.recommended, "int8");
+    EXPECT_THAT(verdict.text, HasSubstr("pt F1 ±"));
+    EXPECT_THAT(verdict.reasons, Contains(HasSubstr("INT8's F1 is 81.0")));
+    EXPECT_THAT(verdict.reasons, Not(Contains(HasSubstr("same class"))));
+    eval["subjects"][1]["vs_reference"]["f1_delta"] = -0.05;
+    eval["subjects"][1]["vs_reference"]["f1_delta_ci95"] = {-0.06, -0.04};
     EXPECT_EQ(make_verdict(&bench, &eval).recommended, "fp32");
 }
 

@@ -13,6 +13,7 @@
 #include <openvino/op/constant.hpp>
 
 #include "backends/openvino/core.hpp"
+#include "data/text_pieces.hpp"
 #include "support/json.hpp"
 
 namespace lathe::openvino {
@@ -21,6 +22,7 @@ namespace {
 
 constexpr const char* library_name = "libopenvino_tokenizers.so";
 constexpr std::size_t largest_graph = std::size_t{1} << 28;
+constexpr std::int64_t beyond_any_text = 1'000'000'000; ///< tokens
 
 Error damaged(const std::string& what) {
     return {ErrorCode::parse_error, "the model's tokenizer cannot be read: " + what, "metadata lathe.tokenizer",
@@ -79,13 +81,12 @@ Result<std::string> unpack(const Json& field, const char* what) {
 /// The number of tokens at which the graph cuts, special ones not counted: constants that reach the operator Truncate
 /// through the choice of whether to cut (whose other branch is near the largest integer).
 std::vector<std::shared_ptr<ov::op::v0::Constant>> truncation_limits(const ov::Model& model) {
-    constexpr std::int64_t unlimited = 1'000'000'000;
     std::vector<std::shared_ptr<ov::op::v0::Constant>> found;
     const auto consider = [&](const std::shared_ptr<ov::Node>& node) {
         const auto constant = std::dynamic_pointer_cast<ov::op::v0::Constant>(node);
         if (!constant || !constant->get_element_type().is_integral_number()) return;
         if (ov::shape_size(constant->get_shape()) != 1) return;
-        if (const auto value = constant->cast_vector<std::int64_t>()[0]; value > 0 && value < unlimited) {
+        if (const auto value = constant->cast_vector<std::int64_t>()[0]; value > 0 && value < beyond_any_text) {
             found.push_back(constant);
         }
     };
@@ -99,6 +100,11 @@ std::vector<std::shared_ptr<ov::op::v0::Constant>> truncation_limits(const ov::M
         }
     }
     return found;
+}
+
+void set_limit(const std::shared_ptr<ov::op::v0::Constant>& limit, std::int64_t kept) {
+    ov::replace_node(limit,
+                     ov::op::v0::Constant::create(limit->get_element_type(), limit->get_shape(), std::vector{kept}));
 }
 
 /// Cuts `fewer` tokens earlier.
@@ -115,23 +121,32 @@ Result<void> shorten(ov::Model& model, std::size_t fewer) {
             return Error{ErrorCode::out_of_range, "the engine's longest sequence has no room for a token of text",
                          "--shape", "build the engine for longer sequences"};
         }
-        const auto changed =
-            ov::op::v0::Constant::create(limit->get_element_type(), limit->get_shape(), std::vector{kept});
-        ov::replace_node(limit, changed);
+        set_limit(limit, kept);
     }
     return {};
 }
 
-Result<ov::InferRequest> compile(const Json& graph, std::size_t fewer) {
+/// A tokenizer's graph, ready to run, and in the form that cuts nothing once somebody asks for it.
+struct Form {
+    std::shared_ptr<ov::Model> model;
+    ov::InferRequest request;
+    std::optional<ov::InferRequest> whole;
+};
+
+ov::InferRequest request_of(const std::shared_ptr<ov::Model>& model) {
+    return core().compile_model(model, "CPU", ov::num_streams(1)).create_infer_request();
+}
+
+Result<Form> compile(const Json& graph, std::size_t fewer) {
     if (!graph.is_object()) return damaged("a graph is missing");
     LATHE_TRY(const std::string xml, unpack(graph.value("xml", Json()), "xml"));
     LATHE_TRY(const std::string weights, unpack(graph.value("weights", Json()), "weights"));
-    return guarded("OpenVINO cannot run the tokenizer", "metadata lathe.tokenizer", [&]() -> Result<ov::InferRequest> {
+    return guarded("OpenVINO cannot run the tokenizer", "metadata lathe.tokenizer", [&]() -> Result<Form> {
         ov::Tensor tensor(ov::element::u8, {weights.size()});
         std::memcpy(tensor.data(), weights.data(), weights.size());
         const std::shared_ptr<ov::Model> model = core().read_model(xml, tensor);
         LATHE_CHECK(shorten(*model, fewer));
-        return core().compile_model(model, "CPU", ov::num_streams(1)).create_infer_request();
+        return Form{model, request_of(model), {}};
     });
 }
 
@@ -161,7 +176,7 @@ struct Settings {
 
 class GraphTokenizer final : public Tokenizer {
 public:
-    GraphTokenizer(Settings settings, ov::InferRequest single, std::optional<ov::InferRequest> pair)
+    GraphTokenizer(Settings settings, Form single, std::optional<Form> pair)
         : settings_(std::move(settings)), single_(std::move(single)), pair_(std::move(pair)) {}
 
     std::size_t max_length() const override { return settings_.max_length; }
@@ -175,7 +190,52 @@ public:
             return Error{ErrorCode::unsupported, "this model's tokenizer joins no pairs of texts",
                          "metadata lathe.tokenizer", "give one text column"};
         }
-        ov::InferRequest& request = second.empty() ? single_ : *pair_;
+        // The library reads beyond texts that are not UTF-8.
+        LATHE_CHECK(all_utf8(first, "text "));
+        LATHE_CHECK(all_utf8(second, "second text "));
+        return run(second.empty() ? single_.request : pair_->request, first, second);
+    }
+
+    Result<std::size_t> count_cut(std::span<const std::string> first, std::span<const std::string> second,
+                                  const Tokens& tokens) override {
+        // Only what fills the model may have been longer.
+        std::vector<std::string> full_first;
+        std::vector<std::string> full_second;
+        for (std::size_t row = 0; row < tokens.count; ++row) {
+            if (length_of(tokens, row) < settings_.max_length) continue;
+            full_first.push_back(first[row]);
+            if (!second.empty()) full_second.push_back(second[row]);
+        }
+        if (full_first.empty()) return std::size_t{0};
+        Form& form = second.empty() ? single_ : *pair_;
+        if (!form.whole) {
+            LATHE_TRY(form.whole, without_limit(*form.model));
+        }
+        LATHE_TRY(const Tokens whole, run(*form.whole, full_first, full_second));
+        std::size_t cut = 0;
+        for (std::size_t row = 0; row < whole.count; ++row)
+            cut += length_of(whole, row) > settings_.max_length ? 1 : 0;
+        return cut;
+    }
+
+private:
+    static std::size_t length_of(const Tokens& tokens, std::size_t row) {
+        const auto begin = tokens.mask.begin() + static_cast<std::ptrdiff_t>(row * tokens.length);
+        return static_cast<std::size_t>(std::count(begin, begin + static_cast<std::ptrdiff_t>(tokens.length), 1));
+    }
+
+    static Result<ov::InferRequest> without_limit(const ov::Model& model) {
+        return guarded("OpenVINO cannot run the tokenizer", "metadata lathe.tokenizer",
+                       [&]() -> Result<ov::InferRequest> {
+                           const std::shared_ptr<ov::Model> whole = model.clone();
+                           for (const auto& limit : truncation_limits(*whole))
+                               set_limit(limit, beyond_any_text);
+                           return request_of(whole);
+                       });
+    }
+
+    static Result<Tokens> run(ov::InferRequest& request, std::span<const std::string> first,
+                              std::span<const std::string> second) {
         return guarded("the tokenizer failed", "", [&]() -> Result<Tokens> {
             request.set_input_tensor(0, strings(first));
             if (!second.empty()) request.set_input_tensor(1, strings(second));
@@ -197,7 +257,12 @@ public:
         });
     }
 
-private:
+    static Result<void> all_utf8(std::span<const std::string> texts, const char* what) {
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            if (const auto at = first_not_utf8(texts[i])) return not_utf8(texts[i], *at, what + std::to_string(i + 1));
+        }
+        return {};
+    }
     static ov::Tensor strings(std::span<const std::string> texts) {
         ov::Tensor tensor(ov::element::string, {texts.size()});
         std::copy(texts.begin(), texts.end(), tensor.data<std::string>());
@@ -209,8 +274,8 @@ private:
     }
 
     Settings settings_;
-    ov::InferRequest single_;
-    std::optional<ov::InferRequest> pair_;
+    Form single_;
+    std::optional<Form> pair_;
 };
 
 } // namespace
@@ -258,8 +323,8 @@ Result<std::shared_ptr<Tokenizer>> make_tokenizer(std::string_view description, 
     settings.digest = json.value("digest", Json("")).dump() + json.value("version", Json("")).dump();
     LATHE_CHECK(load_operators());
     const std::size_t fewer = static_cast<std::size_t>(longest) - settings.max_length;
-    LATHE_TRY(ov::InferRequest single, compile(json.value("single", Json()), fewer));
-    std::optional<ov::InferRequest> pair;
+    LATHE_TRY(Form single, compile(json.value("single", Json()), fewer));
+    std::optional<Form> pair;
     if (json.contains("pair")) {
         LATHE_TRY(pair, compile(json["pair"], fewer));
     }

@@ -226,6 +226,40 @@ function speedupFigure() {
   });
 }
 
+function textLengthsFigure() {
+  const counts = results.lengths ? list(results.lengths.histogram).filter((entry) => pair(entry) && entry.every((count) => count >= 0 && count < 1e9)) : [];
+  if (counts.length === 0) return null;
+  const first = Math.min(...counts.map(([length]) => length));
+  const last = Math.max(...counts.map(([length]) => length));
+  const width = Math.floor((last - first) / 32) + 1;
+  const bins = Array.from({ length: Math.floor((last - first) / width) + 1 }, (_, i) => ({ low: first + i * width, samples: 0 }));
+  for (const [length, samples] of counts) bins[Math.floor((length - first) / width)].samples += samples;
+  const name = (bin) => (width === 1 ? String(bin.low) : bin.low + "–" + (bin.low + width - 1));
+  const table = makeTable(
+    "Samples by length",
+    [{ title: "Tokens" }, { title: "Samples", number: true }],
+    bins.map((bin) => [name(bin), format.count(bin.samples)]),
+    { tall: true },
+  );
+  return makeFigure({
+    id: "text-lengths", title: "Tokens a sample", table,
+    note: "Samples by the number of their tokens, special ones included.",
+    summary: "From " + first + " to " + last + " tokens; most often " + name(bins.reduce((most, bin) => (bin.samples > most.samples ? bin : most))) + ".",
+    height: () => 260,
+    build: (theme) => ({
+      type: "bar",
+      data: { labels: bins.map(name), datasets: [{ data: bins.map((bin) => bin.samples), backgroundColor: theme.blue, barPercentage: 1, categoryPercentage: 0.94 }] },
+      options: {
+        scales: {
+          x: axis(theme, "Tokens", { grid: { display: false }, ticks: { maxTicksLimit: 12, maxRotation: 0 } }),
+          y: axis(theme, "Samples", { beginAtZero: true, ticks: { precision: 0, callback: (tick) => format.count(tick) } }),
+        },
+        plugins: { legend: { display: false }, tooltip: tooltip((item) => format.count(item.raw) + " samples") },
+      },
+    }),
+  });
+}
+
 function sizeFigure() {
   const bars = timed.filter((subject) => isNumber(subject.file_bytes) && subject.file_bytes > 0).map((subject) => ({ name: subject.name, value: subject.file_bytes / 1e6 }));
   return subjectBars("size", "Size on disk", "Of the engine or model file.", "MB", bars, (value) => format.bytes(value * 1e6));

@@ -58,7 +58,10 @@ function verdictTiles() {
     row ? tile("Latency at batch " + firstBatch, format.ms(row.median_ms), baseRow ? labelOf(baseline.name) + ": " + format.ms(baseRow.median_ms) : null) : null,
     against ? tile("Speed-up over " + labelOf(against.reference), format.times(against.speedup), pair(against.ci95) ? "95 % interval " + format.range(against.ci95, format.timesPrecise) : null) : null,
     ratio(framework) && ratio(framework) !== against ? tile("Speed-up over " + labelOf(framework.name), format.times(ratio(framework).speedup), pair(ratio(framework).ci95) ? "95 % interval " + format.range(ratio(framework).ci95, format.timesPrecise) : null) : null,
-    accuracy && isNumber(accuracy.top1) ? tile("Top-1 accuracy", format.percent(accuracy.top1), delta) : versus && isNumber(versus.agreement) ? tile("Agreement", format.percent(versus.agreement), "same class as " + labelOf(versus.reference)) : null,
+    accuracy && isNumber(accuracy.top1) ? tile("Top-1 accuracy", format.percent(accuracy.top1), delta)
+      : accuracy && isNumber(accuracy.f1) ? tile("F1", format.percent(accuracy.f1), versus && isNumber(versus.f1_delta) ? format.points(versus.f1_delta) + THIN + "pt against " + labelOf(versus.reference) : null)
+      : accuracy && isNumber(accuracy.spearman) ? tile("Spearman", accuracy.spearman.toFixed(4), null)
+      : versus && isNumber(versus.agreement) ? tile("Agreement", format.percent(versus.agreement), "same class as " + labelOf(versus.reference)) : null,
     subject ? tile("Size on disk", format.bytes(subject.file_bytes), baseline && isNumber(baseline.file_bytes) && subject.file_bytes > 0 ? labelOf(baseline.name) + ": " + format.bytes(baseline.file_bytes) : null) : null,
   ].filter(Boolean);
   return tiles.length > 1 ? el("dl", { class: "tiles" }, tiles) : null;
@@ -134,6 +137,36 @@ function lengthMixLead() {
   return format.count(mix.samples) + " samples" + (mix.data ? " of " + mix.data : "") + ", " + (mix.batch > 1 ? format.count(mix.batch) : "one") + " a request" + (isNumber(mix.mean_length) ? ": " + mix.mean_length.toFixed(1) + " tokens on average, 99" + THIN + "% up to " + format.count(mix.p99_length) + ", longest " + format.count(mix.longest) : "") + "." + cut;
 }
 
+// How long a dataset's texts are, and what padding costs with each choice of lengths (lathe profile-data).
+function textLengthsLead() {
+  const lengths = results.lengths;
+  if (!lengths) return null;
+  const at = lengths.percentiles || {};
+  const facts = [
+    isNumber(lengths.mean) ? lengths.mean.toFixed(1) + " tokens on average" : null,
+    ...["p50", "p90", "p99"].filter((key) => isNumber(at[key])).map((key) => key.slice(1) + THIN + "% up to " + format.count(at[key])),
+    isNumber(lengths.longest) ? "longest " + format.count(lengths.longest) : null,
+  ].filter(Boolean);
+  const cut = isNumber(lengths.longer_than_limit) && lengths.longer_than_limit > 0 ? " " + format.count(lengths.longer_than_limit) + " have more than the " + format.count(lengths.limit) + " that the model takes." : "";
+  return format.count(lengths.samples) + " samples" + (lengths.data ? " of " + lengths.data : "") + (facts.length ? ": " + facts.join(", ") : "") + "." + cut;
+}
+
+function textLengthsTable() {
+  const lengths = results.lengths;
+  if (!lengths) return null;
+  const costs = [
+    ...(lengths.own ? [{ ...lengths.own, name: lengths.batch > 1 ? "the batch’s longest" : "nothing" }] : []),
+    ...list(lengths.proposals).map((proposal) => ({ ...proposal, name: proposal.buckets.join(", ") })),
+  ];
+  if (costs.length === 0) return null;
+  return makeTable(
+    "Lengths to fill up to",
+    [{ title: "Filled up to" }, ...["Tokens computed", "Padding", "Padding over real"].map((title) => ({ title, number: true }))],
+    costs.map((cost) => ({ chosen: cost.chosen === true, cells: [cost.name, format.count(cost.computed_tokens), format.percent(cost.padding_share, 1), isNumber(cost.padding_over_real) ? cost.padding_over_real.toFixed(3) : DASH] })),
+    { caption: "The lengths that make the least padding, for each number of them. Marked: those that shapes were proposed for." },
+  );
+}
+
 function sizeTable() {
   const rows = timed.filter((subject) => ["file_bytes", "peak_rss_bytes", "load_ms"].some((key) => isNumber(subject[key]) && subject[key] > 0));
   if (rows.length === 0) return null;
@@ -150,18 +183,30 @@ function accuracyTable() {
   const mcnemar = (subject) => versus(subject).mcnemar || {};
   const withBounds = (text, bounds, show) => (pair(bounds) ? el("span", {}, text, el("span", { class: "sub" }, format.range(bounds, show))) : text);
   const share = (value, bounds) => withBounds(format.percent(value), bounds, (end) => (end * 100).toFixed(2));
+  const part = (subject, name) => subject[name] || {};
+  const change = (value) => (value > 0 ? "+" : "") + signed(value.toFixed(4));
   const isReference = (subject) => evaluated.some((other) => versus(other).reference === subject.name);
   const columns = [
     { title: "Samples", value: (s) => format.count(s.samples), present: (s) => isNumber(s.samples) && s.samples !== (evaluation.data || {}).samples },
     { title: "Top-1", value: (s) => share(s.top1, s.top1_ci95), present: (s) => isNumber(s.top1) },
     { title: "Top-5", value: (s) => share(s.top5, s.top5_ci95), present: (s) => isNumber(s.top5) },
     { title: "Top-1 change, pt", value: (s) => withBounds(format.points(versus(s).top1_delta), versus(s).top1_delta_ci95, format.points), present: (s) => isNumber(versus(s).top1_delta) },
+    { title: "Exact match", value: (s) => share(s.exact, s.exact_ci95), present: (s) => isNumber(s.exact) },
+    { title: "F1", value: (s) => share(s.f1, s.f1_ci95), present: (s) => isNumber(s.f1) },
+    { title: "With answer: exact", value: (s) => format.percent(part(s, "has_answer").exact), present: (s) => isNumber(part(s, "has_answer").exact) },
+    { title: "With answer: F1", value: (s) => format.percent(part(s, "has_answer").f1), present: (s) => isNumber(part(s, "has_answer").f1) },
+    { title: "Without: right", value: (s) => format.percent(part(s, "no_answer").exact), present: (s) => isNumber(part(s, "no_answer").exact) },
+    { title: "Exact change, pt", value: (s) => format.points(versus(s).exact_delta), present: (s) => isNumber(versus(s).exact_delta) },
+    { title: "F1 change, pt", value: (s) => withBounds(format.points(versus(s).f1_delta), versus(s).f1_delta_ci95, format.points), present: (s) => isNumber(versus(s).f1_delta) },
     { title: "Spearman", value: (s) => (isNumber(s.spearman) ? withBounds(s.spearman.toFixed(4), s.spearman_ci95, (end) => end.toFixed(3)) : DASH), present: (s) => isNumber(s.spearman) },
-    { title: "Spearman change", value: (s) => (isNumber(versus(s).spearman_delta) ? withBounds(versus(s).spearman_delta.toFixed(4), versus(s).spearman_delta_ci95, (end) => end.toFixed(4)) : DASH), present: (s) => isNumber(versus(s).spearman_delta) },
-    { title: "Agreement", value: (s) => share(versus(s).agreement, versus(s).agreement_ci95), present: (s) => isNumber(versus(s).agreement) },
+    { title: "Pearson", value: (s) => (isNumber(s.pearson) ? withBounds(s.pearson.toFixed(4), s.pearson_ci95, (end) => end.toFixed(3)) : DASH), present: (s) => isNumber(s.pearson) },
+    { title: "Spearman change", value: (s) => (isNumber(versus(s).spearman_delta) ? withBounds(change(versus(s).spearman_delta), versus(s).spearman_delta_ci95, change) : DASH), present: (s) => isNumber(versus(s).spearman_delta) },
+    { title: "Rank agreement", value: (s) => (isNumber(versus(s).rank_agreement) ? versus(s).rank_agreement.toFixed(5) : DASH), present: (s) => isNumber(versus(s).rank_agreement) },
+    { title: (evaluation || {}).task === "squad" ? "Same answer" : "Agreement", value: (s) => share(versus(s).agreement, versus(s).agreement_ci95), present: (s) => isNumber(versus(s).agreement) },
     { title: "Mean KL", value: (s) => format.small(versus(s).mean_kl), present: (s) => isNumber(versus(s).mean_kl) },
     { title: "SQNR", value: (s) => format.decibel(versus(s).sqnr_db), present: (s) => isNumber(versus(s).sqnr_db) },
     { title: "Cosine", value: (s) => (isNumber(versus(s).cosine) ? versus(s).cosine.toFixed(5) : DASH), present: (s) => isNumber(versus(s).cosine) },
+    { title: "Least cosine", value: (s) => (isNumber(versus(s).least_cosine) ? versus(s).least_cosine.toFixed(5) : DASH), present: (s) => isNumber(versus(s).least_cosine) },
     { title: "Max error", value: (s) => format.small(versus(s).max_abs_error, 3), present: (s) => isNumber(versus(s).max_abs_error) },
     { title: "McNemar p", value: (s) => format.probability(mcnemar(s).p_value), present: (s) => isNumber(mcnemar(s).p_value) },
   ].filter((column) => evaluated.some(column.present));
@@ -357,6 +402,7 @@ function makeSections() {
   section("throughput", "Throughput", null, throughputFigure());
   section("speedup", "Speed-up", null, speedupFigure());
   section("lengths", "Real length mix", lengthMixLead(), lengthMixTables());
+  section("text-lengths", "Lengths of the texts", textLengthsLead(), textLengthsFigure(), below(textLengthsTable()));
   section("accuracy", "Accuracy", isNumber(data.samples) ? "Measured on " + format.count(data.samples) + " samples" + (data.path ? " of " + data.path : "") + "." : null,
     tradeoffFigure(), below(accuracyTable()), significance.length ? el("ul", { class: "reasons" }, significance) : null, worstSamples());
   section("size", "Size and memory", null, grid("two", sizeFigure(), memoryFigure()), sizeTable());
