@@ -253,7 +253,7 @@ void add_export(Commands& commands) {
             "model", options->model,
             "torchvision or timm name (or timm/NAME), efficientnet-lite0..4, all-minilm-l6-v2, bert-base, "
             "bert-large, distilbert-base, vit-base, vit-large, gpt2[-medium|-large|-xl], hf/FOLDER of a Hugging "
-            "Face text encoder, ViT, GPT-2 or diffusers' UNet, or FILE.py:FUNCTION, which returns a module or "
+            "Face text encoder, ViT or kin, GPT-2 or diffusers' UNet, or FILE.py:FUNCTION, which returns a module or "
             "(module, example inputs)")
         ->required();
     command.add_option("--output", options->output, "ONNX file to write")->required();
