@@ -27,7 +27,7 @@ struct LinearLayer {
     bool transposed = false; ///< the weight is stored [depth, outputs]
     // Of convolutions, in two dimensions; of those in one, the second.
     std::array<std::int64_t, 2> kernel{1, 1}, strides{1, 1}, dilations{1, 1}, pads_begin{0, 0}, pads_end{0, 0};
-    Padding padding = Padding::given; ///< else pads_begin and pads_end say nothing: window_of
+    Padding padding = Padding::given; ///< else pads_begin and pads_end say nothing: window_places
 
     std::size_t channels() const { return groups * outputs; }
     /// Where element k of output channel m (of all) is in the stored weight.

@@ -110,7 +110,7 @@ std::vector<std::string> advise(const Sensitivity& sensitivity, DamageMetric met
         const LayerSensitivity& first = sensitivity.layers[ranked.front().layer];
         const Score& everything = sensitivity.everything;
         const bool much = is_much(everything, metric);
-        sentences.push_back("No layer stands out, so " + std::string(much ? "" : "INT8 throughout: ") +
+        sentences.push_back(std::string("No layer stands out") + (much ? ": " : ", so INT8 throughout: ") +
                             "the most harmful one, " + first.node + " (" + first.role + "), causes " +
                             percent(ranked.front().damage_share) + " of the " + what_is_measured(metric) +
                             " that the layers cause one by one.");
