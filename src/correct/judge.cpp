@@ -14,10 +14,6 @@ std::size_t samples_of(const HostTensor& output) {
     return output.shape.empty() ? 1 : static_cast<std::size_t>(output.shape[0]);
 }
 
-bool all_finite(const std::vector<float>& values) {
-    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
-}
-
 } // namespace
 
 Json to_json(const Closeness& closeness) {

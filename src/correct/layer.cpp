@@ -227,6 +227,10 @@ std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, c
     std::vector<float> rows;
     reserve_huge(rows, layer.groups * count * layer.depth, threads);
     rows.resize(layer.groups * count * layer.depth);
+    std::vector<std::array<std::int64_t, 2>> before; // of each batch
+    for (const HostTensor& each : input) {
+        if (layer.kind == LinearLayer::Kind::conv) before.push_back(window_places(layer, each.shape).before);
+    }
     constexpr std::size_t chunk = 256;
     ThreadPool(threads).for_each((count + chunk - 1) / chunk, [&](std::size_t part) {
         for (std::size_t n = part * chunk; n < std::min(count, (part + 1) * chunk); ++n) {
@@ -239,9 +243,9 @@ std::vector<float> gather_rows(const LinearLayer& layer, const Batches& input, c
                 std::ranges::copy(row, rows.begin() + static_cast<std::ptrdiff_t>(n * layer.depth));
                 continue;
             }
-            const auto before = window_places(layer, tensor.shape).before;
             for (std::size_t g = 0; g < layer.groups; ++g)
-                gather_convolution(layer, tensor, before, position, g, &rows[(g * count + n) * layer.depth]);
+                gather_convolution(layer, tensor, before[position.batch], position, g,
+                                   &rows[(g * count + n) * layer.depth]);
         }
     });
     return rows;

@@ -58,15 +58,11 @@ std::int64_t class_of(std::span<const float> row) {
     return top ? static_cast<std::int64_t>(*top) : -1;
 }
 
-bool finite(std::span<const float> row) {
-    return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
-}
-
 void count(SubjectEvaluation& subject, const Outputs& outputs, const Batch& batch) {
     for (std::size_t i = 0; i < batch.size(); ++i) {
         const auto row = outputs.row(i);
         ++subject.samples;
-        if (!finite(row)) ++subject.nonfinite;
+        if (!all_finite(row)) ++subject.nonfinite;
         if (batch.labels[i] < 0) continue;
         const auto label = static_cast<std::size_t>(batch.labels[i]);
         ++subject.labelled;

@@ -12,10 +12,6 @@ bool any_nan(std::span<const float> row) {
     return std::any_of(row.begin(), row.end(), [](float value) { return std::isnan(value); });
 }
 
-bool all_finite(std::span<const float> row) {
-    return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
-}
-
 /// ln of the sum of exponentials, shifted by the greatest so that nothing overflows.
 double log_sum_exp(std::span<const float> row) {
     const double greatest = *std::max_element(row.begin(), row.end());
@@ -121,6 +117,10 @@ double Fidelity::sqnr_db() const {
 }
 
 double Fidelity::mean_cosine() const { return samples_ > 0 ? cosine_ / static_cast<double>(samples_) : 0; }
+
+bool all_finite(std::span<const float> row) {
+    return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
+}
 
 std::optional<std::size_t> top_class(std::span<const float> row) {
     if (row.empty() || any_nan(row)) return std::nullopt;

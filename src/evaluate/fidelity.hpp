@@ -44,6 +44,8 @@ private:
     double max_abs_error_ = 0;
 };
 
+/// Neither NaN nor infinity among them.
+bool all_finite(std::span<const float> row);
 /// Index of the greatest value; the first of equals. Nothing if any value is NaN or the row is empty.
 std::optional<std::size_t> top_class(std::span<const float> row);
 /// Whether `label` is among the k greatest values (of equals the first ones count). False if any value is NaN.

@@ -5,14 +5,11 @@
 #include <limits>
 
 #include "evaluate/correlation.hpp"
+#include "evaluate/fidelity.hpp"
 
 namespace lathe {
 
 namespace {
-
-bool all_finite(std::span<const float> row) {
-    return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
-}
 
 /// What is gathered about one subject while the data goes by.
 struct Gathered {

@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::array metric_names{"sqnr", "kl", "agreement", "top1"};
 
-bool finite(std::span<const float> row) {
-    return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
-}
-
 double share(std::uint64_t part, std::uint64_t whole) {
     return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -61,7 +57,7 @@ void Score::add(std::span<const float> reference, std::span<const float> subject
         soft_right += softly_right(subject, static_cast<std::size_t>(label), kind);
         soft_reference_right += softly_right(reference, static_cast<std::size_t>(label), kind);
     }
-    if (!finite(reference) || !finite(subject)) {
+    if (!all_finite(reference) || !all_finite(subject)) {
         ++nonfinite;
         return;
     }
