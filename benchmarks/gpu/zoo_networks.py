@@ -1,0 +1,342 @@
+"""The networks of zoo.py: seeded random weights, exported to ONNX as their users export them.
+
+A network is a module and the inputs of one batch size. Weights are random, but activations stay near one: batch
+normalisations take the statistics of a random batch, so that what FP16 loses is told apart from what explodes.
+Networks that need a package which is not there (timm, transformers, diffusers) are left out with that reason.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+SEED = 11
+
+
+@dataclass
+class Entry:
+    """make: the module; inputs: (batch) -> tensors; batches: those that are timed; names: of the inputs in the graph."""
+
+    make: Callable[[], nn.Module]
+    inputs: Callable[[int], list[torch.Tensor]]
+    batches: tuple[int, ...] = (1, 32)
+    names: tuple[str, ...] = ("input",)
+    axes: dict[str, dict[int, str]] | None = None  # default: axis 0 of every input and output is "batch"
+    image: bool = True  # channels-last pays in PyTorch
+    int8: bool = False  # also quantised, as explicit Q/DQ
+    family: str = "torchvision"
+
+
+def pictures(size=224, channels=3):
+    def make(batch):
+        generator = torch.Generator().manual_seed(SEED + batch)
+        return [torch.randn(batch, channels, size, size, generator=generator)]
+
+    return make
+
+
+def tokens(length, words):
+    def make(batch):
+        generator = torch.Generator().manual_seed(SEED + batch)
+        return [torch.randint(5, words, (batch, length), generator=generator), torch.ones(batch, length, dtype=torch.int64)]
+
+    return make
+
+
+def settled(module, example):
+    """Gives batch normalisations the mean and variance of a random batch."""
+    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    if norms:
+        momenta = [m.momentum for m in norms]
+        for m in norms:
+            m.momentum = None
+            m.reset_running_stats()
+        module.eval()
+        for m in norms:
+            m.train()
+        with torch.no_grad():
+            module(*example)
+        for m, momentum in zip(norms, momenta):
+            m.momentum = momentum
+    return module.eval()
+
+
+class First(nn.Module):
+    """Of a module that gives a dictionary or an object, its tensors in order."""
+
+    def __init__(self, module, pick):
+        super().__init__()
+        self.module, self.pick = module, pick
+
+    def forward(self, *inputs):
+        return self.pick(self.module(*inputs))
+
+
+def torchvision_entry(name, size=224, batches=(1, 32), int8=False, **options):
+    def make():
+        import torchvision
+
+        return torchvision.models.get_model(name, weights=None, **options)
+
+    return Entry(make, pictures(size), batches, int8=int8)
+
+
+def segmenter(name, size=512, batches=(1, 8)):
+    def make():
+        import torchvision
+
+        module = torchvision.models.get_model(name, weights=None, weights_backbone=None, aux_loss=False, num_classes=21)
+        return First(module, lambda result: result["out"])
+
+    return Entry(make, pictures(size), batches)
+
+
+class Heads(nn.Module):
+    """A torchvision detector's backbone and heads, as exports for engines cut it: what follows is boxes, not products."""
+
+    def __init__(self, detector):
+        super().__init__()
+        self.backbone, self.head = detector.backbone, detector.head
+
+    def forward(self, x):
+        features = list(self.backbone(x).values())
+        return tuple(self.head(features).values())
+
+
+def detector(name, size, batches=(1, 8), **options):
+    def make():
+        import torchvision
+
+        return Heads(torchvision.models.get_model(name, weights=None, weights_backbone=None, **options))
+
+    return Entry(make, pictures(size), batches)
+
+
+def timm_entry(name, size=224, batches=(1, 32)):
+    def make():
+        import timm
+
+        return timm.create_model(name, pretrained=False, exportable=True)
+
+    return Entry(make, pictures(size), batches, family="timm")
+
+
+def encoder(kind, length, batches=(1, 32), **options):
+    """A transformers encoder, exported plainly."""
+
+    def make():
+        import transformers
+
+        config = getattr(transformers, f"{kind}Config")(**options)
+        config._attn_implementation = "sdpa"
+        module = getattr(transformers, f"{kind}Model")(config)
+        return First(Named(module), lambda result: result.last_hidden_state)
+
+    axes = {"input_ids": {0: "batch"}, "attention_mask": {0: "batch"}}
+    return Entry(make, tokens(length, 30000), batches, ("input_ids", "attention_mask"), axes, image=False, family="transformers")
+
+
+class Named(nn.Module):
+    """Passes the inputs by name."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, input_ids, attention_mask):
+        return self.module(input_ids=input_ids, attention_mask=attention_mask, return_dict=True)
+
+
+def clip_text(batches=(1, 32)):
+    def make():
+        import transformers
+
+        return First(Named(transformers.CLIPTextModel(transformers.CLIPTextConfig())), lambda result: result.last_hidden_state)
+
+    return Entry(make, tokens(77, 40000), batches, ("input_ids", "attention_mask"), None, image=False, family="transformers")
+
+
+class Prefill(nn.Module):
+    """A causal language model on a whole prompt: the last position's logits."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, input_ids, attention_mask):
+        return self.module(input_ids=input_ids, attention_mask=attention_mask, use_cache=False, logits_to_keep=1, return_dict=True).logits[:, 0]
+
+
+class Decode(nn.Module):
+    """One token behind a past of keys and values."""
+
+    def __init__(self, module, layers):
+        super().__init__()
+        self.module, self.layers = module, layers
+
+    def forward(self, input_ids, *past):
+        import transformers
+
+        cache = transformers.DynamicCache()
+        for layer in range(self.layers):
+            cache.update(past[2 * layer], past[2 * layer + 1], layer)
+        result = self.module(input_ids=input_ids, past_key_values=cache, use_cache=True, return_dict=True)
+        present = result.past_key_values
+        out = [result.logits[:, -1]]
+        for layer in range(self.layers):
+            pair = present.layers[layer]
+            out += [pair.keys, pair.values]
+        return tuple(out)
+
+
+def gpt2_module(layers=12):
+    import transformers
+
+    config = transformers.GPT2Config(n_layer=layers)
+    config._attn_implementation = "sdpa"
+    return transformers.GPT2LMHeadModel(config)
+
+
+def gpt2_prefill(length, batches=(1, 8)):
+    return Entry(lambda: Prefill(gpt2_module()), tokens(length, 50000), batches, ("input_ids", "attention_mask"), None, image=False,
+                 family="transformers")
+
+
+def gpt2_decode(past, batches=(1, 8), layers=12):
+    def inputs(batch):
+        generator = torch.Generator().manual_seed(SEED + batch)
+        ids = torch.randint(5, 50000, (batch, 1), generator=generator)
+        return [ids] + [torch.randn(batch, 12, past, 64, generator=generator) for _ in range(2 * layers)]
+
+    names = ("input_ids", *(f"past.{i}.{part}" for i in range(layers) for part in ("key", "value")))
+    return Entry(lambda: Decode(gpt2_module(layers), layers), inputs, batches, names, None, image=False, family="transformers")
+
+
+def llama_prefill(length, batches=(1, 4)):
+    def make():
+        import transformers
+
+        config = transformers.LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22,
+                                          num_attention_heads=32, num_key_value_heads=4)
+        config._attn_implementation = "sdpa"
+        return Prefill(transformers.LlamaForCausalLM(config))
+
+    return Entry(make, tokens(length, 31000), batches, ("input_ids", "attention_mask"), None, image=False, family="transformers")
+
+
+def unet(batches=(2,)):
+    """Stable Diffusion 1.5's."""
+
+    def make():
+        import diffusers
+
+        module = diffusers.UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8)
+        return First(module, lambda result: result.sample)
+
+    def inputs(batch):
+        generator = torch.Generator().manual_seed(SEED + batch)
+        return [torch.randn(batch, 4, 64, 64, generator=generator), torch.full((batch,), 500.0),
+                torch.randn(batch, 77, 768, generator=generator)]
+
+    return Entry(make, inputs, batches, ("sample", "timestep", "encoder_hidden_states"), None, family="diffusers")
+
+
+def vae_decoder(batches=(1,)):
+    def make():
+        import diffusers
+
+        blocks = 4
+        module = diffusers.AutoencoderKL(down_block_types=("DownEncoderBlock2D",) * blocks, up_block_types=("UpDecoderBlock2D",) * blocks,
+                                         block_out_channels=(128, 256, 512, 512), layers_per_block=2, latent_channels=4)
+        return nn.Sequential(module.post_quant_conv, module.decoder)
+
+    return Entry(make, lambda batch: [torch.randn(batch, 4, 64, 64, generator=torch.Generator().manual_seed(SEED))], batches,
+                 family="diffusers")
+
+
+ZOO = {
+    "resnet18": torchvision_entry("resnet18", int8=True),
+    "resnet50": torchvision_entry("resnet50", int8=True),
+    "mobilenet_v2": torchvision_entry("mobilenet_v2", int8=True),
+    "mobilenet_v3_large": torchvision_entry("mobilenet_v3_large", int8=True),
+    "efficientnet_b0": torchvision_entry("efficientnet_b0", int8=True),
+    "efficientnet_v2_s": torchvision_entry("efficientnet_v2_s"),
+    "regnet_y_1_6gf": torchvision_entry("regnet_y_1_6gf", int8=True),
+    "resnext50_32x4d": torchvision_entry("resnext50_32x4d"),
+    "googlenet": torchvision_entry("googlenet", int8=True, aux_logits=False, init_weights=False),
+    "inception_v3": torchvision_entry("inception_v3", 299, aux_logits=False, init_weights=False),
+    "shufflenet_v2_x1_0": torchvision_entry("shufflenet_v2_x1_0"),
+    "squeezenet1_1": torchvision_entry("squeezenet1_1"),
+    "mnasnet1_0": torchvision_entry("mnasnet1_0"),
+    "densenet121": torchvision_entry("densenet121", int8=True),
+    "vgg16": torchvision_entry("vgg16", int8=True),
+    "alexnet": torchvision_entry("alexnet"),
+    "convnext_tiny": torchvision_entry("convnext_tiny", int8=True),
+    "vit_b_16": torchvision_entry("vit_b_16"),
+    "swin_t": torchvision_entry("swin_t"),
+    "maxvit_t": torchvision_entry("maxvit_t", batches=(1, 16)),
+    "deeplabv3_resnet50": segmenter("deeplabv3_resnet50"),
+    "fcn_resnet50": segmenter("fcn_resnet50"),
+    "lraspp_mobilenet_v3_large": Entry(
+        lambda: First(__import__("torchvision").models.get_model("lraspp_mobilenet_v3_large", weights=None, weights_backbone=None),
+                      lambda result: result["out"]), pictures(512), (1, 8)),
+    "ssdlite320": detector("ssdlite320_mobilenet_v3_large", 320, (1, 32)),
+    "retinanet_resnet50_fpn": detector("retinanet_resnet50_fpn", 512, (1, 8)),
+    "deit_small": timm_entry("deit_small_patch16_224"),
+    "mixer_b16": timm_entry("mixer_b16_224"),
+    "efficientnet_lite0": timm_entry("efficientnet_lite0"),
+    "mobilevit_s": timm_entry("mobilevit_s", 256),
+    "repvgg_b0": timm_entry("repvgg_b0"),
+    "ghostnet_100": timm_entry("ghostnet_100"),
+    "res2net50": timm_entry("res2net50_26w_4s"),
+    "resnest50d": timm_entry("resnest50d"),
+    "poolformer_s12": timm_entry("poolformer_s12"),
+    "edgenext_small": timm_entry("edgenext_small", 256),
+    "dla34": timm_entry("dla34"),
+    "hrnet_w18_small": timm_entry("hrnet_w18_small"),
+    "distilbert": encoder("DistilBert", 128),
+    "bert_base": encoder("Bert", 128),
+    "bert_large": encoder("Bert", 384, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
+    "roberta_base": encoder("Roberta", 128, vocab_size=50265, max_position_embeddings=514),
+    "clip_text": clip_text(),
+    "gpt2_prefill_512": gpt2_prefill(512),
+    "gpt2_decode_512": gpt2_decode(512),
+    "llama_1b_prefill_256": llama_prefill(256),
+    "sd15_unet": unet(),
+    "sd15_vae_decoder": vae_decoder(),
+}
+
+
+def module_of(name: str) -> nn.Module:
+    """The network with its seeded weights, in evaluation mode and FP32, on the CPU."""
+    entry = ZOO[name]
+    torch.manual_seed(SEED)
+    module = entry.make().eval()
+    return settled(module, entry.inputs(2))
+
+
+def typed(module: nn.Module, dtype: Any, device: str, image: bool) -> nn.Module:
+    module = copy.deepcopy(module).to(device, dtype)
+    return module.to(memory_format=torch.channels_last) if image and dtype == torch.float16 else module
+
+
+def export(name: str, module: nn.Module, path: str, batch: int) -> None:
+    """As a user does: torch.onnx.export by TorchScript, else the newer exporter; the batch axis is free."""
+    entry = ZOO[name]
+    inputs = entry.inputs(batch)
+    axes = {key: {0: "batch"} for key in entry.names}
+    with torch.no_grad():
+        results = module(*inputs)
+    outputs = [f"output{i}" for i in range(len(results))] if isinstance(results, (tuple, list)) else ["output0"]
+    axes |= {key: {0: "batch"} for key in outputs}
+    options = {"input_names": list(entry.names), "output_names": outputs, "opset_version": 17}
+    try:
+        torch.onnx.export(module, tuple(inputs), path, dynamic_axes=axes, dynamo=False, **options)
+    except Exception as error:
+        print("the TorchScript exporter failed, the newer one instead:", str(error).splitlines()[-1][:200], flush=True)
+        free = [{0: torch.export.Dim.DYNAMIC} for _ in inputs]
+        # A *past of the module takes its shapes as one tuple.
+        shapes = (free[0], tuple(free[1:])) if isinstance(module, Decode) else tuple(free)
+        torch.onnx.export(module, tuple(inputs), path, dynamo=True, dynamic_shapes=shapes, **options | {"opset_version": 18})
