@@ -5,6 +5,7 @@
 
 #include <openvino/op/constant.hpp>
 
+#include "backends/openvino/onnx_semantics.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "support/thread_pool.hpp"
@@ -127,6 +128,7 @@ void give_large_weights(ov::Model& model, const std::vector<Tensor>& taken) {
 Result<std::string> serialize(const Model& model, const WeightLimits& limits, std::vector<Tensor>& taken) {
     Model changed = model; // shares the tensors
     if (model.opset() >= 9 && has_misread_constant(model.graph)) compute_misread_constants(changed.graph);
+    write_onnx_semantics(changed.graph, model.opset());
     taken = take_large_weights(changed.graph, limits);
     return serialize_onnx(changed);
 }

@@ -1,0 +1,185 @@
+#include "backends/openvino/onnx_semantics.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "graph/subgraphs.hpp"
+
+namespace lathe::openvino {
+
+namespace {
+
+/// The nodes that take one's place, in order; empty where it stays.
+using Nodes = std::vector<Node>;
+
+Node made(std::string type, std::vector<std::string> inputs, std::string output) {
+    Node node;
+    node.op_type = std::move(type);
+    node.inputs = std::move(inputs);
+    node.outputs = {std::move(output)};
+    return node;
+}
+
+std::string constant(Graph& graph, const std::string& stem, Tensor tensor) {
+    const std::string name = graph.unique_name(stem);
+    graph.initializers.emplace(name, tensor.renamed(name));
+    return name;
+}
+
+DataType type_of(const Graph& graph, const std::string& value) {
+    const auto info = graph.info(value);
+    return info ? info->type : DataType::undefined;
+}
+
+//  x ──▶ Softmax(axis) ──▶ y   ==>   x ──▶ Flatten(axis) ──▶ Softmax(1) ──▶ Reshape ──▶ y
+//                                     └───────────────────── Shape ────────────┘
+// Before opset 13 all axes from `axis` on are one distribution.
+Nodes coerced_softmax(Graph& graph, const Node& node) {
+    const auto info = graph.info(node.input(0));
+    const std::int64_t axis = node.int_or("axis", 1);
+    if (axis == -1) return {};
+    if (info && info->dims) {
+        const auto rank = static_cast<std::int64_t>(info->dims->size());
+        if ((axis < 0 ? axis + rank : axis) == rank - 1) return {};
+    }
+    const std::string& stem = node.output(0);
+    const std::string rows = graph.unique_name(stem + "_rows"), shares = graph.unique_name(stem + "_shares"),
+                      shape = graph.unique_name(stem + "_shape");
+    Node flatten = made("Flatten", {node.input(0)}, rows);
+    flatten.set("axis", axis);
+    Node softmax = node;
+    softmax.inputs = {rows};
+    softmax.outputs = {shares};
+    softmax.set("axis", std::int64_t{1});
+    return {std::move(flatten), std::move(softmax), made("Shape", {node.input(0)}, shape),
+            made("Reshape", {shares, shape}, stem)};
+}
+
+/// -0: a zero that OpenVINO does not take for a pool's own padding, since it looks at the bits.
+std::optional<Tensor> negative_zero(DataType type) {
+    const std::size_t bytes = byte_size(type, 1);
+    if (!is_floating(type) || bytes < 2) return std::nullopt;
+    std::vector<std::byte> bits(bytes);
+    bits.back() = std::byte{0x80}; // little-endian, the sign first
+    return Tensor("", type, {}, bits);
+}
+
+//  x ──▶ AveragePool(pads, ceil_mode, count_include_pad) ──▶ y
+//    ==>   x ──▶ Pad ──▶ AveragePool(ceil_mode) ──▶ y
+// The divisor is then the number of elements of the padded input under the window, as ONNX and PyTorch have it.
+Nodes padded_average(Graph& graph, const Node& node, std::int64_t opset) {
+    const auto pads = node.ints_or("pads", {});
+    const bool padded = std::ranges::any_of(pads, [](std::int64_t n) { return n > 0; });
+    const auto zero = negative_zero(type_of(graph, node.input(0)));
+    if (node.int_or("ceil_mode", 0) == 0 || node.int_or("count_include_pad", 0) == 0 || !padded || !zero || opset < 11)
+        return {};
+    const std::size_t spatial = pads.size() / 2;
+    std::vector<std::int64_t> all(2 * (spatial + 2), 0);
+    std::copy_n(pads.begin(), spatial, all.begin() + 2);
+    std::copy_n(pads.begin() + static_cast<std::ptrdiff_t>(spatial), spatial,
+                all.begin() + static_cast<std::ptrdiff_t>(spatial) + 4);
+    const std::string& stem = node.output(0);
+    const std::string wide = graph.unique_name(stem + "_padded");
+    const auto count = static_cast<std::int64_t>(all.size());
+    const std::string sizes = constant(graph, stem + "_pads", Tensor::of_int64s("", {count}, all));
+    Node pool = node;
+    pool.inputs[0] = wide;
+    pool.erase_attribute("pads");
+    pool.erase_attribute("count_include_pad");
+    return {made("Pad", {node.input(0), sizes, constant(graph, stem + "_zero", *zero)}, wide), std::move(pool)};
+}
+
+/// Whether what a Pad from opset 11 on fills with is the constant 0.
+bool fills_with_zero(const Graph& graph, const Node& pad) {
+    if (pad.string_or("mode", "constant") != "constant") return false;
+    if (pad.input(2).empty()) return true;
+    const Tensor* value = graph.constant(pad.input(2));
+    return value != nullptr && std::ranges::all_of(value->bytes(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+/// A Pad with 0 that a MaxPool reads keeps its zeros.
+Nodes kept_zeros(Graph& graph, const Node& node, std::int64_t opset) {
+    if (opset < 11 || !fills_with_zero(graph, node)) return {};
+    const auto zero = negative_zero(type_of(graph, node.input(0)));
+    if (!zero) return {};
+    Node pad = node;
+    pad.inputs.resize(std::max<std::size_t>(pad.inputs.size(), 3));
+    pad.inputs[2] = constant(graph, node.output(0) + "_zero", *zero);
+    return {std::move(pad)};
+}
+
+//  a, b (int8) ──▶ Add ──▶ y
+//    ==>   a, b ──▶ Cast(int32) ──▶ Add ──▶ Mod(256) into the type's range ──▶ Cast(int8) ──▶ y
+Nodes wrapped_bytes(Graph& graph, const Node& node) {
+    const DataType type = type_of(graph, node.output(0));
+    if (type != DataType::int8 && type != DataType::uint8) return {};
+    const std::string& stem = node.output(0);
+    Nodes nodes;
+    Node whole = node;
+    for (std::string& input : whole.inputs) {
+        const std::string wide = graph.unique_name(stem + "_wide");
+        nodes.push_back(made("Cast", {input}, wide));
+        nodes.back().set("to", static_cast<std::int64_t>(DataType::int32));
+        input = wide;
+    }
+    const std::string sum = graph.unique_name(stem + "_whole"), up = graph.unique_name(stem + "_up"),
+                      rest = graph.unique_name(stem + "_rest"), down = graph.unique_name(stem + "_down");
+    const auto number = [&](std::int32_t value) {
+        return constant(graph, stem + "_number", Tensor::of<std::int32_t>("", DataType::int32, {}, std::array{value}));
+    };
+    whole.outputs = {sum};
+    nodes.push_back(std::move(whole));
+    const std::int32_t low = type == DataType::int8 ? 128 : 0;
+    nodes.push_back(made("Add", {sum, number(low)}, up));
+    nodes.push_back(made("Mod", {up, number(256)}, rest)); // of integers: the sign of the divisor
+    nodes.push_back(made("Sub", {rest, number(low)}, down));
+    nodes.push_back(made("Cast", {down}, stem));
+    nodes.back().set("to", static_cast<std::int64_t>(type));
+    return nodes;
+}
+
+bool feeds_max_pool(const Graph& graph, const Node& pad) {
+    return std::ranges::any_of(
+        graph.nodes, [&](const auto& reader) { return reader->is("MaxPool") && reader->input(0) == pad.output(0); });
+}
+
+Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset) {
+    if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
+    if (node.is("AveragePool")) return padded_average(graph, node, opset);
+    if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
+    if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
+    return {};
+}
+
+} // namespace
+
+void write_onnx_semantics(Graph& graph, std::int64_t opset) {
+    // First all replacements, while every name is still in the graph, then the new order.
+    std::map<std::size_t, Nodes> replacements;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        for_each_subgraph(*graph.nodes[i], [&](Graph& body) { write_onnx_semantics(body, opset); });
+        Nodes instead = instead_of(graph, *graph.nodes[i], opset);
+        if (!instead.empty()) replacements.emplace(i, std::move(instead));
+    }
+    if (replacements.empty()) return;
+    std::vector<std::unique_ptr<Node>> nodes;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        const auto found = replacements.find(i);
+        if (found == replacements.end()) {
+            nodes.push_back(std::move(graph.nodes[i]));
+            continue;
+        }
+        for (Node& node : found->second) {
+            if (node.name.empty()) node.name = graph.nodes[i]->name; // layers are reported by their ONNX node
+            nodes.push_back(std::make_unique<Node>(std::move(node)));
+        }
+    }
+    graph.nodes = std::move(nodes);
+}
+
+} // namespace lathe::openvino

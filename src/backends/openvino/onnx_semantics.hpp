@@ -1,0 +1,15 @@
+#pragma once
+
+#include "graph/graph.hpp"
+
+namespace lathe::openvino {
+
+/// Rewrites, in place, what OpenVINO 2026.4 computes otherwise than ONNX defines it, so that it computes the same:
+///   Softmax before opset 13 over several axes       it normalises over the one axis alone
+///   AveragePool with ceil_mode, count_include_pad and pads   it counts elements beyond the padding
+///   Pad with 0 before MaxPool                       it fuses them, and pads with minus infinity
+///   Add, Sub, Mul of int8 and uint8                 it saturates where ONNX wraps around
+/// Names of values stay. Tensors are shared, not copied. Types must be known (shape inference); what has none is left.
+void write_onnx_semantics(Graph& graph, std::int64_t opset);
+
+} // namespace lathe::openvino
