@@ -75,6 +75,17 @@ struct ClampedConstant {
     double to = 0;
 };
 
+/// What a machine reaches at most, measured once and kept with the kernels' times. 0 or absent: not known.
+struct MachineLimits {
+    double memory_bytes_per_second = 0; ///< a copy far larger than the cache, bytes read plus bytes written
+    double cache_bytes_per_second = 0;  ///< a copy that stays in the last cache
+    double cache_bytes = 0;             ///< what that cache holds
+    double launch_us = 0;               ///< from one kernel of a graph that does nothing to the next
+    /// Of the largest matrix product that any kernel here computes, by precision ("fp16", "int8", ...): multiplications
+    /// plus additions a second.
+    std::map<std::string, double> operations_per_second;
+};
+
 /// What a build decided and why (`lathe build --explain`).
 struct BuildReport {
     struct Op {
@@ -83,8 +94,12 @@ struct BuildReport {
         std::string signature; ///< all that its speed depends on
         std::string precision; ///< what its products are computed in
         std::vector<TacticTiming> candidates;
+        double bytes = 0;      ///< that it must read and write at least, each value once
+        double operations = 0; ///< multiplications and additions of its products
+        double limit_us = 0;   ///< the least time these take on this machine; 0: not known
     };
     std::vector<Op> ops;
+    MachineLimits limits;
     std::size_t arena_bytes = 0; ///< activations of one session
     std::size_t arena_lower_bound = 0;
     std::size_t workspace_bytes = 0;

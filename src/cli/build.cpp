@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/api/speed_limit.hpp"
 #include "backends/api/tensorrt.hpp"
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
@@ -85,6 +86,18 @@ std::string other_time(const TacticTiming* timing, double TacticTiming::*time) {
     return timing != nullptr && timing->*time > 0 ? fixed(timing->*time, 2) : "-";
 }
 
+/// "71 %": how near the kernel is to the least time that the machine needs; "-" where that is not known.
+std::string share_of_limit(const BuildReport::Op& op, const TacticTiming* chosen) {
+    if (chosen == nullptr || chosen->mixed_us <= 0 || op.limit_us <= 0) return "-";
+    return fixed(100 * op.limit_us / chosen->mixed_us, 0) + " %";
+}
+
+/// What is done a microsecond, divided by `unit`.
+std::string rate(double amount, const TacticTiming* chosen, double unit, int digits) {
+    if (chosen == nullptr || chosen->mixed_us <= 0 || amount <= 0) return "-";
+    return fixed(amount / chosen->mixed_us / unit, digits);
+}
+
 void explain(const BuildReport& report, const Context& context) {
     if (report.ops.empty()) {
         for (const auto& [precision, share] : report.precision_share)
@@ -96,8 +109,8 @@ void explain(const BuildReport& report, const Context& context) {
         context.print("  this backend chooses its kernels by itself");
         return;
     }
-    std::vector<std::vector<std::string>> rows{
-        {"shape", "operation", "what", "chosen", "us", "warm", "cold", "next best", "us", "tried"}};
+    std::vector<std::vector<std::string>> rows{{"shape", "operation", "what", "chosen", "us", "of limit", "GB/s",
+                                                "TFLOP/s", "warm", "cold", "next best", "us", "tried"}};
     for (const auto& op : report.ops) {
         const TacticTiming* chosen = nullptr;
         const TacticTiming* next = nullptr;
@@ -110,12 +123,17 @@ void explain(const BuildReport& report, const Context& context) {
             }
         }
         rows.push_back({op.shape, op.name, op.signature, chosen != nullptr ? chosen->tactic : "-",
-                        chosen != nullptr ? fixed(chosen->mixed_us, 2) : "-",
+                        chosen != nullptr ? fixed(chosen->mixed_us, 2) : "-", share_of_limit(op, chosen),
+                        rate(op.bytes, chosen, 1e3, 0), rate(op.operations, chosen, 1e6, 1),
                         other_time(chosen, &TacticTiming::warm_us), other_time(chosen, &TacticTiming::cold_us),
                         next != nullptr ? next->tactic : "-", next != nullptr ? fixed(next->mixed_us, 2) : "-",
                         std::to_string(op.candidates.size())});
     }
     context.print(table(rows));
+    for (const ShapeLimit& shape : limits_by_shape(report)) {
+        const std::string text = describe(shape);
+        if (!text.empty()) context.print("  " + shape.shape + ": " + text);
+    }
     for (const auto& [precision, share] : report.precision_share)
         context.print("  " + fixed(share * 100, 1) + " % of the arithmetic in " + precision);
     for (const auto& fallback : report.fallbacks)
@@ -345,8 +363,10 @@ void add_build(Commands& commands) {
     command.add_option("--plan", options->plan, "TensorRT: also write the plan as a file for trtexec and Triton");
     command.add_option("--exportLayerInfo", options->layer_info,
                        "Write the engine's layers as JSON, in the form of trtexec's option of this name");
-    command.add_flag("--explain", options->explain,
-                     "Tell which kernels were tried for every operation, and their times (all of them with --json)");
+    command.add_flag(
+        "--explain", options->explain,
+        "Tell which kernels were tried for every operation, their times (all of them with --json), and how "
+        "near they are to what the machine allows");
 }
 
 } // namespace lathe::cli

@@ -1,3 +1,4 @@
+#include "backends/api/speed_limit.hpp"
 #include "runtime/engine.hpp"
 
 namespace lathe {
@@ -171,6 +172,9 @@ Json to_json(const BuildReport& report) {
                        {"name", op.name},
                        {"signature", op.signature},
                        {"precision", op.precision},
+                       {"bytes", op.bytes},
+                       {"operations", op.operations},
+                       {"limit_us", op.limit_us},
                        {"candidates", std::move(candidates)}});
     }
     Json clamped = Json::array();
@@ -181,7 +185,22 @@ Json to_json(const BuildReport& report) {
                            {"from", constant.from},
                            {"to", constant.to}});
     }
+    Json shapes = Json::array();
+    for (const ShapeLimit& shape : limits_by_shape(report)) {
+        shapes.push_back({{"shape", shape.shape},
+                          {"us", shape.us},
+                          {"limit_us", shape.limit_us},
+                          {"reference_us", shape.reference_us}});
+    }
+    const MachineLimits& machine = report.limits;
     return Json{{"ops", std::move(ops)},
+                {"shapes", std::move(shapes)},
+                {"limits",
+                 {{"memory_bytes_per_second", machine.memory_bytes_per_second},
+                  {"cache_bytes_per_second", machine.cache_bytes_per_second},
+                  {"cache_bytes", machine.cache_bytes},
+                  {"launch_us", machine.launch_us},
+                  {"operations_per_second", machine.operations_per_second}}},
                 {"arena_bytes", report.arena_bytes},
                 {"arena_lower_bound", report.arena_lower_bound},
                 {"workspace_bytes", report.workspace_bytes},

@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <set>
 
+#include "backends/api/speed_limit.hpp"
 #include "backends/cuda/device/candidates.hpp"
 #include "backends/cuda/device/chain_choice.hpp"
+#include "backends/cuda/device/machine_profile.hpp"
 #include "backends/cuda/device/network_check.hpp"
 #include "backends/cuda/device/trial.hpp"
 #include "backends/cuda/device/whole_graph.hpp"
 #include "backends/cuda/plan/chains.hpp"
+#include "backends/cuda/plan/work.hpp"
 #include "backends/cuda/tuning/chain_choice.hpp"
 #include "support/clock.hpp"
 #include "support/log.hpp"
@@ -53,7 +57,9 @@ public:
         choose_kernels_for_chains();
         if (limits_.whole_seconds > 0) LATHE_CHECK(tune_networks());
         if (options_.check) LATHE_CHECK(check_networks(place));
+        LATHE_TRY(state_.report.limits, machine_limits(place.device, cache_));
         describe();
+        warn_of_reference_kernels();
         return {};
     }
 
@@ -389,11 +395,34 @@ private:
         }
     }
 
+    /// Kernels that are there to be right, not fast, should not be what an engine spends its time in.
+    void warn_of_reference_kernels() const {
+        constexpr double share = 0.01;
+        constexpr std::size_t named = 5;
+        for (const ShapeLimit& shape : limits_by_shape(state_.report)) {
+            if (shape.reference_us <= share * shape.us) continue;
+            std::string text;
+            for (std::size_t i = 0; i < std::min(named, shape.reference.size()); ++i) {
+                const auto& row = shape.reference[i];
+                text += (i == 0 ? "" : ", ") + row.name + " (" + std::to_string(std::lround(row.us)) + " us)";
+            }
+            const std::size_t more = shape.reference.size() - std::min(named, shape.reference.size());
+            if (more > 0) text += " and " + std::to_string(more) + " more";
+            log(LogLevel::warning,
+                "at " + shape.shape + " " + std::to_string(std::lround(100 * shape.reference_us / shape.us)) +
+                    " % of the time is spent in reference kernels, which no faster one replaces yet: " + text);
+        }
+    }
+
     /// `runs`: names and signatures of what the network runs.
     BuildReport::Op& describe(const std::string& shape, const Plan& plan, const FusedOp& op,
                               const std::set<std::pair<std::string, std::string>>& runs) {
         const std::string text = signature(op, plan);
         BuildReport::Op row{shape, op.name, text, op.tf32 ? "tf32" : to_string(op.compute), {}};
+        const Work work = work_of(op, plan);
+        row.bytes = work.activation_bytes + work.weight_bytes;
+        row.operations = work.operations;
+        row.limit_us = limit_us(work, row.precision, state_.report.limits);
         const auto& order = state_.tactics[text];
         for (const Timing& timing : timings_[text]) {
             const auto& ratios = whole_[text];
