@@ -2,7 +2,7 @@
 # Installs what Lathe needs and is missing: Debian packages, one Python environment, ONNX's C++ library.
 # Third-party builds go to $LATHE_CACHE (default ~/.cache/lathe), keyed by version, and are reused.
 # Run it for its effect, or source it for the variables LATHE_VENV, LATHE_PYTHON, LATHE_ONNX_ROOT, OpenVINO_DIR
-# (and, where nvcc is found, LATHE_CUTLASS_ROOT and LATHE_CUDNN_FRONTEND_ROOT).
+# LATHE_TRITON_SERVER (and, where nvcc is found, LATHE_CUTLASS_ROOT and LATHE_CUDNN_FRONTEND_ROOT).
 set -euo pipefail
 
 LATHE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -96,6 +96,30 @@ fetch_cuda_headers() {
   rm -rf "$work"
 }
 
+# The Triton server, without which its tests are skipped: a program and its libraries, 103 MiB.
+unpack_triton_server() {
+  local pin=$LATHE_ROOT/requirements/triton-server.txt folder work
+  folder=$LATHE_CACHE/triton-server-$(sha256sum "$pin" | cut -c1-12)
+  LATHE_TRITON_SERVER=$folder/pytriton/tritonserver/bin/tritonserver
+  [ -e "$folder/.complete" ] && return
+  if [ "$(uname -m)" != x86_64 ]; then
+    LATHE_TRITON_SERVER=
+    return
+  fi
+  say "Unpacking the Triton server into $folder (103 MiB)"
+  work=$(mktemp -d "$LATHE_CACHE/triton-server.XXXXXX")
+  "$LATHE_VENV/bin/pip" download -q --disable-pip-version-check --no-deps --require-hashes -r "$pin" -d "$work"
+  "$LATHE_PYTHON" -m zipfile -e "$work"/nvidia_pytriton-*.whl "$work/all"
+  rm -rf "$folder"
+  mkdir -p "$folder/pytriton/tritonserver"
+  mv "$work/all/pytriton/tritonserver/bin" "$folder/pytriton/tritonserver/bin"
+  mv "$work/all/nvidia_pytriton.libs" "$folder/nvidia_pytriton.libs" # where the program looks for it
+  rm -f "$folder"/nvidia_pytriton.libs/libpython*                    # for models in Python
+  chmod +x "$LATHE_TRITON_SERVER"
+  touch "$folder/.complete"
+  rm -rf "$work"
+}
+
 # ONNX's backend test cases into the folder LATHE_ONNX_CASES: the wheel carries the code that generates them.
 write_onnx_cases() {
   LATHE_ONNX_CASES=$LATHE_CACHE/onnx-cases-$(basename "$LATHE_ONNX_ROOT")
@@ -129,5 +153,6 @@ install_debian_packages
 install_python_packages
 build_onnx
 fetch_cuda_headers
-export LATHE_CUTLASS_ROOT LATHE_CUDNN_FRONTEND_ROOT
+unpack_triton_server
+export LATHE_TRITON_SERVER LATHE_CUTLASS_ROOT LATHE_CUDNN_FRONTEND_ROOT
 export LATHE_VENV LATHE_PYTHON LATHE_ONNX_ROOT OpenVINO_DIR LATHE_CACHE

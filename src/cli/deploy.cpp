@@ -5,6 +5,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
+#include "deploy/backend_folder.hpp"
 #include "deploy/triton.hpp"
 
 namespace lathe::cli {
@@ -20,6 +21,7 @@ struct DeployOptions {
     std::string rate;
     std::string backend;
     std::string plan;
+    std::string copy_backend;
     std::vector<std::string> names;
     std::int64_t max_queue = 0;
 };
@@ -27,7 +29,7 @@ struct DeployOptions {
 TritonBackend backend_for(const DeployOptions& options, const EngineInfo& info) {
     if (!options.backend.empty()) return *triton_backend_from_name(options.backend);
     if (!options.plan.empty() || info.device == "tensorrt") return TritonBackend::tensorrt;
-    return info.device == "cpu" ? TritonBackend::openvino : TritonBackend::onnxruntime;
+    return info.device == "cpu" ? TritonBackend::openvino : TritonBackend::lathe;
 }
 
 Result<std::optional<ServingGoal>> goal_of(const DeployOptions& options) {
@@ -102,7 +104,7 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
     }
     model.info = engine.info;
     model.gpu = model.backend == TritonBackend::tensorrt ||
-                (model.backend == TritonBackend::onnxruntime && engine.info.device != "cpu");
+                (model.backend != TritonBackend::openvino && engine.info.device != "cpu");
     LATHE_TRY(model.sizing, sizing_of(options, engine, model.backend));
     LATHE_CHECK(write_triton_model(model, engine, options.plan, options.output));
     const TritonSizing& sizing = model.sizing;
@@ -122,7 +124,7 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                      " carries no tokenizer.json of Hugging Face's, or has inputs that texts do not fill. Engines of "
                      "older exports lack it: lathe export and build again");
     const bool other_plan = engine.info.device == "tensorrt" && model.backend != TritonBackend::tensorrt;
-    if (engine.info.device == "cuda" || other_plan)
+    if (model.backend != TritonBackend::lathe && (engine.info.device == "cuda" || other_plan))
         context.warn("Triton runs the graph of " + engine.file.string() + " with " + to_string(model.backend) +
                      ", not with " + (other_plan ? "TensorRT" : "Lathe's CUDA kernels") +
                      ": measure it there before relying on this engine's times");
@@ -144,6 +146,21 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                 {"reason", sizing.reason}};
 }
 
+/// The folder of backends for the server; empty where it needs none of ours.
+Result<std::string> backends_for(const DeployOptions& options, const Json& models) {
+    const bool ours =
+        std::ranges::any_of(models, [](const Json& model) { return model["backend"].get<std::string>() == "lathe"; });
+    if (!ours) {
+        if (options.copy_backend.empty()) return std::string();
+        return Error{ErrorCode::invalid_argument, "no model here is for Lathe's backend", "--copy-backend",
+                     "add --backend lathe, or leave it out"};
+    }
+    LATHE_TRY(const std::filesystem::path installed, triton_backends_folder());
+    if (options.copy_backend.empty()) return installed.string();
+    LATHE_CHECK(copy_triton_backend(installed, options.copy_backend));
+    return options.copy_backend;
+}
+
 Result<void> run_deploy(const DeployOptions& options, const Context& context) {
     if (options.engines.size() > 1 && !options.plan.empty())
         return Error{ErrorCode::invalid_argument, "one TensorRT engine belongs to one model", "--plan",
@@ -157,14 +174,17 @@ Result<void> run_deploy(const DeployOptions& options, const Context& context) {
         LATHE_TRY(Json model, deploy_one(options, i, context));
         models.push_back(std::move(model));
     }
+    LATHE_TRY(const std::string backends, backends_for(options, models));
     const bool compatible =
         std::ranges::any_of(models, [](const Json& model) { return model["version_compatible"].get<bool>(); });
     context.print("serve it: tritonserver --model-repository=" + options.output +
+                  (backends.empty() ? "" : " --backend-directory=" + backends) +
                   (compatible ? " --backend-config=tensorrt,version-compatible=true" : ""));
     context.print_json({{"kind", "deploy"},
                         {"version", 1},
                         {"server", options.server},
                         {"repository", options.output},
+                        {"backend_directory", backends.empty() ? Json() : Json(backends)},
                         {"models", std::move(models)},
                         {"command", context.command_line()}});
     return {};
@@ -181,6 +201,7 @@ void add_deploy(Commands& commands) {
          {"lathe deploy triton int8.engine --output repo/ --from bench.json",
           "lathe deploy triton int8.engine --output repo/ --from bench.json --slo p99=20ms --rate 300/s",
           "lathe deploy triton int8.engine fp32.engine --name small --name exact --output repo/ --backend onnxruntime",
+          "lathe deploy triton gpu.engine --output repo/ --from bench.json --copy-backend backends/",
           "lathe deploy triton trt.engine --output repo/ --from bench.json",
           "lathe deploy triton gpu.engine --plan model.plan --output repo/ --from bench.json",
           "python3 repo/int8/client.py --url http://localhost:8000 photo.jpg",
@@ -198,9 +219,14 @@ void add_deploy(Commands& commands) {
     command
         .add_option(
             "--backend", options->backend,
-            "onnxruntime, openvino or tensorrt (default: openvino for CPU engines, tensorrt for TensorRT's, else "
-            "onnxruntime)")
-        ->check(CLI::IsMember({"onnxruntime", "openvino", "tensorrt"}));
+            "lathe (this project's own, which runs the engine itself), onnxruntime, openvino or tensorrt (default: "
+            "openvino for CPU engines, tensorrt for TensorRT's, else lathe)")
+        ->check(CLI::IsMember({"lathe", "onnxruntime", "openvino", "tensorrt"}));
+    command
+        .add_option("--copy-backend", options->copy_backend,
+                    "Copy Lathe's backend with the libraries that it needs into FOLDER/lathe, for servers on other "
+                    "machines (default: the server is pointed to where it is installed)")
+        ->type_name("FOLDER");
     command
         .add_option("--plan", options->plan,
                     "A TensorRT plan of the same graph, for the tensorrt backend; else the one in an engine for "

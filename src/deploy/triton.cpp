@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <unistd.h>
 #include <utility>
 
 #include "backends/openvino/ir.hpp"
 #include "deploy/client.hpp"
+#include "deploy/staged_folder.hpp"
 #include "onnx/onnx.hpp"
 #include "plan/capacity.hpp"
 #include "runtime/engine.hpp"
@@ -94,43 +94,6 @@ Result<TritonSizing> by_goal(const LatencyCurve& curve, std::int64_t limit, bool
     return sizing;
 }
 
-/// A folder that is renamed to its name when it is whole, and otherwise removed.
-class StagedFolder {
-public:
-    static Result<StagedFolder> create(const std::filesystem::path& target) {
-        std::filesystem::path staging =
-            target.parent_path() / ("." + target.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
-        std::error_code failed;
-        std::filesystem::remove_all(staging, failed);
-        std::filesystem::create_directories(staging, failed);
-        if (failed) return Error{ErrorCode::io, "the folder cannot be made: " + failed.message(), staging.string(), ""};
-        return StagedFolder(std::move(staging), target);
-    }
-    ~StagedFolder() {
-        std::error_code ignored;
-        if (!staging_.empty()) std::filesystem::remove_all(staging_, ignored);
-    }
-    StagedFolder(StagedFolder&& other) noexcept
-        : staging_(std::exchange(other.staging_, {})), target_(std::move(other.target_)) {}
-    StagedFolder& operator=(StagedFolder&&) = delete;
-
-    std::filesystem::path operator/(const std::string& name) const { return staging_ / name; }
-
-    Result<void> commit() {
-        std::error_code failed;
-        std::filesystem::rename(staging_, target_, failed);
-        if (failed) return Error{ErrorCode::io, "renaming failed: " + failed.message(), target_.string(), ""};
-        staging_.clear();
-        return {};
-    }
-
-private:
-    StagedFolder(std::filesystem::path staging, std::filesystem::path target)
-        : staging_(std::move(staging)), target_(std::move(target)) {}
-    std::filesystem::path staging_;
-    std::filesystem::path target_;
-};
-
 /// The plan in an engine for --device tensorrt, if Triton's backend, which is TensorRT's own runtime, loads it.
 Result<std::span<const std::byte>> own_plan(const DeployableEngine& engine) {
     const std::string where = engine.file.string();
@@ -156,6 +119,7 @@ Result<std::span<const std::byte>> own_plan(const DeployableEngine& engine) {
 Result<void> write_model_file(const TritonModel& model, const DeployableEngine& engine,
                               const std::filesystem::path& plan, const std::filesystem::path& file) {
     switch (model.backend) {
+        case TritonBackend::lathe: return write_file(file, engine.mapped->bytes());
         case TritonBackend::onnxruntime: return write_file(file, engine.onnx);
         case TritonBackend::openvino: {
             LATHE_TRY(const Model graph, parse_onnx(std::as_bytes(std::span(engine.onnx))));
@@ -244,7 +208,8 @@ Result<DeployableEngine> read_deployable(const std::filesystem::path& file) {
     DeployableEngine engine{file, *std::move(info), text_of(graph), nullptr, std::nullopt, mapped};
     if (contents.has(tokenizer_section)) {
         LATHE_TRY(const auto bytes, contents.section(tokenizer_section));
-        if (auto json = parse_json(text_of(bytes), ""); json) engine.tokenizer = *std::move(json);
+        engine.info.tokenizer = text_of(bytes);
+        if (auto json = parse_json(engine.info.tokenizer, ""); json) engine.tokenizer = *std::move(json);
     }
     if (engine.info.device == "tensorrt") {
         auto form = tensorrt_form_in(contents);

@@ -4,51 +4,23 @@
 #include <array>
 #include <utility>
 
+#include "deploy/text_filling.hpp"
 #include "deploy/text_proto.hpp"
 
 namespace lathe {
 
 namespace {
 
-constexpr std::array<std::pair<TritonBackend, const char*>, 3> backend_names{
-    {{TritonBackend::onnxruntime, "onnxruntime"},
+constexpr std::array<std::pair<TritonBackend, const char*>, 4> backend_names{
+    {{TritonBackend::lathe, "lathe"},
+     {TritonBackend::onnxruntime, "onnxruntime"},
      {TritonBackend::openvino, "openvino"},
      {TritonBackend::tensorrt, "tensorrt"}}};
 
-Result<std::string> triton_type(const IoInfo& io) {
-    switch (io.type) {
-        case DataType::boolean: return std::string("TYPE_BOOL");
-        case DataType::uint8: return std::string("TYPE_UINT8");
-        case DataType::uint16: return std::string("TYPE_UINT16");
-        case DataType::uint32: return std::string("TYPE_UINT32");
-        case DataType::uint64: return std::string("TYPE_UINT64");
-        case DataType::int8: return std::string("TYPE_INT8");
-        case DataType::int16: return std::string("TYPE_INT16");
-        case DataType::int32: return std::string("TYPE_INT32");
-        case DataType::int64: return std::string("TYPE_INT64");
-        case DataType::float16: return std::string("TYPE_FP16");
-        case DataType::float32: return std::string("TYPE_FP32");
-        case DataType::float64: return std::string("TYPE_FP64");
-        case DataType::bfloat16: return std::string("TYPE_BF16");
-        case DataType::string: return std::string("TYPE_STRING");
-        default:
-            return Error{ErrorCode::unsupported, "Triton has no element type " + to_string(io.type), io.name,
-                         "export the model with another type for this tensor"};
-    }
-}
-
-/// Sizes as Triton wants them: -1 where they are open, without the samples where it batches.
-Shape dims_of(const IoInfo& io, bool batched) {
-    Shape dims;
-    for (std::size_t axis = batched ? 1 : 0; axis < io.range.max.size(); ++axis)
-        dims.push_back(io.range.min[axis] == io.range.max[axis] ? std::max<std::int64_t>(-1, io.range.max[axis]) : -1);
-    return dims;
-}
-
-Result<void> write_tensor(TextProto& out, const char* field, const IoInfo& io, bool batched,
+Result<void> write_tensor(TextProto& out, const char* field, const IoInfo& io, bool batched, bool filled,
                           const std::vector<std::string>& labels) {
     LATHE_TRY(const std::string type, triton_type(io));
-    const Shape dims = dims_of(io, batched);
+    const Shape dims = triton_dims(io, batched);
     out.open(field);
     out.text("name", io.name);
     out.name("data_type", type);
@@ -61,6 +33,7 @@ Result<void> write_tensor(TextProto& out, const char* field, const IoInfo& io, b
     }
     if (!labels.empty() && !dims.empty() && dims.back() == static_cast<std::int64_t>(labels.size()))
         out.text("label_filename", "labels.txt");
+    if (filled) out.name("allow_ragged_batch", "true");
     out.close();
     return {};
 }
@@ -117,11 +90,41 @@ void write_backend_parameters(TextProto& out, const TritonModel& model, bool bat
         if (model.info.precision == Precision::bfloat16) write_parameter(out, "HINT_BF16", "YES");
         write_parameter(out, "NUM_STREAMS", std::to_string(model.sizing.instances));
     }
-    if (model.backend == TritonBackend::onnxruntime && model.sizing.one_thread_each && !model.gpu)
-        write_parameter(out, "intra_op_thread_count", "1");
+    if (!model.sizing.one_thread_each || model.gpu) return;
+    if (model.backend == TritonBackend::onnxruntime) write_parameter(out, "intra_op_thread_count", "1");
+    if (model.backend == TritonBackend::lathe) write_parameter(out, "threads", "1");
 }
 
 } // namespace
+
+Result<std::string> triton_type(const IoInfo& io) {
+    switch (io.type) {
+        case DataType::boolean: return std::string("TYPE_BOOL");
+        case DataType::uint8: return std::string("TYPE_UINT8");
+        case DataType::uint16: return std::string("TYPE_UINT16");
+        case DataType::uint32: return std::string("TYPE_UINT32");
+        case DataType::uint64: return std::string("TYPE_UINT64");
+        case DataType::int8: return std::string("TYPE_INT8");
+        case DataType::int16: return std::string("TYPE_INT16");
+        case DataType::int32: return std::string("TYPE_INT32");
+        case DataType::int64: return std::string("TYPE_INT64");
+        case DataType::float16: return std::string("TYPE_FP16");
+        case DataType::float32: return std::string("TYPE_FP32");
+        case DataType::float64: return std::string("TYPE_FP64");
+        case DataType::bfloat16: return std::string("TYPE_BF16");
+        case DataType::string: return std::string("TYPE_STRING");
+        default:
+            return Error{ErrorCode::unsupported, "Triton has no element type " + to_string(io.type), io.name,
+                         "export the model with another type for this tensor"};
+    }
+}
+
+Shape triton_dims(const IoInfo& io, bool batched) {
+    Shape dims;
+    for (std::size_t axis = batched ? 1 : 0; axis < io.range.max.size(); ++axis)
+        dims.push_back(io.range.min[axis] == io.range.max[axis] ? std::max<std::int64_t>(-1, io.range.max[axis]) : -1);
+    return dims;
+}
 
 std::string to_string(TritonBackend backend) {
     return std::ranges::find(backend_names, backend, &decltype(backend_names)::value_type::first)->second;
@@ -135,8 +138,12 @@ std::optional<TritonBackend> triton_backend_from_name(std::string_view name) {
 }
 
 std::string model_file_of(TritonBackend backend) {
-    if (backend == TritonBackend::openvino) return "model.xml";
-    return backend == TritonBackend::tensorrt ? "model.plan" : "model.onnx";
+    switch (backend) {
+        case TritonBackend::lathe: return "model.engine";
+        case TritonBackend::openvino: return "model.xml";
+        case TritonBackend::tensorrt: return "model.plan";
+        default: return "model.onnx";
+    }
 }
 
 bool pads_batches(TritonBackend backend) { return backend == TritonBackend::openvino; }
@@ -152,6 +159,7 @@ bool has_open_batch(const EngineInfo& info) {
 Result<std::string> triton_config(const TritonModel& model) {
     const bool batched = has_open_batch(model.info);
     const std::int64_t max_batch = batched ? model.sizing.max_batch : 0;
+    const bool filled = model.backend == TritonBackend::lathe && max_batch > 1 && text_filling_of(model.info);
     TextProto out;
     out.comment("Written by lathe deploy. " + model.sizing.reason);
     out.text("name", model.name);
@@ -159,9 +167,9 @@ Result<std::string> triton_config(const TritonModel& model) {
     out.text("default_model_filename", model_file_of(model.backend));
     out.number("max_batch_size", max_batch);
     for (const IoInfo& io : model.info.inputs)
-        LATHE_CHECK(write_tensor(out, "input", io, batched, {}));
+        LATHE_CHECK(write_tensor(out, "input", io, batched, filled, {}));
     for (const IoInfo& io : model.info.outputs)
-        LATHE_CHECK(write_tensor(out, "output", io, batched, model.info.labels));
+        LATHE_CHECK(write_tensor(out, "output", io, batched, false, model.info.labels));
     out.open("instance_group");
     out.number("count", static_cast<std::int64_t>(model.sizing.instances));
     out.name("kind", model.gpu ? "KIND_GPU" : "KIND_CPU");

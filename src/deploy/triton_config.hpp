@@ -11,11 +11,11 @@
 
 namespace lathe {
 
-/// Which of Triton's backends runs the model.
-enum class TritonBackend { onnxruntime, openvino, tensorrt };
+/// Which of Triton's backends runs the model; lathe: this project's own, which loads engine files.
+enum class TritonBackend { lathe, onnxruntime, openvino, tensorrt };
 std::string to_string(TritonBackend backend); ///< as Triton names it
 std::optional<TritonBackend> triton_backend_from_name(std::string_view name);
-/// The file that the backend loads: model.onnx, model.xml, model.plan.
+/// The file that the backend loads: model.engine, model.onnx, model.xml, model.plan.
 std::string model_file_of(TritonBackend backend);
 
 /// How a model is to be served.
@@ -36,6 +36,11 @@ struct TritonModel {
     TritonSizing sizing;
     bool gpu = false;
 };
+
+/// Triton's name of an element type: TYPE_FP32. Errors: unsupported (a type that Triton lacks), naming the tensor.
+Result<std::string> triton_type(const IoInfo& io);
+/// Sizes as Triton wants them: -1 where they are open, without the samples where it batches.
+Shape triton_dims(const IoInfo& io, bool batched);
 
 /// All inputs and outputs have the samples as their first axis, and their number is open.
 bool has_open_batch(const EngineInfo& info);

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <filesystem>
+
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// What tritonserver's --backend-directory is to be: its folder lathe/ holds this installation's libtriton_lathe.so.
+/// Errors: not_found.
+Result<std::filesystem::path> triton_backends_folder();
+
+/// Makes FOLDER/lathe whole: the backend and the shared libraries that it needs beside those of the system (libc, the
+/// C++ library and the GPU's). Errors: invalid_argument (it exists), io. Nothing is left behind.
+Result<void> copy_triton_backend(const std::filesystem::path& installed, const std::filesystem::path& folder);
+
+} // namespace lathe

@@ -1,0 +1,247 @@
+#include "triton/instance.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace lathe::triton {
+
+namespace {
+
+std::uint64_t now() {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
+}
+
+Error in_gpu_memory(const std::string& tensor) {
+    return {ErrorCode::unsupported, "the tensor is to lie in a GPU's memory, which this backend does not reach", tensor,
+            "send and ask for it in system memory, or in system shared memory"};
+}
+
+Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wanted) {
+    TRITONBACKEND_Input* input = nullptr;
+    LATHE_CHECK(taken(TRITONBACKEND_RequestInput(request, wanted.name.c_str(), &input)));
+    const char* name = nullptr;
+    TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
+    const std::int64_t* shape = nullptr;
+    std::uint32_t rank = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t buffers = 0;
+    LATHE_CHECK(taken(TRITONBACKEND_InputProperties(input, &name, &type, &shape, &rank, &bytes, &buffers)));
+    if (type_from_server(type) != wanted.type) {
+        return Error{ErrorCode::invalid_argument, "the input is of another type than the engine's", wanted.name,
+                     "send " + to_string(wanted.type)};
+    }
+    InputPieces read;
+    read.shape.assign(shape, shape + rank);
+    for (std::uint32_t i = 0; i < buffers; ++i) {
+        const void* buffer = nullptr;
+        std::uint64_t size = 0;
+        TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+        std::int64_t device = 0;
+        LATHE_CHECK(taken(TRITONBACKEND_InputBuffer(input, i, &buffer, &size, &memory, &device)));
+        if (memory == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(wanted.name);
+        read.pieces.emplace_back(static_cast<const std::byte*>(buffer), size);
+    }
+    return read;
+}
+
+Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const Serving& serving) try {
+    bool cancelled = false;
+    LATHE_CHECK(taken(TRITONBACKEND_RequestIsCancelled(request, &cancelled)));
+    if (cancelled) return Error{ErrorCode::cancelled, "the client cancelled the request", "", ""};
+    RequestInputs read;
+    for (const IoInfo& input : serving.inputs) {
+        LATHE_TRY(InputPieces pieces, read_input(request, input));
+        read.inputs.push_back(std::move(pieces));
+    }
+    LATHE_CHECK(serving.check(read));
+    return read;
+} catch (const std::exception& failure) {
+    return Error{ErrorCode::out_of_memory, std::string("the request cannot be read: ") + failure.what(), "", ""};
+}
+
+} // namespace
+
+struct Instance::Pending {
+    TRITONBACKEND_Request* request = nullptr;
+    RequestInputs inputs;
+    bool grouped = false;
+    bool answered = false;
+    bool succeeded = false;
+};
+
+struct Instance::Times {
+    std::uint64_t begin = 0;
+    std::uint64_t compute_begin = 0;
+    std::uint64_t compute_end = 0;
+};
+
+Result<std::unique_ptr<Instance>> Instance::make(TRITONBACKEND_ModelInstance* instance, ServedModel& model) {
+    std::int32_t device = 0;
+    LATHE_CHECK(taken(TRITONBACKEND_ModelInstanceDeviceId(instance, &device)));
+    LATHE_TRY(Session session, model.make_session(device));
+    return std::unique_ptr<Instance>(new Instance(instance, model, std::move(session)));
+}
+
+void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
+    Times times;
+    times.begin = times.compute_begin = times.compute_end = now();
+    const auto finish = [&](Pending& pending) {
+        // Both fail only for handles that are not the server's.
+        (void)taken(TRITONBACKEND_ModelInstanceReportStatistics(
+            instance_, pending.request, pending.succeeded, times.begin, times.compute_begin, times.compute_end, now()));
+        (void)taken(TRITONBACKEND_RequestRelease(pending.request, TRITONSERVER_REQUEST_RELEASE_ALL));
+    };
+    std::vector<Pending> all(requests.size());
+    std::vector<Pending*> group; // no memory is asked for once the first request is answered
+    group.reserve(all.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        all[i].request = requests[i];
+        auto inputs = read_inputs(requests[i], model_.serving());
+        if (inputs) {
+            all[i].inputs = *std::move(inputs);
+            continue;
+        }
+        refuse(all[i], inputs.error());
+        all[i].grouped = true;
+        finish(all[i]);
+    }
+    // The server batches by its config; shapes that cannot share a run after all get runs of their own.
+    for (std::size_t first = 0; first < all.size(); ++first) {
+        if (all[first].grouped) continue;
+        group.clear();
+        std::int64_t samples = 0;
+        for (std::size_t i = first; i < all.size(); ++i) {
+            Pending& pending = all[i];
+            const bool joins = i == first || (model_.serving().can_share(all[first].inputs, pending.inputs) &&
+                                              samples + pending.inputs.samples <= model_.serving().most);
+            if (pending.grouped || !joins) continue;
+            pending.grouped = true;
+            samples += pending.inputs.samples;
+            group.push_back(&pending);
+        }
+        times.begin = now();
+        run(group, times);
+        const auto succeeded = std::ranges::any_of(group, [](const Pending* each) { return each->succeeded; });
+        if (succeeded)
+            (void)taken(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance_, static_cast<std::uint64_t>(samples),
+                                                                         times.begin, times.compute_begin,
+                                                                         times.compute_end, now()));
+        for (Pending* pending : group)
+            finish(*pending);
+    }
+}
+
+/// Whatever happens, every request of the group is answered.
+void Instance::run(std::span<Pending*> group, Times& times) {
+    times.compute_begin = times.compute_end = times.begin;
+    Result<void> ran;
+    try {
+        ran = run_group(group, times);
+    } catch (const std::exception& failure) {
+        ran = Error{ErrorCode::out_of_memory, std::string("the run failed: ") + failure.what(), "", ""};
+    }
+    if (ran) return;
+    for (Pending* pending : group) {
+        if (!pending->answered) refuse(*pending, ran.error());
+    }
+}
+
+Result<void> Instance::run_group(std::span<Pending*> group, Times& times) {
+    std::vector<const RequestInputs*> inputs;
+    inputs.reserve(group.size());
+    for (const Pending* pending : group)
+        inputs.push_back(&pending->inputs);
+    const auto views = joined_.join(model_.serving(), inputs, [](std::size_t) { return std::span<std::byte>(); });
+    times.compute_begin = now();
+    LATHE_TRY(const std::vector<TensorView> outputs, session_.run(views));
+    times.compute_end = now();
+    std::int64_t first = 0;
+    for (Pending* pending : group) {
+        if (auto answered = answer(*pending, outputs, first); !answered) refuse(*pending, answered.error());
+        first += pending->inputs.samples;
+    }
+    return {};
+}
+
+namespace {
+
+/// A response that is deleted unless it was sent.
+class Response {
+public:
+    static Result<Response> to(TRITONBACKEND_Request* request) {
+        Response response;
+        LATHE_CHECK(taken(TRITONBACKEND_ResponseNew(&response.response_, request)));
+        return response;
+    }
+    Response(Response&& other) noexcept : response_(std::exchange(other.response_, nullptr)) {}
+    Response& operator=(Response&&) = delete;
+    ~Response() {
+        if (response_ != nullptr) (void)taken(TRITONBACKEND_ResponseDelete(response_));
+    }
+
+    Result<std::byte*> memory_for(const std::string& name, DataType type, const Shape& shape, std::size_t bytes) {
+        TRITONBACKEND_Output* output = nullptr;
+        LATHE_CHECK(taken(TRITONBACKEND_ResponseOutput(response_, &output, name.c_str(), type_for_server(type),
+                                                       shape.data(), static_cast<std::uint32_t>(shape.size()))));
+        void* memory = nullptr;
+        TRITONSERVER_MemoryType where = TRITONSERVER_MEMORY_CPU;
+        std::int64_t device = 0;
+        LATHE_CHECK(taken(TRITONBACKEND_OutputBuffer(output, &memory, bytes, &where, &device)));
+        if (where == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(name);
+        return static_cast<std::byte*>(memory);
+    }
+    Result<void> send(TRITONSERVER_Error* error) {
+        return taken(
+            TRITONBACKEND_ResponseSend(std::exchange(response_, nullptr), TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
+    }
+
+private:
+    Response() = default;
+    TRITONBACKEND_Response* response_ = nullptr;
+};
+
+} // namespace
+
+Result<void> Instance::answer(Pending& pending, const std::vector<TensorView>& outputs, std::int64_t first) {
+    LATHE_TRY(Response response, Response::to(pending.request));
+    std::uint32_t count = 0;
+    LATHE_CHECK(taken(TRITONBACKEND_RequestOutputCount(pending.request, &count)));
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const char* name = nullptr;
+        LATHE_CHECK(taken(TRITONBACKEND_RequestOutputName(pending.request, i, &name)));
+        const auto found = std::ranges::find(model_.serving().outputs, std::string_view(name), &IoInfo::name);
+        if (found == model_.serving().outputs.end())
+            return Error{ErrorCode::not_found, "the engine has no such output", name, ""};
+        const auto index = static_cast<std::size_t>(found - model_.serving().outputs.begin());
+        LATHE_TRY(const OutputPart part,
+                  OutputPart::of(model_.serving(), index, outputs[index], joined_, pending.inputs, first));
+        LATHE_TRY(std::byte* const memory,
+                  response.memory_for(found->name, outputs[index].type, part.shape(), part.bytes()));
+        part.write(memory);
+    }
+    pending.answered = true;
+    LATHE_CHECK(response.send(nullptr));
+    pending.succeeded = true;
+    return {};
+}
+
+void Instance::refuse(Pending& pending, const Error& error) {
+    if (std::exchange(pending.answered, true)) return;
+    TRITONSERVER_Error* const told = made(
+        Error{error.code, error.message, model_.name() + (error.where.empty() ? "" : ": ") + error.where, error.hint});
+    Result<void> sent;
+    if (auto response = Response::to(pending.request); response) {
+        sent = response->send(told);
+    } else {
+        sent = response.error();
+    }
+    TRITONSERVER_ErrorDelete(told);
+    if (!sent)
+        log_to_server(TRITONSERVER_LOG_ERROR, model_.name() + ": no answer could be sent: " + sent.error().describe());
+}
+
+} // namespace lathe::triton

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/engine.hpp"
+#include "triton/batch.hpp"
+#include "triton/model.hpp"
+#include "triton/server.hpp"
+
+namespace lathe::triton {
+
+/// A session that runs what the server hands it, one call at a time.
+class Instance {
+public:
+    /// Errors: those of making a session.
+    static Result<std::unique_ptr<Instance>> make(TRITONBACKEND_ModelInstance* instance, ServedModel& model);
+
+    /// Answers and releases every request, each with its outputs or its own error.
+    void execute(std::span<TRITONBACKEND_Request* const> requests);
+
+private:
+    struct Pending; ///< a request that waits for its answer
+    struct Times;
+
+    Instance(TRITONBACKEND_ModelInstance* instance, const ServedModel& model, Session session)
+        : instance_(instance), model_(model), session_(std::move(session)) {}
+
+    void run(std::span<Pending*> group, Times& times);
+    Result<void> run_group(std::span<Pending*> group, Times& times);
+    Result<void> answer(Pending& pending, const std::vector<TensorView>& outputs, std::int64_t first);
+    void refuse(Pending& pending, const Error& error);
+
+    TRITONBACKEND_ModelInstance* instance_;
+    const ServedModel& model_;
+    Session session_;
+    BatchInputs joined_;
+};
+
+} // namespace lathe::triton

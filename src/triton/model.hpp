@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "lathe/engine.hpp"
+#include "lathe/result.hpp"
+#include "triton/batch.hpp"
+#include "triton/model_config.hpp"
+#include "triton/server.hpp"
+
+namespace lathe::triton {
+
+/// One version of a model that the server loaded. Its instances make their sessions from it, several at once.
+class ServedModel {
+public:
+    /// Reads the engine VERSION/model.engine of the model's folder, and completes the config from it if the server asks
+    /// for that. Errors: those of Engine::load; invalid_argument where config and engine contradict each other.
+    static Result<std::unique_ptr<ServedModel>> load(TRITONBACKEND_Model* model);
+
+    /// "model resnet50, version 1"
+    const std::string& name() const { return name_; }
+    const Serving& serving() const { return serving_; }
+
+    /// For an instance on this GPU; on the CPU the number is not read.
+    Result<Session> make_session(int gpu);
+
+private:
+    ServedModel(std::string name, std::filesystem::path file, LoadConfig config, Engine engine, Serving serving)
+        : name_(std::move(name)), file_(std::move(file)), config_(std::move(config)), engine_(std::move(engine)),
+          serving_(std::move(serving)) {}
+
+    std::string name_;
+    std::filesystem::path file_;
+    LoadConfig config_;
+    std::mutex mutex_;
+    std::optional<Engine> engine_; ///< nothing once an instance has it to itself
+    Serving serving_;
+};
+
+} // namespace lathe::triton

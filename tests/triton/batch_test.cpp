@@ -1,0 +1,247 @@
+// Requests put together into runs, and their outputs taken apart, against tensors written out by hand.
+#include "triton/batch.hpp"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lathe::triton::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+BatchInputs::Memory no_memory() {
+    return [](std::size_t) { return std::span<std::byte>(); };
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+    return std::as_bytes(std::span(values));
+}
+
+template <class T>
+std::vector<T> values_of(const TensorView& view) {
+    const auto values = view.as<const T>();
+    return {values.begin(), values.end()};
+}
+
+/// One input x of [samples, 2] floats, one output y of the same, 2 to 4 samples a run.
+Serving rows_of_two() {
+    Serving serving;
+    serving.inputs = {{"x", DataType::float32, {{2, 2}, {2, 2}, {4, 2}}}};
+    serving.outputs = {{"y", DataType::float32, {{-1, 2}, {-1, 2}, {-1, 2}}}};
+    serving.batched = true;
+    serving.least = 2;
+    serving.most = 4;
+    return serving;
+}
+
+/// Tokens and mask of [samples, length], states of [samples, length, 2] and one number a sample.
+Serving texts(bool in_front) {
+    Serving serving;
+    serving.inputs = {{"input_ids", DataType::int64, {{1, 2}, {4, 4}, {4, 8}}},
+                      {"attention_mask", DataType::int32, {{1, 2}, {4, 4}, {4, 8}}}};
+    serving.outputs = {{"states", DataType::float32, {{-1, -1, 2}, {-1, -1, 2}, {-1, -1, 2}}},
+                       {"score", DataType::float32, {{-1}, {-1}, {-1}}}};
+    serving.batched = true;
+    serving.most = 4;
+    serving.filling = TextFilling{{99, 0}, in_front, 2, 8, {{2, 5}, {3, 4}}};
+    return serving;
+}
+
+struct Text {
+    std::vector<std::int64_t> ids;
+    std::vector<std::int32_t> mask;
+    RequestInputs request;
+
+    explicit Text(std::vector<std::int64_t> tokens, std::int64_t samples = 1)
+        : ids(std::move(tokens)), mask(ids.size(), 1) {
+        const Shape shape{samples, static_cast<std::int64_t>(ids.size()) / samples};
+        request.inputs = {{shape, {bytes_of(ids)}}, {shape, {bytes_of(mask)}}};
+    }
+};
+
+TEST(BatchInput, OneRequestInOnePieceIsReadInPlace) {
+    const Serving serving = rows_of_two();
+    const std::vector<float> values{1, 2, 3, 4};
+    RequestInputs request{{{{2, 2}, {bytes_of(values)}}}, 0, 0};
+    ASSERT_TRUE(serving.check(request));
+    BatchInputs run;
+    const RequestInputs* only = &request;
+    const auto views = run.join(serving, {&only, 1}, no_memory());
+    ASSERT_EQ(views.size(), 1U);
+    EXPECT_EQ(views[0].bytes.data(), reinterpret_cast<const std::byte*>(values.data()));
+    EXPECT_EQ(run.samples(), 2);
+}
+
+TEST(BatchInput, PiecesFewSamplesAndOddPlacesAreCopied) {
+    const Serving serving = rows_of_two();
+    const std::vector<float> values{1, 2, 3, 4};
+    const auto all = bytes_of(values);
+    std::vector<std::byte> shifted(all.size() + 1);
+    std::ranges::copy(all, shifted.begin() + 1);
+    struct Case {
+        const char* what;
+        InputPieces input;
+        std::vector<float> joined;
+    };
+    for (Case& each :
+         std::vector<Case>{{"in pieces", {{2, 2}, {all.first(6), all.subspan(6, 0), all.subspan(6)}}, {1, 2, 3, 4}},
+                           {"filled up by its last row", {{1, 2}, {all.first(8)}}, {1, 2, 1, 2}},
+                           {"not aligned", {{2, 2}, {std::span<const std::byte>(shifted).subspan(1)}}, {1, 2, 3, 4}}}) {
+        RequestInputs request{{each.input}, 0, 0};
+        ASSERT_TRUE(serving.check(request)) << each.what;
+        BatchInputs run;
+        const RequestInputs* only = &request;
+        const auto views = run.join(serving, {&only, 1}, no_memory());
+        EXPECT_EQ(values_of<float>(views[0]), each.joined) << each.what;
+        EXPECT_EQ(views[0].shape, (Shape{2, 2})) << each.what;
+    }
+}
+
+TEST(BatchInput, TheSessionsMemoryIsWrittenWhereThereIsSome) {
+    const Serving serving = rows_of_two();
+    const std::vector<float> first{1, 2};
+    const std::vector<float> second{3, 4, 5, 6};
+    RequestInputs one{{{{1, 2}, {bytes_of(first)}}}, 0, 0};
+    RequestInputs two{{{{2, 2}, {bytes_of(second)}}}, 0, 0};
+    ASSERT_TRUE(serving.check(one));
+    ASSERT_TRUE(serving.check(two));
+    std::vector<float> session(8);
+    const auto memory = [&](std::size_t) { return std::as_writable_bytes(std::span(session)); };
+    BatchInputs run;
+    const std::vector<const RequestInputs*> both{&one, &two};
+    const auto views = run.join(serving, both, memory);
+    EXPECT_EQ(views[0].bytes.data(), reinterpret_cast<const std::byte*>(session.data()));
+    EXPECT_THAT(values_of<float>(views[0]), ElementsAre(1, 2, 3, 4, 5, 6));
+    // One in one piece too: the device copies from there.
+    const RequestInputs* only = &two;
+    EXPECT_EQ(run.join(serving, {&only, 1}, memory)[0].bytes.data(), views[0].bytes.data());
+    EXPECT_THAT(values_of<float>(views[0]), ElementsAre(3, 4, 5, 6));
+}
+
+TEST(BatchInput, EachGetsItsOwnRows) {
+    const Serving serving = rows_of_two();
+    const std::vector<float> values{1, 2, 3, 4, 5, 6};
+    RequestInputs one{{{{1, 2}, {bytes_of(values).first(8)}}}, 0, 0};
+    RequestInputs two{{{{2, 2}, {bytes_of(values).subspan(8)}}}, 0, 0};
+    ASSERT_TRUE(serving.check(one));
+    ASSERT_TRUE(serving.check(two));
+    ASSERT_TRUE(serving.can_share(one, two));
+    BatchInputs run;
+    const std::vector<const RequestInputs*> both{&one, &two};
+    const auto views = run.join(serving, both, no_memory());
+    const TensorView output{"y", DataType::float32, {3, 2}, views[0].bytes};
+    const auto part = OutputPart::of(serving, 0, output, run, two, 1);
+    ASSERT_TRUE(part) << part.error().describe();
+    EXPECT_EQ(part->shape(), (Shape{2, 2}));
+    std::vector<float> got(part->bytes() / sizeof(float));
+    part->write(reinterpret_cast<std::byte*>(got.data()));
+    EXPECT_THAT(got, ElementsAre(3, 4, 5, 6));
+    const TensorView flat{"y", DataType::float32, {6}, views[0].bytes};
+    EXPECT_EQ(OutputPart::of(serving, 0, flat, run, two, 1).error().code, ErrorCode::mismatch);
+}
+
+TEST(BatchInput, TextsAreFilledUpAndCutBack) {
+    for (const bool in_front : {false, true}) {
+        const Serving serving = texts(in_front);
+        Text two({1, 2});
+        Text three({3, 4, 5});
+        ASSERT_TRUE(serving.check(two.request));
+        ASSERT_TRUE(serving.check(three.request));
+        ASSERT_TRUE(serving.can_share(two.request, three.request));
+        BatchInputs run;
+        const std::vector<const RequestInputs*> both{&two.request, &three.request};
+        const auto views = run.join(serving, both, no_memory());
+        EXPECT_EQ(run.length(), 5) << "the profile of two samples";
+        EXPECT_EQ(views[0].shape, (Shape{2, 5}));
+        const auto ids = values_of<std::int64_t>(views[0]);
+        const auto mask = values_of<std::int32_t>(views[1]);
+        if (in_front) {
+            EXPECT_THAT(ids, ElementsAre(99, 99, 99, 1, 2, 99, 99, 3, 4, 5));
+            EXPECT_THAT(mask, ElementsAre(0, 0, 0, 1, 1, 0, 0, 1, 1, 1));
+        } else {
+            EXPECT_THAT(ids, ElementsAre(1, 2, 99, 99, 99, 3, 4, 5, 99, 99));
+            EXPECT_THAT(mask, ElementsAre(1, 1, 0, 0, 0, 1, 1, 1, 0, 0));
+        }
+        std::vector<float> states(2 * 5 * 2);
+        std::iota(states.begin(), states.end(), 0.0F);
+        const TensorView output{"states", DataType::float32, {2, 5, 2}, std::as_writable_bytes(std::span(states))};
+        const auto part = OutputPart::of(serving, 0, output, run, three.request, 1);
+        ASSERT_TRUE(part);
+        EXPECT_EQ(part->shape(), (Shape{1, 3, 2}));
+        std::vector<float> got(part->bytes() / sizeof(float));
+        part->write(reinterpret_cast<std::byte*>(got.data()));
+        const float from = in_front ? 14.0F : 10.0F;
+        EXPECT_THAT(got, ElementsAre(from, from + 1, from + 2, from + 3, from + 4, from + 5));
+        std::vector<float> scores{7, 8};
+        const TensorView score{"score", DataType::float32, {2}, std::as_writable_bytes(std::span(scores))};
+        const auto own = OutputPart::of(serving, 1, score, run, three.request, 1);
+        ASSERT_TRUE(own);
+        EXPECT_EQ(own->shape(), (Shape{1}));
+        float value = 0;
+        own->write(reinterpret_cast<std::byte*>(&value));
+        EXPECT_EQ(value, 8);
+    }
+}
+
+TEST(BatchInput, LengthsFollowProfilesOfTheSameSamples) {
+    const Serving serving = texts(false);
+    struct Case {
+        std::int64_t samples, longest, length;
+    };
+    for (const Case& each : {Case{1, 1, 2}, Case{1, 6, 6}, Case{2, 3, 5}, Case{2, 6, 6}, Case{3, 4, 4}, Case{4, 4, 4}})
+        EXPECT_EQ(serving.length_for(each.samples, each.longest), each.length) << each.samples << " " << each.longest;
+}
+
+TEST(BatchInput, BadRequestsAreRefusedWithTheirCause) {
+    const Serving rows = rows_of_two();
+    const Serving words = texts(false);
+    const std::vector<std::byte> zeros(1024);
+    const auto input = [&](Shape shape, std::size_t bytes) {
+        return InputPieces{std::move(shape), {std::span(zeros).first(bytes)}};
+    };
+    struct Case {
+        const Serving& serving;
+        std::vector<InputPieces> inputs;
+        const char* reason;
+    };
+    for (const Case& each :
+         std::vector<Case>{{rows, {input({2, 3}, 24)}, "2x3 is outside the engine's range"},
+                           {rows, {input({2}, 8)}, "outside the engine's range"},
+                           {rows, {input({5, 2}, 40)}, "at most 4 samples"},
+                           {rows, {input({0, 2}, 0)}, "outside the engine's range"},
+                           {rows, {input({-1, 2}, 0)}, "outside the engine's range"},
+                           {rows, {input({2, 2}, 12)}, "holds 12 bytes, and 2x2 of float32 takes 16"},
+                           {words, {input({1, 9}, 72), input({1, 9}, 36)}, "1x9 is outside"},
+                           {words, {input({1, 3}, 24), input({1, 4}, 16)}, "different lengths: 3 and 4"},
+                           {words, {input({1, 3}, 24), input({2, 3}, 24)}, "different numbers of samples: 1 and 2"}}) {
+        RequestInputs request{each.inputs, 0, 0};
+        const auto refused = each.serving.check(request);
+        ASSERT_FALSE(refused) << each.reason;
+        Result<void> copy = refused;
+        EXPECT_THAT(copy.error().describe(), HasSubstr(each.reason));
+    }
+    // A shorter text than the engine takes is filled up to its least.
+    Text one({5});
+    ASSERT_TRUE(words.check(one.request));
+    BatchInputs run;
+    const RequestInputs* only = &one.request;
+    EXPECT_THAT(values_of<std::int64_t>(run.join(words, {&only, 1}, no_memory())[0]), ElementsAre(5, 99));
+}
+
+TEST(BatchInput, WhatDoesNotBatchSharesNothing) {
+    Serving serving = rows_of_two();
+    serving.batched = false;
+    const std::vector<float> values{1, 2, 3, 4};
+    RequestInputs request{{{{2, 2}, {bytes_of(values)}}}, 0, 0};
+    ASSERT_TRUE(serving.check(request));
+    EXPECT_FALSE(serving.can_share(request, request));
+    RequestInputs few{{{{1, 2}, {bytes_of(values).first(8)}}}, 0, 0};
+    EXPECT_FALSE(serving.check(few)) << "nothing is filled up";
+}
+
+} // namespace
+} // namespace lathe::triton::test

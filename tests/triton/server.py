@@ -1,0 +1,105 @@
+"""A real Triton server for the tests: on the loopback device alone, on free ports, ended with its parent."""
+import ctypes
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def end_with_parent():
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+class Server:
+    """with Server(repository, backends) as server: server.http and server.grpc are "127.0.0.1:port"."""
+
+    def __init__(self, repository, backends, *options, ports=None):
+        self.program = os.environ["LATHE_TRITON_SERVER"]
+        self.arguments = [f"--model-repository={repository}", f"--backend-directory={backends}",
+                          "--exit-timeout-secs=10", *options]
+        self.fixed_ports = ports
+        self.process = None
+        self.log = tempfile.NamedTemporaryFile(prefix="triton-", suffix=".log")
+
+    def __enter__(self):
+        for _ in range(3):  # another process may take a port that was free
+            self.start()
+            if self.wait(60):
+                return self
+            text = self.text()
+            self.stop()
+            if "ddress already in use" not in text or self.fixed_ports:
+                break
+        raise RuntimeError("the server did not start:\n" + text[-4000:])
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        self.ports = self.fixed_ports or free_ports(3)
+        listening = [f"--{kind}-{key}={value}" for kind, port in zip(("http", "grpc", "metrics"), self.ports)
+                     for key, value in (("address", "127.0.0.1"), ("port", port))]
+        self.http, self.grpc, self.metrics = (f"127.0.0.1:{port}" for port in self.ports)
+        self.process = subprocess.Popen([self.program, *self.arguments, *listening], stdout=self.log,
+                                        stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
+
+    def wait(self, seconds):
+        """True once it is ready; False if it ended before or the time is over."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                urllib.request.urlopen(f"http://{self.http}/v2/health/ready", timeout=5).read()
+                return True
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.05)
+        return False
+
+    def stop(self):
+        """Ends it as an operator would; an exit code that is not 0 is an error."""
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.code = self.process.returncode
+        self.process = None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def text(self):
+        return pathlib.Path(self.log.name).read_text(errors="replace")
+
+    def resident_kib(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+    def metric(self, name, **labels):
+        """The sum of a metric over all its rows with these labels."""
+        text = urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=10).read().decode()
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        rows = [line for line in text.splitlines()
+                if line.startswith(name + "{") and all(want in line for want in wanted)]
+        return sum(float(row.rsplit(" ", 1)[1]) for row in rows)

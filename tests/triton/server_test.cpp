@@ -1,0 +1,143 @@
+// Lathe's backend in a real Triton server: engines of this machine's CPU, asked over HTTP and gRPC.
+#include <cstdlib>
+
+#include "cli/workspace.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// A text model whose answers do not depend on padding: the states of its own tokens, and their sum.
+Model text_model() {
+    Model model = model_from_text("opset 18\n"
+                                  "input %input_ids: int64[N, S]\n"
+                                  "input %attention_mask: int64[N, S]\n"
+                                  "input %table: float32[64, 16]\n"
+                                  "const %axes: int64[1] = {1}\n"
+                                  "const %last: int64[1] = {2}\n"
+                                  "%words = Gather(%table, %input_ids)\n"
+                                  "%float = Cast(%attention_mask) {to = 1}\n"
+                                  "%wide = Unsqueeze(%float, %last)\n"
+                                  "%states = Mul(%words, %wide)\n"
+                                  "%sum = ReduceSum(%states, %axes) {keepdims = 0}\n"
+                                  "%score = ReduceMax(%sum, %axes) {keepdims = 0}\n"
+                                  "output %states: float32[N, S, 16]\n"
+                                  "output %sum: float32[N, 16]\n"
+                                  "output %score: float32[N]\n");
+    model.graph.inputs.resize(2); // the table becomes a constant
+    add_weights(model, "table", {64, 16}, 1);
+    const auto golden = read_json_file(LATHE_TOKENIZER);
+    EXPECT_TRUE(golden) << golden.error().describe();
+    model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
+    return model;
+}
+
+class TritonServer : public testing::Test {
+protected:
+    void SetUp() override {
+        const char* server = std::getenv("LATHE_TRITON_SERVER");
+        python_ = std::getenv("LATHE_PYTHON");
+        if (python_ == nullptr || *python_ == '\0') GTEST_SKIP() << "SKIPPED: LATHE_PYTHON is not set";
+        if (server == nullptr || *server == '\0')
+            GTEST_SKIP() << "SKIPPED: LATHE_TRITON_SERVER, the server's program, is not set";
+    }
+
+    void deploy(const std::string& engine, const std::string& options = "") {
+        const Json told = work_.good_json("deploy triton " + engine + " -o repo --backend lathe " + options);
+        backends_ = told["backend_directory"].get<std::string>();
+        EXPECT_EQ(told["models"][0]["backend"], "lathe");
+    }
+    void deploy_classifier() {
+        work_.make_engine();
+        deploy("m.engine");
+    }
+    void deploy_texts() {
+        work_.save(text_model(), "t.onnx");
+        work_.good("build t.onnx -o t.engine --shape input_ids:1x2..2x8..8x12 --shape attention_mask:1x2..2x8..8x12");
+        deploy("t.engine");
+    }
+    void check(const std::string& what) {
+        const CommandResult result =
+            run_command("'" + std::string(python_) + "' '" LATHE_SOURCE_DIR "/tests/triton/check_server.py' " + what +
+                        " '" + work_.path("").string() + "' '" + backends_ + "' '" LATHE_BINARY "'");
+        if (result.exit_code == 77) GTEST_SKIP() << result.output;
+        EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+    }
+
+    Workspace work_;
+    std::string backends_;
+    const char* python_ = nullptr;
+};
+
+TEST_F(TritonServer, AnswersAsTheEnginesDo) {
+    deploy_classifier();
+    deploy_texts();
+    work_.make_int8_engine();
+    deploy("q.engine");
+    work_.good("build m.onnx -o two.engine --shape 2x3x8x8");
+    deploy("two.engine");
+    EXPECT_THAT(work_.read("repo/t/config.pbtxt"), HasSubstr("allow_ragged_batch: true"));
+    EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("default_model_filename: \"model.engine\""));
+    check("answers");
+}
+
+TEST_F(TritonServer, AnswersThirtyTwoClientsEachItsOwn) {
+    deploy_classifier();
+    check("crowd");
+}
+
+TEST_F(TritonServer, FillsTextsUpToOneLength) {
+    deploy_texts();
+    check("texts");
+}
+
+TEST_F(TritonServer, RefusesBadRequestsWithTheirCause) {
+    deploy_classifier();
+    check("bad_requests");
+}
+
+TEST_F(TritonServer, LosesNoRequestWhenAModelIsReplaced) {
+    deploy_classifier();
+    work_.save(tiny_classifier(50), "m2.onnx");
+    work_.good("build m2.onnx -o m2.engine");
+    deploy("m2.engine");
+    check("replaced");
+}
+
+TEST_F(TritonServer, AnswersAgainAfterItWasKilled) {
+    deploy_classifier();
+    check("killed");
+}
+
+TEST_F(TritonServer, KeepsItsMemory) {
+    deploy_classifier();
+    check("memory");
+}
+
+TEST_F(TritonServer, NamesModelsThatCannotBeServed) {
+    deploy_classifier();
+    check("bad_models");
+}
+
+TEST_F(TritonServer, TakesEnginesWithoutAConfig) {
+    deploy_classifier();
+    check("completed");
+}
+
+// The backend and what it needs, in a folder for another machine.
+TEST_F(TritonServer, ServesFromACopyOfTheBackend) {
+    work_.make_engine();
+    deploy("m.engine", "--copy-backend backends");
+    EXPECT_EQ(backends_, "backends");
+    backends_ = work_.path("backends").string();
+    EXPECT_TRUE(std::filesystem::exists(work_.path("backends/lathe/libtriton_lathe.so")));
+    check("answers");
+    const CommandResult again =
+        work_.lathe("deploy triton m.engine --name n -o repo --backend lathe --copy-backend backends");
+    EXPECT_NE(again.exit_code, 0);
+    EXPECT_THAT(again.errors, HasSubstr("the backend exists there"));
+}
+
+} // namespace
+} // namespace lathe::test
