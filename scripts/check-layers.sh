@@ -11,6 +11,7 @@ allowed() {
     onnx) echo support graph onnx ;;
     passes) echo support graph passes ;;
     data) echo support data ;;
+    tasks) echo support data tasks tasks/detection ;;
     calibrate) echo support graph data calibrate ;;
     quantize) echo support graph onnx calibrate quantize ;;
     autocast) echo support graph onnx passes calibrate quantize autocast ;;
@@ -25,16 +26,16 @@ allowed() {
     backends/*) echo support graph onnx passes data calibrate backends/api "$1" ;;
     runtime) echo support graph onnx backends/api runtime ;;
     bench) echo support graph onnx data runtime bench ;;
-    evaluate) echo support data runtime bench evaluate ;;
-    correct) echo support graph onnx data calibrate quantize backends/api evaluate correct ;;
-    compare) echo support graph onnx passes data quantize runtime backends/api correct compare ;;
-    sensitivity) echo support graph onnx passes data calibrate quantize backends/api evaluate sensitivity ;;
-    mix) echo support graph onnx data calibrate quantize backends/api runtime bench evaluate correct sensitivity mix ;;
+    evaluate) echo support data tasks tasks/detection runtime bench evaluate ;;
+    correct) echo support graph onnx data tasks tasks/detection calibrate quantize backends/api evaluate correct ;;
+    compare) echo support graph onnx passes data tasks tasks/detection quantize runtime backends/api correct compare ;;
+    sensitivity) echo support graph onnx passes data tasks tasks/detection calibrate quantize backends/api evaluate sensitivity ;;
+    mix) echo support graph onnx data tasks tasks/detection calibrate quantize backends/api runtime bench evaluate correct sensitivity mix ;;
     plan) echo support runtime bench plan ;;
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;
     triton) echo support runtime deploy triton ;;
     report) echo support report ;;
-    api | cli) echo support graph onnx passes data calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix plan deploy report api "$1" ;;
+    api | cli) echo support graph onnx passes data tasks tasks/detection calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix plan deploy report api "$1" ;;
     *) return 1 ;;
   esac
 }

@@ -6,15 +6,9 @@
 #include <utility>
 #include <vector>
 
-namespace lathe {
+#include "support/interval.hpp"
 
-/// A closed interval. Unit of whatever it was computed from.
-struct Interval {
-    double low = 0;
-    double high = 0;
-    double width() const { return high - low; }
-    bool contains(double value) const { return low <= value && value <= high; }
-};
+namespace lathe {
 
 /// Fewest samples from which a 99th percentile is reported without a warning: MLPerf Inference's minimum for a tail
 /// latency of 99 % at 99 % confidence with a margin of 1/20 of the tail (mlcommons/inference_policies, "early

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/result.hpp"
+#include "lathe/types.hpp"
+#include "tasks/detection/detection.hpp"
+#include "tasks/output_part.hpp"
+
+namespace lathe {
+
+/// How a detector's outputs hold its detections. A is the number of anchors, C of classes; boxes are in pixels of the
+/// model's input unless said otherwise.
+enum class HeadForm {
+    yolox,      ///< NxAx(5+C): centre and log size relative to a cell of the grid (or, as the values tell, decoded
+                ///< already), objectness, class scores
+    yolov5,     ///< NxAx(5+C): centre x, y, width, height, objectness, class scores (also YOLOv7)
+    yolov8,     ///< Nx(4+C)xA, or NxAx(4+C): centre x, y, width, height, class scores (also YOLOv9, YOLO11)
+    end_to_end, ///< NxKx6: left, top, right, bottom, score, class (YOLOv10, YOLO26; NMS done or not needed)
+    detr,       ///< NxQx(C+1) logits, the last "no object", and NxQx4 centre x, y, width, height, 0..1
+    rt_detr,    ///< NxQxC logits, each class for itself, and boxes as DETR's (also deformable DETR, RF-DETR)
+    ssd,        ///< NxAxC scores, class 0 "background", and NxAx4 left, top, right, bottom, 0..1; NMS not done
+    lists,      ///< boxes left, top, right, bottom; scores; classes: [N,]Kx4, [N,]K, [N,]K, with NMS in the graph.
+                ///< Boxes of which no value passes 2 are shares of the input
+};
+/// "yolox", "rt-detr": as --head takes it.
+const char* to_string(HeadForm form);
+std::optional<HeadForm> head_form_from_name(std::string_view name);
+/// "yolox, yolov5, ...", for help and errors.
+std::string head_form_names();
+
+/// A model's output as its shape shows it. Axis 0 is the sample; negative sizes are free.
+struct OutputShape {
+    std::string name;
+    Shape shape;
+};
+
+struct DetectionHead {
+    HeadForm form = HeadForm::yolox;
+    std::vector<std::size_t> outputs; ///< which of the model's: the one; logits, boxes; boxes, scores, classes
+    std::size_t classes = 0;          ///< 0: not told by the shapes (end_to_end, lists)
+    std::size_t height = 0;           ///< of the model's input, pixels
+    std::size_t width = 0;
+    std::vector<std::size_t> strides; ///< of yolox: the input's pixels a cell, grid after grid
+    bool anchors_last = false;        ///< of yolov8: Nx(4+C)xA
+    bool vertical_first = false;      ///< of lists: boxes are top, left, bottom, right, as TensorFlow's
+    bool operator==(const DetectionHead&) const = default;
+};
+
+/// The head that the outputs' shapes tell, or nothing. One output is a YOLO's if its anchors are those of the input's
+/// grids of strides 8, 16, 32 (or up to 64): A cells with 5 + C values yolox, 3 A cells yolov5, 4 + C values before the
+/// cells yolov8. Two outputs with the same number of boxes are DETR's (100 queries, or 91 + 1 classes), an SSD's (at
+/// least 1000 boxes) or RT-DETR's; three are lists where one has 4 values a box, and two one.
+std::optional<DetectionHead> recognise_head(std::span<const OutputShape> outputs, std::size_t height,
+                                            std::size_t width);
+
+/// The head that was named, with the outputs that fit it. Errors: mismatch where none do, saying what would.
+Result<DetectionHead> make_head(HeadForm form, std::span<const OutputShape> outputs, std::size_t height,
+                                std::size_t width);
+
+/// Which values mean what.
+std::vector<OutputPart> parts_of(const DetectionHead& head);
+
+struct DecodeOptions {
+    float score_threshold = 0.001F;  ///< as detectors are evaluated; for pictures 0.25 and more
+    float overlap_threshold = 0.65F; ///< of NMS: a box that overlaps a better one of its class by more goes
+    std::size_t most = 300;          ///< detections a picture
+};
+
+/// The detections in sample `sample`, best score first, in pixels of the model's input. `outputs`: all of the model's,
+/// float32, axis 0 the sample (but for `lists` of one sample, which may lack it). Where the form needs it, NMS is done
+/// for each class. What is NaN or infinite is no detection.
+/// Errors: mismatch where an output is not as the head's shapes were.
+Result<std::vector<Detection>> decode(const DetectionHead& head, std::span<const HostTensor> outputs,
+                                      std::size_t sample, const DecodeOptions& options);
+
+/// Greedy non-maximum suppression within each class: indices of those kept, best score first; equal scores in the order
+/// given.
+std::vector<std::size_t> suppress(std::span<const Detection> detections, float overlap_threshold);
+
+} // namespace lathe
