@@ -1,6 +1,6 @@
 """Many networks, exported plainly, in Lathe's CUDA engine beside torch.compile: which of them is slower, and where.
 
-    python3 benchmarks/gpu/zoo.py --lathe build/bin/lathe --work /tmp/zoo --output benchmarks/results/zoo.gpu.json
+    python3 benchmarks/gpu/zoo.py --lathe build/bin/lathe --work /tmp/zoo --output benchmarks/results/fp16.zoo.json
 
 Every network (zoo_networks.py) is exported by torch.onnx.export with seeded weights, built with --precision fp16 for its
 batch sizes in one engine, compared with PyTorch in FP32 and timed in turns with torch.compile ("compile": the default
@@ -301,7 +301,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lathe", required=True)
     parser.add_argument("--work", required=True)
-    parser.add_argument("--output", help="default: WORK/zoo.gpu.json")
+    parser.add_argument("--output", help="default: WORK/fp16.zoo.json")
     parser.add_argument("--networks", help="names, separated by commas; default: all")
     parser.add_argument("--batches", help="of each network's batch sizes, these alone")
     parser.add_argument("--against", default="compile,max-autotune", help="compile, max-autotune, or nothing (\"\")")
@@ -341,7 +341,7 @@ def main():
     Path(options.work).mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(options.work) / "inductor"))
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
-    output = Path(options.output or Path(options.work) / "zoo.gpu.json")
+    output = Path(options.output or Path(options.work) / "fp16.zoo.json")
     left = lambda: options.seconds - (time.time() - begun)
     document = {"kind": "gpu-zoo", "version": 1, "machine": machine("cuda"), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "command": sys.argv, "lathe": run([options.lathe, "--version"], 20).strip(),
