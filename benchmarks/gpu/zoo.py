@@ -311,6 +311,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--seconds", type=float, default=3600, help="time for all; what does not fit is said to be left out")
     parser.add_argument("--build-seconds", type=float, default=240)
+    parser.add_argument("--steps", default="prepare,compile,measure", help="those to do now; files of the others lie in --work")
     parser.add_argument("--step", choices=["prepare", "compile", "measure"], help="one step of one network (internal)")
     parser.add_argument("--mode", help="with --step compile: BATCH:MODE")
     options = parser.parse_args()
@@ -348,8 +349,9 @@ def main():
                 "libraries": {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())},
                 "method": "turns, device times between events, CUDA graphs on both sides; see benchmarks/gpu/zoo.py", "networks": []}
     problems = {name: [] for name in names}
+    steps = options.steps.split(",")
     with ThreadPoolExecutor(options.jobs) as pool:
-        ready = {name: pool.submit(part, "prepare", name, options, min(300, left())) for name in names}
+        ready = {name: pool.submit(part, "prepare", name, options, min(300, left())) for name in names if "prepare" in steps}
         for name, future in ready.items():
             if future.result():
                 problems[name].append(future.result())
@@ -357,7 +359,7 @@ def main():
     with ThreadPoolExecutor(options.jobs) as pool:
         waiting = []
         for name in names:
-            if problems[name]:
+            if problems[name] or "compile" not in steps:
                 continue
             for batch in ZOO[name].batches:
                 if options.batches and batch not in options.batches:
@@ -368,6 +370,8 @@ def main():
         for name, future in waiting:
             future.result()  # said in the log; the measurement compiles again and says it there
     log("compiled after", f"{time.time() - begun:.0f} s")
+    if "measure" not in steps:
+        return
     samples = Samples()
     for name in names:
         row = {"network": name, "family": ZOO[name].family, "problems": problems[name], "batches": {}}
