@@ -162,7 +162,7 @@ def build(name, entry, precision, options, row):
     engine, cache = work / f"{precision}.engine", work / f"{precision}.timing"
     batches = [b for b in entry.batches if b in options.batches] if options.batches else entry.batches
     command = [options.lathe, "build", str(model), "--device", "cuda", "--precision", precision, "-o", str(engine), "--json",
-               "--timing-cache", str(cache), "--tune", options.tune, "--explain", "--allow-fallback", "--force"]
+               "--timing-cache", str(cache), "--tune", options.tune, "--explain", "--allow-fallback"]
     start = time.perf_counter()
     said = run(command + shape_options(entry, batches), options.build_seconds)
     row[precision] = {"build_seconds": time.perf_counter() - start} | where_time_goes(json.loads(said).get("report") or {})
@@ -211,7 +211,8 @@ def measure(name, options):
         keep(result, row)
 
     torch.backends.cudnn.benchmark = True
-    module, engines, batches = load(name, work), {}, list(entry.batches)
+    engines, batches = {}, list(entry.batches)
+    loading = ThreadPoolExecutor(1).submit(load, name, work)  # beside the builds
     precisions = ["fp16"] + (["int8"] if entry.int8 and options.int8 else [])
     try:
         for precision in precisions:
@@ -221,7 +222,7 @@ def measure(name, options):
                 log(name, precision, f"built in {row[precision]['build_seconds']:.1f} s, reference kernels "
                     f"{100 * row[precision]['reference_share']:.0f} %")
                 if precision == "fp16":
-                    check(engines[precision], entry, module, batches[0], work, row)
+                    check(engines[precision], entry, loading.result(), batches[0], work, row)
                     log(name, "relative error", row["relative_error"])
             except Exception as error:
                 problem(precision, error)
@@ -230,7 +231,7 @@ def measure(name, options):
             peers = {}
             for mode in options.against:
                 try:
-                    made, inputs = compiled(module, entry, batch, mode)
+                    made, inputs = compiled(loading.result(), entry, batch, mode)
                     peers[mode] = TorchGraph(made, inputs, "cuda", entry.image)
                 except Exception as error:
                     problem(f"{mode} at {batch}", error)
