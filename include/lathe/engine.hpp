@@ -100,6 +100,11 @@ public:
     /// input, shape and range).
     Result<std::vector<TensorView>> run(std::span<const TensorView> inputs);
 
+    /// The session's own memory for this input, for whoever puts an input together: page-locked, so large that the
+    /// engine's largest shape fits. An input given to a run that begins there is not copied on its way to the device.
+    /// Not to be written between `start` and `wait`. Empty where runs read the caller's memory in place (CPU).
+    std::span<std::byte> input_memory(std::size_t index);
+
     /// Per-layer times of the last run; the engine must have been built or loaded with `profiling`.
     Result<std::vector<LayerInfo>> profile();
 

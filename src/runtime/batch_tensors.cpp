@@ -83,7 +83,8 @@ Result<std::vector<TensorView>> BatchLimits::checked(std::span<const TensorView>
     return ordered;
 }
 
-std::span<const TensorView> JoinedInputs::join(const std::vector<BatchRequest>& batch, std::int64_t samples) {
+std::span<const TensorView> JoinedInputs::join(const std::vector<BatchRequest>& batch, std::int64_t samples,
+                                               const SessionMemory& session_memory) {
     if (batch.size() == 1 && batch[0].samples == samples) return batch[0].inputs;
     const std::size_t inputs = batch[0].inputs.size();
     memory_.resize(inputs);
@@ -92,16 +93,20 @@ std::span<const TensorView> JoinedInputs::join(const std::vector<BatchRequest>& 
         const TensorView& like = batch[0].inputs[i];
         const std::size_t row = like.bytes.size() / static_cast<std::size_t>(batch[0].samples);
         const std::size_t bytes = row * static_cast<std::size_t>(samples);
-        if (memory_[i].size() < bytes) memory_[i].resize(bytes);
-        std::byte* to = memory_[i].data();
+        std::span<std::byte> memory = session_memory(i);
+        if (memory.size() < bytes) {
+            if (memory_[i].size() < bytes) memory_[i].resize(bytes);
+            memory = memory_[i];
+        }
+        std::byte* to = memory.data();
         for (const BatchRequest& request : batch) {
             const std::span<std::byte> from = request.inputs[i].bytes;
             if (!from.empty()) std::memcpy(to, from.data(), from.size());
             to += from.size();
         }
-        for (const std::byte* end = memory_[i].data() + bytes; row > 0 && to < end; to += row)
+        for (const std::byte* end = memory.data() + bytes; row > 0 && to < end; to += row)
             std::memcpy(to, to - row, row);
-        views_[i] = {like.name, like.type, like.shape, {memory_[i].data(), bytes}};
+        views_[i] = {like.name, like.type, like.shape, memory.first(bytes)};
         views_[i].shape[0] = samples;
     }
     return views_;

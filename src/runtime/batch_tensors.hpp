@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -28,9 +29,13 @@ struct BatchLimits {
 /// The inputs of one run, joined from the requests of a batch. Its memory is kept from run to run.
 class JoinedInputs {
 public:
+    /// The session's memory for an input (Session::input_memory).
+    using SessionMemory = std::function<std::span<std::byte>(std::size_t index)>;
+
     /// One view an engine input with `samples` rows, at least those of the batch: what is missing repeats the last row.
-    /// A single request that needs no filling is handed on in place.
-    std::span<const TensorView> join(const std::vector<BatchRequest>& batch, std::int64_t samples);
+    /// A single request that needs no filling is handed on in place. Others are joined where the session wants them.
+    std::span<const TensorView> join(const std::vector<BatchRequest>& batch, std::int64_t samples,
+                                     const SessionMemory& session_memory);
 
 private:
     std::vector<std::vector<std::byte>> memory_;

@@ -167,7 +167,8 @@ Result<std::vector<BatchReply>> BatchingSession::Impl::replies_of(BatchExecutor&
     const std::int64_t samples = samples_of(batch);
     const double late_ms = std::max(0.0, ms_between(ready, start));
     const std::int64_t size = std::max(samples, limits.least);
-    LATHE_TRY(const auto outputs, executor.run(joined.join(batch, size)));
+    const auto inputs = joined.join(batch, size, [&](std::size_t i) { return executor.input_memory(i); });
+    LATHE_TRY(const auto outputs, executor.run(inputs));
     LATHE_CHECK(check_rows(outputs, size));
     std::vector<BatchReply> replies;
     std::int64_t first = 0;

@@ -14,6 +14,8 @@ class BatchExecutor {
 public:
     virtual ~BatchExecutor() = default;
     virtual const std::vector<IoInfo>& inputs() const = 0;
+    /// As Session::input_memory.
+    virtual std::span<std::byte> input_memory(std::size_t /*index*/) { return {}; }
     /// As Session::run: one view an output, valid until the next run.
     virtual Result<std::vector<TensorView>> run(std::span<const TensorView> inputs) = 0;
 };

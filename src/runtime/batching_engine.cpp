@@ -9,6 +9,7 @@ class SessionExecutor final : public BatchExecutor {
 public:
     explicit SessionExecutor(Session session) : session_(std::move(session)) {}
     const std::vector<IoInfo>& inputs() const override { return session_.inputs(); }
+    std::span<std::byte> input_memory(std::size_t index) override { return session_.input_memory(index); }
     Result<std::vector<TensorView>> run(std::span<const TensorView> inputs) override { return session_.run(inputs); }
 
 private:

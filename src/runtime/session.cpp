@@ -69,6 +69,8 @@ Result<std::vector<TensorView>> Session::run_pictures(const PictureBatch& batch)
     return rerun();
 }
 
+std::span<std::byte> Session::input_memory(std::size_t index) { return impl_->backend->input_memory(index); }
+
 int Session::device() const { return impl_->backend->device(); }
 
 Result<void> Session::set_timing(bool on) { return impl_->backend->set_timing(on); }

@@ -155,7 +155,7 @@ Result<void> Instance::run_group(std::span<Pending*> group, Times& times) {
     inputs.reserve(group.size());
     for (const Pending* pending : group)
         inputs.push_back(&pending->inputs);
-    const auto views = joined_.join(model_.serving(), inputs, [](std::size_t) { return std::span<std::byte>(); });
+    const auto views = joined_.join(model_.serving(), inputs, [&](std::size_t i) { return session_.input_memory(i); });
     times.compute_begin = now();
     LATHE_TRY(const std::vector<TensorView> outputs, session_.run(views));
     times.compute_end = now();

@@ -11,12 +11,11 @@ namespace lathe::triton {
 namespace {
 
 Result<std::filesystem::path> find_engine(const std::filesystem::path& folder, const std::string& configured) {
-    if (!configured.empty()) return folder / configured;
-    // model.lathe is what the server takes for this backend's where there is no config.pbtxt.
-    for (const char* name : {"model.engine", "model.lathe"}) {
-        if (std::filesystem::exists(folder / name)) return folder / name;
-    }
-    return Error{ErrorCode::not_found, "there is no engine", (folder / "model.engine").string(),
+    // model.lathe is what the server names where there is no config.pbtxt, and the model NAME.lathe.
+    const bool named = !configured.empty() && configured != "model.lathe";
+    std::filesystem::path file = folder / (named ? configured : "model.engine");
+    if (named || std::filesystem::exists(file)) return file;
+    return Error{ErrorCode::not_found, "there is no engine", file.string(),
                  "lathe deploy triton writes it; or copy one there"};
 }
 
@@ -57,16 +56,22 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(TRITONBACKEND_Model* mode
     LATHE_CHECK(taken(TRITONBACKEND_ModelName(model, &model_name)));
     LATHE_CHECK(taken(TRITONBACKEND_ModelVersion(model, &version)));
     LATHE_CHECK(taken(TRITONBACKEND_ModelRepository(model, &type, &location)));
+    const std::string name = std::string("model ") + model_name + ", version " + std::to_string(version);
+    auto served = load(model, name, std::filesystem::path(location) / std::to_string(version));
+    if (!served) return std::move(served).error().in(name);
+    return served;
+}
+
+Result<std::unique_ptr<ServedModel>> ServedModel::load(TRITONBACKEND_Model* model, std::string name,
+                                                       const std::filesystem::path& folder) {
     LATHE_TRY(Json config, config_of(model));
     LATHE_TRY(LoadConfig load, read_load_config(config));
-    LATHE_TRY(std::filesystem::path file,
-              find_engine(std::filesystem::path(location) / std::to_string(version), load.file));
+    LATHE_TRY(std::filesystem::path file, find_engine(folder, load.file));
     LATHE_TRY(const EngineInfo info, read_info(file));
     LATHE_CHECK(check_instances(load, info));
     LATHE_CHECK(complete(model, config, info));
     LATHE_TRY(Serving serving, serving_of(config, info));
     LATHE_TRY(Engine engine, Engine::load(file, load_options(load)));
-    std::string name = std::string("model ") + model_name + ", version " + std::to_string(version);
     return std::unique_ptr<ServedModel>(
         new ServedModel(std::move(name), std::move(file), std::move(load), std::move(engine), std::move(serving)));
 }

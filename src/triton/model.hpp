@@ -30,6 +30,8 @@ public:
     Result<Session> make_session(int gpu);
 
 private:
+    static Result<std::unique_ptr<ServedModel>> load(TRITONBACKEND_Model* model, std::string name,
+                                                     const std::filesystem::path& folder);
     ServedModel(std::string name, std::filesystem::path file, LoadConfig config, Engine engine, Serving serving)
         : name_(std::move(name)), file_(std::move(file)), config_(std::move(config)), engine_(std::move(engine)),
           serving_(std::move(serving)) {}

@@ -88,11 +88,15 @@ TEST(BatchQueue, TakesFullBatchesAtOnceAndOthersWhenTheirOldestWaitedEnough) {
     EXPECT_EQ(queue.size(), 0U);
 }
 
-TEST(Batching, RequestsShareBatchesAndGetTheirOwnRows) {
+class BatchMemory : public testing::TestWithParam<bool> {};
+
+TEST_P(BatchMemory, RequestsShareBatchesAndGetTheirOwnRows) {
     Gate gate;
     BatchingOptions options;
     options.max_wait = 0us;
-    auto session = fake_session(gate.behaviour(), options);
+    FakeExecutor::Behaviour behaviour = gate.behaviour();
+    behaviour.own_memory = GetParam();
+    auto session = fake_session(behaviour, options);
     ASSERT_TRUE(session) << session.error().describe();
     EXPECT_EQ(session->options().max_batch, 8);
     std::vector<Future> futures;
@@ -117,6 +121,8 @@ TEST(Batching, RequestsShareBatchesAndGetTheirOwnRows) {
     EXPECT_EQ(counts.samples, 11U);
     EXPECT_EQ(counts.padded, 0U);
 }
+
+INSTANTIATE_TEST_SUITE_P(Batching, BatchMemory, testing::Bool());
 
 TEST(Batching, AnIncompleteBatchWaitsForOthersAndNoLonger) {
     BatchingOptions options;

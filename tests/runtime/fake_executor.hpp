@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -23,6 +24,7 @@ public:
         /// Called with the ids of each batch before it runs; an error is the batch's.
         std::function<Result<void>(std::span<const std::int64_t>)> before;
         bool flat_output = false; ///< y without the axis of samples
+        bool own_memory = false;  ///< inputs are to be joined in the session's memory
     };
 
     explicit FakeExecutor(Behaviour behaviour) : behaviour_(std::move(behaviour)) {
@@ -34,7 +36,20 @@ public:
 
     const std::vector<IoInfo>& inputs() const override { return inputs_; }
 
+    std::span<std::byte> input_memory(std::size_t index) override {
+        if (!behaviour_.own_memory) return {};
+        const std::size_t rows = static_cast<std::size_t>(behaviour_.most);
+        own_[index].resize(index == 0 ? rows * 16 * sizeof(float) : rows * sizeof(std::int64_t));
+        return own_[index];
+    }
+
     Result<std::vector<TensorView>> run(std::span<const TensorView> inputs) override {
+        const auto ids = inputs[1].as<const std::int64_t>();
+        const bool joined = ids.front() != ids.back(); // of several requests
+        for (std::size_t i = 0; joined && behaviour_.own_memory && i < own_.size(); ++i) {
+            if (inputs[i].bytes.data() != own_[i].data())
+                return Error{ErrorCode::internal, "a batch was joined elsewhere than in the session's memory", "", ""};
+        }
         const auto x = inputs[0].as<const float>();
         const auto id = inputs[1].as<const std::int64_t>();
         if (behaviour_.before) LATHE_CHECK(behaviour_.before(id));
@@ -60,6 +75,7 @@ public:
 private:
     Behaviour behaviour_;
     std::vector<IoInfo> inputs_;
+    std::array<std::vector<std::byte>, 2> own_;
     std::vector<float> y_;
     std::vector<std::int64_t> rank_;
 };

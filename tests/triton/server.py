@@ -46,7 +46,7 @@ class Server:
             self.stop()
             if "ddress already in use" not in text or self.fixed_ports:
                 break
-        raise RuntimeError("the server did not start:\n" + text[-4000:])
+        raise RuntimeError("the server did not start:\n" + "\n".join(line for line in text.splitlines() if line[:1] in ("E", "W", "I")))
 
     def __exit__(self, *_):
         self.stop()

@@ -58,11 +58,14 @@ protected:
         deploy("t.engine");
     }
     void check(const std::string& what) {
-        const CommandResult result =
-            run_command("'" + std::string(python_) + "' '" LATHE_SOURCE_DIR "/tests/triton/check_server.py' " + what +
-                        " '" + work_.path("").string() + "' '" + backends_ + "' '" LATHE_BINARY "'");
+        const CommandResult result = script("check_server.py", what + " '" + work_.path("").string() + "' '" +
+                                                                   backends_ + "' '" LATHE_BINARY "'");
         if (result.exit_code == 77) GTEST_SKIP() << result.output;
         EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+    }
+    CommandResult script(const std::string& name, const std::string& arguments) const {
+        return run_command("'" + std::string(python_) + "' '" LATHE_SOURCE_DIR "/tests/triton/" + name + "' " +
+                           arguments);
     }
 
     Workspace work_;
@@ -123,6 +126,16 @@ TEST_F(TritonServer, NamesModelsThatCannotBeServed) {
 TEST_F(TritonServer, TakesEnginesWithoutAConfig) {
     deploy_classifier();
     check("completed");
+}
+
+TEST_F(TritonServer, TheHowtoLeadsToAnAnswer) {
+    work_.make_engine();
+    std::filesystem::copy_file(work_.path("photos/420.jpg"), work_.path("photo.jpg"));
+    const CommandResult result = script("follow_howto.py", "'" + work_.path("").string() + "' '" LATHE_BINARY "'");
+    if (result.exit_code == 77) GTEST_SKIP() << result.output;
+    ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+    const Json run = work_.good_json("run m.engine photo.jpg");
+    EXPECT_THAT(result.output, HasSubstr("photo.jpg\t" + run["samples"][0]["top"][0]["name"].get<std::string>()));
 }
 
 // The backend and what it needs, in a folder for another machine.

@@ -109,6 +109,9 @@ public:
     virtual Result<RunTimes> times() { return no_such_session_feature("tell where a run's time went"); }
     /// Microseconds that handing over the last run took the calling thread, the launch of its graph not counted.
     virtual Result<double> host_overhead_us() { return no_such_session_feature("tell what a run costs the host"); }
+    /// Memory of the session that this input may be put together in: set_input copies no view that begins there. Empty
+    /// where set_input copies nothing anyway.
+    virtual std::span<std::byte> input_memory(std::size_t /*index*/) { return {}; }
     /// In place of set_input: memory of the session's device, read by the next runs. It stays valid until wait.
     virtual Result<void> set_device_input(std::size_t /*index*/, const DeviceTensor& /*tensor*/) {
         return no_such_session_feature("read device memory");

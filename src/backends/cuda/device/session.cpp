@@ -76,10 +76,15 @@ public:
                          io.name, ""};
         }
         if (running_) LATHE_CHECK(wait()); // the device may still read what was staged
-        copy(staged_in_[index].data(), view.bytes.data(), bytes);
+        if (view.bytes.data() != staged_in_[index].data()) copy(staged_in_[index].data(), view.bytes.data(), bytes);
         set_shape(index, view.shape);
         from_device_[index] = nullptr;
         return {};
+    }
+
+    std::span<std::byte> input_memory(std::size_t index) override {
+        if (index >= staged_in_.size()) return {};
+        return {staged_in_[index].data(), staged_in_[index].size()};
     }
 
     Result<void> keep_input(std::size_t index, const TensorView& view) override {
