@@ -13,7 +13,7 @@ from .errors import ExportError, one_line
 
 IMAGENET_MEAN = [0.485, 0.456, 0.406]
 IMAGENET_STD = [0.229, 0.224, 0.225]
-KEYS = {"resize", "crop", "interpolation", "scale", "mean", "std", "layout", "color"}
+KEYS = {"resize", "crop", "pad", "align", "interpolation", "scale", "mean", "std", "layout", "color"}
 
 
 def _settings(resize: Any, crop: list[int] | None, interpolation: str, scale: float, mean: list[float], std: list[float]) -> dict[str, Any]:
@@ -114,13 +114,15 @@ def read(path: Path) -> dict[str, Any]:
     unknown = settings.keys() - KEYS
     if unknown:
         raise ExportError("parse_error", f'unknown preprocess key "{sorted(unknown)[0]}"', str(path), "the keys are " + ", ".join(sorted(KEYS)))
-    if not settings.get("crop") and not isinstance(settings.get("resize"), list):
+    if input_shape(settings) is None:
         raise ExportError("invalid_argument", "preprocess leaves the size open", str(path), 'give "resize": [h, w], or "crop": [h, w]')
     return settings
 
 
 def input_shape(settings: dict[str, Any]) -> tuple[int, int] | None:
     size = settings.get("crop") or settings.get("resize")
+    if isinstance(size, dict):
+        size = size.get("letterbox")
     return (int(size[0]), int(size[1])) if isinstance(size, list) and len(size) == 2 else None
 
 

@@ -12,10 +12,17 @@
 
 namespace lathe {
 
+/// In pixels.
+struct PictureSize {
+    std::size_t width = 0;
+    std::size_t height = 0;
+};
+
 /// Some samples, ready to be fed to the model.
 struct Batch {
     std::vector<HostTensor> inputs;   ///< one a model input; axis 0 is the sample
     std::vector<Image> pictures{};    ///< instead of inputs, where the dataset was asked for pictures
+    std::vector<PictureSize> sizes{}; ///< one a sample that is made from a picture: its own size; else empty
     std::vector<std::string> names;   ///< one a sample: file name or index
     std::vector<std::int64_t> labels; ///< one a sample; -1 where unknown
     std::vector<double> scores{};     ///< one a sample where the data has numbers for labels; else empty

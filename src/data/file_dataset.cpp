@@ -20,9 +20,24 @@ namespace {
 constexpr std::size_t prefetch_bytes = std::size_t{128} << 20;
 constexpr std::size_t prefetch_samples = 64;
 
+using Sides = std::array<std::uint64_t, 2>; ///< width and height, at the end of an item
+
+void append_sides(Prefetcher::Item& item, const Image& image) {
+    const Sides sides{image.width, image.height};
+    const std::size_t end = item.size();
+    item.resize(end + sizeof(sides));
+    std::memcpy(item.data() + end, sides.data(), sizeof(sides));
+}
+
+PictureSize size_of(const Prefetcher::Item& item) {
+    Sides sides{};
+    std::memcpy(sides.data(), item.data() + item.size() - sizeof(sides), sizeof(sides));
+    return {sides[0], sides[1]};
+}
+
 /// The model's values of one picture, in the input's type.
-Result<Prefetcher::Item> make_image_sample(const SampleFile& file, const Preprocess& preprocess, DataType type) {
-    LATHE_TRY(const Image image, read_image(file.path));
+Result<Prefetcher::Item> picture_values(const Image& image, const SampleFile& file, const Preprocess& preprocess,
+                                        DataType type) {
     const std::size_t count = preprocess.output_count();
     std::vector<std::byte> floats(count * sizeof(float));
     const std::span<float> values(reinterpret_cast<float*>(floats.data()), count);
@@ -41,21 +56,27 @@ Result<Prefetcher::Item> make_image_sample(const SampleFile& file, const Preproc
     return out;
 }
 
-/// A decoded picture as an item: width and height, then the pixels.
+/// The same as an item, with the picture's size.
+Result<Prefetcher::Item> make_image_sample(const SampleFile& file, const Preprocess& preprocess, DataType type) {
+    LATHE_TRY(const Image image, read_image(file.path));
+    LATHE_TRY(Prefetcher::Item item, picture_values(image, file, preprocess, type));
+    append_sides(item, image);
+    return item;
+}
+
+/// A decoded picture as an item.
 Result<Prefetcher::Item> make_picture(const SampleFile& file) {
     LATHE_TRY(const Image image, read_image(file.path));
-    const std::array<std::uint64_t, 2> sides{image.width, image.height};
-    Prefetcher::Item item(sizeof(sides) + image.pixels.size());
-    std::memcpy(item.data(), sides.data(), sizeof(sides));
-    std::memcpy(item.data() + sizeof(sides), image.pixels.data(), image.pixels.size());
+    Prefetcher::Item item(image.pixels.size());
+    std::memcpy(item.data(), image.pixels.data(), image.pixels.size());
+    append_sides(item, image);
     return item;
 }
 
 Image picture_of(const Prefetcher::Item& item) {
-    std::array<std::uint64_t, 2> sides{};
-    std::memcpy(sides.data(), item.data(), sizeof(sides));
-    Image image(sides[0], sides[1]);
-    std::memcpy(image.pixels.data(), item.data() + sizeof(sides), image.pixels.size());
+    const PictureSize size = size_of(item);
+    Image image(size.width, size.height);
+    std::memcpy(image.pixels.data(), item.data(), image.pixels.size());
     return image;
 }
 
@@ -100,6 +121,7 @@ public:
                 batch.pictures.push_back(picture_of(item));
             else
                 std::memcpy(batch.inputs[0].bytes.data() + i * sample_bytes_, item.data(), sample_bytes_);
+            if (!files_.arrays) batch.sizes.push_back(size_of(item));
             batch.names.push_back(file.name);
             batch.labels.push_back(file.label);
         }

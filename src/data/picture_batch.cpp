@@ -23,6 +23,10 @@ PictureAxis axis_of(const ResizeWeights& weights) {
 
 Result<PictureBatch> picture_batch(std::span<const Image> images, const Preprocess& preprocess) {
     LATHE_CHECK(preprocess.validate("preprocess"));
+    if (preprocess.interpolation == Interpolation::bilinear_opencv || preprocess.pad != 0) {
+        return Error{ErrorCode::unsupported, "the device does not resize as OpenCV does, nor pad with other than 0",
+                     "preprocess", "leave preprocessing to the CPU"};
+    }
     PictureBatch batch;
     batch.height = preprocess.output_size().height;
     batch.width = preprocess.output_size().width;

@@ -21,12 +21,16 @@ namespace lathe {
 /// Order of the axes of one sample: channels first (3xHxW) or last (HxWx3).
 enum class Layout { nchw, nhwc };
 enum class ColorOrder { rgb, bgr };
+/// Where a picture lies in a letterbox.
+enum class Alignment { centre, top_left };
 
-/// What turns a picture into a model's input: resize, centre crop, then per channel (pixel * scale - mean) / std with
-/// pixel in 0..255. `mean` and `std` are given in the order of the model's channels (so for BGR, blue first).
+/// What turns a picture into a model's input: resize, centre crop or padding, then per channel
+/// (pixel * scale - mean) / std with pixel in 0..255. `mean` and `std` are given in the order of the model's channels
+/// (so for BGR, blue first).
 ///
 /// JSON form (metadata key `lathe.preprocess`, option --preprocess):
-/// {"resize": [h, w] or {"short_side": n}, "crop": [h, w], "interpolation": "bilinear" or "bicubic", "scale": s,
+/// {"resize": [h, w] or {"short_side": n} or {"letterbox": [h, w]}, "crop": [h, w], "pad": 0..255,
+///  "align": "center" or "top-left", "interpolation": "bilinear", "bicubic" or "bilinear-opencv", "scale": s,
 ///  "mean": [3 numbers], "std": [3 numbers], "layout": "NCHW" or "NHWC", "color": "RGB" or "BGR"}
 struct Preprocess {
     struct Size {
@@ -37,7 +41,12 @@ struct Preprocess {
 
     std::optional<Size> resize;            ///< to exactly this size
     std::optional<std::size_t> short_side; ///< or: the shorter side to this, the longer to int(n * long / short)
-    std::optional<Size> crop;              ///< centre crop (torchvision's CenterCrop, zero-padded if too small)
+    /// Or: as large as fits in this size, the rest filled with `pad`. The sides are rounded as Ultralytics' letterbox
+    /// does in the centre, and cut to whole pixels as YOLOX does at the top left.
+    std::optional<Size> letterbox;
+    std::optional<Size> crop;            ///< centre crop (torchvision's CenterCrop, zero-padded if too small)
+    std::uint8_t pad = 0;                ///< pixel value around the picture, of all channels
+    Alignment align = Alignment::centre; ///< of the letterbox
     Interpolation interpolation = Interpolation::bilinear;
     double scale = 1.0;
     std::array<double, 3> mean{0, 0, 0};
@@ -69,9 +78,17 @@ struct Preprocess {
     struct Placement {
         Size full;
         Region region;
-        std::size_t left = 0, top = 0; ///< more than 0 where the crop is larger: zeros around it
+        std::size_t left = 0, top = 0; ///< more than 0 where the crop or letterbox is larger: `pad` around it
+        Size canvas;                   ///< what is written: the crop, the letterbox, or `full`
     };
     Placement place(std::size_t width, std::size_t height) const;
+
+    /// Where a picture's points are in the model's input: x * scale_x + left, y * scale_y + top.
+    struct Mapping {
+        double scale_x = 1, scale_y = 1, left = 0, top = 0;
+    };
+    /// In a letterbox both scales are the exact ratio, not that of the rounded sides, as detectors map boxes back.
+    Mapping mapping(std::size_t width, std::size_t height) const;
 
     /// Resized and cropped pixels, before normalisation.
     Result<Image> resize_and_crop(const Image& image) const;

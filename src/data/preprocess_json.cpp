@@ -43,20 +43,25 @@ Result<std::array<double, 3>> read_channels(const Json& json, std::string_view w
 
 /// The index of a string among the names of an enumeration.
 Result<std::size_t> read_choice(const Json& json, std::string_view where, const std::string& key,
-                                std::array<std::string_view, 2> names) {
-    if (json.is_string()) {
-        const auto text = json.get<std::string>();
-        for (std::size_t i = 0; i < names.size(); ++i) {
-            if (text == names[i]) return i;
-        }
+                                std::initializer_list<std::string_view> names) {
+    std::string known;
+    std::size_t index = 0;
+    for (const std::string_view name : names) {
+        if (json.is_string() && json.get<std::string>() == name) return index;
+        known += (index == 0 ? "\"" : index + 1 == names.size() ? "\" or \"" : "\", \"") + std::string(name);
+        ++index;
     }
-    return bad_key(where, key, "\"" + std::string(names[0]) + "\" or \"" + std::string(names[1]) + "\"");
+    return bad_key(where, key, known + "\"");
 }
 
 Result<void> read_resize(Preprocess& preprocess, const Json& json, std::string_view where) {
     if (json.is_object()) {
+        if (json.size() == 1 && json.contains("letterbox")) {
+            LATHE_TRY(preprocess.letterbox, read_size(json["letterbox"], where, "letterbox"));
+            return {};
+        }
         if (json.size() != 1 || !json.contains("short_side") || !is_side(json["short_side"])) {
-            return bad_key(where, "resize", "[height, width] or {\"short_side\": n}");
+            return bad_key(where, "resize", R"([height, width], {"short_side": n} or {"letterbox": [height, width]})");
         }
         preprocess.short_side = json["short_side"].get<std::size_t>();
         return {};
@@ -70,8 +75,16 @@ Result<void> read_key(Preprocess& preprocess, const std::string& key, const Json
     if (key == "crop") {
         LATHE_TRY(preprocess.crop, read_size(json, where, key));
     } else if (key == "interpolation") {
-        LATHE_TRY(const std::size_t index, read_choice(json, where, key, {"bilinear", "bicubic"}));
-        preprocess.interpolation = index == 0 ? Interpolation::bilinear : Interpolation::bicubic;
+        LATHE_TRY(const std::size_t index, read_choice(json, where, key, {"bilinear", "bicubic", "bilinear-opencv"}));
+        preprocess.interpolation = static_cast<Interpolation>(index);
+    } else if (key == "pad") {
+        if (!json.is_number_integer() || json.get<double>() < 0 || json.get<double>() > 255) {
+            return bad_key(where, key, "a pixel value, 0 to 255");
+        }
+        preprocess.pad = json.get<std::uint8_t>();
+    } else if (key == "align") {
+        LATHE_TRY(const std::size_t index, read_choice(json, where, key, {"center", "top-left"}));
+        preprocess.align = index == 0 ? Alignment::centre : Alignment::top_left;
     } else if (key == "scale") {
         if (!json.is_number()) return bad_key(where, key, "a number");
         preprocess.scale = json.get<double>();
@@ -87,7 +100,7 @@ Result<void> read_key(Preprocess& preprocess, const std::string& key, const Json
         preprocess.color = index == 0 ? ColorOrder::rgb : ColorOrder::bgr;
     } else {
         return Error{ErrorCode::parse_error, "unknown preprocess key \"" + key + "\"", std::string(where),
-                     "the keys are resize, crop, interpolation, scale, mean, std, layout, color"};
+                     "the keys are resize, crop, pad, align, interpolation, scale, mean, std, layout, color"};
     }
     return {};
 }
@@ -124,7 +137,13 @@ Result<void> Preprocess::validate(std::string_view where) const {
         return Error{ErrorCode::invalid_argument, message, std::string(where), hint};
     };
     if (resize && short_side) return refuse("preprocess gives both a size and a short side to resize to", "give one");
-    if (!resize && !crop) {
+    if (letterbox && (resize || short_side || crop)) {
+        return refuse("preprocess gives a letterbox and another resize or crop", "give one");
+    }
+    if (!letterbox && align != Alignment::centre) {
+        return refuse("preprocess \"align\" is of a letterbox", R"(give "resize": {"letterbox": [h, w]})");
+    }
+    if (!resize && !crop && !letterbox) {
         return refuse("preprocess leaves the size open", "give \"resize\": [h, w], or \"crop\": [h, w]");
     }
     if (!std::isfinite(scale) || scale == 0) return refuse("preprocess \"scale\" must be finite and not 0", "");
@@ -141,7 +160,12 @@ Json Preprocess::to_json() const {
     if (resize) json["resize"] = {resize->height, resize->width};
     if (short_side) json["resize"] = {{"short_side", *short_side}};
     if (crop) json["crop"] = {crop->height, crop->width};
-    json["interpolation"] = interpolation == Interpolation::bilinear ? "bilinear" : "bicubic";
+    if (letterbox) {
+        json["resize"] = {{"letterbox", {letterbox->height, letterbox->width}}};
+        json["align"] = align == Alignment::centre ? "center" : "top-left";
+    }
+    if (pad != 0) json["pad"] = pad;
+    json["interpolation"] = to_string(interpolation);
     json["scale"] = scale;
     json["mean"] = mean;
     json["std"] = std;

@@ -199,6 +199,15 @@ Error bad_size(const std::string& message) { return {ErrorCode::invalid_argument
 
 } // namespace
 
+const char* to_string(Interpolation interpolation) {
+    switch (interpolation) {
+        case Interpolation::bilinear: return "bilinear";
+        case Interpolation::bicubic: return "bicubic";
+        case Interpolation::bilinear_opencv: return "bilinear-opencv";
+    }
+    return "";
+}
+
 ResizeWeights resize_weights(std::size_t input, std::size_t output, std::size_t begin, std::size_t size,
                              Interpolation interpolation) {
     if (input != output) return make_weights(input, output, begin, size, interpolation);
@@ -225,6 +234,10 @@ Result<Image> resize_region(const Image& image, std::size_t width, std::size_t h
     if (region.width > max_image_pixels / std::max(region.height, image.height) ||
         region.height > max_image_pixels / image.width) {
         return Error{ErrorCode::out_of_memory, "the resized image is too large", "resize", "resize to a smaller size"};
+    }
+    if (interpolation == Interpolation::bilinear_opencv) {
+        LATHE_TRY(const Image whole, resize_opencv(image, width, height));
+        return cut(whole, region);
     }
     // Pillow leaves out a pass that changes nothing.
     if (width == image.width && height == image.height) return cut(image, region);

@@ -9,9 +9,12 @@
 namespace lathe {
 
 enum class Interpolation {
-    bilinear, ///< triangle, support 1
-    bicubic,  ///< Keys' cubic convolution with a = -0.5, support 2
+    bilinear,        ///< triangle, support 1
+    bicubic,         ///< Keys' cubic convolution with a = -0.5, support 2
+    bilinear_opencv, ///< of the four nearest pixels, however much smaller the picture becomes (see resize_opencv)
 };
+/// "bilinear", "bicubic", "bilinear-opencv".
+const char* to_string(Interpolation interpolation);
 
 /// A rectangle of pixels.
 struct Region {
@@ -39,12 +42,18 @@ ResizeWeights resize_weights(std::size_t input, std::size_t output, std::size_t 
 /// Which axis `resize` combines first, columns or rows, where both change.
 bool resizes_rows_first(std::size_t input_width, std::size_t input_height, std::size_t width, std::size_t height);
 
+/// OpenCV's resize of 8-bit pixels with INTER_LINEAR, bit for bit, as most detectors read their pictures: the four
+/// nearest pixels with weights of 11 fractional bits, without antialiasing; half the size is the mean of four pixels.
+/// Errors: as `resize`.
+Result<Image> resize_opencv(const Image& image, std::size_t width, std::size_t height);
+
 /// Antialiased resize to width x height, equal to Pillow's `Image.resize` on 8-bit pixels bit for bit.
 ///
 /// Output pixel x has its centre at c = (x + 0.5) * s, s = input / output, and is the sum of the input pixels around
 /// it, weighted by the filter widened by max(s, 1) and normalised. Columns first, then rows; between the two, and at
 /// the end, values are rounded to 8 bits. Weights are rounded to 22 fractional bits (half away from zero). Errors:
 /// invalid_argument for an empty picture or size; out_of_memory above max_image_pixels.
+/// Interpolation::bilinear_opencv is resize_opencv instead.
 Result<Image> resize(const Image& image, std::size_t width, std::size_t height, Interpolation interpolation);
 
 /// The same pixels as `resize` gives inside `region`, without computing the others.

@@ -6,9 +6,9 @@
     client.py --array input=batch.npy          tensors as they are; one --array a model input
     client.py --url http://host:8000 ...
 
-Needs numpy, Pillow for pictures, and the package `tokenizers` for texts. model.json beside this file says what the model
-takes, tokenizer.json how texts become tokens. In a service of your own, `preprocess`, `tokenize` and `infer` are the parts
-to keep.
+Needs numpy, Pillow for pictures (OpenCV too where the model was trained with its resize), and the package `tokenizers`
+for texts. model.json beside this file says what the model takes, tokenizer.json how texts become tokens. In a service of
+your own, `preprocess`, `tokenize` and `infer` are the parts to keep.
 """
 import argparse
 import json
@@ -26,13 +26,17 @@ DATATYPES = {
 
 
 def resized(image, spec):
-    """Pillow's resize: to exactly [height, width], or the shorter side to a length."""
+    """To exactly [height, width], the shorter side to a length, or as large as fits in a letterbox."""
     from PIL import Image
 
     size = spec.get("resize")
     if size is None:
         return image
-    if isinstance(size, dict):
+    if isinstance(size, dict) and "letterbox" in size:
+        ratio = letterbox_ratio(image.size, size["letterbox"])
+        whole = int if spec.get("align") == "top-left" else round
+        width, height = (max(1, whole(side * ratio)) for side in image.size)
+    elif isinstance(size, dict):
         short, (width, height) = size["short_side"], image.size
         if width <= height:
             width, height = short, int(short * height / width)
@@ -40,18 +44,28 @@ def resized(image, spec):
             width, height = int(short * width / height), short
     else:
         height, width = size
+    if spec.get("interpolation") == "bilinear-opencv":
+        import cv2
+
+        return cv2.resize(numpy.asarray(image), (width, height), interpolation=cv2.INTER_LINEAR)
     filters = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
     return image.resize((width, height), filters[spec.get("interpolation", "bilinear")])
 
 
+def letterbox_ratio(size, letterbox):
+    """How much larger a picture of (width, height) becomes in [height, width]."""
+    return min(letterbox[1] / size[0], letterbox[0] / size[1])
+
+
 def cropped(pixels, spec):
-    """The middle of the picture, with zeros around it where it is too small (torchvision's CenterCrop)."""
-    if "crop" not in spec:
+    """The middle of the picture, padded where it is too small (torchvision's CenterCrop), or a letterbox filled up."""
+    letterbox = spec["resize"]["letterbox"] if isinstance(spec.get("resize"), dict) and "letterbox" in spec["resize"] else None
+    if "crop" not in spec and letterbox is None:
         return pixels
-    height, width = spec["crop"]
+    height, width = letterbox or spec["crop"]
     missing = [max(0, height - pixels.shape[0]), max(0, width - pixels.shape[1])]
-    around = [(m // 2, (m + 1) // 2) for m in missing]
-    pixels = numpy.pad(pixels, [*around, (0, 0)])
+    around = [(0, m) if spec.get("align") == "top-left" else (m // 2, (m + 1) // 2) for m in missing]
+    pixels = numpy.pad(pixels, [*around, (0, 0)], constant_values=spec.get("pad", 0))
     top = int(round((pixels.shape[0] - height) / 2.0))
     left = int(round((pixels.shape[1] - width) / 2.0))
     return pixels[top : top + height, left : left + width]

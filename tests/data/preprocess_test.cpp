@@ -1,5 +1,6 @@
 #include "data/preprocess.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -50,6 +51,19 @@ TEST(PreprocessJson, KeepsEveryKey) {
     EXPECT_EQ(*again, preprocess);
 }
 
+TEST(PreprocessJson, KeepsALetterbox) {
+    const Preprocess preprocess = parse(R"({"resize": {"letterbox": [416, 640]}, "pad": 114, "align": "top-left",
+                                            "interpolation": "bilinear-opencv", "color": "BGR"})");
+    EXPECT_EQ(preprocess.letterbox, (Preprocess::Size{416, 640}));
+    EXPECT_EQ(preprocess.output_shape(), (Shape{1, 3, 416, 640}));
+    EXPECT_EQ(preprocess.pad, 114);
+    EXPECT_EQ(preprocess.align, Alignment::top_left);
+    EXPECT_EQ(preprocess.interpolation, Interpolation::bilinear_opencv);
+    const auto again = Preprocess::from_json(preprocess.to_json(), "again");
+    ASSERT_TRUE(again);
+    EXPECT_EQ(*again, preprocess);
+}
+
 TEST(PreprocessJson, OneNumberStandsForAllChannels) {
     EXPECT_EQ(parse(R"({"crop": 8, "mean": 127})").mean, (std::array<double, 3>{127, 127, 127}));
 }
@@ -78,6 +92,13 @@ TEST(PreprocessJson, RefusesAndNamesTheKey) {
              {R"({"crop": [8, 8], "std": [1, 1e-50, 1]})", "\"std\""},
              {R"({"crop": [8, 8], "layout": "CHW"})", "\"layout\""},
              {R"({"crop": [8, 8], "color": 3})", "\"color\""},
+             {R"({"resize": {"letterbox": [8]}})", "\"letterbox\""},
+             {R"({"resize": {"letterbox": [8, 8]}, "crop": [8, 8]})", "letterbox and another"},
+             {R"({"crop": [8, 8], "align": "top-left"})", "\"align\""},
+             {R"({"resize": {"letterbox": [8, 8]}, "align": "left"})", "\"center\" or \"top-left\""},
+             {R"({"resize": {"letterbox": [8, 8]}, "pad": 256})", "\"pad\""},
+             {R"({"resize": {"letterbox": [8, 8]}, "pad": -1})", "\"pad\""},
+             {R"({"resize": {"letterbox": [8, 8]}, "pad": 0.5})", "\"pad\""},
          }) {
         const auto parsed = parse_json(json, "test");
         ASSERT_TRUE(parsed) << json;
@@ -144,6 +165,64 @@ TEST(PreprocessApply, SmallPicturesArePadded) {
     EXPECT_EQ(pixel(2, 0)[1], 2) << "three spare rows: round(1.5) = 2 are cut above";
     EXPECT_EQ(pixel(4, 3)[0], 2);
     EXPECT_EQ(pixel(5, 0)[2], 0);
+}
+
+struct LetterboxCase {
+    std::size_t width, height;
+    const char* align;
+    std::size_t new_width, new_height, left, top;
+};
+
+/// Sides and offsets as Ultralytics' LetterBox (round, round(d / 2 - 0.1)) and YOLOX's preproc (int, top left) have
+/// them.
+TEST(PreprocessApply, Letterbox) {
+    for (const LetterboxCase& c : std::vector<LetterboxCase>{{640, 480, "center", 416, 312, 0, 52},
+                                                             {480, 640, "center", 312, 416, 52, 0},
+                                                             {500, 375, "center", 416, 312, 0, 52},
+                                                             {640, 427, "center", 416, 278, 0, 69},
+                                                             {640, 427, "top-left", 416, 277, 0, 0},
+                                                             {640, 425, "center", 416, 276, 0, 70},
+                                                             {100, 99, "center", 416, 412, 0, 2},
+                                                             {640, 429, "center", 416, 279, 0, 68},
+                                                             {10, 5, "top-left", 416, 208, 0, 0},
+                                                             {5000, 2, "center", 416, 1, 0, 207}}) {
+        SCOPED_TRACE(std::to_string(c.width) + " x " + std::to_string(c.height) + " " + c.align);
+        const Preprocess preprocess =
+            parse(R"({"resize": {"letterbox": [416, 416]}, "pad": 114, "align": ")" + std::string(c.align) + "\"}");
+        const auto place = preprocess.place(c.width, c.height);
+        EXPECT_EQ(place.full, (Preprocess::Size{c.new_height, c.new_width}));
+        EXPECT_EQ(place.left, c.left);
+        EXPECT_EQ(place.top, c.top);
+        Image white(c.width, c.height);
+        std::ranges::fill(white.pixels, std::uint8_t{255});
+        const auto image = preprocess.resize_and_crop(white);
+        ASSERT_TRUE(image);
+        ASSERT_EQ(image->width, 416U);
+        ASSERT_EQ(image->height, 416U);
+        const auto count = std::ranges::count(image->pixels, std::uint8_t{255});
+        EXPECT_EQ(static_cast<std::size_t>(count), 3 * c.new_width * c.new_height);
+        EXPECT_EQ(std::ranges::count(image->pixels, std::uint8_t{114}) + count,
+                  static_cast<std::ptrdiff_t>(image->pixels.size()));
+        EXPECT_EQ(image->pixels[(c.top * 416 + c.left) * 3], 255);
+        // A corner of the picture, mapped there and back, is the corner.
+        const auto mapping = preprocess.mapping(c.width, c.height);
+        EXPECT_NEAR(static_cast<double>(c.width) * mapping.scale_x, static_cast<double>(c.new_width), 1);
+        EXPECT_EQ(mapping.left, static_cast<double>(c.left));
+        EXPECT_EQ(mapping.top, static_cast<double>(c.top));
+        EXPECT_EQ(mapping.scale_x, mapping.scale_y);
+    }
+}
+
+/// A stretched picture has two scales, a cropped one a corner outside.
+TEST(PreprocessApply, MappingOfOtherPlacements) {
+    const auto stretched = parse(R"({"resize": [300, 300]})").mapping(600, 150);
+    EXPECT_EQ(stretched.scale_x, 0.5);
+    EXPECT_EQ(stretched.scale_y, 2);
+    EXPECT_EQ(stretched.left, 0);
+    const auto cropped = parse(R"({"resize": {"short_side": 100}, "crop": [80, 80]})").mapping(400, 200);
+    EXPECT_EQ(cropped.scale_x, 0.5);
+    EXPECT_EQ(cropped.left, -60);
+    EXPECT_EQ(cropped.top, -10);
 }
 
 TEST(PreprocessApply, ShortSide) {

@@ -9,9 +9,7 @@
 
 namespace lathe {
 
-static void PrintTo(Interpolation kind, std::ostream* out) {
-    *out << (kind == Interpolation::bilinear ? "bilinear" : "bicubic");
-}
+static void PrintTo(Interpolation kind, std::ostream* out) { *out << to_string(kind); }
 
 namespace {
 
@@ -34,7 +32,7 @@ TEST_P(Resize, EqualsPillowBitForBit) {
     ASSERT_TRUE(image);
     const auto result = resize(*image, size.width, size.height, interpolation);
     ASSERT_TRUE(result) << result.error().describe();
-    const std::string kind = interpolation == Interpolation::bilinear ? "bilinear" : "bicubic";
+    const std::string kind = to_string(interpolation);
     const std::string name = "resize_" + kind + "_" + std::to_string(size.width) + "_" + std::to_string(size.height);
     EXPECT_TRUE(std::ranges::equal(result->pixels, expected_pixels().at(name).as<std::uint8_t>())) << name;
 }
