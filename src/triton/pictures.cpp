@@ -46,7 +46,7 @@ Result<std::optional<PictureStage>> PictureStage::of(const Json& config, const E
                          range.describe(),
                      where, "build the engine with a --shape that covers this one"};
     }
-    return std::optional<PictureStage>(std::move(stage));
+    return std::optional<PictureStage>(stage);
 }
 
 Shape PictureStage::shape(std::int64_t samples) const {

@@ -43,7 +43,7 @@ public:
     void run(std::span<PictureJob> jobs, ThreadPool& pool) const;
 
 private:
-    explicit PictureStage(Preprocess preprocess) : preprocess_(std::move(preprocess)) {}
+    explicit PictureStage(const Preprocess& preprocess) : preprocess_(preprocess) {}
 
     Preprocess preprocess_;
 };
