@@ -33,7 +33,7 @@ allowed() {
     mix) echo support graph onnx data tasks tasks/detection calibrate quantize backends/api runtime bench evaluate correct sensitivity mix ;;
     plan) echo support runtime bench plan ;;
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;
-    triton) echo support runtime deploy triton ;;
+    triton) echo support data runtime deploy triton ;;
     report) echo support report ;;
     api | cli) echo support graph onnx passes data tasks tasks/detection calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix plan deploy report api "$1" ;;
     *) return 1 ;;

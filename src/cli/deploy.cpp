@@ -24,6 +24,7 @@ struct DeployOptions {
     std::string copy_backend;
     std::vector<std::string> names;
     std::int64_t max_queue = 0;
+    bool pictures = false;
 };
 
 TritonBackend backend_for(const DeployOptions& options, const EngineInfo& info) {
@@ -103,8 +104,12 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                      "--plan, --backend " + options.backend, "leave one of them out"};
     }
     model.info = engine.info;
+    model.pictures = options.pictures;
     model.gpu = model.backend == TritonBackend::tensorrt ||
                 (model.backend != TritonBackend::openvino && engine.info.device != "cpu");
+    if (model.backend == TritonBackend::lathe) {
+        LATHE_TRY(const auto installed, triton_backends_folder()); // before anything is written
+    }
     LATHE_TRY(model.sizing, sizing_of(options, engine, model.backend));
     LATHE_CHECK(write_triton_model(model, engine, options.plan, options.output));
     const TritonSizing& sizing = model.sizing;
@@ -146,15 +151,22 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                 {"reason", sizing.reason}};
 }
 
+/// Before anything is written.
+Result<void> check_copy_backend(const DeployOptions& options) {
+    if (options.copy_backend.empty()) return {};
+    LATHE_CHECK(check_no_backend_in(options.copy_backend));
+    for (const std::string& file : options.engines) {
+        LATHE_TRY(const DeployableEngine engine, read_deployable(file));
+        if (backend_for(options, engine.info) == TritonBackend::lathe) return {};
+    }
+    return Error{ErrorCode::invalid_argument, "no model here is for Lathe's backend", "--copy-backend",
+                 "add --backend lathe, or leave it out"};
+}
+
 /// The folder of backends for the server; empty where it needs none of ours.
 Result<std::string> backends_for(const DeployOptions& options, const Json& models) {
-    const bool ours =
-        std::ranges::any_of(models, [](const Json& model) { return model["backend"].get<std::string>() == "lathe"; });
-    if (!ours) {
-        if (options.copy_backend.empty()) return std::string();
-        return Error{ErrorCode::invalid_argument, "no model here is for Lathe's backend", "--copy-backend",
-                     "add --backend lathe, or leave it out"};
-    }
+    if (std::ranges::none_of(models, [](const Json& model) { return model["backend"] == "lathe"; }))
+        return std::string();
     LATHE_TRY(const std::filesystem::path installed, triton_backends_folder());
     if (options.copy_backend.empty()) return installed.string();
     LATHE_CHECK(copy_triton_backend(installed, options.copy_backend));
@@ -168,6 +180,7 @@ Result<void> run_deploy(const DeployOptions& options, const Context& context) {
     if (options.names.size() > options.engines.size())
         return Error{ErrorCode::invalid_argument, "there are more names than engines", "--name", ""};
     LATHE_CHECK(goal_of(options));
+    LATHE_CHECK(check_copy_backend(options));
     Json models = Json::array();
     for (std::size_t i = 0; i < options.engines.size(); ++i) {
         LATHE_CHECK(context.progress().check());
@@ -232,6 +245,9 @@ void add_deploy(Commands& commands) {
                     "A TensorRT plan of the same graph, for the tensorrt backend; else the one in an engine for "
                     "--device tensorrt")
         ->check(CLI::ExistingFile);
+    command.add_flag("--pictures", options->pictures,
+                     "Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses as the model was "
+                     "trained");
     command.add_option("--name", options->names, "The model's name, one for each engine (default: the file's)")
         ->allow_extra_args(false);
     command.add_option("--max-queue", options->max_queue, "Refuse requests once so many wait (default: no limit)")

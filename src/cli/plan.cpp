@@ -11,6 +11,7 @@
 #include "plan/capacity.hpp"
 #include "plan/coverage.hpp"
 #include "plan/load.hpp"
+#include "plan/prices.hpp"
 #include "support/json.hpp"
 
 namespace lathe::cli {
@@ -32,6 +33,7 @@ struct PlanOptions {
     double max_utilisation = 95;
     std::string try_engine;
     double try_seconds = 10;
+    std::string prices;
     std::string output;
 };
 
@@ -56,6 +58,17 @@ Result<CapacityRequest> request_of(const PlanOptions& options) {
         return Error{ErrorCode::invalid_argument, "how many requests there are is not said", "",
                      "give --rate 1500/s, or --trace FILE with arrival times"};
     }
+    if (!options.stages.empty()) {
+        LATHE_TRY(request.stages, read_stages(options.stages));
+    }
+    request.batch_sizes = options.batch_sizes;
+    if (!options.max_wait.empty()) {
+        LATHE_TRY(request.max_wait_ms, parse_milliseconds(options.max_wait));
+    }
+    if (options.instances > 0) request.instances = options.instances;
+    if (options.machines > 0) request.machines = options.machines;
+    request.max_utilisation = options.max_utilisation / 100;
+    if (options.from.empty()) return request;
     LATHE_TRY(const Json bench, read_json_file(options.from));
     LATHE_TRY(request.curve, read_latency_curve(bench, options.subject, options.from));
     if (!options.served.empty()) {
@@ -64,22 +77,7 @@ Result<CapacityRequest> request_of(const PlanOptions& options) {
         LATHE_TRY(request.curve.served,
                   ServedTimes::read(tried.contains(place) ? tried.at(place) : Json(), options.served));
     }
-    if (!options.stages.empty()) {
-        LATHE_TRY(request.stages, read_stages(options.stages));
-    }
-    // The bench's own figure, unless the file knows better.
-    const auto named = [](const Stage& stage) { return stage.name == "decode" || stage.name == "preprocess"; };
-    const auto preprocess = request.curve.preprocess_ms();
-    request.preprocess_of_bench = preprocess && std::ranges::none_of(request.stages.before, named);
-    if (request.preprocess_of_bench)
-        request.stages.before.push_back({"preprocess", TimeDistribution::fixed(*preprocess), std::nullopt});
-    request.batch_sizes = options.batch_sizes;
-    if (!options.max_wait.empty()) {
-        LATHE_TRY(request.max_wait_ms, parse_milliseconds(options.max_wait));
-    }
-    if (options.instances > 0) request.instances = options.instances;
-    if (options.machines > 0) request.machines = options.machines;
-    request.max_utilisation = options.max_utilisation / 100;
+    take_preprocess_of_bench(request);
     return request;
 }
 
@@ -294,7 +292,72 @@ Result<Json> try_here(const PlanOptions& options, const CapacityPlan& plan, Capa
     return document;
 }
 
+std::string in_words(const std::optional<MachineMix>& mix, const PriceTable& prices) {
+    if (!mix) return "nothing";
+    std::string machines;
+    for (std::size_t k = 0; k < mix->counts.size(); ++k) {
+        if (mix->counts[k] == 0) continue;
+        machines += (machines.empty() ? "" : " and ") + std::to_string(mix->counts[k]) + " x " + prices.kinds[k].name;
+    }
+    return machines + ", " + fixed(mix->per_hour, 2) + " " + prices.currency + "/h";
+}
+
+void print_prices(const Context& context, const PricePlan& plan, const PriceTable& prices) {
+    std::vector<std::vector<std::string>> rows{
+        {"machine", prices.currency + "/h", "holds requests/s", "alone", prices.currency + "/h"}};
+    for (std::size_t k = 0; k < plan.kinds.size(); ++k) {
+        const auto& alone = plan.kinds[k].alone;
+        rows.push_back({prices.kinds[k].name, fixed(prices.kinds[k].per_hour, 3), fixed(plan.kinds[k].rate_each, 0),
+                        alone ? std::to_string(alone->counts[k]) : "not at all",
+                        alone ? fixed(alone->per_hour, 2) : ""});
+    }
+    context.print(table(rows));
+    context.print(context.bold("cheapest: ") + in_words(plan.cheapest, prices));
+    context.print("if any one machine may fail: " + in_words(plan.with_spare, prices));
+}
+
+/// The plan by price, without one engine's plan in detail.
+Result<void> run_prices(const PlanOptions& options, const Context& context) {
+    if (options.rate.empty() || !options.trace.empty() || !options.subject.empty() || !options.served.empty() ||
+        options.machines > 0 || !options.try_engine.empty()) {
+        return Error{ErrorCode::invalid_argument, "prices are of machines for a rate", "--prices",
+                     "give --rate, and leave out --trace, --subject, --served, --machines and --try"};
+    }
+    PlanOptions common = options;
+    common.from.clear();
+    LATHE_TRY(const CapacityRequest request, request_of(common));
+    LATHE_CHECK(check_writable({options.output}));
+    LATHE_TRY(const PriceTable prices, PriceTable::read(options.prices));
+    std::vector<double> rates, per_hour;
+    for (const MachineKind& kind : prices.kinds) {
+        LATHE_TRY(const double rate, rate_of_one(request, kind.curve, context.progress()));
+        rates.push_back(rate);
+        per_hour.push_back(kind.per_hour);
+    }
+    const PricePlan plan = cheapest_machines(rates, per_hour, request.arrivals.rate());
+    context.print(request.slo.name() + " within " + ms(request.slo.limit_ms) + " ms at " +
+                  fixed(request.arrivals.rate(), 0) + " requests/s");
+    print_prices(context, plan, prices);
+    Json document{{"kind", "prices"},
+                  {"version", 1},
+                  {"prices", to_json(plan, prices)},
+                  {"rate", request.arrivals.rate()},
+                  {"command", context.command_line()}};
+    if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
+    context.print_json(document);
+    if (plan.cheapest) return {};
+    return Error{ErrorCode::verification_failed, "no kind of machine holds the objective at any rate", options.slo,
+                 "a faster engine or shorter stages are needed"};
+}
+
 Result<void> run_plan(const PlanOptions& options, const Context& context) {
+    if (options.prices.empty() == options.from.empty()) {
+        return Error{ErrorCode::invalid_argument,
+                     "what was measured comes from --from, or for several kinds of machine "
+                     "from --prices",
+                     "", "give one of the two"};
+    }
+    if (!options.prices.empty()) return run_prices(options, context);
     LATHE_TRY(const CapacityRequest request, request_of(options));
     LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const CapacityPlan plan, plan_capacity(request, context.progress()));
@@ -328,6 +391,9 @@ void add_plan(Commands& commands) {
           "lathe plan --slo p99=30ms --trace arrivals.csv --rate 4000/s --from bench.json --max-wait 2ms",
           "lathe plan --slo p99=20ms --rate 300/s --from bench.json --machines 2 --try int8.engine --output tried.json",
           "lathe plan --slo p99=20ms --rate 1500/s --from bench.json --served tried.json",
+          "lathe plan --slo p99=20ms --rate 1500/s --prices prices.json",
+          "echo '{\"currency\": \"USD\", \"machines\": [{\"name\": \"cpu-8\", \"per_hour\": 0.34, \"from\": "
+          "\"bench.json\"}]}' > prices.json",
           "echo '{\"stages\": [{\"name\": \"network\", \"median_ms\": 0.8, \"p99_ms\": 3}, {\"name\": \"decode\", "
           "\"ms\": 2, \"workers\": 4}, {\"name\": \"postprocess\", \"ms\": 0.3}]}' > stages.json"}},
         [options, &context] { return run_plan(*options, context); });
@@ -338,7 +404,11 @@ void add_plan(Commands& commands) {
                        "this rate");
     command.add_option("--trace", options->trace,
                        "Arrival times in seconds, one a line or a JSON list (default: a Poisson process)");
-    command.add_option("--from", options->from, "Results of lathe bench at several batch sizes")->required();
+    command.add_option("--from", options->from, "Results of lathe bench at several batch sizes");
+    command.add_option(
+        "--prices", options->prices,
+        "In place of --from: a JSON file of kinds of machine, each with its price an hour and its bench; the "
+        "cheapest mix that holds the objective, and what it costs that one may fail");
     command.add_option("--subject", options->subject, "Whose latencies (default: the first engine in the file)");
     command.add_option("--served", options->served,
                        "An earlier --output of --try: batches take as long as they did when served there");

@@ -64,13 +64,16 @@ Result<fs::path> triton_backends_folder() {
                  "build and install the whole of Lathe, or choose another --backend"};
 }
 
-Result<void> copy_triton_backend(const fs::path& installed, const fs::path& folder) {
+Result<void> check_no_backend_in(const fs::path& folder) {
     const fs::path target = folder / "lathe";
-    if (fs::exists(target)) {
-        return Error{ErrorCode::invalid_argument, "the backend exists there", target.string(),
-                     "remove it, or choose another folder"};
-    }
-    LATHE_TRY(StagedFolder staged, StagedFolder::create(target));
+    if (!fs::exists(target)) return {};
+    return Error{ErrorCode::invalid_argument, "the backend exists there", target.string(),
+                 "remove it, or choose another folder"};
+}
+
+Result<void> copy_triton_backend(const fs::path& installed, const fs::path& folder) {
+    LATHE_CHECK(check_no_backend_in(folder));
+    LATHE_TRY(StagedFolder staged, StagedFolder::create(folder / "lathe"));
     LATHE_CHECK(copy_into(staged, installed / "lathe" / backend_library));
     for (const fs::path& library : loaded_libraries()) {
         const std::string name = library.filename().string();

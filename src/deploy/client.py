@@ -119,8 +119,12 @@ def infer(url, model, inputs):
             for name, array in inputs.items()
         ]
     }
-    request = urllib.request.Request(f"{url}/v2/models/{model}/infer", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
+    return post(f"{url}/v2/models/{model}/infer", json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+
+def post(url, body, headers):
+    """The outputs of the server's answer by name. A refusal raises RuntimeError with its text."""
+    request = urllib.request.Request(url, body, headers)
     try:
         with urllib.request.urlopen(request) as reply:
             answer = json.load(reply)
@@ -131,6 +135,15 @@ def infer(url, model, inputs):
         output["name"]: numpy.array(output["data"], dtype=names[output["datatype"]]).reshape(output["shape"])
         for output in answer["outputs"]
     }
+
+
+def infer_picture(url, model, name, file):
+    """Posts a JPEG or PNG as it is to a model that takes such files; returns the outputs as `infer` does."""
+    picture = file.read_bytes()
+    content = len(picture).to_bytes(4, "little") + picture
+    head = json.dumps({"inputs": [{"name": name, "shape": [1, 1], "datatype": "BYTES",
+                                   "parameters": {"binary_data_size": len(content)}}]}).encode()
+    return post(f"{url}/v2/models/{model}/infer", head + content, {"Inference-Header-Content-Length": str(len(head))})
 
 
 def best_classes(scores, labels, count):
@@ -180,8 +193,12 @@ def main():
     if about["preprocess"] is None or len(about["inputs"]) != 1:
         parser.error(f"{about['model']} does not take pictures; give --array for every input")
     for picture in arguments.pictures:
-        inputs = {about["inputs"][0]["name"]: preprocess(picture, about["preprocess"])}
-        scores = next(iter(infer(arguments.url, about["model"], inputs).values()))[0]
+        name = about["inputs"][0]["name"]
+        if about["pictures"]:
+            outputs = infer_picture(arguments.url, about["model"], name, picture)
+        else:
+            outputs = infer(arguments.url, about["model"], {name: preprocess(picture, about["preprocess"])})
+        scores = next(iter(outputs.values()))[0]
         for name, score in best_classes(scores, about["labels"], arguments.classes):
             print(f"{picture}\t{name}\t{score:.6g}")
     return 0

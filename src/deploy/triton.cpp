@@ -172,10 +172,27 @@ Json description(const TritonModel& model, const DeployableEngine& engine) {
             array.push_back({{"name", io.name}, {"type", to_string(io.type)}, {"shape", io.range.describe()}});
         return array;
     };
+    json["pictures"] = model.pictures; // the server preprocesses
     json["tokenizer"] = tokenizing(engine);
     json["inputs"] = tensors(model.info.inputs);
     json["outputs"] = tensors(model.info.outputs);
     return json;
+}
+
+Result<void> check_takes_pictures(const TritonModel& model, const DeployableEngine& engine) {
+    const std::string where = engine.file.string() + ", --pictures";
+    if (model.backend != TritonBackend::lathe) {
+        return Error{ErrorCode::invalid_argument, to_string(model.backend) + " does not decode pictures", where,
+                     "add --backend lathe"};
+    }
+    const bool one_input = model.info.inputs.size() == 1 && model.info.inputs[0].type == DataType::float32;
+    if (!one_input || model.info.preprocess.empty() || !has_open_batch(model.info)) {
+        return Error{ErrorCode::invalid_argument,
+                     "the server can turn pictures into the input of an engine that has one, of float32 and with an "
+                     "open batch size, and that says how (the metadata lathe.preprocess)",
+                     where, "build such an engine, or leave --pictures out"};
+    }
+    return {};
 }
 
 Result<void> check_name(const std::string& name) {
@@ -242,6 +259,7 @@ Result<void> write_triton_model(const TritonModel& model, const DeployableEngine
                      "remove it, or choose another --name"};
     }
     if (model.backend == TritonBackend::tensorrt && plan.empty()) LATHE_CHECK(own_plan(engine));
+    if (model.pictures) LATHE_CHECK(check_takes_pictures(model, engine));
     LATHE_TRY(const std::string config, triton_config(model));
     LATHE_TRY(StagedFolder folder, StagedFolder::create(target));
     std::error_code failed;

@@ -17,6 +17,15 @@ constexpr std::array<std::pair<TritonBackend, const char*>, 4> backend_names{
      {TritonBackend::openvino, "openvino"},
      {TritonBackend::tensorrt, "tensorrt"}}};
 
+/// A file a sample.
+void write_picture(TextProto& out, const IoInfo& io) {
+    out.open("input");
+    out.text("name", io.name);
+    out.name("data_type", "TYPE_STRING");
+    out.numbers("dims", {1});
+    out.close();
+}
+
 Result<void> write_tensor(TextProto& out, const char* field, const IoInfo& io, bool batched, bool filled,
                           const std::vector<std::string>& labels) {
     LATHE_TRY(const std::string type, triton_type(io));
@@ -166,8 +175,13 @@ Result<std::string> triton_config(const TritonModel& model) {
     out.text("backend", to_string(model.backend));
     out.text("default_model_filename", model_file_of(model.backend));
     out.number("max_batch_size", max_batch);
-    for (const IoInfo& io : model.info.inputs)
-        LATHE_CHECK(write_tensor(out, "input", io, batched, filled, {}));
+    for (const IoInfo& io : model.info.inputs) {
+        if (model.pictures) {
+            write_picture(out, io);
+        } else {
+            LATHE_CHECK(write_tensor(out, "input", io, batched, filled, {}));
+        }
+    }
     for (const IoInfo& io : model.info.outputs)
         LATHE_CHECK(write_tensor(out, "output", io, batched, false, model.info.labels));
     out.open("instance_group");
@@ -175,8 +189,10 @@ Result<std::string> triton_config(const TritonModel& model) {
     out.name("kind", model.gpu ? "KIND_GPU" : "KIND_CPU");
     out.close();
     if (max_batch > 1) write_batching(out, model.sizing);
-    LATHE_CHECK(write_warmup(out, model, 1, batched));
-    if (max_batch > 1) LATHE_CHECK(write_warmup(out, model, max_batch, batched));
+    if (!model.pictures) { // the server makes up numbers for a warm-up, no pictures
+        LATHE_CHECK(write_warmup(out, model, 1, batched));
+        if (max_batch > 1) LATHE_CHECK(write_warmup(out, model, max_batch, batched));
+    }
     write_backend_parameters(out, model, batched);
     write_parameter(out, "lathe.precision", to_string(model.info.precision));
     write_parameter(out, "lathe.source", model.info.source);

@@ -35,6 +35,7 @@ struct TritonModel {
     EngineInfo info;
     TritonSizing sizing;
     bool gpu = false;
+    bool pictures = false; ///< lathe: its input is JPEG or PNG files, which the backend decodes and preprocesses
 };
 
 /// Triton's name of an element type: TYPE_FP32. Errors: unsupported (a type that Triton lacks), naming the tensor.

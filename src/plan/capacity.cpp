@@ -343,6 +343,14 @@ MachineModel machine_model(const CapacityRequest& request, std::int64_t max_batc
     return model;
 }
 
+void take_preprocess_of_bench(CapacityRequest& request) {
+    const auto named = [](const Stage& stage) { return stage.name == "decode" || stage.name == "preprocess"; };
+    const auto preprocess = request.curve.preprocess_ms();
+    request.preprocess_of_bench = preprocess && std::ranges::none_of(request.stages.before, named);
+    if (request.preprocess_of_bench)
+        request.stages.before.push_back({"preprocess", TimeDistribution::fixed(*preprocess), std::nullopt});
+}
+
 Result<CapacityPlan> plan_capacity(const CapacityRequest& request, Progress& progress) {
     return Search(request, progress).all();
 }

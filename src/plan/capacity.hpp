@@ -34,6 +34,9 @@ struct CapacityRequest {
     std::uint64_t seed = 2;        ///< of service times
 };
 
+/// Adds the stage preprocess of the curve's bench, if it measured one and no stage is named preprocess or decode.
+void take_preprocess_of_bench(CapacityRequest& request);
+
 /// One way to run the service, and what the simulation says of it.
 struct Configuration {
     std::int64_t max_batch = 1;

@@ -20,7 +20,8 @@ Error in_gpu_memory(const std::string& tensor) {
             "send and ask for it in system memory, or in system shared memory"};
 }
 
-Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wanted) {
+Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wanted,
+                               TRITONSERVER_DataType wanted_type) {
     TRITONBACKEND_Input* input = nullptr;
     LATHE_CHECK(taken(TRITONBACKEND_RequestInput(request, wanted.name.c_str(), &input)));
     const char* name = nullptr;
@@ -30,9 +31,9 @@ Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wan
     std::uint64_t bytes = 0;
     std::uint32_t buffers = 0;
     LATHE_CHECK(taken(TRITONBACKEND_InputProperties(input, &name, &type, &shape, &rank, &bytes, &buffers)));
-    if (type_from_server(type) != wanted.type) {
-        return Error{ErrorCode::invalid_argument, "the input is of another type than the engine's", wanted.name,
-                     "send " + to_string(wanted.type)};
+    if (type != wanted_type) {
+        return Error{ErrorCode::invalid_argument, "the input is of another type than config.pbtxt says", wanted.name,
+                     ""};
     }
     InputPieces read;
     read.shape.assign(shape, shape + rank);
@@ -48,16 +49,17 @@ Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wan
     return read;
 }
 
-Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const Serving& serving) try {
+Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const ServedAs& serving) try {
     bool cancelled = false;
     LATHE_CHECK(taken(TRITONBACKEND_RequestIsCancelled(request, &cancelled)));
     if (cancelled) return Error{ErrorCode::cancelled, "the client cancelled the request", "", ""};
     RequestInputs read;
     for (const IoInfo& input : serving.inputs) {
-        LATHE_TRY(InputPieces pieces, read_input(request, input));
+        const auto type = serving.pictures ? TRITONSERVER_TYPE_BYTES : type_for_server(input.type);
+        LATHE_TRY(InputPieces pieces, read_input(request, input, type));
         read.inputs.push_back(std::move(pieces));
     }
-    LATHE_CHECK(serving.check(read));
+    if (!serving.pictures) LATHE_CHECK(serving.check(read)); // pictures have no shape yet
     return read;
 } catch (const std::exception& failure) {
     return Error{ErrorCode::out_of_memory, std::string("the request cannot be read: ") + failure.what(), "", ""};
@@ -68,6 +70,8 @@ Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const Serving&
 struct Instance::Pending {
     TRITONBACKEND_Request* request = nullptr;
     RequestInputs inputs;
+    std::vector<std::byte> files; ///< its pictures, where the server had them in pieces
+    std::vector<float> floats;    ///< what they became
     bool grouped = false;
     bool answered = false;
     bool succeeded = false;
@@ -83,7 +87,9 @@ Result<std::unique_ptr<Instance>> Instance::make(TRITONBACKEND_ModelInstance* in
     std::int32_t device = 0;
     LATHE_CHECK(taken(TRITONBACKEND_ModelInstanceDeviceId(instance, &device)));
     LATHE_TRY(Session session, model.make_session(device));
-    return std::unique_ptr<Instance>(new Instance(instance, model, std::move(session)));
+    std::unique_ptr<Instance> made(new Instance(instance, model, std::move(session)));
+    if (model.serving().pictures) made->pool_ = std::make_unique<ThreadPool>();
+    return made;
 }
 
 void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
@@ -103,11 +109,15 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
         auto inputs = read_inputs(requests[i], model_.serving());
         if (inputs) {
             all[i].inputs = *std::move(inputs);
-            continue;
+        } else {
+            refuse(all[i], inputs.error());
         }
-        refuse(all[i], inputs.error());
-        all[i].grouped = true;
-        finish(all[i]);
+    }
+    if (model_.serving().pictures) decode(all);
+    for (Pending& pending : all) {
+        if (!pending.answered) continue;
+        pending.grouped = true;
+        finish(pending);
     }
     // The server batches by its config; shapes that cannot share a run after all get runs of their own.
     for (std::size_t first = 0; first < all.size(); ++first) {
@@ -123,7 +133,6 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
             samples += pending.inputs.samples;
             group.push_back(&pending);
         }
-        times.begin = now();
         run(group, times);
         const auto succeeded = std::ranges::any_of(group, [](const Pending* each) { return each->succeeded; });
         if (succeeded)
@@ -132,7 +141,54 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
                                                                          times.compute_end, now()));
         for (Pending* pending : group)
             finish(*pending);
+        times.begin = now();
     }
+}
+
+/// The pictures of all requests side by side. A request with one that cannot be read is refused, no other.
+void Instance::decode(std::span<Pending> all) try {
+    const PictureStage& stage = *model_.serving().pictures;
+    std::vector<PictureJob> jobs;
+    const auto prepare = [&](Pending& pending) -> Result<void> {
+        const InputPieces& input = pending.inputs.inputs[0];
+        std::span<const std::byte> bytes = input.pieces.size() == 1 ? input.pieces[0] : std::span<const std::byte>();
+        if (input.pieces.size() != 1) {
+            for (const auto& piece : input.pieces)
+                pending.files.insert(pending.files.end(), piece.begin(), piece.end());
+            bytes = pending.files;
+        }
+        const std::int64_t samples = input.shape.empty() ? 0 : input.shape[0];
+        if (samples < 1 || samples > model_.serving().most) {
+            return Error{ErrorCode::out_of_range,
+                         std::to_string(samples) + " pictures are not 1 to " + std::to_string(model_.serving().most),
+                         model_.serving().inputs[0].name, ""};
+        }
+        LATHE_TRY(const auto files, split_strings(bytes, static_cast<std::size_t>(samples)));
+        pending.floats.resize(files.size() * stage.floats_each());
+        for (std::size_t i = 0; i < files.size(); ++i)
+            jobs.push_back({files[i], std::span(pending.floats).subspan(i * stage.floats_each(), stage.floats_each())});
+        pending.inputs.inputs[0] = {stage.shape(samples), {std::as_bytes(std::span(pending.floats))}};
+        return model_.serving().check(pending.inputs);
+    };
+    std::vector<std::pair<Pending*, std::size_t>> owners; // and the end of their jobs
+    for (Pending& pending : all) {
+        if (pending.answered) continue;
+        if (auto prepared = prepare(pending); !prepared) refuse(pending, prepared.error());
+        owners.emplace_back(&pending, jobs.size());
+    }
+    stage.run(jobs, *pool_);
+    std::size_t next = 0;
+    for (const auto& [pending, end] : owners) {
+        for (const std::size_t first = next; next < end; ++next) {
+            if (jobs[next].done || pending->answered) continue;
+            refuse(*pending, std::move(jobs[next].done)
+                                 .error()
+                                 .in(model_.serving().inputs[0].name + " " + std::to_string(next - first)));
+        }
+    }
+} catch (const std::exception& failure) {
+    for (Pending& pending : all)
+        refuse(pending, {ErrorCode::out_of_memory, std::string("pictures cannot be read: ") + failure.what(), "", ""});
 }
 
 /// Whatever happens, every request of the group is answered.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ private:
     Instance(TRITONBACKEND_ModelInstance* instance, const ServedModel& model, Session session)
         : instance_(instance), model_(model), session_(std::move(session)) {}
 
+    void decode(std::span<Pending> all);
     void run(std::span<Pending*> group, Times& times);
     Result<void> run_group(std::span<Pending*> group, Times& times);
     Result<void> answer(Pending& pending, const std::vector<TensorView>& outputs, std::int64_t first);
@@ -37,6 +39,7 @@ private:
     const ServedModel& model_;
     Session session_;
     BatchInputs joined_;
+    std::unique_ptr<ThreadPool> pool_; ///< decodes pictures; null for models that take none
 };
 
 } // namespace lathe::triton

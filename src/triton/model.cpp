@@ -70,7 +70,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(TRITONBACKEND_Model* mode
     LATHE_TRY(const EngineInfo info, read_info(file));
     LATHE_CHECK(check_instances(load, info));
     LATHE_CHECK(complete(model, config, info));
-    LATHE_TRY(Serving serving, serving_of(config, info));
+    LATHE_TRY(ServedAs serving, serving_of(config, info));
     LATHE_TRY(Engine engine, Engine::load(file, load_options(load)));
     return std::unique_ptr<ServedModel>(
         new ServedModel(std::move(name), std::move(file), std::move(load), std::move(engine), std::move(serving)));

@@ -24,7 +24,7 @@ public:
 
     /// "model resnet50, version 1"
     const std::string& name() const { return name_; }
-    const Serving& serving() const { return serving_; }
+    const ServedAs& serving() const { return serving_; }
 
     /// For an instance on this GPU; on the CPU the number is not read.
     Result<Session> make_session(int gpu);
@@ -32,7 +32,7 @@ public:
 private:
     static Result<std::unique_ptr<ServedModel>> load(TRITONBACKEND_Model* model, std::string name,
                                                      const std::filesystem::path& folder);
-    ServedModel(std::string name, std::filesystem::path file, LoadConfig config, Engine engine, Serving serving)
+    ServedModel(std::string name, std::filesystem::path file, LoadConfig config, Engine engine, ServedAs serving)
         : name_(std::move(name)), file_(std::move(file)), config_(std::move(config)), engine_(std::move(engine)),
           serving_(std::move(serving)) {}
 
@@ -41,7 +41,7 @@ private:
     LoadConfig config_;
     std::mutex mutex_;
     std::optional<Engine> engine_; ///< nothing once an instance has it to itself
-    Serving serving_;
+    ServedAs serving_;
 };
 
 } // namespace lathe::triton

@@ -160,14 +160,20 @@ Result<Json> complete_config(Json config, const EngineInfo& info) {
     return config;
 }
 
-Result<Serving> serving_of(const Json& config, const EngineInfo& info) {
-    Serving serving;
+Result<ServedAs> serving_of(const Json& config, const EngineInfo& info) {
+    ServedAs serving;
     serving.inputs = info.inputs;
     serving.outputs = info.outputs;
     const std::int64_t max_batch = max_batch_of(config);
     serving.batched = max_batch > 0;
-    for (const Json& tensor : list_at(config, "input"))
-        LATHE_CHECK(check_tensor(tensor, info.inputs, "input", serving.batched));
+    LATHE_TRY(serving.pictures, PictureStage::of(config, info));
+    if (serving.pictures && !serving.batched) {
+        return wrong("max_batch_size", "pictures need samples, and the model does not batch",
+                     "write a max_batch_size of 1 or more, with an engine whose first axis is open");
+    }
+    for (const Json& tensor : list_at(config, "input")) {
+        if (!serving.pictures) LATHE_CHECK(check_tensor(tensor, info.inputs, "input", serving.batched));
+    }
     for (const Json& tensor : list_at(config, "output"))
         LATHE_CHECK(check_tensor(tensor, info.outputs, "output", serving.batched));
     for (const IoInfo& input : info.inputs) {

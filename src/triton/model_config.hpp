@@ -11,6 +11,7 @@
 #include "lathe/result.hpp"
 #include "support/json.hpp"
 #include "triton/batch.hpp"
+#include "triton/pictures.hpp"
 
 namespace lathe::triton {
 
@@ -32,8 +33,13 @@ Result<void> check_instances(const LoadConfig& config, const EngineInfo& info);
 /// max_batch_size too, and dynamic batching. Errors: unsupported (an element type that the server lacks).
 Result<Json> complete_config(Json config, const EngineInfo& info);
 
+/// An engine as it is served, and what comes before it.
+struct ServedAs : Serving {
+    std::optional<PictureStage> pictures;
+};
+
 /// What the engine is served as. Errors: invalid_argument for a config that contradicts the engine (names, types,
 /// sizes, max_batch_size), naming tensor and cure.
-Result<Serving> serving_of(const Json& config, const EngineInfo& info);
+Result<ServedAs> serving_of(const Json& config, const EngineInfo& info);
 
 } // namespace lathe::triton

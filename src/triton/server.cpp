@@ -79,11 +79,6 @@ void log_to_server(TRITONSERVER_LogLevel level, const std::string& message) {
         (void)taken(TRITONSERVER_LogMessage(level, "lathe", 0, message.c_str())); // nowhere else to report it
 }
 
-DataType type_from_server(TRITONSERVER_DataType type) {
-    const auto* const found = std::ranges::find(types, type, &decltype(types)::value_type::second);
-    return found == types.end() ? DataType::undefined : found->first;
-}
-
 TRITONSERVER_DataType type_for_server(DataType type) {
     const auto* const found = std::ranges::find(types, type, &decltype(types)::value_type::first);
     return found == types.end() ? TRITONSERVER_TYPE_INVALID : found->second;

@@ -21,8 +21,7 @@ TRITONSERVER_Error* made(const Result<void>& result);
 /// What the server logs beside its own messages.
 void log_to_server(TRITONSERVER_LogLevel level, const std::string& message);
 
-/// `undefined` for what no engine has (strings).
-DataType type_from_server(TRITONSERVER_DataType type);
+/// TRITONSERVER_TYPE_INVALID for what the server lacks.
 TRITONSERVER_DataType type_for_server(DataType type);
 
 /// The model's config as the server knows it now.

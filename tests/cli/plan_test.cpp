@@ -59,6 +59,35 @@ TEST_F(Plan, TakesATraceAndWhatIsDecided) {
     EXPECT_EQ(plan["choice"]["max_wait_ms"], 2);
 }
 
+TEST_F(Plan, FindsTheCheapestMachines) {
+    work_.write("slow.json", bench_document({{1, 10}, {4, 36}}).dump());
+    work_.write("prices.json", R"({"currency": "EUR", "machines": [
+        {"name": "large", "per_hour": 4, "from": "bench.json"}, {"name": "small", "per_hour": 0.25, "from": "slow.json"}]})");
+    const std::string asked = "plan --slo p99=40ms --rate 2100/s --prices prices.json";
+    const Json document = work_.good_json(asked + " --output p.json");
+    EXPECT_EQ(work_.json("p.json"), document);
+    const Json& prices = document["prices"];
+    EXPECT_EQ(prices["currency"], "EUR");
+    const double large = prices["kinds"][0]["rate_each"];
+    const double small = prices["kinds"][1]["rate_each"];
+    EXPECT_GT(large, 10 * small);
+    EXPECT_GE(prices["cheapest"]["rate"], 2100);
+    EXPECT_GE(prices["with_spare"]["per_hour"], prices["cheapest"]["per_hour"]);
+    for (const Json& kind : prices["kinds"])
+        EXPECT_LE(prices["cheapest"]["per_hour"], kind["alone"]["per_hour"]);
+    // What one holds, lathe plan itself finds it to hold.
+    const Json one = work_.good_json("plan --slo p99=40ms --from bench.json --machines 1 --rate " +
+                                     std::to_string(0.95 * large) + "/s");
+    EXPECT_EQ(one["meets"], true);
+    EXPECT_THAT(work_.good(asked).output, HasSubstr("cheapest: "));
+    for (const char* wrong : {" --from bench.json", " --machines 2", " --subject int8"}) {
+        const CommandResult refused = work_.lathe(asked + wrong);
+        EXPECT_EQ(refused.exit_code, 2) << wrong << refused.errors;
+    }
+    EXPECT_EQ(work_.lathe("plan --slo p99=40ms --rate 1/s").exit_code, 2);
+    EXPECT_EQ(work_.lathe("plan --slo p99=1ms --rate 1/s --prices prices.json").exit_code, 5);
+}
+
 TEST_F(Plan, SaysWhatCannotBe) {
     const CommandResult fast = work_.lathe("plan --slo p99=2ms --rate 100/s --from bench.json");
     EXPECT_EQ(fast.exit_code, 5);

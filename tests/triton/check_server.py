@@ -445,8 +445,57 @@ def completed(folder, backends):
     print("configs are completed")
 
 
+def pictures(folder, backends):
+    """Files are decoded and preprocessed in the server as `lathe run` does it; one that is damaged is named."""
+    files = sorted(path for path in (folder / "photos").iterdir() if path.suffix in (".png", ".jpg"))
+    subprocess.run([lathe_program(), "run", folder / "m.engine", *files, "--batch-size", "1", "-o",
+                    folder / "outputs.npz"], check=True, stdout=subprocess.DEVNULL)
+    scores = numpy.load(folder / "outputs.npz")["scores"]
+    contents = [file.read_bytes() for file in files]
+    with Server(folder / "repo", backends) as server:
+
+        def ask_pictures(client, kind, chosen):
+            array = numpy.array([[content] for content in chosen], dtype=object)
+            given = KINDS[kind].InferInput("input", list(array.shape), "BYTES")
+            given.set_data_from_numpy(array)
+            return client.infer("m", [given]).as_numpy("scores")
+
+        for kind in KINDS:
+            with connect(server, kind) as client:
+                for content, wanted in zip(contents, scores):
+                    check_same({"scores": ask_pictures(client, kind, [content])}, {"scores": wanted[None]}, kind)
+                check_close({"scores": ask_pictures(client, kind, contents)}, {"scores": scores}, kind)
+                for chosen, reason in ((contents[:1] + [contents[1][:200]], "input 1"), ([b""], "input 0"),
+                                       ([b"no picture"], "input 0"), (contents * 4, "batch-size must be <= 32")):
+                    try:
+                        ask_pictures(client, kind, chosen)
+                        raise AssertionError(f"{[content[:10] for content in chosen]} were taken")
+                    except InferenceServerException as refused:
+                        assert reason in str(refused), (kind, reason, str(refused))
+
+        def client(number):
+            with connect(server, "grpc") as connection:
+                for turn in range(20):
+                    place = (number + turn) % len(contents)
+                    if number == 0:  # its bad pictures share runs with others' good ones
+                        try:
+                            ask_pictures(connection, "grpc", [contents[place][:150]])
+                            raise AssertionError("a damaged picture was taken")
+                        except InferenceServerException:
+                            continue
+                    check_close({"scores": ask_pictures(connection, "grpc", [contents[place]])},
+                                {"scores": scores[place : place + 1]}, (number, turn))
+
+        in_parallel(8, client)
+        told = subprocess.run([sys.executable, folder / "repo" / "m" / "client.py", "--url", f"http://{server.http}",
+                               files[0]], check=True, stdout=subprocess.PIPE, text=True).stdout
+        assert float(told.splitlines()[0].split("\t")[2]) == float(f"{scores[0].max():.6g}"), (told, scores[0])
+    print(f"{len(files)} pictures are answered")
+
+
 CHECKS = {check.__name__: check
-          for check in (answers, crowd, texts, bad_requests, replaced, killed, memory, bad_models, completed)}
+          for check in (answers, crowd, texts, bad_requests, replaced, killed, memory, bad_models, completed,
+                        pictures)}
 
 if __name__ == "__main__":
     CHECKS[sys.argv[1]](pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))

@@ -36,12 +36,10 @@ def main():
     version = re.search(r"^(nvidia-pytriton==\S+)", pin, re.MULTILINE)[1]
     assert commands[0] == f"python3 -m pip install --no-deps --target triton {version}", commands[0]
     (folder / "triton").symlink_to(pathlib.Path(server).parents[3])
-    (folder / "bin").mkdir()
-    (folder / "bin" / "python3").symlink_to(sys.executable)
     http, grpc, metrics = free_ports(3)
     ports = f"--http-port={http} --grpc-port={grpc} --metrics-port={metrics} --http-address=127.0.0.1 --grpc-address=127.0.0.1"
     script = "\n".join(commands[1:]).replace("--http-port=8000", ports).replace(":8000", f":{http}")
-    environment = os.environ | {"PATH": f"{folder}/bin:{lathe.parent}:{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{lathe.parent}:{os.environ['PATH']}"}
     with open(folder / "log", "w+") as log:
         shell = subprocess.Popen(["bash", "-eu", "-c", script], cwd=folder, env=environment, stdout=subprocess.PIPE,
                                  stderr=log, text=True, start_new_session=True, preexec_fn=end_with_parent)

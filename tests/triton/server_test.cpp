@@ -128,6 +128,13 @@ TEST_F(TritonServer, TakesEnginesWithoutAConfig) {
     check("completed");
 }
 
+TEST_F(TritonServer, TakesPicturesAsFiles) {
+    work_.make_engine();
+    deploy("m.engine", "--pictures");
+    EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("data_type: TYPE_STRING\n  dims: [1]\n"));
+    check("pictures");
+}
+
 TEST_F(TritonServer, TheHowtoLeadsToAnAnswer) {
     work_.make_engine();
     std::filesystem::copy_file(work_.path("photos/420.jpg"), work_.path("photo.jpg"));
