@@ -183,6 +183,7 @@ const LoweringTable& lowering_table();
 // plan/patterns/*.cpp
 void add_quantization(LoweringTable& table);
 void add_convolution(LoweringTable& table);
+void add_transposed_convolution(LoweringTable& table);
 void add_gemm(LoweringTable& table);
 void add_pooling(LoweringTable& table);
 void add_normalization(LoweringTable& table);
