@@ -15,14 +15,16 @@ struct Case {
     Shape x{2, 8, 5, 7};
     bool cut = false; ///< more is computed than is wanted
     std::string behind = "Relu(%t)";
+    int channels = 0; ///< of the result, where that is more than the filter says
 };
 
 std::string network_of(const Case& c) {
     std::string x;
     for (std::size_t d = 1; d < c.x.size(); ++d)
         x += ", " + std::to_string(c.x[d]);
+    const std::size_t from = c.filter.find(' ') + 1;
     const std::string k =
-        c.filter.substr(c.filter.find(' ') + 1, c.filter.find(',', c.filter.find(',') + 1) - c.filter.find(' ') - 1);
+        c.channels != 0 ? std::to_string(c.channels) : c.filter.substr(from, c.filter.find(',', from) - from);
     return "opset 18\ninput %x: float32[N" + x + "]\ninput %w_t: float32[" + c.filter + "]\ninput %b_t: float32[" + k +
            "]\n%t = ConvTranspose(%x, %w_t, %b_t) {" + c.attributes + "}\n%y = " + c.behind +
            "\noutput %y: undefined\n";
@@ -42,6 +44,21 @@ const std::vector<Case>& cases() {
         {"gaps", "8, 8, 2, 2", "strides = [3, 3]", {2, 8, 5, 7}, true},
         {"dilated", "8, 8, 3, 3", "strides = [2, 2], dilations = [2, 3], pads = [2, 2, 2, 2]", {2, 8, 5, 7}, true},
         {"cropped", "8, 8, 2, 2", "strides = [2, 2], pads = [3, 3, 3, 3]", {2, 8, 5, 7}, true},
+        {"groups",
+         "8, 3, 3, 3",
+         "strides = [2, 2], pads = [1, 1, 1, 1], group = 4",
+         {2, 8, 5, 7},
+         true,
+         "Relu(%t)",
+         12},
+        {"groups_dense", "8, 4, 2, 2", "strides = [2, 2], group = 2", {2, 8, 5, 7}, false, "Relu(%t)", 8},
+        {"depthwise",
+         "8, 1, 4, 4",
+         "strides = [2, 2], pads = [1, 1, 1, 1], group = 8",
+         {2, 8, 5, 7},
+         false,
+         "Relu(%t)",
+         8},
         {"line", "8, 8, 4", "strides = [2], pads = [1, 1]", {2, 8, 9}},
         {"gelu_like", "8, 8, 2, 2", "strides = [2, 2]", {2, 8, 5, 7}, false, "Tanh(%t)"},
     };
@@ -93,16 +110,16 @@ TEST(TransposedConvolution, PadsByItselfAsTheSpecificationSays) {
 
 TEST(TransposedConvolution, RefusesWhatItHasNoFormFor) {
     for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
-             {"opset 18\ninput %x: float32[N, 8, 5, 5]\ninput %w_t: float32[8, 4, 2, 2]\n"
-              "%y = ConvTranspose(%x, %w_t) {group = 2}\noutput %y: undefined\n",
-              "in groups"},
+             {"opset 18\ninput %x: float32[N, 8, 5, 5, 5]\ninput %w_t: float32[8, 4, 2, 2, 2]\n"
+              "%y = ConvTranspose(%x, %w_t)\noutput %y: undefined\n",
+              "one or two dimensions"},
              {"opset 18\ninput %x: float32[N, 8, 5, 5]\ninput %f: float32[8, 4, 2, 2]\n"
               "%y = ConvTranspose(%x, %f)\noutput %y: undefined\n",
               "not constant"}}) {
         const Model model = lathe::test::network(text);
         auto prepared = prepare(model, Precision::float16);
         ASSERT_TRUE(prepared);
-        std::vector<Shape> shapes{{1, 8, 5, 5}};
+        std::vector<Shape> shapes{text.find("5, 5, 5") != std::string::npos ? Shape{1, 8, 5, 5, 5} : Shape{1, 8, 5, 5}};
         if (model.graph.inputs.size() > 1) shapes.push_back({8, 4, 2, 2});
         const auto plan = lower(*prepared, shapes);
         ASSERT_FALSE(plan);

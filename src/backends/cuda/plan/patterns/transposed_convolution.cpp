@@ -41,6 +41,7 @@ struct Phases {
 
 struct Attributes {
     std::array<Phases, 2> phases; ///< of rows and columns
+    std::int64_t groups = 1;
 };
 
 Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, const Shape& filter) {
@@ -61,6 +62,9 @@ Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, con
     const bool from_size =
         automatic == "SAME_UPPER" || automatic == "SAME_LOWER" || node.attribute("output_shape") != nullptr;
     Attributes found;
+    found.groups = node.int_or("group", 1);
+    if (found.groups < 1 || x[1] % found.groups != 0 || filter[0] != x[1])
+        return Lowering::cannot(node, "its groups do not fit its input");
     for (std::size_t i = 0; i < spatial; ++i) {
         Phases& p = found.phases[i + 2 - spatial];
         p.input = x[i + 2];
@@ -82,39 +86,41 @@ Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, con
     return found;
 }
 
-/// [C][K][R][S] to the filters of all phases, [a][b][K][Dh][Dw][C padded].
+/// [C][K][R][S], K of a group, to the filters of all phases, [group][a][b][K][Dh][Dw][C of a group, padded].
 Result<WeightId> pack_phases(Lowering& lowering, const Filter& filter, const Attributes& attributes, ElementType type,
                              std::int64_t padded, const std::string& key) {
     const Phases &rows = attributes.phases[0], &columns = attributes.phases[1];
-    const std::int64_t c = filter.values.shape[0], k = filter.values.shape[1];
-    const Shape dims{rows.stride * columns.stride * k, rows.size, columns.size, padded};
+    const std::int64_t c = filter.values.shape[0], k = filter.values.shape[1], phases = rows.stride * columns.stride;
+    const std::int64_t of_group = c / attributes.groups;
+    const Shape dims{attributes.groups * phases * k, rows.size, columns.size, padded};
     return lowering.store(key, type, dims, [&]() -> Result<std::vector<std::byte>> {
         LATHE_TRY(const auto values, lowering.floats(filter.values));
         std::vector<float> packed(static_cast<std::size_t>(element_count(dims)), 0.0F);
+        // tap (r, s) of phase (a, b), all its filters
+        const auto place = [&](std::int64_t a, std::int64_t r, std::int64_t b, std::int64_t s) {
+            const auto h = rows.offset(a, r), w = columns.offset(b, s);
+            if (!h || !w) return;
+            for (std::int64_t ic = 0; ic < c; ++ic) {
+                for (std::int64_t ik = 0; ik < k; ++ik) {
+                    const std::int64_t channel = (ic / of_group * phases + a * columns.stride + b) * k + ik;
+                    const std::int64_t at = (channel * rows.size + *h - rows.first) * columns.size + *w - columns.first;
+                    const std::int64_t from = ((ic * k + ik) * rows.kernel + r) * columns.kernel + s;
+                    packed[static_cast<std::size_t>(at * padded + ic % of_group)] =
+                        values[static_cast<std::size_t>(from)];
+                }
+            }
+        };
         for (std::int64_t a = 0; a < rows.stride; ++a)
             for (std::int64_t r = 0; r < rows.kernel; ++r)
                 for (std::int64_t b = 0; b < columns.stride; ++b)
-                    for (std::int64_t s = 0; s < columns.kernel; ++s) {
-                        const auto h = rows.offset(a, r), w = columns.offset(b, s);
-                        if (!h || !w) continue;
-                        for (std::int64_t ik = 0; ik < k; ++ik)
-                            for (std::int64_t ic = 0; ic < c; ++ic) {
-                                const std::int64_t to =
-                                    ((((a * columns.stride + b) * k + ik) * rows.size + *h - rows.first) *
-                                         columns.size +
-                                     *w - columns.first) *
-                                        padded +
-                                    ic;
-                                const std::int64_t from = ((ic * k + ik) * rows.kernel + r) * columns.kernel + s;
-                                packed[static_cast<std::size_t>(to)] = values[static_cast<std::size_t>(from)];
-                            }
-                    }
+                    for (std::int64_t s = 0; s < columns.kernel; ++s)
+                        place(a, r, b, s);
         return converted(packed, type, filter.values.name);
     });
 }
 
 //                                   Conv of stride 1, all phases' results side by side as channels
-//  ConvTranspose of stride s  ==>   Transpose: [n, i, j, a, b, k] to [n, i, a, j, b, k]
+//  ConvTranspose of stride s  ==>   Transpose: [n, i, j, group, a, b, k] to [n, i, a, j, b, group, k]
 //   Relu | Clip | ...               Slice, where that is more than the result
 //
 // The products run on every kernel that convolutions have; a phase's taps that it lacks are zeros (of 4x4 filters of
@@ -123,7 +129,6 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     const std::string& x = node.input(0);
     const auto filter = lowering.filter(node.input(1));
     if (!filter || filter->scales) return Lowering::cannot(node, "its filters are not constant floats");
-    if (node.int_or("group", 1) != 1) return Lowering::cannot(node, "transposed in groups");
     LATHE_TRY(const Attributes attributes, attributes_of(lowering, node, filter->values.shape));
     const Phases &rows = attributes.phases[0], &columns = attributes.phases[1];
     const auto storage = lowering.stored_type(lowering.type_of(x));
@@ -133,7 +138,7 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     LATHE_TRY(const ValueId in, lowering.want(x, type, Layout::nhwc));
 
     // The bias once a phase; an activation goes with the products, what else follows comes after the movement.
-    const std::int64_t k = filter->values.shape[1], phases = rows.stride * columns.stride;
+    const std::int64_t k = filter->values.shape[1], phases = rows.stride * columns.stride, groups = attributes.groups;
     Tail tail;
     tail.end = node.output(0);
     if (auto match = lowering.match_activation(tail.end)) {
@@ -145,28 +150,31 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
         tail.end = match->end;
     }
     EpilogueRequest request;
-    EpilogueRequest::Part part;
-    part.channels = k;
-    if (!node.input(2).empty()) {
-        const auto bias = lowering.constant(node.input(2));
-        if (!bias) return Lowering::cannot(node, "its bias is not constant");
-        part.biases.push_back(*bias);
+    const auto bias = node.input(2).empty() ? std::nullopt : lowering.constant(node.input(2));
+    if (!node.input(2).empty() && (!bias || bias->tensor == nullptr || bias->count() != k * groups))
+        return Lowering::cannot(node, "its bias is not constant");
+    for (std::int64_t group = 0; group < groups; ++group) {
+        EpilogueRequest::Part part;
+        part.channels = k;
+        if (bias) part.biases.push_back(lowering.part_of(*bias, group * k, k));
+        request.parts.insert(request.parts.end(), static_cast<std::size_t>(phases), part);
     }
-    request.parts.assign(static_cast<std::size_t>(phases), part);
-    request.channels = k * phases;
+    request.channels = groups * phases * k;
     request.padded = (request.channels + 15) / 16 * 16;
     request.result = type;
     LATHE_TRY(const Finished finished, finish_epilogue(lowering, request, tail));
 
     Conv conv;
+    conv.groups = groups;
     conv.window.kernel = {rows.size, columns.size};
     conv.window.pads = {-rows.first, -columns.first, rows.pad_behind, columns.pad_behind};
     conv.epilogue = finished.epilogue;
-    std::string key = filter->values.key() + "|phases|" + to_string(type);
+    std::string key = filter->values.key() + "|phases|" + to_string(type) + "|g" + std::to_string(groups);
     for (const Phases& p : attributes.phases)
         for (const std::int64_t n : {p.kernel, p.stride, p.dilation, p.pad})
             key += "|" + std::to_string(n);
-    const std::int64_t padded = lowering.value(in).channel_stride;
+    const std::int64_t of_group = filter->values.shape[0] / groups;
+    const std::int64_t padded = groups != 1 ? of_group : lowering.value(in).channel_stride;
     LATHE_TRY(conv.weight,
               pack_phases(lowering, *filter, attributes, type, padded, key + "|c" + std::to_string(padded)));
     const Shape out = lowering.dims(node.output(0));
@@ -176,26 +184,29 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
         return flat ? Shape{n, channels, width} : Shape{n, channels, height, width};
     };
     const std::string inside = tail.end + "/phases"; // a name that no value of the model is read by
-    const ValueId side = lowering.make(inside, type, image(k * phases, h, w), Layout::nhwc);
+    const ValueId side = lowering.make(inside, type, image(request.channels, h, w), Layout::nhwc);
     FusedOp& op = lowering.add(node, tail.nodes, conv, {in}, {side}, type);
-    op.macs = n * h * w * k * phases * rows.size * columns.size * filter->values.shape[0];
+    op.macs = n * h * w * request.channels * rows.size * columns.size * of_group;
     op.tf32 = lowering.tf32() && type == ElementType::f32;
 
     // dense pixels stay images; others are moved as planes
-    const bool dense = lowering.value(side).channel_stride == k * phases && channel_stride(k, type) == k;
+    const bool dense =
+        lowering.value(side).channel_stride == request.channels && channel_stride(k * groups, type) == k * groups;
     const Layout layout = dense ? Layout::nhwc : Layout::linear;
     LATHE_TRY(const ValueId from, lowering.want(inside, type, layout));
     const std::int64_t sh = rows.stride, sw = columns.stride;
     const ValueId apart = lowering.make_alias(
-        inside + "/apart", from, dense ? Shape{n, h, w, sh, sw, k} : Shape{n, sh, sw, k, h, w}, Layout::linear);
+        inside + "/apart", from, dense ? Shape{n, h, w, groups, sh, sw, k} : Shape{n, groups, sh, sw, k, h, w},
+        Layout::linear);
     const bool cut = h * sh != rows.output || w * sw != columns.output;
-    const ValueId moved = lowering.make(inside + "/moved", type,
-                                        dense ? Shape{n, h, sh, w, sw, k} : Shape{n, k, h, sh, w, sw}, Layout::linear);
-    const Transpose order{dense ? std::vector<std::int64_t>{0, 1, 3, 2, 4, 5}
-                                : std::vector<std::int64_t>{0, 3, 4, 1, 5, 2}};
+    const ValueId moved =
+        lowering.make(inside + "/moved", type,
+                      dense ? Shape{n, h, sh, w, sw, groups, k} : Shape{n, groups, k, h, sh, w, sw}, Layout::linear);
+    const Transpose order{dense ? std::vector<std::int64_t>{0, 1, 4, 2, 5, 3, 6}
+                                : std::vector<std::int64_t>{0, 1, 4, 5, 2, 6, 3}};
     lowering.add(node, {}, order, {apart}, {moved}, type);
     const std::string whole = cut ? inside + "/whole" : tail.end;
-    const ValueId all = lowering.make_alias(whole, moved, image(k, h * sh, w * sw), layout);
+    const ValueId all = lowering.make_alias(whole, moved, image(k * groups, h * sh, w * sw), layout);
     if (!cut) return {};
     Slice slice;
     slice.starts.assign(out.size(), 0);
