@@ -70,7 +70,8 @@ __device__ __forceinline__ std::uint32_t weight_word(const GroupedParams& p, int
         const T* from = static_cast<const T*>(p.weight) + (static_cast<std::int64_t>(channel) * taps + tap) * in;
 #pragma unroll
         for (int i = 0; i < elements; ++i)
-            if (input_channel + i >= first && input_channel + i < first + in) v[i] = from[input_channel + i - first];
+            if (input_channel + i >= first && input_channel + i < first + in)
+                v[i] = __ldg(from + input_channel + i - first);
     }
     return *reinterpret_cast<const std::uint32_t*>(v);
 }
@@ -93,25 +94,15 @@ __global__ void __launch_bounds__(threads)
     const int all = t.taps * t.slices;
 
     // Weights do not depend on the kernel before. mma: [tile][step][lane][2] words; f32: [tile][slice][channel][4].
-    for (int tile = warp; tile < t.tiles; tile += warps) {
-        const int first = slice0 + first_slice<elements>(p, t, channel0, tile);
-        int tap = 0, slice = 0;
-        for (int i = 0; i < t.steps * 2; ++i) {
-            std::uint32_t word = 0;
-            if (i < all)
-                word = weight_word<T>(p, channel0 + tile * tile_channels + g, tap,
-                                      (first + slice) * elements + q * of_word);
-            if constexpr (M == Math::tf32) mma::to_tf32(word);
-            std::uint32_t* to = reinterpret_cast<std::uint32_t*>(shared + (tile * t.steps + i / 2) * 256);
-            if constexpr (M == Math::f32)
-                to[i % 2 * 32 + lane] = word;
-            else
-                to[lane * 2 + i % 2] = word;
-            if (++slice == t.slices) {
-                slice = 0;
-                ++tap;
-            }
-        }
+#pragma unroll 4
+    for (int piece = warp; piece < t.tiles * t.steps * 2; piece += warps) {
+        const int tile = piece / (t.steps * 2), i = piece - tile * t.steps * 2, tap = i / t.slices;
+        const int slice = slice0 + first_slice<elements>(p, t, channel0, tile) + i - tap * t.slices;
+        std::uint32_t word = 0;
+        if (i < all) word = weight_word<T>(p, channel0 + tile * tile_channels + g, tap, slice * elements + q * of_word);
+        if constexpr (M == Math::tf32) mma::to_tf32(word);
+        std::uint32_t* to = reinterpret_cast<std::uint32_t*>(shared + (tile * t.steps + i / 2) * 256);
+        to[M == Math::f32 ? i % 2 * 32 + lane : lane * 2 + i % 2] = word;
     }
     for (int i = thread; i < t.steps * 2; i += threads) {
         const int at = i < all ? i : 0, tap = at / t.slices, r = tap / window.kernel_w, s = tap - r * window.kernel_w;

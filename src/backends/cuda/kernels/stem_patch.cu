@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(threads, at_once(Blocks))
     // Weights, scales and biases do not depend on the kernel before. Tile j of a group of 32 channels has columns
     // n = g that are channels n / 2 * 8 + j * 2 + n % 2; warp j lays out the fragments of all tiles j.
     const T* weight = static_cast<const T*>(p.weight);
+#pragma unroll 4
     for (int i = 0; i < t.steps * groups; ++i) {
         const int step = i / groups,
                   channel = slice0 + (i - step * groups) * block_channels + (g >> 1) * 8 + warp * 2 + (g & 1);
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(threads, at_once(Blocks))
                 T v[4] = {};
 #pragma unroll
                 for (int c = 0; c < 4; ++c)
-                    if (c < p.c) v[c] = from[c];
+                    if (c < p.c) v[c] = __ldg(from + c);
                 word = *reinterpret_cast<const uint2*>(v);
             }
         }

@@ -30,12 +30,15 @@ double grouped_cost(const GroupedParams& p, const GroupedTile& tile, const Devic
     const double width =
         std::max(1.0, static_cast<double>(slices) / (p.window.kernel_h * p.window.kernel_w)) * tile.tiles / together;
     const double pieces = patch * width / 128 * 45, results = pixels * tile.tiles * 2 / 128 * 80;
-    const double weights = tile.tiles / 4.0 * slices * 30 + 1500;
-    const double alone = weights + 1500 + pieces + results + products; // a block's life without company
+    const double weights = tile.tiles * slices * 10 + 1500;
+    const double waiting = std::ceil(items / 4) * slices / 2.0 * 60;                      // of a warp for its operands
+    const double alone = weights + 1500 + pieces + results + std::max(products, waiting); // a block without company
     const double size = p.type == type_s8 ? 1 : p.type == type_f32 ? 4 : 2;
     const double bytes = static_cast<double>(p.n) * size *
                          (static_cast<double>(p.h) * p.w * p.c_stride + static_cast<double>(p.p) * p.q * p.k_stride);
-    return 2 + std::max({alone / 1755, (weights + mine * (pieces + results + products)) / 1755, bytes / 4e6});
+    const double busy = weights + mine * (pieces + results + products);
+    // what hides behind the bytes still decides between tiles
+    return 2 + 0.2 * busy / 1755 + std::max({alone / 1755, busy / 1755, bytes / 4e6});
 }
 
 } // namespace

@@ -49,7 +49,8 @@ double patch_cost(const StemParams& p, const StemPatchTile& tile, const Device& 
     const double bytes =
         static_cast<double>(p.n) *
         (4.0 * p.c * p.h * p.w + static_cast<double>(p.p) * p.q * p.k_stride * (p.output_type == type_s8 ? 1 : 2));
-    return 2 + weights / 1755 + std::max({busy / 1755, (life + 1500) / 1755, bytes / 4e6});
+    // what hides behind the bytes still decides between tiles
+    return 2 + (weights + 0.2 * busy) / 1755 + std::max({busy / 1755, (life + 1500) / 1755, bytes / 4e6});
 }
 
 template <class Set>

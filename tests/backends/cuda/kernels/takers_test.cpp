@@ -82,7 +82,7 @@ TEST(ConvolutionTakers, AreThoseOfTheList) {
             Device device;
             device.sm = sm;
             device.multiprocessors = 108;
-            device.shared_per_block = (sm == 80 ? 163 : sm == 86 ? 99 : 227) << 10;
+            device.shared_per_block = std::size_t{sm == 80 ? 163U : sm == 86 ? 99U : 227U} << 10;
             const Provider& provider = taker.provider == "lathe" ? *own : *sm90;
             std::string why;
             const auto ids = provider.candidates(test.plan.ops[test.main], test.plan, device, Effort::full, why);
