@@ -50,11 +50,12 @@ double depthwise_window_cost(const DepthwiseParams& p, int columns, const Device
     const std::int64_t strips = divided(p.q, columns) * p.p * p.n, channels = std::max(p.c_stride, p.y_stride);
     const std::int64_t warps = divided(strips, 4) * divided(channels, 32);
     const double slots = 4.0 * std::max(1, device.multiprocessors), mine = static_cast<double>(warps) / slots;
-    const double issue = instructions * std::max(1.0, mine) / 1755;
+    // half as much again for waiting: not measured, and what the tensor cores take was first in all measurements
+    const double issue = 1.5 * instructions * std::max(1.0, mine) / 1755;
     const double latency = window.kernel_h * 0.5;
     const double x = static_cast<double>(p.n) * p.h * p.w * p.c_stride, y = static_cast<double>(p.n) * p.p * p.q;
     const double size = p.type == type_s8 ? 1 : p.type == type_f32 ? 4 : 2;
-    return 2 + std::max({issue, latency, (x * size + y * p.y_stride * size) / 4e6});
+    return 2 + std::max({issue, latency, (x * size + y * p.y_stride * size) / 2.7e6});
 }
 
 /// The same: blocks bring the weights and go through their pixels turn by turn.
