@@ -6,6 +6,7 @@
 // may go down the image step by step, keeping the rows that two steps share. Where a weight is 0 an infinite input of
 // another channel of the block still gives NaN.
 
+#include "backends/cuda/kernels/depthwise.hpp"
 #include "backends/cuda/kernels/quads.cuh"
 
 namespace lathe::cuda::kernels {
@@ -75,12 +76,12 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
     bool inside[wide];
 #pragma unroll
     for (int s = 0; s < wide; ++s) {
-        const int w = ow * Stride - p.pad_w + s;
+        const int w = ow * Stride - p.window.pad_w + s;
         inside[s] = mine && static_cast<unsigned>(w) < static_cast<unsigned>(p.w);
         at[s] = static_cast<std::uint32_t>(w * t.pixel_bytes) + word0;
     }
     std::uint32_t x[high][wide][Words];
-    int h = oh0 * Stride - p.pad_h;
+    int h = oh0 * Stride - p.window.pad_h;
     const int h_end = min(p.h, h + (Rows * t.steps - 1) * Stride + Kernel); // rows from here on are not needed
     const auto load = [&](std::uint32_t(&to)[wide][Words]) {
         const bool row = h >= 0 && h < h_end;
@@ -237,23 +238,33 @@ cudaError_t launch_words(const DepthwiseParams& p, const DepthwiseTile& tile, cu
 }
 template <class T>
 cudaError_t launch_type(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream, bool programmatic) {
-    if (p.kernel == 3 && p.stride == 1) return launch_words<T, 3, 1>(p, tile, stream, programmatic);
-    if (p.kernel == 3 && p.stride == 2) return launch_words<T, 3, 2>(p, tile, stream, programmatic);
-    if (p.kernel == 5 && p.stride == 1) return launch_words<T, 5, 1>(p, tile, stream, programmatic);
+    const int kernel = p.window.kernel_h, stride = p.window.stride_h;
+    if (kernel == 3 && stride == 1) return launch_words<T, 3, 1>(p, tile, stream, programmatic);
+    if (kernel == 3 && stride == 2) return launch_words<T, 3, 2>(p, tile, stream, programmatic);
+    if (kernel == 5 && stride == 1) return launch_words<T, 5, 1>(p, tile, stream, programmatic);
     return launch_words<T, 5, 2>(p, tile, stream, programmatic);
 }
 
 } // namespace
 
 bool depthwise_mma_takes(const DepthwiseParams& p, const DepthwiseTile& tile) {
-    if (!depthwise_takes(p) || p.epilogue.residual != nullptr || !clamp_takes(p.epilogue, p.output_type)) return false;
-    const std::int64_t size = p.type == type_s8 ? 1 : 2;
+    const WindowParams& window = p.window;
+    const int kernel = window.kernel_h, stride = window.stride_h;
+    if (window.kernel_w != kernel || window.stride_w != stride || window.dil_h != 1 || window.dil_w != 1) return false;
+    if ((kernel != 3 && kernel != 5) || (stride != 1 && stride != 2)) return false;
+    if (p.type != type_s8 && p.type != type_f16 && p.type != type_bf16) return false;
+    const int size = p.type == type_s8 ? 1 : 2;
+    if (p.type != p.output_type || p.c_stride != p.y_stride || p.weight_c < p.c_stride) return false;
+    if (p.c_stride * size % 16 != 0 || p.weight_c * size % 16 != 0) return false;
+    if (p.epilogue.residual != nullptr || p.epilogue.residual_scale != 0 || !clamp_takes(p.epilogue, p.output_type))
+        return false;
+    if (std::int64_t{p.n} * p.h * p.w > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return false;
     if (std::int64_t{p.n} * p.h * p.w * p.c_stride * size > 0xffffffffLL) return false;
-    return tile.steps >= 1 && tile.steps <= 64 && exists(p.kernel, p.stride, tile);
+    return tile.steps >= 1 && tile.steps <= 64 && exists(kernel, stride, tile);
 }
 
 int depthwise_mma_blocks(const DepthwiseParams& p, const DepthwiseTile& tile) {
-    return blocks_of(p.type == type_s8, p.kernel, p.stride, tile);
+    return blocks_of(p.type == type_s8, p.window.kernel_h, p.window.stride_h, tile);
 }
 
 cudaError_t launch_depthwise_mma(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream,

@@ -243,62 +243,6 @@ cudaError_t launch_pointwise_general(const PointwiseParams& params, cudaStream_t
 
 // ---- fast kernels; each says what it needs ----
 
-/// 3 or fewer channels of f32 NCHW in, nhwc f16, bf16, f32 or s8 out; f16 products. Kernel 7x7 or 3x3, stride 2, k <=
-/// 64 a multiple of 16. `pooled`: a 3x3 max pool of stride 2 and pad 1 behind the activation.
-struct StemParams {
-    const float* input;
-    const void* weight; ///< [k][r][s][weight_c] f16
-    void* output;
-    std::int32_t output_type, weight_c;
-    std::int32_t n, c, h, w, k, k_stride, r, s, pad_h, pad_w, p, q; ///< p, q: convolution's result
-    std::int32_t pooled, pool_p, pool_q;
-    EpilogueParams epilogue;
-};
-bool stem_takes(const StemParams& params);
-cudaError_t launch_stem(const StemParams& params, cudaStream_t stream, bool programmatic);
-/// The same on wgmma, for compute capability 9.0: with the pool, up to 3 channels, activation none, relu or clip. A
-/// block makes `rows` rows (1..7) of the pool.
-inline constexpr int stem_wgmma_most_rows = 7;
-bool stem_wgmma_takes(const StemParams& params);
-cudaError_t launch_stem_wgmma(const StemParams& params, int rows, cudaStream_t stream, bool programmatic);
-/// The same for 7x7 windows, an even number of rows and of columns, rows of the input that start on 16 bytes and an
-/// output_scale_inverse of 1: weights in registers, pixels spread out once in shared memory, pooling in registers. A
-/// tile is `rows` rows of the pool times 28 columns (`columns` 64), or of all if the convolution has up to 112
-/// (`columns` 112).
-struct StemPlanesTile {
-    std::int32_t rows, columns; ///< columns: of the convolution that are computed at once
-};
-bool stem_planes_takes(const StemParams& params, const StemPlanesTile& tile);
-cudaError_t launch_stem_planes(const StemParams& params, const StemPlanesTile& tile, cudaStream_t stream,
-                               bool programmatic);
-/// 3x3 without a pool, activation none, relu or clip: no shared memory. A warp goes down
-/// `steps` rows of 16 columns.
-bool stem_direct_takes(const StemParams& params);
-cudaError_t launch_stem_direct(const StemParams& params, int steps, cudaStream_t stream, bool programmatic);
-
-/// Depthwise 3x3 or 5x5, stride 1 or 2, dilation 1, nhwc f16 or s8 in, the same or f16 out.
-struct DepthwiseParams {
-    const void* input;
-    const void* weight; ///< [r][s][c_stride of the packing]
-    void* output;
-    std::int32_t type, output_type, weight_c;
-    std::int32_t n, h, w, c, c_stride, p, q, kernel, stride, pad_h, pad_w;
-    std::uint32_t pad_word; ///< what lies around the image: s8 its zero point in all four bytes, floats 0
-    EpilogueParams epilogue;
-};
-bool depthwise_takes(const DepthwiseParams& params);
-cudaError_t launch_depthwise(const DepthwiseParams& params, cudaStream_t stream, bool programmatic);
-/// The same on mma.sync, for activations none, relu and clip and no residual. A lane computes `rows` (1, 2, 4) x 2
-/// results of `words` (2; 4 for 3x3) words of channels, `steps` times going down.
-struct DepthwiseTile {
-    std::int32_t words, rows, steps;
-};
-bool depthwise_mma_takes(const DepthwiseParams& params, const DepthwiseTile& tile);
-/// Blocks of it that a multiprocessor runs at once.
-int depthwise_mma_blocks(const DepthwiseParams& params, const DepthwiseTile& tile);
-cudaError_t launch_depthwise_mma(const DepthwiseParams& params, const DepthwiseTile& tile, cudaStream_t stream,
-                                 bool programmatic);
-
 /// Pool over nhwc of one type, 16-byte channel vectors.
 struct PoolFastParams {
     const void* input;

@@ -7,6 +7,7 @@
 // 16 output channels stay in its registers.
 
 #include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/stems.hpp"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(256, 2)
         const int n = tile / (t.down * t.across), rest = tile - n * t.down * t.across;
         const int out_h0 = rest / t.across * t.out_h, out_w0 = rest % t.across * t.out_w;
         const int oh0 = p.pooled != 0 ? out_h0 * 2 - 1 : out_h0, ow0 = p.pooled != 0 ? out_w0 * 2 - 1 : out_w0;
-        const int h0 = oh0 * 2 - p.pad_h, w0 = ow0 * 2 - p.pad_w;
+        const int h0 = oh0 * 2 - p.window.pad_h, w0 = ow0 * 2 - p.window.pad_w;
         const float* image = p.input + n * p.c * plane;
 #pragma unroll 4
         for (int i = thread; i < t.patch_h * t.patch_w; i += threads) {
@@ -240,13 +241,16 @@ bool stem_takes(const StemParams& p) {
     if (p.c < 1 || p.c > 4 || p.weight_c != 4 || p.k < 1 || p.k > 64) return false;
     const int vec = p.output_type == type_f16 ? 8 : 16;
     if (p.k_stride < p.k || p.k_stride > (p.k + 15) / 16 * 16 || p.k_stride % vec != 0) return false;
-    if (!(p.r == 7 && p.s == 7) && !(p.r == 3 && p.s == 3)) return false;
+    const WindowParams& window = p.window;
+    if (window.stride_h != 2 || window.stride_w != 2 || window.dil_h != 1 || window.dil_w != 1) return false;
+    if (window.kernel_h != window.kernel_w || (window.kernel_h != 7 && window.kernel_h != 3)) return false;
+    if (p.weight_type != type_f16) return false;
     return p.output_type == type_f16 || p.output_type == type_s8;
 }
 
 cudaError_t launch_stem(const StemParams& p, cudaStream_t stream, bool programmatic) {
     if (!stem_takes(p)) return cudaErrorInvalidValue;
-    if (p.r == 7)
+    if (p.window.kernel_h == 7)
         return p.output_type == type_f16 ? launch_of<7, 7, __half>(p, stream, programmatic)
                                          : launch_of<7, 7, std::int8_t>(p, stream, programmatic);
     return p.output_type == type_f16 ? launch_of<3, 3, __half>(p, stream, programmatic)

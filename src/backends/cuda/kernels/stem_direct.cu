@@ -4,6 +4,7 @@
 // the image, keeping the row that two results share. A warp makes 16 results of a row times 32 channels.
 
 #include "backends/cuda/kernels/quads.cuh"
+#include "backends/cuda/kernels/stems.hpp"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -54,23 +55,23 @@ __global__ void __launch_bounds__(threads, 6)
 
     const int across = strip % t.across, rest = strip / t.across, n = rest / t.down;
     const int ow = across * warp_columns + g * 2, oh0 = (rest - n * t.down) * t.steps;
-    const int w0 = ow * 2 - p.pad_w; // first of 5 columns
+    const int w0 = ow * 2 - p.window.pad_w; // first of 5 columns
     const bool mine = strip < t.strips && q < p.c;
     const float* plane = p.input + (static_cast<std::int64_t>(n) * p.c + q) * p.h * p.w;
-    int h = oh0 * 2 - p.pad_h;
+    int h = oh0 * 2 - p.window.pad_h;
     float x[3][5];
     const auto load = [&](float(&to)[5]) {
         const bool row = mine && static_cast<unsigned>(h) < static_cast<unsigned>(p.h);
         const float* from = plane + static_cast<std::int64_t>(h) * p.w;
         ++h;
         if (t.vectors != 0) { // pad_w is 0 or 1 and the width a multiple of 4: four are all inside or all outside
-            const int w = w0 + p.pad_w, single = p.pad_w != 0 ? w0 : w0 + 4;
+            const int w = w0 + p.window.pad_w, single = p.window.pad_w != 0 ? w0 : w0 + 4;
             float4 four = make_float4(0, 0, 0, 0);
             float one = 0;
             if (row && static_cast<unsigned>(w) < static_cast<unsigned>(p.w))
                 four = *reinterpret_cast<const float4*>(from + w);
             if (row && static_cast<unsigned>(single) < static_cast<unsigned>(p.w)) one = from[single];
-            const bool shifted = p.pad_w != 0;
+            const bool shifted = p.window.pad_w != 0;
             to[0] = shifted ? one : four.x;
             to[1] = shifted ? four.x : four.y;
             to[2] = shifted ? four.y : four.z;
@@ -149,7 +150,7 @@ cudaError_t launch_type(const StemParams& p, int steps, cudaStream_t stream, boo
     if (strips > 0x7ffffff0) return cudaErrorInvalidValue;
     t.strips = static_cast<int>(strips);
     t.steps = steps;
-    t.vectors = p.w % 4 == 0 && p.pad_w <= 1 && reinterpret_cast<std::uintptr_t>(p.input) % 16 == 0 ? 1 : 0;
+    t.vectors = p.w % 4 == 0 && p.window.pad_w <= 1 && reinterpret_cast<std::uintptr_t>(p.input) % 16 == 0 ? 1 : 0;
     t.clamp = clamp_of(p.epilogue, p.output_type);
     const dim3 grid(blocks_for(strips, threads / 32),
                     static_cast<unsigned>((p.k_stride + block_channels - 1) / block_channels));
@@ -159,8 +160,9 @@ cudaError_t launch_type(const StemParams& p, int steps, cudaStream_t stream, boo
 } // namespace
 
 bool stem_direct_takes(const StemParams& p) {
-    return stem_takes(p) && p.r == 3 && p.s == 3 && p.pooled == 0 && p.pad_h >= 0 && p.pad_w >= 0 && p.pad_h < 3 &&
-           p.pad_w < 3 && clamp_takes(p.epilogue, p.output_type) && std::int64_t{p.n} * p.p * p.q < 0x7fffffff;
+    return stem_takes(p) && p.window.kernel_h == 3 && p.window.kernel_w == 3 && p.pooled == 0 && p.window.pad_h >= 0 &&
+           p.window.pad_w >= 0 && p.window.pad_h < 3 && p.window.pad_w < 3 && clamp_takes(p.epilogue, p.output_type) &&
+           std::int64_t{p.n} * p.p * p.q < 0x7fffffff;
 }
 
 cudaError_t launch_stem_direct(const StemParams& p, int steps, cudaStream_t stream, bool programmatic) {

@@ -14,6 +14,7 @@
 #include "backends/cuda/kernels/common.cuh"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
 #include "backends/cuda/kernels/sm90/wgmma.cuh"
+#include "backends/cuda/kernels/stems.hpp"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -155,9 +156,9 @@ __global__ void __launch_bounds__(threads, 2)
         const int oh_first = rest / t.across * t.rows, ow_first = rest % t.across * (groups * pool_columns);
         const int first_row = oh_first > 0 ? oh_first * 2 - 1 : 0; // of the convolution
         const int first_column = ow_first > 0 ? ow_first * 2 - 1 : 0;
-        const int left = first_column * 2 - p.pad_w - t.shift; // even
-        const int w0 = left - (left & 3);                      // rounded down to a multiple of 4
-        load_patch<R>(p, t, shared, n, first_row * 2 - p.pad_h, w0);
+        const int left = first_column * 2 - p.window.pad_w - t.shift; // even
+        const int w0 = left - (left & 3);                             // rounded down to a multiple of 4
+        load_patch<R>(p, t, shared, n, first_row * 2 - p.window.pad_h, w0);
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // wgmma reads what this thread wrote
         __syncthreads();
 
@@ -278,7 +279,7 @@ cudaError_t launch_of(const StemParams& p, int rows, cudaStream_t stream, bool p
     t.count = static_cast<int>(count);
     t.patch_rows = 2 * (2 * rows) + R;
     t.patch_bytes = (t.patch_rows * patch_pitch + 127) / 128 * 128;
-    t.shift = p.pad_w % 2;
+    t.shift = p.window.pad_w % 2;
     t.vectors = p.w % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.input) % 16 == 0 ? 1 : 0;
     t.low = p.epilogue.act == act_relu ? 0.0F : p.epilogue.act == act_clip ? p.epilogue.low : -INFINITY;
     t.high = p.epilogue.act == act_clip ? p.epilogue.high : INFINITY;
@@ -295,8 +296,8 @@ cudaError_t launch_of(const StemParams& p, int rows, cudaStream_t stream, bool p
 } // namespace
 
 bool stem_wgmma_takes(const StemParams& p) {
-    return stem_takes(p) && p.k % 16 == 0 && p.k_stride == p.k && p.pooled != 0 && p.c <= 3 && p.pad_w >= 0 &&
-           p.pad_w < p.s && p.output_type != type_bf16 &&
+    return stem_takes(p) && p.k % 16 == 0 && p.k_stride == p.k && p.pooled != 0 && p.c <= 3 && p.window.pad_w >= 0 &&
+           p.window.pad_w < p.window.kernel_w && p.output_type != type_bf16 &&
            (p.epilogue.act == act_none || p.epilogue.act == act_relu || p.epilogue.act == act_clip) &&
            p.epilogue.output_scale_inverse >= 0 && p.n > 0 && p.p > 0 && p.q > 0 && 2 * (p.pool_p - 1) < p.p &&
            2 * (p.pool_q - 1) < p.q;
@@ -304,7 +305,7 @@ bool stem_wgmma_takes(const StemParams& p) {
 
 cudaError_t launch_stem_wgmma(const StemParams& p, int rows, cudaStream_t stream, bool programmatic) {
     if (!stem_wgmma_takes(p) || rows < 1 || rows > stem_wgmma_most_rows) return cudaErrorInvalidValue;
-    if (p.r == 7)
+    if (p.window.kernel_h == 7)
         return p.output_type == type_f16 ? launch_of<7, 7, __half>(p, rows, stream, programmatic)
                                          : launch_of<7, 7, std::int8_t>(p, rows, stream, programmatic);
     return p.output_type == type_f16 ? launch_of<3, 3, __half>(p, rows, stream, programmatic)

@@ -108,6 +108,32 @@ Numbers Interpretation::weight(WeightId id) const {
     return numbers_of(weight.bytes, weight.type);
 }
 
+namespace {
+
+/// Numbers of `from` as those of an alias, which has the same bytes: an image's are channel by channel in the one
+/// layout and pixel by pixel in the other. Such images have no padding, since the sizes are equal.
+Numbers as_alias(const Numbers& numbers, const Value& from, const Value& alias) {
+    if (from.layout == alias.layout) return numbers;
+    const Value& image = from.layout == Layout::nhwc ? from : alias;
+    const auto images = static_cast<std::size_t>(image.dims[0]), channels = static_cast<std::size_t>(image.dims[1]);
+    const std::size_t pixels = numbers.size() / std::max<std::size_t>(images * channels, 1);
+    Numbers other(numbers.size());
+    for (std::size_t n = 0; n < images; ++n) {
+        for (std::size_t c = 0; c < channels; ++c) {
+            for (std::size_t i = 0; i < pixels; ++i) {
+                const std::size_t plane = (n * channels + c) * pixels + i, pixel = (n * pixels + i) * channels + c;
+                if (from.layout == Layout::nhwc)
+                    other[pixel] = numbers[plane];
+                else
+                    other[plane] = numbers[pixel];
+            }
+        }
+    }
+    return other;
+}
+
+} // namespace
+
 Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const TensorView> inputs,
                                           const InterpretOptions& options) {
     LATHE_CHECK(verify(plan));
@@ -130,7 +156,8 @@ Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const Tens
     const auto fill_aliases = [&] {
         for (ValueId id = 0; id < plan.values.size(); ++id) {
             const ValueId of = plan.values[id].alias_of;
-            if (of != none && state.values[id].empty()) state.values[id] = state.values[of];
+            if (of != none && state.values[id].empty())
+                state.values[id] = as_alias(state.values[of], plan.values[of], plan.values[id]);
         }
     };
     fill_aliases();

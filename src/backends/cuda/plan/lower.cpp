@@ -39,6 +39,7 @@ const LoweringTable& lowering_table() {
         LoweringTable made;
         add_quantization(made);
         add_convolution(made);
+        add_transposed_convolution(made);
         add_gemm(made);
         add_pooling(made);
         add_normalization(made);

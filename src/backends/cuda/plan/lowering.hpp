@@ -148,6 +148,8 @@ public:
 
     /// A constant without the leading sizes along which it only repeats itself; at hand as long as the lowering is.
     Constant without_repeats(const Constant& constant);
+    /// Some elements of a constant vector that is at hand, in the same way.
+    Constant part_of(const Constant& constant, std::int64_t from, std::int64_t count);
 
     // An op's error
     static Error cannot(const Node& node, std::string why);
@@ -183,6 +185,7 @@ const LoweringTable& lowering_table();
 // plan/patterns/*.cpp
 void add_quantization(LoweringTable& table);
 void add_convolution(LoweringTable& table);
+void add_transposed_convolution(LoweringTable& table);
 void add_gemm(LoweringTable& table);
 void add_pooling(LoweringTable& table);
 void add_normalization(LoweringTable& table);

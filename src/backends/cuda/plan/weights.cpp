@@ -167,6 +167,16 @@ Constant Lowering::without_repeats(const Constant& constant) {
     return {name, constant.type, shape, &kept_.back(), constant.large};
 }
 
+Constant Lowering::part_of(const Constant& constant, std::int64_t from, std::int64_t count) {
+    if (constant.tensor == nullptr || count == constant.count()) return constant;
+    const auto size = static_cast<std::size_t>(bit_width(constant.type) / 8);
+    const auto bytes =
+        constant.tensor->bytes().subspan(static_cast<std::size_t>(from) * size, static_cast<std::size_t>(count) * size);
+    const std::string name = constant.name + "/" + std::to_string(from);
+    kept_.emplace_back(name, constant.type, Shape{count}, bytes);
+    return {name, constant.type, {count}, &kept_.back(), constant.large};
+}
+
 Result<std::vector<float>> Lowering::floats(const Constant& constant) const {
     if (constant.tensor == nullptr) {
         return Error{ErrorCode::corrupt, "the engine lacks a packing of this constant", constant.name,

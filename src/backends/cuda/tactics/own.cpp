@@ -2,7 +2,6 @@
 // kernel's name and variant, "mma_s8_m64n64_s4/4" (4: CTAs that share the reduction).
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "backends/cuda/kernels/attention.hpp"
@@ -32,10 +31,12 @@ public:
     const std::string& why() const { return why_; }
 
     void operator()(const Conv& conv) {
-        if (conv.reads_nchw)
-            refuse(stem_options(op_, conv, plan_, device_, options_));
-        else
-            implicit();
+        if (conv.reads_nchw) return refuse(stem_options(op_, conv, plan_, device_, options_));
+        implicit();
+        if (options_.empty()) {
+            std::string why = grouped_options(op_, conv, plan_, device_, options_);
+            if (!why.empty()) refuse(std::move(why));
+        }
     }
     void operator()(const Gemm&) {
         const auto params = gemm_params(op_, plan_);
@@ -324,50 +325,18 @@ private:
         const std::int64_t k_bytes = std::int64_t{q.r} * q.s * q.c * size;
         if (!fits_32(gemm.rows() * 2) || k_bytes > 0x3fffffff) return refuse("too many pixels");
         pointwise_mma_options(op_, gemm, device_, options_);
-        int count = 0;
-        const TileConfig* tiles = mma_tiles(count);
-        const double k_tiles = std::ceil(static_cast<double>(k_bytes) / 128);
-        for (int t = 0; t < count; ++t) {
-            const TileConfig& tile = tiles[t];
-            if (tile.in_type != type_number(gemm.in) || device_.sm < tile.min_sm || device_.sm > tile.max_sm) continue;
-            if (mma_tile_shared_bytes(tile) > device_.shared_per_block) continue;
-            if (gemm.in == ElementType::f32 && (std::strstr(tile.name, "tf32") != nullptr) != op_.tf32) continue;
-            for (const int split : {1, 2, 4, 8}) {
-                if (split > 1 && (device_.sm < 90 || k_tiles < 2.0 * split)) continue;
-                add_implicit(gemm, t, tile, split, cost(gemm, tile, split, k_tiles));
-            }
-        }
-    }
-
-    /// Clock cycles, roughly: products or bytes of what an SM gets, or the latency of one CTA's chain of stages.
-    double cost(const ImplicitGemm& gemm, const TileConfig& tile, int split, double k_tiles) const {
-        const double tiles = std::ceil(static_cast<double>(gemm.rows()) / tile.m) *
-                             std::ceil(static_cast<double>(gemm.params.k_stride) / tile.n) * split;
-        const double a_sm = std::ceil(tiles / std::max(1, device_.multiprocessors));
-        const double stages = std::ceil(k_tiles / split);
-        const bool exact = gemm.in == ElementType::f32 && !op_.tf32;
-        const double products = tile.m * tile.n * 128.0 / (exact ? 4 * 100 : 2500),
-                     bytes = (tile.m + tile.n) * 128.0 / 40;
-        const double writes = tile.m * tile.n * static_cast<double>(bytes_of(gemm.out)) *
-                              (gemm.epilogue.residual != none ? 2 : 1) / (20.0 * split);
-        const double busy = a_sm * (stages * std::max(products, bytes) + writes);
-        const double latency =
-            stages * std::max(700.0 / (tile.stages - 1), 1.3 * std::max(products, bytes / 4)) + writes;
-        return std::max(busy, latency) + 1500 + (split > 1 ? 700 : 0);
-    }
-
-    void add_implicit(const ImplicitGemm& gemm, int tile, const TileConfig& config, int split, double cost) {
-        std::string id = std::string(config.name) + (split > 1 ? "/" + std::to_string(split) : "");
-        const std::string name = "lathe " + id + " for " + op_.name;
-        options_.push_back(
-            {std::move(id), cost, [gemm, tile, split, name, waits = waits_] {
-                 return make_kernel(name, 0, waits, [gemm, tile, split](const Pointers& pointers) -> Result<Launch> {
-                     return Launch([params = gemm.bound(pointers), tile, split,
-                                    out = type_number(gemm.out)](cudaStream_t stream, bool programmatic) {
-                         return launch_implicit_gemm_mma(tile, split, params, out, stream, programmatic);
+        for (const MmaTile& tile : mma_tiles_for(gemm, op_.tf32, device_)) {
+            const std::string name = "lathe " + tile.id + " for " + op_.name;
+            options_.push_back(
+                {tile.id, tile.cost, [gemm, at = tile.tile, split = tile.split, name, waits = waits_] {
+                     return make_kernel(name, 0, waits, [gemm, at, split](const Pointers& pointers) -> Result<Launch> {
+                         return Launch([params = gemm.bound(pointers), at, split,
+                                        out = type_number(gemm.out)](cudaStream_t stream, bool programmatic) {
+                             return launch_implicit_gemm_mma(at, split, params, out, stream, programmatic);
+                         });
                      });
-                 });
-             }});
+                 }});
+        }
     }
 
     const FusedOp& op_;
@@ -386,8 +355,11 @@ public:
         Own own(op, plan, device);
         const std::vector<Option> options = own.options();
         if (options.empty()) why = own.why();
-        // nobody else has kernels for depthwise convolutions
-        const std::size_t standard = std::holds_alternative<Depthwise>(op.detail) ? 10 : 6;
+        // nobody else has kernels for depthwise convolutions and first ones, hardly anyone for those in groups
+        const auto* conv = std::get_if<Conv>(&op.detail);
+        const bool alone = std::holds_alternative<Depthwise>(op.detail) ||
+                           (conv != nullptr && (conv->reads_nchw || conv->groups != 1));
+        const std::size_t standard = alone ? 10 : 6;
         const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? standard : 64;
         std::vector<std::string> ids;
         for (const Option& option : options)

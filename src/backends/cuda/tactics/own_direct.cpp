@@ -1,10 +1,11 @@
-// Options of the light layers of image networks: stems, depthwise convolutions, 1x1 convolutions of few channels.
+// Options of the light layers of image networks: depthwise convolutions, 1x1 convolutions of few channels.
 // Costs order them and are in microseconds; those of the kernels on mma.sync were fitted to times of an H200.
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "backends/cuda/kernels/depthwise.hpp"
 #include "backends/cuda/tactics/own_options.hpp"
 
 namespace lathe::cuda {
@@ -22,20 +23,39 @@ std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 /// A tile's time: rounds of blocks, whose steps' instructions share the multiprocessor, and the bytes' time.
 double depthwise_cost(const DepthwiseParams& p, const DepthwiseTile& tile, const Device& device) {
     const bool bytes = p.type == type_s8;
-    const int pixel = p.c_stride * (bytes ? 1 : 2), parts = bytes ? 2 : 1, wide = p.stride + p.kernel;
+    const int kernel = p.window.kernel_h, stride = p.window.stride_h;
+    const int pixel = p.c_stride * (bytes ? 1 : 2), parts = bytes ? 2 : 1, wide = stride + kernel;
     const std::int64_t strips = divided(p.q, 2) * divided(p.p, std::int64_t{tile.rows} * tile.steps) * p.n;
     const std::int64_t blocks = divided(pixel, 16 * tile.words) * divided(strips, 32);
     const int at_once = depthwise_mma_blocks(p, tile);
     const double mine = blocks_a_processor(blocks, device);
-    const double loads = tile.rows * p.stride * wide, taps = p.kernel * p.kernel;
-    const int copies = ((tile.rows - 1) * p.stride + p.kernel) * (p.kernel / 2 * 4 + 2); // moves of operands
+    const double loads = tile.rows * stride * wide, taps = kernel * kernel;
+    const int copies = ((tile.rows - 1) * stride + kernel) * (kernel / 2 * 4 + 2); // moves of operands
     const double instructions = 60 + loads * 7 + tile.words * parts * (tile.rows * (taps + 1) * 1.1 + taps * 1.6) +
                                 tile.words * (copies + tile.rows * 2 * (bytes ? 15.6 : 5.2));
     const double step = 0.3 + 1.65 * instructions / 1755 * std::clamp(mine, 1.0, 1.0 * at_once);
-    const double life = tile.steps * step + 0.045 * (p.kernel - p.stride) * wide;
+    const double life = tile.steps * step + 0.045 * (kernel - stride) * wide;
     const double rounds = mine < 3 * at_once ? std::ceil(mine / at_once) : mine / at_once + 0.5;
     const double traffic = static_cast<double>(p.n) * pixel * (1.0 * p.h * p.w + 1.0 * p.p * p.q);
     return 1 + rounds * life + traffic / 4.9e6 * (tile.words == 2 ? 1.08 : 1.0);
+}
+
+/// The same of a thread's instructions for 4 channels of `columns` results: loads, conversions, products, epilogue.
+double depthwise_window_cost(const DepthwiseParams& p, int columns, const Device& device) {
+    const WindowParams& window = p.window;
+    const bool general = window.dil_w != 1 || window.stride_w > 2 || window.kernel_w < 3;
+    const double taps = window.kernel_w, reach = general ? columns * taps : (columns - 1) * window.stride_w + taps;
+    const double row = 20 + reach * (p.type == type_s8 ? 12 : 8) + taps * (2 + 4 * columns);
+    const double instructions = 200 + window.kernel_h * row + columns * 14;
+    const std::int64_t strips = divided(p.q, columns) * p.p * p.n, channels = std::max(p.c_stride, p.y_stride);
+    const std::int64_t warps = divided(strips, 4) * divided(channels, 32);
+    const double slots = 4.0 * std::max(1, device.multiprocessors), mine = static_cast<double>(warps) / slots;
+    // half as much again for waiting: not measured, and what the tensor cores take was first in all measurements
+    const double issue = 1.5 * instructions * std::max(1.0, mine) / 1755;
+    const double latency = window.kernel_h * 0.5;
+    const double x = static_cast<double>(p.n) * p.h * p.w * p.c_stride, y = static_cast<double>(p.n) * p.p * p.q;
+    const double size = p.type == type_s8 ? 1 : p.type == type_f32 ? 4 : 2;
+    return 2 + std::max({issue, latency, (x * size + y * p.y_stride * size) / 2.7e6});
 }
 
 /// The same: blocks bring the weights and go through their pixels turn by turn.
@@ -58,92 +78,7 @@ double pointwise_cost(const ImplicitGemmParams& p, int type, const PointwiseTile
     return 0.9 + rounds * life + traffic / 1e7;
 }
 
-/// Pooled stems on wgmma: rounds of two blocks a multiprocessor, or of one where there are few, with `first` rows of
-/// the convolution's time until a tile's first one. `alone` and `shared`: microseconds a row.
-double pooled_stem_cost(std::int64_t tiles, int rows, double first, double alone, double shared, const Device& device) {
-    const double mine = blocks_a_processor(tiles, device);
-    return 2 + (2 * rows + 1 + first) * (mine <= 1 ? alone : shared * std::ceil(mine / 2));
-}
-
 } // namespace
-
-std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, const Device& device,
-                         std::vector<Option>& options) {
-    const Value &x = plan.values[op.inputs[0]], &y = plan.values[op.outputs[0]];
-    const Weight& w = weight_of(plan, conv.weight);
-    StemParams p{};
-    const WindowParams window = window_params(conv.window);
-    if (w.type != ElementType::f16) return "a stem that multiplies in other than f16";
-    if (window.stride_h != 2 || window.stride_w != 2 || window.dil_h != 1 || window.dil_w != 1)
-        return "a stem of another stride than 2";
-    if (conv.epilogue.residual != none) return "a stem with a residual";
-    p.output_type = type_number(y.type);
-    p.weight_c = narrow(w.dims.back());
-    p.n = narrow(x.dims[0]);
-    p.c = narrow(x.dims[1]);
-    p.h = narrow(x.dims[2]);
-    p.w = narrow(x.dims[3]);
-    p.k = narrow(y.dims[1]);
-    p.k_stride = narrow(y.channel_stride);
-    p.r = window.kernel_h;
-    p.s = window.kernel_w;
-    p.pad_h = window.pad_h;
-    p.pad_w = window.pad_w;
-    p.p = (p.h + window.pad_h + window.pad_bottom - p.r) / 2 + 1;
-    p.q = (p.w + window.pad_w + window.pad_right - p.s) / 2 + 1;
-    p.pooled = conv.pooled ? 1 : 0;
-    p.pool_p = narrow(y.dims[2]);
-    p.pool_q = narrow(y.dims[3]);
-    if (conv.pooled) {
-        const WindowParams pool = window_params(conv.pool);
-        if (pool.kernel_h != 3 || pool.kernel_w != 3 || pool.stride_h != 2 || pool.stride_w != 2 || pool.pad_h != 1 ||
-            pool.pad_w != 1 || pool.dil_h != 1 || pool.dil_w != 1)
-            return "a stem with another pool than 3x3 of stride 2";
-    }
-    p.epilogue = epilogue_params(conv.epilogue, plan);
-    if (!stem_takes(p)) return "a stem of a size without a kernel";
-    const bool waits = waits_on(device);
-    const auto set = [x_at = place_of(plan, op.inputs[0]), y_at = place_of(plan, op.outputs[0]), weight = conv.weight,
-                      epilogue = conv.epilogue](StemParams& q, const Pointers& pointers) {
-        q.input = static_cast<const float*>(x_at.in(pointers));
-        q.output = y_at.in(pointers);
-        q.weight = weight_address(pointers, weight);
-        bind_epilogue(q.epilogue, epilogue, Place{}, pointers);
-    };
-    options.push_back(make_option(op, waits, "stem", std::numeric_limits<double>::max(), p, set, launch_stem));
-    if (stem_direct_takes(p))
-        for (const int steps : {1, 2, 4, 7, 14, 28}) {
-            const double strips = std::ceil(p.q / 16.0) * static_cast<double>(divided(p.p, steps)) * p.n;
-            const double rounds = std::ceil(strips / 4 / (5.0 * std::max(1, device.multiprocessors)));
-            options.push_back(make_option(op, waits, "stem_direct/" + std::to_string(steps), rounds * (2 + steps), p,
-                                          set, [steps](const StemParams& q, cudaStream_t stream, bool programmatic) {
-                                              return launch_stem_direct(q, steps, stream, programmatic);
-                                          }));
-        }
-    for (const int columns : {64, 112})
-        for (const int rows : {1, 2, 3, 4, 7, 14, 28}) {
-            const StemPlanesTile tile{rows, columns};
-            if (device.sm != 90 || !stem_planes_takes(p, tile)) continue;
-            const bool all = columns == 112;
-            const std::int64_t tiles = divided(p.pool_p, rows) * (all ? 1 : divided(p.pool_q, 28)) * p.n;
-            const double cost = pooled_stem_cost(tiles, rows, 2.5, all ? 0.67 : 0.46, all ? 0.97 : 0.67, device);
-            const std::string id = "stem_planes/c" + std::to_string(columns) + "r" + std::to_string(rows);
-            options.push_back(make_option(op, waits, id, cost, p, set,
-                                          [tile](const StemParams& q, cudaStream_t stream, bool programmatic) {
-                                              return launch_stem_planes(q, tile, stream, programmatic);
-                                          }));
-        }
-    if (device.sm == 90 && stem_wgmma_takes(p))
-        for (const int rows : {1, 2, 3, 4, 7}) {
-            const std::int64_t tiles = divided(p.pool_p, rows) * divided(p.pool_q, 56) * p.n;
-            const double cost = pooled_stem_cost(tiles, rows, 0, 1.5, 2.4, device);
-            options.push_back(make_option(op, waits, "stem_wgmma/" + std::to_string(rows), cost, p, set,
-                                          [rows](const StemParams& q, cudaStream_t stream, bool programmatic) {
-                                              return launch_stem_wgmma(q, rows, stream, programmatic);
-                                          }));
-        }
-    return {};
-}
 
 std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const Plan& plan, const Device& device,
                               std::vector<Option>& options) {
@@ -151,11 +86,8 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
     const Value &x = plan.values[op.inputs[0]], &y = plan.values[op.outputs[0]];
     const Shape xd = image_dims(x), yd = image_dims(y);
     const Weight& w = weight_of(plan, detail.weight);
-    const WindowParams window = window_params(detail.window);
-    if (window.kernel_h != window.kernel_w || window.stride_h != window.stride_w || window.dil_h != 1 ||
-        window.dil_w != 1)
-        return "a depthwise window that is not square or is dilated";
-    if (w.type != x.type || x.channel_stride != y.channel_stride) return "types or strides that differ";
+    if (w.type != x.type) return "an input and weights of several types";
+    if (x.layout != Layout::nhwc || y.layout != Layout::nhwc) return "a depthwise convolution of another layout";
     p.type = type_number(x.type);
     p.output_type = type_number(y.type);
     p.weight_c = narrow(w.dims.back());
@@ -164,18 +96,18 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
     p.h = narrow(xd[2]);
     p.w = narrow(xd[3]);
     p.c_stride = narrow(x.channel_stride);
+    p.y_stride = narrow(y.channel_stride);
     p.p = narrow(yd[2]);
     p.q = narrow(yd[3]);
-    p.kernel = window.kernel_h;
-    p.stride = window.stride_h;
-    p.pad_h = window.pad_h;
-    p.pad_w = window.pad_w;
+    p.window = window_params(detail.window);
     p.pad_word = 0x01010101U * static_cast<std::uint8_t>(x.zero_point);
     p.epilogue = epilogue_params(detail.epilogue, plan);
-    const bool residual = detail.epilogue.residual != none;
-    if (residual && plan.values[detail.epilogue.residual].channel_stride != y.channel_stride)
-        return "a residual whose channels are padded unlike the output's";
-    if (!depthwise_takes(p)) return "a depthwise window or type without a kernel";
+    if (detail.epilogue.residual != none) {
+        const Value& residual = plan.values[detail.epilogue.residual];
+        if (residual.layout != Layout::nhwc || (residual.type != ElementType::s8 && residual.type != y.type))
+            return "a residual of another type or layout";
+        p.epilogue.residual_stride = narrow(residual.channel_stride);
+    }
     const bool waits = waits_on(device);
     const auto set = [x_at = place_of(plan, op.inputs[0]), y_at = place_of(plan, op.outputs[0]), weight = detail.weight,
                       epilogue = detail.epilogue, residual_at = residual_place(detail.epilogue, plan)](
@@ -185,9 +117,15 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
         q.weight = weight_address(pointers, weight);
         bind_epilogue(q.epilogue, epilogue, residual_at, pointers);
     };
-    options.push_back(
-        make_option(op, waits, "depthwise", std::numeric_limits<double>::max(), p, set, launch_depthwise));
-    if (residual) return {};
+    if (depthwise_window_shared_bytes(p) > device.shared_per_block) return "a depthwise window of too many taps";
+    for (const int columns : {4, 7, 14}) {
+        if (!depthwise_window_takes(p, columns)) continue;
+        const std::string id = "depthwise_window/c" + std::to_string(columns);
+        options.push_back(make_option(op, waits, id, depthwise_window_cost(p, columns, device), p, set,
+                                      [columns](const DepthwiseParams& q, cudaStream_t stream, bool programmatic) {
+                                          return launch_depthwise_window(q, columns, stream, programmatic);
+                                      }));
+    }
     for (const int words : {2, 4})
         for (const int rows : {1, 2, 4})
             for (const int steps : {1, 2, 3, 4, 7}) {
@@ -201,7 +139,7 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
                                                   return launch_depthwise_mma(q, tile, stream, programmatic);
                                               }));
             }
-    return {};
+    return options.empty() ? "a depthwise window or type without a kernel" : "";
 }
 
 void pointwise_mma_options(const FusedOp& op, const ImplicitGemm& gemm, const Device& device,

@@ -34,11 +34,23 @@ Option make_option(const FusedOp& op, bool waits, std::string id, double cost, c
             }};
 }
 
+/// A tile of kernels/implicit_gemm_mma.cuh for a product, with its guessed time in clock cycles.
+struct MmaTile {
+    int tile = 0, split = 1;
+    double cost = 0;
+    std::string id;
+};
+/// Every tile and split that makes sense; tf32: f32 products may be rounded.
+std::vector<MmaTile> mma_tiles_for(const ImplicitGemm& gemm, bool tf32, const Device& device);
+
 /// Each adds its options for `op` and returns why there are none, or nothing.
 std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, const Device& device,
                          std::vector<Option>& options);
 std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const Plan& plan, const Device& device,
                               std::vector<Option>& options);
+/// Convolutions in groups, or without that the implicit GEMM refuses.
+std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& plan, const Device& device,
+                            std::vector<Option>& options);
 /// 1x1 convolutions of few input channels.
 void pointwise_mma_options(const FusedOp& op, const ImplicitGemm& gemm, const Device& device,
                            std::vector<Option>& options);

@@ -63,6 +63,7 @@ Epilogue epilogue_of(PlanBuilder& b, Tail tail, ElementType compute, ValueId y, 
                      std::int64_t terms, std::vector<ValueId>& inputs);
 
 void add_convolution_cases(Cases& add);
+void add_window_cases(Cases& add);
 void add_product_cases(Cases& add);
 void add_chain_cases(Cases& add);
 void add_other_cases(Cases& add);
@@ -71,6 +72,7 @@ void add_other_cases(Cases& add);
 inline std::vector<Case> table() {
     Cases cases;
     add_convolution_cases(cases);
+    add_window_cases(cases);
     add_product_cases(cases);
     add_chain_cases(cases);
     add_other_cases(cases);

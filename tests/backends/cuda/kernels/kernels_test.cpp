@@ -22,6 +22,10 @@ using T = ElementType;
 
 class CudaKernels : public ::testing::TestWithParam<Case> {};
 
+bool is_convolution(const FusedOp& op) {
+    return std::holds_alternative<Conv>(op.detail) || std::holds_alternative<Depthwise>(op.detail);
+}
+
 /// Needs no GPU: the table's plans obey the plan's rules, the reference takes every op, own kernels name their
 /// candidates and prepare each of them.
 TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
@@ -43,8 +47,8 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
                 why.clear();
                 const auto ids = provider->candidates(op, test.plan, device, Effort::full, why);
                 EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
-                // nobody else has kernels for these, and the reference is many times as slow
-                if (provider == own.get() && std::holds_alternative<Depthwise>(op.detail)) {
+                // no convolution is left to the reference, which is many times as slow
+                if (provider == own.get() && is_convolution(op)) {
                     EXPECT_FALSE(ids.empty()) << c.name << ": " << why;
                 }
                 for (const std::string& id : ids) {
@@ -137,6 +141,7 @@ TEST_P(CudaKernels, AgreeWithReferenceAndInterpreter) {
     }
 
     const bool times = std::getenv("LATHE_KERNEL_TIMES") != nullptr;
+    std::size_t own_right = 0;
     for (const auto& provider : providers()) {
         const bool ours = provider->name().starts_with("lathe");
         if (provider->name() == "reference" && !times) continue;
@@ -182,6 +187,7 @@ TEST_P(CudaKernels, AgreeWithReferenceAndInterpreter) {
                 best_id = id;
             }
         }
+        if (ours) own_right += right;
         std::snprintf(text, sizeof text, " | %s %zu/%zu %.1e", provider->name().c_str(), right, ids.size(), worst);
         line += text;
         if (times && right > 0) {
@@ -192,6 +198,8 @@ TEST_P(CudaKernels, AgreeWithReferenceAndInterpreter) {
         EXPECT_TRUE(right + refused > 0) << c.name << ": every candidate of " << provider->name()
                                          << " is wrong: " << wrong;
     }
+    // that every provider refuses is no success
+    EXPECT_TRUE(own_right > 0 || !is_convolution(op)) << c.name << ": no own kernel ran";
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
 }

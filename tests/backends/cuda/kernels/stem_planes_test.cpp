@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/device/cuda.hpp"
-#include "backends/cuda/kernels/launch.hpp"
+#include "backends/cuda/kernels/stems.hpp"
 #include "backends/cuda/tactics/provider.hpp"
 #include "cases.hpp"
 
@@ -16,6 +16,7 @@ using namespace kernels;
 /// ResNet's stem on images of h x w, to int8.
 StemParams resnet_stem(int h, int w) {
     StemParams p{};
+    p.weight_type = type_f16;
     p.output_type = type_s8;
     p.weight_c = 4;
     p.n = 2;
@@ -23,8 +24,7 @@ StemParams resnet_stem(int h, int w) {
     p.h = h;
     p.w = w;
     p.k = p.k_stride = 64;
-    p.r = p.s = 7;
-    p.pad_h = p.pad_w = 3;
+    p.window = {7, 7, 2, 2, 1, 1, 3, 3, 3, 3};
     p.p = (h - 1) / 2 + 1;
     p.q = (w - 1) / 2 + 1;
     p.pooled = 1;
@@ -54,7 +54,7 @@ TEST(StemPlanes, TakesPooledWindowsOfSeven) {
     EXPECT_TRUE(refused([](StemParams& p) { p.epilogue.act = 3; })); // not a clamp
     EXPECT_TRUE(refused([](StemParams& p) { p.epilogue.output_scale_inverse = 2; }));
     EXPECT_TRUE(refused([](StemParams& p) { p.c = 4; }));
-    EXPECT_TRUE(refused([](StemParams& p) { p.pad_w = 2; }));
+    EXPECT_TRUE(refused([](StemParams& p) { p.window.pad_w = 2; }));
 }
 
 TEST(StemPlanes, IsTimedFirstAndOnHopperAlone) {

@@ -156,8 +156,24 @@ TEST(CudaLowering, NothingIsFusedForWhichATypeHasNoKernel) {
         return text_of(plan_of(network(residual_network()), precision, {{2, 3, 32, 32}}));
     };
     EXPECT_THAT(stem(Precision::float16), HasSubstr("nchw"));
-    EXPECT_THAT(stem(Precision::bfloat16), Not(HasSubstr("nchw")));
+    EXPECT_THAT(stem(Precision::float16), HasSubstr("pooled"));
+    EXPECT_THAT(stem(Precision::bfloat16), HasSubstr("nchw"));
+    EXPECT_THAT(stem(Precision::bfloat16), Not(HasSubstr("pooled")));
     EXPECT_THAT(stem(Precision::float32), Not(HasSubstr("nchw")));
+    // Pooled behind the stem only where a kernel pools; patches are packed as rows of a product.
+    const auto first = [](const std::string& filters, const std::string& attributes) {
+        return text_of(plan_of(network("opset 18\ninput %x: float32[N, 3, 32, 32]\ninput %w_stem: float32[" + filters +
+                                       "]\n%c = Conv(%x, %w_stem) {" + attributes +
+                                       "}\n%y = MaxPool(%c) {kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = "
+                                       "[2, 2]}\noutput %y: undefined\n"),
+                               Precision::float16, {{2, 3, 32, 32}}));
+    };
+    EXPECT_THAT(first("16, 3, 3, 3", "strides = [2, 2]"), HasSubstr("pooled"));
+    EXPECT_THAT(first("16, 3, 3, 3", "strides = [1, 1]"), Not(HasSubstr("pooled")));
+    EXPECT_THAT(first("96, 3, 3, 3", "strides = [2, 2]"), Not(HasSubstr("pooled")));
+    EXPECT_THAT(first("16, 3, 5, 5", "strides = [2, 2]"), Not(HasSubstr("pooled")));
+    EXPECT_THAT(first("16, 3, 5, 5", "strides = [2, 2]"), HasSubstr("fp16[16,5,5,4] reads_nchw"));
+    EXPECT_THAT(first("16, 3, 4, 4", "strides = [4, 4]"), HasSubstr("fp16[16,4,4,3] reads_nchw"));
     const auto heads = [](Precision precision) {
         return text_of(plan_of(network(encoder(false)), precision, {{2, 8}, {2, 8}}));
     };

@@ -14,6 +14,7 @@
 #include "backends/cuda/kernels/common.cuh"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
 #include "backends/cuda/kernels/sm90/wgmma.cuh"
+#include "backends/cuda/kernels/stems.hpp"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -133,7 +134,7 @@ struct PairCursor {
         const TilePlace place(tile, p, t);
         column = place.column * 2;
         image = p.input + static_cast<std::int64_t>(place.n) * p.c * p.h * p.w;
-        h0 = place.first_row() * 2 - p.pad_h;
+        h0 = place.first_row() * 2 - p.window.pad_h;
         pair = 0;
         pairs = place.oh_end * 2 - place.first_row() + window_slots - 1;
     }
@@ -481,10 +482,10 @@ cudaError_t launch_of(const StemParams& p, int rows, cudaStream_t stream, bool p
 } // namespace
 
 bool stem_planes_takes(const StemParams& p, const StemPlanesTile& tile) {
-    return stem_wgmma_takes(p) && p.r == window && p.pad_w == 3 && p.pad_h >= 0 && p.w % 4 == 0 &&
-           p.p == 2 * p.pool_p && p.q == 2 * p.pool_q && p.w <= 2 * p.q && p.epilogue.output_scale_inverse == 1 &&
-           reinterpret_cast<std::uintptr_t>(p.input) % 16 == 0 && tile.rows > 0 &&
-           (tile.columns == 64 || (tile.columns == 112 && p.q <= 112));
+    return stem_wgmma_takes(p) && p.window.kernel_h == window && p.window.pad_w == 3 && p.window.pad_h >= 0 &&
+           p.w % 4 == 0 && p.p == 2 * p.pool_p && p.q == 2 * p.pool_q && p.w <= 2 * p.q &&
+           p.epilogue.output_scale_inverse == 1 && reinterpret_cast<std::uintptr_t>(p.input) % 16 == 0 &&
+           tile.rows > 0 && (tile.columns == 64 || (tile.columns == 112 && p.q <= 112));
 }
 
 cudaError_t launch_stem_planes(const StemParams& p, const StemPlanesTile& tile, cudaStream_t stream,

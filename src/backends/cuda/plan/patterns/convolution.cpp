@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
@@ -112,6 +113,13 @@ std::optional<PoolBehind> pool_behind(const Lowering& lowering, const Tail& tail
     return found;
 }
 
+/// Whether there are kernels that pool behind this stem.
+bool stem_pools(const Window& window, std::int64_t k, ElementType compute) {
+    const bool square = window.kernel[0] == window.kernel[1] && (window.kernel[0] == 3 || window.kernel[0] == 7);
+    return square && window.stride == std::array<std::int64_t, 2>{2, 2} &&
+           window.dilation == std::array<std::int64_t, 2>{1, 1} && k <= 64 && compute == ElementType::f16;
+}
+
 Result<void> convolution(Lowering& lowering, Node& node) {
     const std::string& x = node.input(0);
     const Shape input = lowering.dims(x);
@@ -134,10 +142,12 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     }
     const ElementType compute = int8 ? ElementType::s8 : *storage;
 
+    Tail tail = lowering.follow(node.output(0), 1);
     // The stem reads the graph's input as it is: a pass over 3 channels of fp32 costs as much as the convolution. Its
-    // kernels multiply in f16; in other types such a stem would be left to the reference kernel.
+    // kernels multiply in f16 and bf16; in other types the image is laid out first.
     bool reads_nchw = false;
-    if (compute == ElementType::f16 && groups == 1 && c <= 4 && input.size() == 4 && !quantised) {
+    if ((compute == ElementType::f16 || compute == ElementType::bf16) && groups == 1 && c <= 4 && input.size() == 4 &&
+        !quantised && tail.residual.empty()) {
         if (!lowering.ready(x)) return Lowering::cannot(node, "its input is not made");
         for (const ValueId id : lowering.forms(x)) {
             const Value& value = lowering.value(id);
@@ -151,7 +161,6 @@ Result<void> convolution(Lowering& lowering, Node& node) {
         LATHE_TRY(in, lowering.want(x, compute, Layout::nhwc));
     }
 
-    Tail tail = lowering.follow(node.output(0), 1);
     EpilogueRequest request;
     EpilogueRequest::Part part;
     part.channels = k;
@@ -175,7 +184,7 @@ Result<void> convolution(Lowering& lowering, Node& node) {
 
     const std::int64_t macs = element_count(output) * (c / groups) * window.kernel[0] * window.kernel[1];
     std::optional<PoolBehind> pool;
-    if (reads_nchw && tail.residual.empty()) pool = pool_behind(lowering, tail);
+    if (reads_nchw && stem_pools(window, k, compute)) pool = pool_behind(lowering, tail);
     if (pool) {
         tail.nodes.insert(tail.nodes.end(), pool->nodes.begin(), pool->nodes.end());
         tail.end = pool->end;
@@ -194,8 +203,14 @@ Result<void> convolution(Lowering& lowering, Node& node) {
         made.groups = groups;
         made.reads_nchw = reads_nchw;
         made.epilogue = finished.epilogue;
-        // Filters of a group are packed without gaps; the stem's to 4 channels.
-        const std::int64_t padded = groups != 1 ? c / groups : reads_nchw ? 4 : lowering.value(in).channel_stride;
+        // Filters of a group are packed without gaps, as are those of patches that do not overlap, which are rows of a
+        // product; the stem's other ones to 4 channels.
+        const bool patches = window.stride[0] >= window.kernel[0] && window.stride[1] >= window.kernel[1] &&
+                             window.kernel[0] * window.kernel[1] * c % 8 == 0;
+        const std::int64_t padded = groups != 1   ? c / groups
+                                    : !reads_nchw ? lowering.value(in).channel_stride
+                                    : patches     ? c
+                                                  : 4;
         LATHE_TRY(made.weight, pack_filters(lowering, *filter, compute, padded));
         if (pool) {
             made.pooled = true;

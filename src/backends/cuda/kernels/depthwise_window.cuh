@@ -1,0 +1,173 @@
+#pragma once
+// Depthwise convolution over nhwc: any window, stride, dilation and padding, any type in and out, any epilogue.
+//
+// A thread has 4 neighbouring channels of Columns neighbouring results of a row. Along a row of the window it loads
+// each input once and adds it to every result that it meets (Taps taps at a time, Stride known to the compiler), so
+// that 7 taps of 14 results take 20 loads and not 98. The threads of a block have rows of the image below one another:
+// what they share of the window's height comes from L1. Weights lie in shared memory as floats. int8 is multiplied as
+// floats too: a sum of up to 1024 products of bytes is below 2^24 and therefore exact.
+
+#include "backends/cuda/kernels/depthwise_window.hpp"
+#include "backends/cuda/kernels/vec4.cuh"
+
+namespace lathe::cuda::kernels::depthwise {
+
+template <class T, int Columns, int Taps, int Stride>
+__device__ __forceinline__ void multiply_taps(float4 (&sums)[Columns], const T* from, int column, bool row,
+                                              const float4* weights, int weight_step, const DepthwiseParams& p) {
+    constexpr int reach = (Columns - 1) * Stride + Taps;
+    float4 w[Taps];
+#pragma unroll
+    for (int s = 0; s < Taps; ++s)
+        w[s] = weights[s * weight_step];
+#pragma unroll
+    for (int i = 0; i < reach; ++i) {
+        const bool inside = row && static_cast<unsigned>(column + i) < static_cast<unsigned>(p.w);
+        typename Raw4<T>::type raw = around_image<T>(p.pad_word);
+        if (inside) raw = *reinterpret_cast<const typename Raw4<T>::type*>(from + i * p.c_stride);
+        const float4 x = widen<T>(raw);
+#pragma unroll
+        for (int s = 0; s < Taps; ++s) {
+            if ((i - s) % Stride != 0 || i < s || (i - s) / Stride >= Columns) continue;
+            float4& sum = sums[(i - s) / Stride];
+            sum.x = fmaf(x.x, w[s].x, sum.x);
+            sum.y = fmaf(x.y, w[s].y, sum.y);
+            sum.z = fmaf(x.z, w[s].z, sum.z);
+            sum.w = fmaf(x.w, w[s].w, sum.w);
+        }
+    }
+}
+
+/// Stride 0: strides and dilation along the row as the window has them, an input loaded for each of its products.
+template <class T, int Columns, int Taps, int Stride>
+__global__ void __launch_bounds__(threads)
+    depthwise_window(const __grid_constant__ DepthwiseParams p, const __grid_constant__ Work t) {
+    extern __shared__ float4 weights[]; // [tap][lane]
+    const WindowParams& window = p.window;
+    const int thread = static_cast<int>(threadIdx.x), lanes = 1 << t.lanes_log2, lane = thread & (lanes - 1);
+    const int group = static_cast<int>(blockIdx.x) % t.groups, block = static_cast<int>(blockIdx.x) / t.groups;
+    const int strip = block * (threads >> t.lanes_log2) + (thread >> t.lanes_log2);
+    const int c0 = (group * lanes + lane) * 4;
+
+    const int taps = window.kernel_h * window.kernel_w;
+    for (int tap = thread >> t.lanes_log2; tap < taps; tap += threads >> t.lanes_log2) {
+        const T* from = static_cast<const T*>(p.weight) + static_cast<std::int64_t>(tap) * p.weight_c + c0;
+        weights[tap * lanes + lane] =
+            c0 < p.weight_c ? widen<T>(*reinterpret_cast<const typename Raw4<T>::type*>(from)) : float4{};
+    }
+    __syncthreads();
+    pdl_wait();
+    if (strip >= t.strips || c0 >= p.y_stride) return;
+
+    const int oh = strip % p.p, rest = strip / p.p, ow = rest % t.across * Columns, n = rest / t.across;
+    const int h0 = oh * window.stride_h - window.pad_h, w0 = ow * window.stride_w - window.pad_w;
+    const T* image = static_cast<const T*>(p.input) + static_cast<std::int64_t>(n) * p.h * p.w * p.c_stride + c0;
+    const bool has = c0 < p.c_stride; // the result may have more padding than the input
+    float4 sums[Columns] = {};
+#pragma unroll 1
+    for (int r = 0; r < window.kernel_h; ++r) {
+        const int h = h0 + r * window.dil_h;
+        const bool row = has && static_cast<unsigned>(h) < static_cast<unsigned>(p.h);
+        if (!row && p.pad_word == 0) continue;
+        const T* from = image + (static_cast<std::int64_t>(h) * p.w + w0) * p.c_stride;
+        const float4* with = weights + r * window.kernel_w * lanes + lane;
+        if constexpr (Stride == 0) {
+#pragma unroll 1
+            for (int s = 0; s < window.kernel_w; ++s) {
+                const float4 w = with[s * lanes];
+#pragma unroll
+                for (int c = 0; c < Columns; ++c) {
+                    const int at = c * window.stride_w + s * window.dil_w;
+                    typename Raw4<T>::type raw = around_image<T>(p.pad_word);
+                    if (row && static_cast<unsigned>(w0 + at) < static_cast<unsigned>(p.w))
+                        raw = *reinterpret_cast<const typename Raw4<T>::type*>(from + at * p.c_stride);
+                    const float4 x = widen<T>(raw);
+                    sums[c].x = fmaf(x.x, w.x, sums[c].x);
+                    sums[c].y = fmaf(x.y, w.y, sums[c].y);
+                    sums[c].z = fmaf(x.z, w.z, sums[c].z);
+                    sums[c].w = fmaf(x.w, w.w, sums[c].w);
+                }
+            }
+        } else {
+            int s = 0;
+#pragma unroll 1
+            for (; s + Taps <= window.kernel_w; s += Taps)
+                multiply_taps<T, Columns, Taps, Stride>(sums, from + s * p.c_stride, w0 + s, row, with + s * lanes,
+                                                        lanes, p);
+#pragma unroll 1
+            for (; s < window.kernel_w; ++s)
+                multiply_taps<T, Columns, 1, Stride>(sums, from + s * p.c_stride, w0 + s, row, with + s * lanes, lanes,
+                                                     p);
+        }
+    }
+    pdl_trigger();
+
+    const EpilogueParams& e = p.epilogue;
+    float scale[4], bias[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const bool real = c0 + k < p.c; // padding becomes what 0 becomes: finite
+        scale[k] = !real ? 0.0F : e.scale != nullptr ? __ldg(e.scale + c0 + k) : 1.0F;
+        bias[k] = real && e.bias != nullptr ? __ldg(e.bias + c0 + k) : 0.0F;
+    }
+    const std::int64_t pixel = (static_cast<std::int64_t>(n) * p.p + oh) * p.q + ow;
+#pragma unroll
+    for (int c = 0; c < Columns; ++c) {
+        if (ow + c >= p.q) break;
+        float v[4] = {fmaf(sums[c].x, scale[0], bias[0]), fmaf(sums[c].y, scale[1], bias[1]),
+                      fmaf(sums[c].z, scale[2], bias[2]), fmaf(sums[c].w, scale[3], bias[3])};
+        if (e.residual != nullptr) {
+            const std::int32_t type = e.residual_is_s8 != 0 ? type_s8 : p.output_type;
+#pragma unroll
+            for (int k = 0; k < 4; ++k)
+                if (c0 + k < p.c)
+                    v[k] = fmaf(load_any(e.residual, type, (pixel + c) * e.residual_stride + c0 + k), e.residual_scale,
+                                v[k]);
+        }
+        activate4(v, e);
+#pragma unroll
+        for (float& x : v)
+            x *= e.output_scale_inverse;
+        store4(p.output, p.output_type, (pixel + c) * p.y_stride + c0, v);
+    }
+}
+
+template <class T, int Columns, int Taps, int Stride>
+cudaError_t launch_one(const DepthwiseParams& p, const Work& t, std::size_t shared, cudaStream_t stream,
+                       bool programmatic) {
+    const auto kernel = depthwise_window<T, Columns, Taps, Stride>;
+    if (shared > 48 << 10)
+        if (const cudaError_t code =
+                cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+            code != cudaSuccess)
+            return code;
+    const std::int64_t blocks = blocks_for(t.strips, threads >> t.lanes_log2) * std::int64_t{t.groups};
+    if (blocks > 0x7fffffff) return cudaErrorInvalidValue;
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), threads, shared, stream, programmatic, 1, p, t);
+}
+
+template <class T, int Taps, int Stride>
+cudaError_t launch_columns(const DepthwiseParams& p, const Work& t, int columns, std::size_t shared,
+                           cudaStream_t stream, bool programmatic) {
+    switch (columns) {
+        case 4: return launch_one<T, 4, Taps, Stride>(p, t, shared, stream, programmatic);
+        case 7: return launch_one<T, 7, Taps, Stride>(p, t, shared, stream, programmatic);
+        case 14: return launch_one<T, 14, Taps, Stride>(p, t, shared, stream, programmatic);
+        default: return cudaErrorInvalidValue;
+    }
+}
+
+template <class T>
+cudaError_t launch_type(const DepthwiseParams& p, const Work& t, int columns, std::size_t shared, cudaStream_t stream,
+                        bool programmatic) {
+    const int taps = taps_at_once(p), stride = p.window.stride_w;
+    if (taps == 0) return launch_one<T, general_columns, 1, 0>(p, t, shared, stream, programmatic);
+    if (taps == 3 && stride == 1) return launch_columns<T, 3, 1>(p, t, columns, shared, stream, programmatic);
+    if (taps == 5 && stride == 1) return launch_columns<T, 5, 1>(p, t, columns, shared, stream, programmatic);
+    if (taps == 7 && stride == 1) return launch_columns<T, 7, 1>(p, t, columns, shared, stream, programmatic);
+    if (taps == 3 && stride == 2) return launch_columns<T, 3, 2>(p, t, columns, shared, stream, programmatic);
+    if (taps == 5 && stride == 2) return launch_columns<T, 5, 2>(p, t, columns, shared, stream, programmatic);
+    return cudaErrorInvalidValue;
+}
+
+} // namespace lathe::cuda::kernels::depthwise

@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <array>
+
+#include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/packing.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+std::int64_t floor_divided(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+/// A transposed convolution along one dimension. Result s * i + a (phase a) sums, over the taps r for which it is
+/// whole, the input at i + (a + pad - r * dilation) / s: a convolution of stride 1 with a window of `size` inputs from
+/// i + `first` on, in which a phase has some of the taps.
+struct Phases {
+    std::int64_t input = 1, output = 1, kernel = 1, stride = 1, dilation = 1, pad = 0;
+    std::int64_t first = 0, size = 1;
+    std::int64_t pad_behind = 0, results = 1; ///< of the convolution
+
+    /// The input of tap r in phase a, counted from i; nothing where there is none.
+    std::optional<std::int64_t> offset(std::int64_t a, std::int64_t r) const {
+        const std::int64_t at = a + pad - r * dilation;
+        if (floor_divided(at, stride) * stride != at) return std::nullopt;
+        return floor_divided(at, stride);
+    }
+    void place() {
+        std::int64_t last = 0;
+        for (std::int64_t a = 0; a < stride; ++a)
+            for (std::int64_t r = 0; r < kernel; ++r)
+                if (const auto at = offset(a, r)) {
+                    first = std::min(first, *at);
+                    last = std::max(last, *at);
+                }
+        size = last - first + 1;
+        // as many results as are wanted, or more where that takes no padding behind the image
+        const std::int64_t without = input - first - size + 1;
+        results = std::max((output + stride - 1) / stride, without);
+        pad_behind = results - without;
+    }
+};
+
+struct Attributes {
+    std::array<Phases, 2> phases; ///< of rows and columns
+    std::int64_t groups = 1;
+};
+
+Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, const Shape& filter) {
+    const Shape &x = lowering.dims(node.input(0)), &y = lowering.dims(node.output(0));
+    const std::size_t spatial = x.size() < 2 ? 0 : x.size() - 2;
+    if (spatial != 1 && spatial != 2) return Lowering::cannot(node, "only images of one or two dimensions are taken");
+    if (filter.size() != x.size() || y.size() != x.size()) return Lowering::cannot(node, "its filters do not fit");
+    const auto kernel = node.ints_or("kernel_shape", {filter.begin() + 2, filter.end()});
+    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(spatial, 1));
+    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(spatial, 1));
+    const auto more = node.ints_or("output_padding", std::vector<std::int64_t>(spatial, 0));
+    auto pads = node.ints_or("pads", std::vector<std::int64_t>(spatial * 2, 0));
+    if (kernel.size() != spatial || strides.size() != spatial || dilations.size() != spatial ||
+        more.size() != spatial || pads.size() != spatial * 2)
+        return Lowering::cannot(node, "its attributes do not fit its input");
+    const std::string automatic = node.string_or("auto_pad", "NOTSET");
+    if (automatic == "VALID") std::fill(pads.begin(), pads.end(), 0);
+    const bool from_size =
+        automatic == "SAME_UPPER" || automatic == "SAME_LOWER" || node.attribute("output_shape") != nullptr;
+    Attributes found;
+    found.groups = node.int_or("group", 1);
+    if (found.groups < 1 || x[1] % found.groups != 0 || filter[0] != x[1])
+        return Lowering::cannot(node, "its groups do not fit its input");
+    for (std::size_t i = 0; i < spatial; ++i) {
+        Phases& p = found.phases[i + 2 - spatial];
+        p.input = x[i + 2];
+        p.output = y[i + 2];
+        p.kernel = kernel[i];
+        p.stride = strides[i];
+        p.dilation = dilations[i];
+        p.pad = pads[i];
+        if (p.kernel < 1 || p.stride < 1 || p.dilation < 1 || p.kernel != filter[i + 2] || p.stride > 64)
+            return Lowering::cannot(node, "a size of zero, or a stride over 64");
+        if (from_size) { // the specification's total_padding
+            const std::int64_t total = std::max<std::int64_t>(0, p.stride * (p.input - 1) + more[i] +
+                                                                     (p.kernel - 1) * p.dilation + 1 - p.output);
+            p.pad = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+        }
+        if (p.pad < 0) return Lowering::cannot(node, "negative padding");
+        p.place();
+    }
+    return found;
+}
+
+/// [C][K][R][S], K of a group, to the filters of all phases, [group][a][b][K][Dh][Dw][C of a group, padded].
+Result<WeightId> pack_phases(Lowering& lowering, const Filter& filter, const Attributes& attributes, ElementType type,
+                             std::int64_t padded, const std::string& key) {
+    const Phases &rows = attributes.phases[0], &columns = attributes.phases[1];
+    const std::int64_t c = filter.values.shape[0], k = filter.values.shape[1], phases = rows.stride * columns.stride;
+    const std::int64_t of_group = c / attributes.groups;
+    const Shape dims{attributes.groups * phases * k, rows.size, columns.size, padded};
+    return lowering.store(key, type, dims, [&]() -> Result<std::vector<std::byte>> {
+        LATHE_TRY(const auto values, lowering.floats(filter.values));
+        std::vector<float> packed(static_cast<std::size_t>(element_count(dims)), 0.0F);
+        // tap (r, s) of phase (a, b), all its filters
+        const auto place = [&](std::int64_t a, std::int64_t r, std::int64_t b, std::int64_t s) {
+            const auto h = rows.offset(a, r), w = columns.offset(b, s);
+            if (!h || !w) return;
+            for (std::int64_t ic = 0; ic < c; ++ic) {
+                for (std::int64_t ik = 0; ik < k; ++ik) {
+                    const std::int64_t channel = (ic / of_group * phases + a * columns.stride + b) * k + ik;
+                    const std::int64_t at = (channel * rows.size + *h - rows.first) * columns.size + *w - columns.first;
+                    const std::int64_t from = ((ic * k + ik) * rows.kernel + r) * columns.kernel + s;
+                    packed[static_cast<std::size_t>(at * padded + ic % of_group)] =
+                        values[static_cast<std::size_t>(from)];
+                }
+            }
+        };
+        for (std::int64_t a = 0; a < rows.stride; ++a)
+            for (std::int64_t r = 0; r < rows.kernel; ++r)
+                for (std::int64_t b = 0; b < columns.stride; ++b)
+                    for (std::int64_t s = 0; s < columns.kernel; ++s)
+                        place(a, r, b, s);
+        return converted(packed, type, filter.values.name);
+    });
+}
+
+//                                   Conv of stride 1, all phases' results side by side as channels
+//  ConvTranspose of stride s  ==>   Transpose: [n, i, j, group, a, b, k] to [n, i, a, j, b, group, k]
+//   Relu | Clip | ...               Slice, where that is more than the result
+//
+// The products run on every kernel that convolutions have; a phase's taps that it lacks are zeros (of 4x4 filters of
+// stride 2 5 of 9).
+Result<void> transposed_convolution(Lowering& lowering, Node& node) {
+    const std::string& x = node.input(0);
+    const auto filter = lowering.filter(node.input(1));
+    if (!filter || filter->scales) return Lowering::cannot(node, "its filters are not constant floats");
+    LATHE_TRY(const Attributes attributes, attributes_of(lowering, node, filter->values.shape));
+    const Phases &rows = attributes.phases[0], &columns = attributes.phases[1];
+    const auto storage = lowering.stored_type(lowering.type_of(x));
+    if (!storage || (*storage != ElementType::f32 && *storage != ElementType::f16 && *storage != ElementType::bf16))
+        return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
+    const ElementType type = *storage;
+    LATHE_TRY(const ValueId in, lowering.want(x, type, Layout::nhwc));
+
+    // The bias once a phase; an activation goes with the products, what else follows comes after the movement.
+    const std::int64_t k = filter->values.shape[1], phases = rows.stride * columns.stride, groups = attributes.groups;
+    Tail tail;
+    tail.end = node.output(0);
+    if (auto match = lowering.match_activation(tail.end)) {
+        tail.act = match->act;
+        tail.low = match->low;
+        tail.high = match->high;
+        tail.alpha = match->alpha;
+        tail.nodes = match->nodes;
+        tail.end = match->end;
+    }
+    EpilogueRequest request;
+    const auto bias = node.input(2).empty() ? std::nullopt : lowering.constant(node.input(2));
+    if (!node.input(2).empty() && (!bias || bias->tensor == nullptr || bias->count() != k * groups))
+        return Lowering::cannot(node, "its bias is not constant");
+    for (std::int64_t group = 0; group < groups; ++group) {
+        EpilogueRequest::Part part;
+        part.channels = k;
+        if (bias) part.biases.push_back(lowering.part_of(*bias, group * k, k));
+        request.parts.insert(request.parts.end(), static_cast<std::size_t>(phases), part);
+    }
+    request.channels = groups * phases * k;
+    request.padded = (request.channels + 15) / 16 * 16;
+    request.result = type;
+    LATHE_TRY(const Finished finished, finish_epilogue(lowering, request, tail));
+
+    Conv conv;
+    conv.groups = groups;
+    conv.window.kernel = {rows.size, columns.size};
+    conv.window.pads = {-rows.first, -columns.first, rows.pad_behind, columns.pad_behind};
+    conv.epilogue = finished.epilogue;
+    std::string key = filter->values.key() + "|phases|" + to_string(type) + "|g" + std::to_string(groups);
+    for (const Phases& p : attributes.phases)
+        for (const std::int64_t n : {p.kernel, p.stride, p.dilation, p.pad})
+            key += "|" + std::to_string(n);
+    const std::int64_t of_group = filter->values.shape[0] / groups;
+    const std::int64_t padded = groups != 1 ? of_group : lowering.value(in).channel_stride;
+    LATHE_TRY(conv.weight,
+              pack_phases(lowering, *filter, attributes, type, padded, key + "|c" + std::to_string(padded)));
+    const Shape out = lowering.dims(node.output(0));
+    const bool flat = out.size() == 3;
+    const std::int64_t n = out[0], h = rows.results, w = columns.results;
+    const auto image = [&](std::int64_t channels, std::int64_t height, std::int64_t width) {
+        return flat ? Shape{n, channels, width} : Shape{n, channels, height, width};
+    };
+    const std::string inside = tail.end + "/phases"; // a name that no value of the model is read by
+    const ValueId side = lowering.make(inside, type, image(request.channels, h, w), Layout::nhwc);
+    FusedOp& op = lowering.add(node, tail.nodes, conv, {in}, {side}, type);
+    op.macs = n * h * w * request.channels * rows.size * columns.size * of_group;
+    op.tf32 = lowering.tf32() && type == ElementType::f32;
+
+    // dense pixels stay images; others are moved as planes
+    const bool dense =
+        lowering.value(side).channel_stride == request.channels && channel_stride(k * groups, type) == k * groups;
+    const Layout layout = dense ? Layout::nhwc : Layout::linear;
+    LATHE_TRY(const ValueId from, lowering.want(inside, type, layout));
+    const std::int64_t sh = rows.stride, sw = columns.stride;
+    const ValueId apart = lowering.make_alias(
+        inside + "/apart", from, dense ? Shape{n, h, w, groups, sh, sw, k} : Shape{n, groups, sh, sw, k, h, w},
+        Layout::linear);
+    const bool cut = h * sh != rows.output || w * sw != columns.output;
+    const ValueId moved =
+        lowering.make(inside + "/moved", type,
+                      dense ? Shape{n, h, sh, w, sw, groups, k} : Shape{n, groups, k, h, sh, w, sw}, Layout::linear);
+    const Transpose order{dense ? std::vector<std::int64_t>{0, 1, 4, 2, 5, 3, 6}
+                                : std::vector<std::int64_t>{0, 1, 4, 5, 2, 6, 3}};
+    lowering.add(node, {}, order, {apart}, {moved}, type);
+    const std::string whole = cut ? inside + "/whole" : tail.end;
+    const ValueId all = lowering.make_alias(whole, moved, image(k * groups, h * sh, w * sw), layout);
+    if (!cut) return {};
+    Slice slice;
+    slice.starts.assign(out.size(), 0);
+    slice.steps.assign(out.size(), 1);
+    const ValueId made = lowering.make(tail.end, type, out, layout);
+    lowering.add(node, {}, slice, {all}, {made}, type);
+    return {};
+}
+
+} // namespace
+
+void add_transposed_convolution(LoweringTable& table) { table.emplace("ConvTranspose", transposed_convolution); }
+
+} // namespace lathe::cuda

@@ -1,0 +1,98 @@
+// Which kernel is there for which convolution: a list, so that a change that leaves one to the reference or to another
+// kernel is seen without a GPU.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "backends/cuda/device/cuda.hpp"
+#include "backends/cuda/tactics/provider.hpp"
+#include "cases.hpp"
+
+namespace lathe::cuda::test {
+namespace {
+
+struct Taker {
+    std::string test_case, provider, kernel; ///< kernel: what a candidate's id begins with
+    int sm = 80;                             ///< from this compute capability on
+};
+
+const std::vector<Taker>& takers() {
+    static const std::vector<Taker> list{
+        // first convolutions
+        {"stem_vgg_f16", "lathe", "stem_patch"},
+        {"stem_vgg_224_f16", "lathe", "stem_patch"},
+        {"stem_vgg_bf16", "lathe", "stem_patch"},
+        {"stem_inception_s8", "lathe", "stem_patch"},
+        {"stem_inception_f16", "lathe", "stem_direct"},
+        {"stem_convnext_f16", "lathe", "stem_patch"},
+        {"stem_convnext_f16", "lathe", "patches+"},
+        {"stem_convnext_f16", "lathe", "patches+igemm_f16_m128", 90},
+        {"stem_vit16_bf16", "lathe", "patches+"},
+        {"stem_vit32_s8", "lathe", "patches+"},
+        {"stem_alexnet_f16", "lathe", "stem_patch"},
+        {"stem_yolo6_bf16", "lathe", "stem_patch"},
+        {"stem_unet_f16", "lathe", "stem_patch"},
+        {"stem_dilated_f16", "lathe", "stem_patch"},
+        {"stem7x7_224_pooled_fp16", "lathe", "stem_planes", 90},
+        {"stem7x7_224_pooled_fp16", "lathe", "stem"},
+        {"conv_f32_c3pad_biasrelu", "lathe", "fma_f32"},
+        // ordinary ones: dilated, asymmetric, of one row
+        {"conv_f16_dil2_biasrelu", "lathe", "mma_f16"},
+        {"conv_f16_dil2_biasrelu", "lathe90", "igemm_f16", 90},
+        {"conv_s8_dil2_biasrelu", "lathe", "mma_s8"},
+        {"conv_s8_asym_biasrelu", "lathe", "mma_s8"},
+        {"conv_f16_asym_biasrelu", "lathe90", "igemm_f16", 90},
+        {"conv_tf32_asym_biasrelu", "lathe", "mma_tf32"},
+        {"conv_bf16_r1s7_biasrelu", "lathe", "mma_bf16"},
+        {"plain_f32_to_s8", "lathe", "grouped"},
+        {"plain_s8_to_bf16", "lathe", "grouped"},
+        // depthwise
+        {"depthwise_any_fp16_k7", "lathe", "depthwise_window/c14"},
+        {"depthwise_any_int8_k7", "lathe", "depthwise_window/c7"},
+        {"depthwise_any_zero_point_k7", "lathe", "depthwise_window"},
+        {"depthwise_any_fp32_k31", "lathe", "depthwise_window"},
+        {"depthwise_any_bf16_k3dil12", "lathe", "depthwise_window"},
+        {"depthwise_any_int8_r1s7", "lathe", "depthwise_window"},
+        {"depthwise_any_fp16_k3s2same", "lathe", "depthwise_mma"},
+        {"depthwise_s8_to_fp16_silu", "lathe", "depthwise_window"},
+        {"depthwise_fp16_to_s8_hswish", "lathe", "depthwise_window"},
+        {"depthwise_int8_k3s1", "lathe", "depthwise_mma"},
+        // in groups
+        {"grouped_f16_resnext4", "lathe", "grouped"},
+        {"grouped_s8_regnet24", "lathe", "grouped"},
+        {"grouped_s8_to_fp16_silu", "lathe", "grouped"},
+        {"grouped_f32_wide64", "lathe", "grouped"},
+        {"grouped_tf32_wide112", "lathe", "grouped"},
+        {"grouped_bf16_odd12to20", "lathe", "grouped"},
+        {"grouped_s8_multiplier", "lathe", "grouped"},
+    };
+    return list;
+}
+
+TEST(ConvolutionTakers, AreThoseOfTheList) {
+    const auto own = make_own_provider(), sm90 = make_sm90_provider();
+    const std::vector<Case> cases = table();
+    for (const Taker& taker : takers()) {
+        const auto found = std::ranges::find(cases, taker.test_case, &Case::name);
+        ASSERT_NE(found, cases.end()) << taker.test_case;
+        const TestPlan test = found->make();
+        for (const int sm : {80, 86, 90}) {
+            Device device;
+            device.sm = sm;
+            device.multiprocessors = 108;
+            device.shared_per_block = std::size_t{sm == 80 ? 163U : sm == 86 ? 99U : 227U} << 10;
+            const Provider& provider = taker.provider == "lathe" ? *own : *sm90;
+            std::string why;
+            const auto ids = provider.candidates(test.plan.ops[test.main], test.plan, device, Effort::full, why);
+            const bool takes =
+                std::ranges::any_of(ids, [&](const std::string& id) { return id.starts_with(taker.kernel); });
+            EXPECT_EQ(takes, sm >= taker.sm) << taker.test_case << ": " << taker.provider << ":" << taker.kernel
+                                             << " on " << sm << (why.empty() ? "" : ": " + why);
+        }
+    }
+}
+
+} // namespace
+} // namespace lathe::cuda::test

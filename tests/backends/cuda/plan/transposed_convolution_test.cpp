@@ -1,0 +1,131 @@
+// Transposed convolutions as convolutions of all phases and a movement, against the CPU engine.
+#include <array>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "networks.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+struct Case {
+    std::string name, filter, attributes;
+    Shape x{2, 8, 5, 7};
+    bool cut = false; ///< more is computed than is wanted
+    std::string behind = "Relu(%t)";
+    int channels = 0; ///< of the result, where that is more than the filter says
+};
+
+std::string network_of(const Case& c) {
+    std::string x;
+    for (std::size_t d = 1; d < c.x.size(); ++d)
+        x += ", " + std::to_string(c.x[d]);
+    const std::size_t from = c.filter.find(' ') + 1;
+    const std::string k =
+        c.channels != 0 ? std::to_string(c.channels) : c.filter.substr(from, c.filter.find(',', from) - from);
+    return "opset 18\ninput %x: float32[N" + x + "]\ninput %w_t: float32[" + c.filter + "]\ninput %b_t: float32[" + k +
+           "]\n%t = ConvTranspose(%x, %w_t, %b_t) {" + c.attributes + "}\n%y = " + c.behind +
+           "\noutput %y: undefined\n";
+}
+
+const std::vector<Case>& cases() {
+    static const std::vector<Case> list{
+        {"patches", "8, 16, 2, 2", "strides = [2, 2]"},
+        {"patches_odd", "8, 5, 2, 2", "strides = [2, 2]"},
+        {"gan", "8, 16, 4, 4", "strides = [2, 2], pads = [1, 1, 1, 1]"},
+        {"three", "8, 16, 3, 3", "strides = [2, 2], pads = [1, 1, 1, 1], output_padding = [1, 1]"},
+        {"three_cut", "8, 16, 3, 3", "strides = [2, 2], pads = [1, 1, 1, 1]", {2, 8, 5, 7}, true},
+        {"three_odd", "8, 6, 3, 3", "strides = [2, 2], pads = [0, 1, 1, 0]", {1, 8, 5, 7}},
+        {"stride1", "8, 8, 3, 3", "pads = [1, 1, 1, 1]"},
+        {"stride1_more", "8, 8, 3, 3", "strides = [1, 1]"},
+        {"stride3", "8, 8, 5, 2", "strides = [3, 1], pads = [1, 0, 0, 1]", {2, 8, 5, 7}, true},
+        {"gaps", "8, 8, 2, 2", "strides = [3, 3]", {2, 8, 5, 7}, true},
+        {"dilated", "8, 8, 3, 3", "strides = [2, 2], dilations = [2, 3], pads = [2, 2, 2, 2]", {2, 8, 5, 7}, true},
+        {"cropped", "8, 8, 2, 2", "strides = [2, 2], pads = [3, 3, 3, 3]", {2, 8, 5, 7}, true},
+        {"groups",
+         "8, 3, 3, 3",
+         "strides = [2, 2], pads = [1, 1, 1, 1], group = 4",
+         {2, 8, 5, 7},
+         true,
+         "Relu(%t)",
+         12},
+        {"groups_dense", "8, 4, 2, 2", "strides = [2, 2], group = 2", {2, 8, 5, 7}, false, "Relu(%t)", 8},
+        {"depthwise",
+         "8, 1, 4, 4",
+         "strides = [2, 2], pads = [1, 1, 1, 1], group = 8",
+         {2, 8, 5, 7},
+         false,
+         "Relu(%t)",
+         8},
+        {"line", "8, 8, 4", "strides = [2], pads = [1, 1]", {2, 8, 9}},
+        {"gelu_like", "8, 8, 2, 2", "strides = [2, 2]", {2, 8, 5, 7}, false, "Tanh(%t)"},
+    };
+    return list;
+}
+
+TEST(TransposedConvolution, ComputesWhatTheGraphSays) {
+    for (const Case& c : cases()) {
+        SCOPED_TRACE(c.name);
+        const Model model = lathe::test::network(network_of(c));
+        auto inputs = lathe::test::random_inputs(model, {c.x});
+        const Plan plan = lathe::test::plan_of(model, Precision::float32, {c.x});
+        const auto valid = verify(plan);
+        ASSERT_TRUE(valid) << valid.error().describe();
+        const auto expected = lathe::test::run_on_cpu(model, inputs);
+        const auto found = lathe::test::interpreted(plan, inputs, false);
+        ASSERT_EQ(found.size(), 1U);
+        EXPECT_LE(lathe::test::relative_difference(expected[0], found[0]), 1e-5);
+        int slices = 0, convolutions = 0;
+        for (const FusedOp& op : plan.ops) {
+            slices += std::holds_alternative<Slice>(op.detail) ? 1 : 0;
+            if (const auto* conv = std::get_if<Conv>(&op.detail)) {
+                ++convolutions;
+                EXPECT_NE(conv->epilogue.act, Activation::none) << "the activation goes with the products";
+            }
+        }
+        EXPECT_EQ(convolutions, 1);
+        EXPECT_EQ(slices, c.cut ? 1 : 0);
+    }
+}
+
+TEST(TransposedConvolution, PadsByItselfAsTheSpecificationSays) {
+    for (const auto& [filter, automatic, pads] :
+         std::vector<std::array<std::string, 3>>{{"8, 8, 3, 3", "auto_pad = \"SAME_UPPER\"", "pads = [0, 0, 1, 1]"},
+                                                 {"8, 8, 4, 3", "auto_pad = \"SAME_LOWER\"", "pads = [1, 1, 1, 0]"},
+                                                 {"8, 8, 5, 3", "output_shape = [10, 14]", "pads = [2, 1, 1, 0]"},
+                                                 {"8, 8, 3, 3", "auto_pad = \"VALID\"", "pads = [0, 0, 0, 0]"}}) {
+        SCOPED_TRACE(automatic);
+        const Model first = lathe::test::network(network_of({"", filter, "strides = [2, 2], " + automatic}));
+        const Model second = lathe::test::network(network_of({"", filter, "strides = [2, 2], " + pads}));
+        auto inputs = lathe::test::random_inputs(first, {{2, 8, 5, 7}});
+        const auto run = [&](const Model& model) {
+            return lathe::test::interpreted(lathe::test::plan_of(model, Precision::float32, {{2, 8, 5, 7}}), inputs,
+                                            false);
+        };
+        EXPECT_LE(lathe::test::relative_difference(run(second)[0], run(first)[0]), 1e-6);
+    }
+}
+
+TEST(TransposedConvolution, RefusesWhatItHasNoFormFor) {
+    for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
+             {"opset 18\ninput %x: float32[N, 8, 5, 5, 5]\ninput %w_t: float32[8, 4, 2, 2, 2]\n"
+              "%y = ConvTranspose(%x, %w_t)\noutput %y: undefined\n",
+              "one or two dimensions"},
+             {"opset 18\ninput %x: float32[N, 8, 5, 5]\ninput %f: float32[8, 4, 2, 2]\n"
+              "%y = ConvTranspose(%x, %f)\noutput %y: undefined\n",
+              "not constant"}}) {
+        const Model model = lathe::test::network(text);
+        auto prepared = prepare(model, Precision::float16);
+        ASSERT_TRUE(prepared);
+        std::vector<Shape> shapes{text.find("5, 5, 5") != std::string::npos ? Shape{1, 8, 5, 5, 5} : Shape{1, 8, 5, 5}};
+        if (model.graph.inputs.size() > 1) shapes.push_back({8, 4, 2, 2});
+        const auto plan = lower(*prepared, shapes);
+        ASSERT_FALSE(plan);
+        EXPECT_NE(plan.error().describe().find(reason), std::string::npos) << plan.error().describe();
+    }
+}
+
+} // namespace
+} // namespace lathe::cuda
