@@ -62,6 +62,26 @@ DataType data_type(ElementType type) {
     return DataType::undefined;
 }
 
+/// Numbers of an image in the order of its memory (channels innermost), or back; it has no padding.
+Numbers channels_moved(const Numbers& numbers, const Shape& dims, bool innermost) {
+    const auto channels = static_cast<std::size_t>(dims[1]);
+    const auto plane = static_cast<std::size_t>(element_count(Shape(dims.begin() + 2, dims.end())));
+    Numbers moved(numbers.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const std::size_t in_memory = (i / plane / channels * plane + i % plane) * channels + i / plane % channels;
+        moved[innermost ? in_memory : i] = numbers[innermost ? i : in_memory];
+    }
+    return moved;
+}
+
+/// What an alias reads in the bytes of another value.
+Numbers seen_as(const Numbers& numbers, const Value& from, const Value& to) {
+    if (from.layout == to.layout && (from.layout == Layout::linear || from.dims[1] == to.dims[1])) return numbers;
+    if (from.dims == to.dims) return numbers; // one pixel
+    const Numbers bytes = from.layout == Layout::nhwc ? channels_moved(numbers, from.dims, true) : numbers;
+    return to.layout == Layout::nhwc ? channels_moved(bytes, to.dims, false) : bytes;
+}
+
 } // namespace
 
 double rounded(double value, ElementType type, bool round) {
@@ -130,7 +150,8 @@ Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const Tens
     const auto fill_aliases = [&] {
         for (ValueId id = 0; id < plan.values.size(); ++id) {
             const ValueId of = plan.values[id].alias_of;
-            if (of != none && state.values[id].empty()) state.values[id] = state.values[of];
+            if (of != none && state.values[id].empty())
+                state.values[id] = seen_as(state.values[of], plan.values[of], plan.values[id]);
         }
     };
     fill_aliases();
