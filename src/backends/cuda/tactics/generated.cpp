@@ -116,7 +116,7 @@ public:
             });
             if (ids.empty() && why.empty()) why = "NVRTC, which compiles generated kernels, was not found";
         }
-        const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? 4 : 16;
+        const std::size_t limit = effort == Effort::fast ? 2 : effort == Effort::standard ? 3 : 16;
         if (ids.size() > limit) ids.resize(limit);
         return ids;
     }

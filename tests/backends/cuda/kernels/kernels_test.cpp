@@ -43,7 +43,11 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
                 << c.name << ": " << why;
             for (const auto* provider : {own.get(), wide.get(), chains.get(), generated.get()}) {
                 why.clear();
-                const auto ids = provider->candidates(op, test.plan, device, Effort::full, why);
+                // each of these is compiled by NVRTC: the first guesses of the tested op
+                const bool compiled = provider == generated.get();
+                if (compiled && &op != &test.plan.ops[test.main]) continue;
+                const auto ids =
+                    provider->candidates(op, test.plan, device, compiled ? Effort::fast : Effort::full, why);
                 EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
                 // nobody else has kernels for these, and the reference is many times as slow
                 if (provider == own.get() && std::holds_alternative<Depthwise>(op.detail)) {
