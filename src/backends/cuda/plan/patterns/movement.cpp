@@ -98,7 +98,7 @@ Result<void> identity(Lowering& lowering, Node& node) {
 bool transpose_channels(Lowering& lowering, const Node& node, const std::vector<std::int64_t>& order) {
     const Shape out = lowering.dims(node.output(0));
     const bool rank4 = order.size() == 4;
-    const auto is = [&](std::vector<std::int64_t> wanted) { return order == wanted; };
+    const auto is = [&](const std::vector<std::int64_t>& wanted) { return order == wanted; };
     if (is({0, 2, 3, 1}) || is({0, 2, 1})) {
         const auto forms = dense_forms(lowering, node.input(0), Layout::nhwc);
         for (const ValueId id : forms)
@@ -149,7 +149,7 @@ Result<void> transpose(Lowering& lowering, Node& node) {
 //
 //  [n, g, c, ...] -> [n, c, g, ...]
 std::vector<Node*> shuffle_behind(Lowering& lowering, const Node& node, std::int64_t axis) {
-    const Shape dims = lowering.dims(node.output(0));
+    const Shape& dims = lowering.dims(node.output(0));
     const auto parts = static_cast<std::int64_t>(node.inputs.size());
     const auto at = static_cast<std::size_t>(axis);
     for (const std::string& input : node.inputs)
