@@ -17,9 +17,10 @@ allowed() {
     autocast) echo support graph onnx passes calibrate quantize autocast ;;
     backends/api) echo support graph onnx passes calibrate backends/api ;;
     backends) (cd src && echo support graph calibrate backends/*) ;;
-    # plan and tuning are built without CUDA: they must not see the rest.
+    # plan, generate and tuning are built without CUDA: they must not see the rest.
     backends/cuda/plan | backends/cuda/tuning) echo support graph onnx passes backends/api backends/cuda/plan backends/cuda/plan/patterns backends/cuda/tuning ;;
-    backends/cuda/*) echo support graph backends/api backends/cuda/plan backends/cuda/tuning backends/cuda/device backends/cuda/tactics backends/cuda/kernels backends/cuda/kernels/sm90 ;;
+    backends/cuda/generate) echo backends/cuda/plan backends/cuda/generate ;;
+    backends/cuda/*) echo support graph backends/api backends/cuda/plan backends/cuda/generate backends/cuda/tuning backends/cuda/device backends/cuda/tactics backends/cuda/kernels backends/cuda/kernels/sm90 ;;
     backends/cuda) echo support graph backends/api backends/cuda backends/cuda/plan backends/cuda/device ;;
     # Sessions use the CUDA engine's handles for streams, memory and graphs.
     backends/tensorrt) echo support graph onnx backends/api backends/cuda/device backends/tensorrt ;;

@@ -6,7 +6,7 @@ namespace lathe::cuda {
 
 namespace {
 
-constexpr CompiledFormat format{"LATHECUD", 1};
+constexpr CompiledFormat format{"LATHECUD", 2};
 
 } // namespace
 
@@ -17,7 +17,14 @@ Result<std::string> write_blob(const EngineState& state) {
                 {"workspace_bytes", state.workspace_bytes},
                 {"tactics", state.tactics}};
     add_bindings(header, {state.inputs, state.outputs, state.profiles});
-    LATHE_TRY(const std::string prepared, serialize(state.prepared));
+    LATHE_TRY(std::string prepared, serialize(state.prepared));
+    // Generated kernels lie behind the model.
+    header["prepared_bytes"] = prepared.size();
+    header["code"] = Json::array();
+    for (const auto& [key, code] : state.code) {
+        header["code"].push_back({{"key", key}, {"bytes", code->size()}});
+        prepared += *code;
+    }
     return write_compiled(format, header, std::as_bytes(std::span(prepared)));
 }
 
@@ -29,6 +36,7 @@ Result<std::shared_ptr<EngineState>> read_blob(std::span<const std::byte> bytes,
     state->inputs = std::move(bindings.inputs);
     state->outputs = std::move(bindings.outputs);
     state->profiles = std::move(bindings.profiles);
+    std::size_t at = 0;
     try {
         state->environment = header.at("environment").get<std::string>();
         state->workspace_limit = count_of(header.at("workspace_limit"));
@@ -36,10 +44,22 @@ Result<std::shared_ptr<EngineState>> read_blob(std::span<const std::byte> bytes,
         state->workspace_bytes = count_of(header.at("workspace_bytes"));
         for (const auto& [signature, tactics] : header.at("tactics").items())
             state->tactics[signature] = tactics.get<std::vector<std::string>>();
+        const std::size_t prepared = count_of(header.at("prepared_bytes"));
+        at = prepared;
+        for (const Json& each : header.at("code")) {
+            const std::size_t size = count_of(each.at("bytes"));
+            if (at > form.body.size() || size > form.body.size() - at)
+                return damaged_form("a generated kernel lies beyond its end");
+            const auto* from = reinterpret_cast<const char*>(form.body.data() + at);
+            state->code.emplace(each.at("key").get<std::string>(), std::make_shared<const std::string>(from, size));
+            at += size;
+        }
+        if (prepared > form.body.size()) return damaged_form("the model lies beyond its end");
+        at = prepared;
     } catch (const Json::exception& error) {
         return damaged_form(error.what());
     }
-    LATHE_TRY(state->prepared, deserialize(form.body, std::move(owner)));
+    LATHE_TRY(state->prepared, deserialize(form.body.first(at), std::move(owner)));
     return state;
 }
 

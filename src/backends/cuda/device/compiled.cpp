@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "backends/cuda/device/blob.hpp"
+#include "backends/cuda/device/kernel_store.hpp"
+#include "backends/cuda/device/libraries.hpp"
 #include "backends/cuda/device/state.hpp"
 #include "backends/cuda/device/tuner.hpp"
 #include "backends/cuda/plan/audit.hpp"
@@ -188,6 +190,9 @@ Result<void> measure_memory(EngineState& state) {
         state.arena_bytes = std::max(state.arena_bytes, plan->memory.peak);
         state.report.arena_lower_bound = std::max(state.report.arena_lower_bound, plan->memory.lower_bound);
         state.workspace_bytes = std::max(state.workspace_bytes, plan->workspace);
+        for (const auto& kernel : plan->kernels)
+            if (const std::string key = kernel->code_key(); !key.empty())
+                state.code.emplace(key, KernelStore::of_process().find(key));
     }
     state.report.arena_bytes = state.arena_bytes;
     state.report.workspace_bytes = state.workspace_bytes;
@@ -209,6 +214,11 @@ Result<void> tune_with_cache(EngineState& state, const CompileOptions& options) 
     const bool named = !options.timing_cache.empty();
     const std::filesystem::path file = named ? options.timing_cache : default_timing_cache();
     if (!file.empty()) LATHE_CHECK(cache.read(file));
+    // Compiled kernels are kept beside it.
+    KernelStore::of_process().keep_in(file.empty() ? file : std::filesystem::path(file).replace_extension("kernels"));
+    if (!nvrtc_library().found)
+        log(LogLevel::warning,
+            nvrtc_library().cause + ": kernels are not generated, general ones serve; " + nvrtc_library().cure);
     LATHE_CHECK(tune(state, cache, {options.tune, options.progress, options.check}));
     if (file.empty()) return {};
     std::error_code ignored;
@@ -249,6 +259,8 @@ Result<std::unique_ptr<CompiledModel>> load_model(std::span<const std::byte> blo
         return Error{ErrorCode::mismatch, "built for " + built_for + ", here " + state->environment, "",
                      "build the engine again"};
     }
+    for (const auto& [key, code] : state->code)
+        KernelStore::of_process().add(key, code);
     if (options.workspace_bytes > 0) state->workspace_limit = options.workspace_bytes;
     return std::unique_ptr<CompiledModel>(std::make_unique<CudaModel>(state));
 }

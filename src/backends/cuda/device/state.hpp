@@ -52,6 +52,8 @@ struct EngineState {
     std::size_t arena_bytes = 0, workspace_bytes = 0; ///< a session's, for the largest shapes
     /// By signature: tactics that may be used, best first.
     std::map<std::string, std::vector<std::string>> tactics;
+    /// Machine code of the generated kernels that tuned shapes use, by its key in the KernelStore.
+    std::map<std::string, std::shared_ptr<const std::string>> code;
     Bans bans; ///< kernels that were wrong in a network; while building
     BuildReport report;
 

@@ -62,6 +62,26 @@ DataType data_type(ElementType type) {
     return DataType::undefined;
 }
 
+/// Numbers of an image in the order of its memory (channels innermost), or back; it has no padding.
+Numbers channels_moved(const Numbers& numbers, const Shape& dims, bool innermost) {
+    const auto channels = static_cast<std::size_t>(dims[1]);
+    const auto plane = static_cast<std::size_t>(element_count(Shape(dims.begin() + 2, dims.end())));
+    Numbers moved(numbers.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const std::size_t in_memory = (i / plane / channels * plane + i % plane) * channels + i / plane % channels;
+        moved[innermost ? in_memory : i] = numbers[innermost ? i : in_memory];
+    }
+    return moved;
+}
+
+/// What an alias reads in the bytes of another value.
+Numbers seen_as(const Numbers& numbers, const Value& from, const Value& to) {
+    if (from.layout == to.layout && (from.layout == Layout::linear || from.dims[1] == to.dims[1])) return numbers;
+    if (from.dims == to.dims) return numbers; // one pixel
+    const Numbers bytes = from.layout == Layout::nhwc ? channels_moved(numbers, from.dims, true) : numbers;
+    return to.layout == Layout::nhwc ? channels_moved(bytes, to.dims, false) : bytes;
+}
+
 } // namespace
 
 double rounded(double value, ElementType type, bool round) {
@@ -109,29 +129,6 @@ Numbers Interpretation::weight(WeightId id) const {
 }
 
 namespace {
-
-/// Numbers of `from` as those of an alias, which has the same bytes: an image's are channel by channel in the one
-/// layout and pixel by pixel in the other. Such images have no padding, since the sizes are equal.
-Numbers as_alias(const Numbers& numbers, const Value& from, const Value& alias) {
-    if (from.layout == alias.layout) return numbers;
-    const Value& image = from.layout == Layout::nhwc ? from : alias;
-    const auto images = static_cast<std::size_t>(image.dims[0]), channels = static_cast<std::size_t>(image.dims[1]);
-    const std::size_t pixels = numbers.size() / std::max<std::size_t>(images * channels, 1);
-    Numbers other(numbers.size());
-    for (std::size_t n = 0; n < images; ++n) {
-        for (std::size_t c = 0; c < channels; ++c) {
-            for (std::size_t i = 0; i < pixels; ++i) {
-                const std::size_t plane = (n * channels + c) * pixels + i, pixel = (n * pixels + i) * channels + c;
-                if (from.layout == Layout::nhwc)
-                    other[pixel] = numbers[plane];
-                else
-                    other[plane] = numbers[pixel];
-            }
-        }
-    }
-    return other;
-}
-
 } // namespace
 
 Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const TensorView> inputs,
@@ -157,7 +154,7 @@ Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const Tens
         for (ValueId id = 0; id < plan.values.size(); ++id) {
             const ValueId of = plan.values[id].alias_of;
             if (of != none && state.values[id].empty())
-                state.values[id] = as_alias(state.values[of], plan.values[of], plan.values[id]);
+                state.values[id] = seen_as(state.values[of], plan.values[of], plan.values[id]);
         }
     };
     fill_aliases();

@@ -71,6 +71,34 @@ double point(const PointInstruction& i, double a, double b, double c) {
     return 0;
 }
 
+/// A value's real numbers, broadcast.
+Numbers spread(const Interpretation& state, ValueId id, const Shape& dims) {
+    const Numbers real = state.real(id);
+    Numbers numbers(static_cast<std::size_t>(element_count(dims)));
+    walk(dims, strides_for(state.value(id).dims, dims), 0,
+         [&](std::size_t i, std::size_t at) { numbers[i] = real[at]; });
+    return numbers;
+}
+
+/// A program over inputs of the outputs' dims.
+void run(Interpretation& state, const FusedOp& op, const Pointwise& d, const std::vector<Numbers>& inputs) {
+    const auto count = static_cast<std::size_t>(element_count(state.value(op.outputs[0]).dims));
+    std::vector<Numbers> results(op.outputs.size(), Numbers(count));
+    std::array<double, 12> registers{};
+    for (std::size_t at = 0; at < count; ++at) {
+        for (std::size_t i = 0; i < d.code.size(); ++i) {
+            const PointInstruction& code = d.code[i];
+            registers[i % 12] = code.op == PointOp::input
+                                    ? inputs[code.a][at]
+                                    : point(code, registers[code.a], registers[code.b], registers[code.c]);
+        }
+        for (std::size_t i = 0; i < results.size(); ++i)
+            results[i][at] = registers[d.results[i]];
+    }
+    for (std::size_t i = 0; i < results.size(); ++i)
+        state.store_real(op.outputs[i], std::move(results[i]));
+}
+
 } // namespace
 
 Result<void> OpInterpreter::operator()(const Gather& d) {
@@ -103,20 +131,37 @@ Result<void> OpInterpreter::operator()(const Gather& d) {
 
 Result<void> OpInterpreter::operator()(const Concat& d) {
     const Shape& dims = out_value().dims;
+    const std::size_t parts = op_.inputs.size() - d.operands;
     const auto axis = static_cast<std::size_t>(d.axis);
     const auto inner = static_cast<std::size_t>(
         element_count(Shape(dims.begin() + static_cast<std::ptrdiff_t>(axis) + 1, dims.end())));
     const auto outer =
         static_cast<std::size_t>(element_count(Shape(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(axis))));
     Numbers out;
+    const auto take = [&](std::size_t i, std::size_t at, std::size_t count) {
+        const auto from = in(i).begin() + static_cast<std::ptrdiff_t>(at);
+        out.insert(out.end(), from, from + static_cast<std::ptrdiff_t>(count));
+    };
     for (std::size_t o = 0; o < outer; ++o) {
-        for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+        if (d.interleaved) {
+            const std::size_t run = static_cast<std::size_t>(dims[axis]) / parts;
+            for (std::size_t at = 0; at < run * parts; ++at)
+                take(at % parts, (o * run + at / parts) * inner, inner);
+            continue;
+        }
+        for (std::size_t i = 0; i < parts; ++i) {
             const std::size_t run = static_cast<std::size_t>(in_value(i).dims[axis]) * inner;
-            const auto from = in(i).begin() + static_cast<std::ptrdiff_t>(o * run);
-            out.insert(out.end(), from, from + static_cast<std::ptrdiff_t>(run));
+            take(i, o * run, run);
         }
     }
-    state_.store(op_.outputs[0], std::move(out));
+    if (d.program.code.empty()) {
+        state_.store(op_.outputs[0], std::move(out));
+        return {};
+    }
+    std::vector<Numbers> inputs{std::move(out)};
+    for (std::size_t i = parts; i < op_.inputs.size(); ++i)
+        inputs.push_back(spread(state_, op_.inputs[i], dims));
+    run(state_, op_, d.program, inputs);
     return {};
 }
 
@@ -222,30 +267,10 @@ Result<void> OpInterpreter::operator()(const Reformat&) {
 }
 
 Result<void> OpInterpreter::operator()(const Pointwise& d) {
-    const Shape& dims = out_value().dims;
-    const auto count = static_cast<std::size_t>(element_count(dims));
     std::vector<Numbers> inputs;
-    for (const ValueId id : op_.inputs) {
-        const Numbers real = state_.real(id);
-        Numbers spread(count);
-        walk(dims, strides_for(state_.value(id).dims, dims), 0,
-             [&](std::size_t i, std::size_t at) { spread[i] = real[at]; });
-        inputs.push_back(std::move(spread));
-    }
-    std::vector<Numbers> results(op_.outputs.size(), Numbers(count));
-    std::array<double, 12> registers{};
-    for (std::size_t at = 0; at < count; ++at) {
-        for (std::size_t i = 0; i < d.code.size(); ++i) {
-            const PointInstruction& code = d.code[i];
-            registers[i % 12] = code.op == PointOp::input
-                                    ? inputs[code.a][at]
-                                    : point(code, registers[code.a], registers[code.b], registers[code.c]);
-        }
-        for (std::size_t i = 0; i < results.size(); ++i)
-            results[i][at] = registers[d.results[i]];
-    }
-    for (std::size_t i = 0; i < results.size(); ++i)
-        state_.store_real(op_.outputs[i], std::move(results[i]));
+    for (const ValueId id : op_.inputs)
+        inputs.push_back(spread(state_, id, out_value().dims));
+    run(state_, op_, d, inputs);
     return {};
 }
 

@@ -70,6 +70,15 @@ std::string operands(const FusedOp& op, const Plan& plan) {
     return text;
 }
 
+std::string program(const Pointwise& d) {
+    std::string text = " code";
+    for (const PointInstruction& i : d.code) {
+        text += " " + number(std::int64_t{static_cast<std::uint8_t>(i.op)}) + "." + number(std::int64_t{i.a}) + "." +
+                number(std::int64_t{i.b}) + "." + number(std::int64_t{i.c});
+    }
+    return text;
+}
+
 } // namespace
 
 std::size_t bytes_of(ElementType type) {
@@ -181,7 +190,10 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                                   text += " table:" + sizes(plan.weights->weights[id].dims);
                               return text + operands(op, plan);
                           },
-                          [&](const Concat& d) { return " axis" + number(d.axis) + operands(op, plan); },
+                          [&](const Concat& d) {
+                              return " axis" + number(d.axis) + (d.interleaved ? " interleaved" : "") +
+                                     (d.program.code.empty() ? "" : program(d.program)) + operands(op, plan);
+                          },
                           [&](const Slice& d) {
                               std::string text;
                               for (std::size_t i = 0; i < d.starts.size(); ++i)
@@ -197,15 +209,7 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                               return text + operands(op, plan);
                           },
                           [&](const Reformat&) { return operands(op, plan); },
-                          [&](const Pointwise& d) {
-                              std::string text = " code";
-                              for (const PointInstruction& i : d.code) {
-                                  text += " " + number(std::int64_t{static_cast<std::uint8_t>(i.op)}) + "." +
-                                          number(std::int64_t{i.a}) + "." + number(std::int64_t{i.b}) + "." +
-                                          number(std::int64_t{i.c});
-                              }
-                              return text + operands(op, plan);
-                          },
+                          [&](const Pointwise& d) { return program(d) + operands(op, plan); },
                           [&](const Chain& d) {
                               std::string text = d.shortcut ? " shortcut" : "";
                               for (const FusedOp& part : d.parts)

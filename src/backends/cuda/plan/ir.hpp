@@ -169,9 +169,6 @@ struct Gather {
     std::int64_t axis = 0;
     std::vector<WeightId> tables;
 };
-struct Concat {
-    std::int64_t axis = 1;
-};
 struct Slice {
     std::vector<std::int64_t> starts, steps;
 };
@@ -233,6 +230,17 @@ struct Pointwise {
     std::vector<PointInstruction>
         code; /* inputs broadcast to outputs[0] by ONNX's rules; outputs in order of `results` */
     std::vector<std::uint8_t> results;
+};
+
+/// Parts one behind the other along an axis, or in turns: index i of the result is part i % n's index i / n, which is
+/// what a channel shuffle makes of them.
+struct Concat {
+    std::int64_t axis = 1;
+    bool interleaved = false; ///< all parts have one size along the axis
+    /// Of nhwc alone: what is made of the joined value before it is stored. Its input 0 is that value, the others are
+    /// the last `operands` inputs of the op, one number or one a channel. No code: nothing.
+    Pointwise program{};
+    std::size_t operands = 0;
 };
 
 struct FusedOp;

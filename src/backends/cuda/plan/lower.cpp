@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/plan/fuse.hpp"
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
 #include "backends/cuda/plan/specialise.hpp"
@@ -419,6 +420,7 @@ Result<Plan> Lowering::run() {
     }
     if (reasons.empty()) {
         LATHE_CHECK(finish_outputs());
+        fuse_programs(plan_);
         remove_unread();
         for (const FusedOp& op : plan_.ops) {
             if (const std::string why = zero_point_misuse(plan_, op); !why.empty()) {

@@ -76,6 +76,23 @@ std::string window(const Window& w) {
     return text;
 }
 
+std::string program(const Pointwise& d) {
+    std::string text = " {";
+    for (std::size_t i = 0; i < d.code.size(); ++i) {
+        const PointInstruction& c = d.code[i];
+        text += (i == 0 ? "" : "; ") + std::string("r") + std::to_string(i % 12) + "=" + to_string(c.op);
+        if (c.op == PointOp::input) text += "#" + std::to_string(c.a);
+        if (c.op == PointOp::constant) text += " " + number(static_cast<double>(c.x));
+        const std::array<std::uint8_t, 3> registers{c.a, c.b, c.c};
+        for (int k = 0; k < arity(c.op); ++k)
+            text += " r" + std::to_string(registers[static_cast<std::size_t>(k)]);
+        if (c.op == PointOp::clip) {
+            text += " " + number(static_cast<double>(c.x)) + " " + number(static_cast<double>(c.y));
+        }
+    }
+    return text + "} -> r" + list(d.results);
+}
+
 class Printer {
 public:
     explicit Printer(const Plan& plan) : plan_(plan) {}
@@ -202,7 +219,10 @@ private:
                         text += " table=" + weight(id);
                     return text;
                 },
-                [&](const Concat& d) { return " axis=" + std::to_string(d.axis); },
+                [&](const Concat& d) {
+                    return " axis=" + std::to_string(d.axis) + (d.interleaved ? " interleaved" : "") +
+                           (d.program.code.empty() ? "" : program(d.program));
+                },
                 [&](const Slice& d) { return " starts=" + list(d.starts) + " steps=" + list(d.steps); },
                 [&](const Transpose& d) { return " order=" + list(d.order); },
                 [&](const Resize& d) {
@@ -213,24 +233,7 @@ private:
                         text += " x" + number(static_cast<double>(scale));
                     return text;
                 },
-                [&](const Reformat&) { return std::string(); },
-                [&](const Pointwise& d) {
-                    std::string text = " {";
-                    for (std::size_t i = 0; i < d.code.size(); ++i) {
-                        const PointInstruction& c = d.code[i];
-                        text +=
-                            (i == 0 ? "" : "; ") + std::string("r") + std::to_string(i % 12) + "=" + to_string(c.op);
-                        if (c.op == PointOp::input) text += "#" + std::to_string(c.a);
-                        if (c.op == PointOp::constant) text += " " + number(static_cast<double>(c.x));
-                        const std::array<std::uint8_t, 3> registers{c.a, c.b, c.c};
-                        for (int k = 0; k < arity(c.op); ++k)
-                            text += " r" + std::to_string(registers[static_cast<std::size_t>(k)]);
-                        if (c.op == PointOp::clip) {
-                            text += " " + number(static_cast<double>(c.x)) + " " + number(static_cast<double>(c.y));
-                        }
-                    }
-                    return text + "} -> r" + list(d.results);
-                },
+                [&](const Reformat&) { return std::string(); }, [&](const Pointwise& d) { return program(d); },
                 [&](const Chain& d) {
                     std::string text = d.shortcut ? " shortcut" : "";
                     for (const FusedOp& part : d.parts)

@@ -35,7 +35,8 @@ class PreparedKernel {
 public:
     virtual ~PreparedKernel() = default;
     virtual std::size_t workspace_bytes() const = 0;
-    virtual bool waits() const { return false; } ///< executes griddepcontrol.wait before touching activations
+    virtual bool waits() const { return false; }        ///< executes griddepcontrol.wait before touching activations
+    virtual std::string code_key() const { return {}; } ///< of generated code in the KernelStore, which engines carry
     virtual Result<std::unique_ptr<BoundKernel>> bind(const Pointers& pointers) const = 0;
 };
 
@@ -62,6 +63,7 @@ std::unique_ptr<Provider> make_own_provider();   ///< "lathe": kernels/*.cu
 std::unique_ptr<Provider> make_sm90_provider();  ///< "lathe90": kernels/sm90/implicit_gemm_*.cu, own_sm90.cpp
 std::unique_ptr<Provider> make_wide_provider();  ///< "lathe90w": kernels/sm90/*_wgmma.cu for transformers, own_wide.cpp
 std::unique_ptr<Provider> make_chain_provider(); ///< "lathe90c": kernels/sm90/chain_gemm_*.cu, own_chain.cpp
+std::unique_ptr<Provider> make_generated_provider(); ///< "generated": generate/ and NVRTC, generated.cpp
 std::unique_ptr<Provider> make_cublaslt_provider();
 std::unique_ptr<Provider> make_cudnn_provider();
 std::unique_ptr<Provider> make_cutlass_provider();

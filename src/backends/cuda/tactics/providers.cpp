@@ -15,6 +15,7 @@ std::vector<std::unique_ptr<Provider>> all() {
 #ifdef LATHE_HAS_CUDNN_FRONTEND
     list.push_back(make_cudnn_provider());
 #endif
+    list.push_back(make_generated_provider());
     list.push_back(make_reference_provider()); // the last resort, and what the others are compared with
     return list;
 }

@@ -121,7 +121,8 @@ public:
             detail.axis < 0 ? detail.axis + static_cast<std::int64_t>(value(op_.outputs[0]).dims.size()) : detail.axis;
         if (flat && axis_number == 2) axis_number = 3;
         const auto axis = static_cast<std::size_t>(axis_number);
-        for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+        const std::size_t count = op_.inputs.size() - detail.operands;
+        for (std::size_t i = 0; i < count; ++i) {
             Part part;
             part.params.x = desc(op_.inputs[i]);
             part.params.y = y;
@@ -129,17 +130,34 @@ public:
             for (int d = 0; d < y.rank; ++d)
                 part.params.y.dims[d] = part.params.x.dims[d];
             part.params.nhwc_order = value(op_.outputs[0]).layout == Layout::nhwc ? 1 : 0;
-            if (axis != 1)
+            if (detail.interleaved) {
+                // its share of the padding too
+                const auto parts_count = static_cast<std::int64_t>(count);
+                part.params.y.strides[axis] = y.strides[axis] * parts_count;
+                part.params.y.channel_stride = (y.channel_stride - at + parts_count - 1) / parts_count;
+                if (axis != 1 || y.channel_stride == 0) part.params.y.channel_stride = y.channel_stride;
+            } else if (axis != 1)
                 part.params.y.channel_stride = y.channel_stride;
-            else if (i + 1 == op_.inputs.size() && y.channel_stride != 0)
+            else if (i + 1 == count && y.channel_stride != 0)
                 part.params.y.channel_stride = y.channel_stride - at;
             part.x = place(op_.inputs[i]);
             part.y = place(op_.outputs[0]);
             part.y.offset = at * y.strides[axis] * bytes;
-            at += part.params.x.dims[axis];
+            at += detail.interleaved ? 1 : part.params.x.dims[axis];
             if (element_count(value(op_.inputs[i]).dims) > 0) parts.push_back(part);
         }
-        return copies(std::move(parts));
+        LATHE_TRY(auto joined, copies(std::move(parts)));
+        if (detail.program.code.empty()) return joined;
+        // The program in place.
+        FusedOp point = op_;
+        point.detail = detail.program;
+        point.inputs.assign(op_.inputs.end() - static_cast<std::ptrdiff_t>(detail.operands), op_.inputs.end());
+        point.inputs.insert(point.inputs.begin(), op_.outputs[0]);
+        LATHE_TRY(auto made, Reference(point, plan_, waits_)(detail.program));
+        std::vector<std::unique_ptr<PreparedKernel>> kernels;
+        kernels.push_back(std::move(joined));
+        kernels.push_back(std::move(made));
+        return make_sequence(std::move(kernels), {});
     }
     Prepared_ operator()(const Slice& detail) const {
         Part part = whole();

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/device/cuda.hpp"
+#include "backends/cuda/device/libraries.hpp"
 #include "backends/cuda/plan/interpret.hpp"
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/tactics/provider.hpp"
@@ -34,7 +35,8 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
     device.multiprocessors = 132;
     device.shared_per_block = 227 << 10;
     const auto reference = make_reference_provider(), own = make_own_provider(), wide = make_wide_provider(),
-               chains = make_chain_provider();
+               chains = make_chain_provider(), generated = make_generated_provider();
+    if (!nvrtc_library().found) std::printf("generated kernels are SKIPPED: %s\n", nvrtc_library().cause.c_str());
     for (const Case& c : table()) {
         const TestPlan test = c.make();
         const auto valid = verify(test.plan);
@@ -43,9 +45,13 @@ TEST(CudaKernelPlans, AreValidAndHaveCandidates) {
             std::string why;
             EXPECT_FALSE(reference->candidates(op, test.plan, device, Effort::fast, why).empty())
                 << c.name << ": " << why;
-            for (const auto* provider : {own.get(), wide.get(), chains.get()}) {
+            for (const auto* provider : {own.get(), wide.get(), chains.get(), generated.get()}) {
                 why.clear();
-                const auto ids = provider->candidates(op, test.plan, device, Effort::full, why);
+                // each of these is compiled by NVRTC: the first guesses of the tested op
+                const bool compiled = provider == generated.get();
+                if (compiled && &op != &test.plan.ops[test.main]) continue;
+                const auto ids =
+                    provider->candidates(op, test.plan, device, compiled ? Effort::fast : Effort::full, why);
                 EXPECT_TRUE(!ids.empty() || !why.empty()) << c.name << ": refused without a reason";
                 // no convolution is left to the reference, which is many times as slow
                 if (provider == own.get() && is_convolution(op)) {
@@ -92,8 +98,8 @@ TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
     device.shared_per_block = 227 << 10;
     const TestPlan test = table().front().make();
     const FusedOp& op = test.plan.ops[test.main];
-    for (const auto& provider :
-         {make_reference_provider(), make_own_provider(), make_wide_provider(), make_chain_provider()}) {
+    for (const auto& provider : {make_reference_provider(), make_own_provider(), make_wide_provider(),
+                                 make_chain_provider(), make_generated_provider()}) {
         const auto prepared = provider->prepare("no_such_kernel", op, test.plan, device);
         ASSERT_FALSE(prepared);
         EXPECT_EQ(prepared.error().code, ErrorCode::mismatch);
@@ -143,7 +149,7 @@ TEST_P(CudaKernels, AgreeWithReferenceAndInterpreter) {
     const bool times = std::getenv("LATHE_KERNEL_TIMES") != nullptr;
     std::size_t own_right = 0;
     for (const auto& provider : providers()) {
-        const bool ours = provider->name().starts_with("lathe");
+        const bool ours = provider->name().starts_with("lathe") || provider->name() == "generated";
         if (provider->name() == "reference" && !times) continue;
         std::string why;
         const auto ids = provider->candidates(op, test.plan, *device, ours ? Effort::full : Effort::standard, why);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -19,10 +20,13 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 class FloatNetworks : public testing::TestWithParam<Case> {};
 
 std::vector<Case> float_networks() {
-    return {
-        {"Residual", residual_network(), {{2, 3, 32, 32}}}, {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}},
-        {"Gated", gated_network(), {{2, 8, 10, 10}}},       {"Branched", branched_network(), {{2, 6, 8, 8}}},
-        {"Encoder", encoder(false), {{3, 8}, {3, 8}}},      {"EncoderSplitScale", encoder(true), {{2, 16}, {2, 16}}}};
+    return {{"Residual", residual_network(), {{2, 3, 32, 32}}},
+            {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}},
+            {"Gated", gated_network(), {{2, 8, 10, 10}}},
+            {"Branched", branched_network(), {{2, 6, 8, 8}}},
+            {"Moved", moved_network(), {{2, 6, 8, 6}}},
+            {"Encoder", encoder(false), {{3, 8}, {3, 8}}},
+            {"EncoderSplitScale", encoder(true), {{2, 16}, {2, 16}}}};
 }
 INSTANTIATE_TEST_SUITE_P(All, FloatNetworks, testing::ValuesIn(float_networks()),
                          [](const auto& info) { return info.param.name; });
@@ -52,6 +56,20 @@ TEST_P(FloatNetworks, RoundingStaysSmall) {
         for (std::size_t i = 0; i < actual.size(); ++i)
             EXPECT_LE(relative_difference(expected[i], actual[i]), limit) << to_string(precision) << " output " << i;
     }
+}
+
+// Of the network's seven transpositions and reshapes none moves a byte, and the shuffle is part of the Concat.
+TEST(Movement, ThatNeedNotHappenDoesNot) {
+    const auto plan = plan_of(network(moved_network()), Precision::float16, {{2, 6, 8, 6}});
+    for (const cuda::FusedOp& op : plan.ops)
+        EXPECT_NE(std::string(cuda::kind_of(op)), "transpose") << print(plan);
+    const auto joined = std::find_if(plan.ops.begin(), plan.ops.end(), [](const cuda::FusedOp& op) {
+        return std::holds_alternative<cuda::Concat>(op.detail);
+    });
+    ASSERT_NE(joined, plan.ops.end()) << print(plan);
+    const auto& concat = std::get<cuda::Concat>(joined->detail);
+    EXPECT_TRUE(concat.interleaved) << print(plan);
+    EXPECT_FALSE(concat.program.code.empty()) << print(plan); // the Relu
 }
 
 // torch.onnx's dynamo exporter writes causal masks as constants of -3.4e38, which 16 bits do not hold.

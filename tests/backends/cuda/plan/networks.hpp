@@ -374,4 +374,23 @@ inline std::string branched_network() {
            "output %soft: float32[N, 2, 3, 12]\noutput %w: float32[N, 4, 6, 5]\n";
 }
 
+/// Channels last and back (ConvNeXt), as tokens and back (attention over pixels), and shuffled (ShuffleNet).
+inline std::string moved_network() {
+    return "opset 18\n"
+           "input %x: float32[N, 6, 8, 6]\n"
+           "input %w_a: float32[16, 6, 3, 3]\ninput %w_b: float32[16, 16, 1, 1]\n"
+           "input %w_m: float32[16, 16]\ninput %w_t: float32[16, 16]\n"
+           "const %tokens: int64[3] = {2, 16, 48}\nconst %image: int64[4] = {2, 16, 8, 6}\n"
+           "const %apart: int64[5] = {2, 2, 16, 8, 6}\nconst %joined: int64[4] = {2, 32, 8, 6}\n"
+           "%a = Conv(%x, %w_a) {pads = [1, 1, 1, 1]}\n"
+           "%last = Transpose(%a) {perm = [0, 2, 3, 1]}\n%m = MatMul(%last, %w_m)\n"
+           "%first = Transpose(%m) {perm = [0, 3, 1, 2]}\n%sum = Add(%first, %a)\n"
+           "%flat = Reshape(%a, %tokens)\n%rows = Transpose(%flat) {perm = [0, 2, 1]}\n"
+           "%t = MatMul(%rows, %w_t)\n%columns = Transpose(%t) {perm = [0, 2, 1]}\n"
+           "%back = Reshape(%columns, %image)\n%b = Conv(%back, %w_b)\n"
+           "%cat = Concat(%sum, %b) {axis = 1}\n%five = Reshape(%cat, %apart)\n"
+           "%turned = Transpose(%five) {perm = [0, 2, 1, 3, 4]}\n%y = Reshape(%turned, %joined)\n"
+           "%z = Relu(%y)\noutput %z: float32[N, 32, 8, 6]\noutput %t: float32[N, 48, 16]\n";
+}
+
 } // namespace lathe::test

@@ -38,8 +38,37 @@ std::optional<std::vector<std::int64_t>> integers(const Lowering& lowering, cons
     return node.ints_or(attribute, {});
 }
 
+/// Forms of a value in a layout, without padding: their bytes are those of the other layout of transposed dims.
+std::vector<ValueId> dense_forms(Lowering& lowering, const std::string& value, Layout layout) {
+    std::vector<ValueId> found;
+    if (!lowering.ready(value)) return found;
+    for (const ValueId id : lowering.forms(value)) {
+        const Value& form = lowering.value(id);
+        const std::int64_t channels = layout == Layout::nhwc ? form.dims[1] : form.dims.back();
+        if (form.layout == layout && form.role != Role::output && form.role != Role::constant &&
+            channel_stride(channels, form.type) == channels)
+            found.push_back(id);
+    }
+    return found;
+}
+
+/// Images whose pixels alone get other sizes stay images: [n, c, h, w] and [n, c, h * w].
+bool reshape_pixels(Lowering& lowering, const std::string& from, const std::string& to) {
+    const Shape in = lowering.dims(from), out = lowering.dims(to);
+    const auto images = [](const Shape& dims) { return dims.size() == 3 || dims.size() == 4; };
+    if (!images(in) || !images(out) || in[0] != out[0] || in[1] != out[1]) return false;
+    const auto forms = dense_forms(lowering, from, Layout::nhwc);
+    for (const ValueId id : forms)
+        lowering.make_alias(to, id, out, Layout::nhwc);
+    return !forms.empty();
+}
+
 //  Reshape, Flatten, Squeeze, Unsqueeze: the same bytes under other sizes
 Result<void> reshape(Lowering& lowering, Node& node) {
+    if (reshape_pixels(lowering, node.input(0), node.output(0))) {
+        lowering.mark(&node);
+        return {};
+    }
     LATHE_CHECK(lowering.reshape(node.input(0), node.output(0)));
     lowering.mark(&node);
     return {};
@@ -65,6 +94,30 @@ Result<void> identity(Lowering& lowering, Node& node) {
     return {};
 }
 
+/// Channels of an image to the end, or back: the same bytes in the other layout.
+bool transpose_channels(Lowering& lowering, const Node& node, const std::vector<std::int64_t>& order) {
+    const Shape out = lowering.dims(node.output(0));
+    const bool rank4 = order.size() == 4;
+    const auto is = [&](const std::vector<std::int64_t>& wanted) { return order == wanted; };
+    if (is({0, 2, 3, 1}) || is({0, 2, 1})) {
+        const auto forms = dense_forms(lowering, node.input(0), Layout::nhwc);
+        for (const ValueId id : forms)
+            lowering.make_alias(node.output(0), id, out, Layout::linear);
+        if (!forms.empty()) return true;
+    }
+    if (!is({0, 3, 1, 2}) && !is({0, 2, 1})) return false;
+    // Of rank 3 only what becomes an image: others multiply it.
+    const Node* reader = lowering.only_reader(node.output(0));
+    const bool image = reader != nullptr &&
+                       (reader->is("Conv") || (reader->is("Reshape") && lowering.dims(reader->output(0)).size() == 4 &&
+                                               lowering.dims(reader->output(0))[1] == out[1]));
+    if (!rank4 && !image) return false;
+    const auto forms = dense_forms(lowering, node.input(0), Layout::linear);
+    for (const ValueId id : forms)
+        lowering.make_alias(node.output(0), id, out, Layout::nhwc);
+    return !forms.empty();
+}
+
 Result<void> transpose(Lowering& lowering, Node& node) {
     const Shape dims = lowering.dims(node.input(0));
     std::vector<std::int64_t> order(dims.size());
@@ -81,10 +134,41 @@ Result<void> transpose(Lowering& lowering, Node& node) {
         lowering.mark(&node);
         return {};
     }
+    if (transpose_channels(lowering, node, order)) {
+        lowering.mark(&node);
+        return {};
+    }
     LATHE_TRY(const ValueId from, moved(lowering, node.input(0), Layout::linear));
     const ValueId made = result_like(lowering, node.output(0), from);
     lowering.add(node, {}, Transpose{order}, {from}, {made}, lowering.value(from).type);
     return {};
+}
+
+/// Concat, Reshape, Transpose, Reshape that make parts take turns along an axis (ShuffleNet's channel shuffle): the
+/// nodes behind the Concat. None: it is something else.
+//
+//  [n, g, c, ...] -> [n, c, g, ...]
+std::vector<Node*> shuffle_behind(Lowering& lowering, const Node& node, std::int64_t axis) {
+    const Shape& dims = lowering.dims(node.output(0));
+    const auto parts = static_cast<std::int64_t>(node.inputs.size());
+    const auto at = static_cast<std::size_t>(axis);
+    for (const std::string& input : node.inputs)
+        if (lowering.dims(input)[at] * parts != dims[at]) return {};
+    Node* apart = lowering.only_reader(node.output(0));
+    if (parts < 2 || apart == nullptr || !apart->is("Reshape")) return {};
+    Shape wanted = dims;
+    wanted[at] /= parts;
+    wanted.insert(wanted.begin() + axis, parts);
+    if (lowering.dims(apart->output(0)) != wanted) return {};
+    Node* turned = lowering.only_reader(apart->output(0));
+    if (turned == nullptr || !turned->is("Transpose")) return {};
+    std::vector<std::int64_t> order(wanted.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[at], order[at + 1]);
+    if (turned->ints_or("perm", {}) != order) return {};
+    Node* together = lowering.only_reader(turned->output(0));
+    if (together == nullptr || !together->is("Reshape") || lowering.dims(together->output(0)) != dims) return {};
+    return {apart, turned, together};
 }
 
 Result<void> concat(Lowering& lowering, Node& node) {
@@ -116,8 +200,13 @@ Result<void> concat(Lowering& lowering, Node& node) {
         inputs.push_back(id);
     }
     if (inputs.empty()) return Lowering::cannot(node, "all its inputs are empty");
-    const ValueId made = result_like(lowering, node.output(0), inputs[0]);
-    lowering.add(node, {}, detail, std::move(inputs), {made}, type);
+    std::vector<Node*> behind;
+    if (image && detail.axis == 1 && inputs.size() == node.inputs.size())
+        behind = shuffle_behind(lowering, node, detail.axis);
+    detail.interleaved = !behind.empty();
+    const std::string& end = behind.empty() ? node.output(0) : behind.back()->output(0);
+    const ValueId made = result_like(lowering, end, inputs[0]);
+    lowering.add(node, behind, detail, std::move(inputs), {made}, type);
     return {};
 }
 

@@ -1,0 +1,75 @@
+#pragma once
+// One function a family of kernels. Each gives what can be tried, best guess first, and the source of one of them.
+
+#include <string>
+#include <vector>
+
+#include "backends/cuda/generate/generate.hpp"
+#include "backends/cuda/generate/space.hpp"
+#include "backends/cuda/generate/text.hpp"
+
+namespace lathe::cuda::generated {
+
+/// Kernels of one operation, by id.
+struct Family {
+    std::vector<std::string> variants; ///< empty: `why`
+    std::string why;
+};
+Family refused(std::string why);
+
+/// Vectors of `width` elements, `count` of them a thread, all loads before the first store: "v8x4".
+struct Vectors {
+    std::int64_t width = 1, count = 1;
+    std::string id() const { return join("v", width, "x", count); }
+};
+/// From widths that divide what is walked; `elements` in all.
+std::vector<Vectors> vector_choices(std::int64_t width, std::int64_t elements, const GeneratedTarget& target);
+Result<Vectors> vectors_of(const std::string& variant);
+
+inline constexpr std::uint32_t usual_threads = 256;
+/// The line that opens a kernel: its name, its arguments with their types; inputs first.
+void open_kernel(Source& source, GeneratedKernel& kernel, const std::vector<Operand>& inputs,
+                 const std::vector<Operand>& outputs);
+inline Error no_variant(const std::string& variant) {
+    return {ErrorCode::mismatch, "no generated kernel \"" + variant + "\"", "", "build again"};
+}
+
+/// A program of registers as statements: `inputs` are expressions of floats; gives the results' names.
+Result<std::vector<std::string>> write_program(Source& source, const Pointwise& program,
+                                               const std::vector<std::string>& inputs, bool exact);
+
+/// Elementwise: Pointwise, and movements that are strides alone.
+Result<GeneratedKernel> emit_elementwise(const Space& space, const Pointwise* program, const std::string& name,
+                                         const Vectors& vectors);
+/// The widest vectors that `space` can be walked by.
+std::int64_t elementwise_width(const Space& space);
+
+/// A movement whose input is contiguous along another dim than its output: through shared memory.
+bool transposes(const Space& space);
+std::vector<std::string> transpose_variants(const Space& space);
+Result<GeneratedKernel> emit_transpose(const Space& space, const std::string& variant);
+
+/// Input and output of an operation that only moves (Transpose, Slice, Reformat).
+Result<Space> movement_space(const FusedOp& op, const Plan& plan);
+
+Family concat_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_concat(const std::string& variant, const FusedOp& op, const Plan& plan);
+
+/// Reduce and GlobalPool.
+Family reduce_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_reduce(const std::string& variant, const FusedOp& op, const Plan& plan);
+
+/// Softmax and LayerNorm.
+Family rows_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_rows(const std::string& variant, const FusedOp& op, const Plan& plan);
+
+Family pool_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_pool(const std::string& variant, const FusedOp& op, const Plan& plan);
+
+Family gather_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_gather(const std::string& variant, const FusedOp& op, const Plan& plan);
+
+Family resize_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_resize(const std::string& variant, const FusedOp& op, const Plan& plan);
+
+} // namespace lathe::cuda::generated

@@ -1,0 +1,251 @@
+// Every variant of every generated kernel, compiled by the host's compiler and run thread by thread on the host,
+// against the plan's interpreter: over the kernel tests' table and over seeded random operations. Needs no GPU.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "../kernels/cases.hpp"
+#include "backends/cuda/plan/interpret.hpp"
+#include "backends/cuda/plan/lower.hpp"
+#include "host_kernels.hpp"
+#include "random_cases.hpp"
+#include "support/half.hpp"
+
+namespace lathe::cuda::test {
+namespace {
+
+using T = ElementType;
+
+/// Memory whose end is the end of what can be read: a kernel that reads or writes behind it is stopped.
+class Buffer {
+public:
+    explicit Buffer(std::size_t bytes) : bytes_(bytes) {
+        const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        mapped_ = (bytes + page - 1) / page * page + page;
+        base_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(static_cast<std::byte*>(base_) + mapped_ - page, page, PROT_NONE);
+        data_ = static_cast<std::byte*>(base_) + (mapped_ - page - (bytes + 15) / 16 * 16);
+    }
+    Buffer(Buffer&& other) noexcept
+        : base_(std::exchange(other.base_, nullptr)), mapped_(other.mapped_), bytes_(other.bytes_), data_(other.data_) {
+    }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    Buffer& operator=(Buffer&&) = delete;
+    ~Buffer() {
+        if (base_ != nullptr) munmap(base_, mapped_);
+    }
+    std::byte* data() const { return data_; }
+    std::size_t size() const { return bytes_; }
+
+private:
+    void* base_ = nullptr;
+    std::size_t mapped_ = 0, bytes_ = 0;
+    std::byte* data_ = nullptr;
+};
+
+/// Places of a value's elements in memory, in the order of its dims.
+std::vector<std::size_t> places(const Value& v) {
+    const auto count = static_cast<std::size_t>(element_count(v.dims));
+    std::vector<std::size_t> all(count);
+    std::size_t plane = 1;
+    for (std::size_t d = 2; d < v.dims.size(); ++d)
+        plane *= static_cast<std::size_t>(v.dims[d]);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (v.layout == Layout::linear) {
+            all[i] = i;
+            continue;
+        }
+        const auto channels = static_cast<std::size_t>(v.dims[1]);
+        all[i] = (i / plane / channels * plane + i % plane) * static_cast<std::size_t>(v.channel_stride) +
+                 i / plane % channels;
+    }
+    return all;
+}
+
+double number(const std::byte* at, T type) {
+    const auto as = [&](auto example) {
+        std::memcpy(&example, at, sizeof example);
+        return example;
+    };
+    switch (type) {
+        case T::f32: return static_cast<double>(as(0.0F));
+        case T::f16: return static_cast<double>(float_from_half(as(std::uint16_t{})));
+        case T::bf16: return static_cast<double>(float_from_bfloat16(as(std::uint16_t{})));
+        case T::s8: return as(std::int8_t{});
+        case T::s32: return as(std::int32_t{});
+        case T::s64: return static_cast<double>(as(std::int64_t{}));
+        case T::boolean: return as(std::uint8_t{});
+    }
+    return 0;
+}
+
+/// One tested plan: its values as the interpreter has them, and its kernels.
+struct Tested {
+    std::string name;
+    TestPlan test;
+    std::vector<HostTensor> values;
+    std::vector<std::pair<std::string, std::size_t>> kernels; ///< variant, index
+};
+
+std::vector<HostTensor> inputs_of(const Plan& plan) {
+    std::mt19937 random(7);
+    std::vector<HostTensor> tensors;
+    for (const ValueId id : plan.inputs) {
+        const Value& v = plan.values[id];
+        const DataType type = v.type == T::s64       ? DataType::int64
+                              : v.type == T::s32     ? DataType::int32
+                              : v.type == T::boolean ? DataType::boolean
+                                                     : DataType::float32;
+        tensors.emplace_back(v.name, type, v.dims);
+        const auto count = static_cast<std::size_t>(element_count(v.dims));
+        std::uniform_int_distribution<int> small(0, 19);
+        std::normal_distribution<float> normal;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (v.type == T::s64)
+                tensors.back().as<std::int64_t>()[i] = small(random);
+            else if (v.type == T::s32)
+                tensors.back().as<std::int32_t>()[i] = small(random) - 10;
+            else if (v.type == T::boolean)
+                tensors.back().bytes[i] = static_cast<std::byte>(small(random) & 1);
+            else
+                tensors.back().as<float>()[i] = normal(random);
+        }
+    }
+    return tensors;
+}
+
+Buffer laid_out(const Value& v, const HostTensor& tensor) {
+    Buffer buffer(v.byte_size());
+    std::memset(buffer.data(), 0x3C, v.byte_size()); // padding: finite in every type
+    const std::size_t size = bytes_of(v.type);
+    const auto where = places(v);
+    for (std::size_t i = 0; i < where.size(); ++i)
+        std::memcpy(buffer.data() + where[i] * size, &tensor.bytes[i * size], size);
+    return buffer;
+}
+
+/// "" or what is wrong with a result.
+std::string difference(const Value& v, const HostTensor& expected, const Buffer& found) {
+    const std::size_t size = bytes_of(v.type);
+    const auto where = places(v);
+    std::vector<bool> used(v.byte_size() / size, false);
+    double error = 0, reference = 0;
+    std::size_t off = 0;
+    for (std::size_t i = 0; i < where.size(); ++i) {
+        used[where[i]] = true;
+        const double a = number(&expected.bytes[i * size], v.type), b = number(found.data() + where[i] * size, v.type);
+        if (v.type == T::s8) {
+            if (std::abs(a - b) > 1)
+                return "element " + std::to_string(i) + " is " + std::to_string(b) + ", not " + std::to_string(a);
+            off += a != b ? 1 : 0;
+        } else if (v.type == T::f32 || v.type == T::f16 || v.type == T::bf16) {
+            if (a == b) continue; // infinities too
+            if (!std::isfinite(b))
+                return "element " + std::to_string(i) + " is not finite; expected " + std::to_string(a);
+            error += (a - b) * (a - b);
+            reference += a * a;
+        } else if (a != b) {
+            return "element " + std::to_string(i) + " is " + std::to_string(b) + ", not " + std::to_string(a);
+        }
+    }
+    for (std::size_t i = 0; i < used.size(); ++i)
+        if (!used[i] && !std::isfinite(number(found.data() + i * size, v.type))) return "padding is not finite";
+    if (static_cast<double>(off) > 1 + 0.01 * static_cast<double>(where.size()))
+        return std::to_string(off) + " of " + std::to_string(where.size()) + " integers differ by 1";
+    const double limit = v.type == T::f32 ? 2e-6 : v.type == T::f16 ? 1e-3 : 8e-3;
+    const double relative = std::sqrt(error / std::max(reference, 1e-30));
+    return error > 0 && relative > limit ? "relative error " + std::to_string(relative) : "";
+}
+
+void check(std::vector<Case> cases, std::size_t least) {
+    constexpr GeneratedTarget target{90, 132};
+    HostKernels host;
+    std::vector<Tested> tested;
+    std::map<std::string, std::size_t> refusals;
+    for (const Case& each : cases) {
+        if (!each.interpret) continue;
+        Tested one{each.name, each.make(), {}, {}};
+        const Plan& plan = one.test.plan;
+        const FusedOp& op = plan.ops[one.test.main];
+        std::string why;
+        const auto variants = generated_variants(op, plan, target, why);
+        if (variants.empty()) ++refusals[std::string(kind_of(op)) + ": " + why];
+        for (const std::string& variant : variants) {
+            auto kernel = generate(variant, op, plan, target);
+            ASSERT_TRUE(kernel) << each.name << " " << variant << ": " << kernel.error().describe();
+            one.kernels.emplace_back(variant, host.add(std::move(kernel).value()));
+        }
+        if (one.kernels.empty()) continue;
+        std::vector<HostTensor> inputs = inputs_of(plan);
+        std::vector<TensorView> views;
+        for (HostTensor& t : inputs)
+            views.push_back(t.view());
+        auto values = interpret(plan, views, {true, true});
+        ASSERT_TRUE(values) << each.name << ": " << values.error().describe();
+        one.values = std::move(values).value();
+        tested.push_back(std::move(one));
+    }
+    const std::string said = host.compile();
+    ASSERT_EQ(said, "");
+    for (const Tested& one : tested) {
+        const Plan& plan = one.test.plan;
+        const FusedOp& op = plan.ops[one.test.main];
+        std::map<ValueId, Buffer> inputs;
+        for (const ValueId id : op.inputs)
+            if (!inputs.contains(id)) inputs.emplace(id, laid_out(plan.values[id], one.values[id]));
+        std::map<WeightId, Buffer> weights;
+        for (const auto& [variant, index] : one.kernels) {
+            std::map<ValueId, Buffer> outputs;
+            for (const ValueId id : op.outputs) {
+                Buffer buffer(plan.values[id].byte_size());
+                std::memset(buffer.data(), 0xFF, buffer.size());
+                outputs.emplace(id, std::move(buffer));
+            }
+            std::vector<void*> arguments;
+            for (const GeneratedArgument& argument : host.kernel(index).arguments) {
+                if (argument.weight != none) {
+                    if (!weights.contains(argument.weight)) {
+                        const auto bytes = plan.weights->weights[argument.weight].bytes;
+                        Buffer buffer(bytes.size());
+                        std::memcpy(buffer.data(), bytes.data(), bytes.size());
+                        weights.emplace(argument.weight, std::move(buffer));
+                    }
+                    arguments.push_back(weights.at(argument.weight).data());
+                } else {
+                    const auto out = outputs.find(argument.value);
+                    arguments.push_back(out != outputs.end() ? out->second.data() : inputs.at(argument.value).data());
+                }
+            }
+            host.run(index, arguments);
+            for (const ValueId id : op.outputs) {
+                const std::string wrong = difference(plan.values[id], one.values[id], outputs.at(id));
+                EXPECT_EQ(wrong, "") << one.name << " " << variant << "\n" << host.kernel(index).source;
+                if (!wrong.empty()) break;
+            }
+        }
+    }
+    for (const auto& [why, count] : refusals)
+        std::cout << count << " without a kernel: " << why << "\n";
+    std::cout << host.size() << " kernels of " << tested.size() << " operations\n";
+    EXPECT_GE(host.size(), least);
+}
+
+TEST(GeneratedKernels, AgreeWithTheInterpreterOnTheKernelTable) {
+    Cases cases;
+    add_other_cases(cases);
+    check(cases.take(), 200);
+}
+
+TEST(GeneratedKernels, AgreeWithTheInterpreterOnRandomOperations) { check(random_cases(20261125), 300); }
+
+} // namespace
+} // namespace lathe::cuda::test
