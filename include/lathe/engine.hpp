@@ -10,6 +10,7 @@
 
 #include "lathe/engine_types.hpp"
 #include "lathe/export.hpp"
+#include "lathe/model.hpp"
 #include "lathe/pictures.hpp"
 #include "lathe/progress.hpp"
 #include "lathe/result.hpp"
@@ -157,7 +158,7 @@ public:
     Engine& operator=(Engine&&) noexcept;
     ~Engine();
 
-    /// Compile. Errors: invalid_argument, unsupported (with the reason), out_of_range (model over 2 GB).
+    /// Compile. Errors: invalid_argument, unsupported (with the reason), out_of_range (shapes).
     static Result<Engine> build(const Model& model, const BuildOptions& options);
 
     /// Read an engine file. If its compiled form was made on another machine or by another version, the graph in it is
@@ -184,8 +185,8 @@ public:
     Result<EngineMemory> memory() const;
     /// Sessions of this engine serve requests side by side without a compiled form each.
     bool sessions_share_engine() const;
-    /// The graph it was compiled from, as ONNX bytes.
-    std::span<const std::byte> onnx() const;
+    /// The graph it was compiled from. Errors: parse_error, unsupported (what reading ONNX gives).
+    Result<ModelPtr> model() const;
 
 private:
     struct Impl;

@@ -31,9 +31,8 @@ Result<void> PeerModel::offer(const Engine& engine) {
     const EngineInfo& info = engine.info();
     const auto hash = info.hashes.find("source");
     if (!info.source.empty()) origins_.push_back({info.source, hash == info.hashes.end() ? "" : hash->second});
-    if (info.precision == Precision::float32 && fp32_graph_.empty()) {
-        const auto bytes = engine.onnx();
-        fp32_graph_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (info.precision == Precision::float32 && !fp32_graph_) {
+        LATHE_TRY(fp32_graph_, engine.model());
     }
     return {};
 }
@@ -47,9 +46,9 @@ Result<void> PeerModel::choose(const std::filesystem::path& named, const std::fi
         const auto quantized = is_quantized_model(origin.file);
         if (quantized && !*quantized) return take(origin.file);
     }
-    if (fp32_graph_.empty()) return {};
+    if (!fp32_graph_) return {};
     const auto file = scratch / "model.onnx";
-    LATHE_CHECK(write_file(file, std::string_view(fp32_graph_)));
+    LATHE_CHECK(save_onnx(*fp32_graph_, file));
     return take(file);
 }
 

@@ -35,7 +35,7 @@ private:
         std::string hash;
     };
     std::vector<Origin> origins_;
-    std::string fp32_graph_; ///< ONNX bytes
+    ModelPtr fp32_graph_; ///< of the first engine in FP32
     std::filesystem::path file_;
     std::optional<Json> source_;
 };

@@ -28,35 +28,9 @@ namespace {
 
 constexpr std::int64_t default_batch_sizes[] = {1, 4, 8, 16, 32};
 
-/// A folder of our own for files that workers read, removed at the end.
-class Scratch {
-public:
-    static Result<Scratch> create() {
-        std::error_code failed;
-        const auto base = std::filesystem::temp_directory_path(failed);
-        std::string pattern = (base / "lathe-bench-XXXXXX").string();
-        if (failed || ::mkdtemp(pattern.data()) == nullptr) {
-            return Error{ErrorCode::io, "cannot make a temporary folder", base.string(),
-                         "set TMPDIR to a folder that can be written"};
-        }
-        return Scratch(pattern);
-    }
-    ~Scratch() {
-        std::error_code ignored;
-        if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-    }
-    Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-    Scratch& operator=(Scratch&&) = delete;
-    const std::filesystem::path& path() const { return path_; }
-
-private:
-    explicit Scratch(std::filesystem::path path) : path_(std::move(path)) {}
-    std::filesystem::path path_;
-};
-
 class Bench {
 public:
-    Bench(const BenchRequest& request, Progress& progress, Scratch scratch)
+    Bench(const BenchRequest& request, Progress& progress, ScratchFolder scratch)
         : request_(request), progress_(progress), scratch_(std::move(scratch)) {}
 
     Result<Json> run() {
@@ -360,7 +334,7 @@ private:
 
     const BenchRequest& request_;
     Progress& progress_;
-    Scratch scratch_;
+    ScratchFolder scratch_;
     std::set<std::string> taken_;
     std::vector<EngineInfo> engines_;
     std::vector<InputSpec> plan_inputs_; ///< of the first plan
@@ -432,7 +406,7 @@ Result<Json> bench(const BenchRequest& request, Progress& progress) {
         return Error{ErrorCode::invalid_argument, "only texts of different lengths are filled up to buckets",
                      "--buckets", "name the texts with --lengths-from"};
     }
-    LATHE_TRY(Scratch scratch, Scratch::create());
+    LATHE_TRY(ScratchFolder scratch, ScratchFolder::create());
     return Bench(request, progress, std::move(scratch)).run();
 }
 

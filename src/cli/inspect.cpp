@@ -180,8 +180,8 @@ Result<void> inspect_engine(const Arguments& arguments, const Context& context) 
         context.print(table(rows));
     }
     // The model inside, as it was handed to the backend.
-    LATHE_TRY(const Model model, parse_onnx(engine.onnx()));
-    const ModelSummary summary = summarize_resolved(model);
+    LATHE_TRY(const ModelPtr model, engine.model());
+    const ModelSummary summary = summarize_resolved(*model);
     context.print("parameters    " + count_text(summary.parameters) + ", MACs " + count_text(summary.macs) +
                   (summary.assumed_dimensions ? " (open dimensions counted as 1)" : ""));
     json["model"] = to_json(summary, false);

@@ -203,7 +203,8 @@ Result<Comparand> load_comparand(const std::filesystem::path& file) {
         return subject;
     }
     LATHE_TRY(Engine engine, Engine::load(file));
-    LATHE_TRY(subject.model, parse_onnx(engine.onnx()));
+    LATHE_TRY(ModelPtr model, engine.model());
+    subject.model = std::move(*model);
     subject.engine = std::move(engine);
     return subject;
 }

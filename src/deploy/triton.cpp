@@ -120,9 +120,12 @@ Result<void> write_model_file(const TritonModel& model, const DeployableEngine& 
                               const std::filesystem::path& plan, const std::filesystem::path& file) {
     switch (model.backend) {
         case TritonBackend::lathe: return write_file(file, engine.mapped->bytes());
-        case TritonBackend::onnxruntime: return write_file(file, engine.onnx);
+        case TritonBackend::onnxruntime: {
+            LATHE_TRY(const Model graph, parse_onnx(engine.onnx, {}, {}, engine.mapped));
+            return save_onnx(graph, file);
+        }
         case TritonBackend::openvino: {
-            LATHE_TRY(const Model graph, parse_onnx(std::as_bytes(std::span(engine.onnx))));
+            LATHE_TRY(const Model graph, parse_onnx(engine.onnx, {}, {}, engine.mapped));
             return openvino::write_ir(graph, file);
         }
         case TritonBackend::tensorrt: {
@@ -222,7 +225,7 @@ Result<DeployableEngine> read_deployable(const std::filesystem::path& file) {
     const auto text_of = [](std::span<const std::byte> bytes) {
         return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     };
-    DeployableEngine engine{file, *std::move(info), text_of(graph), nullptr, std::nullopt, mapped};
+    DeployableEngine engine{file, *std::move(info), graph, nullptr, std::nullopt, mapped};
     if (contents.has(tokenizer_section)) {
         LATHE_TRY(const auto bytes, contents.section(tokenizer_section));
         engine.info.tokenizer = text_of(bytes);

@@ -19,8 +19,8 @@ namespace lathe {
 struct DeployableEngine {
     std::filesystem::path file;
     EngineInfo info;
-    std::string onnx; ///< the graph inside
-    Json tokenizer;   ///< the model's metadata `lathe.tokenizer`; null if it has none
+    std::span<const std::byte> onnx; ///< the graph inside; views `mapped`
+    Json tokenizer;                  ///< the model's metadata `lathe.tokenizer`; null if it has none
     /// Where it is one for --device tensorrt; views `mapped`.
     std::optional<TensorRtFormAndPlan> tensorrt{};
     std::shared_ptr<const MappedFile> mapped{};

@@ -211,9 +211,12 @@ Result<Graph> Importer::graph(onnx::GraphProto& proto, int depth) {
             log(LogLevel::warning, "value " + name + " has two value infos; the first is kept");
         }
     }
-    for (auto& each : *proto.mutable_initializer()) {
+    for (int i = 0; i < proto.initializer_size(); ++i) {
+        auto& each = *proto.mutable_initializer(i);
         warn_unknown(each.unknown_fields(), "tensor " + each.name());
-        auto tensor = this->tensor(each);
+        const bool parted = apart != nullptr && depth == 0;
+        auto tensor =
+            this->tensor(each, parted ? apart->weights.at(static_cast<std::size_t>(i)) : std::span<const std::byte>());
         if (!tensor) return std::move(tensor).error().in("graph " + graph.name);
         if (tensor->name.empty()) return malformed("an initializer has no name", "graph " + graph.name);
         const std::string name = tensor->name;

@@ -119,15 +119,26 @@ Result<Tensor> import_strings(onnx::TensorProto& proto, const TensorHeader& head
     return Tensor(proto.name(), header.shape, std::move(strings));
 }
 
+Error wrong_raw_data(std::size_t has, const TensorHeader& header) {
+    return malformed("raw data holds " + std::to_string(has) + " bytes, the tensor's type and shape (" +
+                     to_string(header.type) + " " + to_string(header.shape) + ") need " + std::to_string(header.bytes));
+}
+
+/// Raw data that lies apart from the proto.
+Result<Tensor> import_parted(const onnx::TensorProto& proto, const TensorHeader& header, std::span<const std::byte> raw,
+                             const std::shared_ptr<const void>& owner) {
+    if (header.type == DataType::string) return malformed("a string tensor has raw data");
+    if (has_typed_data(proto)) return malformed("a tensor has raw data and typed data at once");
+    if (raw.size() != header.bytes) return wrong_raw_data(raw.size(), header);
+    if (owner) return Tensor(proto.name(), header.type, header.shape, raw, owner);
+    return Tensor(proto.name(), header.type, header.shape, raw);
+}
+
 Result<Tensor> import_elements(onnx::TensorProto& proto, const TensorHeader& header) {
     if (header.type == DataType::string) return import_strings(proto, header);
     if (proto.has_raw_data() && !(proto.raw_data().empty() && has_typed_data(proto))) {
         if (has_typed_data(proto)) return malformed("a tensor has raw data and typed data at once");
-        if (proto.raw_data().size() != header.bytes) {
-            return malformed("raw data holds " + std::to_string(proto.raw_data().size()) +
-                             " bytes, the tensor's type and shape (" + to_string(header.type) + " " +
-                             to_string(header.shape) + ") need " + std::to_string(header.bytes));
-        }
+        if (proto.raw_data().size() != header.bytes) return wrong_raw_data(proto.raw_data().size(), header);
         const std::shared_ptr<const std::string> owner(proto.release_raw_data());
         return Tensor(proto.name(), header.type, header.shape, std::as_bytes(std::span(*owner)), owner);
     }
@@ -159,7 +170,7 @@ Result<TensorHeader> import_tensor_header(const onnx::TensorProto& proto) {
     return header;
 }
 
-Result<Tensor> Importer::tensor(onnx::TensorProto& proto) {
+Result<Tensor> Importer::tensor(onnx::TensorProto& proto, std::span<const std::byte> raw) {
     const auto place = [&] { return "tensor " + (proto.name().empty() ? std::string("without name") : proto.name()); };
     auto header = import_tensor_header(proto);
     if (!header) return std::move(header).error().in(place());
@@ -179,7 +190,7 @@ Result<Tensor> Importer::tensor(onnx::TensorProto& proto) {
                      place(), "load the model by its path"};
     }
     if (!found) {
-        auto elements = import_elements(proto, *header);
+        auto elements = raw.empty() ? import_elements(proto, *header) : import_parted(proto, *header, raw, owner);
         if (!elements) return std::move(elements).error().in(place());
         found = std::move(*elements);
     }

@@ -21,18 +21,29 @@ Result<void> verify_or_sort(Model& model) {
     return {};
 }
 
-Result<Model> parse(std::span<const std::byte> bytes, proto::TensorSource* source, const LoadOptions& options) {
+/// Smaller weights are not worth keeping apart.
+constexpr std::size_t least_apart = 4096;
+
+Result<Model> parse(std::span<const std::byte> bytes, proto::TensorSource* source, const LoadOptions& options,
+                    const std::shared_ptr<const void>& owner) {
     if (bytes.empty()) return Error{ErrorCode::parse_error, "the file is empty", "", "export the model again"};
+    proto::Importer importer{source, options.max_depth, nullptr, owner};
+    std::optional<proto::WithoutWeights> apart;
+    if (bytes.size() >= options.in_place_from) apart = proto::without_weights(bytes, least_apart);
+    if (apart) {
+        importer.apart = &*apart;
+        bytes = std::as_bytes(std::span(apart->model));
+    }
     if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-        return Error{ErrorCode::parse_error, "the file is larger than the 2 GB that protobuf allows", "",
-                     "save the model with external data"};
+        return Error{ErrorCode::parse_error,
+                     "the file is not a valid ONNX model, or holds more than protobuf's 2 GB beside its initializers",
+                     "", "turn large Constant nodes into initializers; else it is truncated or damaged"};
     }
     onnx::ModelProto message;
     if (!proto::parse(message, bytes)) {
         return Error{ErrorCode::parse_error, "the file is not a valid ONNX model", "",
                      "it is truncated, damaged or in another format"};
     }
-    proto::Importer importer{source, options.max_depth};
     LATHE_TRY(Model model, importer.model(message));
     if (options.verify) LATHE_CHECK(verify_or_sort(model));
     return model;
@@ -41,11 +52,12 @@ Result<Model> parse(std::span<const std::byte> bytes, proto::TensorSource* sourc
 } // namespace
 
 Result<Model> parse_onnx(std::span<const std::byte> bytes, const std::filesystem::path& data_folder,
-                         const LoadOptions& options) {
+                         const LoadOptions& options, const std::shared_ptr<const void>& owner) {
     Result<Model> model = Error{};
     proto::ExternalFiles files(data_folder);
     proto::TensorSource* source = data_folder.empty() ? nullptr : &files;
-    LATHE_CHECK(proto::guarded(ErrorCode::internal, "reading ONNX", [&] { model = parse(bytes, source, options); }));
+    LATHE_CHECK(
+        proto::guarded(ErrorCode::internal, "reading ONNX", [&] { model = parse(bytes, source, options, owner); }));
     return model;
 }
 
@@ -53,7 +65,7 @@ Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& op
     LATHE_TRY(const auto file, MappedFile::open(path));
     std::filesystem::path folder = path.parent_path();
     if (folder.empty()) folder = ".";
-    auto model = parse_onnx(file->bytes(), folder, options);
+    auto model = parse_onnx(file->bytes(), folder, options, file);
     if (!model) return std::move(model).error().in(path.string());
     return model;
 }

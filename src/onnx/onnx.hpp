@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "graph/graph.hpp"
 #include "lathe/result.hpp"
+#include "support/byte_chain.hpp"
 
 namespace lathe {
 
@@ -21,6 +23,9 @@ struct LoadOptions {
     bool verify = true;
     /// Subgraphs nested deeper than this are refused.
     int max_depth = 64;
+    /// Weights inside a file of at least as many bytes are used where they lie, not copied by protobuf, which reads
+    /// 2 GB at most. Smaller files may change on disk once they are read.
+    std::size_t in_place_from = std::size_t{1} << 30;
 };
 
 /// Read a model. External data is mapped into memory, not copied; files outside the model's folder are refused.
@@ -28,11 +33,19 @@ struct LoadOptions {
 Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// The same from memory. `data_folder` is where external data lies; empty: models with external data are refused.
+/// `owner` keeps the bytes alive for weights that are used in place; null: they are copied.
 Result<Model> parse_onnx(std::span<const std::byte> bytes, const std::filesystem::path& data_folder = {},
-                         const LoadOptions& options = {});
+                         const LoadOptions& options = {}, const std::shared_ptr<const void>& owner = nullptr);
 
 /// The model as one ONNX file with its weights inside. Fails with out_of_range past protobuf's limit of 2 GB.
 Result<std::string> serialize_onnx(const Model& model);
+
+/// Protobuf's limit on a message.
+inline constexpr std::size_t protobuf_limit = 0x7FFFFFFF;
+
+/// The same in pieces, weights where they lie in `model` (whose tensors the result shares), of any size. Past `limit`
+/// only `parse_onnx` reads it: a message of more than 2 GB, with weights at multiples of 4 bytes.
+Result<ByteChain> onnx_pieces(const Model& model, std::size_t limit = protobuf_limit);
 
 enum class ExternalData {
     automatic, ///< only where the file would pass `SaveOptions::inline_limit`

@@ -4,7 +4,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <onnx/onnx_pb.h>
 
@@ -22,6 +25,17 @@ bool parse(google::protobuf::MessageLite& message, const std::string& bytes);
 
 /// Serialized with map-free deterministic order.
 std::string serialize(const google::protobuf::MessageLite& message);
+
+/// Key and length of a length-delimited field; the length takes at least `width` bytes.
+std::string field_start(int number, std::size_t length, std::size_t width = 1);
+
+/// A model file apart from the raw data of its main graph's initializers of at least `least` bytes.
+struct WithoutWeights {
+    std::string model;
+    std::vector<std::span<const std::byte>> weights; ///< by initializer; empty where the data stayed inside
+};
+/// Empty optional: the bytes are no protobuf message, or not one of this form.
+std::optional<WithoutWeights> without_weights(std::span<const std::byte> bytes, std::size_t least);
 
 /// Finds the content of tensors whose proto holds none (external data, or data left out on purpose).
 class TensorSource {
@@ -47,12 +61,15 @@ private:
 struct Importer {
     TensorSource* source = nullptr;
     int max_depth = 64;
+    const WithoutWeights* apart = nullptr; ///< weights that the main graph's initializers lack
+    std::shared_ptr<const void> owner{};   ///< keeps them alive; null: they are copied
 
     Result<Model> model(onnx::ModelProto& proto);
     Result<Graph> graph(onnx::GraphProto& proto, int depth);
     Result<Node> node(onnx::NodeProto& proto, int depth);
     Result<Attribute> attribute(onnx::AttributeProto& proto, int depth);
-    Result<Tensor> tensor(onnx::TensorProto& proto);
+    /// `raw`: the raw data that the proto lacks; empty where it has its own.
+    Result<Tensor> tensor(onnx::TensorProto& proto, std::span<const std::byte> raw = {});
 };
 Result<ValueInfo> import_value_info(const onnx::ValueInfoProto& proto);
 /// Type, shape and byte count of a tensor, checked. Bytes are SIZE_MAX for strings.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "onnx/proto.hpp"
 #include "support/hash.hpp"
@@ -13,30 +12,20 @@
 namespace lathe {
 namespace {
 
-constexpr std::size_t protobuf_limit = std::numeric_limits<std::int32_t>::max();
-
 using Sink = std::function<Result<void>(std::span<const std::byte>)>;
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-/// Key and length of a length-delimited field.
-std::string field_start(int number, std::size_t length) {
-    std::string text;
-    const auto varint = [&](std::uint64_t value) {
-        for (; value >= 0x80; value >>= 7)
-            text += static_cast<char>(value | 0x80);
-        text += static_cast<char>(value);
-    };
-    varint(static_cast<std::uint64_t>(number) << 3 | 2);
-    varint(length);
-    return text;
-}
+using proto::field_start;
 
 /// One initializer as it goes into the file.
 struct Piece {
     std::string head;                 ///< key and length in the graph, then the TensorProto without raw_data
     std::span<const std::byte> bytes; ///< raw_data; empty if the head is all
 };
+
+/// Bytes that a varint of any size has room in.
+constexpr std::size_t widest_varint = 10;
 
 /// Where a tensor lies in the data file.
 struct Place {
@@ -45,7 +34,10 @@ struct Place {
 };
 using Layout = std::map<std::string, Place>;
 
-Piece piece_of(const std::string& name, const Tensor& tensor, const std::string& location, const Place* place) {
+/// `aligned`: the piece begins at `at` of the file, and its data is to lie on a multiple of 4, by lengths that are
+/// longer than they need to be.
+Piece piece_of(const std::string& name, const Tensor& tensor, const std::string& location, const Place* place,
+               bool aligned, std::size_t at) {
     onnx::TensorProto proto;
     Piece piece;
     if (place != nullptr) {
@@ -69,8 +61,15 @@ Piece piece_of(const std::string& name, const Tensor& tensor, const std::string&
     std::string head = proto::serialize(proto);
     // An empty tensor still gets the raw_data field, so that it is not mistaken for one without data.
     const bool raw = place == nullptr && tensor.type() != DataType::string;
-    if (raw) head += field_start(onnx::TensorProto::kRawDataFieldNumber, piece.bytes.size());
-    piece.head = field_start(onnx::GraphProto::kInitializerFieldNumber, head.size() + piece.bytes.size()) + head;
+    if (raw) {
+        const int number = onnx::TensorProto::kRawDataFieldNumber;
+        const std::string start = field_start(number, piece.bytes.size());
+        const std::size_t data = at + 1 + widest_varint + head.size() + start.size();
+        head += aligned ? field_start(number, piece.bytes.size(), start.size() - 1 + (4 - data % 4) % 4) : start;
+    }
+    piece.head = field_start(onnx::GraphProto::kInitializerFieldNumber, head.size() + piece.bytes.size(),
+                             aligned ? widest_varint : 1) +
+                 head;
     return piece;
 }
 
@@ -92,14 +91,8 @@ struct Encoded {
     }
 };
 
-Result<Encoded> encode(const Model& model, const std::string& location, const Layout& layout) {
+Result<Encoded> encode(const Model& model, const std::string& location, const Layout& layout, bool align = false) {
     Encoded encoded;
-    std::size_t payload = 0;
-    for (const auto& [name, tensor] : model.graph.initializers) {
-        const auto place = layout.find(name);
-        encoded.pieces.push_back(piece_of(name, tensor, location, place == layout.end() ? nullptr : &place->second));
-        payload += encoded.pieces.back().head.size() + encoded.pieces.back().bytes.size();
-    }
     proto::Exporter exporter;
     exporter.initializers = false;
     LATHE_TRY(onnx::ModelProto message, exporter.model(model));
@@ -111,15 +104,24 @@ Result<Encoded> encode(const Model& model, const std::string& location, const La
     std::string graph = proto::serialize(message.graph());
     message.clear_graph();
     encoded.model = proto::serialize(message);
-    encoded.graph = field_start(onnx::ModelProto::kGraphFieldNumber, graph.size() + payload) + graph;
+    const std::size_t width = align ? widest_varint : 1;
+    const std::size_t begin = encoded.model.size() + field_start(onnx::ModelProto::kGraphFieldNumber, 0, width).size();
+    std::size_t payload = 0;
+    for (const auto& [name, tensor] : model.graph.initializers) {
+        const auto place = layout.find(name);
+        encoded.pieces.push_back(piece_of(name, tensor, location, place == layout.end() ? nullptr : &place->second,
+                                          align, begin + graph.size() + payload));
+        payload += encoded.pieces.back().head.size() + encoded.pieces.back().bytes.size();
+    }
+    encoded.graph = field_start(onnx::ModelProto::kGraphFieldNumber, graph.size() + payload, width) + graph;
     encoded.size = encoded.model.size() + encoded.graph.size() + payload;
     return encoded;
 }
 
-Result<void> check_size(const Encoded& encoded) {
-    if (encoded.size <= protobuf_limit) return {};
+Result<void> check_size(std::size_t size) {
+    if (size <= protobuf_limit) return {};
     return Error{ErrorCode::out_of_range,
-                 "the model needs " + std::to_string(encoded.size) + " bytes, more than protobuf's 2 GB", "",
+                 "the model needs " + std::to_string(size) + " bytes in one piece, more than protobuf's 2 GB", "",
                  "save it with external data"};
 }
 
@@ -186,7 +188,7 @@ Result<void> save(const Model& model, const std::filesystem::path& path, const S
         const std::size_t limit = options.external_data == ExternalData::never
                                       ? protobuf_limit
                                       : std::min(options.inline_limit, protobuf_limit);
-        if (options.external_data == ExternalData::never) LATHE_CHECK(check_size(encoded));
+        if (options.external_data == ExternalData::never) LATHE_CHECK(check_size(encoded.size));
         if (encoded.size <= limit) {
             return write_whole(path, [&](const Sink& sink) { return encoded.write(sink); });
         }
@@ -194,7 +196,7 @@ Result<void> save(const Model& model, const std::filesystem::path& path, const S
     const Layout layout = lay_out(model.graph, options.external_minimum);
     if (layout.empty()) {
         LATHE_TRY(const Encoded encoded, encode(model, "", {}));
-        LATHE_CHECK(check_size(encoded));
+        LATHE_CHECK(check_size(encoded.size));
         return write_whole(path, [&](const Sink& sink) { return encoded.write(sink); });
     }
     Hasher hasher;
@@ -204,7 +206,7 @@ Result<void> save(const Model& model, const std::filesystem::path& path, const S
     }));
     const std::string location = data_name(path, hasher.hex());
     LATHE_TRY(const Encoded encoded, encode(model, location, layout));
-    LATHE_CHECK(check_size(encoded));
+    LATHE_CHECK(check_size(encoded.size));
     LATHE_CHECK(write_whole(path.parent_path() / location, [&](const Sink& sink) { return write_data(layout, sink); }));
     LATHE_CHECK(write_whole(path, [&](const Sink& sink) { return encoded.write(sink); }));
     name_older_data(path, location);
@@ -213,22 +215,28 @@ Result<void> save(const Model& model, const std::filesystem::path& path, const S
 
 } // namespace
 
-Result<std::string> serialize_onnx(const Model& model) {
-    std::string text;
-    Result<void> outcome;
+Result<ByteChain> onnx_pieces(const Model& model, std::size_t limit) {
+    Result<Encoded> encoded = Error{};
     LATHE_CHECK(proto::guarded(ErrorCode::internal, "writing ONNX", [&] {
-        outcome = [&]() -> Result<void> {
-            LATHE_TRY(const Encoded encoded, encode(model, "", {}));
-            LATHE_CHECK(check_size(encoded));
-            text.reserve(encoded.size);
-            return encoded.write([&](std::span<const std::byte> bytes) {
-                text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-                return Result<void>();
-            });
-        }();
+        encoded = encode(model, "", {});
+        if (encoded && encoded->size > limit) encoded = encode(model, "", {}, true);
     }));
-    if (!outcome) return std::move(outcome).error();
-    return text;
+    if (!encoded) return std::move(encoded).error();
+    ByteChain chain;
+    chain.add(std::move(encoded->model));
+    chain.add(std::move(encoded->graph));
+    const auto owner = std::make_shared<const decltype(model.graph.initializers)>(model.graph.initializers);
+    for (Piece& piece : encoded->pieces) {
+        chain.add(std::move(piece.head));
+        chain.add(piece.bytes, owner);
+    }
+    return chain;
+}
+
+Result<std::string> serialize_onnx(const Model& model) {
+    LATHE_TRY(const ByteChain chain, onnx_pieces(model));
+    LATHE_CHECK(check_size(chain.size()));
+    return chain.flat();
 }
 
 Result<void> save_onnx(const Model& model, const std::filesystem::path& path, const SaveOptions& options) {

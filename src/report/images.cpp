@@ -15,30 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder for the browser's profile and the page, removed at the end.
-class ScratchFolder {
-public:
-    static Result<ScratchFolder> create() {
-        std::error_code failure;
-        std::string pattern = (fs::temp_directory_path(failure) / "lathe-report-XXXXXX").string();
-        if (failure || ::mkdtemp(pattern.data()) == nullptr) {
-            return Error{ErrorCode::io, "cannot make a temporary folder", pattern, "check TMPDIR and free space"};
-        }
-        return ScratchFolder(pattern);
-    }
-    ~ScratchFolder() {
-        std::error_code ignored;
-        if (!path_.empty()) fs::remove_all(path_, ignored);
-    }
-    ScratchFolder(ScratchFolder&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
-    ScratchFolder& operator=(ScratchFolder&&) = delete;
-    const fs::path& path() const { return path_; }
-
-private:
-    explicit ScratchFolder(fs::path path) : path_(std::move(path)) {}
-    fs::path path_;
-};
-
 bool is_program(const fs::path& path) {
     std::error_code failure;
     return fs::is_regular_file(path, failure) && ::access(path.c_str(), X_OK) == 0;

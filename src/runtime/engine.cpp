@@ -18,9 +18,9 @@ struct Engine::Impl {
     EngineInfo info;
     std::shared_ptr<const CompiledModel> compiled;
     Traits traits;
-    std::string own_graph;                    ///< if built here
+    Model model;                              ///< if built here
     std::shared_ptr<const MappedFile> file;   ///< if loaded
-    std::span<const std::byte> graph;         ///< views own_graph or file
+    std::span<const std::byte> graph{};       ///< of the file
     std::span<const std::byte> usable_blob{}; ///< of the file, if it fits this machine
 };
 
@@ -171,8 +171,8 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     LATHE_TRY(info.preprocess, preprocess_of(model));
     LATHE_TRY(info.tokenizer, tokenizer_of(model));
     LATHE_TRY(info.labels, labels_of(model));
-    LATHE_TRY(impl->own_graph, serialize_onnx(model));
-    impl->graph = std::as_bytes(std::span(impl->own_graph));
+    impl->model = model;
+    LATHE_TRY(const ByteChain graph, onnx_pieces(model));
     LATHE_TRY(impl->compiled, backend->compile(model, compile));
     info.name = options.name.empty() ? model.graph.name : options.name;
     info.device = options.device;
@@ -186,7 +186,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     }
     info.source = options.source;
     info.hashes = options.hashes;
-    info.hashes["model"] = hash_hex(impl->graph);
+    info.hashes["model"] = graph.hex();
     info.calibration_digest = options.calibration_digest;
     info.lathe_version = LATHE_VERSION;
     info.library_version = backend->availability().version;
@@ -195,7 +195,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     info.machine = to_json(this_machine()).dump();
     info.blob_key = backend->blob_key();
     info.threads = options.threads;
-    info.graph_bytes = impl->graph.size();
+    info.graph_bytes = graph.size();
     return Engine(std::move(impl));
 }
 
@@ -250,7 +250,7 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     if (!asked_for || key != impl->info.blob_key) {
         log(LogLevel::warning, path.string() + " is compiled anew: " + reason + ". Build it here once to load fast.");
     }
-    auto model = parse_onnx(impl->graph);
+    auto model = parse_onnx(impl->graph, {}, {}, file);
     if (!model) return std::move(model).error().in(path.string());
     auto compiled = backend->compile(*model, compile_options(impl->info, threads, options));
     if (!compiled) return std::move(compiled).error().in(path.string());
@@ -263,20 +263,20 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
 }
 
 Result<void> Engine::save(const std::filesystem::path& path) {
-    std::string compiled;
-    std::span<const std::byte> blob = impl_->usable_blob;
-    if (blob.empty()) {
-        LATHE_TRY(compiled, impl_->compiled->save());
-        blob = std::as_bytes(std::span(compiled));
+    ByteChain blob(impl_->usable_blob);
+    if (impl_->usable_blob.empty()) {
+        LATHE_TRY(blob, impl_->compiled->save());
+    }
+    ByteChain graph(impl_->graph);
+    if (!impl_->file) {
+        LATHE_TRY(graph, onnx_pieces(impl_->model));
     }
     impl_->info.blob_bytes = blob.size();
     EngineInfo stored = impl_->info;
     stored.recompiled = false;
     stored.recompiled_reason.clear();
-    std::vector<EngineSection> sections{{graph_section, impl_->graph}, {blob_section, blob}};
-    if (!stored.tokenizer.empty()) {
-        sections.push_back({tokenizer_section, std::as_bytes(std::span(stored.tokenizer))});
-    }
+    std::vector<NewSection> sections{{graph_section, std::move(graph)}, {blob_section, std::move(blob)}};
+    if (!stored.tokenizer.empty()) sections.push_back({tokenizer_section, ByteChain(stored.tokenizer)});
     LATHE_TRY(impl_->info.file_bytes, write_engine(path, to_json(stored), sections));
     return {};
 }
@@ -307,6 +307,10 @@ Result<EngineMemory> Engine::memory() const { return impl_->compiled->memory(); 
 
 bool Engine::sessions_share_engine() const { return impl_->traits.sessions_share_engine; }
 
-std::span<const std::byte> Engine::onnx() const { return impl_->graph; }
+Result<ModelPtr> Engine::model() const {
+    if (!impl_->file) return ModelPtr(new Model(impl_->model));
+    LATHE_TRY(Model model, parse_onnx(impl_->graph, {}, {}, impl_->file));
+    return ModelPtr(new Model(std::move(model)));
+}
 
 } // namespace lathe

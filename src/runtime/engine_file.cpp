@@ -112,10 +112,10 @@ Result<EngineContents> parse_engine(std::span<const std::byte> bytes, std::strin
 }
 
 Result<std::size_t> write_engine(const std::filesystem::path& path, const Json& info,
-                                 const std::vector<EngineSection>& sections) {
+                                 const std::vector<NewSection>& sections) {
     std::vector<std::string> digests;
     for (const auto& section : sections)
-        digests.push_back(hash_hex(section.bytes));
+        digests.push_back(section.bytes.hex());
     // The header holds the offsets, and its length decides them: lay out behind one page, and again behind more if the
     // header came out longer.
     std::string header;
@@ -152,7 +152,8 @@ Result<std::size_t> write_engine(const std::filesystem::path& path, const Json& 
     for (const auto& section : sections) {
         const std::string padding(aligned(file.size()) - file.size(), '\0');
         LATHE_CHECK(file.write(padding));
-        LATHE_CHECK(file.write(section.bytes));
+        for (const auto piece : section.bytes.pieces())
+            LATHE_CHECK(file.write(piece));
     }
     LATHE_CHECK(file.commit());
     return end;

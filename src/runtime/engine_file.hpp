@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lathe/result.hpp"
+#include "support/byte_chain.hpp"
 #include "support/json.hpp"
 
 namespace lathe {
@@ -49,8 +50,12 @@ struct EngineContents {
 /// Errors: parse_error (no engine file), mismatch (another format version), corrupt (truncated, damaged).
 Result<EngineContents> parse_engine(std::span<const std::byte> bytes, std::string_view where);
 
+struct NewSection {
+    std::string name;
+    ByteChain bytes;
+};
 /// Write atomically. Returns the file's length in bytes.
 Result<std::size_t> write_engine(const std::filesystem::path& path, const Json& info,
-                                 const std::vector<EngineSection>& sections);
+                                 const std::vector<NewSection>& sections);
 
 } // namespace lathe

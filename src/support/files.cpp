@@ -156,6 +156,22 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
     return write_file(path, std::as_bytes(std::span(text)));
 }
 
+Result<ScratchFolder> ScratchFolder::create() {
+    std::error_code failure;
+    const auto base = std::filesystem::temp_directory_path(failure);
+    std::string pattern = (base / "lathe-XXXXXX").string();
+    if (failure || ::mkdtemp(pattern.data()) == nullptr) {
+        return Error{ErrorCode::io, "cannot make a temporary folder", base.string(),
+                     "set TMPDIR to a folder that can be written"};
+    }
+    return ScratchFolder(pattern);
+}
+
+ScratchFolder::~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
 Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t limit) {
     LATHE_TRY(const auto mapped, MappedFile::open(path));
     const auto bytes = mapped->bytes();

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lathe/result.hpp"
 
@@ -51,6 +52,20 @@ private:
     std::size_t size_ = 0;
     std::filesystem::path target_;
     std::filesystem::path temporary_; ///< empty: fd_ is the target itself
+};
+
+/// A new folder for temporary files (under TMPDIR), removed with all that is in it at the end.
+class ScratchFolder {
+public:
+    static Result<ScratchFolder> create();
+    ~ScratchFolder();
+    ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+    ScratchFolder& operator=(ScratchFolder&&) = delete;
+    const std::filesystem::path& path() const { return path_; }
+
+private:
+    explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {}
+    std::filesystem::path path_;
 };
 
 /// create + write + commit.

@@ -23,7 +23,7 @@ CompiledBindings bindings() {
 TEST(CompiledForm, ReadsWhatItWrote) {
     Json header{{"own", 7}};
     add_bindings(header, bindings());
-    const std::string blob = write_compiled(format, header, bytes_of("the body"));
+    const std::string blob = write_compiled(format, header, bytes_of("the body")).flat();
     EXPECT_EQ(blob.find("the body") % 256, 0U); // for what is read in place
     const auto form = read_compiled(format, bytes_of(blob));
     ASSERT_TRUE(form) << form.error().describe();
@@ -45,7 +45,7 @@ TEST(CompiledForm, ReadsWhatItWrote) {
 TEST(CompiledForm, RefusesWhatIsDamaged) {
     Json header;
     add_bindings(header, bindings());
-    const std::string blob = write_compiled(format, header, bytes_of("the body"));
+    const std::string blob = write_compiled(format, header, bytes_of("the body")).flat();
     for (const std::size_t size :
          {std::size_t{0}, std::size_t{7}, std::size_t{23}, std::size_t{100}, std::size_t{256}}) {
         const auto form = read_compiled(format, bytes_of(blob).first(size));

@@ -131,9 +131,10 @@ TEST_P(BatchPlanTest, SavedAndLoadedGivesTheSame) {
     options.batch_plan = GetParam();
     const auto compiled = cpu().compile(model, options);
     ASSERT_TRUE(compiled);
-    const auto blob = (*compiled)->save();
-    ASSERT_TRUE(blob);
-    const auto loaded = cpu().load(std::as_bytes(std::span(*blob)), nullptr, batches(1, 8, 16));
+    const auto chain = (*compiled)->save();
+    ASSERT_TRUE(chain);
+    const std::string blob = chain->flat();
+    const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, batches(1, 8, 16));
     ASSERT_TRUE(loaded) << loaded.error().describe();
     auto session = (*loaded)->make_session();
     for (const std::int64_t batch : {1, 2, 5, 8, 16})
@@ -274,14 +275,15 @@ TEST(OpenVino, FurtherShapesGetFormsOfTheirOwn) {
     options.more_profiles = {exactly({1, 5}), exactly({2, 8})}; // the second has one already
     const auto compiled = cpu().compile(open_lengths(), options);
     ASSERT_TRUE(compiled) << compiled.error().describe();
-    const auto blob = (*compiled)->save();
-    ASSERT_TRUE(blob);
-    const std::string header = blob->substr(0, blob->find("PK")); // JSON in front, with every form's shapes
+    const auto chain = (*compiled)->save();
+    ASSERT_TRUE(chain);
+    const std::string blob = chain->flat();
+    const std::string header = blob.substr(0, blob.find("PK")); // JSON in front, with every form's shapes
     for (const char* shapes : {"[[1,5]]", "[[2,8]]", "[[1,1]]", "[[4,32]]", "[]"})
         EXPECT_THAT(header, HasSubstr("\"shapes\":" + std::string(shapes)));
     const std::string twice = "\"shapes\":[[2,8]]";
     EXPECT_EQ(header.find(twice), header.rfind(twice));
-    const auto loaded = cpu().load(std::as_bytes(std::span(*blob)), nullptr, options);
+    const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, options);
     ASSERT_TRUE(loaded) << loaded.error().describe();
     for (const auto* model : {&*compiled, &*loaded}) {
         auto session = (*model)->make_session();
@@ -349,10 +351,11 @@ TEST(OpenVino, OperationsItLacksAreNamed) {
 
 TEST(OpenVino, DamagedBlobsAreErrors) {
     const auto compiled = cpu().compile(small_network(), batches(1, 1, 1));
-    const auto blob = (*compiled)->save();
-    ASSERT_TRUE(blob);
+    const auto chain = (*compiled)->save();
+    ASSERT_TRUE(chain);
+    const std::string blob = chain->flat();
     for (const std::size_t length : {std::size_t{0}, std::size_t{3}, std::size_t{8}, std::size_t{100}}) {
-        const auto cut = std::as_bytes(std::span(*blob)).first(length);
+        const auto cut = std::as_bytes(std::span(blob)).first(length);
         EXPECT_FALSE(cpu().load(cut, nullptr, batches(1, 1, 1))) << length;
     }
 }
@@ -390,9 +393,10 @@ TEST_P(BatchPlanTest, InputsThatNothingReadStayInputs) {
     options.batch_plan = GetParam();
     const auto compiled = cpu().compile(model, options);
     ASSERT_TRUE(compiled) << compiled.error().describe();
-    const auto blob = (*compiled)->save();
-    ASSERT_TRUE(blob);
-    const auto loaded = cpu().load(std::as_bytes(std::span(*blob)), nullptr, options);
+    const auto chain = (*compiled)->save();
+    ASSERT_TRUE(chain);
+    const std::string blob = chain->flat();
+    const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, options);
     ASSERT_TRUE(loaded) << loaded.error().describe();
     for (const CompiledModel* each : {compiled->get(), loaded->get()}) {
         ASSERT_EQ(each->inputs().size(), 2U);

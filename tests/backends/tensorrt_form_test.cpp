@@ -35,7 +35,7 @@ TEST(TensorRtForm, TellsWhatItWasBuiltWith) {
     made.options->version_compatible = true;
     made.options->optimization_level = 4;
     made.graph_digest = "0123456789abcdef0123456789abcdef";
-    const std::string blob = write_tensorrt_form(made, bytes_of("a plan"));
+    const std::string blob = write_tensorrt_form(made, bytes_of("a plan")).flat();
     const auto read = read_tensorrt_form(bytes_of(blob));
     ASSERT_TRUE(read) << read.error().describe();
     EXPECT_EQ(read->form.environment, made.environment);
@@ -51,12 +51,12 @@ TEST(TensorRtForm, TellsWhatItWasBuiltWith) {
 /// The header as written, changed, read again.
 Result<TensorRtFormAndPlan> read_changed(const std::function<void(Json&)>& change) {
     static std::string blob; // viewed by what is returned
-    blob = write_tensorrt_form(form(), bytes_of("plan"));
+    blob = write_tensorrt_form(form(), bytes_of("plan")).flat();
     const auto parts = read_compiled(tensorrt_format, bytes_of(blob));
     EXPECT_TRUE(parts);
     Json header = Json::parse(parts->header);
     change(header);
-    blob = write_compiled(tensorrt_format, header, bytes_of("plan"));
+    blob = write_compiled(tensorrt_format, header, bytes_of("plan")).flat();
     return read_tensorrt_form(bytes_of(blob));
 }
 
@@ -77,7 +77,7 @@ TEST(TensorRtForm, SaysWhoseLayersTheyAre) {
     made.layer_source = LayerSource::engine;
     made.layers[0].implementation = "sm80_xmma";
     made.layers[0].nodes = {"/conv/Conv", "/relu/Relu"};
-    const std::string blob = write_tensorrt_form(made, bytes_of("plan"));
+    const std::string blob = write_tensorrt_form(made, bytes_of("plan")).flat();
     const auto read = read_tensorrt_form(bytes_of(blob));
     ASSERT_TRUE(read) << read.error().describe();
     EXPECT_EQ(read->form.layer_source, LayerSource::engine);

@@ -44,10 +44,10 @@ protected:
         TensorRtForm form;
         form.environment = environment;
         form.options = options;
-        const std::string compiled = write_tensorrt_form(form, std::as_bytes(std::span(plan)));
-        const auto written = write_engine(
-            work_.path(name), info,
-            {{"graph.onnx", *contents->section("graph.onnx")}, {"compiled", std::as_bytes(std::span(compiled))}});
+        const std::string compiled = write_tensorrt_form(form, std::as_bytes(std::span(plan))).flat();
+        const auto written =
+            write_engine(work_.path(name), info,
+                         {{"graph.onnx", *contents->section("graph.onnx")}, {"compiled", ByteChain(compiled)}});
         ASSERT_TRUE(written) << written.error().describe();
     }
     Workspace work_;

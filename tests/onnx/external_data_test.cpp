@@ -228,5 +228,75 @@ TEST(ExternalData, NeverPastTwoGigabytesSaysWhatToDo) {
     EXPECT_TRUE(infer_shapes(model));
 }
 
+/// What `parse_onnx` makes of the pieces, told to use weights of any file in place.
+Result<Model> read_back(const ByteChain& chain, const std::shared_ptr<const std::string>& text) {
+    EXPECT_EQ(text->size(), chain.size());
+    LoadOptions options;
+    options.in_place_from = 0;
+    return parse_onnx(std::as_bytes(std::span(*text)), {}, options, text);
+}
+
+TEST(LargeModels, WeightsAreReadWhereTheyLie) {
+    Model model = weighted();
+    model.graph.initializers.at("small").doc = "kept";
+    std::vector<float> large(5000, 2.5F);
+    test::add_initializer(model, Tensor::of_floats("large", {50, 100}, large));
+    test::add_initializer(model, Tensor("bytes", DataType::int8, {4097}, std::vector<std::byte>(4097, std::byte{7})));
+    // As any file, and as one past the limit of protobuf: lengths are longer there, so that weights are aligned.
+    for (const std::size_t limit : {protobuf_limit, std::size_t{0}}) {
+        const auto chain = onnx_pieces(model, limit);
+        ASSERT_TRUE(chain) << chain.error().describe();
+        const auto text = std::make_shared<const std::string>(chain->flat());
+        if (limit == protobuf_limit) {
+            EXPECT_EQ(*text, *serialize_onnx(model));
+        }
+        const auto read = read_back(*chain, text);
+        ASSERT_TRUE(read) << read.error().describe();
+        ASSERT_EQ(read->graph.initializers.size(), model.graph.initializers.size());
+        for (const auto& [name, tensor] : model.graph.initializers)
+            EXPECT_TRUE(same_content(read->graph.initializers.at(name), tensor)) << name;
+        EXPECT_EQ(read->graph.initializers.at("small").doc, "kept");
+        EXPECT_EQ(*serialize_onnx(*read), *serialize_onnx(model));
+        const auto in_place = [&](const char* name) {
+            const auto* at = reinterpret_cast<const char*>(read->graph.initializers.at(name).bytes().data());
+            return at >= text->data() && at < text->data() + text->size();
+        };
+        EXPECT_FALSE(in_place("small"));
+        EXPECT_TRUE(in_place("bytes"));
+        if (limit == 0) {
+            EXPECT_TRUE(in_place("large"));
+        }
+    }
+}
+
+TEST(LargeModels, DamageIsAnError) {
+    Model model = weighted();
+    test::add_initializer(model, Tensor("bytes", DataType::int8, {9000}, std::vector<std::byte>(9000)));
+    const auto chain = onnx_pieces(model, 0);
+    ASSERT_TRUE(chain);
+    const std::string whole = chain->flat();
+    LoadOptions options;
+    options.in_place_from = 0;
+    for (std::size_t size = 1; size < whole.size(); size += size < 300 ? 1 : 97) {
+        const auto read = parse_onnx(std::as_bytes(std::span(whole)).first(size), {}, options);
+        // A cut between fields of the model leaves a whole, smaller message.
+        if (read) continue;
+        EXPECT_EQ(read.error().code, ErrorCode::parse_error) << size << read.error().describe();
+    }
+    std::string other = whole;
+    for (std::size_t i = 0; i < other.size(); i += i < 300 ? 1 : 211) {
+        other[i] = static_cast<char>(other[i] ^ 0x55);
+        (void)parse_onnx(std::as_bytes(std::span(other)), {}, options);
+        other[i] = whole[i];
+    }
+    // A tensor that is longer or shorter than its shape says.
+    model.graph.initializers.clear();
+    test::add_initializer(model, Tensor("w", DataType::int8, {9000}, std::vector<std::byte>(8999)));
+    const std::string longer = onnx_pieces(model, 0)->flat();
+    const auto wrong = parse_onnx(std::as_bytes(std::span(longer)), {}, options);
+    ASSERT_FALSE(wrong);
+    EXPECT_NE(wrong.error().describe().find("8999 bytes"), std::string::npos) << wrong.error().describe();
+}
+
 } // namespace
 } // namespace lathe

@@ -47,6 +47,14 @@ void expect_right(Session& session, std::int64_t batch) {
         ASSERT_NEAR((*outputs)[0].as<float>()[i], expected[i], 1e-4F);
 }
 
+/// Sections that were read, to be written again.
+std::vector<NewSection> again(const std::vector<EngineSection>& sections) {
+    std::vector<NewSection> made;
+    for (const EngineSection& section : sections)
+        made.push_back({section.name, ByteChain(section.bytes)});
+    return made;
+}
+
 std::string read_all(const std::filesystem::path& path) { return read_text_file(path).value(); }
 
 /// Messages logged while it lives.
@@ -186,7 +194,7 @@ TEST(Engine, AnotherMachinesBlobIsCompiledAnew) {
     std::string key = info["blob_key"].get<std::string>();
     key.replace(key.find("openvino "), 9, "openvino 1999.");
     info["blob_key"] = key;
-    ASSERT_TRUE(write_engine(folder / "other.engine", info, contents->sections));
+    ASSERT_TRUE(write_engine(folder / "other.engine", info, again(contents->sections)));
     const LogCapture log;
     auto loaded = Engine::load(folder / "other.engine");
     ASSERT_TRUE(loaded) << loaded.error().describe();
@@ -259,11 +267,40 @@ TEST(Engine, OtherFilesAndVersionsAreToldApart) {
     EXPECT_THAT(loaded.error().describe(), HasSubstr("format 9"));
 }
 
+TEST(Engine, HoldsModelsOfOverTwoGigabytes) {
+    // The same block many times, so that only the file is large.
+    const TemporaryFolder folder;
+    if (std::filesystem::space(folder.path()).available < 5'000'000'000) GTEST_SKIP() << "SKIPPED: little disk space";
+    Model model = labelled_network();
+    const Tensor block("t", DataType::uint8, {1 << 26}, std::vector<std::byte>(1 << 26, std::byte{3}));
+    for (int i = 0; i < 33; ++i) {
+        const std::string name = "unread" + std::to_string(i);
+        model.graph.initializers.emplace(name, block.renamed(name));
+    }
+    BuildOptions options;
+    options.shapes["input"] = {{1, 3, 8, 8}, {4, 3, 8, 8}, {8, 3, 8, 8}};
+    {
+        auto engine = Engine::build(model, options);
+        ASSERT_TRUE(engine) << engine.error().describe();
+        EXPECT_GT(engine->info().graph_bytes, std::size_t{1} << 31);
+        ASSERT_TRUE(engine->save(folder / "m.engine"));
+    }
+    auto loaded = Engine::load(folder / "m.engine");
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    EXPECT_FALSE(loaded->info().recompiled);
+    auto session = loaded->make_session();
+    ASSERT_TRUE(session) << session.error().describe();
+    expect_right(*session, 2);
+    const auto inside = loaded->model();
+    ASSERT_TRUE(inside) << inside.error().describe();
+    EXPECT_EQ((*inside)->graph.initializers.size(), model.graph.initializers.size());
+    EXPECT_TRUE(same_content((*inside)->graph.initializers.at("unread32"), block));
+}
+
 TEST(Engine, HostileHeadersAreErrors) {
     const TemporaryFolder folder;
     const std::string blob = "blob";
-    const std::vector<EngineSection> sections{{"graph.onnx", std::as_bytes(std::span(blob))},
-                                              {"compiled", std::as_bytes(std::span(blob))}};
+    const std::vector<NewSection> sections{{"graph.onnx", ByteChain(blob)}, {"compiled", ByteChain(blob)}};
     const Json infos[] = {Json(), Json(5), Json::array(), Json{{"name", 7}}, Json{{"name", "x"}, {"inputs", "no"}}};
     for (const auto& info : infos) {
         ASSERT_TRUE(write_engine(folder / "h.engine", info, sections));
@@ -289,7 +326,7 @@ TEST(Engine, FullDiskLeavesTheOldFile) {
         const rlimit limit{8192, 8192};
         ::setrlimit(RLIMIT_FSIZE, &limit);
         const auto contents = parse_engine(std::as_bytes(std::span(before)), "before");
-        const auto written = write_engine(folder / "m.engine", contents->info, contents->sections);
+        const auto written = write_engine(folder / "m.engine", contents->info, again(contents->sections));
         ::_exit(!written && written.error().code == ErrorCode::io ? 0 : 1);
     }
     int status = 0;
@@ -311,7 +348,7 @@ TEST(Engine, KilledWhileSavingLeavesOldOrNew) {
             std::vector<EngineSection> sections = contents->sections;
             sections.push_back({"padding", std::as_bytes(std::span(large))});
             while (true)
-                (void)write_engine(folder / "m.engine", contents->info, sections);
+                (void)write_engine(folder / "m.engine", contents->info, again(sections));
         }
         ::usleep(static_cast<useconds_t>(delay_us));
         ::kill(child, SIGKILL);

@@ -17,6 +17,7 @@
 #include "lathe/progress.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
+#include "support/byte_chain.hpp"
 #include "support/json.hpp"
 
 namespace lathe {
@@ -153,8 +154,8 @@ public:
     virtual Result<std::vector<LayerInfo>> layers() const = 0;
     /// Whose layers these are: the "engine"'s, or the "network"'s where only that can be read here, nothing fused yet.
     virtual std::string layers_from() const { return "engine"; }
-    /// The compiled form, for `Backend::load`.
-    virtual Result<std::string> save() const = 0;
+    /// The compiled form, for `Backend::load`. Parts of it may lie in this model, which must outlive it.
+    virtual Result<ByteChain> save() const = 0;
     /// Memory that running takes on the device. Unsupported where it has none of its own.
     virtual Result<EngineMemory> memory() const {
         return Error{ErrorCode::unsupported, "this backend has no memory of its own", "", ""};

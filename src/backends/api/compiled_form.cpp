@@ -43,7 +43,7 @@ Error damaged_form(const std::string& why) {
     return {ErrorCode::corrupt, "the compiled form is damaged: " + why, "", "build the engine again"};
 }
 
-std::string write_compiled(const CompiledFormat& format, const Json& header, std::span<const std::byte> body) {
+ByteChain write_compiled(const CompiledFormat& format, const Json& header, ByteChain body) {
     const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::string blob(format.magic);
     const auto append = [&](auto number) { blob.append(reinterpret_cast<const char*>(&number), sizeof number); };
@@ -52,8 +52,9 @@ std::string write_compiled(const CompiledFormat& format, const Json& header, std
     append(static_cast<std::uint64_t>(text.size()));
     blob += text;
     blob.resize(aligned(blob.size()), '\0');
-    blob.append(reinterpret_cast<const char*>(body.data()), body.size());
-    return blob;
+    ByteChain form(std::move(blob));
+    form.add(std::move(body));
+    return form;
 }
 
 Result<CompiledForm> read_compiled(const CompiledFormat& format, std::span<const std::byte> blob) {

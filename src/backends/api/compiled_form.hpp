@@ -9,6 +9,7 @@
 
 #include "lathe/engine_types.hpp"
 #include "lathe/result.hpp"
+#include "support/byte_chain.hpp"
 #include "support/json.hpp"
 
 namespace lathe {
@@ -24,7 +25,7 @@ struct CompiledForm {
     std::span<const std::byte> body;
 };
 /// What is no text in the header is replaced.
-std::string write_compiled(const CompiledFormat& format, const Json& header, std::span<const std::byte> body);
+ByteChain write_compiled(const CompiledFormat& format, const Json& header, ByteChain body);
 /// Views into `blob`. Errors: corrupt (an empty body too), mismatch (another version of the form).
 Result<CompiledForm> read_compiled(const CompiledFormat& format, std::span<const std::byte> blob);
 

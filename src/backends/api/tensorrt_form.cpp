@@ -65,14 +65,14 @@ Release release_of(const std::string& environment) {
 
 } // namespace
 
-std::string write_tensorrt_form(const TensorRtForm& form, std::span<const std::byte> plan) {
+ByteChain write_tensorrt_form(const TensorRtForm& form, ByteChain plan) {
     Json header{{"environment", form.environment},
                 {"layers", layers_json(form.layers)},
                 {"layers_from", to_string(form.layer_source)}};
     if (form.options) header["options"] = to_json(*form.options);
     if (!form.graph_digest.empty()) header["graph"] = form.graph_digest;
     add_bindings(header, form);
-    return write_compiled(tensorrt_format, header, plan);
+    return write_compiled(tensorrt_format, header, std::move(plan));
 }
 
 Result<TensorRtFormAndPlan> read_tensorrt_form(std::span<const std::byte> blob) {

@@ -25,7 +25,7 @@ struct TensorRtForm : CompiledBindings {
 };
 
 /// As `tensorrt_format` describes it. `plan`: TensorRT's own bytes.
-std::string write_tensorrt_form(const TensorRtForm& form, std::span<const std::byte> plan);
+ByteChain write_tensorrt_form(const TensorRtForm& form, ByteChain plan);
 
 struct TensorRtFormAndPlan {
     TensorRtForm form;

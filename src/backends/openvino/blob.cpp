@@ -78,6 +78,44 @@ private:
     }
 };
 
+/// Collects what is written in pieces, so that a growing string is not copied.
+class ChainBuffer final : public std::streambuf {
+public:
+    ByteChain take() {
+        flush();
+        return std::move(chain_);
+    }
+
+private:
+    static constexpr std::size_t piece = std::size_t{16} << 20;
+
+    void flush() {
+        position_ += static_cast<off_type>(text_.size());
+        chain_.add(std::move(text_));
+        text_.clear();
+    }
+    std::streamsize xsputn(const char* data, std::streamsize count) override {
+        text_.append(data, static_cast<std::size_t>(count));
+        if (text_.size() >= piece) flush();
+        return count;
+    }
+    int_type overflow(int_type value) override {
+        if (traits_type::eq_int_type(value, traits_type::eof())) return traits_type::not_eof(value);
+        const char one = traits_type::to_char_type(value);
+        xsputn(&one, 1);
+        return value;
+    }
+    /// Exporters ask where they are; none goes back.
+    pos_type seekoff(off_type offset, std::ios_base::seekdir direction, std::ios_base::openmode /*which*/) override {
+        if (offset != 0 || direction == std::ios_base::beg) return pos_type(off_type(-1));
+        return pos_type(position_ + static_cast<off_type>(text_.size()));
+    }
+
+    ByteChain chain_;
+    std::string text_;
+    off_type position_ = 0;
+};
+
 template <auto Free>
 struct Release {
     template <class T>
@@ -136,31 +174,36 @@ Result<ov::CompiledModel> Part::get() const {
     });
 }
 
-Result<std::string> Part::export_bytes() const {
+Result<ByteChain> Part::export_bytes() const {
     if (stored_) {
-        if (!stored_->reference.empty()) return unpack(*stored_);
-        return std::string(reinterpret_cast<const char*>(stored_->bytes.data()), stored_->bytes.size());
+        if (stored_->reference.empty()) return ByteChain(stored_->bytes);
+        LATHE_TRY(std::string bytes, unpack(*stored_));
+        return ByteChain(std::move(bytes));
     }
-    return guarded("cannot save the compiled form", "openvino", [&]() -> Result<std::string> {
-        std::ostringstream stream;
+    return guarded("cannot save the compiled form", "openvino", [&]() -> Result<ByteChain> {
+        ChainBuffer buffer;
+        std::ostream stream(&buffer);
         LATHE_TRY(ov::CompiledModel compiled, get());
         compiled.export_model(stream);
-        return std::move(stream).str();
+        return buffer.take();
     });
 }
 
-Result<std::string> save_blob(const State& state) {
+Result<ByteChain> save_blob(const State& state) {
     Json header{{"inputs", io_json(state.inputs, state.input_ports)},
                 {"outputs", io_json(state.outputs, state.output_ports)},
                 {"plan", state.kind == PlanKind::split ? "split" : "whole"},
                 {"parts", Json::array()}};
-    std::vector<std::string> exports;
+    std::vector<ByteChain> exports;
+    std::string reference;  // the first export, where others are packed
     std::size_t offset = 0; // from the end of the header, rounded up
     for (const auto& part : state.parts) {
-        LATHE_TRY(std::string bytes, part->export_bytes());
+        LATHE_TRY(ByteChain bytes, part->export_bytes());
         const std::size_t size = bytes.size();
+        if (exports.empty() && state.parts.size() > 1) reference = bytes.flat();
         if (!exports.empty()) {
-            LATHE_TRY(bytes, pack(bytes, exports.front()));
+            LATHE_TRY(std::string packed, pack(bytes.flat(), reference));
+            bytes = ByteChain(std::move(packed));
         }
         header["parts"].push_back({{"shapes", part->spec().shapes},
                                    {"streams", part->spec().streams},
@@ -176,11 +219,12 @@ Result<std::string> save_blob(const State& state) {
     blob.append(reinterpret_cast<const char*>(&length), sizeof length);
     blob += text;
     blob.resize(aligned(blob.size()));
-    for (const auto& bytes : exports) {
-        blob += bytes;
-        blob.resize(aligned(blob.size()));
+    ByteChain chain(std::move(blob));
+    for (ByteChain& bytes : exports) {
+        chain.add(std::move(bytes));
+        chain.add(std::string(aligned(chain.size()) - chain.size(), '\0'));
     }
-    return blob;
+    return chain;
 }
 
 Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner,

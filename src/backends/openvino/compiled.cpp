@@ -426,6 +426,6 @@ Result<std::vector<LayerInfo>> OpenVinoModel::layers() const {
     return layers_of(compiled);
 }
 
-Result<std::string> OpenVinoModel::save() const { return save_blob(*state_); }
+Result<ByteChain> OpenVinoModel::save() const { return save_blob(*state_); }
 
 } // namespace lathe::openvino

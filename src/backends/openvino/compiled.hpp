@@ -31,8 +31,8 @@ public:
     const PartSpec& spec() const { return spec_; }
     /// Safe from several threads.
     Result<ov::CompiledModel> get() const;
-    /// OpenVINO's export, for the blob.
-    Result<std::string> export_bytes() const;
+    /// OpenVINO's export, for the blob. Views what was loaded, where that is the export itself.
+    Result<ByteChain> export_bytes() const;
 
 private:
     PartSpec spec_;
@@ -64,7 +64,7 @@ public:
     const std::vector<IoInfo>& outputs() const override { return state_->outputs; }
     Result<std::unique_ptr<BackendSession>> make_session() const override;
     Result<std::vector<LayerInfo>> layers() const override;
-    Result<std::string> save() const override;
+    Result<ByteChain> save() const override;
 
 private:
     std::shared_ptr<const State> state_;
@@ -81,7 +81,7 @@ Result<std::vector<LayerInfo>> layers_of(const ov::CompiledModel& compiled);
 Result<std::vector<LayerInfo>> profile_of(const ov::CompiledModel& compiled, const ov::InferRequest& request);
 
 /// blob.cpp: our container around OpenVINO's exports.
-Result<std::string> save_blob(const State& state);
+Result<ByteChain> save_blob(const State& state);
 Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
                                                  const CompileOptions& options);
 

@@ -12,6 +12,7 @@
 #include "backends/tensorrt/plan.hpp"
 #include "backends/tensorrt/session.hpp"
 #include "onnx/onnx.hpp"
+#include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
 #include "support/progress.hpp"
@@ -178,7 +179,9 @@ private:
         const nvinfer1::NetworkDefinitionCreationFlags flags = network_flags();
         network_.reset(builder_->createNetworkV2(flags));
         if (!network_) return Error{ErrorCode::internal, "TensorRT gave no network", "tensorrt", ""};
-        LATHE_TRY(std::string bytes, serialize_onnx(model));
+        LATHE_TRY(const ByteChain pieces, onnx_pieces(model));
+        if (pieces.size() > protobuf_limit) return parse_large(model);
+        std::string bytes = pieces.flat();
         const Capture capture;
         LATHE_TRY(parser_, library().make_parser(*network_));
         if (!parser_->parse(bytes.data(), bytes.size(), nullptr)) return refusal(*parser_, capture);
@@ -187,6 +190,21 @@ private:
             plan_->onnx = std::move(bytes);
         }
         return {};
+    }
+
+    /// More than a message can hold: TensorRT reads it from files, weights beside the model.
+    Result<void> parse_large(const Model& model) {
+        if (plan_->options->strip_weights) {
+            return Error{ErrorCode::unsupported, "a model of more than 2 GB cannot be built without its weights", "",
+                         "leave --strip-weights out"};
+        }
+        LATHE_TRY(const ScratchFolder folder, ScratchFolder::create());
+        const auto file = folder.path() / "model.onnx";
+        LATHE_CHECK(save_onnx(model, file));
+        const Capture capture;
+        LATHE_TRY(parser_, library().make_parser(*network_));
+        if (parser_->parseFromFile(file.c_str(), static_cast<int>(nvinfer1::ILogger::Severity::kWARNING))) return {};
+        return refusal(*parser_, capture);
     }
 
     Result<void> compile() {

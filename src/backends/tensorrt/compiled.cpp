@@ -30,7 +30,7 @@ public:
         look_inside();
         return to_string(inspected_.empty() ? plan_->layer_source : LayerSource::engine);
     }
-    Result<std::string> save() const override { return write_blob(*plan_); }
+    Result<ByteChain> save() const override { return write_blob(*plan_); }
     Result<BuildReport> report() const override { return plan_->report; }
 
 private:
@@ -61,7 +61,11 @@ private:
 
 } // namespace
 
-std::string write_blob(const Plan& plan) { return write_tensorrt_form(plan, plan.bytes); }
+ByteChain write_blob(const Plan& plan) {
+    ByteChain bytes;
+    bytes.add(plan.bytes, plan.owner);
+    return write_tensorrt_form(plan, std::move(bytes));
+}
 
 Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
                                               const CompileOptions& options) {

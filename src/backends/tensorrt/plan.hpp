@@ -38,7 +38,7 @@ struct BuiltPlan {
 Result<BuiltPlan> build_plan(const Model& model, const CompileOptions& options);
 
 /// As backends/api/tensorrt.hpp describes it.
-std::string write_blob(const Plan& plan);
+ByteChain write_blob(const Plan& plan);
 /// Errors: corrupt, mismatch (another version of this form, or of TensorRT that does not load the plan).
 Result<std::shared_ptr<const Plan>> read_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
                                               const CompileOptions& options);

@@ -10,22 +10,22 @@ constexpr CompiledFormat format{"LATHECUD", 2};
 
 } // namespace
 
-Result<std::string> write_blob(const EngineState& state) {
+Result<ByteChain> write_blob(const EngineState& state) {
     Json header{{"environment", state.environment},
                 {"workspace_limit", state.workspace_limit},
                 {"arena_bytes", state.arena_bytes},
                 {"workspace_bytes", state.workspace_bytes},
                 {"tactics", state.tactics}};
     add_bindings(header, {state.inputs, state.outputs, state.profiles});
-    LATHE_TRY(std::string prepared, serialize(state.prepared));
+    LATHE_TRY(ByteChain prepared, serialize(state.prepared));
     // Generated kernels lie behind the model.
     header["prepared_bytes"] = prepared.size();
     header["code"] = Json::array();
     for (const auto& [key, code] : state.code) {
         header["code"].push_back({{"key", key}, {"bytes", code->size()}});
-        prepared += *code;
+        prepared.add(std::as_bytes(std::span(*code)), code);
     }
-    return write_compiled(format, header, std::as_bytes(std::span(prepared)));
+    return write_compiled(format, header, std::move(prepared));
 }
 
 Result<std::shared_ptr<EngineState>> read_blob(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {

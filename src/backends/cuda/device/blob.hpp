@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <span>
-#include <string>
 
 #include "backends/cuda/device/state.hpp"
 
@@ -10,7 +9,7 @@ namespace lathe::cuda {
 
 /// The engine as `CompiledModel::save` gives it: backends/api/compiled_form.hpp's frame around the prepared model with
 /// its packed weights.
-Result<std::string> write_blob(const EngineState& state);
+Result<ByteChain> write_blob(const EngineState& state);
 /// Backwards; devices are not filled in. `owner` keeps `bytes` alive, weights are read from them in place.
 /// Errors: corrupt, mismatch (another version).
 Result<std::shared_ptr<EngineState>> read_blob(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);

@@ -35,7 +35,7 @@ public:
         return Error{ErrorCode::invalid_argument, "the engine does not run on GPU " + std::to_string(device), "",
                      "it runs on " + known + "; name the GPUs when it is built or loaded"};
     }
-    Result<std::string> save() const override {
+    Result<ByteChain> save() const override {
         const std::lock_guard lock(state_->mutex);
         return write_blob(*state_);
     }

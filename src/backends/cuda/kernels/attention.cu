@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(128) attention(const __grid_constant__ Attenti
         address(keys) + static_cast<std::uint32_t>(((lane & 7) + ((lane >> 4) << 3)) * pitch + ((lane >> 3) & 1) * 16);
     const std::uint32_t value_from =
         address(values) + static_cast<std::uint32_t>((lane & 15) * pitch + (lane >> 4) * 16);
-    const std::int64_t mask_at = batch * p.mask_batch_stride;
+    const std::int64_t mask_at = batch * p.mask.batch_stride;
     for (int key0 = 0; key0 < padded_keys; key0 += keys_a_step) {
         float scores[keys_a_step / 8][4] = {};
 #pragma unroll
@@ -99,9 +99,9 @@ __global__ void __launch_bounds__(128) attention(const __grid_constant__ Attenti
             for (int i = 0; i < 4; ++i) {
                 const int key = key0 + j * 8 + t * 2 + i % 2;
                 float v = scores[j][i] * scale;
-                if (p.mask != nullptr && key < kv_len) {
+                if (p.mask.data != nullptr && key < kv_len) {
                     const int r = row + i / 2 * 8 < q_len ? row + i / 2 * 8 : q_len - 1;
-                    v = fmaf(load_any(p.mask, p.mask_type, mask_at + r * p.mask_row_stride + key), log2_e, v);
+                    v = fmaf(load_any(p.mask.data, p.mask.type, mask_at + r * p.mask.row_stride + key), log2_e, v);
                 }
                 v = key < kv_len ? v : -INFINITY;
                 scores[j][i] = v;
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(128) attention(const __grid_constant__ Attenti
         for (int h = 0; h < 2; ++h) {
             highest[h] = fmaxf(highest[h], __shfl_xor_sync(0xffffffffU, highest[h], 1));
             highest[h] = fmaxf(highest[h], __shfl_xor_sync(0xffffffffU, highest[h], 2));
-            const float shrink = exp2f(largest[h] - highest[h]);
+            // Of none but -inf nothing is left so far, and no difference of infinities may be taken.
+            const float shrink = highest[h] == -INFINITY ? 0.0F : exp2f(largest[h] - highest[h]);
             largest[h] = highest[h];
             total[h] *= shrink;
 #pragma unroll
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(128) attention(const __grid_constant__ Attenti
         for (int j = 0; j < keys_a_step / 8; ++j)
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                scores[j][i] = exp2f(scores[j][i] - largest[i / 2]);
+                scores[j][i] = largest[i / 2] == -INFINITY ? 0.0F : exp2f(scores[j][i] - largest[i / 2]);
                 total[i / 2] += scores[j][i];
             }
 #pragma unroll
@@ -175,7 +176,7 @@ cudaError_t launch_depth(const AttentionParams& p, cudaStream_t stream, bool pro
 } // namespace
 
 bool attention_takes(const AttentionParams& p) {
-    return p.type == type_f16 && p.output_type == type_f16 && (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 &&
+    return is_plain_attention(p) && attention_is_aligned(p) && p.type == type_f16 && p.output_type == type_f16 && (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 &&
            p.kv_len <= 512 && p.q_len >= 1 && p.heads < 65536 && p.batch < 65536;
 }
 

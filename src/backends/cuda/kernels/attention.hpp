@@ -10,6 +10,19 @@ namespace lathe::cuda::kernels {
 bool attention_takes(const AttentionParams& params);
 cudaError_t launch_attention(const AttentionParams& params, cudaStream_t stream, bool programmatic);
 
+/// f16 or bf16, any length, heads of a multiple of 8 up to 256, all that AttentionParams can say: mma.sync on tiles of
+/// keys. `warps`: 1, 2 or 4 of 16 rows each a block.
+bool attention_flash_takes(const AttentionParams& params);
+std::size_t attention_flash_shared_bytes(std::int64_t depth, int warps);
+cudaError_t launch_attention_flash(const AttentionParams& params, int warps, cudaStream_t stream, bool programmatic);
+
+/// The same for up to 8 rows of Q that read one head of keys, which are shared out over `split` blocks; then a second
+/// kernel joins the parts. The workspace is of f32.
+bool attention_decode_takes(const AttentionParams& params);
+std::size_t attention_decode_workspace(const AttentionParams& params, int split);
+cudaError_t launch_attention_decode(const AttentionParams& params, int split, void* workspace, cudaStream_t stream,
+                                    bool programmatic);
+
 /// f32 to f32 or s8, depth 32 or 64, any number of keys: exact products on FMAs.
 bool attention_fma_takes(const AttentionParams& params);
 /// Shared memory of a block that has so many rows of Q.

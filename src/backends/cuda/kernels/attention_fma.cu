@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(block_threads, Rows == 64 ? 3 : 4)
         for (int d = 0; d < out_a_thread; ++d)
             out[i][d] = 0;
     }
-    const std::int64_t mask_at = batch * p.mask_batch_stride;
+    const std::int64_t mask_at = batch * p.mask.batch_stride;
     for (int key0 = 0; key0 < kv_len; key0 += keys_a_tile) {
         fetch(p.v, p.v_strides, values, Depth, key0, keys_a_tile, kv_len);
         mma::copy_wait<1>(); // all but the values
@@ -92,11 +92,11 @@ __global__ void __launch_bounds__(block_threads, Rows == 64 ? 3 : 4)
             }
         }
         float masks[keys_a_thread] = {}; // where one row of the mask is for all
-        if (p.mask != nullptr && p.mask_row_stride == 0) {
+        if (p.mask.data != nullptr && p.mask.row_stride == 0) {
 #pragma unroll
             for (int j = 0; j < keys_a_thread; ++j) {
                 const int key = key0 + column + j * columns_of_threads;
-                if (key < kv_len) masks[j] = load_any(p.mask, p.mask_type, mask_at + key);
+                if (key < kv_len) masks[j] = load_any(p.mask.data, p.mask.type, mask_at + key);
             }
         }
 #pragma unroll
@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(block_threads, Rows == 64 ? 3 : 4)
             for (int j = 0; j < keys_a_thread; ++j) {
                 const int key = key0 + column + j * columns_of_threads;
                 float mask = masks[j];
-                if (p.mask != nullptr && p.mask_row_stride != 0 && key < kv_len && row < q_len)
-                    mask = load_any(p.mask, p.mask_type, mask_at + row * p.mask_row_stride + key);
+                if (p.mask.data != nullptr && p.mask.row_stride != 0 && key < kv_len && row < q_len)
+                    mask = load_any(p.mask.data, p.mask.type, mask_at + row * p.mask.row_stride + key);
                 score[i][j] = key < kv_len ? fmaf(score[i][j], p.scale, mask) : -INFINITY;
                 highest = fmaxf(highest, score[i][j]);
             }
@@ -205,9 +205,10 @@ cudaError_t launch_depth(int rows, const AttentionParams& p, cudaStream_t stream
 } // namespace
 
 bool attention_fma_takes(const AttentionParams& p) {
-    return p.type == type_f32 && (p.output_type == type_f32 || p.output_type == type_s8) &&
-           (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 && p.kv_len < (1 << 30) && p.q_len >= 1 &&
-           p.q_len < (1 << 30) && p.heads < 65536 && p.batch < 65536;
+    return is_plain_attention(p) && attention_is_aligned(p) && p.type == type_f32 &&
+           (p.output_type == type_f32 || p.output_type == type_s8) && (p.depth == 32 || p.depth == 64) &&
+           p.kv_len >= 1 && p.kv_len < (1 << 30) && p.q_len >= 1 && p.q_len < (1 << 30) && p.heads < 65536 &&
+           p.batch < 65536;
 }
 
 std::size_t attention_fma_shared_bytes(std::int64_t depth, int rows) {

@@ -130,17 +130,41 @@ struct BatchedGemmParams {
 };
 cudaError_t launch_batched_gemm_general(const BatchedGemmParams& params, cudaStream_t stream, bool programmatic);
 
-/// Strides in elements of [batch][sequence][head]; depth is contiguous.
+/// Added to scores; keys are contiguous. Sample b has mask b % batches.
+struct AttentionMask {
+    const void* data;
+    std::int32_t type;
+    std::int64_t batches, batch_stride, head_stride, row_stride;
+};
+/// Strides in elements of [batch][sequence][head]; depth is contiguous. Offsets are of the operands' first element from
+/// where their values lie.
 struct AttentionParams {
-    const void *q, *k, *v, *mask;
+    const void *q, *k, *v;
     void* output;
-    std::int32_t type, mask_type, output_type;
-    std::int64_t batch, heads, q_len, kv_len, depth;
+    std::int32_t type, output_type;
+    std::int64_t batch, heads, kv_heads, q_len, kv_len, depth;
     std::int64_t q_strides[3], k_strides[3], v_strides[3], o_strides[3];
-    std::int64_t mask_batch_stride, mask_row_stride;
+    std::int64_t q_offset, k_offset, v_offset, o_offset;
+    AttentionMask mask, second_mask;
+    std::int32_t masks;         ///< how many of the two there are
+    std::int32_t causal;        ///< row i reads the first i + 1 + kv_len - q_len keys
+    std::int32_t empty_is_zero; ///< of a row whose scores are all -inf; else NaN
     float scale;
     float output_scale; ///< s8 output: real = scale * stored
 };
+/// What kernels for encoders take: as many heads of keys as of queries, at most one mask that is the same for all
+/// heads, and nothing said of rows without scores.
+inline bool is_plain_attention(const AttentionParams& p) {
+    return p.kv_heads == p.heads && p.masks <= 1 && p.causal == 0 && p.empty_is_zero == 0 &&
+           (p.masks == 0 || (p.mask.head_stride == 0 && (p.mask.batches == 1 || p.mask.batches == p.batch)));
+}
+/// Rows of q, k, v and of the result begin at multiples of 16 bytes, for types of 2 bytes.
+inline bool attention_is_aligned(const AttentionParams& p) {
+    std::int64_t all = p.q_offset | p.k_offset | p.v_offset | p.o_offset;
+    for (int i = 0; i < 3; ++i)
+        all |= p.q_strides[i] | p.k_strides[i] | p.v_strides[i] | p.o_strides[i];
+    return all % 8 == 0;
+}
 /// Any depth up to 256, one warp a row of the output. Several passes over K; no scores in memory.
 cudaError_t launch_attention_general(const AttentionParams& params, cudaStream_t stream, bool programmatic);
 

@@ -158,10 +158,18 @@ __global__ void attention_general(const __grid_constant__ AttentionParams p) {
     const std::int64_t row = row_index % p.q_len, head = row_index / p.q_len % p.heads,
                        batch = row_index / (p.q_len * p.heads);
     const std::int64_t q_at = batch * p.q_strides[0] + row * p.q_strides[1] + head * p.q_strides[2];
-    const std::int64_t k_at = batch * p.k_strides[0] + head * p.k_strides[2];
-    const std::int64_t v_at = batch * p.v_strides[0] + head * p.v_strides[2];
+    const std::int64_t key_head = head / (p.heads / p.kv_heads);
+    const std::int64_t k_at = batch * p.k_strides[0] + key_head * p.k_strides[2];
+    const std::int64_t v_at = batch * p.v_strides[0] + key_head * p.v_strides[2];
     const std::int64_t o_at = batch * p.o_strides[0] + row * p.o_strides[1] + head * p.o_strides[2];
-    const std::int64_t mask_at = batch * p.mask_batch_stride + row * p.mask_row_stride;
+    const auto masked = [&](const AttentionMask& mask, std::int64_t key) {
+        return load_any(mask.data, mask.type,
+                        batch % mask.batches * mask.batch_stride + head * mask.head_stride + row * mask.row_stride +
+                            key);
+    };
+    std::int64_t keys = p.kv_len;
+    if (p.causal != 0) keys = row + 1 + p.kv_len - p.q_len;
+    keys = keys < 0 ? 0 : keys > p.kv_len ? p.kv_len : keys;
     float q[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i)
@@ -173,14 +181,18 @@ __global__ void attention_general(const __grid_constant__ AttentionParams p) {
             if (lane + 32 * i < p.depth)
                 part += q[i] * load_any(p.k, p.type, k_at + key * p.k_strides[1] + lane + 32 * i);
         part = warp_sum(part) * p.scale;
-        return p.mask != nullptr ? part + load_any(p.mask, p.mask_type, mask_at + key) : part;
+        if (p.masks > 0) part += masked(p.mask, key);
+        if (p.masks > 1) part += masked(p.second_mask, key);
+        return part;
     };
     float largest = -INFINITY;
-    for (std::int64_t key = 0; key < p.kv_len; ++key)
+    for (std::int64_t key = 0; key < keys; ++key)
         largest = fmaxf(largest, score(key));
+    // Of a row without scores: a difference of infinities, NaN, where it is not to be 0.
+    const bool empty = p.empty_is_zero != 0 && largest == -INFINITY;
     float sums[8] = {}, total = 0;
-    for (std::int64_t key = 0; key < p.kv_len; ++key) {
-        const float weight = expf(score(key) - largest);
+    for (std::int64_t key = 0; key < keys; ++key) {
+        const float weight = empty ? 0.0F : expf(score(key) - largest);
         total += weight;
 #pragma unroll
         for (int i = 0; i < 8; ++i)
@@ -190,7 +202,7 @@ __global__ void attention_general(const __grid_constant__ AttentionParams p) {
 #pragma unroll
     for (int i = 0; i < 8; ++i)
         if (lane + 32 * i < p.depth)
-            store_any(p.output, p.output_type, o_at + lane + 32 * i, sums[i] / total / p.output_scale);
+            store_any(p.output, p.output_type, o_at + lane + 32 * i, empty ? 0.0F : sums[i] / total / p.output_scale);
 }
 
 template <class X, class W>

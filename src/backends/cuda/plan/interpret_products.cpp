@@ -151,51 +151,55 @@ Result<void> OpInterpreter::operator()(const BatchedGemm& d) {
 }
 
 Result<void> OpInterpreter::operator()(const Attention& d) {
-    const auto heads = static_cast<std::size_t>(d.heads);
-    const auto depth = static_cast<std::size_t>(d.depth);
-    const auto q_len = static_cast<std::size_t>(d.q_len);
-    const auto kv_len = static_cast<std::size_t>(d.kv_len);
+    const auto views = d.views();
     const Numbers q = state_.real(op_.inputs[0]);
     const Numbers k = d.packed ? q : state_.real(op_.inputs[1]);
     const Numbers v = d.packed ? q : state_.real(op_.inputs[2]);
-    const std::size_t parts = d.packed ? 3 : 1;
-    const auto at = [&](std::size_t b, std::size_t s, std::size_t length, std::size_t part, std::size_t h) {
-        return ((b * length + s) * parts + (d.packed ? part : 0)) * heads * depth + h * depth;
+    const auto at = [](const HeadView& view, std::int64_t b, std::int64_t row, std::int64_t head) {
+        return static_cast<std::size_t>(view.offset + b * view.batch + row * view.row + head * view.head);
     };
-    Numbers mask;
-    std::vector<std::int64_t> steps(4, 0);
-    if (d.masked) {
-        mask = state_.real(op_.inputs.back());
-        steps = strides_for(state_.value(op_.inputs.back()).dims, {d.batch, d.heads, d.q_len, d.kv_len});
+    const std::size_t first_mask = op_.inputs.size() - static_cast<std::size_t>(d.masks);
+    std::vector<Numbers> masks;
+    std::vector<MaskView> mask_views;
+    for (std::size_t i = first_mask; i < op_.inputs.size(); ++i) {
+        masks.push_back(state_.real(op_.inputs[i]));
+        mask_views.push_back(*mask_view(d, state_.value(op_.inputs[i]).dims));
     }
-    Numbers out(static_cast<std::size_t>(d.batch) * q_len * heads * depth, 0.0);
-    Numbers scores(kv_len);
-    for (std::size_t b = 0; b < static_cast<std::size_t>(d.batch); ++b) {
-        for (std::size_t h = 0; h < heads; ++h) {
-            for (std::size_t i = 0; i < q_len; ++i) {
+    Numbers out(static_cast<std::size_t>(element_count(out_value().dims)), 0.0);
+    const std::int64_t group = d.heads / d.key_heads();
+    for (std::int64_t b = 0; b < d.batch; ++b) {
+        for (std::int64_t h = 0; h < d.heads; ++h) {
+            for (std::int64_t i = 0; i < d.q_len; ++i) {
+                const std::int64_t keys =
+                    d.causal ? std::clamp<std::int64_t>(i + 1 + d.kv_len - d.q_len, 0, d.kv_len) : d.kv_len;
+                Numbers scores(static_cast<std::size_t>(keys));
                 double top = -std::numeric_limits<double>::infinity();
-                for (std::size_t j = 0; j < kv_len; ++j) {
+                for (std::int64_t j = 0; j < keys; ++j) {
+                    const double* row = q.data() + at(views[0], b, i, h);
+                    const double* key = k.data() + at(views[1], b, j, h / group);
                     double sum = 0;
-                    for (std::size_t l = 0; l < depth; ++l)
-                        sum += q[at(b, i, q_len, 0, h) + l] * k[at(b, j, kv_len, 1, h) + l];
+                    for (std::int64_t l = 0; l < d.depth; ++l)
+                        sum += row[l] * key[l];
                     sum *= static_cast<double>(d.scale);
-                    if (d.masked) {
-                        const auto offset =
-                            static_cast<std::int64_t>(b) * steps[0] + static_cast<std::int64_t>(h) * steps[1] +
-                            static_cast<std::int64_t>(i) * steps[2] + static_cast<std::int64_t>(j) * steps[3];
-                        sum += mask[static_cast<std::size_t>(offset)];
+                    for (std::size_t m = 0; m < masks.size(); ++m) {
+                        const MaskView& view = mask_views[m];
+                        sum += masks[m][static_cast<std::size_t>(b % view.batches * view.batch + h * view.head +
+                                                                 i * view.row + j)];
                     }
-                    scores[j] = sum;
+                    scores[static_cast<std::size_t>(j)] = sum;
                     top = std::max(top, sum);
                 }
+                if (d.empty_is_zero && top == -std::numeric_limits<double>::infinity()) continue;
                 double total = 0;
                 for (double& score : scores)
                     total += score = std::exp(score - top);
-                double* to = out.data() + ((b * q_len + i) * heads + h) * depth;
-                for (std::size_t j = 0; j < kv_len; ++j) {
-                    for (std::size_t l = 0; l < depth; ++l)
-                        to[l] += scores[j] / total * v[at(b, j, kv_len, 2, h) + l];
+                double* to = out.data() + at(views[3], b, i, h);
+                for (std::int64_t j = 0; j < keys; ++j) {
+                    const double* value = v.data() + at(views[2], b, j, h / group);
+                    for (std::int64_t l = 0; l < d.depth; ++l)
+                        to[l] += scores[static_cast<std::size_t>(j)] / total * value[l];
                 }
+                if (keys == 0) std::fill_n(to, d.depth, std::numeric_limits<double>::quiet_NaN());
             }
         }
     }

@@ -1,5 +1,6 @@
 #include "backends/cuda/plan/ir.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "backends/cuda/plan/overloaded.hpp"
@@ -107,6 +108,35 @@ const char* to_string(ElementType type) {
     return "unknown";
 }
 
+std::array<HeadView, 4> Attention::views() const {
+    const auto whole = [&](const HeadView& view, std::int64_t length, std::int64_t head_count, std::int64_t part) {
+        if (view != HeadView{}) return view;
+        const std::int64_t width = head_count * depth;
+        const std::int64_t row_stride = packed && part >= 0 ? 3 * width : width;
+        return HeadView{packed && part > 0 ? part * width : 0, length * row_stride, row_stride, depth};
+    };
+    return {whole(q, q_len, heads, 0), whole(k, kv_len, key_heads(), 1), whole(v, kv_len, key_heads(), 2),
+            whole(out, q_len, heads, -1)};
+}
+
+std::optional<MaskView> mask_view(const Attention& attention, const Shape& dims) {
+    Shape sizes(std::max<std::size_t>(4, dims.size()) - dims.size(), 1);
+    sizes.insert(sizes.end(), dims.begin(), dims.end());
+    const std::size_t rank = sizes.size();
+    const std::int64_t heads = sizes[rank - 3], rows = sizes[rank - 2], keys = sizes[rank - 1];
+    MaskView view;
+    for (std::size_t i = 0; i + 3 < rank; ++i)
+        view.batches *= sizes[i];
+    const bool fits = keys == attention.kv_len && (rows == 1 || rows == attention.q_len) &&
+                      (heads == 1 || heads == attention.heads) && view.batches > 0 &&
+                      attention.batch % view.batches == 0;
+    if (!fits) return std::nullopt;
+    view.row = rows == 1 ? 0 : keys;
+    view.head = heads == 1 ? 0 : rows * keys;
+    view.batch = view.batches == 1 ? 0 : heads * rows * keys;
+    return view;
+}
+
 ValueId root_of(const Plan& plan, ValueId id) {
     while (plan.values[id].alias_of != none)
         id = plan.values[id].alias_of;
@@ -162,9 +192,21 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                                      operands(op, plan);
                           },
                           [&](const Attention& d) {
-                              return " b" + number(d.batch) + " heads" + number(d.heads) + " q" + number(d.q_len) +
-                                     " kv" + number(d.kv_len) + " d" + number(d.depth) + (d.packed ? " packed" : "") +
-                                     (d.masked ? " mask:" + sizes(in(op.inputs.size() - 1).dims) : "") + stored(out);
+                              std::string text = " b" + number(d.batch) + " heads" + number(d.heads) + " q" +
+                                                 number(d.q_len) + " kv" + number(d.kv_len) + " d" + number(d.depth) +
+                                                 (d.packed ? " packed" : "");
+                              if (d.key_heads() != d.heads) text += " kvheads" + number(d.kv_heads);
+                              if (d.causal) text += " causal";
+                              if (d.empty_is_zero) text += " zero";
+                              for (std::size_t i = op.inputs.size() - static_cast<std::size_t>(d.masks);
+                                   i < op.inputs.size(); ++i)
+                                  text += std::string(" mask:") + sizes(in(i).dims);
+                              for (const HeadView& view : {d.q, d.k, d.v, d.out}) {
+                                  if (view == HeadView{}) continue;
+                                  text += " view" + number(view.offset) + "," + number(view.batch) + "," +
+                                          number(view.row) + "," + number(view.head);
+                              }
+                              return text + stored(out);
                           },
                           [&](const Pool& d) {
                               return " " + image(in(0)) + window(d.window) + (d.average ? " average" : " max") +

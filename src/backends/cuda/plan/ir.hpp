@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -127,14 +128,37 @@ struct BatchedGemm {
     bool transpose_a = false, transpose_b = false;
     float alpha = 1;
 };
-/// inputs: qkv (one value [B,S,3,H,D]) or q,k,v ([B,S,H,D] each), then mask if any: of their type, additive
-/// [B or 1, 1, 1 or S, S].
+/// Where an operand of attention lies in its value: elements before the first, and from sample to sample, row to row
+/// and head to head; the numbers of a head lie side by side.
+struct HeadView {
+    std::int64_t offset = 0, batch = 0, row = 0, head = 0;
+    bool operator==(const HeadView&) const = default;
+};
+/// softmax(q k^T * scale + masks) v. inputs: qkv (one value [B,S,3,H,D]) or q, k and v (any value, read as their views
+/// say), then the masks, which are added: of their type, [N, H or 1, Q or 1, K], leading ones left out or not; sample b
+/// has mask b % N.
 struct Attention {
     std::int64_t batch = 0, heads = 0, q_len = 0, kv_len = 0, depth = 0;
+    std::int64_t kv_heads =
+        0; ///< a divisor of heads: as many heads of q side by side read the same of k and v; 0: heads
     float scale = 1;
     bool packed = false;
-    bool masked = false;
+    int masks = 0;              ///< at most 2
+    bool causal = false;        ///< row i reads the first i + 1 + kv_len - q_len keys
+    bool empty_is_zero = false; ///< of a row whose scores are all -inf; else NaN
+    /// All 0: [B,S,H,D] from the value's beginning, or the part of [B,S,3,H,D].
+    HeadView q, k, v, out;
+
+    std::int64_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+    /// The views with nothing left out: q, k, v, out.
+    std::array<HeadView, 4> views() const;
 };
+/// How a mask of these dims is read: strides 0 where it is the same for all.
+struct MaskView {
+    std::int64_t batches = 1, batch = 0, head = 0, row = 0;
+};
+/// Nothing if the dims do not fit the attention.
+std::optional<MaskView> mask_view(const Attention& attention, const Shape& dims);
 struct Pool {
     Window window;
     bool average = false;

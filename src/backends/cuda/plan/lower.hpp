@@ -40,7 +40,7 @@ std::string zero_point_misuse(const Plan& plan, const FusedOp& op);
 std::string print(const Plan& plan);
 
 /// Blob section "prepared": little-endian, versioned. `owner` keeps the weights' bytes (mapped) alive.
-Result<std::string> serialize(const Prepared& prepared);
+Result<ByteChain> serialize(const Prepared& prepared);
 Result<Prepared> deserialize(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
 } // namespace lathe::cuda

@@ -71,7 +71,7 @@ Result<Weight> weight_of(const Json& entry, std::span<const std::byte> bytes, st
 
 } // namespace
 
-Result<std::string> serialize(const Prepared& prepared) {
+Result<ByteChain> serialize(const Prepared& prepared) {
     LATHE_TRY(const std::string model, serialize_onnx(prepared.model));
     Json json;
     json["precision"] = lathe::to_string(prepared.precision);
@@ -89,15 +89,15 @@ Result<std::string> serialize(const Prepared& prepared) {
     put(out, static_cast<std::uint64_t>(text.size()));
     put(out, static_cast<std::uint64_t>(model.size()));
     const std::size_t base = aligned(header_size + text.size() + model.size());
-    out.reserve(base + at);
     out += text;
     out += model;
     out.resize(base, '\0');
+    ByteChain chain(std::move(out));
     for (const Weight& weight : prepared.weights->weights) {
-        out.append(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size());
-        out.resize(base + aligned(out.size() - base), '\0');
+        chain.add(weight.bytes, weight.owner);
+        chain.add(std::string(aligned(weight.bytes.size()) - weight.bytes.size(), '\0'));
     }
-    return out;
+    return chain;
 }
 
 Result<Prepared> deserialize(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {

@@ -93,6 +93,13 @@ std::string program(const Pointwise& d) {
     return text + "} -> r" + list(d.results);
 }
 
+/// Nothing where it is the usual one.
+std::string view(const char* name, const HeadView& v) {
+    if (v == HeadView{}) return "";
+    return std::string(" ") + name + "=" + std::to_string(v.offset) + "+" + std::to_string(v.batch) + "," +
+           std::to_string(v.row) + "," + std::to_string(v.head);
+}
+
 class Printer {
 public:
     explicit Printer(const Plan& plan) : plan_(plan) {}
@@ -187,7 +194,13 @@ private:
                     return " batch=" + std::to_string(d.batch) + " heads=" + std::to_string(d.heads) +
                            " q=" + std::to_string(d.q_len) + " kv=" + std::to_string(d.kv_len) +
                            " depth=" + std::to_string(d.depth) + " scale=" + number(static_cast<double>(d.scale)) +
-                           (d.packed ? " packed" : "") + (d.masked ? " masked" : "");
+                           (d.packed ? " packed" : "") +
+                           (d.key_heads() != d.heads ? " key_heads=" + std::to_string(d.kv_heads) : "") +
+                           (d.causal ? " causal" : "") + (d.empty_is_zero ? " empty_is_zero" : "") +
+                           (d.masks == 0   ? ""
+                            : d.masks == 1 ? " masked"
+                                           : " masked=" + std::to_string(d.masks)) +
+                           view("q", d.q) + view("k", d.k) + view("v", d.v) + view("out", d.out);
                 },
                 [&](const Pool& d) {
                     return window(d.window) + (d.average ? " average" : " max") + (d.count_pad ? " count_pad" : "") +

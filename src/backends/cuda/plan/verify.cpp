@@ -132,11 +132,39 @@ private:
                 }
             }
         }
+        if (const auto* attention = std::get_if<Attention>(&op.detail)) return check(op, *attention);
         if (const auto* norm = std::get_if<LayerNorm>(&op.detail)) {
             LATHE_CHECK(weight(norm->gamma, "gamma", true, norm->columns));
             LATHE_CHECK(weight(norm->beta, "beta", true, norm->columns));
             const std::size_t outputs = 1U + (norm->quantized_output ? 1U : 0U) + (norm->sum_output ? 1U : 0U);
             if (op.outputs.size() != outputs) return wrong("", "results of a layer norm");
+        }
+        return {};
+    }
+
+    /// Views stay inside their values.
+    Result<void> check(const FusedOp& op, const Attention& a) const {
+        const std::size_t operands = a.packed ? 1 : 3;
+        if (a.masks < 0 || a.masks > 2 || op.inputs.size() != operands + static_cast<std::size_t>(a.masks)) {
+            return wrong("", "operands of attention");
+        }
+        const bool sizes = a.batch > 0 && a.heads > 0 && a.q_len > 0 && a.kv_len > 0 && a.depth > 0;
+        if (!sizes || a.key_heads() <= 0 || a.heads % a.key_heads() != 0) return wrong("", "sizes of attention");
+        const auto views = a.views();
+        for (std::size_t i = 0; i < views.size(); ++i) {
+            const HeadView& view = views[i];
+            const Value& value = plan_.values[i == 3 ? op.outputs[0] : op.inputs[a.packed ? 0 : i]];
+            const std::int64_t rows = i == 1 || i == 2 ? a.kv_len : a.q_len;
+            const std::int64_t heads = i == 1 || i == 2 ? a.key_heads() : a.heads;
+            const std::int64_t last =
+                view.offset + (a.batch - 1) * view.batch + (rows - 1) * view.row + (heads - 1) * view.head + a.depth;
+            if (view.offset < 0 || view.batch < 0 || view.row < 0 || view.head < 0 ||
+                last > element_count(value.dims) || value.layout != Layout::linear) {
+                return wrong("", "attention reads or writes beyond a value");
+            }
+        }
+        for (std::size_t i = operands; i < op.inputs.size(); ++i) {
+            if (!mask_view(a, plan_.values[op.inputs[i]].dims)) return wrong("", "a mask does not fit its attention");
         }
         return {};
     }

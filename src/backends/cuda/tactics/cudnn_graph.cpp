@@ -206,24 +206,29 @@ private:
         graph->set_io_data_type(data_type(x.type))
             .set_intermediate_data_type(fe::DataType_t::FLOAT)
             .set_compute_data_type(fe::DataType_t::FLOAT);
+        if (a.empty_is_zero || a.masks > 1) return cannot(op_, "cuDNN: rows without scores, or two masks");
         const auto tensor = [&](std::int64_t uid, std::int64_t length, const std::int64_t* strides) {
             return graph->tensor(fe::graph::Tensor_attributes()
                                      .set_uid(uid)
-                                     .set_dim({a.batch, a.heads, length, a.depth})
+                                     .set_dim({a.batch, uid == uid_q ? a.heads : a.key_heads(), length, a.depth})
                                      .set_stride({strides[0], strides[2], strides[1], 1}));
         };
         const Tensor q = tensor(uid_q, a.q_len, p.q_strides), k = tensor(uid_k, a.kv_len, p.k_strides),
                      v = tensor(uid_v, a.kv_len, p.v_strides);
         auto attributes = fe::graph::SDPA_attributes().set_generate_stats(false).set_attn_scale(a.scale);
-        if (a.masked) {
+        if (a.causal && a.q_len == a.kv_len) attributes.set_causal_mask(true);
+        if (a.causal && a.q_len != a.kv_len) attributes.set_causal_mask_bottom_right(true);
+        if (a.masks == 1) {
             const Value& mask = value(op_.inputs.back());
             if (mask.type != x.type) return cannot(op_, "cuDNN: a mask of another type");
-            const std::int64_t batches = p.mask_batch_stride != 0 ? a.batch : 1;
-            const std::int64_t rows = p.mask_row_stride != 0 ? a.q_len : 1;
-            attributes.set_bias(graph->tensor(fe::graph::Tensor_attributes()
-                                                  .set_uid(uid_mask)
-                                                  .set_dim({batches, 1, rows, a.kv_len})
-                                                  .set_stride({rows * a.kv_len, rows * a.kv_len, a.kv_len, 1})));
+            if (p.mask.batches != 1 && p.mask.batches != a.batch) return cannot(op_, "cuDNN: masks that repeat");
+            const std::int64_t heads = p.mask.head_stride != 0 ? a.heads : 1;
+            const std::int64_t rows = p.mask.row_stride != 0 ? a.q_len : 1;
+            attributes.set_bias(
+                graph->tensor(fe::graph::Tensor_attributes()
+                                  .set_uid(uid_mask)
+                                  .set_dim({p.mask.batches, heads, rows, a.kv_len})
+                                  .set_stride({heads * rows * a.kv_len, rows * a.kv_len, a.kv_len, 1})));
         }
         auto [output, statistics] = graph->sdpa(q, k, v, attributes);
         (void)statistics;
@@ -430,7 +435,7 @@ private:
                 map[uid_q] = const_cast<void*>(p.q);
                 map[uid_k] = const_cast<void*>(p.k);
                 map[uid_v] = const_cast<void*>(p.v);
-                if (p.mask != nullptr) map[uid_mask] = const_cast<void*>(p.mask);
+                if (p.mask.data != nullptr) map[uid_mask] = const_cast<void*>(p.mask.data);
             } else {
                 map[uid_w] = const_cast<void*>(weight_address(pointers, weight));
                 if (form == Form::fused) {

@@ -50,10 +50,12 @@ public:
         const auto params = attention_params(op_, plan_);
         if (!params) return refuse(params.error().message);
         if (attention_fma_takes(*params)) return attention_fma(*params);
-        if (!attention_takes(*params)) return refuse("attention of a depth, length or type without a kernel");
-        if (attention_shared_bytes(params->kv_len, params->depth) > device_.shared_per_block)
-            return refuse("attention over more keys than a block's shared memory holds");
-        add("attention", 0, *params, attention_setter(op_, plan_), launch_attention);
+        if (attention_takes(*params) &&
+            attention_shared_bytes(params->kv_len, params->depth) <= device_.shared_per_block)
+            add("attention", 0, *params, attention_setter(op_, plan_), launch_attention);
+        attention_flash(*params);
+        attention_decode(*params);
+        if (options_.empty()) refuse("attention of a depth, length or type without a kernel");
     }
     void operator()(const Pool& detail) {
         const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
@@ -234,6 +236,49 @@ private:
         };
     }
 
+    void attention_flash(const AttentionParams& p) {
+        if (!attention_flash_takes(p)) return;
+        for (const int warps : {4, 2, 1}) {
+            if (attention_flash_shared_bytes(p.depth, warps) > device_.shared_per_block) continue;
+            // Blocks side by side, and that each reads all keys.
+            const double blocks =
+                std::ceil(static_cast<double>(p.q_len) / (warps * 16)) * static_cast<double>(p.heads * p.batch);
+            const double waves = std::ceil(blocks / (static_cast<double>(device_.multiprocessors) * (8 / warps)));
+            options_.push_back(make_option(op_, waits_, "attention_flash/" + std::to_string(warps), 1 + waves, p,
+                                           attention_setter(op_, plan_),
+                                           [warps](const AttentionParams& q, cudaStream_t stream, bool programmatic) {
+                                               return launch_attention_flash(q, warps, stream, programmatic);
+                                           }));
+        }
+    }
+    /// One part, and as many as keep all multiprocessors busy once or twice.
+    void attention_decode(const AttentionParams& p) {
+        if (!attention_decode_takes(p)) return;
+        const std::int64_t heads = p.batch * p.kv_heads, most = std::max<std::int64_t>(1, p.kv_len / 32);
+        std::vector<int> splits;
+        for (const std::int64_t blocks :
+             {heads, std::int64_t{device_.multiprocessors}, std::int64_t{2} * device_.multiprocessors}) {
+            const int split = narrow(std::clamp<std::int64_t>((blocks + heads - 1) / heads, 1, most));
+            if (std::ranges::find(splits, split) == splits.end()) splits.push_back(split);
+        }
+        for (const int split : splits) {
+            const std::string id = "attention_decode/" + std::to_string(split);
+            options_.push_back(
+                {id, -static_cast<double>(split),
+                 [=, set = attention_setter(op_, plan_), waits = waits_, name = "lathe " + id + " for " + op_.name] {
+                     return make_kernel(name, attention_decode_workspace(p, split), waits,
+                                        [=](const Pointers& pointers) -> Result<Launch> {
+                                            AttentionParams bound = p;
+                                            set(bound, pointers);
+                                            return Launch([bound, split, workspace = pointers.workspace](
+                                                              cudaStream_t stream, bool programmatic) {
+                                                return launch_attention_decode(bound, split, workspace, stream,
+                                                                               programmatic);
+                                            });
+                                        });
+                 }});
+        }
+    }
     void attention_fma(const AttentionParams& p) {
         for (const int rows : {64, 32, 16}) {
             if (attention_fma_shared_bytes(p.depth, rows) > device_.shared_per_block) continue;

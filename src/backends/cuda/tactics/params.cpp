@@ -261,46 +261,59 @@ Result<AttentionParams> attention_params(const FusedOp& op, const Plan& plan) {
     p.output_scale = y.type == ElementType::s8 ? y.scale : 1.0F;
     p.batch = a->batch;
     p.heads = a->heads;
+    p.kv_heads = a->key_heads();
     p.q_len = a->q_len;
     p.kv_len = a->kv_len;
     p.depth = a->depth;
     p.scale = a->scale;
-    const std::int64_t row = a->heads * a->depth, step = a->packed ? 3 * row : row;
-    const auto fill = [&](std::int64_t* strides, std::int64_t length, std::int64_t pitch) {
-        strides[0] = length * pitch;
-        strides[1] = pitch;
-        strides[2] = a->depth;
+    p.causal = a->causal ? 1 : 0;
+    p.empty_is_zero = a->empty_is_zero ? 1 : 0;
+    p.masks = a->masks;
+    const auto views = a->views();
+    const auto fill = [&](std::int64_t* strides, std::int64_t& offset, const HeadView& view) {
+        strides[0] = view.batch;
+        strides[1] = view.row;
+        strides[2] = view.head;
+        offset = view.offset;
     };
-    fill(p.q_strides, a->q_len, step);
-    fill(p.k_strides, a->kv_len, step);
-    fill(p.v_strides, a->kv_len, step);
-    fill(p.o_strides, a->q_len, row);
-    if (a->masked) {
-        const Value& mask = plan.values[op.inputs.back()];
-        const Shape& d = mask.dims;
-        p.mask_type = type_number(mask.type);
+    fill(p.q_strides, p.q_offset, views[0]);
+    fill(p.k_strides, p.k_offset, views[1]);
+    fill(p.v_strides, p.v_offset, views[2]);
+    fill(p.o_strides, p.o_offset, views[3]);
+    for (int i = 0; i < a->masks; ++i) {
+        const Value& mask = plan.values[op.inputs[op.inputs.size() - static_cast<std::size_t>(a->masks - i)]];
+        AttentionMask& to = i == 0 ? p.mask : p.second_mask;
+        to.type = type_number(mask.type);
         if (mask.type == ElementType::s8 || mask.type == ElementType::boolean)
             return cannot(op, "a mask that is not of floats");
-        const std::size_t rank = d.size();
-        if (rank < 2 || d[rank - 1] != a->kv_len || (rank > 2 && d[rank - 3] != 1) || rank > 4)
-            return cannot(op, "a mask of shape " + lathe::to_string(d));
-        const bool rows = d[rank - 2] != 1, batches = rank == 4 && d[0] != 1;
-        p.mask_row_stride = rows ? a->kv_len : 0;
-        p.mask_batch_stride = batches ? (rows ? a->kv_len * a->q_len : a->kv_len) : 0;
+        const auto view = mask_view(*a, mask.dims);
+        if (!view) return cannot(op, "a mask of shape " + lathe::to_string(mask.dims));
+        to.batches = view->batches;
+        to.batch_stride = view->batch;
+        to.head_stride = view->head;
+        to.row_stride = view->row;
     }
     return p;
 }
 
 std::function<void(AttentionParams&, const Pointers&)> attention_setter(const FusedOp& op, const Plan& plan) {
     const auto& a = std::get<Attention>(op.detail);
-    return [a, inputs = places(plan, op.inputs), y = place_of(plan, op.outputs[0]),
-            part = a.heads * a.depth * static_cast<std::int64_t>(bytes_of(plan.values[op.inputs[0]].type))](
-               AttentionParams& p, const Pointers& pointers) {
-        p.q = inputs[0].in(pointers);
-        p.k = a.packed ? static_cast<const std::byte*>(p.q) + part : inputs[1].in(pointers);
-        p.v = a.packed ? static_cast<const std::byte*>(p.q) + 2 * part : inputs[2].in(pointers);
-        p.mask = a.masked ? inputs.back().in(pointers) : nullptr;
-        p.output = y.in(pointers);
+    const auto views = a.views();
+    const auto operand = static_cast<std::int64_t>(bytes_of(plan.values[op.inputs[0]].type));
+    const auto result = static_cast<std::int64_t>(bytes_of(plan.values[op.outputs[0]].type));
+    return [packed = a.packed, masks = static_cast<std::size_t>(a.masks), inputs = places(plan, op.inputs),
+            y = place_of(plan, op.outputs[0]),
+            offsets = std::array{views[0].offset * operand, views[1].offset * operand, views[2].offset * operand,
+                                 views[3].offset * result}](AttentionParams& p, const Pointers& pointers) {
+        const auto part = [&](std::size_t i) {
+            return static_cast<const std::byte*>(inputs[packed ? 0 : i].in(pointers)) + offsets[i];
+        };
+        p.q = part(0);
+        p.k = part(1);
+        p.v = part(2);
+        if (masks > 0) p.mask.data = inputs[inputs.size() - masks].in(pointers);
+        if (masks > 1) p.second_mask.data = inputs.back().in(pointers);
+        p.output = static_cast<std::byte*>(y.in(pointers)) + offsets[3];
     };
 }
 

@@ -32,7 +32,7 @@ std::shared_ptr<cuda::EngineState> built() {
 std::shared_ptr<const std::string> blob_of(const cuda::EngineState& state) {
     auto text = cuda::write_blob(state);
     EXPECT_TRUE(text) << text.error().describe();
-    return std::make_shared<const std::string>(std::move(*text));
+    return std::make_shared<const std::string>(text->flat());
 }
 
 TEST(CudaBlob, ReadsWhatItWrote) {

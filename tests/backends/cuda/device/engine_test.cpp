@@ -159,7 +159,7 @@ TEST_P(CudaEngine, GivesTheSameAfterSavingAndLoading) {
     const auto expected = run(*first, *engine, inputs);
     auto blob = engine->save();
     ASSERT_TRUE(blob) << blob.error().describe();
-    const auto kept = std::make_shared<const std::string>(std::move(*blob));
+    const auto kept = std::make_shared<const std::string>(blob->flat());
     auto loaded = backend().load(std::as_bytes(std::span(*kept)), kept, options());
     ASSERT_TRUE(loaded) << loaded.error().describe();
     auto second = (*loaded)->make_session();

@@ -47,8 +47,10 @@ TestPlan batched_plan(const Shape& a, const Shape& b_dims, bool ta, bool tb, T t
 }
 
 /// What masks hold: nothing is masked; random numbers; of every row alike the first keys -inf or, in every second
-/// batch, the type's lowest number, and the last lines nothing but that number; -inf above the diagonal.
-enum class Mask { none, random, padding, causal };
+/// batch, the type's lowest number, and the last lines nothing but that number; -inf above the diagonal; random ones of
+/// each head and row, alone or with one for every second sample; -inf of all keys but the last in every third row, of
+/// all keys in every sixth.
+enum class Mask { none, random, padding, causal, heads, windows, empty };
 
 struct Heads {
     std::int64_t batch = 1, heads = 1, length = 1, depth = 1;
@@ -58,19 +60,34 @@ struct Heads {
     T type = T::f16;
     std::optional<T> out = {};
     bool tf32 = false;
+    std::int64_t key_heads = 0;
+    bool causal = false, empty_is_zero = false;
+    bool heads_first = false; ///< k and v are [B,H,S,D], as a decoder keeps them
 };
+
+/// Random numbers of each head and row, then perhaps such of every second sample.
+std::vector<ValueId> masks_of_heads(PlanBuilder& b, const Heads& h, std::int64_t keys) {
+    std::vector<ValueId> masks{b.ready({1, h.heads, h.length, keys}, h.type)};
+    if (h.mask == Mask::windows) masks.push_back(b.ready({2, 1, h.length, keys}, h.type));
+    return masks;
+}
 
 ValueId mask_of(PlanBuilder& b, const Heads& h, std::int64_t keys) {
     constexpr float none_left = -std::numeric_limits<float>::infinity(), lowest = std::numeric_limits<float>::lowest();
     if (h.mask == Mask::random) return b.ready({h.batch, 1, 1, keys}, h.type);
-    const bool causal = h.mask == Mask::causal;
-    const std::int64_t batches = causal ? 1 : h.batch, rows = causal ? h.length : 1;
+    const bool causal = h.mask == Mask::causal, empty = h.mask == Mask::empty;
+    const std::int64_t batches = causal || empty ? 1 : h.batch, rows = causal || empty ? h.length : 1;
     std::vector<float> numbers;
     for (std::int64_t batch = 0; batch < batches; ++batch) {
         for (std::int64_t row = 0; row < rows; ++row) {
             for (std::int64_t key = 0; key < keys; ++key) {
                 float number = 0;
                 if (causal && key > row) number = none_left;
+                if (empty) {
+                    const bool hidden = row % 3 == 0 && (key + 1 < keys || row % 6 == 0);
+                    numbers.push_back(hidden ? none_left : 0.25F);
+                    continue;
+                }
                 if (!causal && key < keys * 2 / 3) number = batch % 2 == 0 ? none_left : lowest;
                 if (!causal && batch + 1 == batches && batches > 1) number = lowest;
                 numbers.push_back(number);
@@ -84,12 +101,23 @@ TestPlan attention_plan(const Heads& h) {
     PlanBuilder b;
     std::vector<ValueId> inputs;
     const std::int64_t keys = h.keys == 0 ? h.length : h.keys;
-    if (h.packed)
+    const std::int64_t key_heads = h.key_heads == 0 ? h.heads : h.key_heads;
+    if (h.packed) {
         inputs.push_back(b.ready({h.batch, h.length, 3, h.heads, h.depth}, h.type));
-    else
-        for (const std::int64_t length : {h.length, keys, keys})
-            inputs.push_back(b.ready({h.batch, length, h.heads, h.depth}, h.type));
-    if (h.mask != Mask::none) inputs.push_back(mask_of(b, h, keys));
+    } else {
+        inputs.push_back(b.ready({h.batch, h.length, h.heads, h.depth}, h.type));
+        for (int i = 0; i < 2; ++i)
+            inputs.push_back(b.ready(h.heads_first ? Shape{h.batch, key_heads, keys, h.depth}
+                                                   : Shape{h.batch, keys, key_heads, h.depth},
+                                     h.type));
+    }
+    const std::size_t operands = inputs.size();
+    if (h.mask == Mask::heads || h.mask == Mask::windows) {
+        for (const ValueId mask : masks_of_heads(b, h, keys))
+            inputs.push_back(mask);
+    } else if (h.mask != Mask::none) {
+        inputs.push_back(mask_of(b, h, keys));
+    }
     const ValueId y =
         b.value({h.batch, h.length, h.heads * h.depth}, h.out.value_or(h.type), Layout::linear, 1.0F / 60);
     Attention a;
@@ -100,7 +128,11 @@ TestPlan attention_plan(const Heads& h) {
     a.depth = h.depth;
     a.scale = 1 / std::sqrt(static_cast<float>(h.depth));
     a.packed = h.packed;
-    a.masked = h.mask != Mask::none;
+    a.masks = static_cast<int>(inputs.size() - operands);
+    a.kv_heads = h.key_heads;
+    a.causal = h.causal;
+    a.empty_is_zero = h.empty_is_zero;
+    if (h.heads_first) a.k = a.v = {0, key_heads * keys * h.depth, h.depth, keys * h.depth};
     return b.finish(a, inputs, {y}, h.type, h.tf32);
 }
 
@@ -158,6 +190,41 @@ void add_product_cases(Cases& add) {
     attention("attention_f32_s8", f32);
     attention("attention_f32_apart", {.heads = 4, .length = 33, .depth = 32, .keys = 150, .type = T::f32});
     attention("attention_tf32", {.heads = 2, .length = 70, .depth = 32, .type = T::f32, .tf32 = true});
+    // Kernels for any length, width and mask (attention_flash), and for few rows over many keys (attention_decode).
+    for (const T type : {T::f16, T::bf16}) {
+        const auto flash = [&](const std::string& name, Heads h) {
+            h.type = type;
+            add(name + "_" + type_name(type), [h] { return attention_plan(h); });
+        };
+        for (const std::int64_t depth : {32, 40, 64, 80, 96, 128, 160, 256})
+            flash("attention_depth" + std::to_string(depth),
+                  {.batch = 2, .heads = 2, .length = 70, .depth = depth, .keys = 133});
+        flash("attention_causal", {.batch = 2, .heads = 3, .length = 150, .depth = 64, .packed = true, .causal = true});
+        flash("attention_causal_past", {.heads = 2, .length = 20, .depth = 64, .keys = 90, .causal = true});
+        flash("attention_bias", {.batch = 2, .heads = 4, .length = 49, .depth = 32, .mask = Mask::heads});
+        flash("attention_windows", {.batch = 6, .heads = 2, .length = 49, .depth = 32, .mask = Mask::windows});
+        flash("attention_grouped", {.batch = 2, .heads = 6, .length = 70, .depth = 64, .key_heads = 2, .causal = true});
+        flash("attention_cross", {.batch = 2, .heads = 4, .length = 256, .depth = 40, .keys = 77});
+        flash("attention_empty_rows", {.batch = 2,
+                                       .heads = 2,
+                                       .length = 40,
+                                       .depth = 64,
+                                       .keys = 150,
+                                       .mask = Mask::empty,
+                                       .empty_is_zero = true});
+        flash("attention_heads_first", {.batch = 2, .heads = 3, .length = 40, .depth = 64, .heads_first = true});
+        flash("attention_step", {.batch = 2, .heads = 3, .length = 1, .depth = 64, .keys = 513, .heads_first = true});
+        flash("attention_step_masked",
+              {.batch = 2, .heads = 3, .length = 1, .depth = 64, .keys = 300, .mask = Mask::heads});
+        flash("attention_step_grouped",
+              {.heads = 8, .length = 2, .depth = 128, .keys = 200, .key_heads = 2, .causal = true});
+        flash("attention_step_wide", {.heads = 2, .length = 4, .depth = 256, .keys = 90, .causal = true});
+        flash("attention_step_few_keys", {.heads = 2, .length = 1, .depth = 40, .keys = 3});
+        flash("attention_step_empty",
+              {.heads = 2, .length = 7, .depth = 80, .keys = 150, .mask = Mask::empty, .empty_is_zero = true});
+    }
+    attention("attention_f32_grouped",
+              {.heads = 4, .length = 20, .depth = 32, .mask = Mask::heads, .type = T::f32, .key_heads = 2});
     attention("attention_f32_depth40",
               {.heads = 2, .length = 20, .depth = 40, .packed = true, .mask = Mask::random, .type = T::f32});
 }

@@ -242,9 +242,10 @@ TEST(CudaLowering, SavedAndLoadedGivesTheSamePlans) {
     ASSERT_TRUE(prepared);
     EXPECT_EQ(prepared->large.size(), 1);
     ASSERT_TRUE(cuda::lower(*prepared, {{4, 130}}));
-    const auto saved = cuda::serialize(*prepared);
-    ASSERT_TRUE(saved) << saved.error().describe();
-    auto loaded = cuda::deserialize(std::as_bytes(std::span(*saved)), nullptr);
+    const auto chain = cuda::serialize(*prepared);
+    ASSERT_TRUE(chain) << chain.error().describe();
+    const std::string saved = chain->flat();
+    auto loaded = cuda::deserialize(std::as_bytes(std::span(saved)), nullptr);
     ASSERT_TRUE(loaded) << loaded.error().describe();
     for (const std::int64_t batch : {1, 4, 9}) {
         const auto before = cuda::lower(*prepared, {{batch, 130}});
@@ -255,7 +256,7 @@ TEST(CudaLowering, SavedAndLoadedGivesTheSamePlans) {
         auto inputs = random_inputs(model, {{batch, 130}});
         EXPECT_EQ(interpreted(*before, inputs, true)[0].bytes, interpreted(*after, inputs, true)[0].bytes);
     }
-    EXPECT_EQ(*cuda::serialize(*loaded), *saved);
+    EXPECT_EQ(cuda::serialize(*loaded)->flat(), saved);
 }
 
 TEST(CudaLowering, SavedAndLoadedKeepsAnEmbeddingsConstantRows) {
@@ -274,9 +275,10 @@ TEST(CudaLowering, SavedAndLoadedKeepsAnEmbeddingsConstantRows) {
     ASSERT_TRUE(prepared);
     ASSERT_EQ(prepared->large.size(), 3);
     ASSERT_TRUE(cuda::lower(*prepared, {{4, 200}}));
-    const auto saved = cuda::serialize(*prepared);
-    ASSERT_TRUE(saved) << saved.error().describe();
-    auto loaded = cuda::deserialize(std::as_bytes(std::span(*saved)), nullptr);
+    const auto chain = cuda::serialize(*prepared);
+    ASSERT_TRUE(chain) << chain.error().describe();
+    const std::string saved = chain->flat();
+    auto loaded = cuda::deserialize(std::as_bytes(std::span(saved)), nullptr);
     ASSERT_TRUE(loaded) << loaded.error().describe();
     for (const std::int64_t batch : {1, 4, 9}) {
         const auto before = cuda::lower(*prepared, {{batch, 200}});
@@ -291,7 +293,7 @@ TEST(CudaLowering, DamagedSavedModelsAreRefused) {
     auto prepared = cuda::prepare(network(quantised_network()), Precision::int8);
     ASSERT_TRUE(prepared);
     ASSERT_TRUE(cuda::lower(*prepared, {{1, 3, 32, 32}}));
-    const std::string saved = *cuda::serialize(*prepared);
+    const std::string saved = cuda::serialize(*prepared)->flat();
     for (std::size_t size = 0; size + 256 < saved.size(); size += 97)
         EXPECT_FALSE(cuda::deserialize(std::as_bytes(std::span(saved).first(size)), nullptr)) << size;
     std::string other = saved;

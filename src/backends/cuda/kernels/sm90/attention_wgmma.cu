@@ -270,9 +270,9 @@ bool attention_wgmma_takes(const AttentionParams& p, int groups) {
     const auto heads_lie_together = [&](const std::int64_t* strides) {
         return strides[2] == p.depth && strides[0] % 8 == 0 && strides[1] % 8 == 0;
     };
-    return types && (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 &&
+    return types && is_plain_attention(p) && attention_is_aligned(p) && (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 &&
            p.kv_len <= sm90::keys_a_block * sm90::most_blocks && p.q_len >= 1 && p.heads < 65536 && p.batch < 65536 &&
-           p.mask_row_stride == 0 && (p.mask_type == type_f16 || p.mask_type == type_f32) &&
+           p.mask.row_stride == 0 && (p.mask.type == type_f16 || p.mask.type == type_f32) &&
            heads_lie_together(p.q_strides) && heads_lie_together(p.k_strides) && heads_lie_together(p.v_strides) &&
            p.o_strides[2] == p.depth && p.o_strides[0] % 16 == 0 && p.o_strides[1] % 16 == 0 &&
            shared_bytes(p, groups) <= 232448;
@@ -295,9 +295,9 @@ cudaError_t launch_attention_wgmma(const AttentionParams& p, int groups, const v
     if (!attention_wgmma_takes(p, groups)) return cudaErrorInvalidValue;
     sm90::AttentionProblem problem{};
     problem.output = p.output;
-    problem.mask = p.mask;
-    problem.mask_batch_stride = p.mask_batch_stride;
-    problem.mask_is_f32 = p.mask_type == type_f32 ? 1 : 0;
+    problem.mask = p.mask.data;
+    problem.mask_batch_stride = p.mask.batch_stride;
+    problem.mask_is_f32 = p.mask.type == type_f32 ? 1 : 0;
     problem.o_batch = p.o_strides[0];
     problem.o_row = p.o_strides[1];
     problem.q_len = static_cast<std::int32_t>(p.q_len);

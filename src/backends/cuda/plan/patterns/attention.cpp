@@ -2,30 +2,25 @@
 #include <cmath>
 #include <map>
 
+#include "backends/cuda/plan/patterns/head_view.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
 
 namespace lathe::cuda {
 namespace {
 
 const std::vector<std::int64_t> heads_first{0, 2, 1, 3};
-const std::vector<std::int64_t> keys_last{0, 2, 3, 1};
-
-/// One operand of an attention: a value [B, S, H, D] behind Transpose and perhaps a factor.
-struct Operand {
-    std::string value; ///< [B, S, H, D]
-    double factor = 1;
-    std::vector<Node*> nodes; ///< that the attention stands for
-    bool shared = false;      ///< others read it turned, too: their Transpose stays
-};
 
 } // namespace
 
 struct Found {
-    Operand q, k, v;
-    std::string mask;
+    HeadOperand q, k, v;
+    HeadSizes queries, keys;
+    std::vector<std::string> masks;
     double scale = 1;
+    bool causal = false, empty_is_zero = false;
     std::vector<Node*> nodes;
-    std::string end;                   ///< [B, S, H, D], or the same numbers under other sizes
+    std::string end;                   ///< where the result goes
+    HeadView out;                      ///< how it lies there; all 0: [B, S, H, D]
     std::optional<float> output_scale; ///< `end` is then int8
     std::string packed;                ///< name of the merged product's value; "" if q, k and v are separate
 };
@@ -36,155 +31,206 @@ struct AttentionPlans {
 
 namespace {
 
-/// The other operand of an operation with a scalar constant, and that constant.
-std::optional<std::pair<std::string, double>> scaled(const Lowering& lowering, const Node& node) {
-    if (node.is("Mul") || node.is("Div")) {
-        if (const auto right = lowering.scalar(node.input(1)); right && *right != 0) {
-            const auto factor = static_cast<double>(*right);
-            return std::pair{node.input(0), node.is("Mul") ? factor : 1 / factor};
-        }
-        if (const auto left = lowering.scalar(node.input(0)); left && node.is("Mul")) {
-            return std::pair{node.input(1), static_cast<double>(*left)};
-        }
-    }
-    return std::nullopt;
-}
-
-/// Looks back from an operand of a product: [Mul const] <- Transposes that make `order`. A Transpose may have other
-/// readers: a decoder's keys and values are outputs as well.
-std::optional<Operand> operand(const Lowering& lowering, std::string value, const Node& reader,
-                               const std::vector<std::int64_t>& order) {
-    Operand found;
-    const Node* expected = &reader;
-    std::vector<std::int64_t> turned{0, 1, 2, 3};
-    for (int step = 0; step < 3; ++step) {
-        Node* producer = lowering.uses().producer(value);
-        if (producer == nullptr) return std::nullopt;
-        found.shared |= lowering.only_reader(value) != expected;
-        if (!found.shared) found.nodes.push_back(producer);
-        expected = producer;
-        if (producer->is("Transpose")) {
-            const auto perm = producer->ints_or("perm", {});
-            if (perm.size() != 4) return std::nullopt;
-            for (std::int64_t& axis : turned)
-                axis = perm[static_cast<std::size_t>(axis)];
-            value = producer->input(0);
-            if (turned != order) continue;
-            found.value = value;
-            return found;
-        }
-        const auto factor = scaled(lowering, *producer);
-        if (!factor || found.shared) return std::nullopt;
-        found.factor *= factor->second;
-        value = factor->first;
-    }
-    return std::nullopt;
-}
-
 //  MatMul -> Quantize -> Dequantize -> Transpose -> Reshape      (the quantiser moves the pair before the Transpose)
 //  MatMul -> Transpose [-> Reshape] -> Quantize                  (others leave it before the next product)
 /// What follows the product with the values: where the attention ends, and in which scale if in int8.
-bool match_end(const Lowering& lowering, const Node& last, Found& found) {
+void match_end(const Lowering& lowering, const Node& last, Found& found) {
     const auto only = [&](const std::string& value, const char* type) {
         Node* node = lowering.only_reader(value);
         return node != nullptr && node->is(type) && node->input(0) == value ? node : nullptr;
     };
-    std::string end = last.output(0);
+    found.end = last.output(0);
+    std::vector<Node*> nodes;
+    std::optional<float> scale;
+    std::string end = found.end;
     if (Node* quantise = only(end, "QuantizeLinear")) {
         Node* back = only(quantise->output(0), "DequantizeLinear");
-        found.output_scale = lowering.symmetric_scale(*quantise);
-        if (back == nullptr || !found.output_scale || lowering.symmetric_scale(*back) != found.output_scale) {
-            return false;
+        scale = lowering.symmetric_scale(*quantise);
+        if (back != nullptr && scale && lowering.symmetric_scale(*back) == scale) {
+            nodes = {quantise, back};
+            end = back->output(0);
+        } else {
+            scale.reset();
         }
-        found.nodes.insert(found.nodes.end(), {quantise, back});
-        end = back->output(0);
     }
+    // As it lies without a Transpose: heads before rows.
+    const HeadSizes& q = found.queries;
+    const std::int64_t head = q.rows * q.depth;
+    found.out = {0, q.heads * head, q.depth, head};
     Node* turned = only(end, "Transpose");
-    if (turned == nullptr || turned->ints_or("perm", {}) != heads_first) return false;
+    if (turned == nullptr || lowering.dims(end).size() != 4) return;
+    const auto order = turned->ints_or("perm", {});
+    if (order.size() != 4 || order[3] != 3) return;
+    if (order != heads_first) {
+        if (scale) return;
+        const Shape to = lowering.dims(turned->output(0));
+        HeadView view;
+        std::int64_t stride = to[3];
+        for (std::size_t i = 3; i-- > 0; stride *= to[i])
+            (order[i] == 0 ? view.batch : order[i] == 1 ? view.head : view.row) = stride;
+        found.out = view;
+        found.nodes.push_back(turned);
+        found.end = turned->output(0);
+        return;
+    }
+    found.out = {};
+    found.nodes.insert(found.nodes.end(), nodes.begin(), nodes.end());
     found.nodes.push_back(turned);
     found.end = turned->output(0);
-    if (found.output_scale) return true;
+    found.output_scale = scale;
+    if (scale) return;
     Node* joined = only(found.end, "Reshape");
     Node* quantise = only(joined == nullptr ? found.end : joined->output(0), "QuantizeLinear");
-    if (quantise == nullptr || !lowering.symmetric_scale(*quantise)) return true;
+    if (quantise == nullptr || !lowering.symmetric_scale(*quantise)) return;
     if (joined != nullptr) found.nodes.push_back(joined);
     found.nodes.push_back(quantise);
     found.output_scale = lowering.symmetric_scale(*quantise);
     found.end = quantise->output(0);
+}
+
+/// Whether the scores of a product come this way: through sums, factors and other sizes.
+bool leads_to_product(const Lowering& lowering, const std::string& value, int depth = 6) {
+    const Node* node = lowering.uses().producer(value);
+    if (node == nullptr || depth == 0) return false;
+    if (node->is("MatMul")) return !lowering.constant(node->input(0)) && !lowering.constant(node->input(1));
+    if (const auto factor = scaled_by(lowering, *node)) return leads_to_product(lowering, factor->first, depth - 1);
+    if (node->is("Reshape")) return leads_to_product(lowering, node->input(0), depth - 1);
+    if (!node->is("Add")) return false;
+    return leads_to_product(lowering, node->input(0), depth - 1) ||
+           leads_to_product(lowering, node->input(1), depth - 1);
+}
+
+/// 0 where key j <= row i + keys - rows, else so low that nothing of a score is left: a small constant that says so.
+bool is_causal_mask(const Lowering& lowering, const std::string& mask, const HeadSizes& q, const HeadSizes& k) {
+    const auto fixed = lowering.constant(mask);
+    if (!fixed || fixed->large || fixed->tensor == nullptr || fixed->count() != q.rows * k.rows || k.rows < q.rows)
+        return false;
+    const auto values = fixed->tensor->to_floats();
+    for (std::int64_t i = 0; i < q.rows; ++i) {
+        for (std::int64_t j = 0; j < k.rows; ++j) {
+            const float value = values[static_cast<std::size_t>(i * k.rows + j)];
+            if (j <= i + k.rows - q.rows ? value != 0 : !(value <= -1e9F)) return false;
+        }
+    }
     return true;
 }
 
-/// From the Softmax backwards to the scores' product, and forwards to the end.
-std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last) {
-    const Shape scores = lowering.dims(softmax.input(0));
-    const std::int64_t axis = softmax.int_or("axis", lowering.opset() < 13 ? 1 : -1);
-    if (scores.size() != 4 || (axis != -1 && axis != 3)) return std::nullopt;
-    Found found;
-    found.nodes.push_back(&softmax);
+/// The mask before it was repeated over heads or rows.
+std::string unrepeated(const Lowering& lowering, std::string mask) {
+    for (const Node* node = lowering.uses().producer(mask); node != nullptr && node->is("Expand");
+         node = lowering.uses().producer(mask)) {
+        if (lowering.dims(node->input(0)).size() != lowering.dims(mask).size()) break;
+        mask = node->input(0);
+    }
+    return mask;
+}
+
+/// From the Softmax backwards to the scores' product: masks, factors.
+Node* match_scores(const Lowering& lowering, const Node& softmax, std::int64_t heads, Found& found) {
     std::string value = softmax.input(0);
     const Node* reader = &softmax;
-    Node* producer = lowering.uses().producer(value);
-    const auto only = [&] { return producer != nullptr && lowering.only_reader(value) == reader; };
-    if (!only()) return std::nullopt;
-    if (producer->is("Add")) {
-        // The scores come from a product, the mask does not.
-        const auto from_product = [&](const std::string& name) {
-            const Node* node = lowering.uses().producer(name);
-            if (node != nullptr) {
-                if (const auto factor = scaled(lowering, *node)) node = lowering.uses().producer(factor->first);
-            }
-            return node != nullptr && node->is("MatMul");
-        };
-        const bool first = from_product(producer->input(0));
-        if (!first && !from_product(producer->input(1))) return std::nullopt;
-        found.mask = producer->input(first ? 1 : 0);
+    for (int step = 0; step < 8; ++step) {
+        Node* producer = lowering.uses().producer(value);
+        if (producer == nullptr || lowering.only_reader(value) != reader) return nullptr;
         found.nodes.push_back(producer);
-        value = producer->input(first ? 0 : 1);
         reader = producer;
-        producer = lowering.uses().producer(value);
-        if (!only()) return std::nullopt;
+        if (producer->is("MatMul")) return producer;
+        if (producer->is("Add")) {
+            const bool first = leads_to_product(lowering, producer->input(0));
+            if (first == leads_to_product(lowering, producer->input(1))) return nullptr;
+            value = producer->input(first ? 0 : 1);
+            if (lowering.dims(value) != lowering.dims(producer->output(0)) || found.masks.size() == 2) return nullptr;
+            // A factor between the product and the mask is the scores' own; one behind the mask is not taken.
+            const Shape& sum = lowering.dims(value);
+            if (found.scale != 1 || (sum.size() > 3 ? sum[sum.size() - 3] != heads : heads != 1)) return nullptr;
+            found.masks.push_back(unrepeated(lowering, producer->input(first ? 1 : 0)));
+        } else if (producer->is("Reshape")) {
+            value = producer->input(0); // windows apart and together again: the last two sizes stay
+            const Shape& before = lowering.dims(value);
+            const Shape& after = lowering.dims(producer->output(0));
+            if (before.size() < 3 || after.size() < 3 || !std::equal(before.end() - 2, before.end(), after.end() - 2))
+                return nullptr;
+        } else if (const auto factor = scaled_by(lowering, *producer)) {
+            found.scale *= factor->second;
+            value = factor->first;
+        } else {
+            return nullptr;
+        }
     }
-    if (const auto factor = scaled(lowering, *producer)) {
-        found.scale = factor->second;
-        found.nodes.push_back(producer);
-        value = factor->first;
-        reader = producer;
-        producer = lowering.uses().producer(value);
-        if (!only()) return std::nullopt;
+    return nullptr;
+}
+
+/// The product with the values behind the Softmax; between them perhaps what makes NaN of empty rows 0.
+Node* match_values(const Lowering& lowering, const Node& softmax, Found& found) {
+    const std::string& weights = softmax.output(0);
+    Node* last = lowering.only_reader(weights);
+    const auto& readers = lowering.uses().consumers(weights);
+    if (last == nullptr && readers.size() == 2 && lowering.uses().use_count(weights) == 2) {
+        Node* test = readers[0]->is("IsNaN") ? readers[0] : readers[1];
+        Node* choice = readers[0]->is("IsNaN") ? readers[1] : readers[0];
+        if (!test->is("IsNaN") || !choice->is("Where") || lowering.only_reader(test->output(0)) != choice ||
+            choice->input(0) != test->output(0) || lowering.scalar(choice->input(1)) != 0.0F)
+            return nullptr;
+        found.empty_is_zero = true;
+        found.nodes.insert(found.nodes.end(), {test, choice});
+        last = lowering.only_reader(choice->output(0));
+        return last != nullptr && last->is("MatMul") && last->input(0) == choice->output(0) ? last : nullptr;
     }
-    if (!producer->is("MatMul")) return std::nullopt;
-    Node& product = *producer;
-    found.nodes.push_back(&product);
-    auto q = operand(lowering, product.input(0), product, heads_first);
-    auto k = operand(lowering, product.input(1), product, keys_last);
-    last = lowering.only_reader(softmax.output(0));
-    if (!q || !k || last == nullptr || !last->is("MatMul") || last->input(0) != softmax.output(0)) return std::nullopt;
-    auto v = operand(lowering, last->input(1), *last, heads_first);
-    if (!v || v->factor != 1 || !match_end(lowering, *last, found)) return std::nullopt;
-    found.q = std::move(*q);
-    found.k = std::move(*k);
-    found.v = std::move(*v);
-    found.scale *= found.q.factor * found.k.factor;
-    for (const Operand* part : {&found.q, &found.k, &found.v})
-        found.nodes.insert(found.nodes.end(), part->nodes.begin(), part->nodes.end());
-    // Sizes as kernels take them.
-    const Shape a = lowering.dims(found.q.value);
-    const Shape b = lowering.dims(found.k.value);
-    if (b != lowering.dims(found.v.value) || a[0] != b[0] || a[2] != b[2] || a[3] != b[3] || a[3] > 256) {
+    return last != nullptr && last->is("MatMul") && last->input(0) == weights ? last : nullptr;
+}
+
+/// Kernels of f32 are few, and made for encoders.
+bool fits_fp32(const Lowering& lowering, const Found& found) {
+    const bool plain = !found.empty_is_zero && found.masks.size() <= 1 && found.queries.heads == found.keys.heads &&
+                       (found.queries.depth == 32 || found.queries.depth == 64) && found.queries.rows >= 16;
+    if (!plain) return false;
+    if (found.masks.empty()) return true;
+    Shape mask = lowering.dims(found.masks[0]);
+    mask.insert(mask.begin(), 4 - std::min<std::size_t>(4, mask.size()), 1);
+    return mask.size() == 4 && mask[1] == 1;
+}
+
+std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last) {
+    const Shape scores = lowering.dims(softmax.input(0));
+    const auto rank = static_cast<std::int64_t>(scores.size());
+    const std::int64_t axis = softmax.int_or("axis", lowering.opset() < 13 ? 1 : -1);
+    if ((rank != 3 && rank != 4) || (axis != -1 && axis != rank - 1)) return std::nullopt;
+    Found found;
+    found.nodes.push_back(&softmax);
+    const Node* product = match_scores(lowering, softmax, rank == 4 ? scores[1] : 1, found);
+    if (product == nullptr) return std::nullopt;
+    last = match_values(lowering, softmax, found);
+    const Shape& left = lowering.dims(product->input(0));
+    if (last == nullptr || left.size() < 3 || left.size() != lowering.dims(product->input(1)).size() ||
+        lowering.dims(product->output(0)) != scores || lowering.dims(last->output(0)).size() != scores.size())
         return std::nullopt;
+    const std::int64_t heads = rank == 4 ? scores[1] : 1;
+    found.queries = {scores[0], heads, scores[scores.size() - 2], left.back()};
+    found.keys = {scores[0], heads, scores.back(), left.back()};
+    if (lowering.dims(last->output(0)).back() != left.back() || left.back() > 256 || element_count(scores) == 0 ||
+        element_count(left) != element_count(scores) / scores.back() * left.back())
+        return std::nullopt;
+    found.q = see_heads(lowering, product->input(0), *product, found.queries, HeadRole::queries);
+    found.k = see_heads(lowering, product->input(1), *product, found.keys, HeadRole::keys);
+    found.v = see_heads(lowering, last->input(1), *last, found.keys, HeadRole::values);
+    if (found.q.places.empty() || found.k.places.empty() || found.v.places.empty()) return std::nullopt;
+    found.keys.heads = found.k.places.back().heads;
+    const auto type = lowering.stored_type(lowering.type_of(softmax.input(0)));
+    const bool half = type == ElementType::f16 || type == ElementType::bf16;
+    if (!half && (type != ElementType::f32 || !fits_fp32(lowering, found))) return std::nullopt;
+    Attention detail;
+    detail.batch = found.queries.batch;
+    detail.heads = heads;
+    detail.q_len = found.queries.rows;
+    detail.kv_len = found.keys.rows;
+    for (const std::string& mask : found.masks) {
+        if (!is_floating(lowering.type_of(mask)) || !mask_view(detail, lowering.dims(mask))) return std::nullopt;
     }
-    const auto type = lowering.stored_type(lowering.type_of(found.q.value));
-    // In f32 few kernels are as fast as two products and a softmax, and none for a few rows.
-    const bool exact = type == ElementType::f32 && (a[3] == 32 || a[3] == 64) && a[1] >= 16;
-    if (type != ElementType::f16 && type != ElementType::bf16 && !exact) return std::nullopt;
-    if (!found.mask.empty()) {
-        Shape mask = lowering.dims(found.mask);
-        if (mask.size() > 4 || !is_floating(lowering.type_of(found.mask))) return std::nullopt;
-        mask.insert(mask.begin(), 4 - mask.size(), 1);
-        const bool fits =
-            (mask[0] == 1 || mask[0] == a[0]) && mask[1] == 1 && (mask[2] == 1 || mask[2] == a[1]) && mask[3] == b[1];
-        if (!fits) return std::nullopt;
+    if (half && found.masks.size() == 1 && is_causal_mask(lowering, found.masks[0], found.queries, found.keys)) {
+        found.causal = true;
+        found.masks.clear();
     }
+    match_end(lowering, *last, found);
     return found;
 }
 
@@ -195,9 +241,9 @@ struct Projection {
     std::optional<Constant> bias;
     std::vector<Node*> nodes; ///< behind the product
 };
-std::optional<Projection> projection(const Lowering& lowering, const Operand& operand, const Node& reader) {
+std::optional<Projection> projection(const Lowering& lowering, const HeadOperand& operand, const Node& reader) {
     Projection found;
-    std::string value = operand.value;
+    std::string value = operand.rows;
     const Node* expected = &reader;
     Node* producer = lowering.uses().producer(value);
     const auto only = [&] { return producer != nullptr && lowering.only_reader(value) == expected; };
@@ -225,7 +271,7 @@ std::optional<Projection> projection(const Lowering& lowering, const Operand& op
     if (found.bias && found.bias->count() != n && found.bias->count() != 1) return std::nullopt;
     // [B, S, H*D] to [B, S, H, D]
     const Shape& before = lowering.dims(value);
-    const Shape& after = lowering.dims(operand.value);
+    const Shape& after = lowering.dims(operand.rows);
     if (before.size() != 3 || before[0] != after[0] || before[1] != after[1]) return std::nullopt;
     found.product = producer;
     found.filter = *filter;
@@ -235,8 +281,8 @@ std::optional<Projection> projection(const Lowering& lowering, const Operand& op
 //  x -> MatMul q, MatMul k, MatMul v   ==>   x -> gemm [B, S, 3, H, D]
 std::shared_ptr<Product> merge(const Lowering& lowering, Found& found) {
     std::vector<Projection> parts;
-    for (const Operand* part : {&found.q, &found.k, &found.v}) {
-        if (part->shared) return nullptr;
+    for (const HeadOperand* part : {&found.q, &found.k, &found.v}) {
+        if (part->rows.empty() || part->nodes.empty()) return nullptr;
         auto made = projection(lowering, *part, *part->nodes.back());
         if (!made) return nullptr;
         parts.push_back(std::move(*made));
@@ -255,12 +301,14 @@ std::shared_ptr<Product> merge(const Lowering& lowering, Found& found) {
     }
     // A copy: values move as others are added.
     // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
-    const Shape dims = lowering.dims(found.q.value);
+    const Shape dims = lowering.dims(found.q.rows);
     product->k = first.values.shape[0];
     product->n = 3 * first.values.shape[1];
     product->end = found.end + "/qkv";
     product->end_dims = {dims[0], dims[1], 3, dims[2], dims[3]};
     found.packed = product->end;
+    for (const HeadOperand* part : {&found.q, &found.k, &found.v})
+        found.nodes.insert(found.nodes.end(), part->nodes.begin(), part->nodes.end());
     return product;
 }
 
@@ -300,7 +348,21 @@ Result<bool> merged_product(Lowering& lowering, Node& node) {
     return true;
 }
 
-//  q -> Transpose \                                     q, k, v [, mask]
+/// The furthest place that there is by now, of the heads that k and v agree on.
+std::optional<SeenHeads> place_of(Lowering& lowering, const HeadOperand& operand, std::int64_t heads,
+                                  ElementType type) {
+    for (auto place = operand.places.rbegin(); place != operand.places.rend(); ++place) {
+        if (place->heads != heads || !lowering.ready(place->value)) continue;
+        if (lowering.stored_type(lowering.type_of(place->value)) != type) continue;
+        // Kernels read 16 bytes at a time.
+        const HeadView& view = place->view;
+        if ((view.offset | view.batch | view.row | view.head) % 8 == 0 || place + 1 == operand.places.rend())
+            return *place;
+    }
+    return std::nullopt;
+}
+
+//  q -> Transpose \                                     q, k, v [, masks]
 //                  MatMul -> Div -> Add mask                  |
 //  k -> Transpose /                   |        ==>        Attention
 //                                  Softmax                    |
@@ -308,43 +370,52 @@ Result<bool> merged_product(Lowering& lowering, Node& node) {
 //                                     |
 //                                 Transpose
 //
-// Both exports: the scores divided by sqrt(D), or q and k each multiplied by D^-1/4.
+// Both exports: the scores divided by sqrt(D), or q and k each multiplied by D^-1/4. Operands are read where they lie.
 Result<bool> attention(Lowering& lowering, Node& node) {
     const auto at = lowering.attentions().by_last.find(&node);
     if (at == lowering.attentions().by_last.end()) return false;
     const Found& found = at->second;
-    const Shape q = lowering.dims(found.q.value);
-    const Shape k = lowering.dims(found.k.value);
-    const ElementType type = *lowering.stored_type(lowering.type_of(found.q.value));
+    const ElementType type = *lowering.stored_type(lowering.type_of(node.output(0)));
     Attention detail;
-    detail.batch = q[0];
-    detail.q_len = q[1];
-    detail.kv_len = k[1];
-    detail.heads = q[2];
-    detail.depth = q[3];
-    detail.scale = static_cast<float>(found.scale);
+    detail.batch = found.queries.batch;
+    detail.q_len = found.queries.rows;
+    detail.kv_len = found.keys.rows;
+    detail.heads = found.queries.heads;
+    detail.depth = found.queries.depth;
     detail.packed = !found.packed.empty();
-    detail.masked = !found.mask.empty();
+    detail.masks = static_cast<int>(found.masks.size());
+    detail.causal = found.causal;
+    detail.empty_is_zero = found.empty_is_zero;
+    detail.out = found.out;
+    double scale = found.scale;
     std::vector<ValueId> inputs;
     if (detail.packed) {
         inputs = lowering.forms(found.packed);
+        scale *= found.q.rows_factor * found.k.rows_factor;
     } else {
-        for (const Operand* part : {&found.q, &found.k, &found.v}) {
-            LATHE_TRY(const ValueId id, lowering.want(part->value, type, Layout::linear));
+        // As few heads as both can be read by.
+        std::int64_t key_heads = found.keys.heads;
+        if (!place_of(lowering, found.k, key_heads, type) || !place_of(lowering, found.v, key_heads, type))
+            key_heads = found.queries.heads;
+        if (key_heads != found.queries.heads) detail.kv_heads = key_heads;
+        const auto take = [&](const HeadOperand& operand, std::int64_t heads, HeadView& view) -> Result<void> {
+            const auto place = place_of(lowering, operand, heads, type);
+            if (!place) return Lowering::cannot(node, "an operand of attention is not made");
+            LATHE_TRY(const ValueId id, lowering.want(place->value, type, Layout::linear));
             inputs.push_back(id);
-        }
+            view = place->view;
+            scale *= place->factor;
+            return {};
+        };
+        LATHE_CHECK(take(found.q, found.queries.heads, detail.q));
+        LATHE_CHECK(take(found.k, key_heads, detail.k));
+        LATHE_CHECK(take(found.v, key_heads, detail.v));
     }
     if (inputs.empty()) return Lowering::cannot(node, "its projections are not made");
-    if (detail.masked) {
-        LATHE_TRY(ValueId mask, lowering.want(found.mask, type, Layout::linear));
-        Shape dims = lowering.dims(found.mask);
-        if (dims.size() < 4) {
-            dims.insert(dims.begin(), 4 - dims.size(), 1);
-            if (lowering.value(mask).role == Role::constant)
-                return Lowering::cannot(node, "a constant mask of rank below 4");
-            mask = lowering.make_alias(found.mask + "/rank4", mask, dims, Layout::linear);
-        }
-        inputs.push_back(mask);
+    detail.scale = static_cast<float>(scale);
+    for (const std::string& mask : found.masks) {
+        LATHE_TRY(const ValueId id, lowering.want(mask, type, Layout::linear));
+        inputs.push_back(id);
     }
     const std::int64_t macs = 2 * detail.batch * detail.heads * detail.q_len * detail.kv_len * detail.depth;
     const ValueId out = lowering.make(found.end, found.output_scale ? ElementType::s8 : type, lowering.dims(found.end),

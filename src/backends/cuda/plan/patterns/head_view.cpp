@@ -1,0 +1,247 @@
+#include "backends/cuda/plan/patterns/head_view.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace lathe::cuda {
+namespace {
+
+/// One index of an operand in a value's memory.
+struct Part {
+    std::int64_t extent = 1, stride = 0;
+};
+enum { sample, head, row, number };
+
+Shape strides_of(const Shape& dims) {
+    Shape strides(dims.size(), 1);
+    for (std::size_t i = dims.size(); i-- > 1;)
+        strides[i - 1] = strides[i] * dims[i];
+    return strides;
+}
+
+/// The axis that a part runs along in a value of these dims; nothing if it runs along none or several.
+std::optional<std::size_t> axis_of(const Part& part, const Shape& dims) {
+    const Shape strides = strides_of(dims);
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+        if (dims[axis] > 1 && part.stride >= strides[axis] && part.stride % strides[axis] == 0 &&
+            part.stride / strides[axis] * (part.extent - 1) < dims[axis])
+            return axis;
+    }
+    return std::nullopt;
+}
+
+class Walk {
+public:
+    Walk(const Lowering& lowering, const HeadSizes& sizes, const std::string& value, HeadRole role)
+        : lowering_(lowering), sizes_(sizes), role_(role), value_(value) {
+        const std::int64_t matrix = sizes.rows * sizes.depth;
+        const bool turned = role == HeadRole::keys;
+        const Shape dims = lowering.dims(value);
+        const std::int64_t samples = dims.empty() ? 0 : dims[0];
+        heads_ = dims.size() == 4 ? dims[1] : 1;
+        fits_ = (samples == sizes.batch || samples == 1) && (heads_ == sizes.heads || heads_ == 1) &&
+                element_count(dims) == samples * heads_ * matrix;
+        parts_[sample] = {samples, heads_ * matrix};
+        parts_[head] = {heads_, matrix};
+        parts_[row] = {sizes.rows, turned ? 1 : sizes.depth};
+        parts_[number] = {sizes.depth, turned ? sizes.rows : 1};
+    }
+
+    bool fits() const { return fits_; }
+    bool lies_in_rows() const { return parts_[number].stride == 1 || sizes_.depth == 1; }
+    SeenHeads seen() const {
+        const auto stride = [&](int part) { return parts_[part].extent > 1 ? parts_[part].stride : 0; };
+        return {value_, {offset_, stride(sample), stride(row), stride(head)}, heads_, factor_};
+    }
+    bool is_rows() const {
+        const Shape whole{sizes_.batch, sizes_.rows, sizes_.heads, sizes_.depth};
+        const HeadView view = seen().view;
+        const auto same = [](std::int64_t extent, std::int64_t stride, std::int64_t wanted) {
+            return extent == 1 || stride == wanted;
+        };
+        const std::int64_t width = sizes_.heads * sizes_.depth;
+        return lowering_.dims(value_) == whole && view.offset == 0 && heads_ == sizes_.heads && lies_in_rows() &&
+               same(sizes_.batch, view.batch, sizes_.rows * width) && same(sizes_.rows, view.row, width) &&
+               same(sizes_.heads, view.head, sizes_.depth);
+    }
+    const std::string& value() const { return value_; }
+    double factor() const { return factor_; }
+
+    /// To the input of the node that makes the value.
+    bool step(const Node& node) {
+        if (node.is("Reshape") || node.is("Squeeze") || node.is("Unsqueeze") || node.is("Flatten") ||
+            node.is("Identity")) {
+            value_ = node.input(0);
+            return true;
+        }
+        if (const auto scaled = scaled_by(lowering_, node)) {
+            if (role_ == HeadRole::values || lowering_.dims(scaled->first) != lowering_.dims(value_)) return false;
+            factor_ *= scaled->second;
+            value_ = scaled->first;
+            return true;
+        }
+        if (node.is("Transpose")) return turn(node);
+        if (node.is("Split") || node.is("Slice")) return cut(node);
+        if (node.is("Gather")) return pick(node);
+        return node.is("Expand") && repeat(node);
+    }
+
+private:
+    /// Moves to an input whose axis `to(axis)` is the value's `axis`, beginning there at `begin(axis)`.
+    template <class To, class Begin>
+    bool move(const std::string& input, To to, Begin begin) {
+        const Shape from = lowering_.dims(value_);
+        const Shape strides = strides_of(from);
+        const Shape target = strides_of(lowering_.dims(input));
+        auto parts = parts_;
+        for (Part& part : parts) {
+            if (part.extent == 1) continue;
+            const auto axis = axis_of(part, from);
+            if (!axis) return false;
+            part.stride = part.stride / strides[*axis] * target[to(*axis)];
+        }
+        std::int64_t rest = offset_;
+        std::int64_t offset = 0;
+        for (std::size_t axis = 0; axis < from.size(); ++axis) {
+            offset += (rest / strides[axis] + begin(axis)) * target[to(axis)];
+            rest %= strides[axis];
+        }
+        parts_ = parts;
+        offset_ = offset;
+        value_ = input;
+        return true;
+    }
+
+    bool turn(const Node& node) {
+        const auto order = node.ints_or("perm", {});
+        if (order.size() != lowering_.dims(value_).size()) return false;
+        return move(
+            node.input(0), [&](std::size_t axis) { return static_cast<std::size_t>(order[axis]); },
+            [](std::size_t) { return std::int64_t{0}; });
+    }
+
+    /// Split, and Slice with steps of 1.
+    bool cut(const Node& node) {
+        const Shape dims = lowering_.dims(node.input(0));
+        const auto rank = static_cast<std::int64_t>(dims.size());
+        Shape begin(dims.size(), 0);
+        if (node.is("Split")) {
+            const std::int64_t given = node.int_or("axis", 0);
+            const auto axis = static_cast<std::size_t>(given < 0 ? given + rank : given);
+            for (const std::string& output : node.outputs) {
+                if (output == value_) break;
+                begin[axis] += lowering_.dims(output)[axis];
+            }
+        } else {
+            const auto list = [&](std::size_t input) -> std::optional<Shape> {
+                const auto fixed = lowering_.constant(node.input(input));
+                if (!fixed || fixed->tensor == nullptr) return std::nullopt;
+                return fixed->tensor->to_int64s();
+            };
+            const auto starts = list(1);
+            const auto axes = list(3);
+            const auto steps = list(4);
+            if (!starts || (!axes && !node.input(3).empty()) || (!steps && !node.input(4).empty())) return false;
+            for (std::size_t i = 0; i < starts->size(); ++i) {
+                const std::int64_t given = axes ? (*axes)[i] : static_cast<std::int64_t>(i);
+                const auto axis = static_cast<std::size_t>(given < 0 ? given + rank : given);
+                if (axis >= dims.size() || (steps && (*steps)[i] != 1)) return false;
+                const std::int64_t start = (*starts)[i] < 0 ? (*starts)[i] + dims[axis] : (*starts)[i];
+                begin[axis] = std::clamp<std::int64_t>(start, 0, dims[axis]);
+            }
+        }
+        return move(
+            node.input(0), [](std::size_t axis) { return axis; }, [&](std::size_t axis) { return begin[axis]; });
+    }
+
+    /// Gather of one index.
+    bool pick(const Node& node) {
+        const auto index = lowering_.constant(node.input(1));
+        if (!index || index->tensor == nullptr || index->count() != 1) return false;
+        const Shape dims = lowering_.dims(node.input(0));
+        const std::int64_t given = node.int_or("axis", 0);
+        const auto axis = static_cast<std::size_t>(given < 0 ? given + static_cast<std::int64_t>(dims.size()) : given);
+        const std::int64_t at = index->tensor->to_int64s()[0];
+        const std::int64_t begin = at < 0 ? at + dims[axis] : at;
+        const bool keeps = lowering_.dims(value_).size() == dims.size();
+        if (!keeps && lowering_.dims(value_).size() + 1 != dims.size()) return false;
+        const std::int64_t extra = begin * strides_of(dims)[axis];
+        const bool moved = move(
+            node.input(0), [&](std::size_t own) { return keeps || own < axis ? own : own + 1; },
+            [](std::size_t) { return std::int64_t{0}; });
+        if (moved) offset_ += extra;
+        return moved;
+    }
+
+    //  [B, G, 1, S, D] -> Expand [B, G, H/G, S, D]: heads that read the same keys
+    bool repeat(const Node& node) {
+        const Shape from = lowering_.dims(value_);
+        const Shape to = lowering_.dims(node.input(0));
+        if (from.size() != to.size()) return false;
+        std::size_t repeated = from.size();
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            if (from[i] == to[i]) continue;
+            if (repeated != from.size() || to[i] != 1) return false;
+            repeated = i;
+        }
+        const Shape strides = strides_of(from);
+        const bool heads = repeated > 0 && repeated < from.size() && offset_ == 0 && heads_ == sizes_.heads &&
+                           parts_[head].stride == strides[repeated] &&
+                           from[repeated - 1] * from[repeated] == parts_[head].extent;
+        if (!heads) return false;
+        parts_[head] = {from[repeated - 1], strides[repeated - 1]};
+        heads_ = from[repeated - 1];
+        return move(
+            node.input(0), [](std::size_t axis) { return axis; }, [](std::size_t) { return std::int64_t{0}; });
+    }
+
+    const Lowering& lowering_;
+    HeadSizes sizes_;
+    HeadRole role_;
+    std::string value_;
+    std::array<Part, 4> parts_;
+    std::int64_t offset_ = 0;
+    std::int64_t heads_ = 0;
+    bool fits_ = false;
+    double factor_ = 1;
+};
+
+} // namespace
+
+std::optional<std::pair<std::string, double>> scaled_by(const Lowering& lowering, const Node& node) {
+    if (!node.is("Mul") && !node.is("Div")) return std::nullopt;
+    if (const auto right = lowering.scalar(node.input(1)); right && *right != 0) {
+        const auto factor = static_cast<double>(*right);
+        return std::pair{node.input(0), node.is("Mul") ? factor : 1 / factor};
+    }
+    if (const auto left = lowering.scalar(node.input(0)); left && node.is("Mul"))
+        return std::pair{node.input(1), static_cast<double>(*left)};
+    return std::nullopt;
+}
+
+HeadOperand see_heads(const Lowering& lowering, const std::string& value, const Node& reader, const HeadSizes& sizes,
+                      HeadRole role) {
+    HeadOperand found;
+    Walk walk(lowering, sizes, value, role);
+    if (!walk.fits()) return found;
+    const Node* expected = &reader;
+    bool own = true; // nothing else reads what was walked through
+    std::vector<Node*> nodes;
+    for (int steps = 0; steps < 16; ++steps) {
+        if (walk.lies_in_rows()) found.places.push_back(walk.seen());
+        own = own && lowering.only_reader(walk.value()) == expected;
+        if (own && found.rows.empty() && walk.is_rows() && steps > 0) {
+            found.rows = walk.value();
+            found.rows_factor = walk.factor();
+            found.nodes = nodes;
+        }
+        Node* producer = lowering.uses().producer(walk.value());
+        if (producer == nullptr || lowering.constant(walk.value()) || producer->outputs.empty()) break;
+        if (!walk.step(*producer)) break;
+        nodes.push_back(producer);
+        expected = producer;
+    }
+    return found;
+}
+
+} // namespace lathe::cuda

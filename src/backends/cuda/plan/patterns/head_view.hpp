@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/cuda/plan/lowering.hpp"
+
+namespace lathe::cuda {
+
+/// An operand of attention as it lies in some value's memory. What only moves numbers (Reshape, Transpose, Slice,
+/// Split, Gather of one index, Expand of heads) is seen through, so that none of it need run.
+struct SeenHeads {
+    std::string value;
+    HeadView view;
+    std::int64_t heads = 0; ///< fewer than the operand's where Expand repeats them
+    double factor = 1;      ///< of scalars that were multiplied on the way
+};
+
+/// An operand and the places it can be read from, nearest first. `rows`: the value that is [B,S,H,D], if there is one
+/// that this operand alone reads through `nodes`.
+struct HeadOperand {
+    std::vector<SeenHeads> places;
+    std::string rows;
+    double rows_factor = 1;
+    std::vector<Node*> nodes;
+};
+
+struct HeadSizes {
+    std::int64_t batch = 0, heads = 0, rows = 0, depth = 0;
+};
+/// Which operand of attention: [B,H,S,D] of queries and values, [B,H,D,S] of keys. Values may not be scaled on the way.
+enum class HeadRole { queries, keys, values };
+/// `value`, read by `reader`, has these sizes or repeats over samples or heads (rank 3: there is one head).
+HeadOperand see_heads(const Lowering& lowering, const std::string& value, const Node& reader, const HeadSizes& sizes,
+                      HeadRole role);
+
+/// The other operand of Mul or Div with a scalar constant, and the factor.
+std::optional<std::pair<std::string, double>> scaled_by(const Lowering& lowering, const Node& node);
+
+} // namespace lathe::cuda
