@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <istream>
 #include <limits>
 #include <memory>
-#include <sstream>
+#include <ostream>
 #include <streambuf>
+#include <string>
 
 #include <zstd.h>
 
@@ -78,25 +80,34 @@ private:
     }
 };
 
-/// Collects what is written in pieces, so that a growing string is not copied.
+/// Collects what is written in pieces, so that a growing string is not copied. OpenVINO goes back to fill in its
+/// header.
 class ChainBuffer final : public std::streambuf {
 public:
     ByteChain take() {
-        flush();
-        return std::move(chain_);
+        ByteChain chain;
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            pieces_[i].resize(std::min(piece, size_ - i * piece));
+            chain.add(std::move(pieces_[i]));
+        }
+        pieces_.clear();
+        return chain;
     }
 
 private:
     static constexpr std::size_t piece = std::size_t{16} << 20;
 
-    void flush() {
-        position_ += static_cast<off_type>(text_.size());
-        chain_.add(std::move(text_));
-        text_.clear();
-    }
     std::streamsize xsputn(const char* data, std::streamsize count) override {
-        text_.append(data, static_cast<std::size_t>(count));
-        if (text_.size() >= piece) flush();
+        for (std::size_t left = static_cast<std::size_t>(count); left > 0;) {
+            const std::size_t begin = position_ % piece;
+            const std::size_t run = std::min(left, piece - begin);
+            if (position_ / piece == pieces_.size()) pieces_.emplace_back(piece, '\0');
+            std::memcpy(pieces_[position_ / piece].data() + begin, data, run);
+            data += run;
+            left -= run;
+            position_ += run;
+            size_ = std::max(size_, position_);
+        }
         return count;
     }
     int_type overflow(int_type value) override {
@@ -105,15 +116,21 @@ private:
         xsputn(&one, 1);
         return value;
     }
-    /// Exporters ask where they are; none goes back.
     pos_type seekoff(off_type offset, std::ios_base::seekdir direction, std::ios_base::openmode /*which*/) override {
-        if (offset != 0 || direction == std::ios_base::beg) return pos_type(off_type(-1));
-        return pos_type(position_ + static_cast<off_type>(text_.size()));
+        const std::size_t from = direction == std::ios_base::beg   ? 0
+                                 : direction == std::ios_base::cur ? position_
+                                                                   : size_;
+        const off_type position = static_cast<off_type>(from) + offset;
+        if (position < 0 || position > static_cast<off_type>(size_)) return pos_type(off_type(-1));
+        position_ = static_cast<std::size_t>(position);
+        return pos_type(position);
+    }
+    pos_type seekpos(pos_type position, std::ios_base::openmode which) override {
+        return seekoff(off_type(position), std::ios_base::beg, which);
     }
 
-    ByteChain chain_;
-    std::string text_;
-    off_type position_ = 0;
+    std::vector<std::string> pieces_;
+    std::size_t position_ = 0, size_ = 0;
 };
 
 template <auto Free>

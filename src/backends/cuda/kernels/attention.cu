@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(128) attention(const __grid_constant__ Attenti
         total[h] += __shfl_xor_sync(0xffffffffU, total[h], 1);
         total[h] += __shfl_xor_sync(0xffffffffU, total[h], 2);
         if (row + h * 8 >= q_len) continue;
-        const float inverse = 1.0F / total[h];
+        const float inverse = total[h] == 0 && p.empty_is_zero != 0 ? 0.0F : 1.0F / total[h];
         __half* to = static_cast<__half*>(p.output) + batch * p.o_strides[0] + (row + h * 8) * p.o_strides[1] +
                      head * p.o_strides[2] + t * 2;
 #pragma unroll
@@ -176,8 +176,9 @@ cudaError_t launch_depth(const AttentionParams& p, cudaStream_t stream, bool pro
 } // namespace
 
 bool attention_takes(const AttentionParams& p) {
-    return is_plain_attention(p) && attention_is_aligned(p) && p.type == type_f16 && p.output_type == type_f16 && (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 &&
-           p.kv_len <= 512 && p.q_len >= 1 && p.heads < 65536 && p.batch < 65536;
+    return is_plain_attention(p) && attention_is_aligned(p) && p.type == type_f16 && p.output_type == type_f16 &&
+           (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 && p.kv_len <= 512 && p.q_len >= 1 && p.heads < 65536 &&
+           p.batch < 65536;
 }
 
 cudaError_t launch_attention(const AttentionParams& p, cudaStream_t stream, bool programmatic) {

@@ -205,7 +205,7 @@ cudaError_t launch_depth(int rows, const AttentionParams& p, cudaStream_t stream
 } // namespace
 
 bool attention_fma_takes(const AttentionParams& p) {
-    return is_plain_attention(p) && attention_is_aligned(p) && p.type == type_f32 &&
+    return is_plain_attention(p) && p.empty_is_zero == 0 && attention_is_aligned(p) && p.type == type_f32 &&
            (p.output_type == type_f32 || p.output_type == type_s8) && (p.depth == 32 || p.depth == 64) &&
            p.kv_len >= 1 && p.kv_len < (1 << 30) && p.q_len >= 1 && p.q_len < (1 << 30) && p.heads < 65536 &&
            p.batch < 65536;

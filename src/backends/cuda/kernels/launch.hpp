@@ -153,9 +153,9 @@ struct AttentionParams {
     float output_scale; ///< s8 output: real = scale * stored
 };
 /// What kernels for encoders take: as many heads of keys as of queries, at most one mask that is the same for all
-/// heads, and nothing said of rows without scores.
+/// heads.
 inline bool is_plain_attention(const AttentionParams& p) {
-    return p.kv_heads == p.heads && p.masks <= 1 && p.causal == 0 && p.empty_is_zero == 0 &&
+    return p.kv_heads == p.heads && p.masks <= 1 && p.causal == 0 &&
            (p.masks == 0 || (p.mask.head_stride == 0 && (p.mask.batches == 1 || p.mask.batches == p.batch)));
 }
 /// Rows of q, k, v and of the result begin at multiples of 16 bytes, for types of 2 bytes.

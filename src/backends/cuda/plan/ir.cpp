@@ -160,7 +160,8 @@ const char* kind_of(const FusedOp& op) {
                                  [](const Gather&) { return "gather"; }, [](const Concat&) { return "concat"; },
                                  [](const Slice&) { return "slice"; }, [](const Transpose&) { return "transpose"; },
                                  [](const Resize&) { return "resize"; }, [](const Reformat&) { return "reformat"; },
-                                 [](const Pointwise&) { return "pointwise"; }, [](const Chain&) { return "chain"; }},
+                                 [](const Pointwise&) { return "pointwise"; }, [](const Chain&) { return "chain"; },
+                                 [](const Indexed&) { return "indexed"; }},
                       op.detail);
 }
 
@@ -257,7 +258,8 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                               for (const FusedOp& part : d.parts)
                                   text += " {" + signature(part, plan) + "}";
                               return text;
-                          }},
+                          },
+                          [&](const Indexed& d) { return describe(d) + operands(op, plan); }},
                op.detail);
 }
 

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "backends/cuda/plan/indexed.hpp"
 #include "lathe/engine_types.hpp"
 #include "lathe/types.hpp"
 
@@ -280,7 +281,7 @@ struct Chain {
 };
 
 using OpDetail = std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm,
-                              Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain>;
+                              Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed>;
 
 struct FusedOp {
     std::string name;               ///< of its main ONNX node

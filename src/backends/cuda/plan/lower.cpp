@@ -47,6 +47,7 @@ const LoweringTable& lowering_table() {
         add_movement(made);
         add_embedding(made);
         add_pointwise(made);
+        add_indexed(made);
         return made;
     }();
     return table;
@@ -446,9 +447,9 @@ Result<Plan> lower(Prepared& prepared, const std::vector<Shape>& input_shapes) {
 Support lowering_support(const Node& node, const Model&) {
     if (!node.domain.empty()) return {false, "operators of the domain " + node.domain + " have no GPU form"};
     if (has_subgraph(node)) return {false, "control flow cannot run on the GPU"};
-    // Folded away once shapes are known, where they do not depend on data.
+    // Folded away once shapes are known, where they do not depend on data, or written out.
     static const std::unordered_set<std::string_view> folded{"Shape", "Size",   "Constant", "ConstantOfShape",
-                                                             "Range", "Expand", "Tile",     "Trilu"};
+                                                             "Range", "Expand", "Tile",     "Einsum"};
     if (node.is("Attention")) {
         const std::string why = attention_refusal(node);
         return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};

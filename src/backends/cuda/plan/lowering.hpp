@@ -192,6 +192,7 @@ void add_normalization(LoweringTable& table);
 void add_movement(LoweringTable& table);
 void add_embedding(LoweringTable& table);
 void add_pointwise(LoweringTable& table);
+void add_indexed(LoweringTable& table);
 
 /// Elements a pixel takes in nhwc: channels rounded up to 16 bytes.
 std::int64_t channel_stride(std::int64_t channels, ElementType type);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "backends/cuda/plan/einsum.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -427,6 +428,7 @@ std::string attention_refusal(const Node& node) {
 }
 
 Result<void> unify_spellings(Model& model) {
+    write_out_einsum(model.graph, model.opset());
     PassContext context;
     context.opset = model.opset();
     const std::array rules{

@@ -252,7 +252,8 @@ private:
                     for (const FusedOp& part : d.parts)
                         text += " {" + line(part) + "}";
                     return text;
-                }},
+                },
+                [&](const Indexed& d) { return describe(d); }},
             op.detail);
     }
     std::string line(const FusedOp& op) const {

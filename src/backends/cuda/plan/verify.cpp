@@ -132,6 +132,15 @@ private:
                 }
             }
         }
+        if (std::holds_alternative<Indexed>(op.detail)) {
+            if (op.inputs.size() > 3 || op.outputs.size() > 2) return wrong("", "operands of what is indexed");
+            for (const auto* list : {&op.inputs, &op.outputs}) {
+                for (const ValueId id : *list) {
+                    const Value& value = plan_.values[id];
+                    if (value.layout != Layout::linear || value.dims.size() > 8) return wrong("", "indexed not linear");
+                }
+            }
+        }
         if (const auto* attention = std::get_if<Attention>(&op.detail)) return check(op, *attention);
         if (const auto* norm = std::get_if<LayerNorm>(&op.detail)) {
             LATHE_CHECK(weight(norm->gamma, "gamma", true, norm->columns));

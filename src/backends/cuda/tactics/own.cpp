@@ -214,6 +214,7 @@ public:
     void operator()(const Concat&) { refuse("the general kernel does concatenations"); }
     void operator()(const Slice&) { refuse("the general kernel does slices"); }
     void operator()(const Resize&) { refuse("the general kernel resizes"); }
+    void operator()(const Indexed&) { refuse("the reference kernel is the only one of what is indexed"); }
     void operator()(const Chain&) { refuse("chains have kernels on Hopper alone"); }
 
 private:

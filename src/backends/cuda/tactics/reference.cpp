@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/kernels/indexed.hpp"
 #include "backends/cuda/tactics/sequence.hpp"
 
 namespace lathe::cuda {
@@ -239,6 +240,35 @@ public:
     Prepared_ operator()(const Pointwise&) const {
         LATHE_TRY(const PointwiseParams params, pointwise_params(op_, plan_));
         return make_kernel(name(), waits_, params, pointwise_setter(op_, plan_), launch_pointwise_general);
+    }
+
+    Prepared_ operator()(const Indexed& detail) const {
+        IndexedParams p{};
+        p.kind = detail.kind;
+        p.mode = detail.mode;
+        p.first = detail.first ? 1 : 0;
+        p.second = detail.second ? 1 : 0;
+        p.axis = detail.axis;
+        p.number = detail.number;
+        p.in_count = narrow(static_cast<std::int64_t>(op_.inputs.size()));
+        std::vector<Place> in, out;
+        for (const ValueId id : op_.inputs) {
+            p.in[in.size()] = desc(id);
+            in.push_back(place(id));
+        }
+        for (const ValueId id : op_.outputs) {
+            p.out[out.size()] = desc(id);
+            out.push_back(place(id));
+        }
+        return make_kernel(
+            name(), waits_, p,
+            [in, out](IndexedParams& q, const Pointers& pointers) {
+                for (std::size_t i = 0; i < in.size(); ++i)
+                    q.in[i].data = in[i].in(pointers);
+                for (std::size_t i = 0; i < out.size(); ++i)
+                    q.out[i].data = out[i].in(pointers);
+            },
+            launch_indexed);
     }
 
     Prepared_ operator()(const Chain& chain) const {

@@ -134,6 +134,63 @@ TestPlan pointwise_plan(const Shape& out, const Shape& other, T type, Layout lay
     return b.finish(p, {x, z, c}, {y}, type);
 }
 
+/// One operation with computed places: x, indices below 20, what else is read, and the sizes of the results.
+struct Places {
+    Indexed detail;
+    Shape x, y;
+    std::optional<Shape> indices = {}, updates = {};
+};
+TestPlan indexed_plan(const Places& p, T type) {
+    PlanBuilder b;
+    std::vector<ValueId> inputs, outputs;
+    const bool of_indices = p.detail.kind == IndexedKind::one_hot || p.detail.kind == IndexedKind::arithmetic;
+    if (!of_indices) inputs.push_back(b.ready(p.x, type));
+    if (p.indices) inputs.push_back(b.input(*p.indices, T::s64));
+    if (p.updates && of_indices) inputs.push_back(b.input(*p.updates, T::s64));
+    if (p.updates && !of_indices) inputs.push_back(b.ready(*p.updates, type));
+    if (p.detail.kind == IndexedKind::one_hot) inputs.push_back(b.constant({2}, type, {-1, 2}));
+    const bool integers = p.detail.kind == IndexedKind::arg_extreme || p.detail.kind == IndexedKind::arithmetic;
+    outputs.push_back(b.value(p.y, integers ? T::s64 : type));
+    if (p.detail.kind == IndexedKind::top_k) outputs.push_back(b.value(p.y, T::s64));
+    return b.finish(p.detail, inputs, outputs, type);
+}
+
+void add_indexed_cases(Cases& add) {
+    using K = IndexedKind;
+    const auto mode = [](auto value) { return static_cast<std::int32_t>(value); };
+    for (const T type : {T::f32, T::f16}) {
+        const auto one = [&](const std::string& name, const Places& places) {
+            add(name + "_" + type_name(type), [=] { return indexed_plan(places, type); });
+        };
+        one("gather_elements", {{K::gather_elements, 1}, {3, 25, 6}, {3, 9, 4}, Shape{3, 9, 4}});
+        one("gather_nd", {{K::gather_nd, 0}, {20, 22, 6}, {5, 6}, Shape{5, 2}});
+        one("gather_nd_samples", {{K::gather_nd, 1}, {3, 22, 6}, {3, 5, 6}, Shape{3, 5, 1}});
+        one("scatter_elements_add", {{K::scatter_elements, 1, 0, mode(Scatter::add)},
+                                     {3, 25, 6},
+                                     {3, 25, 6},
+                                     Shape{3, 40, 6},
+                                     Shape{3, 40, 6}});
+        one("scatter_nd", {{K::scatter_nd, 0, 0, mode(Scatter::add)}, {20, 7}, {20, 7}, Shape{30, 1}, Shape{30, 7}});
+        one("scatter_nd_largest",
+            {{K::scatter_nd, 0, 0, mode(Scatter::largest)}, {20, 7}, {20, 7}, Shape{30, 1}, Shape{30, 7}});
+        one("top_k", {{K::top_k, 1, 0, 1}, {3, 70, 5}, {3, 8, 5}});
+        one("top_k_smallest", {{K::top_k, 2, 0, 0}, {3, 5, 70}, {3, 5, 8}});
+        one("arg_max", {{K::arg_extreme, 2, 0, 1}, {3, 5, 70}, {3, 5}});
+        one("arg_min_last", {{K::arg_extreme, 1, 0, 0, true}, {3, 70, 5}, {3, 5}});
+        one("cumulate", {{K::cumulate, 1}, {3, 70, 5}, {3, 70, 5}});
+        one("cumulate_back", {{K::cumulate, 2, 0, 0, true, true}, {3, 5, 70}, {3, 5, 70}});
+        one("triangle", {{K::triangle, 0, 2, 0, true}, {3, 20, 30}, {3, 20, 30}});
+        one("one_hot", {{K::one_hot, 1}, {}, {4, 20, 7}, Shape{4, 7}});
+    }
+    for (const Integer what : {Integer::add, Integer::subtract, Integer::multiply, Integer::divide, Integer::remainder,
+                               Integer::smallest, Integer::less_equal, Integer::bits_xor}) {
+        add("integers_" + std::to_string(mode(what)), [=] {
+            return indexed_plan({{K::arithmetic, 0, 0, mode(what)}, {}, {4, 6, 9}, Shape{4, 6, 9}, Shape{6, 1}},
+                                T::s64);
+        });
+    }
+}
+
 } // namespace
 
 void add_other_cases(Cases& add) {
@@ -173,6 +230,7 @@ void add_other_cases(Cases& add) {
     add("slice", [] { return slice_plan(); });
     add("transpose_last", [] { return transpose_plan({3, 40, 70}, {0, 2, 1}, T::f16); });
     add("transpose_0213", [] { return transpose_plan({2, 5, 6, 16}, {0, 2, 1, 3}, T::f16); });
+    add_indexed_cases(add);
     add("resize_nearest", [] { return resize_plan(ResizeMode::nearest, "asymmetric", T::f16); });
     add("resize_linear", [] { return resize_plan(ResizeMode::linear, "half_pixel", T::f16); });
     add("resize_cubic", [] { return resize_plan(ResizeMode::cubic, "half_pixel", T::f32); });

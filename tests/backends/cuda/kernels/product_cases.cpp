@@ -49,8 +49,8 @@ TestPlan batched_plan(const Shape& a, const Shape& b_dims, bool ta, bool tb, T t
 /// What masks hold: nothing is masked; random numbers; of every row alike the first keys -inf or, in every second
 /// batch, the type's lowest number, and the last lines nothing but that number; -inf above the diagonal; random ones of
 /// each head and row, alone or with one for every second sample; -inf of all keys but the last in every third row, of
-/// all keys in every sixth.
-enum class Mask { none, random, padding, causal, heads, windows, empty };
+/// all keys in every sixth; -inf of the first two thirds of the keys, in the last sample of all.
+enum class Mask { none, random, padding, causal, heads, windows, empty, hidden };
 
 struct Heads {
     std::int64_t batch = 1, heads = 1, length = 1, depth = 1;
@@ -86,6 +86,10 @@ ValueId mask_of(PlanBuilder& b, const Heads& h, std::int64_t keys) {
                 if (empty) {
                     const bool hidden = row % 3 == 0 && (key + 1 < keys || row % 6 == 0);
                     numbers.push_back(hidden ? none_left : 0.25F);
+                    continue;
+                }
+                if (h.mask == Mask::hidden) {
+                    numbers.push_back(key < keys * 2 / 3 || batch + 1 == batches ? none_left : 0.25F);
                     continue;
                 }
                 if (!causal && key < keys * 2 / 3) number = batch % 2 == 0 ? none_left : lowest;
@@ -179,6 +183,13 @@ void add_product_cases(Cases& add) {
               {.batch = 2, .heads = 2, .length = 200, .depth = 64, .packed = true, .mask = Mask::random});
     attention("attention_s8",
               {.batch = 2, .heads = 3, .length = 130, .depth = 64, .packed = true, .mask = Mask::random, .out = T::s8});
+    attention("attention_empty_is_zero", {.batch = 3,
+                                          .heads = 2,
+                                          .length = 70,
+                                          .depth = 64,
+                                          .packed = true,
+                                          .mask = Mask::hidden,
+                                          .empty_is_zero = true});
     attention("attention_s8_apart", {.heads = 2, .length = 65, .depth = 32, .out = T::s8});
     Heads f32{.batch = 3, .heads = 2, .length = 200, .depth = 64, .packed = true, .mask = Mask::random, .type = T::f32};
     attention("attention_f32_packed", f32);

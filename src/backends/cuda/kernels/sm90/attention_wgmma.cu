@@ -28,7 +28,7 @@ struct AttentionProblem {
     void* output;
     const void* mask; ///< f16 or f32; [batch or 1][keys]
     std::int64_t mask_batch_stride, o_batch, o_row;
-    std::int32_t mask_is_f32, q_len, kv_len, blocks;
+    std::int32_t mask_is_f32, empty_is_zero, q_len, kv_len, blocks;
     float scale, output_factor;
 };
 
@@ -197,7 +197,8 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
     for (int h = 0; h < 2; ++h) {
         total[h] += __shfl_xor_sync(0xFFFFFFFF, total[h], 1);
         total[h] += __shfl_xor_sync(0xFFFFFFFF, total[h], 2);
-        const float factor = problem.output_factor / total[h];
+        // Of a row without scores: 0 times infinity, NaN, where it is not to be 0.
+        const float factor = total[h] == 0 && problem.empty_is_zero != 0 ? 0.0F : problem.output_factor / total[h];
         const int row = g + 8 * h;
 #pragma unroll
         for (int n = 0; n < Depth / 8; ++n) {
@@ -270,9 +271,9 @@ bool attention_wgmma_takes(const AttentionParams& p, int groups) {
     const auto heads_lie_together = [&](const std::int64_t* strides) {
         return strides[2] == p.depth && strides[0] % 8 == 0 && strides[1] % 8 == 0;
     };
-    return types && is_plain_attention(p) && attention_is_aligned(p) && (p.depth == 32 || p.depth == 64) && p.kv_len >= 1 &&
-           p.kv_len <= sm90::keys_a_block * sm90::most_blocks && p.q_len >= 1 && p.heads < 65536 && p.batch < 65536 &&
-           p.mask.row_stride == 0 && (p.mask.type == type_f16 || p.mask.type == type_f32) &&
+    return types && is_plain_attention(p) && attention_is_aligned(p) && (p.depth == 32 || p.depth == 64) &&
+           p.kv_len >= 1 && p.kv_len <= sm90::keys_a_block * sm90::most_blocks && p.q_len >= 1 && p.heads < 65536 &&
+           p.batch < 65536 && p.mask.row_stride == 0 && (p.mask.type == type_f16 || p.mask.type == type_f32) &&
            heads_lie_together(p.q_strides) && heads_lie_together(p.k_strides) && heads_lie_together(p.v_strides) &&
            p.o_strides[2] == p.depth && p.o_strides[0] % 16 == 0 && p.o_strides[1] % 16 == 0 &&
            shared_bytes(p, groups) <= 232448;
@@ -297,6 +298,7 @@ cudaError_t launch_attention_wgmma(const AttentionParams& p, int groups, const v
     problem.output = p.output;
     problem.mask = p.mask.data;
     problem.mask_batch_stride = p.mask.batch_stride;
+    problem.empty_is_zero = p.empty_is_zero;
     problem.mask_is_f32 = p.mask.type == type_f32 ? 1 : 0;
     problem.o_batch = p.o_strides[0];
     problem.o_row = p.o_strides[1];

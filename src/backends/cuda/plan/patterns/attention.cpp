@@ -230,6 +230,8 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last)
         found.causal = true;
         found.masks.clear();
     }
+    // Without a mask every row reads a key.
+    if (found.masks.empty()) found.empty_is_zero = false;
     match_end(lowering, *last, found);
     return found;
 }

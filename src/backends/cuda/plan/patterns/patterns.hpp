@@ -27,6 +27,9 @@ Result<bool> merged_product(Lowering& lowering, Node& node);
 /// Whether `node` is the last product of an attention that is taken whole; emits it then.
 Result<bool> attention(Lowering& lowering, Node& node);
 
+/// Whether `node` is arithmetic on integers of 32 or 64 bits; emits it then, exactly.
+Result<bool> integer_arithmetic(Lowering& lowering, Node& node);
+
 /// An Add whose sum a LayerNormalization reads: emits both as one then.
 Result<bool> add_and_normalise(Lowering& lowering, Node& node);
 

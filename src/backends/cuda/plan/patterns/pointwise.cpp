@@ -168,6 +168,8 @@ Result<void> emit_program(Lowering& lowering, Node& node, const Region& region) 
 }
 
 Result<void> pointwise(Lowering& lowering, Node& node) {
+    LATHE_TRY(const bool whole, integer_arithmetic(lowering, node));
+    if (whole) return {};
     if (const std::string why = refusal(lowering, node); !why.empty()) return Lowering::cannot(node, why);
     for (const std::string& name : operands_of(node)) {
         if (!name.empty() && !lowering.ready(name)) return Lowering::cannot(node, "an input is not made");

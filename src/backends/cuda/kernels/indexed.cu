@@ -1,0 +1,309 @@
+// Operations whose places are computed: gathering, scattering, sorting out, sums along an axis, and arithmetic on
+// integers. Each number is moved or computed by one thread; whoever writes the same place twice does so in one thread,
+// in order, so that results are the same in every run.
+
+#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/indexed.hpp"
+
+namespace lathe::cuda::kernels {
+namespace {
+
+constexpr int threads = 256;
+
+__host__ __device__ inline std::int64_t count_of(const TensorDesc& t) {
+    std::int64_t count = 1;
+    for (int d = 0; d < t.rank; ++d)
+        count *= t.dims[d];
+    return count;
+}
+__host__ __device__ inline std::int64_t size_of(std::int32_t type) {
+    return type == type_s64                        ? 8
+           : type == type_f32 || type == type_s32  ? 4
+           : type == type_f16 || type == type_bf16 ? 2
+                                                   : 1;
+}
+__device__ __forceinline__ void move(const TensorDesc& to, std::int64_t at, const TensorDesc& from, std::int64_t i) {
+    switch (size_of(to.type)) {
+        case 8: static_cast<std::int64_t*>(to.data)[at] = static_cast<const std::int64_t*>(from.data)[i]; break;
+        case 4: static_cast<std::int32_t*>(to.data)[at] = static_cast<const std::int32_t*>(from.data)[i]; break;
+        case 2: static_cast<std::int16_t*>(to.data)[at] = static_cast<const std::int16_t*>(from.data)[i]; break;
+        default: static_cast<std::int8_t*>(to.data)[at] = static_cast<const std::int8_t*>(from.data)[i]; break;
+    }
+}
+__device__ __forceinline__ std::int64_t load_integer(const TensorDesc& t, std::int64_t i) {
+    if (t.type == type_s64) return static_cast<const std::int64_t*>(t.data)[i];
+    if (t.type == type_s32) return static_cast<const std::int32_t*>(t.data)[i];
+    return static_cast<std::int64_t>(load_any(t.data, t.type, i));
+}
+__device__ __forceinline__ void store_integer(const TensorDesc& t, std::int64_t i, std::int64_t v) {
+    if (t.type == type_s64)
+        static_cast<std::int64_t*>(t.data)[i] = v;
+    else if (t.type == type_s32)
+        static_cast<std::int32_t*>(t.data)[i] = static_cast<std::int32_t>(v);
+    else
+        store_any(t.data, t.type, i, static_cast<float>(v));
+}
+__device__ __forceinline__ double load_number(const TensorDesc& t, std::int64_t i) {
+    if (t.type == type_s64 || t.type == type_s32) return static_cast<double>(load_integer(t, i));
+    return load_any(t.data, t.type, i);
+}
+__device__ __forceinline__ void store_number(const TensorDesc& t, std::int64_t i, double v) {
+    if (t.type == type_s64 || t.type == type_s32)
+        store_integer(t, i, static_cast<std::int64_t>(v));
+    else
+        store_any(t.data, t.type, i, static_cast<float>(v));
+}
+__device__ __forceinline__ std::int64_t clamped(std::int64_t index, std::int64_t size) {
+    if (index < 0) index += size;
+    return index < 0 ? 0 : index >= size ? size - 1 : index;
+}
+__host__ __device__ inline std::int64_t product(const TensorDesc& t, int from, int to) {
+    std::int64_t count = 1;
+    for (int d = from; d < to; ++d)
+        count *= t.dims[d];
+    return count;
+}
+
+/// Where number i of a tensor like `indices` goes in x, with another index along the axis.
+__device__ std::int64_t along_axis(const IndexedParams& p, const TensorDesc& indices, std::int64_t i,
+                                   std::int64_t index) {
+    std::int64_t offset = 0;
+    for (int d = indices.rank - 1; d >= 0; --d) {
+        const std::int64_t at = i % indices.dims[d];
+        i /= indices.dims[d];
+        offset += (d == p.axis ? clamped(index, p.in[0].dims[d]) : at) * p.in[0].strides[d];
+    }
+    return offset;
+}
+
+/// What a tuple of indices names in x, in numbers from its beginning.
+__device__ std::int64_t tuple(const IndexedParams& p, std::int64_t which, int batch_dims, std::int64_t inner) {
+    const TensorDesc& indices = p.in[1];
+    const int width = static_cast<int>(indices.dims[indices.rank - 1]);
+    std::int64_t offset = which / product(indices, batch_dims, indices.rank - 1);
+    for (int k = 0; k < width; ++k) {
+        const std::int64_t size = p.in[0].dims[batch_dims + k];
+        offset = offset * size + clamped(load_integer(indices, which * width + k), size);
+    }
+    return offset * inner;
+}
+
+__device__ void scatter_one(const IndexedParams& p, std::int64_t to, std::int64_t from) {
+    const auto how = static_cast<Scatter>(p.mode);
+    if (how == Scatter::replace) return move(p.out[0], to, p.in[2], from);
+    if (size_of(p.out[0].type) == 8) {
+        const std::int64_t there = load_integer(p.out[0], to), fresh = load_integer(p.in[2], from);
+        store_integer(p.out[0], to,
+                      how == Scatter::add        ? there + fresh
+                      : how == Scatter::multiply ? there * fresh
+                      : how == Scatter::largest  ? (there > fresh ? there : fresh)
+                                                 : (there < fresh ? there : fresh));
+        return;
+    }
+    const double there = load_number(p.out[0], to), fresh = load_number(p.in[2], from);
+    store_number(p.out[0], to,
+                 how == Scatter::add        ? there + fresh
+                 : how == Scatter::multiply ? there * fresh
+                 : how == Scatter::largest  ? fmax(there, fresh)
+                                            : fmin(there, fresh));
+}
+
+__device__ std::int64_t compute(Integer how, std::int64_t a, std::int64_t b) {
+    switch (how) {
+        case Integer::add: return a + b;
+        case Integer::subtract: return a - b;
+        case Integer::multiply: return a * b;
+        case Integer::divide: return b == 0 ? 0 : b == -1 ? -a : a / b;
+        case Integer::remainder: return b == 0 || b == -1 ? 0 : (a % b + b) % b;
+        case Integer::remainder_of_c: return b == 0 || b == -1 ? 0 : a % b;
+        case Integer::smallest: return a < b ? a : b;
+        case Integer::largest: return a > b ? a : b;
+        case Integer::bits_and: return a & b;
+        case Integer::bits_or: return a | b;
+        case Integer::bits_xor: return a ^ b;
+        case Integer::equal: return a == b ? 1 : 0;
+        case Integer::less: return a < b ? 1 : 0;
+        case Integer::greater: return a > b ? 1 : 0;
+        case Integer::less_equal: return a <= b ? 1 : 0;
+        case Integer::greater_equal: return a >= b ? 1 : 0;
+        case Integer::negate: return -a;
+        case Integer::absolute: return a < 0 ? -a : a;
+        case Integer::convert: return a;
+    }
+    return 0;
+}
+
+/// Place of number i of the result in an operand that is broadcast to it.
+__device__ std::int64_t broadcast(const TensorDesc& from, const TensorDesc& to, std::int64_t i) {
+    std::int64_t offset = 0;
+    for (int d = to.rank - 1; d >= 0; --d) {
+        const std::int64_t at = i % to.dims[d];
+        i /= to.dims[d];
+        const int own = d - (to.rank - from.rank);
+        if (own >= 0 && from.dims[own] != 1) offset += at * from.strides[own];
+    }
+    return offset;
+}
+
+/// A line along the axis of x: its first number and the step, which is the number of lines side by side.
+struct Line {
+    std::int64_t from, step, size;
+};
+__device__ Line line_of(const IndexedParams& p, const TensorDesc& t, std::int64_t i) {
+    const int axis = static_cast<int>(p.axis);
+    const std::int64_t inner = product(t, axis + 1, t.rank), size = t.dims[axis];
+    return {i / inner * size * inner + i % inner, inner, size};
+}
+
+__device__ void top_k(const IndexedParams& p, std::int64_t i) {
+    const TensorDesc& x = p.in[0];
+    const Line line = line_of(p, x, i), to = line_of(p, p.out[0], i);
+    // Each in turn: the best of those behind the last one taken, of equal ones the first.
+    double last = 0;
+    std::int64_t taken = -1;
+    for (std::int64_t k = 0; k < to.size; ++k) {
+        double best = 0;
+        std::int64_t found = -1;
+        for (std::int64_t j = 0; j < line.size; ++j) {
+            const double v = load_number(x, line.from + j * line.step);
+            const bool behind = taken < 0 || (p.mode != 0 ? v < last : v > last) || (v == last && j > taken);
+            if (behind && (found < 0 || (p.mode != 0 ? v > best : v < best))) {
+                best = v;
+                found = j;
+            }
+        }
+        found = found < 0 ? 0 : found; // NaN alone is left
+        move(p.out[0], to.from + k * to.step, x, line.from + found * line.step);
+        store_integer(p.out[1], to.from + k * to.step, found);
+        last = best;
+        taken = found;
+    }
+}
+
+__device__ void arg_extreme(const IndexedParams& p, std::int64_t i) {
+    const Line line = line_of(p, p.in[0], i);
+    std::int64_t best = 0;
+    double held = load_number(p.in[0], line.from);
+    for (std::int64_t j = 1; j < line.size; ++j) {
+        const double v = load_number(p.in[0], line.from + j * line.step);
+        if ((p.mode != 0 ? v > held : v < held) || (p.first != 0 && v == held)) {
+            held = v;
+            best = j;
+        }
+    }
+    store_integer(p.out[0], i, best);
+}
+
+__device__ void cumulate(const IndexedParams& p, std::int64_t i) {
+    const Line line = line_of(p, p.in[0], i);
+    const bool exact = p.in[0].type == type_s64;
+    double sum = 0;
+    std::int64_t whole = 0;
+    for (std::int64_t j = 0; j < line.size; ++j) {
+        const std::int64_t at = line.from + (p.second != 0 ? line.size - 1 - j : j) * line.step;
+        const double fresh = load_number(p.in[0], at);
+        const std::int64_t integer = exact ? load_integer(p.in[0], at) : 0;
+        if (p.first == 0) sum += fresh, whole += integer;
+        if (exact)
+            store_integer(p.out[0], at, whole);
+        else
+            store_number(p.out[0], at, sum);
+        if (p.first != 0) sum += fresh, whole += integer;
+    }
+}
+
+/// How many threads there are to be.
+std::int64_t work(const IndexedParams& p) {
+    const TensorDesc& x = p.in[0];
+    switch (p.kind) {
+        case IndexedKind::top_k:
+        case IndexedKind::arg_extreme:
+        case IndexedKind::cumulate: return count_of(x) / x.dims[p.axis];
+        case IndexedKind::scatter_elements: return count_of(p.in[2]) / p.in[2].dims[p.axis];
+        case IndexedKind::scatter_nd: return count_of(p.in[2]); // see below for sums
+        default: return count_of(p.out[0]);
+    }
+}
+
+__global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t count) {
+    pdl_wait();
+    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+    if (i >= count) return;
+    const TensorDesc &x = p.in[0], &y = p.out[0];
+    switch (p.kind) {
+        case IndexedKind::gather_elements: move(y, i, x, along_axis(p, p.in[1], i, load_integer(p.in[1], i))); break;
+        case IndexedKind::gather_nd: {
+            const int batch_dims = static_cast<int>(p.axis);
+            const std::int64_t inner =
+                product(x, batch_dims + static_cast<int>(p.in[1].dims[p.in[1].rank - 1]), x.rank);
+            move(y, i, x, tuple(p, i / inner, batch_dims, inner) + i % inner);
+            break;
+        }
+        case IndexedKind::scatter_elements: {
+            // All that may meet lies along one line.
+            const Line line = line_of(p, p.in[2], i);
+            for (std::int64_t j = 0; j < line.size; ++j) {
+                const std::int64_t at = line.from + j * line.step;
+                scatter_one(p, along_axis(p, p.in[1], at, load_integer(p.in[1], at)), at);
+            }
+            break;
+        }
+        case IndexedKind::scatter_nd: {
+            const std::int64_t inner = product(x, static_cast<int>(p.in[1].dims[p.in[1].rank - 1]), x.rank);
+            if (static_cast<Scatter>(p.mode) == Scatter::replace) {
+                move(y, tuple(p, i / inner, 0, inner) + i % inner, p.in[2], i);
+                break;
+            }
+            if (i >= inner) break;
+            for (std::int64_t which = 0; which < count_of(p.in[2]) / inner; ++which)
+                scatter_one(p, tuple(p, which, 0, inner) + i, which * inner + i);
+            break;
+        }
+        case IndexedKind::top_k: top_k(p, i); break;
+        case IndexedKind::arg_extreme: arg_extreme(p, i); break;
+        case IndexedKind::cumulate: cumulate(p, i); break;
+        case IndexedKind::triangle: {
+            const std::int64_t columns = x.dims[x.rank - 1], rows = x.dims[x.rank - 2];
+            const std::int64_t across = i % columns - i / columns % rows;
+            if (p.first != 0 ? across < p.number : across > p.number)
+                store_any(y.data, y.type, i, 0.0F);
+            else
+                move(y, i, x, i);
+            break;
+        }
+        case IndexedKind::one_hot: {
+            const int axis = static_cast<int>(p.axis);
+            const std::int64_t depth = y.dims[axis], inner = product(y, axis + 1, y.rank);
+            std::int64_t index = load_integer(x, i / (inner * depth) * inner + i % inner);
+            if (index < 0) index += depth;
+            move(y, i, p.in[1], i / inner % depth == index ? 1 : 0);
+            break;
+        }
+        case IndexedKind::arithmetic:
+            store_integer(y, i,
+                          compute(static_cast<Integer>(p.mode), load_integer(x, broadcast(x, y, i)),
+                                  p.in_count > 1 ? load_integer(p.in[1], broadcast(p.in[1], y, i)) : 0));
+            break;
+    }
+}
+
+__global__ void copy_all(const __grid_constant__ IndexedParams p, std::int64_t count) {
+    pdl_wait();
+    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+    if (i < count) move(p.out[0], i, p.in[0], i);
+}
+
+} // namespace
+
+cudaError_t launch_indexed(const IndexedParams& p, cudaStream_t stream, bool programmatic) {
+    if (p.kind == IndexedKind::scatter_elements || p.kind == IndexedKind::scatter_nd) {
+        const std::int64_t all = count_of(p.in[0]);
+        const cudaError_t code =
+            launch_kernel(copy_all, blocks_for(all, threads), threads, 0, stream, programmatic, 1, p, all);
+        if (code != cudaSuccess || count_of(p.in[2]) == 0) return code;
+    }
+    const std::int64_t count = work(p);
+    return launch_kernel(indexed, blocks_for(count, threads), threads, 0, stream, programmatic, 1, p, count);
+}
+
+} // namespace lathe::cuda::kernels

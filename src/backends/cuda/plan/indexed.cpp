@@ -1,0 +1,258 @@
+#include "backends/cuda/plan/indexed.hpp"
+
+#include <array>
+
+#include "backends/cuda/plan/interpret_op.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+constexpr std::array names{"gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "top_k",
+                           "arg_extreme",     "cumulate",  "triangle",         "one_hot",    "arithmetic"};
+static_assert(names.size() == static_cast<std::size_t>(IndexedKind::arithmetic) + 1);
+
+std::size_t product(const Shape& dims, std::size_t from, std::size_t to) {
+    std::size_t count = 1;
+    for (std::size_t i = from; i < to; ++i)
+        count *= static_cast<std::size_t>(dims[i]);
+    return count;
+}
+
+std::size_t clamped(double index, std::int64_t size) {
+    auto at = static_cast<std::int64_t>(index);
+    if (at < 0) at += size;
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(at, 0, size - 1));
+}
+
+double scattered(Scatter how, double there, double fresh) {
+    switch (how) {
+        case Scatter::replace: return fresh;
+        case Scatter::add: return there + fresh;
+        case Scatter::multiply: return there * fresh;
+        case Scatter::largest: return std::max(there, fresh);
+        case Scatter::smallest: return std::min(there, fresh);
+    }
+    return fresh;
+}
+
+double computed(Integer how, double left, double right) {
+    const auto a = static_cast<std::int64_t>(left);
+    const auto b = static_cast<std::int64_t>(right);
+    const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+    switch (how) {
+        case Integer::add: return number(a + b);
+        case Integer::subtract: return number(a - b);
+        case Integer::multiply: return number(a * b);
+        case Integer::divide: return b == 0 ? 0 : number(a / b);
+        case Integer::remainder: return b == 0 ? 0 : number((a % b + b) % b);
+        case Integer::remainder_of_c: return b == 0 ? 0 : number(a % b);
+        case Integer::smallest: return number(std::min(a, b));
+        case Integer::largest: return number(std::max(a, b));
+        case Integer::bits_and: return number(a & b);
+        case Integer::bits_or: return number(a | b);
+        case Integer::bits_xor: return number(a ^ b);
+        case Integer::equal: return a == b ? 1 : 0;
+        case Integer::less: return a < b ? 1 : 0;
+        case Integer::greater: return a > b ? 1 : 0;
+        case Integer::less_equal: return a <= b ? 1 : 0;
+        case Integer::greater_equal: return a >= b ? 1 : 0;
+        case Integer::negate: return number(-a);
+        case Integer::absolute: return number(a < 0 ? -a : a);
+        case Integer::convert: return number(a);
+    }
+    return 0;
+}
+
+/// Calls visit(first element, step, number of elements) for each line along the axis.
+template <class Visit>
+void lines(const Shape& dims, std::size_t axis, Visit visit) {
+    const std::size_t inner = product(dims, axis + 1, dims.size());
+    const auto size = static_cast<std::size_t>(dims[axis]);
+    for (std::size_t o = 0; o < product(dims, 0, axis); ++o) {
+        for (std::size_t i = 0; i < inner; ++i)
+            visit(o * size * inner + i, inner, size);
+    }
+}
+
+struct Interpreter {
+    Interpretation& state;
+    const FusedOp& op;
+    const Indexed& d;
+
+    const Numbers& in(std::size_t i) const { return state.input(op, i); }
+    const Shape& dims(std::size_t i) const { return state.value(op.inputs[i]).dims; }
+    const Shape& out_dims() const { return state.value(op.outputs[0]).dims; }
+    std::size_t axis() const { return static_cast<std::size_t>(d.axis); }
+    void store(Numbers numbers, std::size_t output = 0) const { state.store(op.outputs[output], std::move(numbers)); }
+
+    /// Where element i of indices or updates goes in x.
+    std::size_t along_axis(std::size_t i, const Shape& index_dims, double index) const {
+        const std::vector<std::int64_t> steps = strides_for(dims(0), dims(0));
+        std::size_t offset = 0;
+        for (std::size_t k = index_dims.size(); k-- > 0;) {
+            const std::size_t at = i % static_cast<std::size_t>(index_dims[k]);
+            i /= static_cast<std::size_t>(index_dims[k]);
+            offset += (k == axis() ? clamped(index, dims(0)[k]) : at) * static_cast<std::size_t>(steps[k]);
+        }
+        return offset;
+    }
+    void gather_elements() const {
+        Numbers out(in(1).size());
+        for (std::size_t i = 0; i < out.size(); ++i)
+            out[i] = in(0)[along_axis(i, dims(1), in(1)[i])];
+        store(std::move(out));
+    }
+    void scatter_elements() const {
+        Numbers out = in(0);
+        for (std::size_t i = 0; i < in(1).size(); ++i) {
+            double& there = out[along_axis(i, dims(1), in(1)[i])];
+            there = scattered(static_cast<Scatter>(d.mode), there, in(2)[i]);
+        }
+        store(std::move(out));
+    }
+
+    /// Offset in x of a tuple of indices, and how many numbers one names.
+    std::pair<std::size_t, std::size_t> tuple(std::size_t which, std::size_t batch_dims) const {
+        const auto width = static_cast<std::size_t>(dims(1).back());
+        const std::size_t inner = product(dims(0), batch_dims + width, dims(0).size());
+        const std::size_t a_sample = product(dims(1), batch_dims, dims(1).size() - 1);
+        std::size_t offset = a_sample == 0 ? 0 : which / a_sample;
+        for (std::size_t k = 0; k < width; ++k) {
+            const std::int64_t size = dims(0)[batch_dims + k];
+            offset = offset * static_cast<std::size_t>(size) + clamped(in(1)[which * width + k], size);
+        }
+        return {offset * inner, inner};
+    }
+    void gather_nd() const {
+        Numbers out;
+        for (std::size_t which = 0; which < product(dims(1), 0, dims(1).size() - 1); ++which) {
+            const auto [from, count] = tuple(which, axis());
+            out.insert(out.end(), in(0).begin() + static_cast<std::ptrdiff_t>(from),
+                       in(0).begin() + static_cast<std::ptrdiff_t>(from + count));
+        }
+        store(std::move(out));
+    }
+    void scatter_nd() const {
+        Numbers out = in(0);
+        for (std::size_t which = 0; which < product(dims(1), 0, dims(1).size() - 1); ++which) {
+            const auto [to, count] = tuple(which, 0);
+            for (std::size_t i = 0; i < count; ++i)
+                out[to + i] = scattered(static_cast<Scatter>(d.mode), out[to + i], in(2)[which * count + i]);
+        }
+        store(std::move(out));
+    }
+
+    void top_k() const {
+        const Numbers& x = in(0);
+        const auto k = static_cast<std::size_t>(out_dims()[axis()]);
+        Numbers values(static_cast<std::size_t>(element_count(out_dims())));
+        Numbers indices(values.size());
+        std::vector<std::size_t> starts;
+        lines(out_dims(), axis(), [&](std::size_t from, std::size_t, std::size_t) { starts.push_back(from); });
+        std::size_t line = 0;
+        lines(dims(0), axis(), [&](std::size_t from, std::size_t step, std::size_t size) {
+            std::vector<std::size_t> order(size);
+            for (std::size_t i = 0; i < size; ++i)
+                order[i] = i;
+            std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+                const double left = x[from + a * step];
+                const double right = x[from + b * step];
+                return d.mode != 0 ? left > right : left < right;
+            });
+            for (std::size_t i = 0; i < k; ++i) {
+                values[starts[line] + i * step] = x[from + order[i] * step];
+                indices[starts[line] + i * step] = static_cast<double>(order[i]);
+            }
+            ++line;
+        });
+        store(std::move(values));
+        store(std::move(indices), 1);
+    }
+    void arg_extreme() const {
+        Numbers out;
+        lines(dims(0), axis(), [&](std::size_t from, std::size_t step, std::size_t size) {
+            std::size_t best = 0;
+            for (std::size_t i = 1; i < size; ++i) {
+                const double fresh = in(0)[from + i * step];
+                const double held = in(0)[from + best * step];
+                if ((d.mode != 0 ? fresh > held : fresh < held) || (d.first && fresh == held)) best = i;
+            }
+            out.push_back(static_cast<double>(best));
+        });
+        store(std::move(out));
+    }
+    void cumulate() const {
+        Numbers out(in(0).size());
+        lines(dims(0), axis(), [&](std::size_t from, std::size_t step, std::size_t size) {
+            double sum = 0;
+            for (std::size_t i = 0; i < size; ++i) {
+                const std::size_t at = from + (d.second ? size - 1 - i : i) * step;
+                if (d.first) out[at] = sum;
+                sum += in(0)[at];
+                if (!d.first) out[at] = sum;
+            }
+        });
+        store(std::move(out));
+    }
+    void triangle() const {
+        Numbers out = in(0);
+        const std::int64_t columns = dims(0).back();
+        const std::int64_t rows = dims(0)[dims(0).size() - 2];
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i);
+            const std::int64_t across = at % columns - at / columns % rows;
+            if (d.first ? across < d.number : across > d.number) out[i] = 0;
+        }
+        store(std::move(out));
+    }
+    void one_hot() const {
+        const auto depth = static_cast<std::size_t>(out_dims()[axis()]);
+        const std::size_t inner = product(out_dims(), axis() + 1, out_dims().size());
+        Numbers out(static_cast<std::size_t>(element_count(out_dims())));
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const double index = in(0)[i / (inner * depth) * inner + i % inner];
+            const double wanted = index < 0 ? index + static_cast<double>(depth) : index;
+            out[i] = in(1)[static_cast<double>(i / inner % depth) == wanted ? 1 : 0];
+        }
+        store(std::move(out));
+    }
+    void arithmetic() const {
+        Numbers out(static_cast<std::size_t>(element_count(out_dims())));
+        std::vector<std::size_t> right(out.size(), 0);
+        if (op.inputs.size() > 1)
+            walk(out_dims(), strides_for(dims(1), out_dims()), 0,
+                 [&](std::size_t i, std::size_t at) { right[i] = at; });
+        walk(out_dims(), strides_for(dims(0), out_dims()), 0, [&](std::size_t i, std::size_t at) {
+            out[i] = computed(static_cast<Integer>(d.mode), in(0)[at], op.inputs.size() > 1 ? in(1)[right[i]] : 0);
+        });
+        store(std::move(out));
+    }
+};
+
+} // namespace
+
+std::string describe(const Indexed& d) {
+    std::string text = std::string(" ") + names[static_cast<std::size_t>(d.kind)] + " axis=" + std::to_string(d.axis);
+    if (d.number != 0) text += " number=" + std::to_string(d.number);
+    if (d.mode != 0) text += " mode=" + std::to_string(d.mode);
+    return text + (d.first ? " first" : "") + (d.second ? " second" : "");
+}
+
+Result<void> OpInterpreter::operator()(const Indexed& d) {
+    const Interpreter run{state_, op_, d};
+    switch (d.kind) {
+        case IndexedKind::gather_elements: run.gather_elements(); break;
+        case IndexedKind::gather_nd: run.gather_nd(); break;
+        case IndexedKind::scatter_elements: run.scatter_elements(); break;
+        case IndexedKind::scatter_nd: run.scatter_nd(); break;
+        case IndexedKind::top_k: run.top_k(); break;
+        case IndexedKind::arg_extreme: run.arg_extreme(); break;
+        case IndexedKind::cumulate: run.cumulate(); break;
+        case IndexedKind::triangle: run.triangle(); break;
+        case IndexedKind::one_hot: run.one_hot(); break;
+        case IndexedKind::arithmetic: run.arithmetic(); break;
+    }
+    return {};
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lathe::cuda {
+
+/// Operations whose places are computed. The plan, the interpreter and the kernels share these numbers.
+enum class IndexedKind : std::int32_t {
+    gather_elements,  ///< x, indices
+    gather_nd,        ///< x, indices; axis: leading dimensions that both have
+    scatter_elements, ///< x, indices, updates; mode: Scatter
+    scatter_nd,       ///< x, indices, updates; mode: Scatter
+    top_k,            ///< x -> values, indices; mode: 1 largest, 0 smallest
+    arg_extreme,      ///< x -> indices; mode: 1 largest, 0 smallest; first: the last of equal ones
+    cumulate,         ///< x; first: exclusive; second: from the end
+    triangle,         ///< x; number: diagonal; first: the upper one
+    one_hot,          ///< indices, values (off, on)
+    arithmetic,       ///< integers, broadcast to the result; mode: Integer
+};
+/// What scattering makes of the number that is there and the new one.
+enum class Scatter : std::int32_t { replace, add, multiply, largest, smallest };
+/// Arithmetic of 64 bits; of one operand from `negate` on.
+enum class Integer : std::int32_t {
+    add,
+    subtract,
+    multiply,
+    divide,         ///< towards 0
+    remainder,      ///< the sign of the divisor
+    remainder_of_c, ///< the sign of the dividend
+    smallest,
+    largest,
+    bits_and,
+    bits_or,
+    bits_xor,
+    equal,
+    less,
+    greater,
+    less_equal,
+    greater_equal,
+    negate,
+    absolute,
+    convert,
+};
+
+} // namespace lathe::cuda

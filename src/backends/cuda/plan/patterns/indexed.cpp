@@ -1,0 +1,224 @@
+// Operators whose places are computed, and arithmetic on integers that does not fold.
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+std::optional<std::int64_t> axis_of(const Node& node, std::int64_t absent, std::size_t rank) {
+    const std::int64_t given = node.int_or("axis", absent);
+    const std::int64_t axis = given < 0 ? given + static_cast<std::int64_t>(rank) : given;
+    if (axis < 0 || axis >= static_cast<std::int64_t>(rank)) return std::nullopt;
+    return axis;
+}
+
+/// The node's inputs as they are stored, row by row.
+Result<std::vector<ValueId>> linear(Lowering& lowering, const Node& node, std::size_t count) {
+    std::vector<ValueId> inputs;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (lowering.dims(node.input(i)).size() > 8) return Lowering::cannot(node, "more than 8 dimensions");
+        if (!lowering.ready(node.input(i))) return Lowering::cannot(node, "an input is not made");
+        LATHE_TRY(const ValueId id, lowering.want_linear(node.input(i)));
+        inputs.push_back(id);
+    }
+    return inputs;
+}
+
+Result<void> emit(Lowering& lowering, Node& node, const Indexed& detail, std::vector<ValueId> inputs) {
+    const auto type = lowering.stored_type(lowering.type_of(node.output(0)));
+    if (!type) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.output(0))));
+    for (const ValueId id : inputs) {
+        if (element_count(lowering.value(id).dims) == 0) return Lowering::cannot(node, "of nothing");
+    }
+    std::vector<ValueId> outputs;
+    // Moved numbers keep their type; what it is as an output is another step.
+    for (const std::string& output : node.outputs) {
+        const auto own = lowering.stored_type(lowering.type_of(output));
+        if (!own) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(output)));
+        outputs.push_back(lowering.make(output, *own, lowering.dims(output), Layout::linear));
+    }
+    lowering.add(node, {}, detail, std::move(inputs), std::move(outputs), *type);
+    return {};
+}
+
+std::optional<Scatter> reduction(const Node& node) {
+    const std::string name = node.string_or("reduction", "none");
+    if (name == "none") return Scatter::replace;
+    if (name == "add") return Scatter::add;
+    if (name == "mul") return Scatter::multiply;
+    if (name == "max") return Scatter::largest;
+    if (name == "min") return Scatter::smallest;
+    return std::nullopt;
+}
+
+Result<void> place(Lowering& lowering, Node& node) {
+    Indexed detail;
+    const bool scatters = !node.is("GatherElements") && !node.is("GatherND");
+    if (node.is("GatherElements")) detail.kind = IndexedKind::gather_elements;
+    if (node.is("GatherND")) detail.kind = IndexedKind::gather_nd;
+    if (node.is("ScatterElements") || node.is("Scatter")) detail.kind = IndexedKind::scatter_elements;
+    if (node.is("ScatterND")) detail.kind = IndexedKind::scatter_nd;
+    const bool tuples = node.is("GatherND") || node.is("ScatterND");
+    if (tuples) {
+        detail.axis = node.int_or("batch_dims", 0);
+    } else {
+        const auto axis = axis_of(node, 0, lowering.dims(node.input(0)).size());
+        if (!axis) return Lowering::cannot(node, "its axis");
+        detail.axis = *axis;
+    }
+    const auto how = reduction(node);
+    if (!how) return Lowering::cannot(node, "its reduction");
+    detail.mode = static_cast<std::int32_t>(*how);
+    LATHE_TRY(auto inputs, linear(lowering, node, scatters ? 3 : 2));
+    return emit(lowering, node, detail, std::move(inputs));
+}
+
+Result<void> top_k(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::top_k;
+    const auto axis = axis_of(node, -1, lowering.dims(node.input(0)).size());
+    if (!axis || node.outputs.size() != 2 || node.output(0).empty() || node.output(1).empty())
+        return Lowering::cannot(node, "its axis, or an omitted output");
+    detail.axis = *axis;
+    detail.mode = node.int_or("largest", 1) != 0 ? 1 : 0;
+    LATHE_TRY(auto inputs, linear(lowering, node, 1));
+    return emit(lowering, node, detail, std::move(inputs));
+}
+
+Result<void> arg_extreme(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::arg_extreme;
+    const auto axis = axis_of(node, 0, lowering.dims(node.input(0)).size());
+    if (!axis) return Lowering::cannot(node, "its axis");
+    detail.axis = *axis;
+    detail.mode = node.is("ArgMax") ? 1 : 0;
+    detail.first = node.int_or("select_last_index", 0) != 0;
+    LATHE_TRY(auto inputs, linear(lowering, node, 1));
+    return emit(lowering, node, detail, std::move(inputs));
+}
+
+Result<void> cumulate(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::cumulate;
+    const auto axis = lowering.constant(node.input(1));
+    if (!axis || axis->tensor == nullptr || axis->count() != 1)
+        return Lowering::cannot(node, "an axis that is computed");
+    const auto rank = static_cast<std::int64_t>(lowering.dims(node.input(0)).size());
+    const std::int64_t given = axis->tensor->to_int64s().at(0);
+    detail.axis = given < 0 ? given + rank : given;
+    if (detail.axis < 0 || detail.axis >= rank) return Lowering::cannot(node, "its axis");
+    detail.first = node.int_or("exclusive", 0) != 0;
+    detail.second = node.int_or("reverse", 0) != 0;
+    LATHE_TRY(auto inputs, linear(lowering, node, 1));
+    return emit(lowering, node, detail, std::move(inputs));
+}
+
+Result<void> triangle(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::triangle;
+    detail.first = node.int_or("upper", 1) != 0;
+    if (!node.input(1).empty()) {
+        const auto diagonal = lowering.constant(node.input(1));
+        if (!diagonal || diagonal->tensor == nullptr || diagonal->count() != 1)
+            return Lowering::cannot(node, "a diagonal that is computed");
+        detail.number = diagonal->tensor->to_int64s().at(0);
+    }
+    LATHE_TRY(auto inputs, linear(lowering, node, 1));
+    return emit(lowering, node, detail, std::move(inputs));
+}
+
+Result<void> one_hot(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::one_hot;
+    const auto axis = axis_of(node, -1, lowering.dims(node.output(0)).size());
+    if (!axis || !lowering.constant(node.input(1)))
+        return Lowering::cannot(node, "its axis, or a depth that is computed");
+    detail.axis = *axis;
+    if (!lowering.ready(node.input(0)) || !lowering.ready(node.input(2)))
+        return Lowering::cannot(node, "an input is not made");
+    LATHE_TRY(const ValueId indices, lowering.want_linear(node.input(0)));
+    LATHE_TRY(const ValueId values, lowering.want_linear(node.input(2)));
+    return emit(lowering, node, detail, {indices, values});
+}
+
+struct Operator {
+    const char* name;
+    Integer what;
+};
+constexpr Operator operators[] = {{"Add", Integer::add},
+                                  {"Sub", Integer::subtract},
+                                  {"Mul", Integer::multiply},
+                                  {"Div", Integer::divide},
+                                  {"Mod", Integer::remainder},
+                                  {"Min", Integer::smallest},
+                                  {"Max", Integer::largest},
+                                  {"BitwiseAnd", Integer::bits_and},
+                                  {"BitwiseOr", Integer::bits_or},
+                                  {"BitwiseXor", Integer::bits_xor},
+                                  {"Equal", Integer::equal},
+                                  {"Less", Integer::less},
+                                  {"Greater", Integer::greater},
+                                  {"LessOrEqual", Integer::less_equal},
+                                  {"GreaterOrEqual", Integer::greater_equal},
+                                  {"Neg", Integer::negate},
+                                  {"Abs", Integer::absolute},
+                                  {"Cast", Integer::convert}};
+
+bool counts(DataType type) { return type == DataType::int64 || type == DataType::int32; }
+
+Result<void> modulo(Lowering& lowering, Node& node) {
+    LATHE_TRY(const bool taken, integer_arithmetic(lowering, node));
+    if (taken) return {};
+    return Lowering::cannot(node, "of numbers that are no integers of 32 or 64 bits");
+}
+
+} // namespace
+
+Result<bool> integer_arithmetic(Lowering& lowering, Node& node) {
+    const auto* found = std::find_if(std::begin(operators), std::end(operators),
+                                     [&](const Operator& each) { return node.is(each.name); });
+    if (found == std::end(operators)) return false;
+    const std::size_t operands = found->what >= Integer::negate ? 1 : 2;
+    const DataType out = lowering.type_of(node.output(0));
+    // Of more than two operands (Min, Max) and of other types programs are made, or nothing.
+    if (node.inputs.size() != operands || (!counts(out) && out != DataType::boolean)) return false;
+    for (const std::string& input : node.inputs) {
+        if (!counts(lowering.type_of(input))) return false;
+    }
+    if (lowering.dims(node.output(0)).size() > 8) return false;
+    if (out == DataType::boolean) {
+        // A program compares exactly, too, with a constant that float32 holds and that has neighbours.
+        for (const std::string& input : node.inputs) {
+            const auto number = lowering.scalar(input);
+            if (number && std::abs(*number) < 16'000'000.0F) return false;
+        }
+    }
+    Indexed detail;
+    detail.kind = IndexedKind::arithmetic;
+    Integer what = found->what;
+    if (node.is("Mod") && node.int_or("fmod", 0) != 0) what = Integer::remainder_of_c;
+    if (node.is("Cast") && !counts(out)) return false; // to a truth value: a program compares
+    detail.mode = static_cast<std::int32_t>(what);
+    LATHE_TRY(auto inputs, linear(lowering, node, operands));
+    LATHE_CHECK(emit(lowering, node, detail, std::move(inputs)));
+    return true;
+}
+
+void add_indexed(LoweringTable& table) {
+    for (const char* name : {"GatherElements", "GatherND", "ScatterElements", "Scatter", "ScatterND"})
+        table.emplace(name, place);
+    table.emplace("TopK", top_k);
+    table.emplace("ArgMax", arg_extreme);
+    table.emplace("ArgMin", arg_extreme);
+    table.emplace("CumSum", cumulate);
+    table.emplace("Trilu", triangle);
+    table.emplace("OneHot", one_hot);
+    for (const char* name : {"Mod", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
+        table.emplace(name, modulo);
+}
+
+} // namespace lathe::cuda
