@@ -7,6 +7,7 @@
 
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/preconditions.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
@@ -175,6 +176,7 @@ std::string brief(const std::string& message) {
 }
 
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits) {
+    LATHE_CHECK(check_preconditions(model));
     std::vector<Tensor> taken;
     LATHE_TRY(const std::string bytes, serialize(model, limits, taken));
     auto read =
