@@ -309,6 +309,11 @@ private:
         for (const auto batch : options_.batch_sizes)
             key = key_of({key, std::to_string(batch)});
         LATHE_TRY(bench_, stages_.run("benchmark", key, {}, [&] { return bench(request, context_.progress()); }));
+        for (const Json& entry : bench_["unavailable"]) {
+            const std::string cure = entry.value("cure", "");
+            context_.warn(entry.value("subject", "") + " was not measured: " + entry.value("reason", "") +
+                          (cure.empty() ? "" : "; " + cure));
+        }
         for (auto& entry : skipped_)
             bench_["unavailable"].push_back(entry);
         return write_json_file(folder_ / "bench.json", bench_);

@@ -87,7 +87,8 @@ bool has_data_in(const fs::path& model, const fs::path& other) {
 std::optional<std::string> loss(const fs::path& output, const std::string& input) {
     std::error_code failed;
     if (fs::is_directory(input, failed)) {
-        if (is_picture(output) && lies_in(output, input)) return "the output is a picture of an input folder";
+        const fs::path target = fs::canonical(output, failed); // a link stays, and what it leads to is written
+        if (is_picture(target) && lies_in(target, input)) return "the output is a picture of an input folder";
         return std::nullopt;
     }
     if (same_file(output, input)) return "the output is an input of the command, which would be lost";

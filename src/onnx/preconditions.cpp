@@ -99,21 +99,6 @@ Result<void> check_axis(const Graph& graph, const Constants& constants, const No
                  "export the model again");
 }
 
-Result<void> check_nodes(const Graph& graph) {
-    const Constants constants(graph);
-    for (const auto& node : graph.nodes) {
-        if (!node->domain.empty()) continue;
-        LATHE_CHECK(check_division(constants, *node));
-        LATHE_CHECK(check_axis(graph, constants, *node));
-        Result<void> inner;
-        for_each_subgraph(*node, [&](const Graph& body) {
-            if (inner) inner = check_nodes(body);
-        });
-        LATHE_CHECK(inner);
-    }
-    return {};
-}
-
 /// Bytes of a value, where its shape is known. As a double: what is asked about may not fit an integer.
 double bytes_of(const ValueInfo& info) {
     if (!info.dims) return 0;
@@ -128,6 +113,42 @@ Error too_large(double bytes, const std::string& what, std::string where) {
             what + " would take " + readable_bytes(bytes) + ", and " +
                 readable_bytes(static_cast<double>(memory_limit())) + " may be used",
             std::move(where), "if the model is right, use a smaller input shape or raise --memory-limit"};
+}
+
+/// How long Range becomes is in its numbers, which shape inference does not always follow.
+Result<void> check_range(const Constants& constants, const Node& node) {
+    if (!node.is("Range") || node.inputs.size() != 3) return {};
+    double numbers[3];
+    DataType type = DataType::undefined;
+    for (std::size_t i = 0; i < 3; ++i) {
+        const Tensor* given = constants.find(node.inputs[i]);
+        if (given == nullptr || given->count() != 1) return {};
+        type = given->type();
+        const auto integers = given->to_int64s();
+        const auto floats = integers.empty() ? given->to_floats() : std::vector<float>{};
+        if (integers.empty() && floats.empty()) return {};
+        numbers[i] = integers.empty() ? static_cast<double>(floats[0]) : static_cast<double>(integers[0]);
+    }
+    if (numbers[2] == 0) return wrong(node, "a Range has steps of 0", "change the constant");
+    const double bytes = (numbers[1] - numbers[0]) / numbers[2] * static_cast<double>(bit_width(type)) / 8;
+    if (bytes > static_cast<double>(memory_limit())) return too_large(bytes, "the Range", "node " + node.label());
+    return {};
+}
+
+Result<void> check_nodes(const Graph& graph) {
+    const Constants constants(graph);
+    for (const auto& node : graph.nodes) {
+        if (!node->domain.empty()) continue;
+        LATHE_CHECK(check_division(constants, *node));
+        LATHE_CHECK(check_range(constants, *node));
+        LATHE_CHECK(check_axis(graph, constants, *node));
+        Result<void> inner;
+        for_each_subgraph(*node, [&](const Graph& body) {
+            if (inner) inner = check_nodes(body);
+        });
+        LATHE_CHECK(inner);
+    }
+    return {};
 }
 
 /// Values of the whole graph; `model` has been through shape inference.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include <openvino/op/constant.hpp>
 
@@ -132,6 +133,32 @@ Result<std::string> serialize(const Model& model, const WeightLimits& limits, st
     return serialize_onnx(changed);
 }
 
+/// What OpenVINO says when it cannot read a model is about its conversion. What matters is whether the file is wrong or
+/// OpenVINO lacks an operator.
+Error in_our_words(Error error, const Model& model) {
+    if (error.code != ErrorCode::unsupported) return error;
+    constexpr std::string_view lacking = "No conversion rule found for operations: ";
+    if (const auto at = error.message.find(lacking); at != std::string::npos) {
+        const auto begin = at + lacking.size();
+        error.message = "OpenVINO has no form of these operators: " +
+                        error.message.substr(begin, error.message.find(';', begin) - begin);
+        return error;
+    }
+    // Not where it knows no schema: that is a new operator, not a malformed file.
+    if (auto sound = check_onnx(model, {.full = true});
+        !sound && sound.error().message.find("No Op registered") == std::string::npos) {
+        Error wrong = std::move(sound).error().in(error.where);
+        wrong.code = ErrorCode::parse_error;
+        wrong.message = "the model is not valid ONNX: " + wrong.message.substr(0, wrong.message.find('\n'));
+        return wrong;
+    }
+    for (const std::string_view noise : {"FrontEnd API failed with OpConversionFailure:; ",
+                                         "Model wasn't fully converted. ", "Failed operations detailed log:; "}) {
+        if (const auto at = error.message.find(noise); at != std::string::npos) error.message.erase(at, noise.size());
+    }
+    return error;
+}
+
 } // namespace
 
 ov::Core& core() {
@@ -186,6 +213,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightL
             return result;
         });
     if (read) return read;
+    read.error() = in_our_words(std::move(read).error(), model);
     // OpenVINO does not always say which operator it was.
     for (const auto& node : model.graph.nodes) {
         if (node->domain.empty() || read.error().message.find(node->op_type) != std::string::npos) continue;
