@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -69,8 +70,29 @@ void forget_value_infos(Graph& graph) {
     }
 }
 
+/// The number in a constant of one element; nothing for others.
+std::optional<double> scalar(const onnx::GraphProto& graph, const std::string& name) {
+    const auto at = std::ranges::find_if(graph.initializer(), [&](const auto& each) { return each.name() == name; });
+    if (at == graph.initializer().end() || at->ByteSizeLong() > 4096) return std::nullopt;
+    onnx::TensorProto copy = *at;
+    const auto tensor = proto::Importer{}.tensor(copy);
+    if (!tensor || tensor->count() != 1) return std::nullopt;
+    if (const auto integers = tensor->to_int64s(); !integers.empty()) return static_cast<double>(integers[0]);
+    const auto floats = tensor->to_floats();
+    return floats.empty() ? std::nullopt : std::optional<double>(floats[0]);
+}
+
+bool range_stays_small(const onnx::GraphProto& graph, const onnx::NodeProto& range) {
+    if (range.input_size() != 3) return true;
+    const auto start = scalar(graph, range.input(0));
+    const auto limit = scalar(graph, range.input(1));
+    const auto delta = scalar(graph, range.input(2));
+    return !start || !limit || !delta || (*limit - *start) / *delta < 1e6;
+}
+
 /// Whether inference may follow the values of shapes. ONNX does so element by element, for any constant of one
-/// dimension: 36 Concat(t, t) in a row would take a terabyte. Only Concat makes more of what it reads.
+/// dimension: 36 Concat(t, t) in a row would take a terabyte, and so would a long Range. Others make no more than they
+/// read.
 bool values_stay_small(const onnx::GraphProto& graph) {
     constexpr std::uint64_t most = 1'000'000;
     std::unordered_map<std::string, std::uint64_t> counts;
@@ -91,6 +113,7 @@ bool values_stay_small(const onnx::GraphProto& graph) {
         }
         const std::uint64_t made = node.op_type() == "Concat" ? sum : largest;
         if (node.op_type() == "Concat" && made > most) return false;
+        if (node.op_type() == "Range" && !range_stays_small(graph, node)) return false;
         for (const std::string& name : node.output())
             counts.emplace(name, made);
     }

@@ -145,7 +145,8 @@ Error in_our_words(Error error, const Model& model) {
         return error;
     }
     // Not where it knows no schema: that is a new operator, not a malformed file.
-    if (auto sound = check_onnx(model, {.full = true});
+    Model copy = model; // shares the tensors
+    if (auto sound = infer_shapes(copy, {.discard_existing = true, .strict = true});
         !sound && sound.error().message.find("No Op registered") == std::string::npos) {
         Error wrong = std::move(sound).error().in(error.where);
         wrong.code = ErrorCode::parse_error;
