@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from .errors import EXIT_CODES, ExportError, one_line
+from .errors import EXIT_CODES, ExportError, one_line, printable
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -138,8 +138,9 @@ def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[s
         source["random_seed"] = seed
     if kind == "file":
         path, function = modules.split_file_model(name)
-        source |= {"name": f"{path.name}:{function}", "file": str(path), "function": function, "file_hash": modules.file_hash(path) if path.is_file() else None}
-        module, example = modules.call_function(path, function)
+        digest = modules.file_hash(path) if path.is_file() else None
+        source |= {"name": f"{path.name}:{function}", "file": str(path), "function": function, "file_hash": digest}
+        module, example = modules.call_function(path, function, digest=digest)
     else:
         module = modules.build(kind, name)
     if state is not None:
@@ -148,7 +149,7 @@ def make_module(options: argparse.Namespace, say: Any) -> tuple[Any, Any, dict[s
             source["num_classes"] = classes
             say(f"the weights are for {classes} classes")
             if kind == "file":
-                module, example = modules.call_function(path, function, classes)
+                module, example = modules.call_function(path, function, classes, digest)
             else:
                 module = modules.build(kind, name, classes)
         modules.load_weights(module, state, weights)
@@ -197,7 +198,7 @@ def choose_labels(options: argparse.Namespace, module: Any, source: dict[str, An
 def run(options: argparse.Namespace) -> dict[str, Any]:
     def say(text: str) -> None:
         if not options.quiet:
-            print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
+            print(printable(text), file=sys.stderr if options.json else sys.stdout, flush=True)
 
     try:
         import onnx
@@ -322,7 +323,7 @@ def report(error: ExportError) -> int:
     else:
         where = f" ({error.where})" if error.where else ""
         hint = f": {error.hint}" if error.hint else ""
-        print(f"lathe export: {error.message}{where}{hint}", file=sys.stderr)
+        print(printable(f"lathe export: {error.message}{where}{hint}"), file=sys.stderr)
     return EXIT_CODES.get(error.code, 1)
 
 
@@ -340,7 +341,7 @@ def main() -> int:
         output = keep_for_document() if options.json else sys.stdout
         document = run(options)
         if options.json:
-            print(json.dumps(document, indent=2, ensure_ascii=False), file=output)
+            print(json.dumps(document, indent=2), file=output)
         output.flush()
         return 0
     except ExportError as error:

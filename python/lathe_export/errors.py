@@ -29,6 +29,11 @@ EXIT_CODES = {
 }
 
 
+def printable(text: str) -> str:
+    """Text for a terminal: a file's names cannot move its cursor or change the order in which it is read."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def one_line(error: BaseException, limit: int = 300) -> str:
     """The first line of an exception's text, or its type where it has none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -155,7 +155,7 @@ def configuration(model: str, folder: Path | None) -> Any:
     transformers = transformers_package()
     try:
         if folder is not None:
-            return transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
+            return transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         kind, settings = CONFIGURATIONS[model.removeprefix("hf/")]
         return getattr(transformers, kind)(**settings)
     except Exception as error:
@@ -172,8 +172,8 @@ def network(config: Any, folder: Path | None, random: bool, heads: tuple[str, ..
         loader = getattr(transformers, otherwise if head is None else "AutoModel" + head)
         # "eager" writes attention as the MatMul, Softmax, MatMul that engines recognise.
         if random:
-            return loader.from_config(config, attn_implementation="eager").float(), []
-        made, told = loader.from_pretrained(str(folder), local_files_only=True, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
+            return loader.from_config(config, attn_implementation="eager", trust_remote_code=False).float(), []
+        made, told = loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
         return made, sorted(told["missing_keys"])
     except Exception as error:
         raise ExportError("unsupported", f"transformers cannot make the model: {one_line(error)}", str(folder or config.model_type), SUPPORTED) from error

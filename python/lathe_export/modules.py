@@ -102,16 +102,24 @@ def split_file_model(name: str) -> tuple[Path, str]:
     return Path(path).expanduser().resolve(), function
 
 
-def load_function(path: Path, function: str) -> Callable[..., Any]:
+def load_function(path: Path, function: str, digest: str | None = None) -> Callable[..., Any]:
+    """The function of a file, which is run. With a `digest` (as file_hash gives it) no other file is."""
     if not path.is_file():
         raise ExportError("not_found", "no such file", str(path), "check the path")
+    content = path.read_bytes()
+    if digest is not None and "sha256:" + hashlib.sha256(content).hexdigest() != digest:
+        raise ExportError(
+            "mismatch", "the file is not the one that the model was exported from, or has changed since (SHA-256)", str(path),
+            "name the right file, or export the model again",
+        )
     spec = importlib.util.spec_from_file_location("lathe_user_model", path)
     module = importlib.util.module_from_spec(spec)
     # The file may import its neighbours.
     sys.path.insert(0, str(path.parent))
     try:
         sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        # What was read above, and not what the loader would read now or has in __pycache__.
+        exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
     except Exception as error:
         raise ExportError("parse_error", f"the file does not run: {type(error).__name__}: {one_line(error)}", str(path)) from error
     finally:
@@ -122,9 +130,9 @@ def load_function(path: Path, function: str) -> Callable[..., Any]:
     return found
 
 
-def call_function(path: Path, function: str, num_classes: int | None = None) -> tuple[nn.Module, Any]:
+def call_function(path: Path, function: str, num_classes: int | None = None, digest: str | None = None) -> tuple[nn.Module, Any]:
     """(module, example inputs or None) from the user's function."""
-    found = load_function(path, function)
+    found = load_function(path, function, digest)
     arguments = {}
     if num_classes is not None and "num_classes" in inspect.signature(found).parameters:
         arguments["num_classes"] = num_classes

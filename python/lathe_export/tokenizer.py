@@ -92,7 +92,7 @@ def load(folder: Path) -> Any:
         "or export with --no-tokenizer"
     )
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:
         what = f"transformers cannot make a tokenizer of {spm[0]}" if spm else "the tokenizer cannot be read"
         raise ExportError("unsupported" if spm else "parse_error", f"{what}: {one_line(error)}", str(folder), cure) from error

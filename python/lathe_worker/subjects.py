@@ -90,7 +90,7 @@ class OnnxRuntime:
 class PyTorch:
     """PyTorch eager in inference mode, all cores."""
 
-    def __init__(self, source, compiled=False):
+    def __init__(self, source, code, compiled=False):
         try:
             import torch
         except ImportError as error:
@@ -102,13 +102,18 @@ class PyTorch:
                 "make the ONNX file with `lathe export`, and give it with --model",
             )
         try:
+            from lathe_export.errors import ExportError
             from lathe_export.rebuild import rebuild
         except ImportError as error:
             raise Unavailable(
                 "unsupported", f"cannot rebuild the PyTorch module: {error}", "install what requirements/python.txt lists"
             ) from error
         self.torch = torch
-        self.module = rebuild(source).eval()
+        try:
+            self.module = rebuild(source, code).eval()
+        except ExportError as error:
+            where = f" ({error.where})" if error.where else ""
+            raise Unavailable(error.code, error.message + where, error.hint) from error
         self.compiled = compiled
         self.function = self.module
         self.libraries = {"torch": torch.__version__}
@@ -150,8 +155,8 @@ class PyTorchOnGpu(PyTorch):
     A call copies its inputs to the GPU and its outputs back, as an engine's call does.
     """
 
-    def __init__(self, source, precision, compiled=False):
-        super().__init__(source, compiled)
+    def __init__(self, source, code, precision, compiled=False):
+        super().__init__(source, code, compiled)
         torch = self.torch
         if not torch.cuda.is_available():
             raise Unavailable("unsupported", "PyTorch sees no GPU here", "install PyTorch with CUDA, or leave it out")
@@ -208,16 +213,16 @@ class PyTorchOnGpu(PyTorch):
         return Timing(end - start, device=int(before.elapsed_time(after) * 1e6))
 
 
-def make_subject(kind, model, source, device="cpu", precision="fp32"):
-    """The framework named as `lathe bench --against` names it."""
+def make_subject(kind, model, source, device="cpu", precision="fp32", code=None):
+    """The framework named as `lathe bench --against` names it; `code` is the FILE.py:function that the user allows to run."""
     if device != "cpu" and kind in ("pytorch", "torch-compile"):
-        return PyTorchOnGpu(source, precision, compiled=kind == "torch-compile")
+        return PyTorchOnGpu(source, code, precision, compiled=kind == "torch-compile")
     if kind == "onnxruntime":
         return OnnxRuntime(model)
     if kind == "pytorch":
-        return PyTorch(source)
+        return PyTorch(source, code)
     if kind == "torch-compile":
-        return PyTorch(source, compiled=True)
+        return PyTorch(source, code, compiled=True)
     raise Unavailable("invalid_argument", f"unknown framework: {kind}")
 
 

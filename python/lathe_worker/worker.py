@@ -2,7 +2,7 @@
 
 Speaks one line of JSON a request on standard input, one a reply on standard output:
 
-  load        {"kind", "model", "source", "device", "precision"} -> {"load_ms", "libraries", "notes"}
+  load        {"kind", "model", "source", "code", "device", "precision"} -> {"load_ms", "libraries", "notes"}
   prepare     {"file", "inputs", "sets"}     -> {"peak_rss_bytes", "device_peak_bytes"}
   burst       {"milliseconds", "max_calls"}  -> {"call_ns", "copy_in_ns", "copy_out_ns", "device_ns"}
   throughput  {"seconds"}                    -> {"requests", "seconds", "streams"}
@@ -85,6 +85,7 @@ class Worker:
             request.get("source"),
             request.get("device", "cpu"),
             request.get("precision", "fp32"),
+            request.get("code"),
         )
         return {
             "load_ms": (time.perf_counter_ns() - start) / 1e6,

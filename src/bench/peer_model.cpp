@@ -52,6 +52,12 @@ Result<void> PeerModel::choose(const std::filesystem::path& named, const std::fi
     return take(file);
 }
 
+bool PeerModel::source_is_code() const {
+    if (!source_ || !source_->is_object()) return false;
+    const auto kind = source_->find("kind");
+    return kind != source_->end() && *kind == "file";
+}
+
 Result<void> PeerModel::take(const std::filesystem::path& file) {
     LATHE_TRY(const Model model, load_onnx(file));
     file_ = file;

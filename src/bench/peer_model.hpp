@@ -26,6 +26,8 @@ public:
     const std::filesystem::path& file() const { return file_; }
     /// Its metadata `lathe.source`, if it has any.
     const std::optional<Json>& source() const { return source_; }
+    /// Whether that says that the module is made by code in a file.
+    bool source_is_code() const;
 
 private:
     Result<void> take(const std::filesystem::path& file);

@@ -150,6 +150,10 @@ private:
     Result<void> start_peers() {
         if (request_.against.empty()) return {};
         LATHE_CHECK(models_.choose(request_.model, scratch_.path()));
+        if (!request_.code.empty() && !models_.source_is_code()) {
+            return Error{ErrorCode::invalid_argument, "the model was not exported from a file of code", "--source",
+                         "leave it out"};
+        }
         for (const PeerRequest& peer : request_.against) {
             LATHE_CHECK(progress_.check());
             SubjectInfo info;
@@ -187,6 +191,11 @@ private:
                              models_.file().string(),
                              "make the ONNX file with `lathe export`, and give it with --model"};
             }
+            if (models_.source_is_code() && request_.code.empty()) {
+                return Error{ErrorCode::unsupported,
+                             "the PyTorch module is code in a file of its own, and no model's word for it is run",
+                             models_.file().string(), "if you trust that code, add --source FILE.py:function"};
+            }
         } else {
             const auto& file = peer.file.empty() ? models_.file() : peer.file;
             if (file.empty()) {
@@ -199,8 +208,8 @@ private:
         }
         if (peer.kind == SubjectKind::openvino) return make_openvino_peer(std::move(info));
         LATHE_TRY(const PythonPlace python, find_python());
-        return make_worker_subject(std::move(info), models_.source().value_or(nullptr), python, scratch_.path(),
-                                   progress_);
+        return make_worker_subject(std::move(info), models_.source().value_or(nullptr), request_.code, python,
+                                   scratch_.path(), progress_);
     }
 
     Result<void> probe() {
@@ -394,6 +403,13 @@ Result<Json> bench(const BenchRequest& request, Progress& progress) {
         return Error{ErrorCode::invalid_argument, "a plan does not tell its inputs' types and preprocessing", "--via",
                      "leave out --against, --data, --loadInputs and --scaling, or name one of Lathe's engines of the "
                      "same model too"};
+    }
+    const auto from_source = [](const PeerRequest& peer) {
+        return peer.kind == SubjectKind::pytorch || peer.kind == SubjectKind::torch_compile;
+    };
+    if (!request.code.empty() && std::ranges::none_of(request.against, from_source)) {
+        return Error{ErrorCode::invalid_argument, "only PyTorch runs the code of a file", "--source",
+                     "add --against pytorch, or leave it out"};
     }
     for (const std::int64_t batch : request.batch_sizes) {
         if (batch < 1) return Error{ErrorCode::invalid_argument, "a batch size must be 1 or more", "--batch-sizes", ""};

@@ -41,7 +41,10 @@ struct BenchRequest {
     std::vector<std::filesystem::path> plans; ///< TensorRT's own, run by trtexec (trtexec_subject.hpp)
     std::string trtexec = "trtexec";          ///< looked up on PATH, or a path
     std::vector<PeerRequest> against;
-    std::filesystem::path model;           ///< ONNX for the peers; empty: found through the engines
+    std::filesystem::path model; ///< ONNX for the peers; empty: found through the engines
+    /// FILE.py:function whose code the user lets PyTorch's peers run, for a model exported from such a file. A model's
+    /// own word for where its code is runs nothing.
+    std::string code{};
     std::vector<std::int64_t> batch_sizes; ///< empty: those of 1, 4, 8, 16, 32 that the first engine can run
     double duration_s = 3;                 ///< of each throughput measurement; 0 leaves throughput out
     double time_limit_s = 10;              ///< a subject and batch size, for latency

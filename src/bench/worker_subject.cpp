@@ -1,7 +1,6 @@
 #include "bench/worker_subject.hpp"
 
 #include <chrono>
-#include <cstdlib>
 
 #include "bench/process.hpp"
 #include "support/files.hpp"
@@ -126,32 +125,18 @@ private:
 
 } // namespace
 
-Result<PythonPlace> find_python() {
-    PythonPlace place{"python3", LATHE_PYTHON_PACKAGES};
-    if (const char* interpreter = std::getenv("LATHE_PYTHON"); interpreter != nullptr && *interpreter != '\0') {
-        place.interpreter = interpreter;
-    }
-    if (const char* folder = std::getenv("LATHE_PYTHON_DIR"); folder != nullptr && *folder != '\0') {
-        place.package_dir = folder;
-    }
-    if (!std::filesystem::exists(place.package_dir / "lathe_worker" / "worker.py")) {
-        return Error{ErrorCode::not_found, "Lathe's Python packages are not there", place.package_dir.string(),
-                     "set LATHE_PYTHON_DIR to the folder that holds lathe_worker"};
-    }
-    return place;
-}
-
-Result<std::unique_ptr<Subject>> make_worker_subject(SubjectInfo info, const Json& source, const PythonPlace& python,
-                                                     std::filesystem::path scratch, Progress& progress) {
-    auto process = JsonProcess::start({python.interpreter, "-m", "lathe_worker"},
-                                      {{"PYTHONPATH", python.package_dir.string()}, {"PYTHONDONTWRITEBYTECODE", "1"}});
+Result<std::unique_ptr<Subject>> make_worker_subject(SubjectInfo info, const Json& source, const std::string& code,
+                                                     const PythonPlace& python, std::filesystem::path scratch,
+                                                     Progress& progress) {
+    auto process = JsonProcess::start(python_command(python, "lathe_worker"), python_environment(python));
     if (!process) {
         Error error = std::move(process).error();
         error.hint = "install Python 3, or set LATHE_PYTHON to an interpreter that has the framework";
         return error;
     }
-    const Json request{{"command", "load"}, {"kind", to_string(info.kind)}, {"model", info.file.string()},
-                       {"source", source},  {"device", info.device},        {"precision", info.precision}};
+    const Json request{
+        {"command", "load"}, {"kind", to_string(info.kind)}, {"model", info.file.string()}, {"source", source},
+        {"code", code},      {"device", info.device},        {"precision", info.precision}};
     LATHE_TRY(const Json answer, (*process)->ask(request, seconds(600), progress));
     if (const auto found = answer.find("load_ms"); found != answer.end() && found->is_number()) {
         info.load_ms = found->get<double>();

@@ -11,6 +11,7 @@
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/preconditions.hpp"
 
 namespace lathe::cli {
 
@@ -141,6 +142,7 @@ Result<void> cast_by_operation(const Arguments& arguments, const Context& contex
     }
     LATHE_TRY(const HalfFormat format, half_format_from_name(arguments.format));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
+    warn_about_nonfinite(model);
     auto typed = write_precision(model, *precision_from_name(format.name));
     if (!typed) return std::move(typed).error().in(arguments.model);
     typed->model.set_metadata("lathe.autocast", Json{{"format", format.name}, {"by", "operation"}}.dump());
@@ -190,6 +192,7 @@ Result<void> autocast(Arguments& arguments, const Context& context) {
     }
     LATHE_CHECK(check_writable({arguments.output}));
     LATHE_TRY(const Model model, load_onnx(arguments.model));
+    warn_about_nonfinite(model);
     LATHE_TRY(const RangesFile ranges, ranges_of(arguments, model, context));
     auto outcome = autocast_model(model, ranges, options);
     if (!outcome) return std::move(outcome).error().in(arguments.model);

@@ -21,6 +21,7 @@ struct BenchOptions {
     std::vector<std::string> engines;
     std::vector<std::string> against;
     std::string model;
+    std::string source;
     std::vector<std::int64_t> batch_sizes;
     double duration = 3;
     double time_limit = 10;
@@ -391,6 +392,8 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
         LATHE_TRY(Padding padding, parse_padding(text));
         request.paddings.push_back(std::move(padding));
     }
+    LATHE_CHECK(check_source(options.source));
+    request.code = options.source;
     request.probe_command = {"/proc/self/exe", "bench", "--probe"};
     request.command_line = context.command_line();
     LATHE_CHECK(check_writable({options.output}));
@@ -406,6 +409,17 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
 }
 
 } // namespace
+
+Result<void> check_source(const std::string& source) {
+    if (source.empty()) return {};
+    const auto colon = source.rfind(':');
+    const std::string file = source.substr(0, colon);
+    if (colon == std::string::npos || colon + 1 == source.size() || !file.ends_with(".py")) {
+        return Error{ErrorCode::invalid_argument, "name the function that returns the module", source,
+                     "--source FILE.py:function"};
+    }
+    return look_for({file});
+}
 
 void add_bench(Commands& commands) {
     const auto options = std::make_shared<BenchOptions>();
@@ -435,6 +449,7 @@ void add_bench(Commands& commands) {
         ->delimiter(',');
     command.add_option("--model", options->model,
                        "ONNX model for the frameworks (default: the one the engines were built from)");
+    command.add_option("--source", options->source, source_help);
     command
         .add_option("--batch-sizes", options->batch_sizes,
                     "Batch sizes (default 1,4,8,16,32 within the engine's range)")

@@ -13,6 +13,7 @@
 #include "cli/tune.hpp"
 #include "data/preprocess.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/preconditions.hpp"
 #include "quantize/pairs.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/engine_file.hpp"
@@ -227,6 +228,7 @@ Result<void> write_plan(const std::filesystem::path& engine, const std::filesyst
 
 Result<void> build_engine(const Options& options, const Context& context) {
     LATHE_TRY(Model model, load_onnx(options.model));
+    warn_about_nonfinite(model);
     BuildOptions build;
     build.device = options.device;
     build.name = options.name.empty() ? options.model.stem().string() : options.name;

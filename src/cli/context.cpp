@@ -10,13 +10,20 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
 
+#include "cli/faults.hpp"
+#include "cli/terminal.hpp"
+#include "cli/written_files.hpp"
 #include "support/files.hpp"
 #include "support/log.hpp"
+#include "support/memory_limit.hpp"
+#include "support/printable.hpp"
 
 namespace lathe::cli {
 
@@ -43,9 +50,7 @@ bool use_colour() {
     return use;
 }
 
-std::string colour(const char* code, const std::string& text) {
-    return use_colour() ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
-}
+std::string colour(const char* code, const std::string& text) { return use_colour() ? coloured(code, text) : text; }
 
 /// A bar on standard error, redrawn at most ten times a second.
 class TerminalProgress final : public Progress {
@@ -54,7 +59,7 @@ public:
 
     void begin(std::string_view stage, std::size_t total) override {
         end();
-        stage_ = stage;
+        stage_ = one_line(stage);
         total_ = total;
         done_ = 0;
         start_ = Clock::now();
@@ -123,6 +128,8 @@ Context::Context(int argc, const char* const* argv) {
     ::sigaction(SIGINT, &action, nullptr);
     ::sigaction(SIGTERM, &action, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN); // a file that grows past `ulimit -f` is then an error of write(), and is removed
+    answer_faults();
     set_log_sink([this](LogLevel level, std::string_view message) {
         if (level == LogLevel::debug && !verbose) return;
         if (level == LogLevel::info && quiet) return;
@@ -130,7 +137,7 @@ Context::Context(int argc, const char* const* argv) {
             warn(std::string(message));
         } else {
             progress().end();
-            std::fprintf(stderr, "%s\n", std::string(message).c_str());
+            std::fprintf(stderr, "%s\n", show(message).c_str());
         }
     });
 }
@@ -142,7 +149,7 @@ Progress& Context::progress() const {
 
 void Context::print(const std::string& line) const {
     progress().end();
-    if (!json && !quiet) std::printf("%s\n", line.c_str());
+    if (!json && !quiet) std::printf("%s\n", show(line).c_str());
 }
 
 void Context::print_json(Json document) const {
@@ -160,7 +167,7 @@ Result<void> Context::write_output(const Error* failure) const {
                               {"hint", failure->hint}};
     }
     if (!document_.is_null())
-        std::printf("%s\n", document_.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+        std::printf("%s\n", printable_json(document_.dump(2, ' ', false, Json::error_handler_t::replace)).c_str());
     // A full disk behind a redirected standard output shows only at the flush.
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
     return Error{ErrorCode::io, "cannot write to standard output", "", "is the disk full or the pipe closed?"};
@@ -169,7 +176,7 @@ Result<void> Context::write_output(const Error* failure) const {
 void Context::warn(const std::string& message) const {
     progress().end();
     const bool tty = ::isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
-    std::fprintf(stderr, tty ? "\033[33mwarning:\033[0m %s\n" : "warning: %s\n", message.c_str());
+    std::fprintf(stderr, tty ? "\033[33mwarning:\033[0m %s\n" : "warning: %s\n", show(message).c_str());
 }
 
 std::string Context::bold(const std::string& text) const { return colour("1", text); }
@@ -182,19 +189,48 @@ CLI::App& Commands::add(const CommandSpec& spec, CommandBody body) {
     command->add_flag("--json", context_.json, "Print the result as JSON on standard output");
     command->add_flag("-q,--quiet", context_.quiet, "Print errors only");
     command->add_flag("-v,--verbose", context_.verbose, "Print details of the work");
+    command
+        ->add_option_function<std::uint64_t>(
+            "--memory-limit", [](const std::uint64_t& bytes) { set_memory_limit(bytes); },
+            "Most memory for one value of a model, or for all that is computed from its constants, e.g. 2GB (default: "
+            "three quarters of what is available)")
+        ->transform(CLI::AsSizeValue(false));
     std::string footer = "Examples:\n";
     for (const auto& example : spec.examples)
         footer += "  " + example + "\n";
     command->footer(footer);
-    command->callback([this, body = std::move(body)] { chosen_ = body; });
+    command->callback([this, command, body = std::move(body)] {
+        chosen_ = [command, body]() -> Result<void> {
+            LATHE_CHECK(refuse_lost_inputs(*command));
+            return body();
+        };
+    });
     return *command;
 }
+
+namespace {
+
+Error out_of_memory() {
+    return {ErrorCode::out_of_memory, "out of memory", "",
+            "use smaller batches or a smaller model, or raise the limit on memory (ulimit -v)"};
+}
+
+} // namespace
 
 Result<void> Commands::run_chosen() {
     try {
         return chosen_();
     } catch (const std::bad_alloc&) {
-        return Error{ErrorCode::out_of_memory, "out of memory", "", "use smaller batches or a smaller model"};
+        return out_of_memory();
+    } catch (const std::system_error& error) {
+        // Threads are what fails first under a limit on memory or on processes.
+        if (error.code() == std::errc::resource_unavailable_try_again) return out_of_memory();
+        return Error{ErrorCode::io, "the system refuses: " + error.code().message(), "", ""};
+    } catch (const std::length_error&) { // a container asked for more than there can be
+        return out_of_memory();
+    } catch (const Json::exception&) {
+        return Error{ErrorCode::parse_error, "a JSON file lacks a field, or holds another kind of value there", "",
+                     "was it written by this version of Lathe?"};
     } catch (const std::exception& error) {
         return Error{ErrorCode::internal, std::string("unexpected failure: ") + error.what(), "",
                      "this is a bug in Lathe; please report it with the command line"};
@@ -207,7 +243,7 @@ int Commands::run() {
     const Result<void> written = context_.write_output(result ? nullptr : &result.error());
     if (result && written) return 0;
     const Error& error = result ? written.error() : result.error();
-    std::fprintf(stderr, "lathe: %s\n", error.describe().c_str());
+    std::fprintf(stderr, "lathe: %s\n", show(error.describe()).c_str());
     return exit_code(error.code);
 }
 
@@ -267,13 +303,16 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
             text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
     };
     std::vector<std::size_t> widths;
-    for (const auto& row : rows) {
+    std::vector<std::vector<std::string>> shown(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        std::ranges::transform(rows[i], std::back_inserter(shown[i]), one_line);
+    for (const auto& row : shown) {
         widths.resize(std::max(widths.size(), row.size()));
         for (std::size_t i = 0; i < row.size(); ++i)
             widths[i] = std::max(widths[i], width_of(row[i]));
     }
     std::string text;
-    for (const auto& row : rows) {
+    for (const auto& row : shown) {
         std::string line;
         for (std::size_t i = 0; i < row.size(); ++i) {
             line += row[i];

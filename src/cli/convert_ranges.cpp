@@ -2,6 +2,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/given_format.hpp"
+#include "cli/written_files.hpp"
 
 namespace lathe::cli {
 
@@ -15,19 +16,16 @@ struct Options {
 
 Result<void> convert(const Options& options, const Context& context) {
     LATHE_CHECK(check(options.format));
+    const std::string output =
+        !options.output.empty()
+            ? options.output
+            : std::filesystem::path(options.input).replace_extension(extension_of(options.format)).string();
+    LATHE_CHECK(refuse_lost_inputs({output}, {options.input}));
     LATHE_TRY(auto given, load_given_ranges(options.input));
     const bool ours = !given.has_value();
     if (ours) {
         LATHE_TRY(const RangesFile ranges, load_ranges(options.input));
         given = given_of(ranges);
-    }
-    const std::string output =
-        !options.output.empty()
-            ? options.output
-            : std::filesystem::path(options.input).replace_extension(extension_of(options.format)).string();
-    std::error_code absent;
-    if (std::filesystem::equivalent(options.input, output, absent)) {
-        return Error{ErrorCode::invalid_argument, "the output is the input", output, "give another --output"};
     }
     LATHE_CHECK(write_given(*given, options.format, output));
     if (ours && options.format.name == "tensorrt-cache") {

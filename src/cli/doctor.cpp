@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "bench/trtexec_subject.hpp"
 #include "cli/commands.hpp"
 #include "support/machine.hpp"
+#include "support/python.hpp"
 
 namespace lathe::cli {
 
@@ -62,19 +62,18 @@ std::string shell_quoted(const std::string& text) {
     return quoted + "'";
 }
 
-PythonState find_python() {
+PythonState look_at_python() {
     PythonState state;
-    const char* named = std::getenv("LATHE_PYTHON");
-    state.interpreter = named != nullptr && *named != '\0' ? named : "python3";
-    // Metadata alone: importing torch takes seconds.
+    state.interpreter = python_interpreter();
+    // Metadata alone: importing torch takes seconds. -I: no module of the working folder is run.
     const auto [version, runs] = output_of(shell_quoted(state.interpreter) +
-                                           " -c 'import platform; print(platform.python_version())' 2>/dev/null");
+                                           " -I -c 'import platform; print(platform.python_version())' 2>/dev/null");
     state.found = runs;
     state.version = version;
     if (!runs) return state;
     const auto [torch, has_torch] =
         output_of(shell_quoted(state.interpreter) +
-                  " -c 'import importlib.metadata as m; print(m.version(\"torch\"))' 2>/dev/null");
+                  " -I -c 'import importlib.metadata as m; print(m.version(\"torch\"))' 2>/dev/null");
     if (has_torch) state.torch = torch;
     return state;
 }
@@ -87,7 +86,7 @@ Json backend_json(const Backend& backend, const Availability& state) {
 
 Result<void> run_doctor(const Context& context) {
     const Machine machine = this_machine();
-    const PythonState python = find_python();
+    const PythonState python = look_at_python();
     Json document{{"kind", "doctor"},
                   {"version", 1},
                   {"machine", to_json(machine)},

@@ -1,12 +1,11 @@
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <spawn.h>
@@ -15,12 +14,11 @@
 #include <unistd.h>
 
 #include "cli/commands.hpp"
+#include "support/python.hpp"
 
 namespace lathe::cli {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ExportOptions {
     std::string model;
@@ -49,34 +47,9 @@ struct ExportOptions {
 /// The descriptor on which the Python side writes its failure as JSON.
 constexpr int error_descriptor = 3;
 
-/// An environment variable, unless empty.
-std::optional<std::string> variable(const char* name) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') return {};
-    return std::string(value);
-}
-
-/// The folder that holds the package lathe_export: named by the user, installed, or in the source tree.
-Result<fs::path> find_package_folder() {
-    std::error_code ignored;
-    if (const auto named = variable("LATHE_PYTHON_DIR")) {
-        if (fs::is_directory(fs::path(*named) / "lathe_export", ignored)) return fs::path(*named);
-        return Error{ErrorCode::not_found, "LATHE_PYTHON_DIR does not hold the package lathe_export", *named,
-                     "set it to Lathe's folder python/, or unset it"};
-    }
-    const fs::path executable = fs::read_symlink("/proc/self/exe", ignored);
-    const std::array<fs::path, 2> places{executable.parent_path().parent_path() / "share/lathe/python",
-                                         fs::path(LATHE_PYTHON_SOURCE_DIR)};
-    for (const fs::path& place : places) {
-        if (fs::is_directory(place / "lathe_export", ignored)) return place;
-    }
-    return Error{ErrorCode::not_found, "Lathe's Python package lathe_export was not found", places[0].string(),
-                 "install Lathe again, or set LATHE_PYTHON_DIR to the source's folder python/"};
-}
-
 std::vector<std::string> make_arguments(const ExportOptions& options, const Context& context,
-                                        const std::string& python) {
-    std::vector<std::string> arguments{python, "-m", "lathe_export"};
+                                        const PythonPlace& python) {
+    std::vector<std::string> arguments = python_command(python, "lathe_export");
     const auto add = [&](const std::string& name, const std::string& value) {
         if (!value.empty()) arguments.push_back(name + "=" + value);
     };
@@ -113,22 +86,18 @@ std::vector<std::string> make_arguments(const ExportOptions& options, const Cont
     return arguments;
 }
 
-/// This process's environment, with the package's folder on Python's path. Python's own habit of looking in the
-/// current folder first is off: a file named torch.py there would be run in torch's place.
-std::vector<std::string> make_environment(const fs::path& package_folder) {
+std::vector<std::string> make_environment(const PythonPlace& python) {
+    auto own = python_environment(python);
+    own.emplace_back("LATHE_ERROR_FD", std::to_string(error_descriptor));
     std::vector<std::string> environment;
-    std::string path = package_folder.string();
     for (char** entry = environ; *entry != nullptr; ++entry) {
         const std::string_view text(*entry);
-        if (text.starts_with("PYTHONPATH=")) {
-            if (text.size() > 11) path += ":" + std::string(text.substr(11));
-        } else if (!text.starts_with("LATHE_ERROR_FD=") && !text.starts_with("PYTHONSAFEPATH=")) {
-            environment.emplace_back(text);
-        }
+        const std::string_view name = text.substr(0, text.find('='));
+        const auto same = [&](const auto& pair) { return pair.first == name; };
+        if (std::none_of(own.begin(), own.end(), same)) environment.emplace_back(text);
     }
-    environment.push_back("PYTHONPATH=" + path);
-    environment.emplace_back("PYTHONSAFEPATH=1");
-    environment.push_back("LATHE_ERROR_FD=" + std::to_string(error_descriptor));
+    for (const auto& [name, value] : own)
+        environment.push_back(name + "=" + value);
     return environment;
 }
 
@@ -244,9 +213,8 @@ void add_export(Commands& commands) {
          "lathe export timm/mobilenetv3_small_050 --random-weights --output speed-only.onnx",
          "lathe export net.py:make_net --weights net.pth --dynamic input:0=batch --output net.onnx"}};
     CLI::App& command = commands.add(spec, [options, &context]() -> Result<void> {
-        LATHE_TRY(const fs::path folder, find_package_folder());
-        const std::string python = variable("LATHE_PYTHON").value_or("python3");
-        return run_python(make_arguments(*options, context, python), make_environment(folder), context.progress());
+        LATHE_TRY(const PythonPlace python, find_python());
+        return run_python(make_arguments(*options, context, python), make_environment(python), context.progress());
     });
     command
         .add_option(

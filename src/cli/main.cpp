@@ -2,11 +2,13 @@
 #include <cstdio>
 
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/terminal.hpp"
 #include "support/near_name.hpp"
 
 namespace {
@@ -86,15 +88,20 @@ int main(int argc, char** argv) {
         for (const CLI::App* command : app.get_subcommands({}))
             names.push_back(command->get_name());
         const std::string why = "there is no command \"" + std::string(argv[1]) + "\"" + meant(argv[1], names);
-        std::fprintf(stderr, "lathe: %s\nlathe --help names them.\n", why.c_str());
+        std::fprintf(stderr, "lathe: %s\nlathe --help names them.\n", show(why).c_str());
         return refuse_usage(context, arguments, why);
     }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        if (app.exit(error) == 0) return 0;
+        std::ostringstream out;
+        std::ostringstream err;
+        const bool asked = app.exit(error, out, err) == 0; // for --help or --version
+        std::fputs(show(out.str()).c_str(), stdout);
+        std::fputs(show(err.str()).c_str(), stderr);
+        if (asked) return 0;
         const std::string guess = options_meant(app, arguments);
-        if (!guess.empty()) std::fprintf(stderr, "%s\n", guess.substr(2).c_str());
+        if (!guess.empty()) std::fprintf(stderr, "%s\n", show(guess.substr(2)).c_str());
         return refuse_usage(context, arguments, error.what() + guess);
     }
     return commands.run();

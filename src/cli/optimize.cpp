@@ -41,6 +41,7 @@ Result<void> optimize(const OptimizeOptions& options, const Context& context) {
         // Told now, not after minutes of work.
         if (auto peer = parse_peer(text); !text.empty() && !peer) return std::move(peer).error();
     }
+    LATHE_CHECK(check_source(options.source));
     if (const auto backend = backend_for_device(options.device); !backend) return backend.error();
     LATHE_CHECK(look_for({options.model, options.calibrate, options.evaluate}));
     std::error_code failed;
@@ -98,6 +99,7 @@ void add_optimize(Commands& commands) {
                     "Frameworks to compare with: pytorch, torch-compile, onnxruntime, openvino; '' for none (default "
                     "pytorch,torch-compile,onnxruntime; on a GPU pytorch,torch-compile=fp16)")
         ->delimiter(',');
+    command.add_option("--source", options->source, source_help);
     command.add_option("--batch-sizes", options->batch_sizes, "Batch sizes to measure")
         ->delimiter(',')
         ->check(positive_number())

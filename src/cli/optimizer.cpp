@@ -16,6 +16,7 @@
 #include "cli/simplify.hpp"
 #include "cli/stages.hpp"
 #include "cli/tune.hpp"
+#include "cli/written_files.hpp"
 #include "data/open_dataset.hpp"
 #include "evaluate/run.hpp"
 #include "onnx/onnx.hpp"
@@ -51,6 +52,7 @@ public:
           stages_(Stages::open(folder_ / (stem_ + ".stages.json"), context, options.force)) {}
 
     Result<void> run() {
+        LATHE_CHECK(spare_inputs());
         LATHE_CHECK(read_model());
         LATHE_CHECK(simplify());
         if (wants("int8")) {
@@ -68,6 +70,18 @@ private:
     bool wants(const std::string& precision) const {
         return std::find(options_.precisions.begin(), options_.precisions.end(), precision) !=
                options_.precisions.end();
+    }
+    /// The folder may be one that holds what was given.
+    Result<void> spare_inputs() const {
+        std::vector<std::string> outputs;
+        for (const char* ending : {".stages.json", ".simplified.onnx", ".ranges", ".int8.onnx"})
+            outputs.push_back(file(ending).string());
+        for (const std::string& name : options_.precisions)
+            outputs.push_back(file("." + name + ".engine").string());
+        for (const char* name : {"eval.json", "bench.json", "report.json", "report.html"})
+            outputs.push_back((folder_ / name).string());
+        return refuse_lost_inputs(outputs,
+                                  {options_.model, options_.calibrate, options_.evaluate, options_.preprocess});
     }
     fs::path file(const std::string& ending) const { return folder_ / (stem_ + ending); }
     Target target() const {
@@ -276,6 +290,7 @@ private:
             request.against.push_back(std::move(peer));
         }
         request.model = options_.model;
+        request.code = options_.source;
         request.batch_sizes = options_.batch_sizes;
         request.duration_s = options_.duration_s;
         request.time_limit_s = options_.time_limit_s;
@@ -288,12 +303,17 @@ private:
         request.command_line = context_.command_line();
         LATHE_TRY(std::string key, engines_key());
         key = key_of({key, source_hash_, this_machine().fingerprint(), std::to_string(options_.duration_s),
-                      std::to_string(options_.time_limit_s), request.data.string(), request.columns});
+                      std::to_string(options_.time_limit_s), request.data.string(), request.columns, request.code});
         for (const auto& text : options_.against)
             key = key_of({key, text});
         for (const auto batch : options_.batch_sizes)
             key = key_of({key, std::to_string(batch)});
         LATHE_TRY(bench_, stages_.run("benchmark", key, {}, [&] { return bench(request, context_.progress()); }));
+        for (const Json& entry : bench_["unavailable"]) {
+            const std::string cure = entry.value("cure", "");
+            context_.warn(entry.value("subject", "") + " was not measured: " + entry.value("reason", "") +
+                          (cure.empty() ? "" : "; " + cure));
+        }
         for (auto& entry : skipped_)
             bench_["unavailable"].push_back(entry);
         return write_json_file(folder_ / "bench.json", bench_);

@@ -32,6 +32,7 @@ struct OptimizeOptions {
     std::string tune = "default";
     std::vector<std::string> precisions; ///< empty: those of the device
     std::vector<std::string> against;    ///< empty: those usual beside the device; one empty text: none
+    std::string source;                  ///< FILE.py:function that PyTorch's peers may run
     std::vector<std::int64_t> batch_sizes{1, 8, 16};
     SampleCount samples;
     bool samples_given = false; ///< else all 300 where corrections follow

@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "graph/text.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/preconditions.hpp"
 #include "passes/passes.hpp"
 #include "support/files.hpp"
 
@@ -117,6 +118,7 @@ void add_simplify(Commands& commands) {
                 simplify.dump = dump_to(options->dump);
             }
             LATHE_TRY(Model model, load_onnx(options->model));
+            warn_about_nonfinite(model);
             if (!options->shapes.empty()) LATHE_CHECK(set_input_shapes(model, options->shapes));
             auto report = simplify_model(model, simplify);
             if (!report) return std::move(report).error().in(options->model);

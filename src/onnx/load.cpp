@@ -44,7 +44,13 @@ Result<Model> parse(std::span<const std::byte> bytes, proto::TensorSource* sourc
         return Error{ErrorCode::parse_error, "the file is not a valid ONNX model", "",
                      "it is truncated, damaged or in another format"};
     }
+    LATHE_CHECK(proto::check_function_calls(message));
     LATHE_TRY(Model model, importer.model(message));
+    if (const std::int64_t latest = latest_opset(); model.opset() > latest) {
+        log(LogLevel::warning, "the model is written for ONNX opset " + std::to_string(model.opset()) +
+                                   ", which is newer than the latest known here, " + std::to_string(latest) +
+                                   ": its operators may mean something else");
+    }
     if (options.verify) LATHE_CHECK(verify_or_sort(model));
     return model;
 }

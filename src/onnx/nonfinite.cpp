@@ -2,7 +2,9 @@
 
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/preconditions.hpp"
 #include "support/half.hpp"
+#include "support/log.hpp"
 
 namespace lathe {
 namespace {
@@ -46,6 +48,17 @@ std::vector<NonfiniteTensor> find_nonfinite(const Model& model) {
     std::vector<NonfiniteTensor> result;
     inspect(model.graph, result);
     return result;
+}
+
+void warn_about_nonfinite(const Model& model) {
+    const auto broken = find_nonfinite(model);
+    constexpr std::size_t most = 5;
+    for (std::size_t i = 0; i < broken.size() && i < most; ++i) {
+        log(LogLevel::warning, "weights of " + broken[i].name + " hold " + std::to_string(broken[i].nans) +
+                                   " NaN and " + std::to_string(broken[i].infinities) + " infinities");
+    }
+    if (broken.size() > most)
+        log(LogLevel::warning, "so do " + std::to_string(broken.size() - most) + " other tensors");
 }
 
 } // namespace lathe

@@ -103,6 +103,10 @@ void export_tensor_header(const Tensor& tensor, onnx::TensorProto& proto);
 /// True for tensors whose data `TensorData::large_away` leaves out.
 bool is_left_out(const Tensor& tensor);
 
+/// Refuses a model whose own functions, written out where they are called, make more than a million nodes: 41 functions
+/// that each call the next twice are a few hundred bytes, and shape inference follows every call.
+Result<void> check_function_calls(const onnx::ModelProto& message);
+
 /// Runs `call`, turning what ONNX or protobuf throw into an Error of that code.
 Result<void> guarded(ErrorCode code, const std::string& what, const std::function<void()>& call);
 

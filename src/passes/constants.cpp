@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "passes/evaluate.hpp"
 #include "passes/passes.hpp"
@@ -89,8 +90,10 @@ Result<bool> fold_constants(Graph& graph, PassContext& context) {
     std::vector<const Tensor*> inputs;
     for (const auto& node : graph.nodes) {
         if (!folds(graph, *node, inputs)) continue;
+        // Each once: Concat(t, t) doubles what there is.
+        const std::set<const Tensor*> distinct(inputs.begin(), inputs.end());
         const std::size_t bytes =
-            std::accumulate(inputs.begin(), inputs.end(), std::size_t{0}, [](std::size_t sum, const Tensor* t) {
+            std::accumulate(distinct.begin(), distinct.end(), std::size_t{0}, [](std::size_t sum, const Tensor* t) {
                 return sum + (t == nullptr ? 0 : t->bytes().size());
             });
         const EvaluateOptions options{context.opset, std::max(bytes, context.fold_limit_bytes)};

@@ -85,6 +85,30 @@ Error invalid(const Call& call, std::string why) {
             "the model is not valid ONNX here; export it again"};
 }
 
+Result<void> check_counts(const Call& call) {
+    for (const Tensor* tensor : call.inputs) {
+        const bool packed = tensor != nullptr && tensor->type() != DataType::string;
+        if (packed && tensor->bytes().size() != byte_size(tensor->type(), tensor->count()))
+            return invalid(call, "an input does not hold what its shape says");
+    }
+    // Inputs that say where and how often are integers. Of other types their numbers would be read as none.
+    static const std::unordered_map<std::string_view, std::size_t> first_of_integers{
+        {"Slice", 1},           {"Gather", 1},          {"Tile", 1},       {"Expand", 1},     {"Reshape", 1},
+        {"Squeeze", 1},         {"Unsqueeze", 1},       {"Split", 1},      {"Trilu", 1},      {"Pad", 1},
+        {"ConstantOfShape", 0}, {"ReduceSum", 1},       {"ReduceMean", 1}, {"ReduceProd", 1}, {"ReduceMax", 1},
+        {"ReduceMin", 1},       {"ReduceSumSquare", 1}, {"ReduceL1", 1},   {"ReduceL2", 1}};
+    const auto found = first_of_integers.find(call.node.op_type);
+    if (found == first_of_integers.end()) return {};
+    for (std::size_t i = found->second; i < call.inputs.size(); ++i) {
+        const bool pad_value = call.node.op_type == "Pad" && i == 2;
+        const Tensor* tensor = call.inputs[i];
+        if (tensor == nullptr || pad_value) continue;
+        if (tensor->type() != DataType::int64 && tensor->type() != DataType::int32)
+            return invalid(call, "input " + std::to_string(i) + " holds no integers");
+    }
+    return {};
+}
+
 Result<Elements> elements_of(const Call& call, const Tensor& tensor) {
     switch (tensor.type()) {
         case DataType::float16:
@@ -182,6 +206,7 @@ Result<std::vector<Tensor>> evaluate(const Node& node, std::span<const Tensor* c
                                      const EvaluateOptions& options) {
     const evaluation::Call call{node, inputs, options};
     if (!can_evaluate(node)) return evaluation::cannot(call, "the operator is not one of those known");
+    LATHE_CHECK(evaluation::check_counts(call));
     return evaluation::functions().at(node.op_type)(call);
 }
 

@@ -8,6 +8,9 @@
 namespace lathe::evaluation {
 namespace {
 
+/// A tensor without elements. Its other dimensions may be huge, and are not to be counted through.
+Outputs nothing(DataType type, const Shape& shape) { return std::vector<Tensor>{Tensor("", type, shape, {})}; }
+
 Outputs transpose(const Call& call) {
     LATHE_TRY(const Tensor* input, call.required(0));
     const std::size_t rank = input->shape().size();
@@ -52,6 +55,7 @@ Outputs concat(const Call& call) {
         if (expected != shape) return invalid(call, "the inputs' shapes do not fit");
     }
     LATHE_CHECK(check_size(call, first->type(), shape));
+    if (element_count(shape) == 0) return nothing(first->type(), shape);
     const auto axis_offset = static_cast<std::ptrdiff_t>(*axis);
     const std::int64_t outer = element_count(Shape(shape.begin(), shape.begin() + axis_offset));
     std::vector<std::byte> bytes;
@@ -82,12 +86,14 @@ Outputs slice(const Call& call) {
     Shape shape = input->shape();
     auto strides = strides_of(shape);
     std::int64_t base = 0;
+    std::vector<bool> sliced(shape.size(), false);
     for (std::size_t i = 0; i < axes.size(); ++i) {
         const auto axis = normalised_axis(axes[i], shape.size());
         const std::int64_t step = steps[i];
-        if (!axis || step == 0 || step == std::numeric_limits<std::int64_t>::min()) {
+        if (!axis || sliced[*axis] || step == 0 || step == std::numeric_limits<std::int64_t>::min()) {
             return invalid(call, "an axis or step is not valid");
         }
+        sliced[*axis] = true;
         const std::int64_t length = input->shape()[*axis];
         const auto clamped = [&](std::int64_t at) {
             if (at < 0) at += length;
@@ -121,7 +127,9 @@ Outputs gather(const Call& call) {
     Shape shape = outer_shape;
     shape.insert(shape.end(), indices->shape().begin(), indices->shape().end());
     shape.insert(shape.end(), inner_shape.begin(), inner_shape.end());
+    if (places.size() != indices->count()) return invalid(call, "the indices are no integers");
     LATHE_CHECK(check_size(call, data->type(), shape));
+    if (element_count(shape) == 0) return nothing(data->type(), shape);
     const auto outer = static_cast<std::size_t>(element_count(outer_shape));
     const std::size_t block = static_cast<std::size_t>(element_count(inner_shape)) * width;
     const std::int64_t length = *cut;
@@ -180,12 +188,14 @@ Outputs pad(const Call& call) {
         shape[i] += before + after;
     }
     LATHE_CHECK(check_size(call, input->type(), shape));
+    if (element_count(shape) == 0) return nothing(input->type(), shape);
     std::vector<std::byte> value(width);
     if (const Tensor* given = call.input(2)) {
         if (given->type() != input->type() || given->count() != 1) return invalid(call, "the pad value does not fit");
         std::copy_n(given->bytes().begin(), width, value.begin());
     } else if (const float number = call.node.float_or("value", 0); number != 0) {
         const Tensor filled = tensor_from(input->type(), {}, std::vector<float>{number});
+        if (filled.bytes().size() != width) return cannot(call, "a pad value of " + to_string(input->type()));
         std::copy_n(filled.bytes().begin(), width, value.begin());
     }
     std::vector<std::byte> bytes;
@@ -241,8 +251,9 @@ Outputs trilu(const Call& call) {
     const std::size_t width = element_bytes(input->type());
     if (shape.size() < 2 || width == 0) return cannot(call, "elements of " + to_string(input->type()));
     const Tensor* given = call.input(1);
-    if (given != nullptr && given->count() != 1) return invalid(call, "k is no scalar");
-    const std::int64_t k = given != nullptr ? given->to_int64s().at(0) : 0;
+    const auto diagonal = given != nullptr ? given->to_int64s() : std::vector<std::int64_t>{0};
+    if (diagonal.size() != 1) return invalid(call, "k is no integer scalar");
+    const std::int64_t k = diagonal[0];
     const bool upper = call.node.int_or("upper", 1) != 0;
     std::vector<std::byte> bytes(input->bytes().begin(), input->bytes().end());
     const std::int64_t columns = shape.back();

@@ -25,7 +25,7 @@ public:
             case Reduction::product: total_ = times(total_, wide); break;
             case Reduction::sum_of_squares:
             case Reduction::l2: total_ = plus(total_, times(wide, wide)); break;
-            case Reduction::l1: total_ = plus(total_, wide < 0 ? -wide : wide); break;
+            case Reduction::l1: total_ = plus(total_, wide < 0 ? times(wide, Wide{-1}) : wide); break;
             case Reduction::maximum: total_ = count_ == 1 || !(wide <= total_) ? wide : total_; break;
             case Reduction::minimum: total_ = count_ == 1 || !(wide >= total_) ? wide : total_; break;
         }

@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "passes/evaluate_support.hpp"
 
 // Operators that read or change shapes, or make tensors out of shapes.
 namespace lathe::evaluation {
 namespace {
+
+/// No network has as many, and all that is done for a value is done for each of its axes.
+constexpr std::size_t most_axes = 64;
 
 Tensor int64_tensor(Shape shape, const std::vector<std::int64_t>& values) {
     return Tensor::of_int64s("", std::move(shape), values);
@@ -52,10 +56,8 @@ Outputs reshape(const Call& call) {
         if (to[i] < -1 || (to[i] == -1 && open)) return invalid(call, "the target shape is not valid");
         if (to[i] == -1) {
             open = i;
-        } else if (to[i] != 0 && known > element_count(input->shape()) && element_count(input->shape()) > 0) {
+        } else if (__builtin_mul_overflow(known, to[i], &known)) {
             return invalid(call, "the target shape does not fit");
-        } else {
-            known *= to[i];
         }
     }
     if (open) {
@@ -99,6 +101,7 @@ Outputs unsqueeze(const Call& call) {
     LATHE_TRY(const Tensor* input, call.required(0));
     const auto axes = call.integers("axes", 1);
     if (!axes) return invalid(call, "axes are missing");
+    if (axes->size() > most_axes) return cannot(call, std::to_string(axes->size()) + " axes");
     const std::size_t rank = input->shape().size() + axes->size();
     std::vector<bool> added(rank, false);
     for (const std::int64_t axis : *axes) {
@@ -136,8 +139,14 @@ Outputs range(const Call& call) {
             const Shape shape{static_cast<std::int64_t>(std::max(0.0, steps))};
             LATHE_CHECK(check_size(call, first->type(), shape));
             Values values(static_cast<std::size_t>(shape[0]));
-            for (std::size_t i = 0; i < values.size(); ++i)
-                values[i] = from + static_cast<T>(i) * by;
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                if constexpr (std::is_integral_v<T>) { // whose product may pass the last step's range on the way
+                    values[i] = static_cast<T>(static_cast<std::uint64_t>(from) +
+                                               static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(by));
+                } else {
+                    values[i] = from + static_cast<T>(i) * by;
+                }
+            }
             return std::vector<Tensor>{tensor_from(first->type(), shape, values)};
         },
         start);
@@ -146,6 +155,7 @@ Outputs range(const Call& call) {
 Outputs constant_of_shape(const Call& call) {
     LATHE_TRY(const Tensor* input, call.required(0));
     const Shape shape = input->to_int64s();
+    if (shape.size() > most_axes) return cannot(call, std::to_string(shape.size()) + " axes");
     const Attribute* attribute = call.node.attribute("value");
     const auto* given = attribute == nullptr ? nullptr : std::get_if<Tensor>(&attribute->value);
     const float zero = 0;

@@ -39,6 +39,9 @@ void add_reductions(FunctionTable& table);
 Error cannot(const Call& call, std::string why);
 Error invalid(const Call& call, std::string why);
 
+/// Whether the inputs are what they say, and those that say where and how often hold integers.
+Result<void> check_counts(const Call& call);
+
 /// Elements in the type that arithmetic is done in: float for float16, bfloat16 and float32, double for float64,
 /// int64 for integers and booleans.
 using Elements = std::variant<std::vector<float>, std::vector<double>, std::vector<std::int64_t>>;

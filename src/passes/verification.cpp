@@ -6,6 +6,7 @@
 #include <random>
 
 #include "support/half.hpp"
+#include "support/memory_limit.hpp"
 
 namespace lathe {
 namespace {
@@ -161,8 +162,9 @@ Result<std::vector<HostTensor>> random_inputs(const Model& model, std::uint64_t 
             if (!dim.size && !dim.symbol.empty()) size = symbols.emplace(dim.symbol, size).first->second;
             shape.push_back(size);
         }
+        const std::int64_t count = element_count(shape);
         constexpr std::int64_t limit = std::int64_t{1} << 30;
-        if (const std::int64_t count = element_count(shape); count < 0 || count > limit) {
+        if (count < 0 || count > limit || byte_size(input.type, static_cast<std::size_t>(count)) > memory_limit()) {
             return Error{ErrorCode::out_of_range, "an input is too large to verify on: " + to_string(shape),
                          "input " + input.name, "export the model with smaller or dynamic input sizes"};
         }

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@ Error system_error(const std::string& what, const std::filesystem::path& path, i
         error.hint = "check the path";
     } else if (code == ENOSPC || code == EDQUOT) {
         error.hint = "free some disk space, or write elsewhere with --output";
+    } else if (code == EFBIG) {
+        error.hint = "a limit on the size of files is set (ulimit -f); raise it, or write elsewhere";
     } else if (code == EACCES || code == EPERM || code == EROFS) {
         error.hint = "check the permissions";
     }
@@ -37,6 +40,31 @@ void remove_stale_temporaries(const std::filesystem::path& target) {
         if (pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos) continue;
         if (!std::filesystem::exists("/proc/" + pid, ignored)) std::filesystem::remove(it->path(), ignored);
     }
+}
+
+/// How long whoever reads a pipe may take to open it, or to read on: it is there, or it never will be.
+constexpr int pipe_patience_ms = 5000;
+
+/// A device or a pipe, to write to. A pipe that nobody reads is refused; opened as a file is, it would hang.
+Result<int> open_special(const std::filesystem::path& path) {
+    for (int waited = 0;; waited += 20) {
+        const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd >= 0) return fd;
+        if (errno != ENXIO) return system_error("cannot open", path, errno);
+        if (waited >= pipe_patience_ms) {
+            return Error{ErrorCode::io, "nothing reads this pipe", path.string(), "start its reader first"};
+        }
+        if (::poll(nullptr, 0, 20) < 0) return Error{ErrorCode::cancelled, "interrupted", path.string(), ""};
+    }
+}
+
+/// Waits until a pipe takes more.
+Result<void> wait_for_reader(int fd, const std::filesystem::path& path) {
+    pollfd waiting{fd, POLLOUT, 0};
+    const int ready = ::poll(&waiting, 1, pipe_patience_ms);
+    if (ready > 0) return {};
+    if (ready < 0) return Error{ErrorCode::cancelled, "interrupted", path.string(), ""};
+    return Error{ErrorCode::io, "whatever reads this pipe does not go on", path.string(), "look at its reader"};
 }
 
 } // namespace
@@ -83,8 +111,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
     }
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
         // A device or a pipe is written to; renamed over, /dev/null would be a file from then on.
-        const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-        if (fd < 0) return system_error("cannot open", path, errno);
+        LATHE_TRY(const int fd, open_special(path));
         return AtomicFile(fd, path, {});
     }
     // A link stays, and what it leads to is written.
@@ -117,6 +144,10 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
         const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
         if (written < 0) {
             if (errno == EINTR) continue;
+            if (errno == EAGAIN) {
+                LATHE_CHECK(wait_for_reader(fd_, target_));
+                continue;
+            }
             return system_error("cannot write", target_, errno);
         }
         size_ += static_cast<std::size_t>(written);

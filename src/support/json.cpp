@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/files.hpp"
+#include "support/printable.hpp"
 
 namespace lathe {
 
@@ -155,7 +156,7 @@ Result<Json> read_json_file(const std::filesystem::path& path) {
 }
 
 Result<void> write_json_file(const std::filesystem::path& path, const Json& json) {
-    return write_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    return write_file(path, printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n");
 }
 
 } // namespace lathe

@@ -92,7 +92,7 @@ Result<std::unique_ptr<Subject>> start_worker(SubjectKind kind, const std::strin
     info.name = to_string(kind);
     info.kind = kind;
     info.file = file;
-    return make_worker_subject(std::move(info), source, python, scratch, no_progress());
+    return make_worker_subject(std::move(info), source, "", python, scratch, no_progress());
 }
 
 TEST(WorkerSubject, AMissingFrameworkSaysWhatToInstall) {

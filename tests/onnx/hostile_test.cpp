@@ -193,6 +193,35 @@ TEST(HostileNesting, RecursiveFunctionIsRefusedNotFollowed) {
     EXPECT_FALSE(check_onnx(*model, {true}));
 }
 
+/// f0 calls f1 `calls` times, f1 calls f2, ...; the last adds.
+onnx::ModelProto chain_of_functions(int functions, int calls) {
+    std::string text = R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]>
+        agraph (float[2] x) => (float[2] y) { y = local.f0(x) })";
+    for (int i = 0; i < functions; ++i) {
+        text += "<domain: \"local\", opset_import: [\"\" : 18, \"local\" : 1]> f" + std::to_string(i) + " (v0) => (v" +
+                std::to_string(calls) + ") {";
+        const std::string callee = i + 1 < functions ? "local.f" + std::to_string(i + 1) : "Relu";
+        for (int call = 0; call < calls; ++call)
+            text += "v" + std::to_string(call + 1) + " = " + callee + "(v" + std::to_string(call) + ")\n";
+        text += "}\n";
+    }
+    return test::proto_from(text);
+}
+
+TEST(HostileNesting, FunctionsThatStandForBillionsOfNodesAreRefused) {
+    for (const auto& [functions, calls] : {std::pair{41, 2}, std::pair{20, 2}, std::pair{7, 10}, std::pair{300, 1}}) {
+        const auto model = test::parse(chain_of_functions(functions, calls));
+        ASSERT_FALSE(model) << functions;
+        EXPECT_EQ(model.error().code, ErrorCode::parse_error);
+        EXPECT_NE(model.error().message.find("stand for more than"), std::string::npos);
+    }
+    for (const auto& [functions, calls] : {std::pair{10, 2}, std::pair{3, 10}, std::pair{100, 1}}) {
+        auto model = test::parse(chain_of_functions(functions, calls));
+        ASSERT_TRUE(model) << model.error().describe();
+        EXPECT_TRUE(infer_shapes(*model));
+    }
+}
+
 TEST(HostileBytes, EveryTruncationIsRefused) {
     const std::string whole = base().SerializeAsString();
     ASSERT_TRUE(parse_onnx(test::bytes_of(whole)));

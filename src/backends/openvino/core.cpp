@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include <openvino/op/constant.hpp>
 
 #include "backends/openvino/onnx_semantics.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/preconditions.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
@@ -133,6 +135,33 @@ Result<std::string> serialize(const Model& model, const WeightLimits& limits, st
     return serialize_onnx(changed);
 }
 
+/// What OpenVINO says when it cannot read a model is about its conversion. What matters is whether the file is wrong or
+/// OpenVINO lacks an operator.
+Error in_our_words(Error error, const Model& model) {
+    if (error.code != ErrorCode::unsupported) return error;
+    constexpr std::string_view lacking = "No conversion rule found for operations: ";
+    if (const auto at = error.message.find(lacking); at != std::string::npos) {
+        const auto begin = at + lacking.size();
+        error.message = "OpenVINO has no form of these operators: " +
+                        error.message.substr(begin, error.message.find(';', begin) - begin);
+        return error;
+    }
+    // Not where it knows no schema: that is a new operator, not a malformed file.
+    Model copy = model; // shares the tensors
+    if (auto sound = infer_shapes(copy, {.discard_existing = true, .strict = true});
+        !sound && sound.error().message.find("No Op registered") == std::string::npos) {
+        Error wrong = std::move(sound).error().in(error.where);
+        wrong.code = ErrorCode::parse_error;
+        wrong.message = "the model is not valid ONNX: " + wrong.message.substr(0, wrong.message.find('\n'));
+        return wrong;
+    }
+    for (const std::string_view noise : {"FrontEnd API failed with OpConversionFailure:; ",
+                                         "Model wasn't fully converted. ", "Failed operations detailed log:; "}) {
+        if (const auto at = error.message.find(noise); at != std::string::npos) error.message.erase(at, noise.size());
+    }
+    return error;
+}
+
 } // namespace
 
 ov::Core& core() {
@@ -177,6 +206,7 @@ std::string brief(const std::string& message) {
 }
 
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits) {
+    LATHE_CHECK(check_preconditions(model));
     std::vector<Tensor> taken;
     LATHE_TRY(const std::string bytes, serialize(model, limits, taken));
     auto read =
@@ -186,6 +216,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightL
             return result;
         });
     if (read) return read;
+    read.error() = in_our_words(std::move(read).error(), model);
     // OpenVINO does not always say which operator it was.
     for (const auto& node : model.graph.nodes) {
         if (node->domain.empty() || read.error().message.find(node->op_type) != std::string::npos) continue;

@@ -2,8 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ostream>
+#include <streambuf>
+#include <string_view>
+#include <utility>
+
+#include <openvino/pass/serialize.hpp>
 
 #include "backends/openvino/core.hpp"
+#include "support/files.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
@@ -25,14 +32,48 @@ ValueInfo info_of(const ov::Output<ov::Node>& port) {
     return info;
 }
 
+/// Lets OpenVINO write to a file of ours, which tells why it cannot be written: OpenVINO does not.
+class FileBuffer final : public std::streambuf {
+public:
+    explicit FileBuffer(AtomicFile& file) : file_(file) {}
+    Result<void> result() { return std::move(result_); }
+
+private:
+    std::streamsize xsputn(const char* text, std::streamsize size) override {
+        if (result_) result_ = file_.write(std::string_view(text, static_cast<std::size_t>(size)));
+        return result_ ? size : 0;
+    }
+    int_type overflow(int_type character) override {
+        const char text = traits_type::to_char_type(character);
+        return xsputn(&text, 1) == 1 ? character : traits_type::eof();
+    }
+    /// Where the next byte goes; asked for, never changed.
+    pos_type seekoff(off_type offset, std::ios_base::seekdir from, std::ios_base::openmode) override {
+        return offset == 0 && from == std::ios_base::cur ? pos_type(static_cast<off_type>(file_.size())) : pos_type(-1);
+    }
+
+    AtomicFile& file_;
+    Result<void> result_;
+};
+
 } // namespace
 
 Result<void> write_ir(const Model& model, const std::filesystem::path& xml) {
     LATHE_TRY(const std::shared_ptr<ov::Model> converted, to_openvino(model));
-    return guarded("OpenVINO cannot write the model", xml.string(), [&]() -> Result<void> {
-        ov::serialize(converted, xml.string(), std::filesystem::path(xml).replace_extension(".bin").string());
+    LATHE_TRY(AtomicFile graph, AtomicFile::create(xml));
+    LATHE_TRY(AtomicFile weights, AtomicFile::create(std::filesystem::path(xml).replace_extension(".bin")));
+    FileBuffer graph_buffer(graph);
+    FileBuffer weights_buffer(weights);
+    LATHE_CHECK(guarded("OpenVINO cannot write the model", xml.string(), [&]() -> Result<void> {
+        std::ostream graph_stream(&graph_buffer);
+        std::ostream weights_stream(&weights_buffer);
+        ov::pass::Serialize(graph_stream, weights_stream).run_on_model(converted);
         return {};
-    });
+    }));
+    LATHE_CHECK(weights_buffer.result());
+    LATHE_CHECK(graph_buffer.result());
+    LATHE_CHECK(weights.commit());
+    return graph.commit();
 }
 
 Result<IrModel> IrModel::load(const std::filesystem::path& xml) {

@@ -1,0 +1,194 @@
+#include "onnx/preconditions.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/subgraphs.hpp"
+#include "onnx/onnx.hpp"
+#include "support/memory_limit.hpp"
+
+namespace lathe {
+
+namespace {
+
+Error wrong(const Node& node, std::string why, std::string hint) {
+    return {ErrorCode::parse_error, std::move(why), "node " + node.label(), std::move(hint)};
+}
+
+bool is_integer(DataType type) {
+    switch (type) {
+        case DataType::int8:
+        case DataType::uint8:
+        case DataType::int16:
+        case DataType::uint16:
+        case DataType::int32:
+        case DataType::uint32:
+        case DataType::int64:
+        case DataType::uint64: return true;
+        default: return false;
+    }
+}
+
+bool holds(const Tensor& tensor, std::int64_t value) {
+    const auto values = tensor.to_int64s();
+    return std::ranges::find(values, value) != values.end();
+}
+
+/// Constants of a graph, as initializers or as Constant nodes.
+class Constants {
+public:
+    explicit Constants(const Graph& graph) : graph_(graph) {
+        for (const auto& node : graph.nodes) {
+            const Attribute* value = node->is("Constant") ? node->attribute("value") : nullptr;
+            const auto* tensor = value == nullptr ? nullptr : std::get_if<Tensor>(&value->value);
+            if (tensor != nullptr && !node->outputs.empty()) nodes_.emplace(node->outputs[0], tensor);
+        }
+    }
+    const Tensor* find(const std::string& name) const {
+        const auto found = nodes_.find(name);
+        return found == nodes_.end() ? graph_.constant(name) : found->second;
+    }
+
+private:
+    const Graph& graph_;
+    std::unordered_map<std::string, const Tensor*> nodes_;
+};
+
+/// The processor traps at these; a runtime that folds constants runs into it when the model is built.
+Result<void> check_division(const Constants& constants, const Node& node) {
+    if (!(node.is("Div") || node.is("Mod")) || node.inputs.size() != 2) return {};
+    const Tensor* divisor = constants.find(node.inputs[1]);
+    if (divisor == nullptr || !is_integer(divisor->type())) return {};
+    if (holds(*divisor, 0)) return wrong(node, "an integer is divided by 0", "change the constant");
+    const Tensor* dividend = constants.find(node.inputs[0]);
+    if (dividend == nullptr || !holds(*divisor, -1)) return {};
+    const bool least =
+        (dividend->type() == DataType::int64 && holds(*dividend, std::numeric_limits<std::int64_t>::min())) ||
+        (dividend->type() == DataType::int32 && holds(*dividend, std::numeric_limits<std::int32_t>::min()));
+    if (least) return wrong(node, "the least integer is divided by -1, which has no result", "change the constant");
+    return {};
+}
+
+/// Axes given as numbers: the attribute, and CumSum's second input.
+Result<void> check_axis(const Graph& graph, const Constants& constants, const Node& node) {
+    std::optional<std::int64_t> axis;
+    if (const Attribute* given = node.attribute("axis")) {
+        if (const auto* number = std::get_if<std::int64_t>(&given->value)) axis = *number;
+    }
+    if (node.is("CumSum") && node.inputs.size() == 2) {
+        const Tensor* given = constants.find(node.inputs[1]);
+        const auto values = given == nullptr ? std::vector<std::int64_t>{} : given->to_int64s();
+        if (values.size() == 1) axis = values[0];
+    }
+    if (!axis || node.inputs.empty()) return {};
+    const auto info = graph.info(node.inputs[0]);
+    const auto shape = info ? info->shape() : std::nullopt;
+    if (!shape) return {};
+    // CumSum's axis is below the rank; operators that add an axis (OneHot) or cut before one (Flatten) take the rank.
+    const auto rank = static_cast<std::int64_t>(shape->size());
+    const std::int64_t most = node.is("CumSum") ? rank - 1 : rank;
+    if (*axis <= most && *axis >= -rank - (node.is("CumSum") ? 0 : 1)) return {};
+    return wrong(node,
+                 "axis " + std::to_string(*axis) + " of " + node.op_type + " is outside a value of " +
+                     std::to_string(rank) + " dimensions",
+                 "export the model again");
+}
+
+/// Bytes of a value, where its shape is known. As a double: what is asked about may not fit an integer.
+double bytes_of(const ValueInfo& info) {
+    if (!info.dims) return 0;
+    double bytes = static_cast<double>(bit_width(info.type)) / 8;
+    for (const Dimension& dimension : *info.dims)
+        bytes *= dimension.size ? static_cast<double>(*dimension.size) : 1;
+    return bytes;
+}
+
+Error too_large(double bytes, const std::string& what, std::string where) {
+    return {ErrorCode::out_of_memory,
+            what + " would take " + readable_bytes(bytes) + ", and " +
+                readable_bytes(static_cast<double>(memory_limit())) + " may be used",
+            std::move(where), "if the model is right, use a smaller input shape or raise --memory-limit"};
+}
+
+/// How long Range becomes is in its numbers, which shape inference does not always follow.
+Result<void> check_range(const Constants& constants, const Node& node) {
+    if (!node.is("Range") || node.inputs.size() != 3) return {};
+    double numbers[3];
+    DataType type = DataType::undefined;
+    for (std::size_t i = 0; i < 3; ++i) {
+        const Tensor* given = constants.find(node.inputs[i]);
+        if (given == nullptr || given->count() != 1) return {};
+        type = given->type();
+        const auto integers = given->to_int64s();
+        const auto floats = integers.empty() ? given->to_floats() : std::vector<float>{};
+        if (integers.empty() && floats.empty()) return {};
+        numbers[i] = integers.empty() ? static_cast<double>(floats[0]) : static_cast<double>(integers[0]);
+    }
+    if (numbers[2] == 0) return wrong(node, "a Range has steps of 0", "change the constant");
+    const double bytes = (numbers[1] - numbers[0]) / numbers[2] * static_cast<double>(bit_width(type)) / 8;
+    if (bytes > static_cast<double>(memory_limit())) return too_large(bytes, "the Range", "node " + node.label());
+    return {};
+}
+
+Result<void> check_nodes(const Graph& graph) {
+    const Constants constants(graph);
+    for (const auto& node : graph.nodes) {
+        if (!node->domain.empty()) continue;
+        LATHE_CHECK(check_division(constants, *node));
+        LATHE_CHECK(check_range(constants, *node));
+        LATHE_CHECK(check_axis(graph, constants, *node));
+        Result<void> inner;
+        for_each_subgraph(*node, [&](const Graph& body) {
+            if (inner) inner = check_nodes(body);
+        });
+        LATHE_CHECK(inner);
+    }
+    return {};
+}
+
+/// Values of the whole graph; `model` has been through shape inference.
+Result<void> check_sizes(const Model& model) {
+    const Graph& graph = model.graph;
+    const auto limit = static_cast<double>(memory_limit());
+    for (const ValueInfo& input : graph.inputs) {
+        if (const double bytes = bytes_of(input); bytes > limit)
+            return too_large(bytes, "the input", "input " + input.name);
+    }
+    std::unordered_set<std::string> fixed; // computed from constants alone
+    double folded = 0;
+    for (const auto& node : graph.nodes) {
+        const bool constant = std::ranges::all_of(node->inputs, [&](const std::string& name) {
+            return name.empty() || fixed.contains(name) || graph.constant(name) != nullptr;
+        });
+        for (const std::string& name : node->outputs) {
+            if (name.empty()) continue;
+            const auto info = graph.info(name);
+            const double bytes = info ? bytes_of(*info) : 0;
+            const std::string where = "node " + node->label() + ", output " + name;
+            if (bytes > limit) return too_large(bytes, "the result of " + node->op_type, where);
+            if (!constant) continue;
+            fixed.insert(name);
+            folded += bytes;
+            if (folded > limit) return too_large(folded, "what is computed from constants", where);
+        }
+    }
+    return {};
+}
+
+} // namespace
+
+Result<void> check_preconditions(const Model& model) {
+    LATHE_CHECK(check_nodes(model.graph));
+    Model inferred = model; // shares the tensors
+    // Where shapes contradict each other, whoever runs the model says so.
+    if (!infer_shapes(inferred, {.discard_existing = true})) return {};
+    LATHE_CHECK(check_sizes(inferred));
+    return check_nodes(inferred.graph); // with ranks that the file does not tell
+}
+
+} // namespace lathe
