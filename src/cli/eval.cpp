@@ -15,7 +15,7 @@ struct EvalOptions {
     std::vector<std::string> engines;
     std::string reference;
     std::string data;
-    std::string task = "classification";
+    std::string task;
     std::string columns;
     std::size_t samples = 0;
     std::size_t batch_size = 16;
@@ -25,6 +25,7 @@ struct EvalOptions {
     std::string output_kind = "auto";
     std::size_t worst = 10;
     SquadOptions squad;
+    DetectionOptions detection;
     std::string output;
 };
 
@@ -164,15 +165,64 @@ void print_squad(const Context& context, const Json& document) {
     context.print(table(against) + "\n");
 }
 
+/// A figure as its column says, with its interval where there is one.
+std::string figure(const Json& object, const Json& column) {
+    const auto key = column["key"].get<std::string>();
+    const auto format = column["format"].get<std::string>();
+    const int digits = column["digits"].get<int>();
+    if (!object.contains(key) || !object[key].is_number()) return format == "decibel" ? "equal" : "-";
+    const bool share = format == "share" || format == "points";
+    const auto write = [&](const Json& value, int places) {
+        char text[48];
+        const double number = value.get<double>() * (share ? 100 : 1);
+        std::snprintf(text, sizeof(text), format == "points" ? "%+.*f" : "%.*f", format == "count" ? 0 : places,
+                      number);
+        return std::string(text);
+    };
+    std::string text = write(object[key], digits) + (format == "share" ? " %" : "");
+    const auto interval = object.find(key + "_ci95");
+    if (interval != object.end() && interval->is_array() && interval->size() == 2)
+        text += " (" + write((*interval)[0], share ? digits - 1 : digits) + ".." +
+                write((*interval)[1], share ? digits - 1 : digits) + ")";
+    return text;
+}
+
+/// The two tables of a task that says itself what is shown of it.
+void print_figures(const Context& context, const Json& document) {
+    const Json& own = document["columns"]["subjects"];
+    const Json& against = document["columns"]["vs_reference"];
+    std::vector<std::vector<std::string>> rows{{"subject", "precision"}};
+    std::vector<std::vector<std::string>> compared{{"subject", "reference"}};
+    for (const Json& column : own)
+        rows[0].push_back(column["title"].get<std::string>());
+    for (const Json& column : against)
+        compared[0].push_back(column["title"].get<std::string>());
+    for (const Json& subject : document["subjects"]) {
+        rows.push_back({subject["name"].get<std::string>(), subject["precision"].get<std::string>()});
+        for (const Json& column : own)
+            rows.back().push_back(figure(subject, column));
+        if (!subject.contains("vs_reference")) continue;
+        compared.push_back(
+            {subject["name"].get<std::string>(), subject["vs_reference"]["reference"].get<std::string>()});
+        for (const Json& column : against)
+            compared.back().push_back(figure(subject["vs_reference"], column));
+    }
+    context.print(context.bold(document["heading"].get<std::string>()));
+    if (!own.empty()) context.print(table(rows) + "\n");
+    if (compared.size() < 2) return;
+    context.print(context.bold("Against the reference"));
+    context.print(table(compared) + "\n");
+}
+
 Result<void> run_eval(const EvalOptions& options, const Context& context) {
     EvalRequest request;
     request.engines.assign(options.engines.begin(), options.engines.end());
     request.reference = options.reference;
     request.data = options.data;
     request.samples = options.samples;
-    if (options.task == "similarity") request.task = EvalTask::similarity;
-    if (options.task == "squad") request.task = EvalTask::squad;
+    request.task = options.task;
     request.squad = options.squad;
+    request.detection = options.detection;
     request.columns = options.columns;
     request.make_tokenizer = openvino::make_tokenizer;
     if (!options.preprocess.empty()) {
@@ -188,9 +238,11 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const Json document, evaluate_engines(request, context.progress()));
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
-    if (request.task == EvalTask::similarity) {
+    if (document.contains("columns")) {
+        print_figures(context, document);
+    } else if (document.value("task", "") == "similarity") {
         print_similarity(context, document);
-    } else if (request.task == EvalTask::squad) {
+    } else if (document.value("task", "") == "squad") {
         print_squad(context, document);
     } else {
         print_accuracy(context, document);
@@ -220,21 +272,24 @@ void add_eval(Commands& commands) {
                        "lathe eval int8.engine --data validation/ --samples 1000 --json",
                        "lathe eval int8.engine --reference fp32.engine --data unlabelled/ --output eval.json",
                        "lathe eval minilm.engine --task similarity --data sts.tsv --columns text=5,pair=6,label=4",
-                       "lathe eval int8.engine --reference fp32.engine --task squad --data dev-v1.1.json"}},
+                       "lathe eval int8.engine --reference fp32.engine --task squad --data dev-v1.1.json",
+                       "lathe eval int8.engine --reference fp32.engine --data coco/"}},
                      [options, &context] { return run_eval(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
     command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
     command
-        .add_option("--data", options->data,
-                    "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl)")
+        .add_option(
+            "--data", options->data,
+            "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl); pictures "
+            "with boxes (COCO, YOLO, Pascal VOC)")
         ->required();
-    command
-        .add_option("--task", options->task,
-                    "classification: is the likeliest class right; similarity: does the cosine between two texts' "
-                    "embeddings (or the one value of a model that reads both) follow their score; squad: exact match "
-                    "and F1 of answers, --data being SQuAD's JSON file")
-        ->check(CLI::IsMember({"classification", "similarity", "squad"}))
-        ->capture_default_str();
+    std::string task_help = "What is measured (default: found by the data)";
+    std::vector<std::string> task_names;
+    for (const EvaluationTask& task : evaluation_tasks()) {
+        task_names.emplace_back(task.name);
+        task_help += std::string("; ") + task.name + ": " + task.help;
+    }
+    command.add_option("--task", options->task, task_help)->check(CLI::IsMember(task_names));
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
     command.add_option("--batch-size", options->batch_size, "Samples decoded and run together")
@@ -268,6 +323,20 @@ void add_eval(Commands& commands) {
     command
         .add_option("--null-threshold", squad.null_threshold,
                     "Of --task squad, version 2.0: no answer where its score beats the best answer's by more")
+        ->capture_default_str();
+    DetectionOptions& detection = options->detection;
+    command.add_option("--head", detection.head,
+                       "Of --task detection: how the outputs hold detections: " + head_form_names() +
+                           " (default: recognised by their shapes)");
+    command
+        .add_option("--score-threshold", detection.decode.score_threshold,
+                    "Of --task detection: the least score of a detection")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command
+        .add_option("--nms-overlap", detection.decode.overlap_threshold,
+                    "Of --task detection: a box that overlaps a better one of its class by more is dropped")
+        ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command.add_option("--output", options->output, "Write the results as JSON");
 }

@@ -112,8 +112,9 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
     return open_dataset(path, preprocess, input_specs(engine), with_lengths(options, engine));
 }
 
-Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
-    if (request.task == EvalTask::squad) return evaluate_squad_engines(request, progress);
+namespace {
+
+Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progress& progress) {
     std::vector<std::unique_ptr<Predictor>> owned;
     std::optional<Preprocess> on_device;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
@@ -138,7 +139,6 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     options.pictures = request.preprocess_on_device;
     options.text.columns = request.columns;
     options.text.make_tokenizer = request.make_tokenizer;
-    const bool similarity = request.task == EvalTask::similarity;
     PairScore score = PairScore::cosine;
     if (similarity) {
         if (scores_pairs(loaded.first, request.output_name)) score = PairScore::output;
@@ -184,6 +184,21 @@ Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
     json["preprocess_on"] = request.preprocess_on_device ? "device" : "cpu";
     json["subjects"] = to_json(evaluation);
     return json;
+}
+
+} // namespace
+
+Result<Json> evaluate_classification_engines(const EvalRequest& request, Progress& progress) {
+    return evaluate_outputs(request, false, progress);
+}
+
+Result<Json> evaluate_similarity_engines(const EvalRequest& request, Progress& progress) {
+    return evaluate_outputs(request, true, progress);
+}
+
+Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
+    LATHE_TRY(const EvaluationTask* const task, evaluation_task(request));
+    return task->evaluate(request, progress);
 }
 
 } // namespace lathe

@@ -4,11 +4,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "data/open_dataset.hpp"
 #include "data/preprocess.hpp"
+#include "evaluate/detection.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/squad.hpp"
 #include "lathe/engine.hpp"
@@ -36,15 +38,10 @@ DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine);
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
                                               const EngineInfo& engine, const DatasetOptions& options);
 
-/// What is measured: how often the likeliest class is the right one, or how well the cosine between the outputs for
-/// two texts (or, of a model that reads both and gives one value, that value) follows the score that people gave them,
-/// or how well answers to questions match those that people gave.
-enum class EvalTask { classification, similarity, squad };
-
 struct EvalRequest {
     std::vector<std::filesystem::path> engines;
     std::filesystem::path reference; ///< an engine; empty: accuracy alone. May be one of `engines`
-    EvalTask task = EvalTask::classification;
+    std::string task;                ///< the name of one of evaluation_tasks(); empty: the first that suits the data
     std::filesystem::path data;
     std::string columns;                  ///< of a text file; see parse_text_columns
     TokenizerFactory make_tokenizer;      ///< for texts
@@ -53,8 +50,9 @@ struct EvalRequest {
     bool preprocess_on_device = false;    ///< pictures are resized and normalised by the engines' device, not the CPU
     std::string output_name;              ///< of the output to judge; empty: the first
     EvaluateOptions options;
-    SquadOptions squad;       ///< of EvalTask::squad; batch_size and samples are the request's
-    std::string command_line; ///< for the record
+    SquadOptions squad;         ///< of the task squad; batch_size and samples are the request's
+    DetectionOptions detection; ///< of the task detection; batch_size and worst are the request's
+    std::string command_line;   ///< for the record
 };
 
 /// What is told of an evaluation's engines together.
@@ -70,12 +68,33 @@ Result<LoadedEngines> load_engines(const EvalRequest& request,
 /// The eval document without its subjects.
 Json eval_document(const EvalRequest& request, const Json& libraries, const std::string& digest, std::size_t samples);
 
-/// evaluate_engines for EvalTask::squad: engines with the outputs start_logits and end_logits on a SQuAD file. The
-/// first engine's tokenizer serves all. Errors: as there; unsupported, where the model carries no tokenizer.
-Result<Json> evaluate_squad_engines(const EvalRequest& request, Progress& progress);
+/// What an evaluation measures: the seam behind which a task reads samples and truth, makes answers of outputs and
+/// judges them. Its document says through describe_figures what is shown of it.
+struct EvaluationTask {
+    const char* name; ///< as --task takes it
+    const char* help; ///< what it measures and of which data
+    /// Whether data that nothing else was said of are for this task.
+    Result<bool> (*suits)(const EvalRequest& request);
+    Result<Json> (*evaluate)(const EvalRequest& request, Progress& progress);
+};
+/// All tasks, in the order in which they are asked whether data suit them; the last suits any.
+std::span<const EvaluationTask> evaluation_tasks();
+/// The task that the request names, or that suits its data. Errors: invalid_argument for an unknown name.
+Result<const EvaluationTask*> evaluation_task(const EvalRequest& request);
 
-/// Evaluates engines on labelled (or, against a reference, unlabelled) data and returns the eval document (kind
-/// "eval", version 1). Errors: bad engines or data; mismatch; cancelled.
+Result<Json> evaluate_classification_engines(const EvalRequest& request, Progress& progress);
+/// How well the cosine between the outputs for two texts (or, of a model that reads both and gives one value, that
+/// value) follows the score that people gave them.
+Result<Json> evaluate_similarity_engines(const EvalRequest& request, Progress& progress);
+/// Engines with the outputs start_logits and end_logits on a SQuAD file. The first engine's tokenizer serves all.
+/// Errors: unsupported, where the model carries no tokenizer.
+Result<Json> evaluate_squad_engines(const EvalRequest& request, Progress& progress);
+/// Detectors on pictures with boxes (find_detection_truth), or against the reference's own detections.
+/// Errors: unsupported where the outputs are those of no known head.
+Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& progress);
+
+/// Evaluates engines, by the task asked for, on labelled (or, against a reference, unlabelled) data and returns the
+/// eval document (kind "eval", version 1). Errors: bad engines or data; mismatch; cancelled.
 Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress);
 
 } // namespace lathe

@@ -90,7 +90,7 @@ void DetectionMatches::match_picture(std::uint32_t picture, const DetectedPictur
             std::vector<bool> ignored(objects);
             std::vector<std::size_t> order;
             for (std::size_t t = 0; t < objects; ++t) {
-                ignored[t] = each.truth[t]->crowd || outside(each.truth[t]->area, range);
+                ignored[t] = each.truth[t]->crowd || each.truth[t]->difficult || outside(each.truth[t]->area, range);
                 if (!ignored[t]) order.push_back(t);
             }
             const std::size_t counting = order.size();

@@ -87,6 +87,7 @@ bool is_decoded(const Rows& rows, std::size_t width) {
     return sum > static_cast<double>(rows.rows * width) / 8;
 }
 
+/// Every class of an anchor for itself, as here and below: as detectors are evaluated with a low threshold.
 Result<std::vector<Detection>> decode_yolox(const DetectionHead& head, const Rows& rows, float threshold) {
     std::vector<Detection> found;
     const bool decoded = is_decoded(rows, head.width);
@@ -96,23 +97,20 @@ Result<std::vector<Detection>> decode_yolox(const DetectionHead& head, const Row
         for (std::size_t y = 0; y < head.height / stride; ++y) {
             for (std::size_t x = 0; x < head.width / stride; ++x, ++anchor) {
                 const auto row = rows.row(anchor);
-                const auto scores = row.subspan(5);
-                const std::size_t best = greatest(scores);
-                const float score = row[4] * scores[best];
-                if (!(score >= threshold)) continue;
+                if (!(row[4] >= threshold)) continue;
                 const Box box = decoded ? from_centre(row[0], row[1], row[2], row[3])
                                         : from_centre((row[0] + static_cast<double>(x)) * step,
                                                       (row[1] + static_cast<double>(y)) * step,
                                                       std::exp(static_cast<double>(row[2])) * step,
                                                       std::exp(static_cast<double>(row[3])) * step);
-                add(found, box, score, best, threshold);
+                for (std::size_t c = 0; c < head.classes; ++c)
+                    add(found, box, row[4] * row[5 + c], c, threshold);
             }
         }
     }
     return found;
 }
 
-/// Every class of an anchor for itself, as YOLOv5 to 11 are evaluated.
 std::vector<Detection> decode_yolo(const DetectionHead& head, const Rows& rows, float threshold) {
     std::vector<Detection> found;
     const bool objectness = head.form == HeadForm::yolov5;

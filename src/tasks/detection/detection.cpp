@@ -17,7 +17,7 @@ std::vector<TrueObject> as_truth(const std::vector<Detection>& detections, float
     std::vector<TrueObject> truth;
     for (const Detection& detection : detections) {
         if (detection.score < least_score) continue;
-        truth.push_back({detection.box, detection.class_index, detection.box.area(), false});
+        truth.push_back({detection.box, detection.class_index, detection.box.area()});
     }
     return truth;
 }

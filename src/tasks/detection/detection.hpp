@@ -36,6 +36,7 @@ struct TrueObject {
     std::int32_t class_index = 0; ///< the model's
     double area = 0;              ///< pixels; of the outline where the truth has one, so it may be less than the box's
     bool crowd = false;           ///< many objects in one box: found or not, it counts for nothing
+    bool difficult = false;       ///< one object that counts for nothing either (Pascal VOC)
     bool operator==(const TrueObject&) const = default;
 };
 

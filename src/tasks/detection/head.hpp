@@ -69,7 +69,7 @@ std::vector<OutputPart> parts_of(const DetectionHead& head);
 struct DecodeOptions {
     float score_threshold = 0.001F;  ///< as detectors are evaluated; for pictures 0.25 and more
     float overlap_threshold = 0.65F; ///< of NMS: a box that overlaps a better one of its class by more goes
-    std::size_t most = 300;          ///< detections a picture
+    std::size_t most = 8000;        ///< detections a picture; COCO itself counts the best 100 of a class
 };
 
 /// The detections in sample `sample`, best score first, in pixels of the model's input. `outputs`: all of the model's,

@@ -1,0 +1,149 @@
+#include <algorithm>
+
+#include "evaluate/detection.hpp"
+#include "evaluate/figures.hpp"
+#include "evaluate/run.hpp"
+#include "runtime/engine.hpp"
+#include "support/hash.hpp"
+#include "support/log.hpp"
+
+namespace lathe {
+
+namespace {
+
+/// The engine's outputs; sizes that it leaves open are -1, as is the sample's axis.
+std::vector<OutputShape> output_shapes(const EngineInfo& engine) {
+    std::vector<OutputShape> outputs;
+    for (const IoInfo& output : engine.outputs) {
+        Shape shape = output.range.opt;
+        for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+            if (axis == 0 || output.range.min[axis] != output.range.max[axis]) shape[axis] = -1;
+        }
+        outputs.push_back({output.name, std::move(shape)});
+    }
+    return outputs;
+}
+
+/// Height and width of the one input that takes pictures.
+Result<Preprocess::Size> input_size(const EngineInfo& engine, const std::string& where) {
+    if (engine.inputs.size() == 1 && engine.inputs.front().range.opt.size() == 4) {
+        const Shape& shape = engine.inputs.front().range.opt;
+        const std::size_t first = shape[1] == 3 || shape[3] != 3 ? 2 : 1;
+        return Preprocess::Size{static_cast<std::size_t>(shape[first]), static_cast<std::size_t>(shape[first + 1])};
+    }
+    return Error{ErrorCode::unsupported,
+                 "detectors with one input of pictures can be evaluated, this model has another", where, ""};
+}
+
+Result<DetectionHead> find_head(const EngineInfo& engine, const std::string& name, const std::string& where) {
+    LATHE_TRY(const Preprocess::Size size, input_size(engine, where));
+    const std::vector<OutputShape> outputs = output_shapes(engine);
+    if (!name.empty()) {
+        const auto form = head_form_from_name(name);
+        if (!form) {
+            return Error{ErrorCode::invalid_argument, "no detection head is called '" + name + "'", "--head",
+                         "choose from " + head_form_names()};
+        }
+        return make_head(*form, outputs, size.height, size.width);
+    }
+    if (auto head = recognise_head(outputs, size.height, size.width)) return *std::move(head);
+    std::string found;
+    for (const OutputShape& output : outputs)
+        found += (found.empty() ? "" : ", ") + output.name + " " + to_string(output.shape);
+    return Error{ErrorCode::unsupported, "the outputs are those of no detection head that is known: " + found, where,
+                 "name it with --head: " + head_form_names()};
+}
+
+} // namespace
+
+Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& progress) {
+    LATHE_TRY(const auto truth, find_detection_truth(request.data));
+    if (!truth && request.reference.empty()) {
+        return Error{ErrorCode::invalid_argument, "the data has no boxes and there is no reference engine",
+                     request.data.string(),
+                     "add COCO's instances.json, YOLO's labels/ or Pascal VOC's Annotations/, or give --reference "
+                     "fp32.engine"};
+    }
+    std::vector<std::unique_ptr<OutputsPredictor>> owned; // the reference first, if there is one
+    std::optional<Preprocess> preprocess = request.preprocess;
+    const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
+        if (!preprocess) {
+            LATHE_TRY(preprocess, preprocess_of(engine.info()));
+        }
+        std::vector<std::string> outputs;
+        for (const IoInfo& output : engine.info().outputs)
+            outputs.push_back(output.name);
+        LATHE_TRY(auto predictor, make_outputs_predictor(engine, name, outputs,
+                                                         request.preprocess_on_device ? preprocess : std::nullopt));
+        owned.push_back(std::move(predictor));
+        return {};
+    };
+    LATHE_TRY(const LoadedEngines loaded, load_engines(request, take, progress));
+    std::vector<OutputsPredictor*> detectors;
+    for (const auto& predictor : owned)
+        detectors.push_back(predictor.get());
+
+    DetectionOptions options = request.detection;
+    options.batch_size = request.options.batch_size;
+    options.worst = request.options.worst;
+    LATHE_TRY(const DetectionHead head, find_head(loaded.first, options.head, request.data.string()));
+    std::vector<std::int32_t> classes;
+    std::vector<std::string> class_names = loaded.first.labels;
+    if (truth) {
+        LATHE_TRY(classes, map_classes(*truth, class_names, head.classes));
+        for (std::size_t i = 0; class_names.size() < head.classes && i < classes.size(); ++i) {
+            const auto index = static_cast<std::size_t>(classes[i]);
+            if (class_names.size() <= index) class_names.resize(index + 1);
+            class_names[index] = truth->classes[i];
+        }
+    }
+    DatasetOptions opening;
+    opening.samples = request.samples;
+    opening.pictures = request.preprocess_on_device;
+    LATHE_TRY(const auto data, open_dataset(truth ? truth->pictures : request.data, preprocess, loaded.first, opening));
+    LATHE_TRY(const DetectionEvaluation evaluation,
+              evaluate_detection(detectors, !request.reference.empty(), *data, preprocess.value_or(Preprocess{}), head,
+                                 truth ? &*truth : nullptr, classes, options, progress));
+    if (evaluation.left_out > 0) {
+        log(LogLevel::warning, std::to_string(evaluation.left_out) +
+                                   " pictures are left out: " + truth->source.string() + " does not speak of them");
+    }
+    if (!truth) {
+        log(LogLevel::warning,
+            "the data has no boxes: the reference's own detections with a score of at least 0.25 are "
+            "taken for the truth");
+    }
+    LATHE_TRY(const std::string pictures_digest, data->digest());
+    Hasher digest;
+    digest.update(std::string_view(pictures_digest));
+    if (truth) digest.update(std::string_view(truth->digest));
+    Json json = eval_document(request, loaded.libraries, digest.hex(), evaluation.pictures.size());
+    json["task"] = "detection";
+    json["head"] = to_string(head.form);
+    json["truth"] = truth ? Json{{"format", truth->format}, {"path", truth->source.string()}} : Json(nullptr);
+    json["score_threshold"] = options.decode.score_threshold;
+    json["nms_overlap"] = options.decode.overlap_threshold;
+    json["class_names"] = class_names;
+    json["subjects"] = to_json(evaluation, class_names, options);
+    const std::string pictures = std::to_string(evaluation.pictures.size()) + " pictures";
+    using enum FigureFormat;
+    if (truth) {
+        describe_figures(
+            json, {"mAP", "map"}, "Detection on " + pictures + " (" + truth->format + ")",
+            {{"mAP 0.50:0.95", "map", share, 2},
+             {"mAP 0.50", "map50", share, 2},
+             {"mAP 0.75", "map75", share, 2},
+             {"small", "map_small", share, 1},
+             {"medium", "map_medium", share, 1},
+             {"large", "map_large", share, 1},
+             {"recall at 100", "recall_100", share, 1}},
+            {{"mAP points", "map_delta", points, 2}, {"same detections (mAP 0.50)", "agreement", share, 2}});
+    } else {
+        describe_figures(json, {"mAP 0.50 against the reference's detections", "agreement"},
+                         "Detection on " + pictures + " without truth", {},
+                         {{"same detections (mAP 0.50)", "agreement", share, 2}});
+    }
+    return json;
+}
+
+} // namespace lathe
