@@ -32,6 +32,7 @@ Result<QuantizeOptions> options_of(const QuantizeRequest& request) {
     QuantizeOptions options;
     options.target = request.target;
     options.placement = placement_of(request);
+    options.noisy_in_float = request.noisy_in_float;
     options.method = request.method;
     options.estimate.percentile = request.percentile;
     LATHE_CHECK(check(options.estimate));

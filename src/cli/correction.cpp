@@ -55,6 +55,13 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
                     "The network's last layers: in int8, or in float (auto) where that adds at most 0.5 % to the int8 "
                     "network's work and 10 % to its weights' bytes, and the error falls by 3 % (default: by --effort)")
         ->check(CLI::IsMember({"auto", "int8"}));
+    command
+        .add_option("--noisy-layers", arguments.noisy_layers,
+                    "Layers to whose output int8 would add noise of 2 % of its variance or more, and many times that "
+                    "of the others, told by the calibration's histograms: in int8, or in float (auto) where all of "
+                    "them together cost at most about 4 % of the time")
+        ->check(CLI::IsMember({"auto", "int8"}))
+        ->capture_default_str();
     if (!with_data) return;
     command.add_option("--data", arguments.data, "The calibration's data, for --effort over 0 and its parts");
     command.add_option("--columns", arguments.columns, "Of a text file: as for lathe calibrate");
@@ -63,7 +70,16 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
 
 std::string key_of(const CorrectionArguments& arguments) {
     return std::to_string(arguments.effort) + "," + arguments.bias_correction + "," + arguments.rounding + "," +
-           arguments.equalize + "," + arguments.smooth + "," + arguments.last_layers;
+           arguments.equalize + "," + arguments.smooth + "," + arguments.last_layers + "," + arguments.noisy_layers;
+}
+
+bool noisy_in_float(const CorrectionArguments& arguments) { return arguments.noisy_layers == "auto"; }
+
+void print_noisy_layers(const QuantizeOutcome& outcome, const Context& context) {
+    if (outcome.in_float.empty()) return;
+    context.print("In float, since int8 would be noise for a good part there (--noisy-layers int8 keeps it):");
+    for (const LayerNoise& layer : outcome.in_float)
+        context.print("  " + layer.label + ": " + describe(layer));
 }
 
 Result<CorrectOptions> options_of(const CorrectionArguments& arguments, const std::string& method) {

@@ -15,6 +15,7 @@ struct CorrectionArguments {
     std::string equalize;
     std::string smooth;
     std::string last_layers;
+    std::string noisy_layers = "auto";
     std::string data;
     std::string columns;
     std::string preprocess;
@@ -27,6 +28,10 @@ Result<CorrectOptions> options_of(const CorrectionArguments& arguments, const st
 /// Everything in the arguments that the result depends on.
 std::string key_of(const CorrectionArguments& arguments);
 Result<CorrectData> data_of(const CorrectionArguments& arguments);
+/// Whether layers that int8 turns into noise are left in float: QuantizeOptions::noisy_in_float.
+bool noisy_in_float(const CorrectionArguments& arguments);
+/// The layers that were, if any.
+void print_noisy_layers(const QuantizeOutcome& outcome, const Context& context);
 /// A line for each correction: what it gained, and whether it was kept.
 void print_corrections(const CorrectOutcome& outcome, const Context& context);
 

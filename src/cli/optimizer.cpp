@@ -170,12 +170,14 @@ private:
             QuantizeOptions options;
             options.target = target();
             options.placement.exclude = options_.exclude;
+            options.noisy_in_float = noisy_in_float(options_.correction);
             LATHE_CHECK(choose_formats(options_.formats, options.placement));
             LATHE_TRY(options.method, range_method());
             LATHE_TRY(const CorrectOptions corrections, corrections_asked());
             const CorrectData data{options_.calibrate, options_.columns, preprocess_};
             LATHE_TRY(const CorrectOutcome outcome,
                       quantize_on_data(model_, ranges_, options, corrections, data, context_.progress()));
+            print_noisy_layers(outcome.quantized, context_);
             print_corrections(outcome, context_);
             LATHE_CHECK(save_onnx(outcome.quantized.model, output));
             return outcome.quantized.document;

@@ -131,6 +131,7 @@ Result<QuantizeOptions> options_of(const Arguments& arguments, const std::string
     QuantizeOptions options;
     LATHE_TRY(options.target, target_from_name(target));
     options.placement.exclude = arguments.exclude;
+    options.noisy_in_float = noisy_in_float(arguments.correction);
     LATHE_CHECK(choose_formats(arguments.formats, options.placement));
     options.estimate.percentile = arguments.percentile;
     LATHE_CHECK(check(options.estimate));
@@ -228,6 +229,7 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
         tell_match(*match, outcome->missing, *given, context);
         outcome->document["given"] = to_json(*match);
     }
+    print_noisy_layers(*outcome, context);
     print_corrections(*corrected, context);
     context.print(context.bold(arguments.output) + ": " + std::to_string(outcome->plan.quantized_nodes) + " of " +
                   std::to_string(outcome->plan.heavy_nodes) + " Conv, ConvTranspose, Gemm and MatMul in int8 for " +

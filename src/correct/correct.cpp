@@ -59,6 +59,11 @@ std::string summary_of(const std::vector<CorrectedLayer>& layers) {
     return text.empty() ? "no layer to correct" : text;
 }
 
+std::string in_words(const JudgedPart& part) {
+    if (part.end == 0) return part.output;
+    return "channels " + std::to_string(part.begin) + " to " + std::to_string(part.end - 1) + " of " + part.output;
+}
+
 /// The choice that gained most, in words.
 std::string worst_of(const RangeChoices& choices) {
     if (choices.changed.empty()) return "";
@@ -111,6 +116,10 @@ private:
     /// Keeps the candidate if its error is at most `share` of what there is, and less.
     bool take(Correction told, Model candidate, double share = 1.0) {
         told.kept = told.after.closer_than(told.before) && told.after.error <= share * told.before.error;
+        if (const JudgedPart* worse = told.kept ? told.after.worse_part(told.before) : nullptr; worse != nullptr) {
+            told.kept = false;
+            told.detail += "; undone: " + in_words(*worse) + " would be further from the float model";
+        }
         if (told.kept) {
             outcome_.quantized.model = std::move(candidate);
             outcome_.last = told.after;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "evaluate/fidelity.hpp"
@@ -23,7 +24,46 @@ Json to_json(const Closeness& closeness) {
         json["mean_kl"] = closeness.mean_kl;
         json["agreement"] = closeness.agreement;
     }
+    if (closeness.parts.size() > 1) {
+        json["parts"] = Json::array();
+        for (const JudgedPart& part : closeness.parts) {
+            json["parts"].push_back({{"output", part.output}, {"error", finite(part.error())}});
+            if (part.end > 0) json["parts"].back()["channels"] = {part.begin, part.end - 1};
+        }
+    }
     return json;
+}
+
+double JudgedPart::error() const {
+    double sum = 0.0;
+    for (const double each : errors)
+        sum += each;
+    return sum / static_cast<double>(std::max<std::size_t>(1, errors.size()));
+}
+
+const JudgedPart* Closeness::worse_part(const Closeness& other) const {
+    const JudgedPart* worst = nullptr;
+    double most = 1.0;
+    for (std::size_t i = 0; i < std::min(parts.size(), other.parts.size()); ++i) {
+        const std::vector<double>& now = parts[i].errors;
+        const std::vector<double>& before = other.parts[i].errors;
+        const auto count = static_cast<double>(now.size());
+        if (now.size() != before.size() || now.size() < 2) continue;
+        double sum = 0.0;
+        double squares = 0.0;
+        for (std::size_t k = 0; k < now.size(); ++k) {
+            sum += now[k] - before[k];
+            squares += (now[k] - before[k]) * (now[k] - before[k]);
+        }
+        const double mean = sum / count;
+        const double deviation = std::sqrt(std::max(0.0, squares / count - mean * mean) / (count - 1.0));
+        const double old = std::max(other.parts[i].error(), 1e-30);
+        if (std::isnan(mean) || mean < 0.01 * old || mean < 1.96 * deviation) continue;
+        if (worst != nullptr && mean / old <= most) continue;
+        most = mean / old;
+        worst = &parts[i];
+    }
+    return worst;
 }
 
 std::vector<std::string> judged_outputs(const Graph& graph) {
@@ -88,8 +128,27 @@ Result<Judge> Judge::of(const Model& real, std::map<std::string, Batches> sample
                              "check the model and the samples: lathe run"};
             }
         }
+        judge.find_groups(output);
     }
     return judge;
+}
+
+void Judge::find_groups(Output& output) const {
+    // Where there is padding, positions are tokens and channels those of one embedding.
+    if (!masks_.empty()) return;
+    std::vector<std::span<const float>> values;
+    for (const HostTensor& batch : output.expected) {
+        if (!std::ranges::equal(batch.shape.begin() + 1, batch.shape.end(), output.expected.front().shape.begin() + 1,
+                                output.expected.front().shape.end()))
+            return; // its size depends on the sample
+        values.push_back(batch.as<float>());
+    }
+    output.groups = find_output_groups(output.expected.front().shape, values);
+    for (const OutputGroups::Group& group : output.groups.groups) {
+        const double channel = static_cast<double>(values.front().size()) /
+                               static_cast<double>(samples_of(output.expected.front()) * output.groups.channels);
+        output.sizes.push_back(std::sqrt(group.power * channel * static_cast<double>(group.end - group.begin)));
+    }
 }
 
 Result<std::vector<Batches>> Judge::run(Model model, Precision precision) const {
@@ -122,6 +181,9 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
     Fidelity fidelity;
     OutputKind kind = OutputKind::logits;
     if (result.classes) kind = detect_output_kind(sample.as<float>(), static_cast<std::size_t>(sample.shape[1]));
+    for (const OutputGroups::Group& group : output.groups.groups)
+        result.parts.push_back({output.name, output.groups.single() ? 0 : group.begin,
+                                output.groups.single() ? 0 : group.end, {}});
     std::size_t agree = 0;
     for (std::size_t batch = 0; batch < output.expected.size(); ++batch) {
         const HostTensor& expected = output.expected[batch];
@@ -138,25 +200,30 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
             ++result.samples;
             const auto divergence = fidelity.add(x, y, kind);
             if (!divergence) {
-                result.error = std::numeric_limits<double>::infinity();
+                for (JudgedPart& part : result.parts)
+                    part.errors.push_back(std::numeric_limits<double>::infinity());
                 continue;
             }
             if (result.classes) agree += top_class(x) == top_class(y) ? 1U : 0U;
             if (result.classes && kind == OutputKind::probabilities) {
-                result.error += std::sqrt(std::max(0.0, *divergence));
+                result.parts.front().errors.push_back(std::sqrt(std::max(0.0, *divergence)));
                 continue;
             }
             double signal = 0.0;
-            double noise = 0.0;
+            std::vector<double> noise(result.parts.size(), 0.0);
             for (std::size_t k = 0; k < x.size(); ++k) {
                 signal += static_cast<double>(x[k]) * static_cast<double>(x[k]);
-                noise += std::pow(static_cast<double>(x[k]) - static_cast<double>(y[k]), 2.0);
+                noise[output.groups.group_at(k)] += std::pow(static_cast<double>(x[k]) - static_cast<double>(y[k]), 2.0);
             }
-            result.error += std::sqrt(noise / std::max(signal, 1e-30));
+            for (std::size_t part = 0; part < noise.size(); ++part) {
+                const double size = output.groups.single() ? std::sqrt(signal) : output.sizes[part];
+                result.parts[part].errors.push_back(std::sqrt(noise[part]) / std::max(size, 1e-15));
+            }
         }
     }
+    for (const JudgedPart& part : result.parts)
+        result.error += part.error() / static_cast<double>(result.parts.size());
     const auto samples = static_cast<double>(std::max<std::size_t>(1, result.samples));
-    result.error /= samples;
     result.mean_kl = result.classes ? fidelity.mean_kl() : 0.0;
     result.sqnr_db = fidelity.sqnr_db();
     result.agreement = result.classes ? static_cast<double>(agree) / samples : 1.0;
@@ -167,8 +234,9 @@ Result<Closeness> Judge::judge(const Model& quantized) const {
     LATHE_TRY(const std::vector<Batches> actual, run(quantized, Precision::int8));
     LATHE_TRY(Closeness result, compare(outputs_.front(), actual.front()));
     for (std::size_t i = 1; i < outputs_.size(); ++i) {
-        LATHE_TRY(const Closeness other, compare(outputs_[i], actual[i]));
+        LATHE_TRY(Closeness other, compare(outputs_[i], actual[i]));
         result.error += other.error;
+        std::ranges::move(other.parts, std::back_inserter(result.parts));
     }
     result.error /= static_cast<double>(outputs_.size());
     return result;

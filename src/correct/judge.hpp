@@ -7,19 +7,31 @@
 
 #include "correct/run.hpp"
 #include "correct/samples.hpp"
+#include "evaluate/output_groups.hpp"
 #include "graph/graph.hpp"
 #include "support/json.hpp"
 
 namespace lathe {
 
-/// How far a network's outputs are from the float model's, on samples kept for this. All but `error` tells of the first
-/// output that is judged.
+/// One meaning among those of a network's outputs: all of an output, or some of its channels (OutputGroups).
+struct JudgedPart {
+    std::string output;
+    std::size_t begin = 0, end = 0; ///< channels; both 0: all of the output
+    std::vector<double> errors;     ///< a sample
+
+    double error() const; ///< their mean
+};
+
+/// How far a network's outputs are from the float model's, on samples kept for this. All but `error` and `parts` tells
+/// of the first output that is judged.
 struct Closeness {
-    /// What decides: the mean size of the error over outputs and samples. For probabilities the square root of
-    /// KL(P || Q), which grows with the error itself, so that a few wild samples do not decide alone; else
-    /// |x - y| / |x|. Logits are not judged by KL: samples that the network was trained on are so certain that it says
-    /// nothing. Infinite where an output holds NaN or infinity.
+    /// What decides: the mean size of the error over outputs, their parts and samples. For probabilities the square
+    /// root of KL(P || Q), which grows with the error itself, so that a few wild samples do not decide alone; else
+    /// |x - y| / |x|. In an output of several parts |x| is that of the part over all samples: a photo without an object
+    /// has next to no scores. Logits are not judged by KL: samples that the network was trained on are so certain that
+    /// it says nothing. Infinite where an output holds NaN or infinity.
     double error = 0.0;
+    std::vector<JudgedPart> parts;
     double mean_kl = 0.0;   ///< nats; 0 where the output is no row of classes
     double sqnr_db = 0.0;   ///< 20 log10(|x| / |x - y|) over all
     double agreement = 0.0; ///< share of samples with the same likeliest class; 1 where there are no classes
@@ -27,6 +39,10 @@ struct Closeness {
     std::size_t samples = 0;
 
     bool closer_than(const Closeness& other) const { return error < other.error; }
+    /// The part that is further from the float model than in `other`, of the same samples, by more than a hundredth and
+    /// beyond the chance of which samples these are (mean of the differences over 1.96 standard errors); of several the
+    /// one that lost most. nullptr without one.
+    const JudgedPart* worse_part(const Closeness& other) const;
 };
 Json to_json(const Closeness& closeness);
 
@@ -52,12 +68,16 @@ private:
         std::string name;
         bool by_position = false; ///< it is [batch, length]
         Batches expected;
+        OutputGroups groups = {};
+        std::vector<double> sizes = {}; ///< of each group: root mean square over samples of |x|
     };
 
     Judge(const Model& real, std::map<std::string, Batches> samples, std::size_t threads, Progress& progress);
     /// An entry for each of outputs_.
     Result<std::vector<Batches>> run(Model model, Precision precision) const;
     Result<Closeness> compare(const Output& output, const Batches& actual) const;
+    /// Cuts an output into its meanings, by what the float model gives.
+    void find_groups(Output& output) const;
     /// A sample's values that are no padding.
     std::vector<float> own_values(const Output& output, const HostTensor& values, std::size_t batch,
                                   std::size_t sample) const;

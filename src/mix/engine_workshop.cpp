@@ -107,7 +107,11 @@ Result<Score> EngineWorkshop::judge(const Engine& engine) {
             return Error{ErrorCode::mismatch, "two engines of one model give outputs of different sizes", "", ""};
         }
         const std::size_t classes = reference.size() / samples;
-        if (!kind_) kind_ = detect_output_kind(reference, classes);
+        if (!kind_) {
+            kind_ = detect_output_kind(reference, classes);
+            if (model_.find_metadata("lathe.tokenizer") == nullptr)
+                groups_ = find_output_groups(expected_[i].shape, {reference});
+        }
         for (std::size_t sample = 0; sample < samples; ++sample) {
             const std::int64_t label = samples_[i].labels[sample];
             if (label >= static_cast<std::int64_t>(classes)) {
@@ -117,7 +121,7 @@ Result<Score> EngineWorkshop::judge(const Engine& engine) {
                              samples_[i].names[sample], "are these the labels of the data the model was trained on?"};
             }
             score.add(reference.subspan(sample * classes, classes), subject.subspan(sample * classes, classes), label,
-                      *kind_);
+                      *kind_, groups_);
         }
     }
     return score;

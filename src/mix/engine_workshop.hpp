@@ -91,6 +91,7 @@ private:
 
     std::vector<HostTensor> expected_; ///< the FP32 engine's outputs, a batch each
     std::optional<OutputKind> kind_;
+    OutputGroups groups_; ///< of the output, as the first batch tells them
     std::optional<InputSets> inputs_;
     std::map<std::string, std::unique_ptr<Subject>> references_; ///< by mix
     std::optional<Engine> last_;

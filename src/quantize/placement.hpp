@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -69,6 +70,8 @@ struct PlacementOptions {
     std::vector<std::string> exclude;
     /// Positions of nodes that stay in float because a range is not known (Reason::range_missing).
     std::set<std::size_t> unranged = {};
+    /// The same because int8 would be too noisy there (Reason::too_noisy), and what is to be said of each.
+    std::map<std::size_t, std::string> noisy = {};
     /// In place of the target's own; see with_formats.
     std::optional<WeightGranularity> weights = {};
     std::optional<ActivationScheme> activations = {};

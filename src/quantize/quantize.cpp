@@ -46,8 +46,8 @@ Result<void> refuse_nonfinite(const Graph& graph, const QuantizationPlan& plan, 
 /// The plan that the ranges suffice for. Where one is missing that another tool should have written, the nodes that
 /// would read int8 by it stay in float, and the plan is made again: their readers may then want other tensors.
 Result<QuantizationPlan> plan_within(const Model& model, const TargetProfile& profile, const QuantizeOptions& options,
-                                     const RangesFile& ranges, std::vector<MissingRange>& missing) {
-    PlacementOptions placement = options.placement;
+                                     PlacementOptions placement, const RangesFile& ranges,
+                                     std::vector<MissingRange>& missing) {
     while (true) {
         LATHE_TRY(QuantizationPlan plan, plan_quantization(model, profile, placement));
         if (ranges.source.empty()) return plan;
@@ -71,6 +71,38 @@ Result<QuantizationPlan> plan_within(const Model& model, const TargetProfile& pr
         }
         if (placement.unranged.size() == before) return plan;
     }
+}
+
+/// The range of each tensor that the plan's groups unite; `collapsed` gains what the guard found.
+std::map<std::string, Range> ranges_for(const Graph& graph, const QuantizationPlan& plan, const RangesFile& ranges,
+                                        const QuantizeOptions& options, std::vector<CalibrationFinding>* collapsed) {
+    EstimateOptions estimation = options.estimate;
+    estimation.guard = ranges.options.guard;
+    std::map<std::string, Range> values;
+    for (const ScaleGroup& group : plan.groups) {
+        for (const std::string& name : group.ranges) {
+            const TensorRange* tensor = range_behind(graph, ranges, name);
+            if (tensor == nullptr) {
+                // A range by hand may stand in for one that another tool did not write.
+                if (const auto hand = options.overrides.find(name);
+                    !ranges.source.empty() && hand != options.overrides.end()) {
+                    values[name] = hand->second;
+                }
+                continue;
+            }
+            if (group.whole_range || !options.method) {
+                values[name] = range_in_group(*tensor, group, ranges, plan);
+                continue;
+            }
+            std::optional<Collapse> collapse;
+            values[name] = guarded_range(tensor->histogram, *options.method, format_of(group, plan), estimation,
+                                         &collapse);
+            if (!collapse || collapsed == nullptr) continue;
+            collapsed->push_back(finding_of(*collapse, *tensor, *options.method, estimation));
+            collapsed->back().tensor = name;
+        }
+    }
+    return values;
 }
 
 Json to_json(const std::vector<MissingRange>& missing) {
@@ -100,12 +132,30 @@ Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
     json["total_nodes"] = outcome.plan.heavy_nodes;
     json["activation_tensors"] = outcome.plan.tensors.size();
     json["weight_tensors"] = outcome.plan.weights.size();
+    json["too_noisy"] = Json::array();
+    for (const LayerNoise& layer : outcome.in_float) {
+        json["too_noisy"].push_back({{"node", layer.label},
+                                     {"noise", layer.noise},
+                                     {"noise_share", layer.share},
+                                     {"cost", layer.cost}});
+    }
     json["remarks"] = outcome.plan.remarks;
     json["decisions"] = to_json(outcome.plan.decisions);
     return json;
 }
 
 } // namespace
+
+Result<std::int64_t> raise_opset(Model& model) {
+    const std::int64_t before = model.opset();
+    if (before >= needed_opset) return 0;
+    auto converted = convert_opset(model, needed_opset);
+    if (!converted) {
+        converted.error().hint = "scales by channel need opset 13: export the model again with --opset 18";
+        return std::move(converted).error();
+    }
+    return before;
+}
 
 Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ranges, const QuantizeOptions& options) {
     LATHE_CHECK(validate_ranges(ranges, model));
@@ -116,48 +166,27 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     }
     QuantizeOutcome outcome;
     Model prepared = model;
-    if (prepared.opset() < needed_opset) {
-        outcome.converted_from = prepared.opset();
-        auto converted = convert_opset(prepared, needed_opset);
-        if (!converted) {
-            converted.error().hint = "scales by channel need opset 13: export the model again with --opset 18";
-            return std::move(converted).error();
-        }
-    }
+    LATHE_TRY(outcome.converted_from, raise_opset(prepared));
     // Types tell which edges are float32. Where inference fails, what is known already must do.
     if (Model inferred = prepared; infer_shapes(inferred)) prepared = std::move(inferred);
 
     const TargetProfile& profile = profile_of(options.target);
-    LATHE_TRY(outcome.plan, plan_within(prepared, profile, options, ranges, outcome.missing));
+    LATHE_TRY(outcome.plan, plan_within(prepared, profile, options, options.placement, ranges, outcome.missing));
     LATHE_CHECK(refuse_nonfinite(prepared.graph, outcome.plan, ranges));
-
-    outcome.method = options.method.value_or(ranges.method);
-    EstimateOptions estimation = options.estimate;
-    estimation.guard = ranges.options.guard;
-    std::vector<CalibrationFinding> collapsed = options.method ? std::vector<CalibrationFinding>{} : ranges.findings;
-    std::map<std::string, Range> values;
-    for (const ScaleGroup& group : outcome.plan.groups) {
-        for (const std::string& name : group.ranges) {
-            const TensorRange* tensor = range_behind(prepared.graph, ranges, name);
-            if (tensor == nullptr) {
-                // A range by hand may stand in for one that another tool did not write.
-                if (const auto hand = options.overrides.find(name); given && hand != options.overrides.end()) {
-                    values[name] = hand->second;
-                }
-                continue;
-            }
-            if (group.whole_range || !options.method) {
-                values[name] = range_in_group(*tensor, group, ranges, outcome.plan);
-                continue;
-            }
-            std::optional<Collapse> collapse;
-            values[name] = guarded_range(tensor->histogram, *options.method, format_of(group, outcome.plan), estimation,
-                                         &collapse);
-            if (!collapse) continue;
-            collapsed.push_back(finding_of(*collapse, *tensor, *options.method, estimation));
-            collapsed.back().tensor = name;
+    if (options.noisy_in_float && !given) {
+        const auto values = ranges_for(prepared.graph, outcome.plan, ranges, options, nullptr);
+        outcome.in_float = noisy_layers(estimate_layer_noise(prepared.graph, outcome.plan, ranges, values));
+        PlacementOptions placement = options.placement;
+        for (const LayerNoise& layer : outcome.in_float)
+            placement.noisy.emplace(layer.node, describe(layer));
+        if (!outcome.in_float.empty()) {
+            LATHE_TRY(outcome.plan, plan_within(prepared, profile, options, placement, ranges, outcome.missing));
         }
     }
+
+    outcome.method = options.method.value_or(ranges.method);
+    std::vector<CalibrationFinding> collapsed = options.method ? std::vector<CalibrationFinding>{} : ranges.findings;
+    std::map<std::string, Range> values = ranges_for(prepared.graph, outcome.plan, ranges, options, &collapsed);
     for (const auto& [name, range] : options.chosen) {
         if (const auto found = values.find(name); found != values.end()) found->second = range;
     }

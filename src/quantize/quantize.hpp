@@ -7,6 +7,7 @@
 
 #include "calibrate/ranges_file.hpp"
 #include "graph/graph.hpp"
+#include "quantize/noisy_layers.hpp"
 #include "quantize/placement.hpp"
 #include "support/json.hpp"
 
@@ -23,6 +24,8 @@ struct QuantizeOptions {
     std::map<std::string, Range> overrides;
     /// The same where there is no override, and where the tensor is quantised: chosen for a plan that may differ.
     std::map<std::string, Range> chosen = {};
+    /// Leave in float what 8 bits would turn into noise, where that costs next to nothing (noisy_layers).
+    bool noisy_in_float = false;
 };
 
 /// A tensor whose range another tool's file does not tell, and the nodes that stay in float because of it.
@@ -34,12 +37,17 @@ struct MissingRange {
 struct QuantizeOutcome {
     Model model;
     QuantizationPlan plan;
+    std::vector<LayerNoise> in_float;  ///< left in float as too noisy, the most harmful for its cost first
     std::vector<MissingRange> missing; ///< with ranges of another tool alone; in graph order
     Method method = Method::mse;
     WeightRange weight_range = WeightRange::full;
     std::int64_t converted_from = 0; ///< the opset before lifting to 13; 0 where that was not needed
     Json document;                   ///< {"kind": "quantize", "version": 1, target, counts, decisions, ...}
 };
+
+/// Lifts the model to the opset that scales by channel need, where it is older. Returns the opset it had; 0 where
+/// nothing was done. Names of values and nodes stay. Errors: what the conversion gives, with the cure.
+Result<std::int64_t> raise_opset(Model& model);
 
 /// The whole step: check that the ranges belong to the model, lift the opset where needed, infer shapes, plan, insert,
 /// and pass the result through the ONNX checker.

@@ -43,6 +43,8 @@ constexpr std::array entries{
     Entry{Reason::graph_output, "graph_output", "its result is an output of the model", false},
     Entry{Reason::inside_subgraph, "inside_subgraph", "bodies of If, Loop and Scan are left alone", false},
     Entry{Reason::activation_matmul, "activation_matmul", "both factors are activations, better in float here", false},
+    Entry{Reason::too_noisy, "too_noisy", "int8 would add much noise to its output, and float costs next to nothing",
+          false},
     Entry{Reason::range_missing, "range_missing", "the given ranges do not tell what it needs", false},
 };
 

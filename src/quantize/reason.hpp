@@ -30,6 +30,7 @@ enum class Reason {
     graph_output,         ///< its result is the model's output
     inside_subgraph,      ///< bodies of If, Loop and Scan are left alone
     activation_matmul,    ///< both factors are activations, which this target runs better in float
+    too_noisy,            ///< its output in int8 would be noise for a good part, and float costs next to nothing
     range_missing,        ///< ranges of another tool do not tell that of an input, or of what shares its scale
 };
 

@@ -66,7 +66,10 @@ public:
         start_ = Clock::now();
         result_.batch_size = runnable_batch(model_, options_.batch_size, options_.threads);
         rules_.weight_range = range_for_this_cpu(profile_of(options_.target));
-        LATHE_TRY(fixed_, with_fixed_shapes(model_, result_.batch_size, options_.length));
+        Model raised = model_;
+        LATHE_TRY(const std::int64_t converted_from, raise_opset(raised));
+        static_cast<void>(converted_from); // what is quantised whole tells it
+        LATHE_TRY(fixed_, with_fixed_shapes(raised, result_.batch_size, options_.length));
         LATHE_CHECK(choose_output());
         LATHE_CHECK(list_layers());
         LATHE_CHECK(resume());
@@ -132,7 +135,7 @@ private:
         for (const char* name : {"seconds", "timed_seconds"}) {
             if (!state->contains(name) || !(*state)[name].is_number()) return damaged;
         }
-        if (!state->contains("layers") || (*state)["layers"].size() != result_.layers.size() ||
+        if (!state->contains("groups") || !state->contains("layers") || (*state)["layers"].size() != result_.layers.size() ||
             !state->contains("everything"))
             return damaged;
         for (std::size_t i = 0; i < result_.layers.size(); ++i) {
@@ -144,10 +147,34 @@ private:
         result_.seconds = (*state)["seconds"].get<double>();
         timed_seconds_ = (*state)["timed_seconds"].get<double>();
         timed_samples_ = (*state)["timed_samples"].get<std::size_t>();
+        LATHE_CHECK(groups_from((*state)["groups"], damaged));
         result_.output_kind =
             state->value("output_kind", "") == "probabilities" ? OutputKind::probabilities : OutputKind::logits;
         result_.resumed_samples = result_.samples;
         return {};
+    }
+
+    Result<void> groups_from(const Json& json, const Error& damaged) {
+        std::size_t end = 0;
+        try {
+            groups_ = {count_of(json.at("axis")), count_of(json.at("channels")), count_of(json.at("inner")), {}};
+            for (const Json& each : json.at("groups")) {
+                groups_.groups.push_back({count_of(each.at("begin")), count_of(each.at("end")),
+                                          positive_at(each, "power")});
+                if (groups_.groups.back().begin != end || groups_.groups.back().end <= end) return damaged;
+                end = groups_.groups.back().end;
+            }
+        } catch (const Json::exception&) {
+            return damaged;
+        }
+        return end > 0 && end == groups_.channels && groups_.inner > 0 ? Result<void>() : damaged;
+    }
+
+    Json groups_json() const {
+        Json groups = Json::array();
+        for (const OutputGroups::Group& each : groups_.groups)
+            groups.push_back({{"begin", each.begin}, {"end", each.end}, {"power", each.power}});
+        return {{"axis", groups_.axis}, {"channels", groups_.channels}, {"inner", groups_.inner}, {"groups", groups}};
     }
 
     Result<void> keep() {
@@ -160,6 +187,7 @@ private:
                                {"timed_seconds", timed_seconds_},
                                {"timed_samples", timed_samples_},
                                {"output_kind", to_string(result_.output_kind)},
+                               {"groups", groups_json()},
                                {"everything", sums_to_json(result_.everything)},
                                {"layers", std::move(layers)}});
     }
@@ -287,6 +315,9 @@ private:
         if (result_.samples == 0) {
             result_.classes = reference.as<float>().size() / result_.batch_size;
             result_.output_kind = detect_output_kind(reference.as<float>(), result_.classes);
+            // Tokens are no channels, and the longest sample's padding is among them.
+            if (model_.find_metadata("lathe.tokenizer") == nullptr)
+                groups_ = find_output_groups(reference.shape, {reference.as<float>()});
         }
         LATHE_TRY(const Values all, everything_->run(none, values));
         Score everything = result_.everything;
@@ -394,7 +425,7 @@ private:
         for (std::size_t i = 0; i < batch.size(); ++i) {
             const std::size_t first = i * result_.classes;
             score.add(expected.subspan(first, result_.classes), actual.subspan(first, result_.classes), batch.labels[i],
-                      result_.output_kind);
+                      result_.output_kind, groups_);
         }
         return {};
     }
@@ -410,6 +441,7 @@ private:
     Sensitivity result_;
     Model fixed_;
     std::string output_;
+    OutputGroups groups_; ///< of the output, as the first batch tells them
     LayerRules rules_{ranges_, options_.target};
     std::unordered_map<std::size_t, std::size_t> position_; ///< node to layer
     std::optional<Piece> whole_;

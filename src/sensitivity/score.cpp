@@ -45,7 +45,8 @@ Result<DamageMetric> damage_metric_from_name(std::string_view name) {
                  "use sqnr, kl, agreement or top1"};
 }
 
-void Score::add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind) {
+void Score::add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind,
+                const OutputGroups& groups) {
     const std::size_t part = samples % parts;
     ++samples;
     const auto expected = top_class(reference);
@@ -66,11 +67,17 @@ void Score::add(std::span<const float> reference, std::span<const float> subject
     kl += divergence;
     part_kl.at(part) += divergence;
     double squares = 0;
-    for (std::size_t i = 0; i < reference.size(); ++i) {
-        const double x = reference[i];
-        const double difference = x - static_cast<double>(subject[i]);
-        signal += x * x;
-        squares += difference * difference;
+    for (std::size_t first = 0; first < reference.size();) {
+        // Runs of one group: whole samples where there is but one.
+        const std::size_t group = groups.group_at(first);
+        const std::size_t end = groups.single() ? reference.size() : first + groups.inner;
+        const double weight = groups.single() ? 1.0 : groups.weight(group);
+        for (; first < end; ++first) {
+            const double x = reference[first];
+            const double difference = x - static_cast<double>(subject[first]);
+            signal += weight * x * x;
+            squares += weight * difference * difference;
+        }
     }
     noise += squares;
     part_noise.at(part) += squares;

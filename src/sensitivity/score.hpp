@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "evaluate/fidelity.hpp"
+#include "evaluate/output_groups.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
 
@@ -30,16 +31,18 @@ struct Score {
     double soft_right = 0;             ///< `right`, smoothed; see soft_top1_drop
     double soft_reference_right = 0;   ///< `reference_right`, smoothed
     double kl = 0;                     ///< nats, of all samples together
-    double signal = 0;                 ///< squares of the float outputs
-    double noise = 0;                  ///< squares of the differences
+    double signal = 0;                 ///< squares of the float outputs, each group's in its own scale
+    double noise = 0;                  ///< squares of the differences, likewise
     /// `kl` and `noise` of every 16th sample from this one on: how much of a difference between two scores of the same
     /// samples is chance shows in how much the parts differ.
     static constexpr std::size_t parts = 16;
     std::array<double, parts> part_kl{};
     std::array<double, parts> part_noise{};
 
-    /// One sample's outputs, of equal length; label -1 where unknown.
-    void add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind);
+    /// One sample's outputs, of equal length; label -1 where unknown. `groups`: the same for every sample; each of
+    /// several weighs alike in signal and noise, whatever its size and number.
+    void add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind,
+             const OutputGroups& groups = {});
 
     double mean_kl() const;
     double sqnr_db() const; ///< infinite where there is no noise

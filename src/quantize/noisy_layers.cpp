@@ -1,0 +1,216 @@
+#include "quantize/noisy_layers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <unordered_map>
+
+#include "calibrate/quantization_error.hpp"
+#include "onnx/macs.hpp"
+#include "quantize/edges.hpp"
+#include "quantize/ops.hpp"
+#include "quantize/tensor_range.hpp"
+
+namespace lathe {
+namespace {
+
+/// A CPU core's multiply-accumulates and bytes a cycle, in round figures: 512-bit registers, VNNI against FP32. A
+/// depthwise convolution has no sum over channels, which is what VNNI does, and converts as many values as it reads.
+constexpr double macs_a_cycle_int8 = 64;
+constexpr double macs_a_cycle_float = 16;
+constexpr double depthwise_macs_a_cycle_int8 = 12;
+constexpr double depthwise_macs_a_cycle_float = 8;
+constexpr double bytes_a_cycle = 16;
+
+/// Of the weight seen as rows, one an output channel.
+struct RowStatistics {
+    double squares = 0.0; ///< sum of squares of a row, mean over rows
+    double scales = 0.0;  ///< squared scale, mean over rows
+    double length = 0.0;
+};
+
+RowStatistics row_statistics(const Tensor& weight, std::optional<std::int64_t> axis, bool by_channel, double steps) {
+    const Shape& shape = weight.shape();
+    std::size_t inner = 1;
+    const auto channel_axis = static_cast<std::size_t>(axis.value_or(0));
+    for (std::size_t i = channel_axis + 1; i < shape.size(); ++i)
+        inner *= static_cast<std::size_t>(shape[i]);
+    const std::size_t channels = axis ? static_cast<std::size_t>(shape[channel_axis]) : 1;
+    const std::span<const float> values = weight.values<float>();
+    std::vector<double> largest(channels, 0.0);
+    RowStatistics rows;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const double value = std::abs(static_cast<double>(values[i]));
+        double& most = largest[axis ? i / inner % channels : 0];
+        most = std::max(most, value);
+        rows.squares += value * value;
+    }
+    rows.squares /= static_cast<double>(channels);
+    rows.length = static_cast<double>(values.size()) / static_cast<double>(channels);
+    const double all = *std::ranges::max_element(largest);
+    for (const double most : largest)
+        rows.scales += std::pow((by_channel ? most : all) / steps, 2.0);
+    rows.scales /= static_cast<double>(channels);
+    return rows;
+}
+
+class Estimate {
+public:
+    Estimate(const Graph& graph, const QuantizationPlan& plan, const RangesFile& ranges,
+             const std::map<std::string, Range>& values)
+        : graph_(graph), plan_(plan), ranges_(ranges), values_(values), index_(graph) {
+        for (const QuantizedTensor& tensor : plan.tensors)
+            groups_[tensor.name] = tensor.group;
+    }
+
+    std::vector<LayerNoise> run() {
+        std::vector<LayerNoise> layers;
+        double cycles = 0.0;
+        for (const EdgeDecision& decision : plan_.decisions) {
+            const Node& node = index_.node(decision.edge.node);
+            if (decision.edge.input != 0 || decision.reason == Reason::inside_subgraph || !is_heavy(node)) continue;
+            const bool int8 = decision.reason == Reason::heavy_input;
+            cycles += cycles_of(node, int8);
+            if (!int8) continue;
+            const auto noise = noise_of(decision.edge.node);
+            if (noise) layers.push_back({decision.edge.node, node.label(), *noise, 0.0, cycles_of(node, false) - cycles_of(node, true)});
+        }
+        double sum = 0.0;
+        for (const LayerNoise& layer : layers)
+            sum += layer.noise;
+        for (LayerNoise& layer : layers) {
+            if (sum > 0.0) layer.share = layer.noise / sum;
+            if (cycles > 0.0) layer.cost = std::max(0.0, layer.cost) / cycles;
+        }
+        return layers;
+    }
+
+private:
+    double elements(const std::string& value) const {
+        const auto info = graph_.info(value);
+        const Shape shape = info ? info->shape().value_or(Shape{}) : Shape{};
+        return static_cast<double>(std::max<std::int64_t>(0, element_count(shape)));
+    }
+
+    double cycles_of(const Node& node, bool int8) const {
+        const auto macs = static_cast<double>(
+            count_macs(node, [&](const std::string& value) { return graph_.info(value); }).macs);
+        double bytes = elements(node.input(0)) + elements(node.output(0)) + elements(node.input(1));
+        if (!int8) bytes *= 4;
+        double rate = int8 ? macs_a_cycle_int8 : macs_a_cycle_float;
+        if (is_depthwise(graph_, node)) rate = int8 ? depthwise_macs_a_cycle_int8 : depthwise_macs_a_cycle_float;
+        return macs / rate + bytes / bytes_a_cycle;
+    }
+
+    /// The scale group of what a layer reads, which may have been quantised before it was moved.
+    std::optional<std::size_t> group_of(std::string value) const {
+        for (std::size_t steps = 0; steps <= graph_.nodes.size(); ++steps) {
+            if (const auto found = groups_.find(value); found != groups_.end()) return found->second;
+            const auto producer = index_.producer(value);
+            if (!producer) return std::nullopt;
+            const Node& node = index_.node(*producer);
+            if (!node.is("Concat") && !is_pass_through(graph_, node)) return std::nullopt;
+            value = node.input(0);
+        }
+        return std::nullopt;
+    }
+
+    /// Where it is not kept itself, what is fused behind it tells.
+    std::optional<double> variance_of(const std::string& value) const {
+        const TensorRange* tensor = ranges_.find(value);
+        if (tensor == nullptr) {
+            const auto only = index_.only_reader(value);
+            if (!only || !is_fused_activation(index_.node(only->node))) return std::nullopt;
+            tensor = ranges_.find(index_.node(only->node).output(0));
+        }
+        if (tensor == nullptr || tensor->histogram.finite_count() == 0) return std::nullopt;
+        const double deviation = tensor->histogram.standard_deviation();
+        return deviation > 0.0 ? std::optional(deviation * deviation) : std::nullopt;
+    }
+
+    std::optional<double> noise_of(std::size_t position) const {
+        const Node& node = index_.node(position);
+        const auto weight = std::ranges::find_if(plan_.weights, [&](const QuantizedWeight& each) {
+            return std::ranges::find(each.readers, Edge{position, 1}) != each.readers.end();
+        });
+        if (weight == plan_.weights.end()) return std::nullopt;
+        const Constant constant = resolve_constant(graph_, weight->value);
+        const auto* tensor = std::get_if<Tensor>(&constant);
+        const auto group = group_of(node.input(0));
+        const TensorRange* input = range_behind(graph_, ranges_, node.input(0));
+        const auto variance = variance_of(node.output(0));
+        if (tensor == nullptr || tensor->count() == 0 || !group || input == nullptr || !variance) return std::nullopt;
+        const std::uint64_t count = input->histogram.finite_count();
+        if (count == 0) return std::nullopt;
+        Range range;
+        for (const std::string& name : plan_.groups[*group].ranges) {
+            const auto found = values_.find(name);
+            if (found == values_.end()) return std::nullopt;
+            range.low = std::min(range.low, found->second.low);
+            range.high = std::max(range.high, found->second.high);
+        }
+        const QuantizationError error(input->histogram);
+        const NumberFormat format = format_of(plan_.groups[*group], plan_);
+        const double of_input = error(grid_of(range, format)) / static_cast<double>(count);
+        const double power = error.power() / static_cast<double>(count);
+        constexpr double steps = 127;
+        RowStatistics rows = row_statistics(*tensor, weight->axis,
+                                            plan_.granularity == WeightGranularity::per_channel, steps);
+        if (node.is("ConvTranspose")) {
+            // An output reads the weights that the strides leave it.
+            for (const std::int64_t stride : node.ints_or("strides", {})) {
+                rows.squares /= static_cast<double>(std::max<std::int64_t>(1, stride));
+                rows.length /= static_cast<double>(std::max<std::int64_t>(1, stride));
+            }
+        }
+        return (of_input * rows.squares + power * rows.length * rows.scales / 12.0) / *variance;
+    }
+
+    const Graph& graph_;
+    const QuantizationPlan& plan_;
+    const RangesFile& ranges_;
+    const std::map<std::string, Range>& values_;
+    EdgeIndex index_;
+    std::unordered_map<std::string, std::size_t> groups_; ///< by the name of a quantised tensor
+};
+
+} // namespace
+
+std::vector<LayerNoise> estimate_layer_noise(const Graph& graph, const QuantizationPlan& plan, const RangesFile& ranges,
+                                             const std::map<std::string, Range>& values) {
+    return Estimate(graph, plan, ranges, values).run();
+}
+
+std::string describe(const LayerNoise& layer) {
+    char text[160];
+    std::snprintf(text, sizeof(text),
+                  "noise of %.1f %% of its output's variance, %.0f %% of all layers'; float adds about %.1f %% of time",
+                  100 * layer.noise, 100 * layer.share, 100 * layer.cost);
+    return text;
+}
+
+std::vector<LayerNoise> noisy_layers(std::vector<LayerNoise> layers, const NoisyLayerLimits& limits) {
+    if (layers.size() < 2) return {};
+    std::vector<double> noise;
+    for (const LayerNoise& layer : layers)
+        noise.push_back(layer.noise);
+    const auto middle = noise.begin() + static_cast<std::ptrdiff_t>(noise.size() / 2);
+    std::ranges::nth_element(noise, middle);
+    const double least = std::max(limits.noise, limits.over_median * *middle);
+    std::erase_if(layers, [&](const LayerNoise& layer) { return layer.noise < least; });
+    // Of equal gain for the cost the first in the graph.
+    std::ranges::stable_sort(layers, [](const LayerNoise& a, const LayerNoise& b) {
+        return a.noise * b.cost > b.noise * a.cost;
+    });
+    std::vector<LayerNoise> chosen;
+    double cost = 0.0;
+    for (const LayerNoise& layer : layers) {
+        if (cost + layer.cost > limits.cost) continue;
+        cost += layer.cost;
+        chosen.push_back(layer);
+    }
+    return chosen;
+}
+
+} // namespace lathe
