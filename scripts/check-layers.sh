@@ -37,6 +37,7 @@ allowed() {
     triton) echo support data runtime deploy triton ;;
     report) echo support report ;;
     api | cli) echo support graph onnx passes data tasks tasks/detection calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix plan deploy report api "$1" ;;
+    python) echo support data tasks tasks/detection api python ;;
     *) return 1 ;;
   esac
 }

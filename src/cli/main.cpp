@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/demo.hpp"
 #include "cli/terminal.hpp"
 #include "support/near_name.hpp"
 
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     Commands commands(app, context);
     add_optimize(commands);
+    add_demo(commands);
     add_export(commands);
     add_inspect(commands);
     add_simplify(commands);

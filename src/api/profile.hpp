@@ -8,7 +8,7 @@
 #include "support/json.hpp"
 #include "support/progress.hpp"
 
-namespace lathe::cli {
+namespace lathe {
 
 /// Executed layers, and the times of each over all runs.
 struct EngineProfile {
@@ -24,4 +24,4 @@ Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress
 /// latency.
 Result<Json> profile_engines(const std::vector<std::filesystem::path>& engines, Progress& progress);
 
-} // namespace lathe::cli
+} // namespace lathe

@@ -1,11 +1,12 @@
-#include "cli/stages.hpp"
+#include "api/stages.hpp"
 
 #include <chrono>
 #include <cstdio>
 
 #include "support/hash.hpp"
+#include "support/log.hpp"
 
-namespace lathe::cli {
+namespace lathe {
 
 namespace {
 
@@ -30,8 +31,8 @@ std::optional<Json> digests(const std::vector<std::filesystem::path>& files) {
 
 } // namespace
 
-Stages Stages::open(std::filesystem::path file, const Context& context, bool redo) {
-    Stages stages(std::move(file), context);
+Stages Stages::open(std::filesystem::path file, Progress& progress, Tell tell, bool redo) {
+    Stages stages(std::move(file), progress, std::move(tell));
     std::error_code ignored;
     if (redo || !std::filesystem::exists(stages.file_, ignored)) return stages;
     const auto json = read_json_file(stages.file_);
@@ -39,8 +40,8 @@ Stages Stages::open(std::filesystem::path file, const Context& context, bool red
         (*json)["stages"].is_object()) {
         stages.done_ = (*json)["stages"];
     } else {
-        context.warn("the record of earlier work cannot be used, so everything is done anew (" + stages.file_.string() +
-                     ")");
+        log(LogLevel::warning,
+            "the record of earlier work cannot be used, so everything is done anew (" + stages.file_.string() + ")");
     }
     return stages;
 }
@@ -48,13 +49,13 @@ Stages Stages::open(std::filesystem::path file, const Context& context, bool red
 Result<Json> Stages::run(const std::string& name, const std::string& key,
                          const std::vector<std::filesystem::path>& products,
                          const std::function<Result<Json>()>& work) {
-    LATHE_CHECK(context_->progress().check());
+    LATHE_CHECK(progress_->check());
     if (const auto found = done_.find(name); found != done_.end() && found->is_object()) {
         const auto files = digests(products);
         if (files && found->value("key", "") == key && found->value("files", Json()) == *files &&
             found->contains("result") && found->value("seconds", Json()).is_number()) {
             timings_.push_back({{"name", name}, {"seconds", (*found)["seconds"]}, {"reused", true}});
-            context_->print(context_->bold(name) + "  reused");
+            if (tell_) tell_(name + "  reused");
             return (*found)["result"];
         }
     }
@@ -62,7 +63,7 @@ Result<Json> Stages::run(const std::string& name, const std::string& key,
     LATHE_TRY(Json result, work());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     timings_.push_back({{"name", name}, {"seconds", seconds}, {"reused", false}});
-    context_->print(context_->bold(name) + "  " + rounded(seconds));
+    if (tell_) tell_(name + "  " + rounded(seconds));
 
     const auto files = digests(products);
     if (!files) return Error{ErrorCode::internal, "a file that was just written is gone", name, ""};
@@ -71,4 +72,4 @@ Result<Json> Stages::run(const std::string& name, const std::string& key,
     return result;
 }
 
-} // namespace lathe::cli
+} // namespace lathe

@@ -1,11 +1,11 @@
-#include "cli/profile.hpp"
+#include "api/profile.hpp"
 
 #include <numeric>
 #include <random>
 
 #include "runtime/engine.hpp"
 
-namespace lathe::cli {
+namespace lathe {
 
 namespace {
 
@@ -85,4 +85,4 @@ Result<Json> profile_engines(const std::vector<std::filesystem::path>& engines, 
     return document;
 }
 
-} // namespace lathe::cli
+} // namespace lathe
