@@ -1,4 +1,4 @@
-"""The README's tables of results on NVIDIA GPUs: of NETWORK.gpu.json (run_gpu.py), NETWORK.accuracy.json (gpu/accuracy.py)
+"""The tables of results on NVIDIA GPUs: of NETWORK.gpu.json (run_gpu.py), NETWORK.accuracy.json (gpu/accuracy.py)
 and NETWORK.scaling.json (gpu/scaling.py)."""
 
 from markdown_tables import load, markdown, mebibytes, milliseconds, percent
@@ -45,6 +45,25 @@ def latency(folder):
     return text + paragraph(
         "Device ms a call, both sides as CUDA graphs; in brackets, how many times as fast as torch.compile in fp16 (the "
         "faster of its modes, where max-autotune is given), pair by pair in turns on one GPU.", documents)
+
+
+def fastest(folder):
+    """Of each of three networks at its smallest size: network, GPU, precision, device ms, times as fast as the faster of
+    torch.compile's modes."""
+    found = []
+    for document in load(folder, "gpu"):
+        if document["network"] not in ("BERT-base", "EfficientNet-Lite0", "ResNet-50"):
+            continue
+        size = document["latency"][0]["size"]
+        engines = {row["name"] for row in document["subjects"]}
+        ms = {row["subject"]: row["device_ms"] for row in document["latency"]
+              if row["size"] == size and row["subject"] in engines and row["device_ms"] is not None}
+        best = min(ms, key=ms.get)
+        ratio = min((row["times_as_fast"] for row in document["ratios"]
+                     if row["subject"] == best and row["size"] == size and row["reference"] in COMPILED), default=None)
+        if ratio is not None:
+            found.append((document["network"], document["machine"].get("gpu", "GPU"), best, ms[best], ratio))
+    return found
 
 
 def seconds(row, *keys):

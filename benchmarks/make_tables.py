@@ -1,4 +1,4 @@
-"""Writes the tables of README.md, docs/notes/ and docs/howto/ from benchmarks/results/*.json, between
+"""Writes the tables of README.md, docs/results.md, docs/notes/ and docs/howto/ from benchmarks/results/*.json, between
 `<!-- table:NAME -->` and `<!-- /table -->`, and single figures within sentences, between `<!-- figure:NAME -->` and
 `<!-- /figure -->`.
 
@@ -177,7 +177,30 @@ def peers_table(folder):
     return text.rstrip("\n") + "\n" if text else ""
 
 
+def summary_table(folder):
+    """A row a network: the int8 engine of the CPU's benchmarks beside ONNX Runtime, the fastest engine of the GPU's
+    beside torch.compile."""
+    rows = []
+    evals = {document.get("network"): document for document in load(folder, "eval")}
+    for document in load(folder, "bench"):
+        times = {entry["subject"]: entry for entry in document["latency"] if entry["batch"] == 1}
+        ratios = {entry["reference"]: entry["speedup"] for entry in document["ratios"]
+                  if entry["subject"] == "int8" and entry["batch"] == 1}
+        beside = [f"{ratios[name]:.2f}× {title}" for name, title in
+                  (("onnxruntime", "ONNX Runtime fp32"), ("onnxruntime:ort-minmax-u8s8", "its int8"),
+                   ("openvino:nncf", "OpenVINO with NNCF")) if name in ratios]
+        judged = {subject["name"]: subject for subject in evals.get(document["network"], {}).get("subjects", [])}
+        versus = judged.get("lathe-effort-2", {}).get("vs_reference")
+        if "int8" in times:
+            rows.append([document["network"], "2 cores" if document["machine"].get("cores") == 2 else "CPU", "int8",
+                         milliseconds(times["int8"]["median_ms"]), ", ".join(beside), points(versus) if versus else "–"])
+    for network, gpu, precision, ms, ratio in gpu_tables.fastest(folder):
+        rows.append([network, gpu, precision, milliseconds(ms), f"{ratio:.2f}× torch.compile fp16", "–"])
+    return markdown(["network, one sample", "machine", "engine", "ms", "as fast as", "top-1 against FP32, points (95 %)"], rows)
+
+
 TABLES = {
+    "summary": summary_table,
     "latency": latency_table,
     "peers": peers_table,
     "accuracy": accuracy_table,
@@ -205,13 +228,14 @@ def rewrite(text, folder, file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--document", action="append", help="file to rewrite; README.md, docs/notes/*.md and docs/howto/*.md if "
-                        "not given")
+    parser.add_argument("--document", action="append", help="file to rewrite; README.md, docs/results.md, "
+                        "docs/notes/*.md and docs/howto/*.md if not given")
     parser.add_argument("--results", default=str(ROOT / "benchmarks" / "results"))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     folders = [ROOT / "docs" / name for name in ("notes", "howto")]
-    documents = options.document or [ROOT / "README.md", *(file for folder in folders for file in sorted(folder.glob("*.md")))]
+    documents = options.document or [ROOT / "README.md", ROOT / "docs" / "results.md",
+                                     *(file for folder in folders for file in sorted(folder.glob("*.md")))]
     stale = []
     for file in map(Path, documents):
         old = file.read_text(encoding="utf-8")

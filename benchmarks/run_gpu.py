@@ -6,7 +6,7 @@
 FOLDER holds NETWORK.int8.onnx (explicit Q/DQ, of `lathe quantize --target cuda`) and, if the float model is not to be
 the int8 one with its weights dequantised, NETWORK.onnx. The encoders bert_base and minilm get seeded random weights and
 need a file for int8 alone. Needs PyTorch with CUDA, onnx and NumPy. From the results benchmarks/make_tables.py makes the
-README's table of GPUs.
+table of GPUs in docs/results.md.
 
 torch.compile takes minutes a shape. `--compile-only` fills its cache (TORCHINDUCTOR_CACHE_DIR), every shape in a process
 of its own at once; a run after it finds everything compiled. max-autotune takes longest and may be added to the results

@@ -24,7 +24,7 @@ endif()
 
 # ONNX's own package file looks for a Protobuf package file that Debian does not ship, so the target is made here.
 find_package(Protobuf REQUIRED)
-set(LATHE_ONNX_ROOT "" CACHE PATH "Where ONNX's C++ library was installed (scripts/setup.sh prints it)")
+set(LATHE_ONNX_ROOT "$ENV{LATHE_ONNX_ROOT}" CACHE PATH "Where ONNX's C++ library was installed (scripts/setup.sh prints it)")
 find_path(ONNX_INCLUDE_DIR onnx/onnx_pb.h HINTS ${LATHE_ONNX_ROOT}/include)
 find_library(ONNX_LIBRARY onnx HINTS ${LATHE_ONNX_ROOT}/lib)
 find_library(ONNX_PROTO_LIBRARY onnx_proto HINTS ${LATHE_ONNX_ROOT}/lib)
@@ -36,6 +36,13 @@ target_include_directories(onnx_cpp SYSTEM INTERFACE ${ONNX_INCLUDE_DIR})
 target_compile_definitions(onnx_cpp INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
 target_link_libraries(onnx_cpp INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
 
+if(LATHE_WHEEL AND NOT OpenVINO_DIR)
+  # pip builds in an environment of its own, in which OpenVINO is as pyproject.toml asks for it.
+  find_package(Python 3.9 REQUIRED COMPONENTS Interpreter)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "import importlib.util, pathlib
+print(pathlib.Path(importlib.util.find_spec('openvino').origin).parent / 'cmake')"
+    OUTPUT_VARIABLE OpenVINO_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+endif()
 find_package(OpenVINO REQUIRED COMPONENTS Runtime)
 
 include(LatheCuda)

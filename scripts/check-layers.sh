@@ -34,6 +34,7 @@ allowed() {
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;
     report) echo support report ;;
     api | cli) echo support graph onnx passes data calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix plan deploy report api "$1" ;;
+    python) echo support data api python ;;
     *) return 1 ;;
   esac
 }

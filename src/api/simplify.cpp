@@ -63,6 +63,23 @@ Result<SimplifyReport> simplify_model(Model& model, const SimplifyOptions& optio
                     [](Model& each) { return infer_shapes(each, {.discard_existing = true}); });
 }
 
+Json to_json(const SimplifyReport& report) {
+    Json passes = Json::array();
+    for (const PassCount& pass : report.passes)
+        passes.push_back({{"name", pass.name}, {"changes", pass.changes}});
+    return {{"kind", "simplify"},
+            {"version", 1},
+            {"before_nodes", report.before_nodes},
+            {"after_nodes", report.after_nodes},
+            {"before_initializers", report.before_initializers},
+            {"after_initializers", report.after_initializers},
+            {"rounds", report.rounds},
+            {"passes", passes},
+            {"verified_samples", report.samples},
+            {"max_relative_error", report.max_error},
+            {"warnings", report.warnings}};
+}
+
 Result<SimplifyReport> simplify(Model& model, const SimplifyRequest& request) {
     SimplifyOptions options;
     options.disabled = request.disabled;

@@ -2,6 +2,7 @@
 
 #include "backends/api/backend.hpp"
 #include "passes/simplify.hpp"
+#include "support/json.hpp"
 
 namespace lathe {
 
@@ -10,5 +11,8 @@ Runner runner_on(const Backend& backend);
 
 /// Simplify with ONNX's shape inference, verified on the CPU backend. The model is unchanged on failure.
 Result<SimplifyReport> simplify_model(Model& model, const SimplifyOptions& options);
+
+/// {"before_nodes", "after_nodes", "passes": [{"name", "changes"}], ...}: "simplify" in the optimize document.
+Json to_json(const SimplifyReport& report);
 
 } // namespace lathe

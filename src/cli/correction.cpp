@@ -1,23 +1,6 @@
 #include "cli/correction.hpp"
 
-#include <cstdio>
-
 namespace lathe::cli {
-namespace {
-
-std::string figures(const Closeness& closeness) {
-    char text[120];
-    if (closeness.classes) {
-        std::snprintf(text, sizeof(text), "KL %.6f, SQNR %.1f dB, agreement %.1f %%", closeness.mean_kl,
-                      closeness.sqnr_db, closeness.agreement * 100);
-    } else {
-        std::snprintf(text, sizeof(text), "error %.5f, SQNR %.1f dB", closeness.error, closeness.sqnr_db);
-    }
-    return text;
-}
-
-} // namespace
-
 void add_correction_options(CLI::App& command, CorrectionArguments& arguments, bool with_data) {
     command
         .add_option(
@@ -61,22 +44,22 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
     command.add_option("--preprocess", arguments.preprocess, "JSON file that overrides the model's preprocessing");
 }
 
-std::string key_of(const CorrectionArguments& arguments) {
-    return std::to_string(arguments.effort) + "," + arguments.bias_correction + "," + arguments.rounding + "," +
-           arguments.equalize + "," + arguments.smooth + "," + arguments.last_layers;
+CorrectionChoice choice_of(const CorrectionArguments& arguments) {
+    CorrectionChoice choice;
+    if (arguments.bias_correction == "none") choice.bias = BiasCorrection::none;
+    if (arguments.bias_correction == "fast") choice.bias = BiasCorrection::fast;
+    if (arguments.bias_correction == "exact") choice.bias = BiasCorrection::exact;
+    if (arguments.rounding == "nearest") choice.rounding = Rounding::nearest;
+    if (arguments.rounding == "output-error") choice.rounding = Rounding::output_error;
+    if (!arguments.equalize.empty()) choice.equalize = arguments.equalize == "on";
+    if (!arguments.smooth.empty()) choice.smooth = arguments.smooth == "on";
+    if (!arguments.last_layers.empty()) choice.float_last = arguments.last_layers == "auto";
+    return choice;
 }
 
-Result<CorrectOptions> options_of(const CorrectionArguments& arguments, const std::string& method) {
-    CorrectOptions options = options_of_effort(arguments.effort);
-    if (arguments.bias_correction == "none") options.bias = BiasCorrection::none;
-    if (arguments.bias_correction == "fast") options.bias = BiasCorrection::fast;
-    if (arguments.bias_correction == "exact") options.bias = BiasCorrection::exact;
+CorrectOptions options_of(const CorrectionArguments& arguments, const std::string& method) {
+    CorrectOptions options = options_of_effort(arguments.effort, choice_of(arguments));
     if (!method.empty()) options.auto_ranges = method == "auto";
-    if (!arguments.equalize.empty()) options.equalize = arguments.equalize == "on";
-    if (!arguments.smooth.empty()) options.smooth = arguments.smooth == "on";
-    if (!arguments.last_layers.empty()) options.float_last = arguments.last_layers == "auto";
-    if (arguments.rounding == "nearest") options.rounding = Rounding::nearest;
-    if (arguments.rounding == "output-error") options.rounding = Rounding::output_error;
     return options;
 }
 
@@ -91,16 +74,8 @@ Result<CorrectData> data_of(const CorrectionArguments& arguments) {
 }
 
 void print_corrections(const CorrectOutcome& outcome, const Context& context) {
-    if (outcome.corrections.empty()) return;
-    context.print("On " + std::to_string(outcome.held_back_samples) + " held-back samples, corrected on " +
-                  std::to_string(outcome.fit_samples) + ":");
-    context.print("  quantised alone: " + figures(outcome.first));
-    for (const Correction& each : outcome.corrections) {
-        char seconds[40];
-        std::snprintf(seconds, sizeof(seconds), " (%.1f s)", each.seconds);
-        context.print("  " + each.method + ": " + figures(each.after) + ", " +
-                      (each.kept ? context.green("kept") : context.yellow("not kept")) + seconds + "; " + each.detail);
-    }
+    for (const std::string& line : describe(outcome))
+        context.print(line);
 }
 
 } // namespace lathe::cli

@@ -22,10 +22,10 @@ struct CorrectionArguments {
 
 /// `with_data`: the command has no option of its own for the data.
 void add_correction_options(CLI::App& command, CorrectionArguments& arguments, bool with_data = true);
+/// What is chosen one by one, in place of what the effort means.
+CorrectionChoice choice_of(const CorrectionArguments& arguments);
 /// `method`: of the command's --method; "auto" asks for ranges by error, another one for that one alone.
-Result<CorrectOptions> options_of(const CorrectionArguments& arguments, const std::string& method);
-/// Everything in the arguments that the result depends on.
-std::string key_of(const CorrectionArguments& arguments);
+CorrectOptions options_of(const CorrectionArguments& arguments, const std::string& method);
 Result<CorrectData> data_of(const CorrectionArguments& arguments);
 /// A line for each correction: what it gained, and whether it was kept.
 void print_corrections(const CorrectOutcome& outcome, const Context& context);

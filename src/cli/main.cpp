@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/demo.hpp"
 #include "support/near_name.hpp"
 
 namespace {
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     Commands commands(app, context);
     add_optimize(commands);
+    add_demo(commands);
     add_export(commands);
     add_inspect(commands);
     add_simplify(commands);

@@ -1,58 +1,89 @@
-#include <algorithm>
-#include <filesystem>
 #include <memory>
 
-#include "backends/api/backend.hpp"
-#include "bench/run.hpp"
+#include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
+#include "cli/correction.hpp"
+#include "cli/number_formats.hpp"
 #include "cli/numbers.hpp"
-#include "cli/optimizer.hpp"
+#include "cli/optimize.hpp"
+#include "cli/preprocess.hpp"
 #include "cli/tune.hpp"
 
 namespace lathe::cli {
 
 namespace {
 
-/// What is left open becomes what is usual for the device.
-OptimizeOptions completed(OptimizeOptions options) {
-    if (options.precisions.empty()) {
-        options.precisions = options.on_gpu() ? std::vector<std::string>{"fp32", "fp16", "int8"}
-                                              : std::vector<std::string>{"fp32", "bf16", "int8"};
+/// What the command line says in words; the rest goes straight into the request.
+struct Arguments {
+    OptimizeRequest request;
+    std::string method = to_string(Method::mse);
+    CorrectionArguments correction;
+    FormatArguments formats;
+    SampleCount samples;
+    bool samples_given = false;
+    std::vector<std::string> shapes;
+    std::string tune = "default";
+    std::vector<std::string> precisions;
+    std::vector<std::string> against;
+};
+
+Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& context) {
+    OptimizeRequest request = arguments.request;
+    request.ranges_by_error = arguments.method == "auto";
+    if (!request.ranges_by_error) {
+        LATHE_TRY(request.method, method_from_name(arguments.method));
     }
-    if (options.against.empty()) {
-        options.against = options.on_gpu() ? std::vector<std::string>{"pytorch", "torch-compile=fp16"}
-                                           : std::vector<std::string>{"pytorch", "torch-compile", "onnxruntime"};
+    request.effort = arguments.correction.effort;
+    request.corrections = choice_of(arguments.correction);
+    PlacementOptions formats;
+    LATHE_CHECK(choose_formats(arguments.formats, formats));
+    request.weights = formats.weights;
+    request.activations = formats.activations;
+    request.samples = arguments.samples.samples;
+    if (arguments.samples_given) request.until_settled = arguments.samples.until_settled;
+    for (const auto& text : arguments.shapes) {
+        LATHE_TRY(auto shape, parse_shape_range(text));
+        request.shapes.insert(std::move(shape));
     }
-    return options;
+    request.tune = tune_effort(arguments.tune);
+    for (const auto& name : arguments.precisions)
+        request.precisions.push_back(precision_from_name(name).value());
+    if (!arguments.against.empty()) {
+        request.against.emplace();
+        for (const auto& name : arguments.against) {
+            if (!name.empty()) request.against->push_back(name); // --against '' compares with nothing
+        }
+    }
+    request.program = "/proc/self/exe";
+    request.command_line = context.command_line();
+    request.progress = &context.progress();
+    request.tell = [&context](std::string_view line) { context.print(std::string(line)); };
+    return request;
 }
 
-Result<void> optimize(const OptimizeOptions& options, const Context& context) {
-    const bool quantizes =
-        std::find(options.precisions.begin(), options.precisions.end(), "int8") != options.precisions.end();
-    if (quantizes && options.calibrate.empty()) {
-        return Error{ErrorCode::invalid_argument, "INT8 needs data to calibrate on", "--calibrate",
-                     "give a folder of photos or arrays, or --precisions without int8"};
-    }
-    if (std::find(options.precisions.begin(), options.precisions.end(), "fp32") == options.precisions.end()) {
-        return Error{ErrorCode::invalid_argument, "fp32 must be among the precisions", "--precisions",
-                     "every other one is judged against it"};
-    }
-    for (const auto& text : options.against) {
-        // Told now, not after minutes of work.
-        if (auto peer = parse_peer(text); !text.empty() && !peer) return std::move(peer).error();
-    }
-    if (const auto backend = backend_for_device(options.device); !backend) return backend.error();
-    LATHE_CHECK(look_for({options.model, options.calibrate, options.evaluate}));
-    std::error_code failed;
-    std::filesystem::create_directories(options.output, failed);
-    if (failed) return Error{ErrorCode::io, "cannot make the output folder: " + failed.message(), options.output, ""};
-    return run_optimizer(options, context);
+Result<void> run_optimize(const Arguments& arguments, const Context& context) {
+    LATHE_TRY(const OptimizeRequest request, request_of(arguments, context));
+    LATHE_TRY(const OptimizeResult result, optimize(request));
+    print_optimized(result, context);
+    LATHE_TRY(Json document, parse_json(result.document, "report.json"));
+    context.print_json(std::move(document));
+    return {};
 }
 
 } // namespace
 
+void print_optimized(const OptimizeResult& result, const Context& context) {
+    context.print("");
+    context.print(context.bold(result.verdict));
+    for (const auto& reason : result.reasons)
+        context.print("  " + reason);
+    if (!result.engine.empty()) context.print("Engine: " + result.engine.string());
+    context.print("Report: " + result.report.string());
+}
+
 void add_optimize(Commands& commands) {
-    auto options = std::make_shared<OptimizeOptions>();
+    auto options = std::make_shared<Arguments>();
+    OptimizeRequest& request = options->request;
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"optimize",
@@ -62,15 +93,15 @@ void add_optimize(Commands& commands) {
           "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --effort 2",
           "lathe optimize m.onnx --precisions fp32,bf16 --against onnxruntime",
           "lathe optimize m.onnx --device cuda --calibrate photos/ --evaluate labelled/ --batch-sizes 1,8,32"}},
-        [options, &context] { return optimize(completed(*options), context); });
-    command.add_option("model", options->model, "ONNX model in floating point (see lathe export)")->required();
-    command.add_option("--calibrate", options->calibrate,
+        [options, &context] { return run_optimize(*options, context); });
+    command.add_option("model", request.model, "ONNX model in floating point (see lathe export)")->required();
+    command.add_option("--calibrate", request.calibrate,
                        "Data to calibrate on: folder of images, .npy, .npz; texts (.tsv, .csv, .jsonl)");
-    command.add_option("--evaluate", options->evaluate, "Labelled data to judge on (not the calibration data)");
-    command.add_option("--columns", options->columns, columns_help);
-    command.add_option("-o,--output", options->output, "Folder for engines, JSON and report")->capture_default_str();
+    command.add_option("--evaluate", request.evaluate, "Labelled data to judge on (not the calibration data)");
+    command.add_option("--columns", request.columns, columns_help);
+    command.add_option("-o,--output", request.output, "Folder for engines, JSON and report")->capture_default_str();
     add_samples_option(command, options->samples, &options->samples_given);
-    command.add_option("--evaluate-samples", options->evaluate_samples, "Evaluation samples; 0: all");
+    command.add_option("--evaluate-samples", request.evaluate_samples, "Evaluation samples; 0: all");
     command
         .add_option("--method", options->method,
                     "Range estimator; auto: for each tensor the range with the least error in what reads it, kept if "
@@ -79,12 +110,11 @@ void add_optimize(Commands& commands) {
         ->capture_default_str();
     add_correction_options(command, options->correction, false);
     add_format_options(command, options->formats);
-    command
-        .add_option("--exclude", options->exclude, "Leave in float: node, op type or regular expression; repeatable")
+    command.add_option("--exclude", request.exclude, "Leave in float: node, op type or regular expression; repeatable")
         ->allow_extra_args(false);
-    command.add_option("--device", options->device, "Device to build for and to measure on (see lathe doctor)")
+    command.add_option("--device", request.device, "Device to build for and to measure on (see lathe doctor)")
         ->capture_default_str();
-    command.add_option("--timing-cache", options->timing_cache, "GPU: file of kernel times (see lathe build)");
+    command.add_option("--timing-cache", request.timing_cache, "GPU: file of kernel times (see lathe build)");
     add_tune_option(command, options->tune);
     command
         .add_option("--precisions", options->precisions,
@@ -98,24 +128,25 @@ void add_optimize(Commands& commands) {
                     "Frameworks to compare with: pytorch, torch-compile, onnxruntime, openvino; '' for none (default "
                     "pytorch,torch-compile,onnxruntime; on a GPU pytorch,torch-compile=fp16)")
         ->delimiter(',');
-    command.add_option("--batch-sizes", options->batch_sizes, "Batch sizes to measure")
+    command
+        .add_option("--batch-sizes", request.batch_sizes,
+                    "Batch sizes to measure (default: those of 1, 8, 16 that the model takes)")
         ->delimiter(',')
-        ->check(positive_number())
-        ->capture_default_str();
-    command.add_option("--max-drop", options->max_drop, "Largest acceptable loss of top-1, in points")
+        ->check(positive_number());
+    command.add_option("--max-drop", request.max_drop, "Largest acceptable loss of top-1, in points")
         ->check(not_negative_number())
         ->capture_default_str();
-    command.add_option("--duration", options->duration_s, "Seconds of each throughput measurement; 0: none")
+    command.add_option("--duration", request.duration_s, "Seconds of each throughput measurement; 0: none")
         ->check(not_negative_number())
         ->capture_default_str();
-    command.add_option("--time-limit", options->time_limit_s, "Seconds for each latency measurement, at most")
+    command.add_option("--time-limit", request.time_limit_s, "Seconds for each latency measurement, at most")
         ->check(positive_number())
         ->capture_default_str();
-    command.add_option("--threads", options->threads, "Threads (default: all cores)");
-    command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");
-    command.add_flag("--allow-fallback", options->allow_fallback,
+    command.add_option("--threads", request.threads, "Threads (default: all cores)");
+    command.add_option("--preprocess", request.preprocess, preprocess_help());
+    command.add_flag("--allow-fallback", request.allow_fallback,
                      "GPU: keep an engine of which less than 90 % of the arithmetic runs in its precision");
-    command.add_flag("--force", options->force, "Do every step anew, whatever the output folder holds");
+    command.add_flag("--force", request.force, "Do every step anew, whatever the output folder holds");
 }
 
 } // namespace lathe::cli

@@ -203,7 +203,7 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
     } else {
         LATHE_TRY(ranges, load_ranges(arguments.ranges));
     }
-    LATHE_TRY(const CorrectOptions correcting, options_of(arguments.correction, arguments.method));
+    const CorrectOptions correcting = options_of(arguments.correction, arguments.method);
     LATHE_TRY(const CorrectData data, data_of(arguments.correction));
     auto corrected = quantize_on_data(model, ranges, options, correcting, data, context.progress());
     if (!corrected) return std::move(corrected).error().in(arguments.model);

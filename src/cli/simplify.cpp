@@ -1,4 +1,4 @@
-#include "cli/simplify.hpp"
+#include "api/simplify.hpp"
 
 #include <cstdio>
 #include <filesystem>
@@ -65,23 +65,6 @@ Result<void> make_folder(const std::filesystem::path& folder) {
 }
 
 } // namespace
-
-Json to_json(const SimplifyReport& report) {
-    Json passes = Json::array();
-    for (const PassCount& pass : report.passes)
-        passes.push_back({{"name", pass.name}, {"changes", pass.changes}});
-    return {{"kind", "simplify"},
-            {"version", 1},
-            {"before_nodes", report.before_nodes},
-            {"after_nodes", report.after_nodes},
-            {"before_initializers", report.before_initializers},
-            {"after_initializers", report.after_initializers},
-            {"rounds", report.rounds},
-            {"passes", passes},
-            {"verified_samples", report.samples},
-            {"max_relative_error", report.max_error},
-            {"warnings", report.warnings}};
-}
 
 void add_simplify(Commands& commands) {
     struct Options {

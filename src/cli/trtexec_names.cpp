@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "api/profile.hpp"
 #include "bench/statistics.hpp"
-#include "cli/profile.hpp"
 #include "support/files.hpp"
 
 namespace lathe::cli {

@@ -27,6 +27,17 @@ std::string number(double value, const char* format) {
     return text;
 }
 
+std::string figures(const Closeness& closeness) {
+    char text[120];
+    if (closeness.classes) {
+        std::snprintf(text, sizeof(text), "KL %.6f, SQNR %.1f dB, agreement %.1f %%", closeness.mean_kl,
+                      closeness.sqnr_db, closeness.agreement * 100);
+    } else {
+        std::snprintf(text, sizeof(text), "error %.5f, SQNR %.1f dB", closeness.error, closeness.sqnr_db);
+    }
+    return text;
+}
+
 std::string biases_of(const std::vector<CorrectedLayer>& layers) {
     return std::to_string(std::ranges::count(layers, true, &CorrectedLayer::bias)) + " biases corrected";
 }
@@ -329,7 +340,7 @@ private:
 
 } // namespace
 
-CorrectOptions options_of_effort(int effort) {
+CorrectOptions options_of_effort(int effort, const CorrectionChoice& choice) {
     CorrectOptions options;
     if (effort >= 1) {
         options.bias = BiasCorrection::fast;
@@ -346,6 +357,11 @@ CorrectOptions options_of_effort(int effort) {
         options.fit_samples = 192;
         options.positions = 16384;
     }
+    options.bias = choice.bias.value_or(options.bias);
+    options.rounding = choice.rounding.value_or(options.rounding);
+    options.float_last = choice.float_last.value_or(options.float_last);
+    options.equalize = choice.equalize.value_or(options.equalize);
+    options.smooth = choice.smooth.value_or(options.smooth);
     return options;
 }
 
@@ -362,6 +378,18 @@ Json to_json(const CorrectOutcome& outcome) {
     return {{"before", to_json(outcome.first)},   {"after", to_json(outcome.last)},
             {"fit_samples", outcome.fit_samples}, {"held_back_samples", outcome.held_back_samples},
             {"seconds", outcome.seconds},         {"steps", std::move(steps)}};
+}
+
+std::vector<std::string> describe(const CorrectOutcome& outcome) {
+    if (outcome.corrections.empty()) return {};
+    std::vector<std::string> lines{"On " + std::to_string(outcome.held_back_samples) +
+                                       " held-back samples, corrected on " + std::to_string(outcome.fit_samples) + ":",
+                                   "  quantised alone: " + figures(outcome.first)};
+    for (const Correction& each : outcome.corrections) {
+        lines.push_back("  " + each.method + ": " + figures(each.after) + ", " + (each.kept ? "kept" : "not kept") +
+                        number(each.seconds, " (%.1f s)") + "; " + each.detail);
+    }
+    return lines;
 }
 
 Result<CorrectOutcome> quantize_corrected(const Model& model, const RangesFile& ranges, const QuantizeOptions& quantize,

@@ -8,13 +8,11 @@
 #include "correct/judge.hpp"
 #include "correct/layers.hpp"
 #include "data/dataset.hpp"
+#include "lathe/correction.hpp"
 #include "quantize/quantize.hpp"
 #include "support/progress.hpp"
 
 namespace lathe {
-
-enum class BiasCorrection { none, fast, exact };
-enum class Rounding { nearest, output_error };
 
 /// Which corrections are tried. Each is kept only if the network comes closer to the float model on held-back samples.
 struct CorrectOptions {
@@ -40,7 +38,8 @@ struct CorrectOptions {
 
 /// What `--effort` means. 0: nothing. 1: SmoothQuant and fast bias correction. 2: last layers in float, equalisation,
 /// weight rounding and exact bias correction too. 3: also ranges by error, all fitted on three times the samples.
-CorrectOptions options_of_effort(int effort);
+/// `choice`: corrections chosen one by one, in place of that.
+CorrectOptions options_of_effort(int effort, const CorrectionChoice& choice = {});
 
 /// What came of one correction.
 struct Correction {
@@ -73,5 +72,8 @@ Result<CorrectOutcome> quantize_corrected(const Model& model, const RangesFile& 
 
 /// {"corrections": [{"method", "kept", "detail", "before", "after", "seconds"}], ...}, as the report has it.
 Json to_json(const CorrectOutcome& outcome);
+
+/// A line for each correction: what it gained, and whether it was kept. None where none was tried.
+std::vector<std::string> describe(const CorrectOutcome& outcome);
 
 } // namespace lathe

@@ -28,6 +28,8 @@ std::vector<Case> cases() {
              "--batch-sizes 1 --duration 0.1 --time-limit 0.2",
              0, "optimize"},
             {"optimize none.onnx --calibrate arrays.npy --output out2", 3},
+            {"demo --copy pictures", 0, "demo"}, // the whole of it is in tests/python
+            {"demo --copy m.onnx/pictures", 1},
             // Successes are in tests/export: they need PyTorch.
             {"export none.py:net --output e.onnx", 4},
             {"inspect m.onnx", 0, "model"},

@@ -79,6 +79,38 @@ TEST(Optimize, InterruptedGoesOn) {
     EXPECT_EQ(work.good_json(job)["eval"]["subjects"].size(), 2U);
 }
 
+TEST(Optimize, AFixedBatchIsMeasuredAsItIs) {
+    const Workspace work;
+    for (const std::int64_t batch : {1, 2}) {
+        Model model = tiny_classifier();
+        (*model.graph.inputs[0].dims)[0] = Dimension::of(batch);
+        work.save(model, "fixed.onnx");
+        const std::string fixed = "optimize fixed.onnx --calibrate arrays.npy --evaluate photos --precisions fp32,int8 "
+                                  "--output fixed --against '' --duration 0.1 --time-limit 0.2";
+        EXPECT_THAT(work.good(fixed).output, HasSubstr("batch size is fixed at " + std::to_string(batch)));
+        const Json report = work.json("fixed/report.json");
+        ASSERT_EQ(report["bench"]["latency"].size(), 2U);
+        EXPECT_EQ(report["bench"]["latency"][0]["batch"], batch);
+        EXPECT_EQ(report["eval"]["subjects"][0]["samples"], 10);
+    }
+}
+
+TEST(Optimize, PreprocessingByName) {
+    const Workspace work;
+    Model model = tiny_classifier();
+    std::erase_if(model.metadata, [](const auto& entry) { return entry.first == "lathe.preprocess"; });
+    work.save(model, "plain.onnx");
+    const std::string plain = "optimize plain.onnx --calibrate photos --precisions fp32,int8 --output plain --against '' "
+                              "--batch-sizes 1 --duration 0.1 --time-limit 0.2 --preprocess ";
+    const Json result = work.good_json(plain + "imagenet-0..1");
+    EXPECT_GT(result["quantization"]["quantized_nodes"], 0);
+    EXPECT_EQ(work.good_json("inspect plain/plain.int8.engine")["preprocess"]["crop"], Json({8, 8}));
+    const CommandResult wrong = work.lathe(plain + "imagnet");
+    EXPECT_EQ(wrong.exit_code, 2);
+    EXPECT_THAT(wrong.errors, HasSubstr("imagenet"));
+    EXPECT_THAT(work.good("optimize --help").output, HasSubstr("imagenet-0..1"));
+}
+
 TEST(Optimize, SaysWhatIsMissing) {
     const Workspace work;
     const CommandResult no_data = work.lathe("optimize m.onnx --output out");

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/calibrate.hpp"
+#include "lathe/correction.hpp"
+#include "lathe/engine_types.hpp"
+#include "lathe/evaluate.hpp"
+#include "lathe/export.hpp"
+#include "lathe/progress.hpp"
+#include "lathe/quantize.hpp"
+#include "lathe/result.hpp"
+
+namespace lathe {
+
+/// What `lathe optimize` does, in one call: simplify, calibrate, quantise, build, evaluate, benchmark, judge, report.
+struct OptimizeRequest {
+    std::filesystem::path model;     ///< ONNX file in floating point
+    std::filesystem::path calibrate; ///< data as Data::path takes them; needed for int8
+    std::filesystem::path evaluate;  ///< labelled data to judge on, not those of the calibration; empty: no accuracy
+    std::string columns = {};        ///< of text files, as Data::columns
+    /// Folder for engines, JSON and the report, made if it is not there. Steps whose inputs have not changed since an
+    /// earlier call with the same folder are not done again.
+    std::filesystem::path output = "out";
+    std::string preprocess = {}; ///< a preset's name, JSON text or a JSON file, instead of the model's own
+
+    Method method = Method::mse;
+    bool ranges_by_error = false; ///< for each tensor the range with the least error in what reads it (--method auto)
+    std::size_t samples = 300;    ///< to calibrate on, spread evenly over the data; 0: all
+    std::optional<bool> until_settled = {}; ///< stop earlier once the ranges stand still; absent: unless corrected
+    std::vector<std::string> exclude = {};  ///< left in float: as QuantizeRequest::exclude
+    int effort = 0;                         ///< as QuantizeRequest::effort
+    CorrectionChoice corrections = {};      ///< in place of what the effort means
+    std::optional<WeightGranularity> weights = {};
+    std::optional<ActivationScheme> activations = {};
+
+    std::string device = "cpu";
+    std::vector<Precision> precisions = {}; ///< empty: fp32, bf16, int8; on a GPU fp32, fp16, int8. fp32 must be there
+    std::map<std::string, ShapeRange> shapes = {}; ///< as BuildOptions::shapes
+    std::filesystem::path timing_cache = {};       ///< GPU: as BuildOptions::timing_cache
+    TuneEffort tune = TuneEffort::standard;        ///< GPU
+    bool allow_fallback = false;                   ///< GPU: as BuildOptions::allow_fallback
+    std::size_t threads = 0;                       ///< 0: all cores
+
+    /// Frameworks to measure beside the engines: "pytorch", "torch-compile", "onnxruntime", "openvino". Absent: those
+    /// usual beside the device. One that cannot run here is told in the report.
+    std::optional<std::vector<std::string>> against = {};
+    std::vector<std::int64_t> batch_sizes = {}; ///< to measure; empty: those of 1, 8, 16 that the engine takes
+    std::size_t evaluate_samples = 0;           ///< 0: all
+    double max_drop = 1.0;                      ///< largest acceptable loss of top-1, in points
+    double duration_s = 1.5;                    ///< of each throughput measurement; 0: none
+    double time_limit_s = 4;                    ///< of each latency measurement, at most
+
+    bool force = false;                 ///< do every step anew, whatever the folder holds
+    std::filesystem::path program = {}; ///< the lathe program, which measures load time and memory; empty: not measured
+    std::string command_line = {};      ///< for the record
+    Progress* progress = nullptr;       ///< nullptr: silent
+    /// Called with lines for a person: a step that is done, what was reused, what a correction gained. Empty: untold.
+    std::function<void(std::string_view)> tell = {};
+};
+
+/// One engine or framework at one batch size.
+struct OptimizedRow {
+    std::string name;                    ///< "m.int8", "onnxruntime"
+    std::string precision;               ///< "int8", "fp32", ...
+    std::int64_t batch = 0;              ///< samples a call
+    Measured latency_ms;                 ///< median of a call
+    std::optional<Measured> speedup;     ///< over the FP32 engine, pair by pair; absent for that engine itself
+    std::optional<Measured> top1;        ///< share 0..1; absent where there are no labels, and for frameworks
+    std::optional<Measured> top1_change; ///< against the FP32 engine, on the same samples
+    std::filesystem::path engine;        ///< its file; empty for frameworks
+};
+
+struct OptimizeResult {
+    std::string verdict;              ///< one line
+    std::vector<std::string> reasons; ///< sentences, the weightiest first
+    std::filesystem::path engine;     ///< the recommended one; empty where the results support no choice
+    std::filesystem::path report;     ///< HTML file
+    std::filesystem::path folder;     ///< with all engines and results
+    std::vector<OptimizedRow> rows;
+    std::string document; ///< everything, as JSON text: what `lathe optimize --json` prints
+};
+
+/// The whole job. Errors: invalid_argument (int8 without data to calibrate on, no fp32, a name that does not exist),
+/// not_found, what the steps give, cancelled (the same call goes on from there). A precision that this machine lacks is
+/// left out and told.
+LATHE_API Result<OptimizeResult> optimize(const OptimizeRequest& request);
+
+} // namespace lathe

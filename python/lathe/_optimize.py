@@ -1,0 +1,103 @@
+"""The whole job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _lathe, _load
+from ._inputs import Samples, model_file, samples_of
+from ._progress import Reporter, reporter
+from ._results import Measured, OptimizeResult, Row, measured
+
+
+def _input_names(path: Path) -> list[str]:
+    model = _lathe.load_model(os.fspath(path))
+    return model.inputs()
+
+
+def optimize(
+    model: Any,
+    *,
+    calibrate: Any = None,
+    evaluate: Any = None,
+    example: Any = None,
+    output: str | os.PathLike[str] = "out",
+    preprocess: str | Mapping[str, Any] | None = None,
+    device: str = "cpu",
+    precisions: Sequence[str] = (),
+    method: str = "mse",
+    samples: int | None = None,
+    effort: int = 0,
+    exclude: Sequence[str] = (),
+    shapes: Sequence[str] = (),
+    columns: str = "",
+    against: Sequence[str] | None = None,
+    batch_sizes: Sequence[int] = (),
+    max_drop: float = 1.0,
+    evaluate_samples: int = 0,
+    duration_s: float = 1.5,
+    time_limit_s: float = 4.0,
+    threads: int = 0,
+    force: bool = False,
+    progress: bool | Reporter | None = None,
+) -> OptimizeResult:
+    """Simplify, calibrate, quantise, build, evaluate, benchmark and judge a network: the command `lathe optimize`.
+
+    Args:
+        model: An ONNX file, an onnx.ModelProto, or a torch.nn.Module (in floating point) with `example` inputs.
+        calibrate: Data to calibrate on: a folder of pictures or another path; an array of samples or a dict of them by
+            input name; an iterable of batches such as a DataLoader. Needed for int8.
+        evaluate: Labelled data to judge on, not those of the calibration; of the same forms, iterables give pairs
+            (inputs, labels). Without it nothing is said of accuracy.
+        example: Inputs that the module is traced on: a tensor, a tuple, or a dict by argument. Axis 0 becomes free.
+        output: Folder for engines, results and report. What has not changed since an earlier call is not done again.
+        preprocess: How pictures become the input: the name of a preset ("imagenet", ...), a dict, or a JSON file.
+        precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there.
+        samples: To calibrate on; None: at most 300, until the ranges settle.
+        effort: How much to correct what int8 costs, 0 to 3.
+        against: Frameworks to measure beside the engines; None: those usual; (): none.
+        max_drop: Largest acceptable loss of top-1, in points.
+        duration_s, time_limit_s: Seconds of each throughput and, at most, latency measurement.
+        progress: True or False: with or without a bar; None: on a terminal or in a notebook.
+
+    Raises:
+        Error: invalid_argument, not_found, unsupported, verification_failed, ...: what the steps give.
+        KeyboardInterrupt: on Ctrl-C; the same call goes on from there.
+    """
+    _load.prepare_environment()
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = model_file(model, folder, example)
+    options: dict[str, Any] = {
+        "model": os.fspath(path), "output": os.fspath(folder), "device": device, "precisions": list(precisions),
+        "method": method, "effort": effort, "exclude": list(exclude), "shapes": list(shapes), "columns": columns,
+        "batch_sizes": list(batch_sizes), "max_drop": max_drop, "evaluate_samples": evaluate_samples,
+        "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "force": force,
+        "program": os.fspath(_load.program()), "command_line": "lathe.optimize",
+    }
+    for name, data in (("calibrate", calibrate), ("evaluate", evaluate)):
+        if data is None:
+            continue
+        given = samples_of(data)
+        if isinstance(given, Samples):
+            given = given.save(folder / f"{name}.npz", _input_names(path))
+        options[name] = os.fspath(given)
+    if preprocess is not None:
+        options["preprocess"] = preprocess if isinstance(preprocess, str) else json.dumps(preprocess)
+    if samples is not None:
+        options["samples"] = samples
+    if against is not None:
+        options["against"] = list(against)
+    told = _lathe.optimize(options, reporter(progress))
+    rows = [
+        Row(row["name"], row["precision"], row["batch"], Measured(*row["latency_ms"]), measured(row["speedup"]),
+            measured(row["top1"]), measured(row["top1_change"]), Path(row["engine"]) if str(row["engine"]) != "." else None)
+        for row in told["rows"]
+    ]
+    engine = None if str(told["engine"]) == "." else Path(told["engine"])
+    return OptimizeResult(told["verdict"], told["reasons"], engine, Path(told["report"]), Path(told["folder"]), rows,
+                          told["document"])

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Makes what a release hands out, into dist/: a wheel that carries its third-party libraries (all but OpenVINO, which pip
+# installs), the source archive, a list of what is in the wheel (CycloneDX), and checksums; then installs the wheel into a
+# new virtual environment with nothing but pip and runs the demo there.
+#   scripts/release.sh [--no-check]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LATHE_CUDA=${LATHE_CUDA:-OFF}
+. scripts/setup.sh
+
+dist=$LATHE_ROOT/dist
+rm -rf "$dist"
+mkdir -p "$dist"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+say "Building the wheel"
+export CCACHE_BASEDIR=$LATHE_ROOT CCACHE_NOHASHDIR=1 CMAKE_GENERATOR=Ninja
+command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+"$LATHE_PYTHON" -m pip wheel -q --disable-pip-version-check --no-deps --no-index --no-build-isolation \
+  -Cbuild-dir="$LATHE_ROOT/build-wheel" -Ccmake.define.LATHE_CUDA="$LATHE_CUDA" -w "$work" .
+
+say "Carrying its libraries"
+# The lowest manylinux that its symbols allow is chosen and told. OpenVINO comes from its own wheel.
+PATH=$LATHE_VENV/bin:$PATH LD_LIBRARY_PATH=$OpenVINO_DIR/../libs "$LATHE_VENV/bin/auditwheel" repair \
+  --exclude 'libopenvino*' --exclude 'libtbb*' -w "$dist" "$work"/lathe-*.whl
+
+say "Source archive, contents, checksums"
+"$LATHE_PYTHON" -c 'import sys, scikit_build_core.build as build; print(build.build_sdist(sys.argv[1]))' "$dist"
+"$LATHE_PYTHON" scripts/sbom.py "$dist"/lathe-*.whl >"$dist/lathe.cdx.json"
+(cd "$dist" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)
+
+[ "${1:-}" = --no-check ] && exit 0
+say "In an environment with nothing but pip"
+/usr/bin/python3 -m venv "$work/venv"
+time "$work/venv/bin/pip" install -q --disable-pip-version-check "$dist"/lathe-*.whl
+time env -u LATHE_PYTHON "$work/venv/bin/lathe" demo --output "$work/demo"

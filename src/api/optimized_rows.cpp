@@ -1,0 +1,73 @@
+#include "api/optimized_rows.hpp"
+
+#include "report/fields.hpp"
+
+namespace lathe {
+namespace {
+
+using report::find_item;
+using report::interval;
+using report::items;
+using report::member;
+using report::number;
+using report::text;
+
+/// The figure with its interval; its value alone where there is none.
+std::optional<Measured> measured(const Json& object, const char* key, const char* interval_key) {
+    const auto value = number(object, key);
+    if (!value) return std::nullopt;
+    const auto range = interval(object, interval_key).value_or(std::pair{*value, *value});
+    return Measured{*value, range.first, range.second};
+}
+
+/// How many times as fast as `reference` the subject is; the benchmark may have measured the pair the other way round.
+std::optional<Measured> speedup_of(const Json& bench, const std::string& subject, const std::string& reference,
+                                   double batch) {
+    for (const Json& ratio : items(bench, "ratios")) {
+        if (number(ratio, "batch") != batch) continue;
+        const auto found = measured(ratio, "speedup", "ci95");
+        if (!found || found->low <= 0) continue;
+        if (text(ratio, "subject") == subject && text(ratio, "reference") == reference) return found;
+        if (text(ratio, "subject") == reference && text(ratio, "reference") == subject)
+            return Measured{1 / found->value, 1 / found->high, 1 / found->low};
+    }
+    return std::nullopt;
+}
+
+/// The name of the FP32 engine; empty where none was measured.
+std::string baseline_of(const Json& bench) {
+    for (const Json& subject : items(bench, "subjects")) {
+        if (text(subject, "kind") == "engine" && text(subject, "precision") == "fp32") return text(subject, "name");
+    }
+    return "";
+}
+
+} // namespace
+
+std::vector<OptimizedRow> optimized_rows(const Json& bench, const Json& eval, const std::filesystem::path& folder) {
+    const std::string baseline = baseline_of(bench);
+    std::vector<OptimizedRow> rows;
+    for (const Json& latency : items(bench, "latency")) {
+        const auto median = measured(latency, "median_ms", "ci95_ms");
+        const auto batch = number(latency, "batch");
+        if (!median || !batch) continue;
+        OptimizedRow row;
+        row.name = text(latency, "subject");
+        row.batch = static_cast<std::int64_t>(*batch);
+        row.latency_ms = *median;
+        if (row.name != baseline) row.speedup = speedup_of(bench, row.name, baseline, *batch);
+        if (const Json* subject = find_item(items(bench, "subjects"), "name", row.name); subject != nullptr) {
+            row.precision = text(*subject, "precision");
+            if (text(*subject, "kind") == "engine") row.engine = folder / (row.name + ".engine");
+        }
+        if (const Json* judged = find_item(items(eval, "subjects"), "name", row.name); judged != nullptr) {
+            row.top1 = measured(*judged, "top1", "top1_ci95");
+            if (const Json* versus = member(*judged, "vs_reference"); versus != nullptr)
+                row.top1_change = measured(*versus, "top1_delta", "top1_delta_ci95");
+        }
+        rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+} // namespace lathe

@@ -1,0 +1,448 @@
+#include "lathe/optimize.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "api/calibrate.hpp"
+#include "api/correct.hpp"
+#include "api/model_data.hpp"
+#include "api/optimized_rows.hpp"
+#include "api/profile.hpp"
+#include "api/simplify.hpp"
+#include "api/stages.hpp"
+#include "api/summary.hpp"
+#include "backends/api/backend.hpp"
+#include "backends/openvino/tokenizer.hpp"
+#include "bench/run.hpp"
+#include "calibrate/report.hpp"
+#include "data/open_dataset.hpp"
+#include "data/preprocess_presets.hpp"
+#include "evaluate/run.hpp"
+#include "onnx/onnx.hpp"
+#include "report/document.hpp"
+#include "report/fields.hpp"
+#include "report/html.hpp"
+#include "report/verdict.hpp"
+#include "runtime/engine.hpp"
+#include "support/clock.hpp"
+#include "support/files.hpp"
+#include "support/hash.hpp"
+#include "support/log.hpp"
+#include "support/machine.hpp"
+
+namespace lathe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Digest of texts, in order.
+std::string key_of(std::initializer_list<std::string> parts) {
+    Hasher hasher;
+    for (const auto& part : parts)
+        hasher.update(std::string_view(part));
+    return hasher.hex();
+}
+
+/// What is left open becomes what is usual for the device; what cannot be is told now, not after minutes of work.
+Result<OptimizeRequest> completed(OptimizeRequest request) {
+    const bool on_gpu = request.device != "cpu";
+    auto& precisions = request.precisions;
+    if (precisions.empty()) {
+        precisions = {Precision::float32, on_gpu ? Precision::float16 : Precision::bfloat16, Precision::int8};
+    }
+    if (!request.against) {
+        request.against = on_gpu ? std::vector<std::string>{"pytorch", "torch-compile=fp16"}
+                                 : std::vector<std::string>{"pytorch", "torch-compile", "onnxruntime"};
+    }
+    if (std::ranges::count(precisions, Precision::int8) > 0 && request.calibrate.empty()) {
+        return Error{ErrorCode::invalid_argument, "INT8 needs data to calibrate on", "--calibrate",
+                     "give a folder of photos or arrays, or --precisions without int8"};
+    }
+    if (std::ranges::count(precisions, Precision::float32) == 0) {
+        return Error{ErrorCode::invalid_argument, "fp32 must be among the precisions", "--precisions",
+                     "every other one is judged against it"};
+    }
+    for (const auto& text : *request.against) {
+        if (auto peer = parse_peer(text); !peer) return std::move(peer).error();
+    }
+    if (const auto backend = backend_for_device(request.device); !backend) return backend.error();
+    std::error_code failed;
+    for (const auto& path : {request.model, request.calibrate, request.evaluate}) {
+        if (path.empty() || fs::exists(path, failed)) continue;
+        return Error{ErrorCode::not_found, "no such file or folder", path.string(), "check the path"};
+    }
+    return request;
+}
+
+/// The whole job over one output folder. Each step reads what the step before wrote, so that any of them can be redone
+/// by hand with the command of its name.
+class Optimizer {
+public:
+    Optimizer(const OptimizeRequest& options, Progress& progress)
+        : options_(options), progress_(progress), folder_(options.output), stem_(options.model.stem().string()),
+          stages_(Stages::open(folder_ / (stem_ + ".stages.json"), progress, options.tell, options.force)) {}
+
+    Result<OptimizeResult> run() {
+        LATHE_CHECK(read_model());
+        LATHE_CHECK(simplify());
+        if (wants(Precision::int8)) {
+            LATHE_CHECK(calibrate());
+            LATHE_CHECK(quantize());
+        }
+        LATHE_CHECK(build());
+        LATHE_CHECK(evaluate());
+        LATHE_CHECK(profile());
+        LATHE_CHECK(measure());
+        return report();
+    }
+
+private:
+    bool wants(Precision precision) const {
+        return std::find(options_.precisions.begin(), options_.precisions.end(), precision) !=
+               options_.precisions.end();
+    }
+    void tell(const std::string& line) const {
+        if (options_.tell) options_.tell(line);
+    }
+    fs::path file(const std::string& ending) const { return folder_ / (stem_ + ending); }
+    Target target() const {
+        if (options_.device == "tensorrt") return Target::tensorrt;
+        return options_.device == "cpu" ? Target::openvino : Target::cuda;
+    }
+
+    Result<void> read_model() {
+        LATHE_TRY(model_, load_onnx(options_.model));
+        if (!options_.preprocess.empty()) {
+            LATHE_TRY(preprocess_, preprocess_named(options_.preprocess, input_specs(model_)));
+            model_.set_metadata("lathe.preprocess", preprocess_->to_json().dump());
+        } else {
+            LATHE_TRY(preprocess_, preprocess_of(model_));
+        }
+        LATHE_TRY(source_hash_, hash_file(options_.model));
+        summary_ = to_json(summarize_resolved(model_), false);
+        key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
+        return {};
+    }
+
+    Result<void> simplify() {
+        const fs::path output = file(".simplified.onnx");
+        LATHE_TRY(simplify_result_, stages_.run("simplify", key_, {output}, [&]() -> Result<Json> {
+            Model simplified = model_;
+            SimplifyOptions options;
+            options.progress = &progress_;
+            LATHE_TRY(const SimplifyReport result, simplify_model(simplified, options));
+            LATHE_CHECK(save_onnx(simplified, output));
+            return to_json(result);
+        }));
+        // The file, not the copy in memory, is what the later steps are about.
+        LATHE_TRY(model_, load_onnx(output));
+        return {};
+    }
+
+    CorrectOptions corrections_asked() const {
+        CorrectOptions correcting = options_of_effort(options_.effort, options_.corrections);
+        correcting.auto_ranges = correcting.auto_ranges || options_.ranges_by_error;
+        correcting.threads = options_.threads;
+        return correcting;
+    }
+    /// What the ranges and corrections depend on beside the model and the data.
+    std::string quantization_key() const {
+        const CorrectionChoice& choice = options_.corrections;
+        const auto number = [](const auto& value) { return value ? std::to_string(static_cast<int>(*value)) : "-"; };
+        std::string key = key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)),
+                                  to_string(target()), std::to_string(options_.effort), number(choice.bias),
+                                  number(choice.rounding), number(choice.equalize), number(choice.smooth),
+                                  number(choice.float_last), number(options_.weights), number(options_.activations)});
+        for (const auto& pattern : options_.exclude)
+            key = key_of({key, pattern});
+        return key;
+    }
+
+    Result<void> calibrate() {
+        LATHE_TRY(const TargetProfile profile,
+                  with_formats(profile_of(target()), options_.weights, options_.activations));
+        CalibrateRequest request;
+        request.data = options_.calibrate;
+        request.columns = options_.columns;
+        request.preprocess = preprocess_;
+        request.samples = options_.samples;
+        request.until_settled = options_.until_settled.value_or(!corrections_asked().any());
+        request.threads = options_.threads;
+        request.method = options_.method;
+        request.output = file(".ranges");
+        request.force = options_.force;
+        auto outcome = calibrate_model(model_, request, progress_);
+        if (!outcome && outcome.error().code == ErrorCode::mismatch) {
+            // The folder is this job's own: a cache of other data or another model is replaced, and that is said.
+            tell("calibrating anew: " + outcome.error().message);
+            request.force = true;
+            outcome = calibrate_model(model_, request, progress_);
+        }
+        if (!outcome) return std::move(outcome).error();
+        if (outcome->reused) tell(outcome->reuse);
+        calibration_ = calibration_to_json(outcome->ranges, profile.activations, outcome->seconds);
+        timings_extra_.push_back({{"name", "calibrate"}, {"seconds", outcome->seconds}, {"reused", outcome->reused}});
+        ranges_ = std::move(outcome->ranges);
+        return {};
+    }
+
+    Result<void> quantize() {
+        LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
+        const std::string key = key_of({key_, ranges_hash, quantization_key()});
+        const fs::path output = file(".int8.onnx");
+        LATHE_TRY(quantization_, stages_.run("quantize", key, {output}, [&]() -> Result<Json> {
+            QuantizeOptions options;
+            options.target = target();
+            options.placement.exclude = options_.exclude;
+            options.placement.weights = options_.weights;
+            options.placement.activations = options_.activations;
+            options.method = options_.method;
+            const CorrectData data{options_.calibrate, options_.columns, preprocess_};
+            LATHE_TRY(const CorrectOutcome outcome,
+                      quantize_on_data(model_, ranges_, options, corrections_asked(), data, progress_));
+            for (const std::string& line : describe(outcome))
+                tell(line);
+            LATHE_CHECK(save_onnx(outcome.quantized.model, output));
+            return outcome.quantized.document;
+        }));
+        return {};
+    }
+
+    Result<void> build() {
+        LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
+        const std::string machine = this_machine().fingerprint();
+        for (const Precision precision : options_.precisions) {
+            const std::string name = to_string(precision);
+            const fs::path input = name == "int8" ? file(".int8.onnx") : file(".simplified.onnx");
+            const fs::path output = file("." + name + ".engine");
+            LATHE_TRY(const std::string hash, hash_file(input));
+            std::string key = key_of({LATHE_VERSION, hash, machine, std::to_string(options_.threads), options_.device,
+                                      backend->blob_key(), std::to_string(static_cast<int>(options_.tune)),
+                                      options_.allow_fallback ? "fallback" : ""});
+            for (const auto& [shaped, range] : options_.shapes)
+                key = key_of({key, shaped, range.describe()});
+            const auto built =
+                stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
+            if (built) {
+                if (engines_.empty()) first_engine_ = *built;
+                engines_.push_back(output);
+                continue;
+            }
+            // A precision that this machine lacks is a finding, not the end of the job.
+            if (built.error().code != ErrorCode::unsupported || name == "fp32") return Error(built.error()).in(name);
+            log(LogLevel::warning, name + " is left out: " + built.error().describe());
+            skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
+        }
+        return {};
+    }
+
+    Result<Json> build_one(Precision precision, const fs::path& input, const fs::path& output,
+                           const std::string& hash) {
+        LATHE_TRY(const Model model, load_onnx(input));
+        BuildOptions build;
+        build.name = stem_;
+        build.device = options_.device;
+        build.precision = precision;
+        build.timing_cache = options_.timing_cache;
+        build.allow_fallback = options_.allow_fallback;
+        build.tune = options_.tune;
+        build.progress = &progress_;
+        build.threads = options_.threads;
+        build.shapes = options_.shapes;
+        build.command_line = options_.command_line;
+        // Peers run the float model that the user gave, not our simplified one.
+        build.source = fs::absolute(options_.model).string();
+        build.hashes = {{"source", source_hash_}, {"onnx", hash}};
+        if (precision == Precision::int8) build.calibration_digest = ranges_.key.data;
+        LATHE_TRY(Engine engine, Engine::build(model, build));
+        LATHE_CHECK(engine.save(output));
+        return to_json(engine.info());
+    }
+
+    Result<std::string> engines_key() const {
+        std::string key = LATHE_VERSION;
+        for (const auto& engine : engines_) {
+            LATHE_TRY(const std::string hash, hash_file(engine));
+            key = key_of({key, hash});
+        }
+        return key;
+    }
+
+    Result<void> evaluate() {
+        if (options_.evaluate.empty()) return {};
+        EvalRequest request;
+        request.engines = engines_;
+        request.reference = file(".fp32.engine");
+        request.data = options_.evaluate;
+        request.columns = options_.columns;
+        request.make_tokenizer = openvino::make_tokenizer;
+        request.samples = options_.evaluate_samples;
+        request.preprocess = preprocess_;
+        request.command_line = options_.command_line;
+        LATHE_TRY(const std::string digest, evaluation_digest());
+        LATHE_TRY(const std::string engines, engines_key());
+        LATHE_TRY(eval_, stages_.run("evaluate", key_of({engines, digest}), {},
+                                     [&] { return evaluate_engines(request, progress_); }));
+        return write_json_file(folder_ / "eval.json", eval_);
+    }
+
+    Result<std::string> evaluation_digest() const {
+        DatasetOptions data;
+        data.samples = options_.evaluate_samples;
+        data.text = text_options(model_, options_.columns);
+        LATHE_TRY(const auto dataset, open_dataset(options_.evaluate, preprocess_, input_specs(model_), data));
+        return dataset->digest();
+    }
+
+    Result<void> profile() {
+        LATHE_TRY(const std::string engines, engines_key());
+        LATHE_TRY(layers_, stages_.run("profile", engines, {}, [&] { return profile_engines(engines_, progress_); }));
+        return {};
+    }
+
+    /// Those asked for, or of the usual ones those that the engines take; of a fixed batch, that one.
+    std::vector<std::int64_t> batch_sizes() const {
+        if (!options_.batch_sizes.empty()) return options_.batch_sizes;
+        const Json& inputs = report::items(first_engine_, "inputs");
+        if (inputs.empty() || inputs[0]["min"].empty()) return {1};
+        const auto least = inputs[0]["min"][0].get<std::int64_t>();
+        const auto most = inputs[0]["max"][0].get<std::int64_t>();
+        std::vector<std::int64_t> sizes;
+        for (const std::int64_t size : {1, 8, 16}) {
+            if (size >= least && size <= most) sizes.push_back(size);
+        }
+        if (sizes.empty()) sizes.push_back(least);
+        if (least == most) tell("the model's batch size is fixed at " + std::to_string(least) + ", which is measured");
+        return sizes;
+    }
+
+    Result<void> measure() {
+        BenchRequest request;
+        request.engines = engines_;
+        for (const auto& text : options_.against.value()) {
+            LATHE_TRY(PeerRequest peer, parse_peer(text));
+            request.against.push_back(std::move(peer));
+        }
+        request.model = options_.model;
+        request.batch_sizes = batch_sizes();
+        request.duration_s = options_.duration_s;
+        request.time_limit_s = options_.time_limit_s;
+        request.data = options_.evaluate.empty() ? options_.calibrate : options_.evaluate;
+        request.columns = options_.columns;
+        request.make_tokenizer = openvino::make_tokenizer;
+        request.preprocess = preprocess_;
+        request.samples = 64;
+        if (!options_.program.empty()) request.probe_command = {options_.program.string(), "bench", "--probe"};
+        request.command_line = options_.command_line;
+        LATHE_TRY(std::string key, engines_key());
+        key = key_of({key, source_hash_, this_machine().fingerprint(), std::to_string(options_.duration_s),
+                      std::to_string(options_.time_limit_s), request.data.string(), request.columns});
+        for (const auto& text : options_.against.value())
+            key = key_of({key, text});
+        for (const auto batch : request.batch_sizes)
+            key = key_of({key, std::to_string(batch)});
+        LATHE_TRY(bench_, stages_.run("benchmark", key, {}, [&] { return bench(request, progress_); }));
+        for (auto& entry : skipped_)
+            bench_["unavailable"].push_back(entry);
+        return write_json_file(folder_ / "bench.json", bench_);
+    }
+
+    Result<OptimizeResult> report() {
+        const Machine machine = this_machine();
+        report::VerdictOptions verdict_options;
+        verdict_options.max_drop_points = options_.max_drop;
+        const report::Verdict verdict =
+            report::make_verdict(&bench_, eval_.is_null() ? nullptr : &eval_, verdict_options);
+        Json stages = stages_.timings();
+        for (const auto& timing : timings_extra_)
+            stages.insert(stages.begin() + 1, timing);
+
+        Json model = summary_;
+        model["name"] = stem_;
+        model["file"] = options_.model.string();
+        model["hash"] = source_hash_;
+        Json document{{"kind", "optimize"},
+                      {"version", 1},
+                      {"model", std::move(model)},
+                      {"verdict", report::to_json(verdict, verdict_options)},
+                      {"device", options_.device},
+                      {"precisions", precision_names()},
+                      {"bench", bench_}};
+        if (!eval_.is_null()) document["eval"] = eval_;
+        document["layers"] = layers_;
+        if (!calibration_.is_null()) document["calibration"] = calibration_;
+        if (!quantization_.is_null()) document["quantization"] = quantization_;
+        document["simplify"] = simplify_result_;
+        document["machine"] = to_json(machine);
+        document["provenance"] = {{"command", options_.command_line},
+                                  {"lathe_version", LATHE_VERSION},
+                                  {"time", utc_now()},
+                                  {"libraries", bench_["libraries"]},
+                                  {"data", {options_.calibrate.string(), options_.evaluate.string()}},
+                                  {"hashes", hashes()}};
+        document["stages"] = std::move(stages);
+        LATHE_CHECK(write_json_file(folder_ / "report.json", document));
+
+        report::DocumentOptions page;
+        page.command = options_.command_line;
+        page.version = LATHE_VERSION;
+        LATHE_TRY(const Json whole, report::make_document({{(folder_ / "report.json").string(), document}}, page));
+        LATHE_CHECK(write_file(folder_ / "report.html", report::render_html(whole)));
+
+        OptimizeResult result;
+        result.verdict = verdict.text;
+        result.reasons = verdict.reasons;
+        if (!verdict.recommended.empty()) result.engine = folder_ / (verdict.recommended + ".engine");
+        result.report = folder_ / "report.html";
+        result.folder = folder_;
+        result.rows = optimized_rows(bench_, eval_, folder_);
+        result.document = document.dump(2, ' ', false, Json::error_handler_t::replace);
+        return result;
+    }
+
+    Json hashes() const {
+        Json found{{options_.model.filename().string(), source_hash_}};
+        for (const auto& engine : engines_) {
+            if (const auto hash = hash_file(engine)) found[engine.filename().string()] = *hash;
+        }
+        return found;
+    }
+
+    std::vector<std::string> precision_names() const {
+        std::vector<std::string> names;
+        for (const Precision precision : options_.precisions)
+            names.push_back(to_string(precision));
+        return names;
+    }
+
+    const OptimizeRequest& options_;
+    Progress& progress_;
+    fs::path folder_;
+    std::string stem_;
+    Stages stages_;
+    Model model_;
+    std::optional<Preprocess> preprocess_;
+    std::string source_hash_;
+    std::string key_; ///< of the model as read, with its preprocessing
+    RangesFile ranges_;
+    std::vector<fs::path> engines_;
+    Json first_engine_; ///< what the first built engine says of itself
+    Json summary_, simplify_result_, calibration_, quantization_, eval_, layers_, bench_;
+    Json timings_extra_ = Json::array();
+    Json skipped_ = Json::array();
+};
+
+} // namespace
+
+Result<OptimizeResult> optimize(const OptimizeRequest& asked) {
+    LATHE_TRY(const OptimizeRequest request, completed(asked));
+    std::error_code failed;
+    std::filesystem::create_directories(request.output, failed);
+    if (failed) {
+        return Error{ErrorCode::io, "cannot make the output folder: " + failed.message(), request.output.string(), ""};
+    }
+    return Optimizer(request, request.progress != nullptr ? *request.progress : no_progress()).run();
+}
+
+} // namespace lathe

@@ -1,0 +1,88 @@
+#include "api/profile.hpp"
+
+#include <numeric>
+#include <random>
+
+#include "runtime/engine.hpp"
+
+namespace lathe {
+
+namespace {
+
+constexpr std::size_t warm_up_runs = 5;
+constexpr std::size_t measured_runs = 30;
+
+/// Normal values for floating-point inputs, small counting values for the others.
+HostTensor random_input(const IoInfo& input, std::mt19937& generator) {
+    HostTensor tensor(input.name, input.type, input.range.min);
+    if (input.type == DataType::float32) {
+        std::normal_distribution<float> normal;
+        for (float& value : tensor.as<float>())
+            value = normal(generator);
+    } else if (input.type == DataType::int64) {
+        std::int64_t next = 0;
+        for (std::int64_t& value : tensor.as<std::int64_t>())
+            value = next++ % 100;
+    } else {
+        for (std::byte& byte : tensor.bytes)
+            byte = static_cast<std::byte>(generator() % 2);
+    }
+    return tensor;
+}
+
+} // namespace
+
+Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress& progress) {
+    EngineLoadOptions options;
+    options.profiling = true;
+    LATHE_TRY(const Engine engine, Engine::load(file, options));
+    LATHE_TRY(Session session, engine.make_session());
+    std::mt19937 generator(1); // NOLINT: the same inputs every time
+    std::vector<HostTensor> tensors;
+    for (const IoInfo& input : session.inputs())
+        tensors.push_back(random_input(input, generator));
+    std::vector<TensorView> views;
+    for (HostTensor& tensor : tensors)
+        views.push_back(tensor.view());
+
+    EngineProfile profile;
+    for (std::size_t run = 0; run < warm_up_runs + measured_runs; ++run) {
+        LATHE_CHECK(progress.check());
+        LATHE_TRY(const auto outputs, session.run(views));
+        if (run < warm_up_runs) continue;
+        LATHE_TRY(const std::vector<LayerInfo> layers, session.profile());
+        if (profile.runs == 0) {
+            profile.layers = layers;
+            profile.milliseconds.resize(layers.size());
+        }
+        if (layers.size() != profile.layers.size()) {
+            return Error{ErrorCode::internal, "the executed layers changed between two runs", file.string(), ""};
+        }
+        ++profile.runs;
+        for (std::size_t i = 0; i < layers.size(); ++i)
+            profile.milliseconds[i].push_back(layers[i].milliseconds);
+    }
+    for (std::size_t i = 0; i < profile.layers.size(); ++i) {
+        const auto& times = profile.milliseconds[i];
+        profile.layers[i].milliseconds =
+            std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+    }
+    return profile;
+}
+
+Result<Json> profile_engines(const std::vector<std::filesystem::path>& engines, Progress& progress) {
+    Json document{{"kind", "layers"}, {"version", 1}, {"subjects", Json::array()}};
+    progress.begin("profile", engines.size());
+    for (const auto& file : engines) {
+        LATHE_TRY(const EngineProfile profile, profile_engine(file, progress));
+        Json rows = Json::array();
+        for (const LayerInfo& layer : profile.layers)
+            rows.push_back(to_json(layer));
+        document["subjects"].push_back({{"name", file.stem().string()}, {"layers", std::move(rows)}});
+        progress.advance();
+    }
+    progress.end();
+    return document;
+}
+
+} // namespace lathe

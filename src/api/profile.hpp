@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "lathe/engine_types.hpp"
+#include "lathe/result.hpp"
+#include "support/json.hpp"
+#include "support/progress.hpp"
+
+namespace lathe {
+
+/// Executed layers, and the times of each over all runs.
+struct EngineProfile {
+    std::vector<LayerInfo> layers;                 ///< with the mean times
+    std::vector<std::vector<double>> milliseconds; ///< by layer and run
+    std::size_t runs = 0;
+};
+/// Runs on seeded random inputs of the smallest shape, after a warm-up.
+Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress& progress);
+
+/// Time and precision of every executed layer, as the layers JSON has it ("kind": "layers"): the mean of several runs
+/// on seeded random inputs of the smallest shape. Profiling itself costs time, so the sum is above the engine's
+/// latency.
+Result<Json> profile_engines(const std::vector<std::filesystem::path>& engines, Progress& progress);
+
+} // namespace lathe

@@ -1,0 +1,42 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include "python/bindings.hpp"
+#include "python/errors.hpp"
+#include "support/log.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+/// Messages of the library go to `sink(level, text)`, None: nowhere.
+void send_log_to(const nb::object& sink) {
+    if (sink.is_none()) {
+        lathe::set_log_sink({});
+        return;
+    }
+    // Never freed: a message may come from a thread that outlives the interpreter's last look at the sink.
+    PyObject* const held = nb::object(sink).release().ptr();
+    lathe::set_log_sink([held](lathe::LogLevel level, std::string_view message) {
+        const nb::gil_scoped_acquire acquire;
+        try {
+            const nb::handle call(held);
+            call(static_cast<int>(level), std::string(message));
+        } catch (nb::python_error& error) {
+            error.discard_as_unraisable("lathe's log");
+        }
+    });
+}
+
+} // namespace
+
+NB_MODULE(_lathe, module) {
+    module.doc() = "Lathe's library, as lathe's Python modules use it.";
+    lathe::python::register_errors();
+    module.def("send_log_to", &send_log_to, nb::arg("sink").none());
+    lathe::python::add_engine(module);
+    lathe::python::add_model(module);
+    lathe::python::add_optimize(module);
+    module.attr("version") = LATHE_VERSION;
+}

@@ -1,0 +1,98 @@
+#include <optional>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "lathe/engine.hpp"
+#include "lathe/optimize.hpp"
+#include "python/bindings.hpp"
+#include "python/measured.hpp"
+#include "python/progress.hpp"
+
+namespace nb = nanobind;
+
+namespace lathe::python {
+namespace {
+
+/// The field of `options`, or `otherwise` where it is not there or None.
+template <class T>
+T field(const nb::dict& options, const char* name, T otherwise) {
+    if (!options.contains(name)) return otherwise;
+    const nb::object value = options[name];
+    return value.is_none() ? otherwise : nb::cast<T>(value);
+}
+
+/// The fields are those of lathe.optimize in python/lathe/_optimize.py.
+OptimizeRequest request_of(const nb::dict& options) {
+    OptimizeRequest request;
+    request.model = field(options, "model", request.model);
+    request.calibrate = field(options, "calibrate", request.calibrate);
+    request.evaluate = field(options, "evaluate", request.evaluate);
+    request.columns = field(options, "columns", request.columns);
+    request.output = field(options, "output", request.output);
+    request.preprocess = field(options, "preprocess", request.preprocess);
+    const auto method = field<std::string>(options, "method", to_string(request.method));
+    request.ranges_by_error = method == "auto";
+    if (!request.ranges_by_error) request.method = value_of(method_from_name(method));
+    request.samples = field(options, "samples", request.samples);
+    if (options.contains("samples")) request.until_settled = false;
+    request.exclude = field(options, "exclude", request.exclude);
+    request.effort = field(options, "effort", request.effort);
+    request.device = field(options, "device", request.device);
+    for (const auto& name : field(options, "precisions", std::vector<std::string>()))
+        request.precisions.push_back(precision_named(name));
+    for (const auto& text : field(options, "shapes", std::vector<std::string>()))
+        request.shapes.insert(value_of(parse_shape_range(text)));
+    request.threads = field(options, "threads", request.threads);
+    if (options.contains("against")) request.against = nb::cast<std::vector<std::string>>(options["against"]);
+    request.batch_sizes = field(options, "batch_sizes", request.batch_sizes);
+    request.evaluate_samples = field(options, "evaluate_samples", request.evaluate_samples);
+    request.max_drop = field(options, "max_drop", request.max_drop);
+    request.duration_s = field(options, "duration_s", request.duration_s);
+    request.time_limit_s = field(options, "time_limit_s", request.time_limit_s);
+    request.force = field(options, "force", request.force);
+    request.program = field(options, "program", request.program);
+    request.command_line = field(options, "command_line", request.command_line);
+    return request;
+}
+
+nb::dict run(const nb::dict& options, nb::object reporter) {
+    OptimizeRequest request = request_of(options);
+    const OptimizeResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
+        request.progress = &progress;
+        request.tell = [&progress](std::string_view line) { progress.tell(line); };
+        return optimize(request);
+    });
+    nb::list rows;
+    for (const OptimizedRow& row : result.rows) {
+        nb::dict told;
+        told["name"] = row.name;
+        told["precision"] = row.precision;
+        told["batch"] = row.batch;
+        told["latency_ms"] = measured(row.latency_ms);
+        told["speedup"] = measured(row.speedup);
+        told["top1"] = measured(row.top1);
+        told["top1_change"] = measured(row.top1_change);
+        told["engine"] = row.engine;
+        rows.append(told);
+    }
+    nb::dict told;
+    told["verdict"] = result.verdict;
+    told["reasons"] = result.reasons;
+    told["engine"] = result.engine;
+    told["report"] = result.report;
+    told["folder"] = result.folder;
+    told["rows"] = rows;
+    told["document"] = result.document;
+    return told;
+}
+
+} // namespace
+
+void add_optimize(nb::module_& module) { module.def("optimize", &run, nb::arg("options"), nb::arg("reporter").none()); }
+
+} // namespace lathe::python

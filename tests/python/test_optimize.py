@@ -1,0 +1,122 @@
+"""lathe.optimize of the installed package, and lathe demo."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+from pathlib import Path
+
+import lathe
+from common import DEMO, FOLDER, MODEL
+
+QUICK = {"against": (), "batch_sizes": [1], "duration_s": 0.1, "time_limit_s": 0.3, "precisions": ["fp32", "int8"]}
+
+
+class Recorder:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.stages, self.lines, self.steps = [], [], 0
+
+    def begin(self, stage, total):
+        self.stages.append(stage)
+
+    def advance(self, steps):
+        self.steps += steps
+
+    def end(self):
+        pass
+
+    def tell(self, line):
+        self.lines.append(line)
+
+
+class Optimize(unittest.TestCase):
+    def test_the_whole_job_then_reused(self):
+        seen = Recorder()
+        job = {"calibrate": DEMO / "calibrate", "evaluate": DEMO / "evaluate", "output": FOLDER / "job", **QUICK}
+        result = lathe.optimize(MODEL, progress=seen, **job)
+        self.assertIn("INT8", result.verdict)
+        self.assertGreater(len(result.reasons), 0)
+        self.assertEqual([(row.name, row.batch) for row in result.rows], [("shapes.fp32", 1), ("shapes.int8", 1)])
+        float32, int8 = result.rows
+        self.assertIsNone(float32.speedup)
+        self.assertGreater(int8.speedup.value, 0)
+        self.assertGreater(float32.top1.value, 0.85)
+        self.assertLess(abs(int8.top1_change.value), 0.1)
+        self.assertTrue(int8.engine.exists())
+        self.assertEqual(result.document["kind"], "optimize")
+        self.assertTrue(result.report.exists())
+        self.assertIn("<iframe", result._repr_html_())
+        self.assertIn(result.verdict, str(result))
+        table = result.table()
+        self.assertEqual(list(table["name"]), ["shapes.fp32", "shapes.int8"])
+        self.assertAlmostEqual(table["latency_ms"][1], int8.latency_ms.value)
+        self.assertIsNotNone(result.engine_path)
+        self.assertEqual(result.engine.session().run(lathe.load_images([next((DEMO / "calibrate").glob("*.jpg"))],
+                                                                       result.engine.metadata["preprocess"])).shape, (1, 10))
+        self.assertTrue(any(line.startswith("simplify") for line in seen.lines))
+        self.assertIn("calibrate", " ".join(seen.stages))
+
+        again = Recorder()
+        second = lathe.optimize(MODEL, progress=again, **job)
+        self.assertEqual(second.verdict, result.verdict)
+        self.assertTrue(any("reused" in line for line in again.lines))
+
+    def test_a_module_and_arrays(self):
+        import torch
+
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3), torch.nn.ReLU(),
+                                     torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(16, 4))
+        samples = torch.randn(32, 3, 16, 16)
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(samples, module(samples).argmax(1)), batch_size=8)
+        result = lathe.optimize(module, example=samples[:1], calibrate=samples.numpy(), evaluate=loader,
+                                output=FOLDER / "module", **QUICK)
+        self.assertEqual(result.rows[0].top1.value, 1.0)
+
+    def test_says_what_is_missing(self):
+        for arguments, words in (({}, "calibrate"), ({"calibrate": "nowhere"}, "nowhere"),
+                                 ({"calibrate": DEMO / "calibrate", "precisions": ["bf16"]}, "fp32"),
+                                 ({"calibrate": DEMO / "calibrate", "against": ["abacus"]}, "abacus"),
+                                 ({"calibrate": DEMO / "calibrate", "preprocess": "imagnet"}, "imagenet")):
+            with self.assertRaises(lathe.Error) as caught:
+                lathe.optimize(MODEL, output=FOLDER / "missing", **arguments)
+            self.assertIn(words, str(caught.exception))
+
+    def test_control_c_ends_it_and_it_goes_on(self):
+        job = {"calibrate": DEMO / "calibrate", "evaluate": DEMO / "evaluate", "output": FOLDER / "stopped",
+               **QUICK, "time_limit_s": 5, "duration_s": 5}
+        timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            lathe.optimize(MODEL, progress=False, **job)
+        timer.join()
+        seen = Recorder()
+        result = lathe.optimize(MODEL, progress=seen, **job | {"time_limit_s": 0.3, "duration_s": 0.1})
+        self.assertTrue(any("reused" in line for line in seen.lines), seen.lines)
+        self.assertEqual(len(result.rows), 2)
+
+    def test_what_progress_raises_comes_back(self):
+        class Stops(Recorder):
+            def begin(self, stage, total):
+                raise RuntimeError("enough of " + stage)
+
+        with self.assertRaisesRegex(RuntimeError, "enough"):
+            lathe.optimize(MODEL, calibrate=DEMO / "calibrate", output=FOLDER / "raises", progress=Stops(), **QUICK)
+
+    def test_demo_gives_a_verdict(self):
+        command = Path(sys.executable).parent / "lathe"
+        result = subprocess.run([command, "demo", "--output", FOLDER / "demo", "--json"], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        document = json.loads(result.stdout)
+        self.assertTrue(document["verdict"]["text"])
+        self.assertEqual(document["eval"]["subjects"][0]["samples"], 400)
+        self.assertTrue((FOLDER / "demo" / "report.html").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
