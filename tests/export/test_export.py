@@ -101,7 +101,7 @@ class Export(unittest.TestCase):
                 self.assertLess(document["check"]["max_rel"], 1e-5)
                 self.assertEqual(len(document["check"]["inputs"]), 2)
                 x = torch.randn(3, 3, 16, 16)
-                expected = rebuild(self.metadata()["lathe.source"])(x).detach().numpy()
+                expected = rebuild(self.metadata()["lathe.source"], f"{self.file}:net")(x).detach().numpy()
                 np.testing.assert_allclose(self.run_onnx(x), expected, atol=1e-5)
                 self.assertEqual([path.name for path in self.output.parent.iterdir()], ["m.onnx"])
 
@@ -118,7 +118,7 @@ class Export(unittest.TestCase):
         np.testing.assert_allclose(self.run_onnx(x), module.eval()(x).detach().numpy(), atol=1e-5)
         (self.folder / "w.pth").write_bytes(b"changed")
         with self.assertRaisesRegex(ExportError, "changed since"):
-            rebuild(metadata["lathe.source"])
+            rebuild(metadata["lathe.source"], f"{self.file}:net")
 
     def test_names_and_free_axes(self) -> None:
         self.export(f"{self.file}:two", "--dynamic", "ids:0=n", "--dynamic", "mask:0=n", "--dynamic", "ids:1=length", "--dynamic", "mask:1=length")
