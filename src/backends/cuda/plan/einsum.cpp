@@ -167,13 +167,13 @@ public:
 
 private:
     std::string integers(const std::vector<std::int64_t>& values) {
-        const std::string name = graph_.unique_name(name_ + "/sizes");
+        std::string name = graph_.unique_name(name_ + "/sizes");
         graph_.initializers.insert_or_assign(
             name, Tensor::of_int64s(name, {static_cast<std::int64_t>(values.size())}, std::span(values)));
         return name;
     }
     std::string add(Node node, const Shape& dims) {
-        const std::string name = graph_.unique_name(name_ + "/" + node.op_type);
+        std::string name = graph_.unique_name(name_ + "/" + node.op_type);
         node.name = name;
         node.outputs = {name};
         ValueInfo info;

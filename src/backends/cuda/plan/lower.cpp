@@ -448,8 +448,8 @@ Support lowering_support(const Node& node, const Model&) {
     if (!node.domain.empty()) return {false, "operators of the domain " + node.domain + " have no GPU form"};
     if (has_subgraph(node)) return {false, "control flow cannot run on the GPU"};
     // Folded away once shapes are known, where they do not depend on data, or written out.
-    static const std::unordered_set<std::string_view> folded{"Shape", "Size",   "Constant", "ConstantOfShape",
-                                                             "Range", "Expand", "Tile",     "Einsum"};
+    static const std::unordered_set<std::string_view> folded{"Shape",  "Size", "Constant", "ConstantOfShape", "Range",
+                                                             "Expand", "Tile", "Einsum",   "CastLike"};
     if (node.is("Attention")) {
         const std::string why = attention_refusal(node);
         return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};

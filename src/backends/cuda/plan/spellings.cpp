@@ -408,6 +408,17 @@ bool write_out_attention(const Site& site) {
     return true;
 }
 
+//  CastLike(x, other)   ==>   Cast(x), or nothing where the types are the same
+bool cast_to_known_type(const Site& site) {
+    const DataType to = type_of(site.graph, site.root.input(1));
+    if (to == DataType::undefined || type_of(site.graph, site.root.input(0)) == DataType::undefined) return false;
+    const bool same = type_of(site.graph, site.root.input(0)) == to;
+    Node node = make_node(same ? "Identity" : "Cast", {site.root.input(0)});
+    if (!same) node.set("to", static_cast<std::int64_t>(to));
+    become(site.root, std::move(node), site.root);
+    return true;
+}
+
 } // namespace
 
 std::string attention_refusal(const Node& node) {
@@ -443,6 +454,7 @@ Result<void> unify_spellings(Model& model) {
         Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),
              transpose_of_heads},
         Rule{Pattern::op("Transpose", {Pattern::op("Mul|Div", {}, "scale").used_once()}), transpose_before_scale},
+        Rule{Pattern::op("CastLike"), cast_to_known_type},
         Rule{Pattern::op("Attention"), write_out_attention}};
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) return {};

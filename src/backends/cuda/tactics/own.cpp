@@ -244,7 +244,7 @@ private:
             // Blocks side by side, and that each reads all keys.
             const double blocks =
                 std::ceil(static_cast<double>(p.q_len) / (warps * 16)) * static_cast<double>(p.heads * p.batch);
-            const double waves = std::ceil(blocks / (static_cast<double>(device_.multiprocessors) * (8 / warps)));
+            const double waves = std::ceil(blocks / (device_.multiprocessors * 8.0 / warps));
             options_.push_back(make_option(op_, waits_, "attention_flash/" + std::to_string(warps), 1 + waves, p,
                                            attention_setter(op_, plan_),
                                            [warps](const AttentionParams& q, cudaStream_t stream, bool programmatic) {

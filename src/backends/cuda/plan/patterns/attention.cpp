@@ -63,7 +63,7 @@ void match_end(const Lowering& lowering, const Node& last, Found& found) {
     if (order.size() != 4 || order[3] != 3) return;
     if (order != heads_first) {
         if (scale) return;
-        const Shape to = lowering.dims(turned->output(0));
+        const Shape& to = lowering.dims(turned->output(0));
         HeadView view;
         std::int64_t stride = to[3];
         for (std::size_t i = 3; i-- > 0; stride *= to[i])
@@ -191,7 +191,7 @@ bool fits_fp32(const Lowering& lowering, const Found& found) {
 }
 
 std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last) {
-    const Shape scores = lowering.dims(softmax.input(0));
+    const Shape& scores = lowering.dims(softmax.input(0));
     const auto rank = static_cast<std::int64_t>(scores.size());
     const std::int64_t axis = softmax.int_or("axis", lowering.opset() < 13 ? 1 : -1);
     if ((rank != 3 && rank != 4) || (axis != -1 && axis != rank - 1)) return std::nullopt;

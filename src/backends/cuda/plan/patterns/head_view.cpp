@@ -10,7 +10,7 @@ namespace {
 struct Part {
     std::int64_t extent = 1, stride = 0;
 };
-enum { sample, head, row, number };
+enum : std::size_t { sample, head, row, number };
 
 Shape strides_of(const Shape& dims) {
     Shape strides(dims.size(), 1);
@@ -36,7 +36,7 @@ public:
         : lowering_(lowering), sizes_(sizes), role_(role), value_(value) {
         const std::int64_t matrix = sizes.rows * sizes.depth;
         const bool turned = role == HeadRole::keys;
-        const Shape dims = lowering.dims(value);
+        const Shape& dims = lowering.dims(value);
         const std::int64_t samples = dims.empty() ? 0 : dims[0];
         heads_ = dims.size() == 4 ? dims[1] : 1;
         fits_ = (samples == sizes.batch || samples == 1) && (heads_ == sizes.heads || heads_ == 1) &&
@@ -50,7 +50,7 @@ public:
     bool fits() const { return fits_; }
     bool lies_in_rows() const { return parts_[number].stride == 1 || sizes_.depth == 1; }
     SeenHeads seen() const {
-        const auto stride = [&](int part) { return parts_[part].extent > 1 ? parts_[part].stride : 0; };
+        const auto stride = [&](std::size_t part) { return parts_[part].extent > 1 ? parts_[part].stride : 0; };
         return {value_, {offset_, stride(sample), stride(row), stride(head)}, heads_, factor_};
     }
     bool is_rows() const {
