@@ -5,6 +5,7 @@
 #include "data/image.hpp"
 #include "support/json.hpp"
 #include "support/thread_pool.hpp"
+#include "tasks/detection/usual_preprocess.hpp"
 
 namespace lathe {
 
@@ -19,6 +20,25 @@ std::vector<InputSpec> input_specs(const Model& model) {
 
 Result<std::optional<Preprocess>> preprocess_of(const Model& model) {
     return Preprocess::from_text(preprocess_json(model), "metadata lathe.preprocess");
+}
+
+std::optional<DetectionHead> head_of(const Model& model) {
+    const std::vector<InputSpec> inputs = input_specs(model);
+    if (inputs.size() != 1 || inputs.front().shape.size() != 4) return std::nullopt;
+    const Shape& shape = inputs.front().shape;
+    const std::size_t first = shape[1] == 3 || shape[3] != 3 ? 2 : 1;
+    if (shape[first] <= 0 || shape[first + 1] <= 0) return std::nullopt;
+    std::vector<OutputShape> outputs;
+    for (const ValueInfo& output : model.graph.outputs)
+        outputs.push_back({output.name, output.shape().value_or(Shape{})});
+    return recognise_head(outputs, static_cast<std::size_t>(shape[first]), static_cast<std::size_t>(shape[first + 1]));
+}
+
+std::optional<Preprocess> assumed_preprocess(const Model& model) {
+    const auto head = head_of(model);
+    if (!head) return std::nullopt;
+    const bool last = input_specs(model).front().shape[1] != 3;
+    return usual_preprocess(*head, last ? Layout::nhwc : Layout::nchw);
 }
 
 TextOptions text_options(const Model& model, std::string columns) {

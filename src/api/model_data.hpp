@@ -8,6 +8,7 @@
 #include "data/preprocess.hpp"
 #include "graph/graph.hpp"
 #include "lathe/result.hpp"
+#include "tasks/detection/head.hpp"
 
 namespace lathe {
 
@@ -16,6 +17,11 @@ std::vector<InputSpec> input_specs(const Model& model);
 
 /// The preprocessing in the model's metadata, if there is any. Errors: parse_error, invalid_argument.
 Result<std::optional<Preprocess>> preprocess_of(const Model& model);
+
+/// The detection head that the model's declared outputs tell, for a model of one input of pictures.
+std::optional<DetectionHead> head_of(const Model& model);
+/// What is usual for its head, for a detector that does not say how pictures become its input; else nothing.
+std::optional<Preprocess> assumed_preprocess(const Model& model);
 
 /// How texts become this model's inputs: its tokenizer, if it has one, run by OpenVINO. Labels are not read.
 TextOptions text_options(const Model& model, std::string columns);

@@ -29,6 +29,7 @@
 #include "support/hash.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
+#include "tasks/detection/truth.hpp"
 
 namespace lathe {
 
@@ -118,11 +119,22 @@ private:
             model_.set_metadata("lathe.preprocess", preprocess_->to_json().dump());
         } else {
             LATHE_TRY(preprocess_, preprocess_of(model_));
+            if (!preprocess_) assume_preprocess();
         }
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
         key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
         return {};
+    }
+
+    /// Detectors rarely say how pictures become their input, but their heads tell how that is usually done.
+    void assume_preprocess() {
+        preprocess_ = assumed_preprocess(model_);
+        if (!preprocess_) return;
+        const std::string json = preprocess_->to_json().dump();
+        model_.set_metadata("lathe.preprocess", json);
+        context_.print("assumed, as usual for a " + std::string(to_string(head_of(model_)->form)) +
+                       " head (--preprocess says otherwise): " + json);
     }
 
     Result<void> simplify() {
@@ -294,8 +306,11 @@ private:
         DatasetOptions data;
         data.samples = options_.evaluate_samples;
         data.text = text_options(model_, options_.columns);
-        LATHE_TRY(const auto dataset, open_dataset(options_.evaluate, preprocess_, input_specs(model_), data));
-        return dataset->digest();
+        LATHE_TRY(const auto truth, find_detection_truth(options_.evaluate));
+        const fs::path samples = truth ? truth->pictures : fs::path(options_.evaluate);
+        LATHE_TRY(const auto dataset, open_dataset(samples, preprocess_, input_specs(model_), data));
+        LATHE_TRY(const std::string digest, dataset->digest());
+        return truth ? key_of({digest, truth->digest}) : digest;
     }
 
     Result<void> profile() {

@@ -242,6 +242,32 @@ Result<void> check_eval_subject(const Json& subject, const std::string& where) {
     return check_each(subject, "worst", where, fields({}));
 }
 
+/// What a task says of its figures: which there are, and that the subjects have numbers there.
+Result<void> check_figures(const Json& eval, const std::string& where) {
+    if (const Json* metric = member(eval, "metric"); metric != nullptr && metric->is_object()) {
+        LATHE_CHECK(check_fields(*metric, {{"name", Type::text, true}, {"key", Type::text, true}}, where + " metric"));
+    }
+    const Json* columns = member(eval, "columns");
+    if (columns == nullptr || !columns->is_object()) return {};
+    for (const char* part : {"subjects", "vs_reference"}) {
+        LATHE_CHECK(check_each(*columns, part, where + " columns",
+                               fields({{"title", Type::text, true},
+                                       {"key", Type::text, true},
+                                       {"format", Type::text, true},
+                                       {"digits", Type::number, true}})));
+        for (const Json& column : items(*columns, part)) {
+            const std::string key = text(column, "key");
+            for (const Json& subject : items(eval, "subjects")) {
+                const Json* object = std::string_view(part) == "subjects" ? &subject : member(subject, part);
+                if (object == nullptr || !object->is_object()) continue;
+                LATHE_CHECK(check_fields(*object, {{key, Type::number}, {key + "_ci95", Type::numbers}},
+                                         where + " subject " + text(subject, "name")));
+            }
+        }
+    }
+    return {};
+}
+
 Result<void> check_eval(const Json& eval, const std::string& where) {
     LATHE_CHECK(check_common(eval, where));
     LATHE_CHECK(check_fields(eval,
@@ -250,8 +276,13 @@ Result<void> check_eval(const Json& eval, const std::string& where) {
                               {"score", Type::text},
                               {"squad_version", Type::text},
                               {"windows", Type::number},
+                              {"metric", Type::object},
+                              {"heading", Type::text},
+                              {"columns", Type::object},
+                              {"class_names", Type::texts},
                               {"subjects", Type::list, true}},
                              where));
+    LATHE_CHECK(check_figures(eval, where));
     if (const Json* data = member(eval, "data"); data != nullptr && data->is_object()) {
         LATHE_CHECK(check_fields(*data,
                                  {{"path", Type::text},

@@ -18,14 +18,14 @@ struct Ratio {
     double high = 0.0;
 };
 
-/// Loss of top-1 accuracy, or of answers' F1, in points, positive for a loss.
+/// Loss of the task's metric (top-1 accuracy, answers' F1, mAP) in points, positive for a loss.
 struct Loss {
     double point = 0.0;
     double low = 0.0;
     double high = 0.0;
     bool bound = false; ///< only bounded, through the agreement with the reference
-    const char* measure = "top-1";
-    const char* key = "top1"; ///< where the evaluation has it
+    std::string measure = "top-1";
+    std::string key = "top1"; ///< where the evaluation has it
 };
 
 /// An engine with all that is known about it.
@@ -93,9 +93,17 @@ std::optional<double> deciding_batch(const Json& bench, const std::vector<std::s
     return *batches.begin();
 }
 
-std::optional<Loss> find_loss(const Json& evaluation) {
+/// `metric` is the evaluation's: {"name", "key"}; null where it has none.
+std::optional<Loss> find_loss(const Json& evaluation, const Json* metric) {
     const Json* versus = member(evaluation, "vs_reference");
     if (versus == nullptr) return std::nullopt;
+    if (metric != nullptr && metric->is_object()) {
+        const std::string key = text(*metric, "key");
+        const auto delta = number(*versus, key + "_delta");
+        const auto range = interval(*versus, key + "_delta_ci95");
+        if (!delta || !range) return std::nullopt;
+        return Loss{-100.0 * *delta, -100.0 * range->second, -100.0 * range->first, false, text(*metric, "name"), key};
+    }
     if (const auto delta = number(*versus, "top1_delta")) {
         if (const auto range = interval(*versus, "top1_delta_ci95")) {
             return Loss{-100.0 * *delta, -100.0 * range->second, -100.0 * range->first};
@@ -187,7 +195,7 @@ void judge_accuracy(Judgement& judgement) {
     }
     for (Engine& engine : judgement.engines) {
         if (engine.candidate.accuracy == Accuracy::reference || engine.evaluation == nullptr) continue;
-        engine.loss = find_loss(*engine.evaluation);
+        engine.loss = find_loss(*engine.evaluation, member(judgement.eval, "metric"));
         if (engine.loss) engine.candidate.accuracy = judge_loss(*engine.loss, judgement.options.max_drop_points);
     }
 }

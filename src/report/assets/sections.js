@@ -53,12 +53,14 @@ function verdictTiles() {
   const accuracy = evaluated.find((candidate) => candidate.name === name);
   const versus = accuracy ? accuracy.vs_reference : null;
   const delta = versus && isNumber(versus.top1_delta) ? format.points(versus.top1_delta) + THIN + "pt" + (pair(versus.top1_delta_ci95) ? " ±" + ((versus.top1_delta_ci95[1] - versus.top1_delta_ci95[0]) * 50).toFixed(2) : "") + " against " + labelOf(versus.reference) : null;
+  const metric = (evaluation || {}).metric;
   const against = ratio(baseline) || ratio(framework);
   const tiles = [
     row ? tile("Latency at batch " + firstBatch, format.ms(row.median_ms), baseRow ? labelOf(baseline.name) + ": " + format.ms(baseRow.median_ms) : null) : null,
     against ? tile("Speed-up over " + labelOf(against.reference), format.times(against.speedup), pair(against.ci95) ? "95 % interval " + format.range(against.ci95, format.timesPrecise) : null) : null,
     ratio(framework) && ratio(framework) !== against ? tile("Speed-up over " + labelOf(framework.name), format.times(ratio(framework).speedup), pair(ratio(framework).ci95) ? "95 % interval " + format.range(ratio(framework).ci95, format.timesPrecise) : null) : null,
-    accuracy && isNumber(accuracy.top1) ? tile("Top-1 accuracy", format.percent(accuracy.top1), delta)
+    accuracy && metric && isNumber(accuracy[metric.key]) ? tile(metric.name, format.percent(accuracy[metric.key]), versus && isNumber(versus[metric.key + "_delta"]) ? format.points(versus[metric.key + "_delta"]) + THIN + "pt against " + labelOf(versus.reference) : null)
+      : accuracy && isNumber(accuracy.top1) ? tile("Top-1 accuracy", format.percent(accuracy.top1), delta)
       : accuracy && isNumber(accuracy.f1) ? tile("F1", format.percent(accuracy.f1), versus && isNumber(versus.f1_delta) ? format.points(versus.f1_delta) + THIN + "pt against " + labelOf(versus.reference) : null)
       : accuracy && isNumber(accuracy.spearman) ? tile("Spearman", accuracy.spearman.toFixed(4), null)
       : versus && isNumber(versus.agreement) ? tile("Agreement", format.percent(versus.agreement), "same class as " + labelOf(versus.reference)) : null,
@@ -177,6 +179,31 @@ function sizeTable() {
   ));
 }
 
+// The columns that an evaluation's task says it has; null for those of the tasks below.
+function toldColumns() {
+  const told = (evaluation || {}).columns;
+  if (!told || typeof told !== "object") return null;
+  const columns = (name, objectOf) => list(told[name]).map((column) => {
+    const show = (value) => {
+      if (!isNumber(value)) return column.format === "decibel" ? "equal" : DASH;
+      if (column.format === "share") return format.percent(value, column.digits);
+      if (column.format === "points") return format.points(value);
+      if (column.format === "decibel") return format.decibel(value);
+      return column.format === "count" ? format.count(value) : value.toFixed(column.digits);
+    };
+    return {
+      title: column.title + (column.format === "points" ? ", pt" : ""),
+      value: (subject) => {
+        const bounds = objectOf(subject)[column.key + "_ci95"];
+        const text = show(objectOf(subject)[column.key]);
+        return pair(bounds) ? el("span", {}, text, el("span", { class: "sub" }, format.range(bounds, show))) : text;
+      },
+      present: (subject) => isNumber(objectOf(subject)[column.key]),
+    };
+  });
+  return [...columns("subjects", (subject) => subject), ...columns("vs_reference", (subject) => subject.vs_reference || {})];
+}
+
 function accuracyTable() {
   if (evaluated.length === 0) return null;
   const versus = (subject) => subject.vs_reference || {};
@@ -186,7 +213,7 @@ function accuracyTable() {
   const part = (subject, name) => subject[name] || {};
   const change = (value) => (value > 0 ? "+" : "") + signed(value.toFixed(4));
   const isReference = (subject) => evaluated.some((other) => versus(other).reference === subject.name);
-  const columns = [
+  const columns = (toldColumns() || [
     { title: "Samples", value: (s) => format.count(s.samples), present: (s) => isNumber(s.samples) && s.samples !== (evaluation.data || {}).samples },
     { title: "Top-1", value: (s) => share(s.top1, s.top1_ci95), present: (s) => isNumber(s.top1) },
     { title: "Top-5", value: (s) => share(s.top5, s.top5_ci95), present: (s) => isNumber(s.top5) },
@@ -209,7 +236,7 @@ function accuracyTable() {
     { title: "Least cosine", value: (s) => (isNumber(versus(s).least_cosine) ? versus(s).least_cosine.toFixed(5) : DASH), present: (s) => isNumber(versus(s).least_cosine) },
     { title: "Max error", value: (s) => format.small(versus(s).max_abs_error, 3), present: (s) => isNumber(versus(s).max_abs_error) },
     { title: "McNemar p", value: (s) => format.probability(mcnemar(s).p_value), present: (s) => isNumber(mcnemar(s).p_value) },
-  ].filter((column) => evaluated.some(column.present));
+  ]).filter((column) => evaluated.some(column.present));
   if (columns.length === 0) return null;
   return makeTable(
     "Accuracy",
@@ -232,6 +259,7 @@ function significanceNotes() {
 }
 
 function worstSamples() {
+  if ((evaluation || {}).task === "detection") return worstPictures();
   return evaluated.filter((subject) => list(subject.worst).length > 0).map((subject) => disclosure(
     "Samples on which " + labelOf(subject.name) + " differs most",
     makeTable(
@@ -240,6 +268,45 @@ function worstSamples() {
       list(subject.worst).filter((row) => row && typeof row === "object").map((row) => [String(row.sample ?? DASH), format.small(row.kl), ...["label", "reference_class", "subject_class"].map((key) => (isNumber(row[key]) || typeof row[key] === "string" ? String(row[key]) : DASH))]),
     ),
   ));
+}
+
+// One picture with the boxes of one network; the boxes are in the picture's pixels.
+function drawnPicture(row, boxes, caption) {
+  const names = list((evaluation || {}).class_names);
+  const { width, height, picture } = row;
+  const tag = (name, attributes, text) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+    if (text) node.textContent = text;
+    return node;
+  };
+  const svg = tag("svg", { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": caption + ", " + row.sample });
+  svg.append(tag("image", { href: picture, width, height }));
+  for (const { box, score, class: index } of list(boxes)) {
+    if (!Array.isArray(box) || box.length !== 4 || !box.every(isNumber)) continue;
+    const hue = (Number(index) * 137) % 360;
+    svg.append(tag("rect", { x: box[0], y: box[1], width: Math.max(0, box[2]), height: Math.max(0, box[3]), fill: "none", stroke: "hsl(" + hue + " 90% 45%)", "stroke-width": width / 200 }));
+    svg.append(tag("text", { x: box[0], y: Math.max(box[1], width / 32) - width / 160, "font-size": width / 32, fill: "hsl(" + hue + " 90% 45%)" }, (names[index] || "class " + index) + " " + format.percent(score, 0)));
+  }
+  return el("figure", { class: "detections" }, svg, el("figcaption", {}, caption));
+}
+
+function worstPictures() {
+  return evaluated.filter((subject) => list(subject.worst).length > 0).map((subject) => {
+    const reference = labelOf((subject.vs_reference || {}).reference || "reference");
+    const rows = list(subject.worst).filter((row) => row && typeof row === "object");
+    return disclosure(
+      "Pictures on which " + labelOf(subject.name) + " differs most",
+      [...rows.map((row) => (typeof row.picture === "string" && isNumber(row.width) && isNumber(row.height)
+        ? el("div", { class: "pair" }, drawnPicture(row, row.reference_boxes, reference), drawnPicture(row, row.subject_boxes, labelOf(subject.name)))
+        : null)).filter(Boolean),
+      makeTable(
+        "Worst pictures of " + labelOf(subject.name),
+        [{ title: "Picture" }, ...["Same detections", reference, labelOf(subject.name)].map((title) => ({ title, number: true }))],
+        rows.map((row) => [String(row.sample ?? DASH), format.percent(row.agreement), format.count(list(row.reference_boxes).length), format.count(list(row.subject_boxes).length)]),
+      )],
+    );
+  });
 }
 
 function calibrationTable(tensors) {
