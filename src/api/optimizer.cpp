@@ -133,8 +133,8 @@ private:
         if (!preprocess_) return;
         const std::string json = preprocess_->to_json().dump();
         model_.set_metadata("lathe.preprocess", json);
-        context_.print("assumed, as usual for a " + std::string(to_string(head_of(model_)->form)) +
-                       " head (--preprocess says otherwise): " + json);
+        tell("assumed, as usual for a " + std::string(to_string(head_of(model_)->form)) +
+             " head (--preprocess says otherwise): " + json);
     }
 
     Result<void> simplify() {
@@ -162,10 +162,11 @@ private:
     std::string quantization_key() const {
         const CorrectionChoice& choice = options_.corrections;
         const auto number = [](const auto& value) { return value ? std::to_string(static_cast<int>(*value)) : "-"; };
-        std::string key = key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)),
-                                  to_string(target()), std::to_string(options_.effort), number(choice.bias),
-                                  number(choice.rounding), number(choice.equalize), number(choice.smooth),
-                                  number(choice.float_last), number(choice.noisy_in_float), number(options_.weights), number(options_.activations)});
+        std::string key =
+            key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)), to_string(target()),
+                    std::to_string(options_.effort), number(choice.bias), number(choice.rounding),
+                    number(choice.equalize), number(choice.smooth), number(choice.float_last),
+                    number(choice.noisy_in_float), number(options_.weights), number(options_.activations)});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         return key;
