@@ -193,10 +193,13 @@ void print_figures(const Context& context, const Json& document) {
     const Json& against = document["columns"]["vs_reference"];
     std::vector<std::vector<std::string>> rows{{"subject", "precision"}};
     std::vector<std::vector<std::string>> compared{{"subject", "reference"}};
+    const auto title = [](const Json& column) {
+        return column["title"].get<std::string>() + (column["format"] == "points" ? ", points" : "");
+    };
     for (const Json& column : own)
-        rows[0].push_back(column["title"].get<std::string>());
+        rows[0].push_back(title(column));
     for (const Json& column : against)
-        compared[0].push_back(column["title"].get<std::string>());
+        compared[0].push_back(title(column));
     for (const Json& subject : document["subjects"]) {
         rows.push_back({subject["name"].get<std::string>(), subject["precision"].get<std::string>()});
         for (const Json& column : own)

@@ -14,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
 #include "cli/trtexec_names.hpp"
+#include "data/encode.hpp"
 #include "data/npy.hpp"
 #include "data/open_dataset.hpp"
 #include "data/picture_batch.hpp"
@@ -23,6 +24,7 @@
 #include "evaluate/run.hpp"
 #include "evaluate/similarity.hpp"
 #include "runtime/engine.hpp"
+#include "tasks/detection/draw.hpp"
 
 namespace lathe::cli {
 
@@ -42,6 +44,9 @@ struct Options {
     std::size_t top_k = 5;
     std::size_t batch_size = 0;
     std::size_t samples = 0;
+    std::string head;
+    std::filesystem::path draw;
+    DecodeOptions decode{0.25F, 0.45F, 300}; ///< as for people to look at, not as evaluations count
 };
 
 /// Outputs of all samples, one after another along axis 0.
@@ -154,6 +159,7 @@ public:
         LATHE_TRY(Session session, engine.make_session());
         info_ = &engine.info();
         embeds_ = gives_embeddings(*info_);
+        LATHE_CHECK(find_head());
         LATHE_TRY(preprocess_, preprocess_to_use());
         const std::vector<InputSpec> specs = input_specs(*info_);
         DatasetOptions data_options;
@@ -170,6 +176,7 @@ public:
         for (const auto& path : options_.inputs) {
             LATHE_TRY(const std::unique_ptr<Dataset> dataset,
                       open_dataset(path, preprocess_, specs, with_lengths(data_options, *info_)));
+            source_ = path;
             LATHE_CHECK(run_dataset(*dataset, session));
         }
         if (!options_.raw_inputs.empty()) LATHE_CHECK(run_raw(session));
@@ -177,6 +184,17 @@ public:
     }
 
 private:
+    /// A detector is known by its outputs, or told.
+    Result<void> find_head() {
+        auto head = detection_head(*info_, options_.head);
+        if (head) {
+            head_ = *std::move(head);
+        } else if (!options_.head.empty() || !options_.draw.empty()) {
+            return std::move(head).error();
+        }
+        return {};
+    }
+
     Result<std::optional<Preprocess>> preprocess_to_use() const {
         if (options_.preprocess.empty()) return preprocess_of(*info_);
         LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options_.preprocess));
@@ -200,7 +218,11 @@ private:
             LATHE_TRY(const std::vector<TensorView> outputs, run_batch(*batch, session));
             if (!options_.output.empty()) LATHE_CHECK(collector_.add(outputs));
             cut_.add(*batch);
-            show(*batch, outputs);
+            if (head_) {
+                LATHE_CHECK(show_detections(*batch, outputs));
+            } else {
+                show(*batch, outputs);
+            }
             context_.progress().advance(batch->size());
         }
         context_.progress().end();
@@ -251,6 +273,72 @@ private:
             context_.print(batch.names.front() + ": output " + view.name + " " + to_string(view.type) + " " +
                            to_string(view.shape) + " (write it with --output FILE.npz)");
         }
+    }
+
+    Result<void> show_detections(const Batch& batch, const std::vector<TensorView>& outputs) {
+        std::vector<HostTensor> tensors;
+        for (const TensorView& view : outputs) {
+            HostTensor tensor(view.name, view.type, view.shape);
+            std::ranges::copy(view.bytes, tensor.bytes.begin());
+            tensors.push_back(std::move(tensor));
+        }
+        for (std::size_t sample = 0; sample < batch.size(); ++sample) {
+            LATHE_TRY(std::vector<Detection> found, decode(*head_, tensors, sample, options_.decode));
+            if (!batch.sizes.empty() && preprocess_) {
+                map_back(found, preprocess_->mapping(batch.sizes[sample].width, batch.sizes[sample].height));
+            }
+            ++count_;
+            context_.print(context_.bold(batch.names[sample]));
+            Json list = Json::array();
+            for (const Detection& detection : found) {
+                const std::string name = class_name(info_->labels, detection.class_index);
+                const Box& box = detection.box;
+                char text[160];
+                std::snprintf(text, sizeof text, "  %6.2f %%  %-14s %.0f, %.0f to %.0f, %.0f",
+                              static_cast<double>(detection.score) * 100.0, name.c_str(), box.left, box.top,
+                              box.right(), box.bottom());
+                context_.print(text);
+                list.push_back({{"class", detection.class_index},
+                                {"name", name},
+                                {"score", detection.score},
+                                {"box", {box.left, box.top, box.width, box.height}}});
+            }
+            samples_.push_back({{"sample", batch.names[sample]}, {"detections", std::move(list)}});
+            if (!options_.draw.empty()) LATHE_CHECK(draw(batch, sample, found));
+        }
+        return {};
+    }
+
+    /// Into the file named, for one picture, else into a folder under the pictures' own names.
+    Result<void> draw(const Batch& batch, std::size_t sample, const std::vector<Detection>& found) const {
+        if (batch.sizes.empty()) {
+            return Error{ErrorCode::invalid_argument, "boxes are drawn into pictures, and the data are arrays",
+                         source_.string(), "give pictures, or leave out --draw"};
+        }
+        std::error_code ignored;
+        const bool folder = std::filesystem::is_directory(source_, ignored);
+        const std::filesystem::path& name = batch.names[sample];
+        const std::filesystem::path from = folder ? source_ / name : source_;
+        const bool one = has_image_extension(options_.draw);
+        if (one && (folder || options_.inputs.size() > 1)) {
+            return Error{ErrorCode::invalid_argument, "one file for several pictures", options_.draw.string(),
+                         "give --draw a folder"};
+        }
+        LATHE_TRY(Image image, read_image(from));
+        draw_detections(image, found, info_->labels);
+        std::filesystem::path to = options_.draw;
+        if (!one) {
+            to /= from.filename();
+            std::filesystem::create_directories(options_.draw, ignored);
+        }
+        std::error_code none;
+        if (std::filesystem::equivalent(to, from, none) && !none) {
+            return Error{ErrorCode::invalid_argument, "the picture itself would be overwritten", to.string(),
+                         "give --draw another file or folder"};
+        }
+        LATHE_CHECK(write_image(to, image));
+        context_.print(to.string() + ": " + std::to_string(found.size()) + " boxes");
+        return {};
     }
 
     /// How alike each text is to the first one.
@@ -321,7 +409,9 @@ private:
     const Options& options_;
     const Context& context_;
     const EngineInfo* info_ = nullptr;
-    bool embeds_ = false; ///< rather than scores of classes
+    std::optional<DetectionHead> head_;
+    std::filesystem::path source_; ///< of the samples being run
+    bool embeds_ = false;          ///< rather than scores of classes
     std::optional<Preprocess> preprocess_;
     Collector collector_;
     Json samples_ = Json::array();
@@ -336,20 +426,21 @@ private:
 void add_run(Commands& commands) {
     auto options = std::make_shared<Options>();
     Context& context = commands.context();
-    CLI::App& command =
-        commands.add({"run",
-                      "Run an engine on images, arrays or texts: the likeliest classes, or the outputs as .npz.",
-                      {"lathe run lite0.engine photo.jpg", "lathe run lite0.engine photos/ --top-k 3 --json",
-                       "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16",
-                       "lathe run sentiment.engine --text 'a quiet, moving film'"}},
-                     [options, &context] {
-                         if (options->inputs.empty() && options->texts.empty() && options->raw_inputs.empty()) {
-                             return Result<void>(Error{ErrorCode::invalid_argument, "there is nothing to run on", "",
-                                                       "name images, arrays or a text file, or give --text"});
-                         }
-                         Runner runner(*options, context);
-                         return runner.run();
-                     });
+    CLI::App& command = commands.add(
+        {"run",
+         "Run an engine on images, arrays or texts: the likeliest classes, the objects found, or the outputs as .npz.",
+         {"lathe run lite0.engine photo.jpg", "lathe run lite0.engine photos/ --top-k 3 --json",
+          "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16",
+          "lathe run sentiment.engine --text 'a quiet, moving film'",
+          "lathe run yolox.engine street.jpg --draw boxes.jpg"}},
+        [options, &context] {
+            if (options->inputs.empty() && options->texts.empty() && options->raw_inputs.empty()) {
+                return Result<void>(Error{ErrorCode::invalid_argument, "there is nothing to run on", "",
+                                          "name images, arrays or a text file, or give --text"});
+            }
+            Runner runner(*options, context);
+            return runner.run();
+        });
     command.add_option("engine", options->engine, "Engine file (see `lathe build`)")->required();
     command.add_option("inputs", options->inputs,
                        "Images, a folder of them, .npy/.npz arrays, or texts (.tsv, .csv, .jsonl)");
@@ -361,6 +452,16 @@ void add_run(Commands& commands) {
         ->allow_extra_args(false);
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("-o,--output", options->output, "Write the raw outputs to this .npz file");
+    command.add_option(
+        "--draw", options->draw,
+        "Detectors: write the picture with its boxes to this .jpg or .png, several ones into this folder");
+    command.add_option("--head", options->head,
+                       "Detectors: how the outputs hold detections: " + head_form_names() +
+                           " (default: recognised by their shapes)");
+    command
+        .add_option("--score-threshold", options->decode.score_threshold, "Detectors: the least score that is shown")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
     command.add_option("--top-k", options->top_k, "Classes to show a sample")
         ->check(positive_number())
         ->capture_default_str();

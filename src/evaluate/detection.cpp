@@ -11,15 +11,6 @@ namespace lathe {
 
 namespace {
 
-/// From pixels of the model's input to the picture's own.
-void map_back(std::vector<Detection>& detections, const Preprocess::Mapping& mapping) {
-    for (Detection& detection : detections) {
-        Box& box = detection.box;
-        box = {(box.left - mapping.left) / mapping.scale_x, (box.top - mapping.top) / mapping.scale_y,
-               box.width / mapping.scale_x, box.height / mapping.scale_y};
-    }
-}
-
 bool all_outputs_finite(std::span<const HostTensor> outputs, std::size_t sample, std::size_t samples) {
     return std::ranges::all_of(outputs, [&](const HostTensor& output) {
         const auto values = output.as<float>();

@@ -68,6 +68,10 @@ Result<LoadedEngines> load_engines(const EvalRequest& request,
 /// The eval document without its subjects.
 Json eval_document(const EvalRequest& request, const Json& libraries, const std::string& digest, std::size_t samples);
 
+/// The head of a detector's engine: the one named (a HeadForm's name), else the one that its outputs tell.
+/// Errors: invalid_argument (no such name), mismatch (named, but the outputs are others), unsupported (none is told).
+Result<DetectionHead> detection_head(const EngineInfo& engine, const std::string& name);
+
 /// What an evaluation measures: the seam behind which a task reads samples and truth, makes answers of outputs and
 /// judges them. Its document says through describe_figures what is shown of it.
 struct EvaluationTask {

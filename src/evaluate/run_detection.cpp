@@ -1,9 +1,12 @@
 #include <algorithm>
 
+#include "data/encode.hpp"
+#include "data/resize.hpp"
 #include "evaluate/detection.hpp"
 #include "evaluate/figures.hpp"
 #include "evaluate/run.hpp"
 #include "runtime/engine.hpp"
+#include "support/base64.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
 
@@ -25,18 +28,46 @@ std::vector<OutputShape> output_shapes(const EngineInfo& engine) {
 }
 
 /// Height and width of the one input that takes pictures.
-Result<Preprocess::Size> input_size(const EngineInfo& engine, const std::string& where) {
+Result<Preprocess::Size> input_size(const EngineInfo& engine) {
     if (engine.inputs.size() == 1 && engine.inputs.front().range.opt.size() == 4) {
         const Shape& shape = engine.inputs.front().range.opt;
         const std::size_t first = shape[1] == 3 || shape[3] != 3 ? 2 : 1;
         return Preprocess::Size{static_cast<std::size_t>(shape[first]), static_cast<std::size_t>(shape[first + 1])};
     }
     return Error{ErrorCode::unsupported,
-                 "detectors with one input of pictures can be evaluated, this model has another", where, ""};
+                 "detectors with one input of pictures can be evaluated, this model has another", engine.name, ""};
 }
 
-Result<DetectionHead> find_head(const EngineInfo& engine, const std::string& name, const std::string& where) {
-    LATHE_TRY(const Preprocess::Size size, input_size(engine, where));
+constexpr std::size_t pictures_shown = 4;  ///< a subject; each some 30 KB in the document
+constexpr std::size_t picture_width = 480; ///< pixels, at most
+
+/// Puts the worst pictures themselves into the document, small, for the report to draw boxes into.
+void show_pictures(Json& subjects, const std::filesystem::path& folder) {
+    for (Json& subject : subjects) {
+        if (!subject.contains("worst")) continue;
+        std::size_t shown = 0;
+        for (Json& entry : subject["worst"]) {
+            if (shown++ == pictures_shown) break;
+            // One that cannot be read any more is not shown; its boxes are listed all the same.
+            const auto image = read_image(folder / entry["sample"].get<std::string>());
+            if (!image) continue;
+            const std::size_t width = std::min(picture_width, image->width);
+            const std::size_t height = std::max<std::size_t>(1, image->height * width / image->width);
+            const auto small = resize(*image, width, height, Interpolation::bilinear);
+            if (!small) continue;
+            const auto bytes = encode_jpeg(*small, 80);
+            if (!bytes) continue;
+            entry["width"] = image->width;
+            entry["height"] = image->height;
+            entry["picture"] = "data:image/jpeg;base64," + encode_base64(*bytes);
+        }
+    }
+}
+
+} // namespace
+
+Result<DetectionHead> detection_head(const EngineInfo& engine, const std::string& name) {
+    LATHE_TRY(const Preprocess::Size size, input_size(engine));
     const std::vector<OutputShape> outputs = output_shapes(engine);
     if (!name.empty()) {
         const auto form = head_form_from_name(name);
@@ -50,11 +81,9 @@ Result<DetectionHead> find_head(const EngineInfo& engine, const std::string& nam
     std::string found;
     for (const OutputShape& output : outputs)
         found += (found.empty() ? "" : ", ") + output.name + " " + to_string(output.shape);
-    return Error{ErrorCode::unsupported, "the outputs are those of no detection head that is known: " + found, where,
-                 "name it with --head: " + head_form_names()};
+    return Error{ErrorCode::unsupported, "the outputs are those of no detection head that is known: " + found,
+                 engine.name, "name it with --head: " + head_form_names()};
 }
-
-} // namespace
 
 Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& progress) {
     LATHE_TRY(const auto truth, find_detection_truth(request.data));
@@ -86,7 +115,7 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
     DetectionOptions options = request.detection;
     options.batch_size = request.options.batch_size;
     options.worst = request.options.worst;
-    LATHE_TRY(const DetectionHead head, find_head(loaded.first, options.head, request.data.string()));
+    LATHE_TRY(const DetectionHead head, detection_head(loaded.first, options.head));
     std::vector<std::int32_t> classes;
     std::vector<std::string> class_names = loaded.first.labels;
     if (truth) {
@@ -125,6 +154,9 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
     json["nms_overlap"] = options.decode.overlap_threshold;
     json["class_names"] = class_names;
     json["subjects"] = to_json(evaluation, class_names, options);
+    std::error_code ignored;
+    const std::filesystem::path folder = truth ? truth->pictures : request.data;
+    if (std::filesystem::is_directory(folder, ignored)) show_pictures(json["subjects"], folder);
     const std::string pictures = std::to_string(evaluation.pictures.size()) + " pictures";
     using enum FigureFormat;
     if (truth) {
@@ -137,7 +169,7 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
              {"medium", "map_medium", share, 1},
              {"large", "map_large", share, 1},
              {"recall at 100", "recall_100", share, 1}},
-            {{"mAP points", "map_delta", points, 2}, {"same detections (mAP 0.50)", "agreement", share, 2}});
+            {{"mAP change", "map_delta", points, 2}, {"same detections (mAP 0.50)", "agreement", share, 2}});
     } else {
         describe_figures(json, {"mAP 0.50 against the reference's detections", "agreement"},
                          "Detection on " + pictures + " without truth", {},

@@ -84,6 +84,12 @@ TEST(Document, TakesResultsOfTextModels) {
     ASSERT_NE(cut, nullptr);
     EXPECT_THAT(text(*cut, "detail"), HasSubstr("7 of the texts evaluated have more than 64 tokens"));
     EXPECT_TRUE(document_from({test::squad_eval()}));
+    EXPECT_TRUE(document_from({test::detection_eval()}));
+    Json detection = test::detection_eval();
+    detection["subjects"][0]["map"] = "much"; // a figure that its own columns speak of
+    const auto refused = document_from({detection});
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().describe(), testing::HasSubstr("map"));
 }
 
 TEST(Document, TwoBenchmarksAreRefused) {

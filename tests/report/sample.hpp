@@ -29,6 +29,23 @@ inline Json squad_eval() {
                           "f1_delta": -0.0025, "f1_delta_ci95": [-0.008, 0.003]}}]})");
 }
 
+/// What `lathe eval` writes of detectors.
+inline Json detection_eval() {
+    return Json::parse(R"json({"kind": "eval", "version": 1, "task": "detection", "head": "yolox",
+      "metric": {"name": "mAP", "key": "map"}, "heading": "Detection on 80 pictures (COCO)",
+      "columns": {"subjects": [{"title": "mAP 0.50:0.95", "key": "map", "format": "share", "digits": 2}],
+                  "vs_reference": [{"title": "mAP change", "key": "map_delta", "format": "points", "digits": 2},
+                                   {"title": "same detections", "key": "agreement", "format": "share", "digits": 1}]},
+      "class_names": ["cat"], "data": {"path": "coco", "digest": "d", "samples": 80},
+      "subjects": [
+        {"name": "fp32", "precision": "fp32", "samples": 80, "map": 0.3, "map_ci95": [0.27, 0.36]},
+        {"name": "int8", "precision": "int8", "samples": 80, "map": 0.299, "map_ci95": [0.27, 0.35],
+         "vs_reference": {"reference": "fp32", "map_delta": -0.001, "map_delta_ci95": [-0.006, 0.004], "agreement": 0.95},
+         "worst": [{"sample": "a.jpg", "agreement": 0.25, "width": 4, "height": 2,
+                    "picture": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+                    "reference_boxes": [{"box": [1, 0, 2, 1], "score": 0.9, "class": 0}], "subject_boxes": []}]}]})json");
+}
+
 /// What `lathe eval --task similarity` writes.
 inline Json similarity_eval() {
     return Json::parse(R"({"kind": "eval", "version": 1, "task": "similarity", "score": "cosine",

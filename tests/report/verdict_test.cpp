@@ -291,6 +291,21 @@ TEST(Verdict, AnswersAreJudgedByF1) {
     EXPECT_EQ(make_verdict(&bench, &eval).recommended, "fp32");
 }
 
+// By whatever metric the evaluation says, here a detector's.
+TEST(Verdict, ATaskIsJudgedByItsMetric) {
+    const Json bench = bench_of(5.0);
+    Json eval = test::detection_eval();
+    const Verdict verdict = make_verdict(&bench, &eval);
+    EXPECT_EQ(verdict.recommended, "int8");
+    EXPECT_THAT(verdict.text, HasSubstr("pt mAP ±"));
+    EXPECT_THAT(verdict.reasons, Contains(HasSubstr("INT8's mAP is 29.90 % on 80 samples")));
+    eval["subjects"][1]["vs_reference"]["map_delta_ci95"] = nullptr; // a difference alone proves nothing
+    EXPECT_EQ(make_verdict(&bench, &eval).recommended, "fp32");
+    eval["subjects"][1]["vs_reference"]["map_delta"] = -0.06;
+    eval["subjects"][1]["vs_reference"]["map_delta_ci95"] = {-0.09, -0.04};
+    EXPECT_EQ(make_verdict(&bench, &eval).recommended, "fp32");
+}
+
 TEST(Verdict, EvaluationAloneRecommendsNothing) {
     const Json eval = eval_of({-0.2, 0.0, 0.2});
     const Verdict verdict = make_verdict(nullptr, &eval);

@@ -11,6 +11,7 @@
 
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
+#include "support/base64.hpp"
 #include "support/huge_pages.hpp"
 #include "support/json.hpp"
 #include "support/machine.hpp"
@@ -205,6 +206,18 @@ TEST(Json, CountsAreIntegersFromZeroUp) {
     EXPECT_EQ(count_of(Json::parse("7")), 7U);
     for (const char* text : {"-1", "1.5", "1e101", "-2.5", "\"7\"", "null"})
         EXPECT_THROW(count_of(Json::parse(text)), Json::exception) << text;
+}
+
+/// The test vectors of RFC 4648, section 10.
+TEST(Base64, EncodesAsTheStandardSays) {
+    for (const auto& [plain, encoded] : std::vector<std::pair<std::string, std::string>>{{"", ""},
+                                                                                         {"f", "Zg=="},
+                                                                                         {"fo", "Zm8="},
+                                                                                         {"foo", "Zm9v"},
+                                                                                         {"foob", "Zm9vYg=="},
+                                                                                         {"fooba", "Zm9vYmE="},
+                                                                                         {"foobar", "Zm9vYmFy"}})
+        EXPECT_EQ(encode_base64(std::as_bytes(std::span(plain))), encoded);
 }
 
 } // namespace

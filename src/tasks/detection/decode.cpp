@@ -304,4 +304,12 @@ Result<std::vector<Detection>> decode(const DetectionHead& head, std::span<const
     return found;
 }
 
+void map_back(std::vector<Detection>& detections, const Preprocess::Mapping& mapping) {
+    for (Detection& detection : detections) {
+        Box& box = detection.box;
+        box = {(box.left - mapping.left) / mapping.scale_x, (box.top - mapping.top) / mapping.scale_y,
+               box.width / mapping.scale_x, box.height / mapping.scale_y};
+    }
+}
+
 } // namespace lathe

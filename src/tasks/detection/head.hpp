@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/preprocess.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
 #include "tasks/detection/detection.hpp"
@@ -69,7 +70,7 @@ std::vector<OutputPart> parts_of(const DetectionHead& head);
 struct DecodeOptions {
     float score_threshold = 0.001F;  ///< as detectors are evaluated; for pictures 0.25 and more
     float overlap_threshold = 0.65F; ///< of NMS: a box that overlaps a better one of its class by more goes
-    std::size_t most = 8000;        ///< detections a picture; COCO itself counts the best 100 of a class
+    std::size_t most = 8000;         ///< detections a picture; COCO itself counts the best 100 of a class
 };
 
 /// The detections in sample `sample`, best score first, in pixels of the model's input. `outputs`: all of the model's,
@@ -78,6 +79,9 @@ struct DecodeOptions {
 /// Errors: mismatch where an output is not as the head's shapes were.
 Result<std::vector<Detection>> decode(const DetectionHead& head, std::span<const HostTensor> outputs,
                                       std::size_t sample, const DecodeOptions& options);
+
+/// From pixels of the model's input to the picture's own.
+void map_back(std::vector<Detection>& detections, const Preprocess::Mapping& mapping);
 
 /// Greedy non-maximum suppression within each class: indices of those kept, best score first; equal scores in the order
 /// given.

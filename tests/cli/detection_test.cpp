@@ -1,0 +1,142 @@
+// Detectors with the program: YOLOX-nano on the COCO photos beside the checkout, and a tiny one for what goes wrong.
+#include <cmath>
+
+#include "cli/workspace.hpp"
+#include "data/image.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// A convolution with strides 8, 16 and 32 as YOLOX's head has them: 84 cells of a 64 x 64 picture, two classes.
+Model tiny_detector() {
+    Model model = model_from_text("opset 18\n"
+                                  "input %images: float32[1, 3, 64, 64]\n"
+                                  "input %w8: float32[7, 3, 8, 8]\n"
+                                  "input %w16: float32[7, 3, 16, 16]\n"
+                                  "input %w32: float32[7, 3, 32, 32]\n"
+                                  "const %shape: int64[3] = {0, 7, -1}\n"
+                                  "%c8 = Conv(%images, %w8) {strides = [8, 8]}\n"
+                                  "%c16 = Conv(%images, %w16) {strides = [16, 16]}\n"
+                                  "%c32 = Conv(%images, %w32) {strides = [32, 32]}\n"
+                                  "%r8 = Reshape(%c8, %shape)\n"
+                                  "%r16 = Reshape(%c16, %shape)\n"
+                                  "%r32 = Reshape(%c32, %shape)\n"
+                                  "%all = Concat(%r8, %r16, %r32) {axis = 2}\n"
+                                  "%scaled = Sigmoid(%all)\n"
+                                  "%output = Transpose(%scaled) {perm = [0, 2, 1]}\n"
+                                  "output %output: float32[1, 84, 7]\n");
+    model.graph.inputs.resize(1); // the others become constants
+    add_weights(model, "w8", {7, 3, 8, 8}, 1);
+    add_weights(model, "w16", {7, 3, 16, 16}, 2);
+    add_weights(model, "w32", {7, 3, 32, 32}, 3);
+    model.set_metadata("lathe.preprocess", R"({"resize":{"letterbox":[64,64]},"pad":114,"scale":0.0039})");
+    return model;
+}
+
+class Detector : public testing::Test {
+protected:
+    void SetUp() override {
+        workspace_.save(tiny_detector(), "d.onnx");
+        const auto built = workspace_.lathe("build d.onnx -o d.engine");
+        ASSERT_EQ(built.exit_code, 0) << built.errors;
+        std::filesystem::create_directory(workspace_.path("pictures"));
+        for (const char* name : {"420.jpg", "rgb.png"})
+            std::filesystem::copy_file(workspace_.path("photos") / name, workspace_.path("pictures") / name);
+    }
+    Workspace workspace_;
+};
+
+TEST_F(Detector, ABoxlessFolderNeedsAReference) {
+    const auto alone = workspace_.lathe("eval d.engine --task detection --data pictures");
+    EXPECT_NE(alone.exit_code, 0);
+    EXPECT_THAT(alone.errors, HasSubstr("--reference"));
+    const auto against = workspace_.lathe("eval d.engine --reference d.engine --task detection --data pictures --json");
+    EXPECT_EQ(against.exit_code, 0) << against.errors;
+}
+
+TEST_F(Detector, BoxesMakeItDetection) {
+    workspace_.write("pictures/instances.json",
+                     R"({"images": [{"id": 1, "file_name": "420.jpg"}, {"id": 2, "file_name": "rgb.png"}],
+                         "categories": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}],
+                         "annotations": [{"id": 1, "image_id": 1, "category_id": 2, "bbox": [1, 1, 9, 9]}]})");
+    const auto found = workspace_.lathe("eval d.engine --data pictures --json");
+    ASSERT_EQ(found.exit_code, 0) << found.errors;
+    const auto json = parse_json(found.output, "output");
+    ASSERT_TRUE(json);
+    EXPECT_EQ((*json)["task"], "detection");
+    EXPECT_EQ((*json)["head"], "yolox");
+    EXPECT_EQ((*json)["metric"]["key"], "map");
+    EXPECT_TRUE((*json)["subjects"][0]["map"].is_number());
+    // Named, another task is done all the same.
+    EXPECT_NE(workspace_.lathe("eval d.engine --task classification --data pictures").exit_code, 0);
+
+    workspace_.write("pictures/instances.json", R"({"images": [{"id": 1}], "annotations": [], "categories": []})");
+    const auto broken = workspace_.lathe("eval d.engine --data pictures");
+    EXPECT_NE(broken.exit_code, 0);
+    EXPECT_THAT(broken.errors, HasSubstr("images[0]"));
+}
+
+TEST_F(Detector, BoxesAreDrawnBesideThePicture) {
+    const Json found = workspace_.good_json("run d.engine pictures/rgb.png --draw drawn.png --score-threshold 0.3");
+    EXPECT_FALSE(found["samples"][0]["detections"].empty());
+    const auto before = read_image(workspace_.path("pictures/rgb.png"));
+    const auto after = read_image(workspace_.path("drawn.png"));
+    ASSERT_TRUE(before && after);
+    EXPECT_EQ(after->width, before->width);
+    EXPECT_NE(after->pixels, before->pixels);
+    (void)workspace_.good("run d.engine pictures --draw many");
+    EXPECT_TRUE(std::filesystem::exists(workspace_.path("many/420.jpg")));
+    // Neither the picture itself nor one file for two pictures is written.
+    const std::string kept = workspace_.read("pictures/rgb.png");
+    EXPECT_THAT(workspace_.lathe("run d.engine pictures/rgb.png --draw pictures").errors, HasSubstr("overwritten"));
+    EXPECT_EQ(workspace_.read("pictures/rgb.png"), kept);
+    EXPECT_THAT(workspace_.lathe("run d.engine pictures --draw one.png").errors, HasSubstr("several pictures"));
+}
+
+TEST_F(Detector, AHeadThatDoesNotFitIsRefused) {
+    const auto unknown =
+        workspace_.lathe("eval d.engine --reference d.engine --task detection --data pictures --head yolo");
+    EXPECT_NE(unknown.exit_code, 0);
+    EXPECT_THAT(unknown.errors, HasSubstr("yolox"));
+    const auto other =
+        workspace_.lathe("eval d.engine --reference d.engine --task detection --data pictures --head detr");
+    EXPECT_NE(other.exit_code, 0);
+    EXPECT_THAT(other.errors, HasSubstr("NxQx4"));
+    workspace_.save(tiny_classifier(), "c.onnx");
+    ASSERT_EQ(workspace_.lathe("build c.onnx -o c.engine").exit_code, 0);
+    const auto none = workspace_.lathe("eval c.engine --reference c.engine --task detection --data pictures");
+    EXPECT_NE(none.exit_code, 0);
+    EXPECT_THAT(none.errors, HasSubstr("--head"));
+}
+
+/// 29.966 and 30.947 are what pycocotools gives for onnx's own network with Pillow's and OpenCV's resize, each class of
+/// a cell for itself, score 0.001, NMS of each class at 0.65.
+TEST(Yolox, MeanAveragePrecisionOnCoco) {
+    const std::filesystem::path shared(LATHE_SHARED_DATA);
+    const auto model = shared / "models/yolox_nano.onnx";
+    const auto photos = shared / "coco/validation";
+    if (!std::filesystem::exists(model) || !std::filesystem::exists(photos))
+        GTEST_SKIP() << "SKIPPED: no " << model << " and " << photos;
+    const Workspace workspace;
+    for (const auto& [interpolation, expected] :
+         std::vector<std::pair<std::string, double>>{{"bilinear", 0.29966}, {"bilinear-opencv", 0.30947}}) {
+        workspace.write("p.json",
+                        R"({"resize": {"letterbox": [416, 416]}, "pad": 114, "align": "top-left", "color": "BGR",
+                                      "interpolation": ")" +
+                            interpolation + "\"}");
+        const auto built =
+            workspace.lathe("build " + model.string() + " --preprocess p.json --precision fp32 -o y.engine");
+        ASSERT_EQ(built.exit_code, 0) << built.errors;
+        const auto evaluated = workspace.lathe("eval y.engine --data " + photos.string() + " --json");
+        ASSERT_EQ(evaluated.exit_code, 0) << evaluated.errors;
+        const auto json = parse_json(evaluated.output, "output");
+        ASSERT_TRUE(json);
+        EXPECT_EQ((*json)["data"]["samples"], 80);
+        EXPECT_NEAR((*json)["subjects"][0]["map"].get<double>(), expected, 0.0005) << interpolation;
+    }
+}
+
+} // namespace
+} // namespace lathe::test

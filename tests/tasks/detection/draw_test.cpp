@@ -1,0 +1,69 @@
+#include "tasks/detection/draw.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tasks/detection/usual_preprocess.hpp"
+
+namespace lathe {
+namespace {
+
+std::size_t drawn(const Image& image, std::size_t left, std::size_t top, std::size_t right, std::size_t bottom) {
+    std::size_t count = 0;
+    for (std::size_t y = top; y < bottom; ++y)
+        for (std::size_t x = left; x < right; ++x)
+            count += image.pixels[(y * image.width + x) * 3] != 0 || image.pixels[(y * image.width + x) * 3 + 1] != 0 ||
+                             image.pixels[(y * image.width + x) * 3 + 2] != 0
+                         ? 1U
+                         : 0U;
+    return count;
+}
+
+TEST(DrawDetections, FramesTheBoxAndLeavesTheRest) {
+    Image image(200, 100);
+    const std::vector<Detection> detections{{{50, 40, 60, 30}, 0.9F, 0}};
+    draw_detections(image, detections, {"cat"});
+    EXPECT_EQ(drawn(image, 50, 40, 110, 42), 120U) << "the upper edge, two pixels thick";
+    EXPECT_EQ(drawn(image, 108, 40, 110, 70), 60U) << "the right edge";
+    EXPECT_EQ(drawn(image, 52, 42, 108, 68), 0U) << "inside nothing";
+    EXPECT_GT(drawn(image, 50, 31, 100, 40), 100U) << "the label above";
+    EXPECT_EQ(drawn(image, 0, 0, 50, 100), 0U);
+    EXPECT_EQ(drawn(image, 110, 0, 200, 100), 0U);
+}
+
+/// Classes have colours of their own, and wild boxes draw only what is in the picture.
+TEST(DrawDetections, AnyBoxAndClass) {
+    Image image(40, 30);
+    const double big = 1e18;
+    draw_detections(image,
+                    std::vector<Detection>{{{-big, -big, 2 * big, 2 * big}, 0.5F, 7},
+                                           {{30, 20, 1000, 1000}, 1, 100'000},
+                                           {{500, 500, 10, 10}, 1, -1},
+                                           {{5, 5, 0, 0}, 1, 2}},
+                    {});
+    EXPECT_EQ(image.pixels.size(), 3600U);
+    EXPECT_EQ(class_name({"a"}, 0), "a");
+    EXPECT_EQ(class_name({"a"}, 1), "class 1");
+    EXPECT_EQ(class_name({"a"}, -1), "class -1");
+}
+
+TEST(UsualPreprocess, YoloxIsRawAndOthersAreNormalised) {
+    const auto yolox = usual_preprocess({HeadForm::yolox, {0}, 80, 416, 640, {8, 16, 32}}, Layout::nchw);
+    ASSERT_TRUE(yolox);
+    EXPECT_TRUE(yolox->validate("test"));
+    EXPECT_EQ(yolox->output_shape(), (Shape{1, 3, 416, 640}));
+    EXPECT_EQ(yolox->channel_values(0)[255], 255);
+    EXPECT_EQ(yolox->color, ColorOrder::bgr);
+    const auto yolo = usual_preprocess({HeadForm::yolov8, {0}, 80, 640, 640, {}, true}, Layout::nhwc);
+    ASSERT_TRUE(yolo);
+    EXPECT_TRUE(yolo->validate("test"));
+    EXPECT_EQ(yolo->output_shape(), (Shape{1, 640, 640, 3}));
+    EXPECT_FLOAT_EQ(yolo->channel_values(0)[255], 1);
+    EXPECT_EQ(yolo->align, Alignment::centre);
+    EXPECT_FALSE(usual_preprocess({HeadForm::detr, {0, 1}, 80, 800, 800, {}}, Layout::nchw));
+}
+
+} // namespace
+} // namespace lathe
