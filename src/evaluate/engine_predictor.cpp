@@ -43,7 +43,7 @@ public:
     EnginePredictor(Session session, std::string name, std::string precision, std::vector<std::size_t> outputs,
                     std::int64_t least, std::int64_t most, std::optional<Preprocess> on_device, bool one_sample)
         : session_(std::move(session)), name_(std::move(name)), precision_(std::move(precision)),
-          outputs_(std::move(outputs)), on_device_(std::move(on_device)), least_(static_cast<std::size_t>(least)),
+          outputs_(std::move(outputs)), on_device_(on_device), least_(static_cast<std::size_t>(least)),
           most_(static_cast<std::size_t>(most)), one_sample_(one_sample) {}
 
     const std::string& name() const override { return name_; }
@@ -197,13 +197,13 @@ Result<std::unique_ptr<OutputsPredictor>> make_outputs_predictor(const Engine& e
     LATHE_TRY(Session session, engine.make_session());
     return std::unique_ptr<OutputsPredictor>(std::make_unique<EnginePredictor>(
         std::move(session), std::move(name), to_string(info.precision), std::move(indices), least,
-        std::max(least, most), std::move(on_device), hold == OutputsHold::one_sample));
+        std::max(least, most), on_device, hold == OutputsHold::one_sample));
 }
 
 Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,
                                                          const std::string& output,
                                                          std::optional<Preprocess> on_device) {
-    LATHE_TRY(auto predictor, make_outputs_predictor(engine, std::move(name), {output}, std::move(on_device)));
+    LATHE_TRY(auto predictor, make_outputs_predictor(engine, std::move(name), {output}, on_device));
     return std::unique_ptr<Predictor>(std::move(predictor));
 }
 
