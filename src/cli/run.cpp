@@ -14,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
 #include "cli/trtexec_names.hpp"
+#include "data/convert.hpp"
 #include "data/encode.hpp"
 #include "data/npy.hpp"
 #include "data/open_dataset.hpp"
@@ -204,6 +205,7 @@ private:
     /// The batch size asked for, or the profile's favourite.
     std::size_t batch_size() const {
         if (options_.batch_size > 0) return options_.batch_size;
+        if (head_ && head_->one_sample) return 1;
         const bool has_axis = !info_->inputs.empty() && !info_->inputs[0].range.opt.empty();
         return has_axis ? static_cast<std::size_t>(std::max<std::int64_t>(1, info_->inputs[0].range.opt[0])) : 1;
     }
@@ -278,8 +280,8 @@ private:
     Result<void> show_detections(const Batch& batch, const std::vector<TensorView>& outputs) {
         std::vector<HostTensor> tensors;
         for (const TensorView& view : outputs) {
-            HostTensor tensor(view.name, view.type, view.shape);
-            std::ranges::copy(view.bytes, tensor.bytes.begin());
+            HostTensor tensor(view.name, DataType::float32, view.shape);
+            LATHE_CHECK(convert_elements(view.type, view.bytes, DataType::float32, tensor.bytes, view.name));
             tensors.push_back(std::move(tensor));
         }
         for (std::size_t sample = 0; sample < batch.size(); ++sample) {

@@ -1,7 +1,7 @@
 #include "evaluate/detection.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "evaluate/fidelity.hpp"
@@ -10,6 +10,21 @@
 namespace lathe {
 
 namespace {
+
+/// One sample of a batch, as a batch.
+Batch sample_of(const Batch& batch, std::size_t sample) {
+    Batch one;
+    for (const HostTensor& whole : batch.inputs) {
+        Shape shape = whole.shape;
+        shape[0] = 1;
+        HostTensor& input = one.inputs.emplace_back(whole.name, whole.type, std::move(shape));
+        std::memcpy(input.bytes.data(), whole.bytes.data() + sample * input.bytes.size(), input.bytes.size());
+    }
+    if (!batch.pictures.empty()) one.pictures.push_back(batch.pictures[sample]);
+    one.names.push_back(batch.names[sample]);
+    one.labels.push_back(-1);
+    return one;
+}
 
 bool all_outputs_finite(std::span<const HostTensor> outputs, std::size_t sample, std::size_t samples) {
     return std::ranges::all_of(outputs, [&](const HostTensor& output) {
@@ -122,16 +137,28 @@ Result<DetectionEvaluation> evaluate_detection(std::span<OutputsPredictor* const
             evaluation.pictures.push_back(batch->names[i]);
         }
         for (std::size_t s = 0; s < detectors.size(); ++s) {
-            auto outputs = detectors[s]->predict_all(*batch);
-            if (!outputs) return std::move(outputs).error().in(detectors[s]->name());
+            const auto place = [&](Error error) { return std::move(error).in(detectors[s]->name()); };
             DetectionSubject& subject = evaluation.subjects[s];
+            std::vector<HostTensor> outputs;
+            if (!head.one_sample) {
+                auto all = detectors[s]->predict_all(*batch);
+                if (!all) return place(std::move(all).error());
+                outputs = *std::move(all);
+            }
             for (std::size_t i = 0; i < batch->size(); ++i) {
                 if (!chosen[i]) continue;
-                auto found = decode(head, *outputs, i, options.decode);
-                if (!found) return std::move(found).error().in(detectors[s]->name());
+                if (head.one_sample) {
+                    auto own = detectors[s]->predict_all(sample_of(*batch, i));
+                    if (!own) return place(std::move(own).error());
+                    outputs = *std::move(own);
+                }
+                auto found = decode(head, outputs, head.one_sample ? 0 : i, options.decode);
+                if (!found) return place(std::move(found).error());
                 if (pictures) map_back(*found, preprocess.mapping(batch->sizes[i].width, batch->sizes[i].height));
                 subject.detections.push_back(*std::move(found));
-                if (!all_outputs_finite(*outputs, i, batch->size())) ++subject.nonfinite;
+                const bool finite =
+                    head.one_sample ? all_outputs_finite(outputs, 0, 1) : all_outputs_finite(outputs, i, batch->size());
+                if (!finite) ++subject.nonfinite;
             }
         }
         progress.advance(batch->size());

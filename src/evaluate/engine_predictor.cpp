@@ -22,6 +22,12 @@ void append_floats(const TensorView& view, std::size_t count, std::vector<float>
         case DataType::float64:
             convert(view.as<const double>(), [](double value) { return static_cast<float>(value); });
             return;
+        case DataType::int64:
+            convert(view.as<const std::int64_t>(), [](std::int64_t value) { return static_cast<float>(value); });
+            return;
+        case DataType::int32:
+            convert(view.as<const std::int32_t>(), [](std::int32_t value) { return static_cast<float>(value); });
+            return;
         default: convert(view.as<const float>(), [](float value) { return value; }); return;
     }
 }
@@ -35,10 +41,10 @@ struct Gathered {
 class EnginePredictor final : public OutputsPredictor {
 public:
     EnginePredictor(Session session, std::string name, std::string precision, std::vector<std::size_t> outputs,
-                    std::int64_t least, std::int64_t most, std::optional<Preprocess> on_device)
+                    std::int64_t least, std::int64_t most, std::optional<Preprocess> on_device, bool one_sample)
         : session_(std::move(session)), name_(std::move(name)), precision_(std::move(precision)),
-          outputs_(std::move(outputs)), on_device_(std::move(on_device)), least_(static_cast<std::size_t>(least)),
-          most_(static_cast<std::size_t>(most)) {}
+          outputs_(std::move(outputs)), on_device_(on_device), least_(static_cast<std::size_t>(least)),
+          most_(static_cast<std::size_t>(most)), one_sample_(one_sample) {}
 
     const std::string& name() const override { return name_; }
     const std::string& precision() const override { return precision_; }
@@ -49,6 +55,11 @@ public:
     }
 
     Result<std::vector<HostTensor>> predict_all(const Batch& batch) override {
+        if (one_sample_ && (batch.size() != 1 || least_ > 1)) {
+            return Error{ErrorCode::unsupported,
+                         "the outputs have no axis for the sample, and there are several samples", name_,
+                         "build the engine for a batch of 1 (--shape)"};
+        }
         std::vector<Gathered> gathered(outputs_.size());
         for (std::size_t start = 0; start < batch.size(); start += most_) {
             const std::size_t count = std::min(most_, batch.size() - start);
@@ -57,7 +68,7 @@ public:
         std::vector<HostTensor> outputs;
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
             const std::vector<float>& values = gathered[i].values;
-            gathered[i].shape[0] = static_cast<std::int64_t>(batch.size());
+            if (!one_sample_) gathered[i].shape[0] = static_cast<std::int64_t>(batch.size());
             HostTensor output(session_.outputs()[outputs_[i]].name, DataType::float32, gathered[i].shape);
             if (output.bytes.size() != values.size() * sizeof(float)) {
                 return Error{ErrorCode::mismatch,
@@ -109,6 +120,11 @@ private:
                                                              : run_pictures(batch, start, count, size));
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
             const TensorView& view = outputs.at(outputs_[i]);
+            if (one_sample_) {
+                append_floats(view, static_cast<std::size_t>(element_count(view.shape)), gathered[i].values);
+                gathered[i].shape = view.shape;
+                continue;
+            }
             if (view.shape.empty() || view.shape[0] != static_cast<std::int64_t>(size)) {
                 return Error{ErrorCode::mismatch,
                              "the output " + to_string(view.shape) + " has no row for each of " + std::to_string(size) +
@@ -129,10 +145,14 @@ private:
     std::optional<Preprocess> on_device_;
     std::size_t least_;
     std::size_t most_;
+    bool one_sample_;
 };
 
-/// The position of an output with scores; the first for an empty name.
-Result<std::size_t> find_output(const EngineInfo& info, const std::string& name, const std::string& output) {
+bool is_number(DataType type) { return is_floating(type) || type == DataType::int64 || type == DataType::int32; }
+
+/// The position of an output; the first for an empty name.
+Result<std::size_t> find_output(const EngineInfo& info, const std::string& name, const std::string& output,
+                                OutputsHold hold) {
     std::size_t index = 0;
     if (!output.empty()) {
         while (index < info.outputs.size() && info.outputs[index].name != output)
@@ -144,7 +164,8 @@ Result<std::size_t> find_output(const EngineInfo& info, const std::string& name,
             known += (known.empty() ? "" : ", ") + candidate.name;
         return Error{ErrorCode::not_found, "the engine has no output '" + output + "'", name, "it has " + known};
     }
-    if (!is_floating(info.outputs[index].type)) {
+    const DataType type = info.outputs[index].type;
+    if (hold == OutputsHold::scores ? !is_floating(type) : !is_number(type)) {
         return Error{ErrorCode::unsupported,
                      "the output is " + to_string(info.outputs[index].type) + ", not scores in floating point",
                      info.outputs[index].name, "choose another output with --output-name"};
@@ -156,11 +177,12 @@ Result<std::size_t> find_output(const EngineInfo& info, const std::string& name,
 
 Result<std::unique_ptr<OutputsPredictor>> make_outputs_predictor(const Engine& engine, std::string name,
                                                                  const std::vector<std::string>& outputs,
-                                                                 std::optional<Preprocess> on_device) {
+                                                                 std::optional<Preprocess> on_device,
+                                                                 OutputsHold hold) {
     const EngineInfo& info = engine.info();
     std::vector<std::size_t> indices;
     for (const std::string& output : outputs) {
-        LATHE_TRY(const std::size_t index, find_output(info, name, output));
+        LATHE_TRY(const std::size_t index, find_output(info, name, output, hold));
         indices.push_back(index);
     }
     std::int64_t least = 1;
@@ -173,15 +195,15 @@ Result<std::unique_ptr<OutputsPredictor>> make_outputs_predictor(const Engine& e
         most = std::min(most, input.range.max[0]);
     }
     LATHE_TRY(Session session, engine.make_session());
-    return std::unique_ptr<OutputsPredictor>(
-        std::make_unique<EnginePredictor>(std::move(session), std::move(name), to_string(info.precision),
-                                          std::move(indices), least, std::max(least, most), std::move(on_device)));
+    return std::unique_ptr<OutputsPredictor>(std::make_unique<EnginePredictor>(
+        std::move(session), std::move(name), to_string(info.precision), std::move(indices), least,
+        std::max(least, most), on_device, hold == OutputsHold::one_sample));
 }
 
 Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,
                                                          const std::string& output,
                                                          std::optional<Preprocess> on_device) {
-    LATHE_TRY(auto predictor, make_outputs_predictor(engine, std::move(name), {output}, std::move(on_device)));
+    LATHE_TRY(auto predictor, make_outputs_predictor(engine, std::move(name), {output}, on_device));
     return std::unique_ptr<Predictor>(std::move(predictor));
 }
 

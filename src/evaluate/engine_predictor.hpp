@@ -19,10 +19,18 @@ public:
     virtual Result<std::vector<HostTensor>> predict_all(const Batch& batch) = 0;
 };
 
+/// What several outputs hold.
+enum class OutputsHold {
+    scores,     ///< floating point, a row a sample
+    numbers,    ///< any numbers, a row a sample
+    one_sample, ///< any numbers without an axis for the sample: predict_all takes batches of one
+};
+
 /// As below, for several outputs (at least one).
 Result<std::unique_ptr<OutputsPredictor>> make_outputs_predictor(const Engine& engine, std::string name,
                                                                  const std::vector<std::string>& outputs,
-                                                                 std::optional<Preprocess> on_device = std::nullopt);
+                                                                 std::optional<Preprocess> on_device = std::nullopt,
+                                                                 OutputsHold hold = OutputsHold::scores);
 
 /// An engine as a predictor of one of its outputs, converted to float32 where it is half precision.
 /// `name` is how results call it; `output` names the output, empty for the first.

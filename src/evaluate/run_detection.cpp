@@ -95,15 +95,20 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
     }
     std::vector<std::unique_ptr<OutputsPredictor>> owned; // the reference first, if there is one
     std::optional<Preprocess> preprocess = request.preprocess;
+    DetectionHead head;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (!preprocess) {
             LATHE_TRY(preprocess, preprocess_of(engine.info()));
         }
+        if (owned.empty()) {
+            LATHE_TRY(head, detection_head(engine.info(), request.detection.head));
+        }
         std::vector<std::string> outputs;
         for (const IoInfo& output : engine.info().outputs)
             outputs.push_back(output.name);
-        LATHE_TRY(auto predictor, make_outputs_predictor(engine, name, outputs,
-                                                         request.preprocess_on_device ? preprocess : std::nullopt));
+        LATHE_TRY(auto predictor, make_outputs_predictor(
+                                      engine, name, outputs, request.preprocess_on_device ? preprocess : std::nullopt,
+                                      head.one_sample ? OutputsHold::one_sample : OutputsHold::numbers));
         owned.push_back(std::move(predictor));
         return {};
     };
@@ -115,7 +120,6 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
     DetectionOptions options = request.detection;
     options.batch_size = request.options.batch_size;
     options.worst = request.options.worst;
-    LATHE_TRY(const DetectionHead head, detection_head(loaded.first, options.head));
     std::vector<std::int32_t> classes;
     std::vector<std::string> class_names = loaded.first.labels;
     if (truth) {

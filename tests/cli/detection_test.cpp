@@ -95,6 +95,47 @@ TEST_F(Detector, BoxesAreDrawnBesideThePicture) {
     EXPECT_THAT(workspace_.lathe("run d.engine pictures --draw one.png").errors, HasSubstr("several pictures"));
 }
 
+/// Boxes, labels and scores of the one picture, as many as non-maximum suppression in the graph leaves.
+TEST_F(Detector, ListsWithSuppressionInTheGraph) {
+    Model model = model_from_text("opset 18\n"
+                                  "input %images: float32[1, 3, 64, 64]\n"
+                                  "input %w: float32[1, 3, 16, 16]\n"
+                                  "const %boxes_all: float32[1, 4, 4] = {0.0, 0.0, 20.0, 20.0, 1.0, 1.0, 21.0, 21.0, "
+                                  "30.0, 0.0, 60.0, 20.0, 0.0, 30.0, 20.0, 60.0}\n"
+                                  "const %shape: int64[3] = {1, 1, 4}\n"
+                                  "const %flat: int64[1] = {-1}\n"
+                                  "const %first: int64[1] = {0}\n"
+                                  "const %most: int64[1] = {100}\n"
+                                  "const %iou: float32[1] = {0.5}\n"
+                                  "const %least: float32[1] = {0.01}\n"
+                                  "const %two: int64[] = {2}\n"
+                                  "const %zero: int64[] = {0}\n"
+                                  "%c = Conv(%images, %w) {strides = [32, 32], pads = [0, 0, 0, 0]}\n"
+                                  "%s = Sigmoid(%c)\n"
+                                  "%r = Reshape(%s, %shape)\n"
+                                  "%kept = NonMaxSuppression(%boxes_all, %r, %most, %iou, %least)\n"
+                                  "%index = Gather(%kept, %two) {axis = 1}\n"
+                                  "%plain = Squeeze(%boxes_all, %first)\n"
+                                  "%line = Reshape(%r, %flat)\n"
+                                  "%boxes = Gather(%plain, %index) {axis = 0}\n"
+                                  "%labels = Mul(%index, %zero)\n"
+                                  "%scores = Gather(%line, %index) {axis = 0}\n"
+                                  "output %boxes: float32[K, 4]\n"
+                                  "output %labels: int64[K]\n"
+                                  "output %scores: float32[K]\n");
+    model.graph.inputs.resize(1); // the other becomes a constant
+    add_weights(model, "w", {1, 3, 16, 16}, 1);
+    model.set_metadata("lathe.preprocess", R"({"resize":{"letterbox":[64,64]},"scale":0.0039})");
+    workspace_.save(model, "n.onnx");
+    (void)workspace_.good("build n.onnx -o n.engine");
+    const Json run = workspace_.good_json("run n.engine pictures");
+    ASSERT_EQ(run["samples"].size(), 2U);
+    EXPECT_EQ(run["samples"][0]["detections"].size(), 3U) << run.dump(); // of the two that overlap one stays
+    const Json eval = workspace_.good_json("eval n.engine --reference n.engine --task detection --data pictures");
+    EXPECT_EQ(eval["head"], "lists");
+    EXPECT_EQ(eval["subjects"][0]["agreement"], 1.0);
+}
+
 TEST_F(Detector, AHeadThatDoesNotFitIsRefused) {
     const auto unknown =
         workspace_.lathe("eval d.engine --reference d.engine --task detection --data pictures --head yolo");

@@ -125,6 +125,7 @@ std::optional<DetectionHead> three_outputs(std::span<const OutputShape> outputs,
     const std::size_t rank = outputs[*boxes].shape.size();
     if (outputs[*scores].shape.size() + 1 != rank || outputs[*classes].shape.size() + 1 != rank) return std::nullopt;
     DetectionHead head{HeadForm::lists, {*boxes, *scores, *classes}, 0, height, width, {}};
+    head.one_sample = rank == 2;
     head.vertical_first = named(outputs[*boxes], {"detection_boxes"});
     return head;
 }

@@ -50,6 +50,7 @@ struct DetectionHead {
     std::vector<std::size_t> strides; ///< of yolox: the input's pixels a cell, grid after grid
     bool anchors_last = false;        ///< of yolov8: Nx(4+C)xA
     bool vertical_first = false;      ///< of lists: boxes are top, left, bottom, right, as TensorFlow's
+    bool one_sample = false;          ///< of lists: they have no axis for the sample
     bool operator==(const DetectionHead&) const = default;
 };
 

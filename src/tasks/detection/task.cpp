@@ -20,10 +20,7 @@ public:
         if (outputs.empty() || outputs.front().shape.empty()) {
             return Error{ErrorCode::mismatch, "no outputs to find detections in", "detection", ""};
         }
-        const HostTensor& first = outputs[head_.outputs.front() < outputs.size() ? head_.outputs.front() : 0];
-        // Lists without an axis for the sample are of one.
-        const bool one = head_.form == HeadForm::lists && first.shape.size() == 2;
-        const std::size_t samples = one ? 1 : static_cast<std::size_t>(first.shape[0]);
+        const std::size_t samples = head_.one_sample ? 1 : static_cast<std::size_t>(outputs.front().shape[0]);
         for (std::size_t i = 0; i < samples; ++i) {
             LATHE_TRY(auto found, decode(head_, outputs, i, options_));
             answers_.at(network).push_back(std::move(found));

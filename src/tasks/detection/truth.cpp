@@ -93,6 +93,7 @@ Result<std::optional<DetectionTruth>> find_detection_truth(const fs::path& path)
         return found(detail::read_yolo(path / "labels", path / "images"));
     if (is_folder(path / "Annotations") && is_folder(path / "JPEGImages"))
         return found(detail::read_voc(path / "Annotations", path / "JPEGImages"));
+    if (is_file(path / "labels.csv")) return Found(); // of classes, whatever texts lie beside the pictures
     if (has_companions(path, ".xml")) return found(detail::read_voc(path, path));
     if (has_companions(path, ".txt")) return found(detail::read_yolo(path, path));
     return Found();

@@ -214,6 +214,7 @@ TEST(Decode, SsdSkipsTheBackground) {
 TEST(Decode, ListsWithAndWithoutSampleInPixelsOrShares) {
     DetectionHead head = head_of({{"boxes", {-1, 4}}, {"labels", {-1}}, {"scores", {-1}}}, 200);
     EXPECT_THAT(head.outputs, ElementsAre(0, 2, 1));
+    EXPECT_TRUE(head.one_sample);
     std::vector<HostTensor> outputs{tensor({2, 4}), tensor({2}), tensor({2})};
     const float boxes[8]{10, 20, 30, 60, 0, 0, 5, 5};
     std::copy(boxes, boxes + 8, outputs[0].as<float>().begin());

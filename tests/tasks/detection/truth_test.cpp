@@ -151,6 +151,7 @@ TEST_F(Truth, OtherFoldersHaveNone) {
     put("a.jpg", "");
     put("labels.csv", "file,class_index\na.jpg,0\n");
     put("other.json", "{}");
+    put("a.txt", "a caption");
     const auto truth = find_detection_truth(folder_.path());
     ASSERT_TRUE(truth);
     EXPECT_FALSE(*truth);
