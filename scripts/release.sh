@@ -15,10 +15,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 say "Building the wheel"
-export CCACHE_BASEDIR=$LATHE_ROOT CCACHE_NOHASHDIR=1 CMAKE_GENERATOR=Ninja
+export CCACHE_BASEDIR=$LATHE_ROOT CCACHE_NOHASHDIR=1 CMAKE_GENERATOR=Ninja CC=${CC:-cc} CXX=${CXX:-c++}
+CMAKE_EXECUTABLE=$(command -v cmake)
+export CMAKE_EXECUTABLE
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 "$LATHE_PYTHON" -m pip wheel -q --disable-pip-version-check --no-deps --no-index --no-build-isolation \
-  -Cbuild-dir="$LATHE_ROOT/build-wheel" -Ccmake.define.LATHE_CUDA="$LATHE_CUDA" -w "$work" .
+  --config-settings=build-dir="$LATHE_ROOT/build-wheel" --config-settings=cmake.define.LATHE_CUDA="$LATHE_CUDA" -w "$work" .
 
 say "Carrying its libraries"
 # The lowest manylinux that its symbols allow is chosen and told. OpenVINO comes from its own wheel.

@@ -83,7 +83,7 @@ class Samples:
         named = {names[0] if name == "" else name: array for name, array in self.arrays.items()}
         if self.labels is not None:
             named["labels"] = np.asarray(self.labels, dtype=np.int64)
-        np.savez(path, **named)  # type: ignore[arg-type]
+        np.savez(path, **named)
         return path
 
 

@@ -114,13 +114,10 @@ class OptimizeResult:
 
     def show(self) -> None:
         """Show the report: in a notebook below the cell, elsewhere in the browser."""
-        if "IPython" in sys.modules:
-            from IPython import get_ipython
-            from IPython.display import HTML, display
-
-            if get_ipython() is not None:
-                display(HTML(_page_of(self.report)))
-                return
+        ipython: Any = sys.modules.get("IPython")
+        if ipython is not None and ipython.get_ipython() is not None:
+            ipython.display.display(ipython.display.HTML(_page_of(self.report)))
+            return
         import webbrowser
 
         webbrowser.open(self.report.resolve().as_uri())

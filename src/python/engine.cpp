@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "lathe/engine.hpp"
@@ -95,7 +96,7 @@ std::vector<std::uintptr_t> addresses(nb::handle inputs) {
 
 void add_engine(nb::module_& module) {
     nb::class_<LockedSession>(module, "Session")
-        .def("run", &LockedSession::run, nb::arg("inputs"))
+        .def("run", &LockedSession::run, nb::arg("inputs").none())
         .def("inputs", [](const LockedSession& session) { return describe(session.session().inputs()); })
         .def("outputs", [](const LockedSession& session) { return describe(session.session().outputs()); });
     nb::class_<Engine>(module, "Engine")

@@ -1,5 +1,7 @@
 #include "python/errors.hpp"
 
+#include <nanobind/stl/string.h>
+
 namespace nb = nanobind;
 
 namespace lathe::python {

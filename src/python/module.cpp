@@ -24,7 +24,12 @@ void send_log_to(const nb::object& sink) {
             const nb::handle call(held);
             call(static_cast<int>(level), std::string(message));
         } catch (nb::python_error& error) {
-            error.discard_as_unraisable("lathe's log");
+            // Ctrl-C is for the work, which asks for it, not for the one message during which it came.
+            if (error.matches(PyExc_KeyboardInterrupt)) {
+                PyErr_SetInterrupt();
+            } else {
+                error.discard_as_unraisable("lathe's log");
+            }
         }
     });
 }
