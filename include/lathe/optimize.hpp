@@ -61,10 +61,11 @@ struct OptimizeRequest {
     double duration_s = 1.5;                    ///< of each throughput measurement; 0: none
     double time_limit_s = 4;                    ///< of each latency measurement, at most
 
-    bool force = false;                 ///< do every step anew, whatever the folder holds
-    std::filesystem::path program = {}; ///< the lathe program, which measures load time and memory; empty: not measured
-    std::string command_line = {};      ///< for the record
-    Progress* progress = nullptr;       ///< nullptr: silent
+    bool force = false; ///< do every step anew, whatever the folder holds
+    /// The words that start the lathe program, which measures load time and memory; none: not measured.
+    std::vector<std::string> program = {};
+    std::string command_line = {}; ///< for the record
+    Progress* progress = nullptr;  ///< nullptr: silent
     /// Called with lines for a person: a step that is done, what was reused, what a correction gained. Empty: untold.
     std::function<void(std::string_view)> tell = {};
 };

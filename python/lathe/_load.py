@@ -36,6 +36,11 @@ def program() -> Path:
     return PACKAGE / "bin" / "lathe"
 
 
+def command() -> list[str]:
+    """What starts the program where this Python's packages are; nothing where no Python is known."""
+    return [sys.executable, "-m", "lathe"] if sys.executable else []
+
+
 def prepare_environment() -> None:
     """Processes that the library starts (PyTorch, ONNX Runtime) run in this Python, unless the user named another."""
     if sys.executable:

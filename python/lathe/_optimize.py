@@ -77,7 +77,7 @@ def optimize(
         "method": method, "effort": effort, "exclude": list(exclude), "shapes": list(shapes), "columns": columns,
         "batch_sizes": list(batch_sizes), "max_drop": max_drop, "evaluate_samples": evaluate_samples,
         "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "force": force,
-        "program": os.fspath(_load.program()), "command_line": "lathe.optimize",
+        "program": _load.command(), "command_line": "lathe.optimize",
     }
     for name, data in (("calibrate", calibrate), ("evaluate", evaluate)):
         if data is None:

@@ -353,7 +353,8 @@ private:
         request.make_tokenizer = openvino::make_tokenizer;
         request.preprocess = preprocess_;
         request.samples = 64;
-        if (!options_.program.empty()) request.probe_command = {options_.program.string(), "bench", "--probe"};
+        request.probe_command = options_.program;
+        if (!options_.program.empty()) request.probe_command.insert(request.probe_command.end(), {"bench", "--probe"});
         request.command_line = options_.command_line;
         LATHE_TRY(std::string key, engines_key());
         key = key_of({key, source_hash_, this_machine().fingerprint(), std::to_string(options_.duration_s),

@@ -57,7 +57,7 @@ Result<void> run_demo(const Options& options, const Context& context) {
     request.batch_sizes = {1, 8};
     request.duration_s = 0.4;
     request.time_limit_s = 1.5;
-    request.program = "/proc/self/exe";
+    request.program = {"/proc/self/exe"};
     request.command_line = context.command_line();
     request.progress = &context.progress();
     request.tell = [&context](std::string_view line) { context.print(std::string(line)); };

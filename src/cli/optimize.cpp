@@ -55,7 +55,7 @@ Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& co
             if (!name.empty()) request.against->push_back(name); // --against '' compares with nothing
         }
     }
-    request.program = "/proc/self/exe";
+    request.program = {"/proc/self/exe"};
     request.command_line = context.command_line();
     request.progress = &context.progress();
     request.tell = [&context](std::string_view line) { context.print(std::string(line)); };
