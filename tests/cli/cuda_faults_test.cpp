@@ -4,6 +4,7 @@
 #include "cli/workspace.hpp"
 #include "runtime/engine_file.hpp"
 #include "support/files.hpp"
+#include "support_lib/sections.hpp"
 
 namespace lathe::test {
 namespace {
@@ -144,7 +145,7 @@ TEST_F(CudaFaults, AnEngineOfAnotherGpuIsCompiledAnew) {
         std::string changed = key;
         changed.replace(changed.find(what), what.size(), other);
         info["blob_key"] = changed;
-        ASSERT_TRUE(write_engine(work_.path("other.engine"), info, contents->sections));
+        ASSERT_TRUE(write_engine(work_.path("other.engine"), info, again(contents->sections)));
         const CommandResult result = work_.good(run("other.engine", "other.npz"));
         EXPECT_THAT(result.errors, HasSubstr("compiled anew: built for"));
         EXPECT_THAT(result.errors, HasSubstr(other));

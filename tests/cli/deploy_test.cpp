@@ -6,6 +6,7 @@
 #include "cli/workspace.hpp"
 #include "plan/machines.hpp"
 #include "runtime/engine_file.hpp"
+#include "support_lib/sections.hpp"
 
 namespace lathe::test {
 namespace {
@@ -244,7 +245,7 @@ TEST_F(Deploy, OfSeveralProfilesTritonTakesTheFirst) {
     info["profiles"] = Json::array();
     for (const int batch : {4, 32})
         info["profiles"].push_back({{"input", {{"min", range(1)}, {"opt", range(batch)}, {"max", range(batch)}}}});
-    ASSERT_TRUE(write_engine(work_.path("two.engine"), info, contents->sections));
+    ASSERT_TRUE(write_engine(work_.path("two.engine"), info, again(contents->sections)));
     EXPECT_EQ(work_.good_json("deploy triton p.engine -o repo")["models"][0]["max_batch_size"], 32);
     EXPECT_EQ(work_.good_json("deploy triton two.engine -o repo")["models"][0]["max_batch_size"], 4);
 }

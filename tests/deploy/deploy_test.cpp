@@ -1,4 +1,6 @@
 #include <cstdlib>
+#include <span>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -97,7 +99,8 @@ TEST(TritonRepositories, OnnxRuntimeOnAGpuPassesTheSchema) {
     TritonModel model = classifier();
     model.gpu = true;
     model.sizing.instances = 2;
-    const DeployableEngine engine{"m.engine", model.info, channel_sums(), ""};
+    const std::string graph = channel_sums();
+    const DeployableEngine engine{"m.engine", model.info, std::as_bytes(std::span(graph)), ""};
     ASSERT_TRUE(write_triton_model(model, engine, "", folder / "repo"));
     EXPECT_THAT(*read_text_file(folder / "repo/m/config.pbtxt"), HasSubstr("count: 2\n  kind: KIND_GPU\n"));
     const char* python = std::getenv("LATHE_PYTHON");

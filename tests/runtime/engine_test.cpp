@@ -14,6 +14,7 @@
 #include "support/files.hpp"
 #include "support/log.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/sections.hpp"
 
 namespace lathe::test {
 namespace {
@@ -45,14 +46,6 @@ void expect_right(Session& session, std::int64_t batch) {
     ASSERT_EQ((*outputs)[0].as<float>().size(), expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i)
         ASSERT_NEAR((*outputs)[0].as<float>()[i], expected[i], 1e-4F);
-}
-
-/// Sections that were read, to be written again.
-std::vector<NewSection> again(const std::vector<EngineSection>& sections) {
-    std::vector<NewSection> made;
-    for (const EngineSection& section : sections)
-        made.push_back({section.name, ByteChain(section.bytes)});
-    return made;
 }
 
 std::string read_all(const std::filesystem::path& path) { return read_text_file(path).value(); }
