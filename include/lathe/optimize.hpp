@@ -53,7 +53,8 @@ struct OptimizeRequest {
     /// Frameworks to measure beside the engines: "pytorch", "torch-compile", "onnxruntime", "openvino". Absent: those
     /// usual beside the device. One that cannot run here is told in the report.
     std::optional<std::vector<std::string>> against = {};
-    /// FILE.py:function whose code PyTorch's peers may run, where the model was exported from it; else they are left out.
+    /// FILE.py:function whose code PyTorch's peers may run, where the model was exported from it; else they are left
+    /// out.
     std::string source = {};
     std::vector<std::int64_t> batch_sizes = {}; ///< to measure; empty: those of 1, 8, 16 that the engine takes
     std::size_t evaluate_samples = 0;           ///< 0: all

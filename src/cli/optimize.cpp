@@ -1,6 +1,5 @@
 #include <memory>
 
-#include "cli/written_files.hpp"
 #include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "cli/correction.hpp"
@@ -9,6 +8,7 @@
 #include "cli/optimize.hpp"
 #include "cli/preprocess.hpp"
 #include "cli/tune.hpp"
+#include "cli/written_files.hpp"
 
 namespace lathe::cli {
 

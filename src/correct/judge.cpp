@@ -182,8 +182,8 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
     OutputKind kind = OutputKind::logits;
     if (result.classes) kind = detect_output_kind(sample.as<float>(), static_cast<std::size_t>(sample.shape[1]));
     for (const OutputGroups::Group& group : output.groups.groups)
-        result.parts.push_back({output.name, output.groups.single() ? 0 : group.begin,
-                                output.groups.single() ? 0 : group.end, {}});
+        result.parts.push_back(
+            {output.name, output.groups.single() ? 0 : group.begin, output.groups.single() ? 0 : group.end, {}});
     std::size_t agree = 0;
     for (std::size_t batch = 0; batch < output.expected.size(); ++batch) {
         const HostTensor& expected = output.expected[batch];
@@ -213,7 +213,8 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
             std::vector<double> noise(result.parts.size(), 0.0);
             for (std::size_t k = 0; k < x.size(); ++k) {
                 signal += static_cast<double>(x[k]) * static_cast<double>(x[k]);
-                noise[output.groups.group_at(k)] += std::pow(static_cast<double>(x[k]) - static_cast<double>(y[k]), 2.0);
+                noise[output.groups.group_at(k)] +=
+                    std::pow(static_cast<double>(x[k]) - static_cast<double>(y[k]), 2.0);
             }
             for (std::size_t part = 0; part < noise.size(); ++part) {
                 const double size = output.groups.single() ? std::sqrt(signal) : output.sizes[part];

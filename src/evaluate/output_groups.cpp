@@ -58,8 +58,7 @@ Segmentation segment(const std::vector<double>& logarithms) {
                 cut[k][i] = j;
             }
         }
-        if (least[k][count] + price * static_cast<double>(k) <
-            least[best][count] + price * static_cast<double>(best)) {
+        if (least[k][count] + price * static_cast<double>(k) < least[best][count] + price * static_cast<double>(best)) {
             best = k;
         } else if (k > best + 1) {
             break; // two more cuts that do not pay

@@ -74,7 +74,9 @@ public:
             cycles += cycles_of(node, int8);
             if (!int8) continue;
             const auto noise = noise_of(decision.edge.node);
-            if (noise) layers.push_back({decision.edge.node, node.label(), *noise, 0.0, cycles_of(node, false) - cycles_of(node, true)});
+            if (noise)
+                layers.push_back(
+                    {decision.edge.node, node.label(), *noise, 0.0, cycles_of(node, false) - cycles_of(node, true)});
         }
         double sum = 0.0;
         for (const LayerNoise& layer : layers)
@@ -94,8 +96,8 @@ private:
     }
 
     double cycles_of(const Node& node, bool int8) const {
-        const auto macs = static_cast<double>(
-            count_macs(node, [&](const std::string& value) { return graph_.info(value); }).macs);
+        const auto macs =
+            static_cast<double>(count_macs(node, [&](const std::string& value) { return graph_.info(value); }).macs);
         double bytes = elements(node.input(0)) + elements(node.output(0)) + elements(node.input(1));
         if (!int8) bytes *= 4;
         double rate = int8 ? macs_a_cycle_int8 : macs_a_cycle_float;
@@ -155,8 +157,8 @@ private:
         const double of_input = error(grid_of(range, format)) / static_cast<double>(count);
         const double power = error.power() / static_cast<double>(count);
         constexpr double steps = 127;
-        RowStatistics rows = row_statistics(*tensor, weight->axis,
-                                            plan_.granularity == WeightGranularity::per_channel, steps);
+        RowStatistics rows =
+            row_statistics(*tensor, weight->axis, plan_.granularity == WeightGranularity::per_channel, steps);
         if (node.is("ConvTranspose")) {
             // An output reads the weights that the strides leave it.
             for (const std::int64_t stride : node.ints_or("strides", {})) {
@@ -200,9 +202,8 @@ std::vector<LayerNoise> noisy_layers(std::vector<LayerNoise> layers, const Noisy
     const double least = std::max(limits.noise, limits.over_median * *middle);
     std::erase_if(layers, [&](const LayerNoise& layer) { return layer.noise < least; });
     // Of equal gain for the cost the first in the graph.
-    std::ranges::stable_sort(layers, [](const LayerNoise& a, const LayerNoise& b) {
-        return a.noise * b.cost > b.noise * a.cost;
-    });
+    std::ranges::stable_sort(
+        layers, [](const LayerNoise& a, const LayerNoise& b) { return a.noise * b.cost > b.noise * a.cost; });
     std::vector<LayerNoise> chosen;
     double cost = 0.0;
     for (const LayerNoise& layer : layers) {

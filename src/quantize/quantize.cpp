@@ -95,8 +95,8 @@ std::map<std::string, Range> ranges_for(const Graph& graph, const QuantizationPl
                 continue;
             }
             std::optional<Collapse> collapse;
-            values[name] = guarded_range(tensor->histogram, *options.method, format_of(group, plan), estimation,
-                                         &collapse);
+            values[name] =
+                guarded_range(tensor->histogram, *options.method, format_of(group, plan), estimation, &collapse);
             if (!collapse || collapsed == nullptr) continue;
             collapsed->push_back(finding_of(*collapse, *tensor, *options.method, estimation));
             collapsed->back().tensor = name;
@@ -134,10 +134,8 @@ Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
     json["weight_tensors"] = outcome.plan.weights.size();
     json["too_noisy"] = Json::array();
     for (const LayerNoise& layer : outcome.in_float) {
-        json["too_noisy"].push_back({{"node", layer.label},
-                                     {"noise", layer.noise},
-                                     {"noise_share", layer.share},
-                                     {"cost", layer.cost}});
+        json["too_noisy"].push_back(
+            {{"node", layer.label}, {"noise", layer.noise}, {"noise_share", layer.share}, {"cost", layer.cost}});
     }
     json["remarks"] = outcome.plan.remarks;
     json["decisions"] = to_json(outcome.plan.decisions);

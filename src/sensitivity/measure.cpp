@@ -135,8 +135,8 @@ private:
         for (const char* name : {"seconds", "timed_seconds"}) {
             if (!state->contains(name) || !(*state)[name].is_number()) return damaged;
         }
-        if (!state->contains("groups") || !state->contains("layers") || (*state)["layers"].size() != result_.layers.size() ||
-            !state->contains("everything"))
+        if (!state->contains("groups") || !state->contains("layers") ||
+            (*state)["layers"].size() != result_.layers.size() || !state->contains("everything"))
             return damaged;
         for (std::size_t i = 0; i < result_.layers.size(); ++i) {
             LATHE_TRY(result_.layers[i].score, score_from_json((*state)["layers"][i]));
@@ -159,8 +159,8 @@ private:
         try {
             groups_ = {count_of(json.at("axis")), count_of(json.at("channels")), count_of(json.at("inner")), {}};
             for (const Json& each : json.at("groups")) {
-                groups_.groups.push_back({count_of(each.at("begin")), count_of(each.at("end")),
-                                          positive_at(each, "power")});
+                groups_.groups.push_back(
+                    {count_of(each.at("begin")), count_of(each.at("end")), positive_at(each, "power")});
                 if (groups_.groups.back().begin != end || groups_.groups.back().end <= end) return damaged;
                 end = groups_.groups.back().end;
             }

@@ -11,8 +11,8 @@ TEST(Cli, HelpVersionAndWrongUsage) {
     const Workspace work;
     EXPECT_THAT(work.good("--version").output, HasSubstr("lathe "));
     const std::string help = work.good("--help").output;
-    for (const char* command : {"demo", "optimize", "export", "inspect", "simplify", "calibrate", "quantize", "build", "run",
-                                "bench", "eval", "report", "doctor"}) {
+    for (const char* command : {"demo", "optimize", "export", "inspect", "simplify", "calibrate", "quantize", "build",
+                                "run", "bench", "eval", "report", "doctor"}) {
         EXPECT_THAT(help, HasSubstr(command));
         EXPECT_THAT(work.good(std::string(command) + " --help").output, HasSubstr("lathe " + std::string(command)));
     }

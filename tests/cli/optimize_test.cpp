@@ -100,8 +100,9 @@ TEST(Optimize, PreprocessingByName) {
     Model model = tiny_classifier();
     std::erase_if(model.metadata, [](const auto& entry) { return entry.first == "lathe.preprocess"; });
     work.save(model, "plain.onnx");
-    const std::string plain = "optimize plain.onnx --calibrate photos --precisions fp32,int8 --output plain --against '' "
-                              "--batch-sizes 1 --duration 0.1 --time-limit 0.2 --preprocess ";
+    const std::string plain =
+        "optimize plain.onnx --calibrate photos --precisions fp32,int8 --output plain --against '' "
+        "--batch-sizes 1 --duration 0.1 --time-limit 0.2 --preprocess ";
     const Json result = work.good_json(plain + "imagenet-0..1");
     EXPECT_GT(result["quantization"]["quantized_nodes"], 0);
     EXPECT_EQ(work.good_json("inspect plain/plain.int8.engine")["preprocess"]["crop"], Json({8, 8}));

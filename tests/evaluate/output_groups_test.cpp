@@ -75,7 +75,8 @@ TEST(OutputGroups, EveryValueHasItsGroup) {
     // Weighed, each group's squares come to the same.
     std::vector<double> sums(3, 0.0);
     for (std::size_t i = 0; i < all.size(); ++i)
-        sums[groups.group_at(i)] += groups.weight(groups.group_at(i)) * static_cast<double>(all[i]) * static_cast<double>(all[i]);
+        sums[groups.group_at(i)] +=
+            groups.weight(groups.group_at(i)) * static_cast<double>(all[i]) * static_cast<double>(all[i]);
     EXPECT_NEAR(sums[1], sums[0], 1e-9 * sums[0]);
     EXPECT_NEAR(sums[2], sums[0], 1e-9 * sums[0]);
 }

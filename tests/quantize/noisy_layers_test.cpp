@@ -82,7 +82,8 @@ struct Product {
             for (std::size_t m = 0; m < width; ++m) {
                 double value = 0.0;
                 for (std::size_t k = 0; k < depth; ++k)
-                    value += std::nearbyint(static_cast<double>(x[n * depth + k]) / scale) * scale * rounded[k * width + m];
+                    value +=
+                        std::nearbyint(static_cast<double>(x[n * depth + k]) / scale) * scale * rounded[k * width + m];
                 const auto real = static_cast<double>(y[n * width + m]);
                 error += (value - real) * (value - real);
                 square += real * real;

@@ -128,8 +128,7 @@ Numbers Interpretation::weight(WeightId id) const {
     return numbers_of(weight.bytes, weight.type);
 }
 
-namespace {
-} // namespace
+namespace {} // namespace
 
 Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const TensorView> inputs,
                                           const InterpretOptions& options) {
