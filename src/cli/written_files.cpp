@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array written_names{"output", "plan",          "report",          "results",     "png",
-                                   "dump",   "exportProfile", "exportLayerInfo", "timing-cache"};
+constexpr std::array written_names{"output", "plan", "report",        "results",         "png",
+                                   "draw",   "dump", "exportProfile", "exportLayerInfo", "timing-cache"};
 
 bool same_file(const fs::path& a, const fs::path& b) {
     std::error_code failed;

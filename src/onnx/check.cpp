@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <onnx/checker.h>
 #include <onnx/defs/schema.h>
@@ -90,30 +91,51 @@ bool range_stays_small(const onnx::GraphProto& graph, const onnx::NodeProto& ran
     return !start || !limit || !delta || (*limit - *start) / *delta < 1e6;
 }
 
-/// Whether inference may follow the values of shapes. ONNX does so element by element, for any constant of one
-/// dimension: 36 Concat(t, t) in a row would take a terabyte, and so would a long Range. Others make no more than they
-/// read.
+/// Operators through which ONNX's inference follows values, where it knows those of all inputs.
+bool passes_values_on(const std::string& op_type) {
+    static const std::unordered_set<std::string> operators{"Add",     "Cast", "Concat",   "Gather",  "Identity",
+                                                           "Mul",     "Neg",  "Range",    "Reshape", "Slice",
+                                                           "Squeeze", "Sub",  "Unsqueeze"};
+    return operators.contains(op_type);
+}
+
+/// Elements of what inference takes for a value to follow: no more than one dimension.
+std::optional<std::uint64_t> followed_elements(const onnx::TensorProto& tensor) {
+    if (tensor.dims_size() > 1) return std::nullopt;
+    return tensor.dims_size() == 0 ? 1 : static_cast<std::uint64_t>(std::max<std::int64_t>(0, tensor.dims(0)));
+}
+
+/// Whether inference may follow the values of shapes. ONNX does so element by element: 36 Concat(t, t) in a row would
+/// take a terabyte, and so would a long Range. Others make no more than they read.
 bool values_stay_small(const onnx::GraphProto& graph) {
     constexpr std::uint64_t most = 1'000'000;
     std::unordered_map<std::string, std::uint64_t> counts;
     for (const auto& tensor : graph.initializer()) {
-        std::uint64_t count = 1;
-        for (const std::int64_t size : tensor.dims())
-            count = std::min(most, count * std::clamp<std::uint64_t>(static_cast<std::uint64_t>(size), 1, most));
-        counts.emplace(tensor.name(), count);
+        if (const auto count = followed_elements(tensor)) counts.emplace(tensor.name(), std::min(*count, most));
     }
     for (const auto& node : graph.node()) {
+        if (node.op_type() == "Range" && !range_stays_small(graph, node)) return false;
+        if (node.op_type() == "Shape" && node.output_size() == 1) counts.emplace(node.output(0), 8);
+        if (node.op_type() == "Constant" && node.output_size() == 1) {
+            for (const auto& attribute : node.attribute()) {
+                const auto count = attribute.has_t() ? followed_elements(attribute.t()) : std::nullopt;
+                if (count) counts.emplace(node.output(0), std::min(*count, most));
+            }
+        }
+        if (!passes_values_on(node.op_type())) continue;
         std::uint64_t sum = 0;
         std::uint64_t largest = 1;
+        bool known = true;
         for (const std::string& name : node.input()) {
             const auto found = counts.find(name);
-            const std::uint64_t count = found == counts.end() ? 1 : found->second;
-            sum += count;
-            largest = std::max(largest, count);
+            known = known && found != counts.end();
+            if (!known) break;
+            sum += found->second;
+            largest = std::max(largest, found->second);
         }
+        if (!known) continue;
         const std::uint64_t made = node.op_type() == "Concat" ? sum : largest;
-        if (node.op_type() == "Concat" && made > most) return false;
-        if (node.op_type() == "Range" && !range_stays_small(graph, node)) return false;
+        if (made > most) return false;
         for (const std::string& name : node.output())
             counts.emplace(name, made);
     }

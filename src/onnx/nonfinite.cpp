@@ -13,13 +13,16 @@ template <class T, class ToFloat>
 void count(const Tensor& tensor, NonfiniteTensor& found, ToFloat to_float) {
     for (const T value : tensor.values<T>()) {
         const auto number = to_float(value);
-        if (std::isfinite(number)) continue;
+        if (std::isfinite(number)) {
+            found.mask = found.mask && number == 0;
+            continue;
+        }
         ++(std::isnan(number) ? found.nans : found.infinities);
     }
 }
 
 void inspect(const std::string& name, const Tensor& tensor, std::vector<NonfiniteTensor>& result) {
-    NonfiniteTensor found{name, 0, 0};
+    NonfiniteTensor found{name, 0, 0, true};
     switch (tensor.type()) {
         case DataType::float32: count<float>(tensor, found, [](float v) { return v; }); break;
         case DataType::float64: count<double>(tensor, found, [](double v) { return v; }); break;
@@ -27,6 +30,7 @@ void inspect(const std::string& name, const Tensor& tensor, std::vector<Nonfinit
         case DataType::bfloat16: count<std::uint16_t>(tensor, found, float_from_bfloat16); break;
         default: return;
     }
+    found.mask = found.mask && found.nans == 0;
     if (found.nans + found.infinities > 0) result.push_back(std::move(found));
 }
 
@@ -51,7 +55,8 @@ std::vector<NonfiniteTensor> find_nonfinite(const Model& model) {
 }
 
 void warn_about_nonfinite(const Model& model) {
-    const auto broken = find_nonfinite(model);
+    auto broken = find_nonfinite(model);
+    std::erase_if(broken, [](const NonfiniteTensor& tensor) { return tensor.mask; });
     constexpr std::size_t most = 5;
     for (std::size_t i = 0; i < broken.size() && i < most; ++i) {
         log(LogLevel::warning, "weights of " + broken[i].name + " hold " + std::to_string(broken[i].nans) +

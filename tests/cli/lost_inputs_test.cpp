@@ -155,8 +155,8 @@ TEST(LostInputs, EveryOptionThatWritesIsKnown) {
         const std::regex writes(
             "--([A-Za-z-]+)[^\\n]*\\s(?:[Ww]rite [^\\n]*|[^\\n]*file to write|HTML page to write|JSON to write)");
         for (std::sregex_iterator option(text.begin(), text.end(), writes); option != end; ++option) {
-            static const std::vector<std::string> known{"output", "plan",          "report",         "results",
-                                                        "png",    "exportProfile", "exportLayerInfo"};
+            static const std::vector<std::string> known{"output", "plan",          "report",          "results",
+                                                        "png",    "exportProfile", "exportLayerInfo", "draw"};
             EXPECT_THAT(known, testing::Contains(option->str(1))) << name << ": " << option->str();
         }
     }

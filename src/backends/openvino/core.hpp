@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,13 @@ auto guarded(const std::string& what, const std::string& where, Body&& body) -> 
     } catch (const std::bad_alloc&) {
         return Error{ErrorCode::out_of_memory, what + ": out of memory", where, "use a smaller batch or model"};
     } catch (const std::exception& error) {
+        // Threads that cannot be started, for want of memory for their stacks as a rule; allocations of its own
+        // libraries.
+        const std::string_view said = error.what();
+        if (said.find("Resource temporarily unavailable") != said.npos || said.find("bad_alloc") != said.npos) {
+            return Error{ErrorCode::out_of_memory, what + ": out of memory, or of threads", where,
+                         "use a smaller batch or model, or raise the limits (ulimit -v, ulimit -u)"};
+        }
         return Error{ErrorCode::unsupported, what + ": " + brief(error.what()), where, ""};
     } catch (...) {
         return Error{ErrorCode::internal, what + ": OpenVINO threw something unknown", where, ""};

@@ -69,6 +69,25 @@ std::optional<Tensor> negative_zero(DataType type) {
     return Tensor("", type, {}, bits);
 }
 
+/// Whether the last window may begin behind the input, in its padding, where ONNX leaves it out: that depends on the
+/// padding being the pool's own.
+bool may_end_in_padding(const Graph& graph, const Node& node, const std::vector<std::int64_t>& pads) {
+    const auto kernel = node.ints_or("kernel_shape", {});
+    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(kernel.size(), 1));
+    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(kernel.size(), 1));
+    const auto info = graph.info(node.input(0));
+    const auto shape = info ? info->shape() : std::nullopt;
+    for (std::size_t i = 0; i < kernel.size() && 2 * kernel.size() == pads.size(); ++i) {
+        const std::int64_t covers = (kernel[i] - 1) * dilations[i] + 1, end = pads[i + kernel.size()];
+        if (strides[i] + end <= covers) continue; // never
+        if (!shape || shape->size() != kernel.size() + 2 || (*shape)[i + 2] < 0) return true;
+        const std::int64_t from = (*shape)[i + 2] + pads[i];
+        const std::int64_t last = (from + end - covers + strides[i] - 1) / strides[i] * strides[i];
+        if (last >= from) return true;
+    }
+    return false;
+}
+
 //  x ──▶ AveragePool(pads, ceil_mode, count_include_pad) ──▶ y
 //    ==>   x ──▶ Pad ──▶ AveragePool(ceil_mode) ──▶ y
 // The divisor is then the number of elements of the padded input under the window, as ONNX and PyTorch have it.
@@ -76,6 +95,7 @@ Nodes padded_average(Graph& graph, const Node& node, std::int64_t opset) {
     const auto pads = node.ints_or("pads", {});
     const bool padded = std::ranges::any_of(pads, [](std::int64_t n) { return n > 0; });
     const auto zero = negative_zero(type_of(graph, node.input(0)));
+    if (may_end_in_padding(graph, node, pads)) return {};
     if (node.int_or("ceil_mode", 0) == 0 || node.int_or("count_include_pad", 0) == 0 || !padded || !zero || opset < 11)
         return {};
     const std::size_t spatial = pads.size() / 2;

@@ -77,7 +77,6 @@ Numbers channels_moved(const Numbers& numbers, const Shape& dims, bool innermost
 /// What an alias reads in the bytes of another value.
 Numbers seen_as(const Numbers& numbers, const Value& from, const Value& to) {
     if (from.layout == to.layout && (from.layout == Layout::linear || from.dims[1] == to.dims[1])) return numbers;
-    if (from.dims == to.dims) return numbers; // one pixel
     const Numbers bytes = from.layout == Layout::nhwc ? channels_moved(numbers, from.dims, true) : numbers;
     return to.layout == Layout::nhwc ? channels_moved(bytes, to.dims, false) : bytes;
 }
@@ -127,8 +126,6 @@ Numbers Interpretation::weight(WeightId id) const {
     const Weight& weight = plan.weights->weights[id];
     return numbers_of(weight.bytes, weight.type);
 }
-
-namespace {} // namespace
 
 Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const TensorView> inputs,
                                           const InterpretOptions& options) {
