@@ -295,7 +295,7 @@ TEST_F(Browser, ATaskTellsItsColumnsAndDetectorsShowPictures) {
     for (const char* title : {"mAP 0.50:0.95", "mAP change, pt", "same detections"})
         EXPECT_THAT(seen["tableHeads"], testing::Contains(title)) << title;
     EXPECT_THAT(seen["tableHeads"], Not(testing::Contains("Top-1")));
-    EXPECT_EQ(seen["tables"]["Worst pictures of int8"], 1);
+    EXPECT_EQ(seen["tables"]["Worst pictures of INT8"], 1);
     for (const char* figure : {"30.00\u202F%", "95.0\u202F%", "25.00\u202F%"})
         EXPECT_THAT(seen["tableCells"].dump(), HasSubstr(figure));
 }
