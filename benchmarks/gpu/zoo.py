@@ -5,7 +5,7 @@
 Every network (zoo_networks.py) is exported by torch.onnx.export with seeded weights, built with --precision fp16 for its
 batch sizes in one engine, compared with PyTorch in FP32 and timed in turns with torch.compile ("compile": the default
 mode; "max-autotune"), both in FP16 as CUDA graphs, as benchmarks/run_gpu.py tells. Where a network is marked, its Q/DQ
-form (`lathe quantize --target cuda`, calibrated on random inputs: for the time alone) is timed too.
+form (`lathe quantize --target cuda`, calibrated on random inputs, every layer in int8: for the time alone) is timed too.
 
 A network that is refused, fails or runs out of time keeps its row, with what was said. Three steps, so that processor
 and GPU are both busy: exports in parallel, torch.compile's caches in parallel, then builds and turns one after another.
@@ -91,8 +91,11 @@ def prepare(name, options):
     if entry.int8 and options.int8 and not (work / "int8.onnx").exists():
         arrays = {n: np.concatenate([entry.inputs(b)[i].numpy() for b in (8, 9)]) for i, n in enumerate(entry.names)}
         np.savez(work / "calibration.npz", **arrays)
-        run([options.lathe, "quantize", str(work / "model.onnx"), "--calibrate", str(work / "calibration.npz"), "--target", "cuda",
-             "--effort", "0", "-o", str(work / "int8.onnx")], 300)
+        for command in (["simplify", "model.onnx", "-o", "simple.onnx"],
+                        ["calibrate", "simple.onnx", "--data", "calibration.npz", "-o", "int8.ranges"],
+                        ["quantize", "simple.onnx", "--ranges", "int8.ranges", "--target", "cuda", "--effort", "0",
+                         "--noisy-layers", "int8", "-o", "int8.onnx"]):
+            run([options.lathe, *(str(work / word) if "." in word else word for word in command)], 300)
 
 
 # --- step 2: torch.compile's cache -----------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// Softmax and layer normalisation: a row lies in the registers of a warp or a block, read once and written once.
+// Softmax and layer normalisation: a row lies in the registers of a warp or a block, read once and written once. One
+// that is too long for that is read anew in each of three passes (from L2, as a rule).
 #include "backends/cuda/generate/emit.hpp"
 
 #include <algorithm>
@@ -12,6 +13,9 @@ std::int64_t size_of(ElementType type) { return static_cast<std::int64_t>(bytes_
 
 /// What a thread may keep of a row.
 constexpr std::int64_t most_elements = 64;
+/// The variant for rows that do not fit a block's registers.
+constexpr std::int64_t longest_block = 1024;
+constexpr const char* long_rows = "long";
 
 struct RowsOp {
     std::int64_t rows = 0, columns = 0;
@@ -56,7 +60,7 @@ bool fits(const RowsOp& op, std::int64_t threads) {
 class RowsKernel {
 public:
     RowsKernel(const RowsOp& op, std::int64_t threads)
-        : op_(op), threads_(threads), count_(vectors_a_thread(op, threads)) {}
+        : op_(op), threads_(threads), count_(vectors_a_thread(op, threads)), held_(fits(op, threads)) {}
 
     Result<GeneratedKernel> emit(const FusedOp& op) {
         kernel_.threads = static_cast<std::uint32_t>(std::max<std::int64_t>(threads_, usual_threads));
@@ -83,12 +87,13 @@ private:
         s_.line("  const bool inside = row < ", op_.rows, "u;");
         s_.line("  wait_for_previous();");
         s_.line("  let_next_start();");
-        s_.line("  float v[", count_, "][", op_.piece, "];");
+        s_.line("  float v[", held_ ? count_ : 1, "][", op_.piece, "];");
     }
     template <class Body>
     void each_vector(bool inside, Body body) {
-        s_.line("#pragma unroll");
+        s_.line("#pragma unroll", held_ ? "" : " 4");
         s_.line("  for (int u = 0; u < ", count_, "; ++u) {");
+        s_.line("    const int at = ", held_ ? "u" : "0", ";");
         s_.line("    const u32 column = (u * ", threads_, "u + lane) * ", op_.piece, "u;");
         const bool full = op_.columns % (threads_ * op_.piece) == 0;
         if (inside)
@@ -136,29 +141,53 @@ private:
         ++slots_;
     }
 
+    /// A pass over the row's numbers: read them where registers do not hold them.
+    template <class Read, class Body>
+    void pass(Read read, Body body) {
+        each_vector(!held_, [&] {
+            if (!held_) read();
+            body();
+        });
+    }
+    /// The same for what may touch memory.
+    template <class Read, class Body>
+    void pass_inside(Read read, Body body) {
+        each_vector(true, [&] {
+            if (!held_) read();
+            body();
+        });
+    }
+
     void softmax_rows(const Softmax& detail) {
         open(op_.inputs);
         const bool exact = op_.outputs[0].type == ElementType::f32;
         const std::string lowest = "bits_float(0xff800000u)";
-        each_vector(false, [&] { each_element("v[u][e] = ", lowest, ";"); });
-        each_vector(true, [&] {
+        const auto read = [&] {
             load_input(0);
-            each_element("v[u][e] = ", to_float(op_.inputs[0].type, "x0[e]"), times(op_.inputs[0].scale), ";");
-        });
+            each_element("v[at][e] = ", to_float(op_.inputs[0].type, "x0[e]"), times(op_.inputs[0].scale), ";");
+        };
+        if (held_) {
+            each_vector(false, [&] { each_element("v[at][e] = ", lowest, ";"); });
+            each_vector(true, read);
+        }
         s_.line("  float most = ", lowest, ";");
-        each_vector(false, [&] { each_element("most = larger(most, v[u][e]);"); });
+        pass(read, [&] { each_element("most = larger(most, v[at][e]);"); });
         reduce("most", true);
         s_.line("  float total = 0.0f;");
         const std::string exponential = exact ? "expf" : "quick_exp";
-        if (detail.log) {
-            each_vector(false, [&] { each_element("{ v[u][e] -= most; total += ", exponential, "(v[u][e]); }"); });
-        } else {
-            each_vector(false,
-                        [&] { each_element("{ v[u][e] = ", exponential, "(v[u][e] - most); total += v[u][e]; }"); });
-        }
+        const auto weigh = [&] {
+            each_element("{ v[at][e] ", detail.log ? "-= most" : join("= ", exponential, "(v[at][e] - most)"), "; }");
+        };
+        pass(read, [&] {
+            weigh();
+            each_element("total += ", detail.log ? join(exponential, "(v[at][e])") : "v[at][e]", ";");
+        });
         reduce("total", false);
         s_.line("  const float last = ", detail.log ? "logf(total)" : "1.0f / total", ";");
-        each_vector(true, [&] { store_output(0, detail.log ? "(v[u][e] - last)" : "v[u][e] * last"); });
+        pass_inside(read, [&] {
+            if (!held_) weigh();
+            store_output(0, detail.log ? "(v[at][e] - last)" : "v[at][e] * last");
+        });
     }
 
     void norm_rows(const LayerNorm& detail) {
@@ -172,27 +201,36 @@ private:
             inputs.push_back(operand);
         }
         open(inputs);
-        each_vector(false, [&] { each_element("v[u][e] = 0.0f;"); });
-        each_vector(true, [&] {
+        const auto read = [&] {
             for (std::size_t k = 0; k < op_.inputs.size(); ++k)
                 load_input(k);
             std::string value = to_float(op_.inputs[0].type, "x0[e]") + times(op_.inputs[0].scale);
             if (detail.residual) value += " + " + to_float(op_.inputs[1].type, "x1[e]") + times(op_.inputs[1].scale);
-            each_element("v[u][e] = ", value, ";");
-            std::size_t sum = 1 + (detail.quantized_output ? 1 : 0);
-            if (detail.sum_output) store_output(sum, "v[u][e]");
-        });
+            each_element("v[at][e] = ", value, ";");
+        };
+        const auto store_sum = [&] {
+            if (detail.sum_output) store_output(1 + (detail.quantized_output ? 1 : 0), "v[at][e]");
+        };
         s_.line("  float mean = 0.0f, squares = 0.0f;");
-        each_vector(false, [&] { each_element("mean += v[u][e];"); });
+        if (held_) {
+            each_vector(false, [&] { each_element("v[at][e] = 0.0f;"); });
+            each_vector(true, [&] {
+                read();
+                store_sum();
+            });
+        }
+        pass(read, [&] { each_element("mean += v[at][e];"); });
         reduce("mean", false);
         s_.line("  mean *= ", 1.0F / static_cast<float>(op_.columns), ";");
-        each_vector(true, [&] { each_element("squares += (v[u][e] - mean) * (v[u][e] - mean);"); });
+        pass_inside(read, [&] { each_element("squares += (v[at][e] - mean) * (v[at][e] - mean);"); });
         reduce("squares", false);
         s_.line("  const float factor = inverse_root(squares * ", 1.0F / static_cast<float>(op_.columns), " + ",
                 detail.epsilon, ");");
-        each_vector(true, [&] {
+        pass_inside(read, [&] {
+            // Only now: the sum may lie where an input did.
+            if (!held_) store_sum();
             const std::int64_t four = std::min<std::int64_t>(op_.piece, 4);
-            std::string value = "(v[u][e] - mean) * factor";
+            std::string value = "(v[at][e] - mean) * factor";
             for (const std::size_t k : {gamma, beta}) {
                 if (k == 0) continue;
                 s_.line("      float w", k, "[", op_.piece, "];");
@@ -200,14 +238,15 @@ private:
             }
             if (gamma != 0) value += join(" * w", gamma, "[e]");
             if (beta != 0) value = join("(", value, " + w", beta, "[e])");
-            each_element("v[u][e] = ", value, ";");
-            store_output(0, "v[u][e]");
-            if (detail.quantized_output) store_output(1, "v[u][e]");
+            each_element("v[at][e] = ", value, ";");
+            store_output(0, "v[at][e]");
+            if (detail.quantized_output) store_output(1, "v[at][e]");
         });
     }
 
     const RowsOp& op_;
     std::int64_t threads_, count_, rows_ = 1;
+    bool held_; ///< a row in registers
     std::uint32_t slots_ = 0;
     GeneratedKernel kernel_;
     Source s_;
@@ -226,7 +265,7 @@ Family rows_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& t
         const auto steps = static_cast<double>(vectors_a_thread(*made, threads));
         found.emplace_back(rounds * (steps + (threads > 32 ? 5 : 2)), join("r", threads));
     }
-    if (found.empty()) return refused("rows that do not fit the registers of a block");
+    if (found.empty()) return Family{{long_rows}, {}};
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     Family family;
     for (auto& [cost, id] : found)
@@ -238,6 +277,7 @@ Result<GeneratedKernel> emit_rows(const std::string& variant, const FusedOp& op,
     LATHE_TRY(const RowsOp made, rows_op(op, plan));
     for (const std::int64_t threads : {8, 32, 64, 128, 256, 512, 1024})
         if (variant == join("r", threads) && fits(made, threads)) return RowsKernel(made, threads).emit(op);
+    if (variant == long_rows) return RowsKernel(made, longest_block).emit(op);
     return no_variant(variant);
 }
 

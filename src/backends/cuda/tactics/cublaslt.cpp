@@ -326,6 +326,11 @@ Result<std::vector<cublasLtMatmulAlgo_t>> algorithms(const Problem& p, const Dev
     int returned = 0;
     cublasStatus_t status = lt().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                               &workspace_limit, sizeof workspace_limit);
+    // Parts that add themselves to the result in whatever order they end give another one each run.
+    constexpr std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = lt().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                                   sizeof reductions);
     if (status == CUBLAS_STATUS_SUCCESS)
         status =
             lt().MatmulAlgoGetHeuristic(handle, descriptors->operation, descriptors->a, descriptors->b, descriptors->d,

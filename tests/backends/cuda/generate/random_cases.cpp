@@ -240,20 +240,30 @@ TestPlan global_case(unsigned seed) {
     return b.finish(pool, {in}, {y}, T::f32);
 }
 
-TestPlan softmax_case(unsigned seed) {
-    Draw d(seed);
+/// Rows that no block holds in its registers.
+constexpr std::int64_t long_row = 70000;
+
+TestPlan softmax_of(Draw& d, std::int64_t rows, std::int64_t columns) {
     PlanBuilder b;
-    const auto rows = d.number(1, 40), columns = d.of(std::array<std::int64_t, 8>{1, 5, 49, 64, 197, 513, 1000, 2048});
     const T type = d.of(std::array{T::f32, T::f16, T::bf16});
     const ValueId x = b.ready({rows, columns}, type);
     const ValueId y = b.value({rows, columns}, d.coin() ? type : T::f32);
     return b.finish(Softmax{rows, columns, d.number(0, 3) == 0}, {x}, {y}, type);
 }
 
-TestPlan norm_case(unsigned seed) {
+TestPlan softmax_case(unsigned seed) {
     Draw d(seed);
+    const auto rows = d.number(1, 40), columns = d.of(std::array<std::int64_t, 8>{1, 5, 49, 64, 197, 513, 1000, 2048});
+    return softmax_of(d, rows, columns);
+}
+
+TestPlan long_softmax_case(unsigned seed) {
+    Draw d(seed);
+    return softmax_of(d, 2, long_row + 1);
+}
+
+TestPlan norm_of(Draw& d, std::int64_t rows, std::int64_t columns) {
     PlanBuilder b;
-    const auto rows = d.number(1, 20), columns = d.of(std::array<std::int64_t, 6>{6, 49, 96, 384, 768, 1280});
     const T type = d.of(std::array{T::f32, T::f16, T::bf16});
     LayerNorm n;
     n.rows = rows;
@@ -268,6 +278,17 @@ TestPlan norm_case(unsigned seed) {
     if (n.quantized_output) outputs.push_back(b.value({rows, columns}, T::s8, Layout::linear, 1.0F / 30));
     if (n.sum_output) outputs.push_back(b.value({rows, columns}, type));
     return b.finish(n, inputs, outputs, type);
+}
+
+TestPlan norm_case(unsigned seed) {
+    Draw d(seed);
+    const auto rows = d.number(1, 20), columns = d.of(std::array<std::int64_t, 6>{6, 49, 96, 384, 768, 1280});
+    return norm_of(d, rows, columns);
+}
+
+TestPlan long_norm_case(unsigned seed) {
+    Draw d(seed);
+    return norm_of(d, 2, long_row);
 }
 
 } // namespace
@@ -290,6 +311,8 @@ std::vector<Case> random_cases(unsigned seed) {
     some("global", global_case, 16);
     some("softmax", softmax_case, 12);
     some("norm", norm_case, 12);
+    some("long_softmax", long_softmax_case, 4);
+    some("long_norm", long_norm_case, 4);
     return cases.take();
 }
 

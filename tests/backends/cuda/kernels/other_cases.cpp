@@ -216,6 +216,7 @@ void add_other_cases(Cases& add) {
             add(
                 "layernorm_many", [=] { return layer_norm_plan(3000, 768, type, true, true, true); }, false);
         add("layernorm_long" + end, [=] { return layer_norm_plan(5, 3072, type, false, true, false); });
+        add("layernorm_longest" + end, [=] { return layer_norm_plan(3, 70000, type, true, true, true); });
     }
     add("log_softmax_1000", [] { return softmax_plan(3, 1000, T::f16, true); });
     add("log_softmax", [] { return softmax_plan(7, 100, T::f32, true); });

@@ -211,6 +211,15 @@ void add_product_cases(Cases& add) {
             flash("attention_depth" + std::to_string(depth),
                   {.batch = 2, .heads = 2, .length = 70, .depth = depth, .keys = 133});
         flash("attention_causal", {.batch = 2, .heads = 3, .length = 150, .depth = 64, .packed = true, .causal = true});
+        flash("attention_rows_hidden",
+              {.batch = 2, .heads = 3, .length = 150, .depth = 64, .packed = true, .mask = Mask::causal});
+        flash("attention_rows_grouped", {.batch = 2,
+                                         .heads = 4,
+                                         .length = 200,
+                                         .depth = 32,
+                                         .mask = Mask::heads,
+                                         .key_heads = 2,
+                                         .heads_first = true});
         flash("attention_causal_past", {.heads = 2, .length = 20, .depth = 64, .keys = 90, .causal = true});
         flash("attention_bias", {.batch = 2, .heads = 4, .length = 49, .depth = 32, .mask = Mask::heads});
         flash("attention_windows", {.batch = 6, .heads = 2, .length = 49, .depth = 32, .mask = Mask::windows});

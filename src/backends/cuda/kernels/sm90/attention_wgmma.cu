@@ -26,18 +26,26 @@ constexpr float log2_of_e = 1.4426950408889634F;
 
 struct AttentionProblem {
     void* output;
-    const void* mask; ///< f16 or f32; [batch or 1][keys]
-    std::int64_t mask_batch_stride, o_batch, o_row;
-    std::int32_t mask_is_f32, empty_is_zero, q_len, kv_len, blocks;
+    const void* mask;       ///< of keys: f16 or f32, the same for all rows; or null
+    const __half* row_mask; ///< of rows and keys, an even number of them; or null
+    std::int64_t mask_batches, mask_batch, mask_head, mask_row, o_batch, o_row, o_head;
+    std::int32_t mask_is_f32, empty_is_zero, causal, q_len, kv_len, blocks;
+    std::int32_t heads_a_key; ///< that read the same keys and values
     float scale, output_factor;
 };
 
-__device__ inline void load_head(std::uint32_t to, const CUtensorMap* map, int column, int row, int batch,
+__device__ inline void load_head(std::uint32_t to, const CUtensorMap* map, int row, int head, int batch,
                                  std::uint32_t barrier) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
-                 "%4}], [%5];" ::"r"(to),
-                 "l"(map), "r"(column), "r"(row), "r"(batch), "r"(barrier)
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+                 "%4, %5}], [%6];" ::"r"(to),
+                 "l"(map), "r"(0), "r"(row), "r"(head), "r"(batch), "r"(barrier)
                  : "memory");
+}
+/// Blocks of keys that the first `rows` rows read.
+__device__ __forceinline__ int blocks_read(const AttentionProblem& problem, int rows) {
+    if (problem.causal == 0) return problem.blocks;
+    const int last = rows - 1 + problem.kv_len - problem.q_len;
+    return min(problem.blocks, last / keys_a_block + 1);
 }
 __device__ __forceinline__ float power_of_two(float x) {
     float y;
@@ -63,6 +71,8 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
     const int thread = static_cast<int>(threadIdx.x);
     const int head = static_cast<int>(blockIdx.y), batch = static_cast<int>(blockIdx.z);
     const int row0 = static_cast<int>(blockIdx.x) * Groups * 64;
+    const int key_head = head / problem.heads_a_key;
+    const int read = blocks_read(problem, row0 + Groups * 64);
 
     if (thread == 0) {
         prefetch_map(&map_q);
@@ -75,20 +85,21 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
         wait_for_predecessors();
         barrier_expect(barriers, Groups * tile_bytes);
         for (int g = 0; g < Groups; ++g)
-            load_head(queries + g * tile_bytes, &map_q, head * Depth, row0 + g * 64, batch, barriers);
-        for (int j = 0; j < blocks; ++j) {
+            load_head(queries + g * tile_bytes, &map_q, row0 + g * 64, head, batch, barriers);
+        for (int j = 0; j < read; ++j) {
             const std::uint32_t key_barrier = barriers + (1 + j) * 8, value_barrier = key_barrier + most_blocks * 8;
             barrier_expect(key_barrier, tile_bytes);
-            load_head(keys + j * tile_bytes, &map_k, head * Depth, j * keys_a_block, batch, key_barrier);
+            load_head(keys + j * tile_bytes, &map_k, j * keys_a_block, key_head, batch, key_barrier);
             barrier_expect(value_barrier, tile_bytes);
-            load_head(values + j * tile_bytes, &map_v, head * Depth, j * keys_a_block, batch, value_barrier);
+            load_head(values + j * tile_bytes, &map_v, j * keys_a_block, key_head, batch, value_barrier);
         }
     }
     wait_for_predecessors();
-    for (int i = thread; i < blocks * keys_a_block; i += Groups * 128) {
+    const std::int64_t mask_at = batch % problem.mask_batches * problem.mask_batch + head * problem.mask_head;
+    for (int i = thread; i < read * keys_a_block; i += Groups * 128) {
         __half m = __float2half_rn(i < problem.kv_len ? 0.0F : -INFINITY);
         if (i < problem.kv_len && problem.mask != nullptr) {
-            const std::int64_t at = batch * problem.mask_batch_stride + i;
+            const std::int64_t at = mask_at + i;
             m = problem.mask_is_f32 != 0 ? __float2half_rn(static_cast<const float*>(problem.mask)[at])
                                          : static_cast<const __half*>(problem.mask)[at];
         }
@@ -104,6 +115,14 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
 #pragma unroll
     for (int i = 0; i < Depth / 2; ++i)
         out[i] = 0;
+    const int first_row = row0 + group * 64 + warp * 16 + g;
+    // Of a thread's two rows; rows behind the last read the last one's.
+    const __half* row_masks[2] = {};
+    if (problem.row_mask != nullptr) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+            row_masks[h] = problem.row_mask + mask_at + min(first_row + 8 * h, problem.q_len - 1) * problem.mask_row;
+    }
     const auto multiply_keys = [&](int j) {
         barrier_wait(barriers + (1 + j) * 8, 0);
         wgmma_fence();
@@ -127,11 +146,33 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
             asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(mask + (j * keys_a_block + n * 8 + t * 2) * 2));
             const float2 m = __half22float2(*reinterpret_cast<const __half2*>(&bits));
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 4; ++i)
                 scores[4 * n + i] = fmaf(scores[4 * n + i], problem.scale, i % 2 == 0 ? m.x : m.y);
-                highest[i / 2] = fmaxf(highest[i / 2], scores[4 * n + i]);
+        }
+        if (problem.row_mask != nullptr) {
+#pragma unroll
+            for (int n = 0; n < 8; ++n) {
+                const int key = j * keys_a_block + n * 8 + t * 2;
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    if (key >= problem.kv_len) continue;
+                    const float2 m = __half22float2(*reinterpret_cast<const __half2*>(row_masks[h] + key));
+                    scores[4 * n + 2 * h] += m.x;
+                    scores[4 * n + 2 * h + 1] += m.y;
+                }
             }
         }
+        if (problem.causal != 0) {
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                const int key = j * keys_a_block + i / 4 * 8 + t * 2 + i % 2;
+                const int row = first_row + i % 4 / 2 * 8;
+                if (key > row + problem.kv_len - problem.q_len) scores[i] = -INFINITY;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+            highest[i % 4 / 2] = fmaxf(highest[i % 4 / 2], scores[i]);
         float origin[2], shrink[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
@@ -179,14 +220,16 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
     multiply_keys(0);
     settle();
     std::uint32_t weights[4][4];
-    for (int j = 0; j + 1 < blocks; ++j) {
+    // The last warpgroup waits for all that is on its way.
+    const int own_blocks = blocks_read(problem, row0 + (group + 1) * 64);
+    for (int j = 0; j + 1 < own_blocks; ++j) {
         weigh(j, weights);
         multiply_values(j, weights);
         multiply_keys(j + 1);
         settle();
     }
-    weigh(blocks - 1, weights);
-    multiply_values(blocks - 1, weights);
+    weigh(own_blocks - 1, weights);
+    multiply_values(own_blocks - 1, weights);
     settle();
 
     // Through shared memory (where the queries were), so that whole rows are written.
@@ -217,7 +260,7 @@ __global__ void __launch_bounds__(Groups * 128, Groups == 3 ? 1 : 4 / Groups)
         }
     }
     __syncwarp();
-    auto* output = static_cast<Out*>(problem.output) + batch * problem.o_batch + head * Depth;
+    auto* output = static_cast<Out*>(problem.output) + batch * problem.o_batch + head * problem.o_head;
 #pragma unroll
     for (int i = lane; i < 16 * units; i += 32) {
         const int row = i / units, unit = i % units;
@@ -254,12 +297,22 @@ const void* kernel_of(const AttentionParams& p, int groups) {
 }
 
 cudaError_t encode_heads(CUtensorMap& map, const AttentionParams& p, const void* data, const std::int64_t* strides,
-                         std::int64_t length) {
+                         std::int64_t length, std::int64_t heads) {
     const auto wide = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
-    const cuuint64_t dims[3] = {wide(p.heads * p.depth), wide(length), wide(p.batch)};
-    const cuuint64_t steps[2] = {wide(strides[1] * 2), wide(strides[0] * 2)};
-    const cuuint32_t box[3] = {static_cast<cuuint32_t>(p.depth), 64, 1};
-    return sm90::encode_tiled(map, {type_f16, static_cast<int>(p.depth)}, data, 3, dims, steps, box);
+    // A stride over one element alone may be anything but 0.
+    const auto bytes = [&](std::int64_t stride) { return wide(std::max<std::int64_t>(stride * 2, 16)); };
+    const cuuint64_t dims[4] = {wide(p.depth), wide(length), wide(heads), wide(p.batch)};
+    const cuuint64_t steps[3] = {bytes(strides[1]), bytes(strides[2]), bytes(strides[0])};
+    const cuuint32_t box[4] = {static_cast<cuuint32_t>(p.depth), 64, 1, 1};
+    return sm90::encode_tiled(map, {type_f16, static_cast<int>(p.depth)}, data, 4, dims, steps, box);
+}
+
+/// Masks that differ between rows are read two keys at a time.
+bool mask_fits(const AttentionParams& p) {
+    if (p.masks == 0) return true;
+    if (p.mask.row_stride == 0) return p.mask.type == type_f16 || p.mask.type == type_f32;
+    const bool even = (p.kv_len | p.mask.row_stride | p.mask.head_stride | p.mask.batch_stride) % 2 == 0;
+    return p.mask.type == type_f16 && even;
 }
 
 } // namespace
@@ -268,23 +321,23 @@ bool attention_wgmma_takes(const AttentionParams& p, int groups) {
     if (groups < 1 || groups > attention_wgmma_most_groups) return false;
     if (groups > 1 && p.q_len <= (groups - 1) * 64) return false;
     const bool types = p.type == type_f16 && (p.output_type == type_f16 || p.output_type == type_s8);
-    const auto heads_lie_together = [&](const std::int64_t* strides) {
-        return strides[2] == p.depth && strides[0] % 8 == 0 && strides[1] % 8 == 0;
+    const auto lies_apart = [&](const std::int64_t* strides, std::int64_t heads) {
+        return (p.batch == 1 || strides[0] > 0) && strides[1] > 0 && (heads == 1 || strides[2] > 0);
     };
-    return types && is_plain_attention(p) && attention_is_aligned(p) && (p.depth == 32 || p.depth == 64) &&
+    return types && attention_is_aligned(p) && p.masks <= 1 && mask_fits(p) && (p.depth == 32 || p.depth == 64) &&
            p.kv_len >= 1 && p.kv_len <= sm90::keys_a_block * sm90::most_blocks && p.q_len >= 1 && p.heads < 65536 &&
-           p.batch < 65536 && p.mask.row_stride == 0 && (p.mask.type == type_f16 || p.mask.type == type_f32) &&
-           heads_lie_together(p.q_strides) && heads_lie_together(p.k_strides) && heads_lie_together(p.v_strides) &&
-           p.o_strides[2] == p.depth && p.o_strides[0] % 16 == 0 && p.o_strides[1] % 16 == 0 &&
+           p.batch < 65536 && (p.causal == 0 || p.kv_len >= p.q_len) && lies_apart(p.q_strides, p.heads) &&
+           lies_apart(p.k_strides, p.kv_heads) && lies_apart(p.v_strides, p.kv_heads) &&
+           (p.o_strides[0] | p.o_strides[1] | p.o_strides[2] | p.o_offset) % 16 == 0 &&
            shared_bytes(p, groups) <= 232448;
 }
 
 cudaError_t encode_maps_attention(const AttentionParams& p, int groups, void* maps) {
     if (!attention_wgmma_takes(p, groups)) return cudaErrorInvalidValue;
     CUtensorMap made[attention_wgmma_maps];
-    cudaError_t error = encode_heads(made[0], p, p.q, p.q_strides, p.q_len);
-    if (error == cudaSuccess) error = encode_heads(made[1], p, p.k, p.k_strides, p.kv_len);
-    if (error == cudaSuccess) error = encode_heads(made[2], p, p.v, p.v_strides, p.kv_len);
+    cudaError_t error = encode_heads(made[0], p, p.q, p.q_strides, p.q_len, p.heads);
+    if (error == cudaSuccess) error = encode_heads(made[1], p, p.k, p.k_strides, p.kv_len, p.kv_heads);
+    if (error == cudaSuccess) error = encode_heads(made[2], p, p.v, p.v_strides, p.kv_len, p.kv_heads);
     if (error != cudaSuccess) return error;
     std::memcpy(maps, made, sizeof(made));
     return cudaFuncSetAttribute(kernel_of(p, groups), cudaFuncAttributeMaxDynamicSharedMemorySize, 232448);
@@ -296,12 +349,21 @@ cudaError_t launch_attention_wgmma(const AttentionParams& p, int groups, const v
     if (!attention_wgmma_takes(p, groups)) return cudaErrorInvalidValue;
     sm90::AttentionProblem problem{};
     problem.output = p.output;
-    problem.mask = p.mask.data;
-    problem.mask_batch_stride = p.mask.batch_stride;
+    if (p.masks > 0 && p.mask.row_stride > 0)
+        problem.row_mask = static_cast<const __half*>(p.mask.data);
+    else
+        problem.mask = p.mask.data;
+    problem.mask_batches = p.masks > 0 ? p.mask.batches : 1;
+    problem.mask_batch = p.mask.batch_stride;
+    problem.mask_head = p.mask.head_stride;
+    problem.mask_row = p.mask.row_stride;
     problem.empty_is_zero = p.empty_is_zero;
     problem.mask_is_f32 = p.mask.type == type_f32 ? 1 : 0;
     problem.o_batch = p.o_strides[0];
     problem.o_row = p.o_strides[1];
+    problem.o_head = p.o_strides[2];
+    problem.causal = p.causal;
+    problem.heads_a_key = static_cast<std::int32_t>(p.heads / p.kv_heads);
     problem.q_len = static_cast<std::int32_t>(p.q_len);
     problem.kv_len = static_cast<std::int32_t>(p.kv_len);
     problem.blocks = blocks_of(p);
