@@ -18,8 +18,9 @@ HEAD = """# Networks on the GPU
 Made by `benchmarks/zoo_tables.py` from `benchmarks/results/*.zoo.json`; `benchmarks/gpu/zoo.py` tells how it is measured. Every network has
 seeded random weights and is exported plainly by `torch.onnx.export`. Times are the device's, in ms a call, both sides in
 FP16 as CUDA graphs, taken in turns; "×" is how many times as fast Lathe is as torch.compile, with the 95 % interval of
-the pairs. Below 1 Lathe is slower. "Reference" is the share of the time that Lathe spends in kernels which nothing
-faster replaces yet. "Error" is Lathe's FP16 against PyTorch in FP32, by the norm.
+the pairs. Bold: slower. "Reference" is the share of the time that Lathe spends in kernels which nothing
+faster replaces yet. "Error" is Lathe's FP16 against PyTorch in FP32, by the norm; in brackets PyTorch's own FP16. Rows
+without a peer were timed alone, when the machine's time was short. ViT's head is zero as torchvision makes it: its error says nothing.
 """
 
 
@@ -39,36 +40,48 @@ def times(row):
     return f"**{text}**" if high < 1 else text
 
 
-def section(document):
-    peers = [word for word in ("compile", "max-autotune")
-             if any(word in cell for row in document["networks"] for cell in row["batches"].values())]
-    rows, ratios, refused = [], [], []
-    for network in document["networks"]:
-        if not network["batches"] or not any("fp16" in cell for cell in network["batches"].values()):
-            words = network["problems"][0] if network["problems"] else "not run"
-            refused.append(f"- {network['network']}: {' '.join(words.split())[:240]}")
-            continue
-        for batch, cell in network["batches"].items():
-            if "fp16" not in cell:
-                continue
-            best = ratio(cell, peers)
-            if best:
-                ratios.append(best["times_as_fast"])
-            int8 = cell.get("int8:fp16")
-            share, error = network.get("fp16", {}).get("reference_share"), network.get("relative_error")
-            rows.append([network["network"], batch, milliseconds(cell["fp16"]["ms"]),
-                         *(milliseconds(cell[peer]["ms"]) if peer in cell else "–" for peer in peers), times(best),
-                         times(int8), "–" if share is None else f"{100 * share:.0f} %", "–" if error is None else f"{error:.1e}"])
-    machine = document["machine"]
-    libraries = ", ".join(f"{name} {version}" for name, version in sorted(document["libraries"].items()))
-    text = f"\n## {machine.get('gpu', 'unknown GPU')}\n\n"
+def newest(documents):
+    """Of each network and batch the newest cell, and of each network that no document timed what was said last."""
+    cells, said = {}, {}
+    for document in sorted(documents, key=lambda each: each["time"]):
+        for network in document["networks"]:
+            name = network["network"]
+            if network["problems"]:
+                said[name] = " ".join(network["problems"][0].split())[:240]
+            for batch, cell in network["batches"].items():
+                if "fp16" in cell:
+                    cells[name, int(batch)] = (network, cell)
+    timed = {name for name, batch in cells}
+    return cells, {name: words for name, words in said.items() if name not in timed}
+
+
+def section(gpu, documents):
+    cells, refused = newest(documents)
+    peers = [word for word in ("compile", "max-autotune") if any(word in cell for network, cell in cells.values())]
+    rows, ratios = [], []
+    for (name, batch), (network, cell) in sorted(cells.items()):
+        best = ratio(cell, peers)
+        if best:
+            ratios.append(best["times_as_fast"])
+        share, error = network.get("fp16", {}).get("reference_share"), network.get("relative_error")
+        torch = network.get("relative_error_of_torch_fp16")
+        rows.append([name, str(batch), milliseconds(cell["fp16"]["ms"]),
+                     *(milliseconds(cell[peer]["ms"]) if peer in cell else "–" for peer in peers), times(best),
+                     times(cell.get("int8:fp16")), "–" if share is None else f"{100 * share:.0f} %",
+                     "–" if error is None else f"{error:.1e}" + ("" if torch is None else f" ({torch:.1e})")])
+    text = f"\n## {gpu}\n\n"
     text += markdown(["network", "batch", "Lathe", *peers, "× the faster", "INT8 × FP16", "reference", "error"], rows)
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        text += f"\nGeometric mean of {len(ratios)} rows: {mean:.2f}×; slower than the faster of torch.compile's modes in {sum(r < 1 for r in ratios)}.\n"
+        slower = sum(r < 1 for r in ratios)
+        text += f"\nGeometric mean of {len(ratios)} rows: {mean:.2f}×; slower than the fastest mode of torch.compile that was timed in {slower}.\n"
     if refused:
-        text += "\nNot run:\n\n" + "\n".join(refused) + "\n"
-    return text + f"\n{document['lathe']}; driver {machine.get('driver', 'unknown')}, {libraries}; {document['time']}.\n"
+        text += "\nRefused, or failed:\n\n" + "\n".join(f"- {name}: {words}" for name, words in sorted(refused.items())) + "\n"
+    runs = []
+    for document in documents:
+        libraries = ", ".join(f"{name} {version}" for name, version in sorted(document["libraries"].items()))
+        runs.append(f"{document['time']} ({document['lathe']}, driver {document['machine'].get('driver', 'unknown')}, {libraries})")
+    return text + "\nRuns, the newest of which gives a row: " + "; ".join(sorted(runs)) + ".\n"
 
 
 def main():
@@ -78,7 +91,8 @@ def main():
     documents = load(ROOT / "benchmarks" / "results", "zoo")
     if not documents:
         sys.exit("no benchmarks/results/*.zoo.json: run benchmarks/gpu/zoo.py on a machine with an NVIDIA GPU")
-    page = HEAD + "".join(section(document) for document in documents)
+    cards = sorted({document["machine"].get("gpu", "unknown GPU") for document in documents})
+    page = HEAD + "".join(section(card, [d for d in documents if d["machine"].get("gpu", "unknown GPU") == card]) for card in cards)
     if options.check:
         if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
             sys.exit("docs/gpu-networks.md is not what the results give: run benchmarks/zoo_tables.py")

@@ -177,21 +177,33 @@ def check(turns, entry, module, batch, work, row):
     import numpy as np
     import torch
 
+    from gpu.zoo_networks import typed
+
     saved = work / "out.npz"
     turns.ask(inputs=input_files(entry, batch, work), calls=1, timed=False, save=str(saved))
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     single = module.to("cuda")
     with torch.no_grad():
-        want = single(*[t.cuda() for t in entry.inputs(batch)])
+        want = arrays_of(single(*[t.cuda() for t in entry.inputs(batch)]))
     single.to("cpu")
-    want = [w.double().cpu().numpy() for w in (want if isinstance(want, (tuple, list)) else [want])]
     with np.load(saved) as arrays:
-        got = [arrays[key].astype(np.float64) for key in arrays.files]
-    worst = 0.0
-    for g, w in zip(got, want):
-        error = float(np.linalg.norm(g.reshape(w.shape) - w) / (np.linalg.norm(w) or 1))
-        worst = max(worst, error if math.isfinite(error) else math.inf)
-    row["relative_error"] = worst if math.isfinite(worst) else None
+        row["relative_error"] = worst_error([arrays[key].astype(np.float64) for key in arrays.files], want)
+    # What FP16 costs anyone on these weights.
+    half = typed(module, torch.float16, "cuda", entry.image)
+    with torch.no_grad():
+        halves = half(*[(t.half() if t.is_floating_point() else t).cuda() for t in entry.inputs(batch)])
+    row["relative_error_of_torch_fp16"] = worst_error(arrays_of(halves), want)
+
+
+def arrays_of(outputs):
+    return [w.double().cpu().numpy() for w in (outputs if isinstance(outputs, (tuple, list)) else [outputs])]
+
+
+def worst_error(got, want):
+    import numpy as np
+
+    errors = [float(np.linalg.norm(g.reshape(w.shape) - w) / (np.linalg.norm(w) or 1)) for g, w in zip(got, want)]
+    return max(errors) if all(map(math.isfinite, errors)) else None
 
 
 def measure(name, options):
@@ -226,7 +238,7 @@ def measure(name, options):
                     f"{100 * row[precision]['reference_share']:.0f} %")
                 if precision == "fp16":
                     check(engines[precision], entry, loading.result(), batches[0], work, row)
-                    log(name, "relative error", row["relative_error"])
+                    log(name, "relative error", row["relative_error"], "of PyTorch in FP16", row["relative_error_of_torch_fp16"])
             except Exception as error:
                 problem(precision, error)
         keep(result, row)
