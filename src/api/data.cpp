@@ -3,6 +3,7 @@
 #include "api/model_data.hpp"
 #include "backends/openvino/tokenizer.hpp"
 #include "data/image.hpp"
+#include "onnx/onnx.hpp"
 #include "support/json.hpp"
 #include "support/thread_pool.hpp"
 #include "tasks/detection/usual_preprocess.hpp"
@@ -39,6 +40,40 @@ std::optional<Preprocess> assumed_preprocess(const Model& model) {
     if (!head) return std::nullopt;
     const bool last = input_specs(model).front().shape[1] != 3;
     return usual_preprocess(*head, last ? Layout::nhwc : Layout::nchw);
+}
+
+namespace {
+
+/// Height and width that Ultralytics' exports tell.
+std::optional<Preprocess::Size> trained_size(const Model& model) {
+    const std::string* told = model.find_metadata("imgsz");
+    if (told == nullptr) return std::nullopt;
+    const auto json = parse_json(*told, "metadata imgsz");
+    if (!json || !json->is_array() || json->size() != 2) return std::nullopt;
+    for (const Json& side : *json)
+        if (!side.is_number_integer() || side.get<std::int64_t>() < 1 || side.get<std::int64_t>() > 65536)
+            return std::nullopt;
+    return Preprocess::Size{json->at(0).get<std::size_t>(), json->at(1).get<std::size_t>()};
+}
+
+} // namespace
+
+Result<std::optional<std::string>> fix_picture_size(Model& model, const std::optional<Preprocess>& preprocess) {
+    const std::vector<InputSpec> inputs = input_specs(model);
+    if (inputs.size() != 1 || inputs.front().shape.size() != 4) return std::optional<std::string>();
+    const Shape& shape = inputs.front().shape;
+    const std::size_t first = shape[3] == 3 && shape[1] != 3 ? 1 : 2;
+    if (shape[first] > 0 && shape[first + 1] > 0) return std::optional<std::string>();
+    std::optional<Preprocess::Size> size = trained_size(model);
+    if (preprocess) {
+        const Shape made = preprocess->output_shape();
+        const std::size_t at = preprocess->layout == Layout::nhwc ? 1 : 2;
+        size = {static_cast<std::size_t>(made[at]), static_cast<std::size_t>(made[at + 1])};
+    }
+    if (!size) return std::optional<std::string>();
+    const std::string sides = std::to_string(size->height) + "x" + std::to_string(size->width);
+    LATHE_CHECK(set_input_shapes(model, {first == 1 ? "?x" + sides + "x?" : "?x?x" + sides}));
+    return std::optional(sides);
 }
 
 TextOptions text_options(const Model& model, std::string columns) {

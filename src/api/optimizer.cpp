@@ -119,8 +119,13 @@ private:
             model_.set_metadata("lathe.preprocess", preprocess_->to_json().dump());
         } else {
             LATHE_TRY(preprocess_, preprocess_of(model_));
-            if (!preprocess_) assume_preprocess();
         }
+        if (options_.shapes.empty()) {
+            LATHE_TRY(const auto fixed, fix_picture_size(model_, preprocess_));
+            fixed_size_ = fixed.has_value();
+            if (fixed) tell("pictures of " + *fixed + ", which the model leaves open (--shape says otherwise)");
+        }
+        if (!preprocess_) LATHE_CHECK(assume_preprocess());
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
         key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
@@ -128,13 +133,24 @@ private:
     }
 
     /// Detectors rarely say how pictures become their input, but their heads tell how that is usually done.
-    void assume_preprocess() {
+    Result<void> assume_preprocess() {
+        auto head = head_of(model_);
         preprocess_ = assumed_preprocess(model_);
-        if (!preprocess_) return;
+        if (!preprocess_ && fixed_size_) {
+            // Sizes of outputs that were computed from the input's become known by folding.
+            Model folded = model_;
+            SimplifyOptions options;
+            options.progress = &progress_;
+            LATHE_CHECK(simplify_model(folded, options));
+            head = head_of(folded);
+            preprocess_ = assumed_preprocess(folded);
+        }
+        if (!preprocess_) return {};
         const std::string json = preprocess_->to_json().dump();
         model_.set_metadata("lathe.preprocess", json);
-        tell("assumed, as usual for a " + std::string(to_string(head_of(model_)->form)) +
+        tell("assumed, as usual for a " + std::string(to_string(head->form)) +
              " head (--preprocess says otherwise): " + json);
+        return {};
     }
 
     Result<void> simplify() {
@@ -449,6 +465,7 @@ private:
     Stages stages_;
     Model model_;
     std::optional<Preprocess> preprocess_;
+    bool fixed_size_ = false; ///< of pictures, which the model leaves open
     std::string source_hash_;
     std::string key_; ///< of the model as read, with its preprocessing
     RangesFile ranges_;

@@ -175,6 +175,12 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
                      request.data.string(),
                      "add labels.csv, class subfolders or a label column, or give --reference fp32.engine"};
     }
+    if (!data->has_labels() && request.task.empty() && detection_head(loaded.first, request.detection.head)) {
+        log(LogLevel::info,
+            "no boxes are given, and the outputs are a detector's: the reference's detections are the truth "
+            "(--task classification compares outputs instead)");
+        return evaluate_detection_engines(request, progress);
+    }
     if (!data->has_labels())
         log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");
     LATHE_TRY(const Evaluation evaluation, evaluate(subjects, reference, *data, request.options, progress));

@@ -41,7 +41,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 struct EvalRequest {
     std::vector<std::filesystem::path> engines;
     std::filesystem::path reference; ///< an engine; empty: accuracy alone. May be one of `engines`
-    std::string task;                ///< the name of one of evaluation_tasks(); empty: the first that suits the data
+    std::string task; ///< the name of one of evaluation_tasks(); empty: the first that suits the data, and detection
+                      ///< where it has no labels and the reference's outputs are a detector's
     std::filesystem::path data;
     std::string columns;                  ///< of a text file; see parse_text_columns
     TokenizerFactory make_tokenizer;      ///< for texts

@@ -1,6 +1,7 @@
 // Giving a model's inputs fixed sizes where they are open.
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -71,14 +72,30 @@ Result<void> fix_axes(ValueInfo& input, const Sizes& sizes, std::map<std::string
     return {};
 }
 
-/// A size of one name is the same everywhere.
+/// Whether a symbol is a formula of the name, as PyTorch writes those of outputs: "floor(height/8) + 1".
+bool mentions(const std::string& symbol, const std::string& name) {
+    const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+    for (std::size_t at = symbol.find(name); at != std::string::npos; at = symbol.find(name, at + 1)) {
+        const std::size_t end = at + name.size();
+        if ((at == 0 || !in_word(symbol[at - 1])) && (end == symbol.size() || !in_word(symbol[end]))) return true;
+    }
+    return false;
+}
+
+/// A size of one name is the same everywhere; what was computed from it is to be found anew.
 void set_named_sizes(Graph& graph, const std::map<std::string, std::int64_t>& named) {
     for (auto* values : {&graph.inputs, &graph.outputs}) {
         for (ValueInfo& value : *values) {
             if (!value.dims || graph.initializers.contains(value.name)) continue;
             for (Dimension& dimension : *value.dims) {
                 const auto known = dimension.size ? named.end() : named.find(dimension.symbol);
-                if (known != named.end()) dimension = Dimension::of(known->second);
+                if (known != named.end()) {
+                    dimension = Dimension::of(known->second);
+                } else if (std::ranges::any_of(named, [&](const auto& each) {
+                               return !each.first.empty() && mentions(dimension.symbol, each.first);
+                           })) {
+                    dimension = Dimension{};
+                }
             }
         }
     }

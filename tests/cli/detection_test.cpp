@@ -56,6 +56,40 @@ TEST_F(Detector, ABoxlessFolderNeedsAReference) {
     EXPECT_EQ(against.exit_code, 0) << against.errors;
 }
 
+TEST_F(Detector, WithoutBoxesTheReferencesAreTheTruth) {
+    const auto json = workspace_.good_json("eval d.engine --reference d.engine --data pictures --json");
+    EXPECT_EQ(json["task"], "detection");
+    // Named, another task is done all the same.
+    EXPECT_THAT(
+        workspace_.lathe("eval d.engine --reference d.engine --task classification --data pictures --json").output,
+        testing::Not(HasSubstr("detection")));
+}
+
+/// As Ultralytics exports it: any size of picture, the trained one in the metadata, nothing about preprocessing.
+TEST_F(Detector, OptimizeFixesAnOpenSizeAndFindsTheHead) {
+    Model model = tiny_detector();
+    std::erase_if(model.metadata, [](const auto& entry) { return entry.first == "lathe.preprocess"; });
+    model.set_metadata("imgsz", "[64, 64]");
+    auto& image = *model.graph.inputs[0].dims;
+    image[2] = Dimension::named("height");
+    image[3] = Dimension::named("width");
+    (*model.graph.outputs[0].dims)[1] = Dimension::named("floor(height/8)*floor(width/8) + 20");
+    workspace_.save(model, "open.onnx");
+    const auto done = workspace_.lathe("optimize open.onnx --calibrate pictures --evaluate pictures --output out "
+                                       "--precisions fp32,int8 --duration 0.05 --against ''");
+    ASSERT_EQ(done.exit_code, 0) << done.errors;
+    EXPECT_THAT(done.output + done.errors, HasSubstr("pictures of 64x64"));
+    EXPECT_THAT(done.output + done.errors, HasSubstr("yolox head"));
+    EXPECT_THAT(workspace_.read("out/eval.json"), HasSubstr("\"task\": \"detection\""));
+
+    // A size that is none is not taken.
+    model.set_metadata("imgsz", "[64, -1]");
+    workspace_.save(model, "odd.onnx");
+    const auto refused = workspace_.lathe("optimize odd.onnx --calibrate pictures --output odd");
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.errors, HasSubstr("--preprocess"));
+}
+
 TEST_F(Detector, BoxesMakeItDetection) {
     workspace_.write("pictures/instances.json",
                      R"({"images": [{"id": 1, "file_name": "420.jpg"}, {"id": 2, "file_name": "rgb.png"}],

@@ -29,6 +29,18 @@ TEST(SetInputShapes, AnOnlyInputNeedsNoName) {
     EXPECT_EQ(model.graph.info("y")->shape(), (Shape{4, 3}));
 }
 
+TEST(SetInputShapes, FormulasOfAFixedNameAreFoundAnew) {
+    Model model = test::model_from("agraph (float[n, width] x) => (float[n, m] y) { y = Concat <axis = 1> (x, x) }");
+    (*model.graph.outputs[0].dims)[1] = Dimension::named("2*width");
+    ASSERT_TRUE(set_input_shapes(model, {"?x5"}));
+    EXPECT_EQ(model.graph.outputs[0].shape(), (Shape{-1, 10}));
+    // Of another name that merely begins alike.
+    model = test::model_from("agraph (float[n, width] x) => (float[n, m] y) { y = Concat <axis = 1> (x, x) }");
+    (*model.graph.outputs[0].dims)[0] = Dimension::named("widths");
+    ASSERT_TRUE(set_input_shapes(model, {"?x5"}));
+    EXPECT_EQ((*model.graph.outputs[0].dims)[0].symbol, "widths");
+}
+
 struct Refused {
     const char* name;
     std::vector<std::string> shapes;
