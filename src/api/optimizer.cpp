@@ -390,6 +390,14 @@ private:
         return write_json_file(folder_ / "bench.json", bench_);
     }
 
+    /// Whether what INT8 loses is too much, or may be.
+    bool loses_in_int8(const report::Verdict& verdict) const {
+        return std::ranges::any_of(verdict.candidates, [&](const report::Candidate& candidate) {
+            return candidate.name == stem_ + ".int8" &&
+                   (candidate.accuracy == report::Accuracy::worse || candidate.accuracy == report::Accuracy::unproven);
+        });
+    }
+
     Result<OptimizeResult> report() {
         const Machine machine = this_machine();
         report::VerdictOptions verdict_options;
@@ -435,6 +443,9 @@ private:
         OptimizeResult result;
         result.verdict = verdict.text;
         result.reasons = verdict.reasons;
+        if (loses_in_int8(verdict) && options_.effort < 2)
+            result.reasons.emplace_back(
+                "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
         if (!verdict.recommended.empty()) result.engine = folder_ / (verdict.recommended + ".engine");
         result.report = folder_ / "report.html";
         result.folder = folder_;
