@@ -21,7 +21,7 @@ public:
 
     /// An ErrorCode::cancelled failure once the user asked to stop; loops call it between steps.
     Result<void> check() const {
-        if (cancelled()) return Error{ErrorCode::cancelled, "interrupted", "", "nothing was written"};
+        if (cancelled()) return Error{ErrorCode::cancelled, "interrupted", "", "no file is half written"};
         return {};
     }
 };

@@ -1,14 +1,11 @@
 #include "cli/context.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <stdexcept>
@@ -18,6 +15,7 @@
 #include <utility>
 
 #include "cli/faults.hpp"
+#include "cli/interruption.hpp"
 #include "cli/terminal.hpp"
 #include "cli/written_files.hpp"
 #include "support/files.hpp"
@@ -28,22 +26,6 @@
 namespace lathe::cli {
 
 namespace {
-
-std::atomic<bool> interrupted{false};
-
-extern "C" void handle_interrupt(int /*signal*/) {
-    // A second Ctrl-C ends the process at once; files are still whole, since they are renamed into place. Wrappers such
-    // as timeout(1) deliver one interruption twice (to the process and to its group): that counts once.
-    static std::atomic<std::int64_t> first_ms{0};
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    const std::int64_t now_ms = std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
-    if (!interrupted.exchange(true)) {
-        first_ms = now_ms;
-    } else if (now_ms - first_ms > 300) {
-        std::_Exit(130);
-    }
-}
 
 bool use_colour() {
     static const bool use = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
@@ -74,7 +56,7 @@ public:
         if (active_ && draw_) std::fputs("\r\033[K", stderr);
         active_ = false;
     }
-    bool cancelled() const override { return interrupted.load(); }
+    bool cancelled() const override { return interrupted(); }
 
 private:
     using Clock = std::chrono::steady_clock;
@@ -123,10 +105,7 @@ std::string quoted(std::string_view argument) {
 Context::Context(int argc, const char* const* argv) {
     for (int i = 0; i < argc; ++i)
         command_line_ += (i > 0 ? " " : "") + quoted(i == 0 ? "lathe" : argv[i]);
-    struct sigaction action {};
-    action.sa_handler = handle_interrupt;
-    ::sigaction(SIGINT, &action, nullptr);
-    ::sigaction(SIGTERM, &action, nullptr);
+    answer_interruptions(json);
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN); // a file that grows past `ulimit -f` is then an error of write(), and is removed
     answer_faults();
@@ -174,6 +153,7 @@ Result<void> Context::write_output(const Error* failure) const {
 }
 
 void Context::warn(const std::string& message) const {
+    wait_if_ending();
     progress().end();
     const bool tty = ::isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
     std::fprintf(stderr, tty ? "\033[33mwarning:\033[0m %s\n" : "warning: %s\n", show(message).c_str());
@@ -240,9 +220,11 @@ Result<void> Commands::run_chosen() {
 int Commands::run() {
     if (!chosen_) return 2;
     const Result<void> result = run_chosen();
+    wait_if_ending();
     const Result<void> written = context_.write_output(result ? nullptr : &result.error());
     if (result && written) return 0;
     const Error& error = result ? written.error() : result.error();
+    if (error.code == ErrorCode::cancelled) end_children();
     std::fprintf(stderr, "lathe: %s\n", show(error.describe()).c_str());
     return exit_code(error.code);
 }
@@ -257,7 +239,7 @@ int exit_code(ErrorCode code) {
         case ErrorCode::out_of_range: return 3;
         case ErrorCode::unsupported: return 4;
         case ErrorCode::verification_failed: return 5;
-        case ErrorCode::cancelled: return 130;
+        case ErrorCode::cancelled: return interrupted_exit_code();
         case ErrorCode::io:
         case ErrorCode::out_of_memory:
         case ErrorCode::internal: return 1;

@@ -22,7 +22,7 @@ public:
     bool quiet = false;
     bool verbose = false;
 
-    /// Progress bar on a terminal, silent elsewhere; cancelled after Ctrl-C.
+    /// Progress bar on a terminal, silent elsewhere; cancelled after Ctrl-C or SIGTERM.
     Progress& progress() const;
 
     /// Line of human-readable result on standard output. Nothing with --json or --quiet.
@@ -77,7 +77,7 @@ private:
 };
 
 /// 0 success, 1 failure, 2 wrong usage, 3 bad input (file, shape, value), 4 unsupported here,
-/// 5 a check of the result failed (verification, accuracy, lint), 130 interrupted.
+/// 5 a check of the result failed (verification, accuracy, lint), 130 interrupted, 143 by SIGTERM.
 int exit_code(ErrorCode code);
 
 /// not_found for the first path that is not there; empty ones are not looked for. For options, before any work.

@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "support/unfinished.hpp"
+
 namespace lathe {
 
 namespace {
@@ -67,6 +69,11 @@ Result<void> wait_for_reader(int fd, const std::filesystem::path& path) {
     return Error{ErrorCode::io, "whatever reads this pipe does not go on", path.string(), "look at its reader"};
 }
 
+void discard(const std::filesystem::path& temporary) {
+    ::unlink(temporary.c_str());
+    forget_unfinished(temporary);
+}
+
 } // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
@@ -121,8 +128,13 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
     remove_stale_temporaries(target);
     std::filesystem::path temporary = target;
     temporary.replace_filename("." + target.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
+    add_unfinished(temporary); // before it is there: an interruption in between removes it too
     const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return system_error("cannot create", path, errno);
+    if (fd < 0) {
+        const int code = errno;
+        forget_unfinished(temporary);
+        return system_error("cannot create", path, code);
+    }
     return AtomicFile(fd, std::move(target), std::move(temporary));
 }
 
@@ -136,7 +148,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 AtomicFile::~AtomicFile() {
     if (fd_ < 0) return;
     ::close(fd_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    if (!temporary_.empty()) discard(temporary_);
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
@@ -166,13 +178,12 @@ Result<void> AtomicFile::commit() {
     if (::fsync(fd_) != 0) return system_error("cannot write", target_, errno);
     if (::close(std::exchange(fd_, -1)) != 0) {
         const int code = errno;
-        ::unlink(temporary_.c_str());
+        discard(temporary_);
         return system_error("cannot write", target_, code);
     }
-    if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
-        const int code = errno;
-        ::unlink(temporary_.c_str());
-        return system_error("cannot rename into place", target_, code);
+    if (const std::error_code failed = finish(temporary_, target_)) {
+        discard(temporary_);
+        return system_error("cannot rename into place", target_, failed.value());
     }
     return {};
 }
@@ -195,12 +206,15 @@ Result<ScratchFolder> ScratchFolder::create() {
         return Error{ErrorCode::io, "cannot make a temporary folder", base.string(),
                      "set TMPDIR to a folder that can be written"};
     }
+    add_unfinished(pattern);
     return ScratchFolder(pattern);
 }
 
 ScratchFolder::~ScratchFolder() {
     std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    if (path_.empty()) return;
+    std::filesystem::remove_all(path_, ignored);
+    forget_unfinished(path_);
 }
 
 Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t limit) {

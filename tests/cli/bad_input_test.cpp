@@ -185,6 +185,18 @@ std::vector<BadInput> bad_inputs() {
          "report b.json -o r.html",
          3,
          {"b.json"}},
+        {"MoreDimensionsThanOpenVinoTakes",
+         [](const Workspace& w) {
+             std::string ones;
+             for (int i = 0; i < 40; ++i)
+                 ones += ", 1";
+             w.save(model_from_text("opset 18\ninput %x: float32[2, 4]\nconst %shape: int64[42] = {2, 4" + ones +
+                                    "}\n%y = Reshape(%x, %shape)\noutput %y: float32[2, 4" + ones + "]\n"),
+                    "deep.onnx");
+         },
+         "build deep.onnx -o e",
+         4,
+         {"42 dimensions", "at most 32"}},
         {"UnlabelledData", engine, "eval m.engine --data arrays.npy", 2, {"label"}},
     };
 }

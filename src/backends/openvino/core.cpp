@@ -152,7 +152,7 @@ Error in_our_words(Error error, const Model& model) {
         !sound && sound.error().message.find("No Op registered") == std::string::npos) {
         Error wrong = std::move(sound).error().in(error.where);
         wrong.code = ErrorCode::parse_error;
-        wrong.message = "the model is not valid ONNX: " + wrong.message.substr(0, wrong.message.find('\n'));
+        wrong.message = "the model is not valid ONNX: " + brief(wrong.message.substr(0, wrong.message.find('\n')));
         return wrong;
     }
     for (const std::string_view noise : {"FrontEnd API failed with OpConversionFailure:; ",
@@ -160,6 +160,22 @@ Error in_our_words(Error error, const Model& model) {
         if (const auto at = error.message.find(noise); at != std::string::npos) error.message.erase(at, noise.size());
     }
     return error;
+}
+
+/// OpenVINO's plugin for CPUs keeps sets of axes in 32 bits, and says no more than "bitset::test" where they are full.
+Result<void> check_ranks(const ov::Model& model) {
+    constexpr std::int64_t most = 32;
+    for (const auto& node : model.get_ordered_ops()) {
+        for (const auto& output : node->outputs()) {
+            const ov::Rank rank = output.get_partial_shape().rank();
+            if (rank.is_dynamic() || rank.get_length() <= most) continue;
+            return Error{ErrorCode::unsupported,
+                         "a value of " + std::to_string(rank.get_length()) + " dimensions: OpenVINO takes at most " +
+                             std::to_string(most),
+                         "node " + node->get_friendly_name(), "remove dimensions of size 1 before this node"};
+        }
+    }
+    return {};
 }
 
 } // namespace
@@ -213,6 +229,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightL
         guarded("OpenVINO cannot read the model", model.graph.name, [&]() -> Result<std::shared_ptr<ov::Model>> {
             auto result = core().read_model(bytes, ov::Tensor());
             give_large_weights(*result, taken);
+            LATHE_CHECK(check_ranks(*result));
             return result;
         });
     if (read) return read;
