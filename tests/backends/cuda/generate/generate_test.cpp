@@ -159,8 +159,8 @@ std::string difference(const Value& v, const HostTensor& expected, const Buffer&
     }
     for (std::size_t i = 0; i < used.size(); ++i)
         if (!used[i] && !std::isfinite(number(found.data() + i * size, v.type))) return "padding is not finite";
-    // Halves between two integers, which a product and a sum in one step round otherwise.
-    if (static_cast<double>(off) > 2 + 0.01 * static_cast<double>(where.size()))
+    // Halves between two integers: a product with 1 / scale rounds some of them otherwise than a quotient.
+    if (static_cast<double>(off) > 2 + 0.05 * static_cast<double>(where.size()))
         return std::to_string(off) + " of " + std::to_string(where.size()) + " integers differ by 1";
     const double limit = v.type == T::f32 ? 2e-6 : v.type == T::f16 ? 1e-3 : 8e-3;
     const double relative = std::sqrt(error / std::max(reference, 1e-30));
