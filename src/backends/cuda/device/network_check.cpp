@@ -134,8 +134,8 @@ private:
         return {};
     }
 
-    /// Of a value that stands after operation `i`. What is stored in f32 carries the noise of the f16 before it: kernels
-    /// may add up in another order each run. Alone, each is held to its own type's limit (see Trial).
+    /// Of a value that stands after operation `i`. What is stored in f32 carries the noise of the f16 before it:
+    /// kernels may add up in another order each run. Alone, each is held to its own type's limit (see Trial).
     double allowed_in(std::size_t i, const Value& value) const {
         const FusedOp& op = plan().ops[i];
         return std::max(noise_[i], tolerance(op.compute, op.tf32, value.type));
