@@ -44,8 +44,8 @@ def calibrate(
     threads: int, preprocess: str, reporter: Any,
 ) -> Calibration: ...
 def quantize(
-    model: Model, calibration: Calibration, target: str, exclude: list[str], effort: int, data: Any, columns: str,
-    preprocess: str, threads: int, reporter: Any,
+    model: Model, calibration: Calibration, target: str, exclude: list[str], effort: int, noisy_layers: str,
+    data: Any, columns: str, preprocess: str, threads: int, reporter: Any,
 ) -> dict[str, Any]: ...
 def build(
     model: Model, name: str, device: str, precision: str, shapes: list[str], threads: int, reporter: Any

@@ -33,9 +33,13 @@ def optimize(
     samples: int | None = None,
     effort: int = 0,
     exclude: Sequence[str] = (),
+    noisy_layers: str = "auto",
+    weights: str | None = None,
+    activations: str | None = None,
     shapes: Sequence[str] = (),
     columns: str = "",
     against: Sequence[str] | None = None,
+    source: str = "",
     batch_sizes: Sequence[int] = (),
     max_drop: float = 1.0,
     evaluate_samples: int = 0,
@@ -59,7 +63,15 @@ def optimize(
         precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there.
         samples: To calibrate on; None: at most 300, until the ranges settle.
         effort: How much to correct what int8 costs, 0 to 3.
-        against: Frameworks to measure beside the engines; None: those usual; (): none.
+        exclude: Left in float: node names, op types or regular expressions.
+        noisy_layers: "auto": layers whose output int8 would turn into noise stay in float, where that costs little;
+            "int8": they do not.
+        weights: "per-channel" or "per-tensor"; None: what the device runs best.
+        activations: "symmetric" or "asymmetric"; None: what the device runs best.
+        against: Frameworks to measure beside the engines ("pytorch", "torch-compile", "onnxruntime", "openvino"); None:
+            those usual; (): none.
+        source: FILE.py:function that the model was exported from, for PyTorch as a framework beside the engines. Its
+            code is run, and only if its SHA-256 digest is the one that the model records.
         max_drop: Largest acceptable loss of top-1, in points.
         duration_s, time_limit_s: Seconds of each throughput and, at most, latency measurement.
         progress: True or False: with or without a bar; None: on a terminal or in a notebook.
@@ -74,7 +86,8 @@ def optimize(
     path = model_file(model, folder, example)
     options: dict[str, Any] = {
         "model": os.fspath(path), "output": os.fspath(folder), "device": device, "precisions": list(precisions),
-        "method": method, "effort": effort, "exclude": list(exclude), "shapes": list(shapes), "columns": columns,
+        "method": method, "effort": effort, "exclude": list(exclude), "noisy_layers": noisy_layers, "weights": weights,
+        "activations": activations, "source": source, "shapes": list(shapes), "columns": columns,
         "batch_sizes": list(batch_sizes), "max_drop": max_drop, "evaluate_samples": evaluate_samples,
         "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "force": force,
         "program": _load.command(), "command_line": "lathe.optimize",

@@ -137,7 +137,7 @@ def calibrate(model: Model, data: Any, *, samples: int = 300, until_settled: boo
 
 
 def quantize(model: Model, calibration: Calibration | None = None, *, data: Any = None, target: str = "openvino",
-             exclude: Sequence[str] = (), effort: int = 0, columns: str = "",
+             exclude: Sequence[str] = (), effort: int = 0, noisy_layers: str = "auto", columns: str = "",
              preprocess: Mapping[str, Any] | None = None, threads: int = 0, progress: Progress = None) -> QuantizeResult:
     """Write int8 into a copy of the model as QuantizeLinear and DequantizeLinear.
 
@@ -147,6 +147,8 @@ def quantize(model: Model, calibration: Calibration | None = None, *, data: Any 
         target: "openvino", "onnxruntime", "tensorrt" or "cuda".
         exclude: Left in float: node names, op types or regular expressions.
         effort: How much to correct what int8 costs, 0 to 3; every step is kept only if it gains.
+        noisy_layers: "auto": layers whose output int8 would turn into noise stay in float, where that costs little;
+            "int8": they do not.
 
     Raises:
         Error: invalid_argument, mismatch (a calibration of another model), not_found, out_of_range, unsupported.
@@ -155,8 +157,8 @@ def quantize(model: Model, calibration: Calibration | None = None, *, data: Any 
     if calibration is None:
         calibration = calibrate(model, given, columns=columns, preprocess=preprocess, threads=threads,
                                 progress=progress)
-    told = _lathe.quantize(model._native, calibration._native, target, list(exclude), effort, given, columns,
-                           _json_text(preprocess), threads, reporter(progress))
+    told = _lathe.quantize(model._native, calibration._native, target, list(exclude), effort, noisy_layers, given,
+                           columns, _json_text(preprocess), threads, reporter(progress))
     return QuantizeResult(**told | {"model": Model(told["model"])})
 
 

@@ -67,6 +67,7 @@ Result<OptimizeRequest> completed(OptimizeRequest request) {
     for (const auto& text : *request.against) {
         if (auto peer = parse_peer(text); !peer) return std::move(peer).error();
     }
+    LATHE_CHECK(check_source(request.source));
     if (const auto backend = backend_for_device(request.device); !backend) return backend.error();
     std::error_code failed;
     for (const auto& path : {request.model, request.calibrate, request.evaluate}) {

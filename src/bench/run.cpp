@@ -381,6 +381,19 @@ Result<PeerRequest> parse_peer(const std::string& text) {
     return peer;
 }
 
+Result<void> check_source(const std::string& source) {
+    if (source.empty()) return {};
+    const auto colon = source.rfind(':');
+    const std::string file = source.substr(0, colon);
+    if (colon == std::string::npos || colon + 1 == source.size() || !file.ends_with(".py")) {
+        return Error{ErrorCode::invalid_argument, "name the function that returns the module", source,
+                     "--source FILE.py:function"};
+    }
+    if (!std::filesystem::is_regular_file(file))
+        return Error{ErrorCode::not_found, "no such file or folder", file, "check the path"};
+    return {};
+}
+
 Result<Json> bench(const BenchRequest& request, Progress& progress) {
     if (request.engines.empty() && request.plans.empty()) {
         return Error{ErrorCode::invalid_argument, "no engine to measure", "", "name at least one engine file"};

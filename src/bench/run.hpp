@@ -28,6 +28,8 @@ struct PeerRequest {
 /// "NAME=PRECISION" (beside GPU engines).
 /// Errors: invalid_argument naming the known ones; not_found for the file.
 Result<PeerRequest> parse_peer(const std::string& text);
+/// Whether `source` is empty or FILE.py:function with a file that is there. Errors: invalid_argument, not_found.
+Result<void> check_source(const std::string& source);
 
 /// Real inputs that are tensors' bytes and nothing else, for the first engine.
 struct RawInputs {

@@ -410,17 +410,6 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
 
 } // namespace
 
-Result<void> check_source(const std::string& source) {
-    if (source.empty()) return {};
-    const auto colon = source.rfind(':');
-    const std::string file = source.substr(0, colon);
-    if (colon == std::string::npos || colon + 1 == source.size() || !file.ends_with(".py")) {
-        return Error{ErrorCode::invalid_argument, "name the function that returns the module", source,
-                     "--source FILE.py:function"};
-    }
-    return look_for({file});
-}
-
 void add_bench(Commands& commands) {
     const auto options = std::make_shared<BenchOptions>();
     Context& context = commands.context();

@@ -13,8 +13,6 @@ inline constexpr const char* columns_help =
 inline constexpr const char* source_help =
     "FILE.py:function that the model was exported from, for PyTorch's peers. Its code is run, and only if its SHA-256 "
     "digest is the one that the model records";
-/// Whether --source is such a thing, and the file there. Errors: invalid_argument, not_found.
-Result<void> check_source(const std::string& source);
 
 // One file a subcommand: src/cli/NAME.cpp defines add_NAME, which adds the subcommand, its options and its body.
 void add_optimize(Commands& commands);

@@ -77,7 +77,6 @@ Result<void> spare_inputs(const OptimizeRequest& request) {
 }
 
 Result<void> run_optimize(const Arguments& arguments, const Context& context) {
-    LATHE_CHECK(check_source(arguments.request.source));
     LATHE_TRY(const OptimizeRequest request, request_of(arguments, context));
     LATHE_CHECK(spare_inputs(request));
     LATHE_TRY(const OptimizeResult result, optimize(request));

@@ -24,4 +24,11 @@ inline Precision precision_named(const std::string& name) {
                    "choose from fp32, tf32, bf16, fp16, int8"});
 }
 
+/// Whether layers that int8 turns into noise stay in float. invalid_argument for other texts than "auto" and "int8".
+inline bool noisy_in_float_named(const std::string& name) {
+    if (name == "auto" || name == "int8") return name == "auto";
+    throw Failure({ErrorCode::invalid_argument, "noisy layers are not treated as \"" + name + "\"", "noisy_layers",
+                   "choose from auto, int8"});
+}
+
 } // namespace lathe::python

@@ -135,12 +135,14 @@ nb::list findings(const Calibration& calibration) {
 }
 
 nb::dict quantize_model(const HeldModel& held, const Calibration& calibration, const std::string& target,
-                        std::vector<std::string> exclude, int effort, nb::handle data, const std::string& columns,
-                        const std::string& preprocess, std::size_t threads, nb::object reporter) {
+                        std::vector<std::string> exclude, int effort, const std::string& noisy_layers, nb::handle data,
+                        const std::string& columns, const std::string& preprocess, std::size_t threads,
+                        nb::object reporter) {
     QuantizeRequest request;
     request.target = value_of(target_from_name(target));
     request.exclude = std::move(exclude);
     request.effort = effort;
+    request.noisy_in_float = noisy_in_float_named(noisy_layers);
     request.preprocess = preprocess;
     request.threads = threads;
     if (!data.is_none()) request.data = data_of(data, std::nullopt, columns);
@@ -271,7 +273,7 @@ void add_model(nb::module_& module) {
     module.def("load_model", &load);
     module.def("simplify", &simplify_file);
     module.def("calibrate", &calibrate);
-    module.def("quantize", &quantize_model, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+    module.def("quantize", &quantize_model, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
                nb::arg("data").none(), nb::arg(), nb::arg(), nb::arg(), nb::arg("reporter").none());
     module.def("build", &build);
     module.def("evaluate", &evaluate);

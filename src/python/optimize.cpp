@@ -42,6 +42,14 @@ OptimizeRequest request_of(const nb::dict& options) {
     if (options.contains("samples")) request.until_settled = false;
     request.exclude = field(options, "exclude", request.exclude);
     request.effort = field(options, "effort", request.effort);
+    // Absent and "auto" are the same to the library, but only one of them to what it keeps in the folder.
+    if (!noisy_in_float_named(field<std::string>(options, "noisy_layers", "auto")))
+        request.corrections.noisy_in_float = false;
+    if (const auto weights = field<std::string>(options, "weights", ""); !weights.empty())
+        request.weights = value_of(weight_granularity_from_name(weights));
+    if (const auto activations = field<std::string>(options, "activations", ""); !activations.empty())
+        request.activations = value_of(activation_scheme_from_name(activations));
+    request.source = field(options, "source", request.source);
     request.device = field(options, "device", request.device);
     for (const auto& name : field(options, "precisions", std::vector<std::string>()))
         request.precisions.push_back(precision_named(name));

@@ -19,6 +19,31 @@ def pictures(count, seed=0):
     return np.random.default_rng(seed).normal(size=(count, 3, 64, 64)).astype(np.float32)
 
 
+def loud_network():
+    """Layers of which the first reads one number that is far larger than the others and counts for nothing: in int8 its
+    output would be noise. Gives the model and samples."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(1)
+    widths = [64, 32] + [256] * 6
+    weights = [random.normal(size=(above, below)) / above**0.5 for above, below in zip(widths, widths[1:])]
+    weights[0][0] = 0
+    nodes = []
+    for index in range(len(weights)):
+        nodes.append(helper.make_node("MatMul", [f"v{index}", f"w{index}"], [f"m{index}"], name=f"product{index}"))
+        nodes.append(helper.make_node("Relu", [f"m{index}"], [f"v{index + 1}"]))
+    graph = helper.make_graph(
+        nodes, "loud", [helper.make_tensor_value_info("v0", TensorProto.FLOAT, ["batch", 64])],
+        [helper.make_tensor_value_info(f"v{len(weights)}", TensorProto.FLOAT, ["batch", 256])],
+        [numpy_helper.from_array(weight.astype(np.float32), f"w{index}") for index, weight in enumerate(weights)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    samples = random.normal(size=(64, 64)).astype(np.float32)
+    samples[:, 0] *= 2000
+    onnx.checker.check_model(model)
+    return model, samples
+
+
 @lru_cache(maxsize=None)
 def engine():
     """An FP32 engine, saved and loaded."""

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import lathe
-from common import DEMO, FOLDER, MODEL
+from common import DEMO, FOLDER, MODEL, loud_network
 
 QUICK = {"against": (), "batch_sizes": [1], "duration_s": 0.1, "time_limit_s": 0.3, "precisions": ["fp32", "int8"]}
 
@@ -78,11 +78,38 @@ class Optimize(unittest.TestCase):
                                 output=FOLDER / "module", **QUICK)
         self.assertEqual(result.rows[0].top1.value, 1.0)
 
+    def test_number_formats_and_noisy_layers_are_the_callers(self):
+        import onnx
+        from onnx import numpy_helper
+
+        model, samples = loud_network()
+
+        def quantized(**options):
+            """Products in int8, the most scales that a weight has, and the types of zero points of activations."""
+            result = lathe.optimize(model, calibrate=samples, method="minmax", output=FOLDER / "loud", **QUICK, **options)
+            graph = onnx.load(next(result.folder.glob("*.int8.onnx"))).graph
+            constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+            made = {name: node for node in graph.node for name in node.output}
+            products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
+            inner = [node for node in products
+                     if node.input[0] in made and made[node.input[0]].op_type == "DequantizeLinear"]
+            scales = max(constants[made[node.input[1]].input[1]].size for node in inner)
+            zeros = {str(constants[made[node.input[0]].input[2]].dtype) for node in inner}
+            return len(inner), scales, zeros
+
+        self.assertEqual(quantized(), (6, 256, {"uint8"}))
+        self.assertEqual(quantized(noisy_layers="int8", weights="per-tensor", activations="symmetric"), (7, 1, {"int8"}))
+
     def test_says_what_is_missing(self):
         for arguments, words in (({}, "calibrate"), ({"calibrate": "nowhere"}, "nowhere"),
                                  ({"calibrate": DEMO / "calibrate", "precisions": ["bf16"]}, "fp32"),
                                  ({"calibrate": DEMO / "calibrate", "against": ["abacus"]}, "abacus"),
-                                 ({"calibrate": DEMO / "calibrate", "preprocess": "imagnet"}, "imagenet")):
+                                 ({"calibrate": DEMO / "calibrate", "preprocess": "imagnet"}, "imagenet"),
+                                 ({"calibrate": DEMO / "calibrate", "noisy_layers": "loud"}, "auto, int8"),
+                                 ({"calibrate": DEMO / "calibrate", "weights": "per-chanel"}, "per-channel"),
+                                 ({"calibrate": DEMO / "calibrate", "activations": "none"}, "asymmetric"),
+                                 ({"calibrate": DEMO / "calibrate", "source": "net.py"}, "FILE.py:function"),
+                                 ({"calibrate": DEMO / "calibrate", "source": "nowhere.py:net"}, "nowhere.py")):
             with self.assertRaises(lathe.Error) as caught:
                 lathe.optimize(MODEL, output=FOLDER / "missing", **arguments)
             self.assertIn(words, str(caught.exception))

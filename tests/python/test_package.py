@@ -16,7 +16,7 @@ from pathlib import Path
 
 import lathe
 import numpy as np
-from common import DEMO, FOLDER, MODEL, engine, pictures
+from common import DEMO, FOLDER, MODEL, engine, loud_network, pictures
 from lathe import _lathe
 
 
@@ -205,6 +205,15 @@ class Steps(unittest.TestCase):
         self.assertGreater(comparison.sqnr_db, 10)
         self.assertEqual(comparison.reference.precision, "fp32")
 
+    def test_noisy_layers_stay_in_float_unless_told(self):
+        proto, samples = loud_network()
+        model = lathe.Model.load(proto)
+        calibration = lathe.calibrate(model, samples, until_settled=False, method="minmax")
+        auto = lathe.quantize(model, calibration)
+        self.assertEqual((auto.quantized_nodes, auto.heavy_nodes), (6, 7))
+        self.assertEqual({row["node"] for row in auto.decisions if row["reason"] == "too_noisy"}, {"product0"})
+        self.assertEqual(lathe.quantize(model, calibration, noisy_layers="int8").quantized_nodes, 7)
+
     def test_arrays_and_batches_are_data_too(self):
         model = lathe.simplify(MODEL).model
         files = sorted((DEMO / "evaluate").rglob("*.jpg"))[:384:12]
@@ -255,6 +264,7 @@ class Steps(unittest.TestCase):
                      lambda: lathe.build(model, shapes=["what"]), lambda: lathe.simplify(MODEL, disabled=["none"]),
                      lambda: lathe.calibrate(model, DEMO / "calibrate", method="none"),
                      lambda: lathe.quantize(model, data=DEMO / "calibrate", target="none"),
+                     lambda: lathe.quantize(model, data=DEMO / "calibrate", noisy_layers="loud"),
                      lambda: lathe.load_images([], {"resize": [8, 8]})):
             with self.assertRaises(lathe.Error) as caught:
                 call()
