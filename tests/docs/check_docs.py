@@ -97,6 +97,20 @@ class Documents(unittest.TestCase):
                     self.assertEqual(faults(command), [])
         self.assertGreater(found, 80)
 
+    def test_every_command_has_a_row_whose_options_exist(self):
+        listed = subprocess.run([LATHE, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1]
+        existing = set(re.findall(r"^  ([a-z][a-z-]+) ", listed, re.M))
+        self.assertGreater(len(existing), 20)
+        rows = re.findall(r"^\| `lathe ([a-z-]+)(.*)$", (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), re.M)
+        self.assertEqual({command for command, _ in rows}, existing)
+        for command, row in rows:
+            for span in re.findall(r"`([^`]+)`", "`" + row):
+                # A span may be another command's: `quantize --ranges`.
+                whose = next((word for word in span.split() if word in existing), command)
+                for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", span):
+                    with self.subTest(command=command, option=option):
+                        self.assertIn(option, options_of(whose))
+
     def test_a_wrong_option_is_noticed(self):
         text = "```\nx=$(lathe bench a.engine --batch-size 1 | cat)\nlathe benhc a\nlathe plan --slo p99=1ms\n```\n"
         self.assertEqual([faults(command) for command in commands(text)],
