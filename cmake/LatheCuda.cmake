@@ -6,8 +6,10 @@ set(LATHE_CUDA AUTO CACHE STRING "CUDA engine: AUTO (if nvcc >= 12.8 is found), 
 set_property(CACHE LATHE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(LATHE_CUDA_ARCHS hopper CACHE STRING "hopper: sm_90a and PTX of sm_80; full: also sm_80 sm_86 sm_89 sm_100 sm_120")
 set_property(CACHE LATHE_CUDA_ARCHS PROPERTY STRINGS hopper full)
-set(LATHE_CUTLASS_ROOT "$ENV{LATHE_CUTLASS_ROOT}" CACHE PATH "Folder with CUTLASS's include/ and tools/ (scripts/setup.sh prints it)")
-set(LATHE_CUDNN_FRONTEND_ROOT "$ENV{LATHE_CUDNN_FRONTEND_ROOT}" CACHE PATH "Folder with cuDNN frontend's include/ (scripts/setup.sh prints it)")
+set(LATHE_CUTLASS_ROOT "$ENV{LATHE_CUTLASS_ROOT}" CACHE PATH
+  "Folder with CUTLASS's include/ and tools/ (scripts/setup.sh exports it)")
+set(LATHE_CUDNN_FRONTEND_ROOT "$ENV{LATHE_CUDNN_FRONTEND_ROOT}" CACHE PATH
+  "Folder with cuDNN frontend's include/ (scripts/setup.sh exports it)")
 
 set(LATHE_HAS_CUDA OFF)
 if(NOT LATHE_CUDA STREQUAL OFF AND NOT LATHE_SANITIZE)
