@@ -2,7 +2,12 @@
 # and the static CUDA runtime) and, where their folders are known, cutlass and cudnn_frontend (headers alone).
 # The vendor's libraries (cuDNN, cuBLASLt, NVML) are opened at run time and the driver is found by the runtime, so the
 # programs start on machines that have none of them.
-set(LATHE_CUDA AUTO CACHE STRING "CUDA engine: AUTO (if nvcc >= 12.8 is found), ON, OFF")
+# pip passes no options: there the environment says what scripts/setup.sh was told.
+set(cuda_default AUTO)
+if(DEFINED ENV{LATHE_CUDA})
+  set(cuda_default $ENV{LATHE_CUDA})
+endif()
+set(LATHE_CUDA ${cuda_default} CACHE STRING "CUDA engine: AUTO (if nvcc >= 12.8 is found), ON, OFF")
 set_property(CACHE LATHE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(LATHE_CUDA_ARCHS hopper CACHE STRING "hopper: sm_90a and PTX of sm_80; full: also sm_80 sm_86 sm_89 sm_100 sm_120")
 set_property(CACHE LATHE_CUDA_ARCHS PROPERTY STRINGS hopper full)
