@@ -115,7 +115,32 @@ std::optional<Planner::Verdict> Planner::why_float(std::size_t index) {
     if (const auto* reason = std::get_if<Reason>(&constant)) return Verdict{*reason, node.input(1)};
     const Tensor& weight = std::get<Tensor>(constant);
     if (weight.type() != DataType::float32) return Verdict{Reason::not_float32, to_string(weight.type())};
+    if (!profile_.quantize_gates && is_gate(index)) return Verdict{Reason::too_small_matmul, "a gate's, of one pixel"};
     return why_float_by_size(node, weight.shape());
+}
+
+//  image -> average [N, C, 1, 1] -> Conv -> Relu -> Conv -> Sigmoid -> Mul(image, .)
+bool Planner::is_gate(std::size_t index) const {
+    const auto pixels = [&](const std::string& value) -> std::optional<std::int64_t> {
+        const auto info = graph_.info(value);
+        const auto shape = info ? info->shape() : std::nullopt;
+        if (!shape || shape->size() != 4 || (*shape)[2] < 1 || (*shape)[3] < 1) return std::nullopt;
+        return (*shape)[2] * (*shape)[3];
+    };
+    const Node& node = index_.node(index);
+    if (!node.is("Conv") || pixels(node.input(0)) != 1 || pixels(node.output(0)) != 1) return false;
+    constexpr std::size_t most = 16; // nodes of a gate
+    std::vector<std::string> values{node.output(0)};
+    for (std::size_t i = 0; i < values.size() && i < most; ++i) {
+        for (const Edge& reader : index_.readers(values[i])) {
+            const Node& next = index_.node(reader.node);
+            const auto size = pixels(next.output(0));
+            if (next.is("Mul") && size && *size > 1) return true;
+            if (size == 1 && std::ranges::find(values, next.output(0)) == values.end())
+                values.push_back(next.output(0));
+        }
+    }
+    return false;
 }
 
 std::optional<Planner::Verdict> Planner::why_float_by_size(const Node& node, const Shape& weight) const {

@@ -34,6 +34,8 @@ private:
 
     void judge_heavy(std::size_t index);
     std::optional<Verdict> why_float(std::size_t index);
+    /// A convolution of one pixel whose result scales a whole image.
+    bool is_gate(std::size_t index) const;
     std::optional<Verdict> why_float_by_size(const Node& node, const Shape& weight) const;
     void walk_back(std::size_t index);
     void walk_pass_through(std::size_t index);

@@ -46,6 +46,7 @@ constexpr std::array profiles{
                   .quantize_activation_matmul = false,
                   .minimum_channels = 8,
                   .quantize_stem = false,
+                  .quantize_gates = false,
                   .minimum_matmul_size = 16,
                   .zero_point_from_zero = true},
 };

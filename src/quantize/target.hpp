@@ -38,6 +38,9 @@ struct TargetProfile {
     std::int64_t minimum_channels = 1;
     /// The first convolution (at most 4 input channels) is exempt from minimum_channels.
     bool quantize_stem = true;
+    /// Convolutions of one pixel whose result scales a whole image (squeeze-and-excitation) run in int8 too. On a GPU
+    /// they take the time of a launch in any format, and quantising what they average is a pass over the image.
+    bool quantize_gates = true;
     /// MatMul and Gemm whose depth or width is less stay float. At least 2: one row or column is a dot product.
     std::int64_t minimum_matmul_size = 2;
     /// Of weights on CPUs without VNNI, whose 16-bit sums of u8 x s8 overflow.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graphs.hpp"
+#include "onnx/onnx.hpp"
 #include "quantize/tensor_range.hpp"
 
 namespace lathe {
@@ -63,6 +64,25 @@ TEST(Placement, DownsamplingBlockQuantisesTheEarlierBranchForTensorrt) {
                               "%y = Conv(%s, %c) {name = \"next\"}\n"
                               "output %y: float32[1, 16, 4, 4]\n");
     EXPECT_THAT(pairs(model, plan(model, Target::tensorrt)), ElementsAre("d -> add", "s -> next", "x -> down main"));
+}
+
+TEST(Placement, GatesStayInFloatForCuda) {
+    const auto gated = [](const char* last) {
+        Model model =
+            graph("opset 18\ninput %x: float32[N, 16, 4, 4]\n" + conv_weights("abcd") +
+                  "%p = Conv(%x, %a) {name = \"first\"}\n%m = GlobalAveragePool(%p)\n"
+                  "%q = Conv(%m, %b) {name = \"narrow\"}\n%r = Relu(%q)\n"
+                  "%s = Conv(%r, %c) {name = \"wide\"}\n%t = Sigmoid(%s)\n%u = Mul(" +
+                  std::string(last) + ", %t)\n%y = Conv(%u, %d) {name = \"last\"}\noutput %y: float32[N, 16, H, W]\n");
+        if (auto done = infer_shapes(model); !done) ADD_FAILURE() << done.error().describe();
+        return model;
+    };
+    const Model gate = gated("%p");
+    EXPECT_THAT(pairs(gate, plan(gate, Target::cuda)), ElementsAre("u -> last", "x -> first"));
+    EXPECT_THAT(pairs(gate, plan(gate, Target::openvino)), testing::Contains("r -> wide"));
+    // Must not fire: what is scaled is one pixel too, a classifier's head.
+    const Model head = gated("%m");
+    EXPECT_THAT(pairs(head, plan(head, Target::cuda)), testing::Contains("r -> wide"));
 }
 
 TEST(Placement, TermsOfAResidualSumAreNotClipped) {

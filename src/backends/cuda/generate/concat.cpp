@@ -22,6 +22,10 @@ struct Rows {
     std::vector<Operand> operands;      ///< of the program, with a stride along the row
 };
 
+bool is_float(ElementType type) {
+    return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
+}
+
 Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
     const auto& detail = std::get<Concat>(op.detail);
     const auto cannot = [&](const char* why) { return Error{ErrorCode::unsupported, why, op.name, ""}; };
@@ -47,8 +51,10 @@ Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
         if (element_count(x.dims) == 0) continue;
         const View from = view_of(x);
         if (x.layout != y.layout || from.dims.size() != to.dims.size()) return cannot("inputs of several layouts");
-        if (x.type != y.type || (x.type == ElementType::s8 && (x.scale != y.scale || !detail.program.code.empty())))
-            return cannot("inputs of several types or scales");
+        if (x.type == ElementType::s8 && (x.scale != y.scale || !detail.program.code.empty()))
+            return cannot("inputs of several scales");
+        if (x.type != y.type && (!is_float(x.type) || !is_float(y.type) || detail.interleaved))
+            return cannot("inputs of several types");
         Part part;
         part.operand = operand_of(plan, id);
         part.begin = begin;
@@ -105,23 +111,44 @@ std::string choice(const Rows& rows, std::size_t first, std::size_t last, const 
                 choice(rows, middle, last, suffix, say), ")");
 }
 
-/// Loads a vector whose pieces come from one part each: `i`, `row` are known.
+/// Loads a vector whose pieces come from one part each: `i`, `row` are known. Floats of another type are converted.
 void write_parts(Source& s, const Rows& rows, std::int64_t width, std::int64_t piece, const std::string& index,
                  const std::string& u) {
     const std::int64_t run = rows.columns / width;
-    s.line("#pragma unroll");
-    s.line("    for (int k = 0; k < ", width, "; k += ", piece, ") {");
-    s.line("      const ", index, " c = i % ", run, u, " * ", width, u, " + k;");
-    s.line("      ", storage(rows.result.type), " part[", piece, "] = {};");
-    const std::string from = choice(rows, 0, rows.parts.size(), u, [&](std::size_t i) {
+    const ElementType type = rows.result.type, first = rows.parts.front().operand.type;
+    const bool alike = std::ranges::all_of(rows.parts, [&](const Part& part) { return part.operand.type == first; });
+    const auto from = [&](std::size_t i) {
         const Part& part = rows.parts[i];
         return join("p", i, " + (row * ", part.stride, u, part.begin == 0 ? "" : " - ",
                     part.begin == 0 ? std::string() : join(part.begin, u), " + c)");
-    });
-    s.line("      ", rows.valid < rows.columns ? join("if (c < ", rows.valid, u, ") ") : std::string(), "load<", piece,
-           ">(", from, ", part);");
+    };
+    const auto converted = [&](ElementType of) {
+        return of == type ? std::string("part[e]") : from_float(type, to_float(of, "part[e]"));
+    };
     s.line("#pragma unroll");
-    s.line("      for (int e = 0; e < ", piece, "; ++e) x[u][k + e] = part[e];");
+    s.line("    for (int k = 0; k < ", width, "; k += ", piece, ") {");
+    s.line("      const ", index, " c = i % ", run, u, " * ", width, u, " + k;");
+    const auto take = [&](ElementType of, const std::string& address) {
+        s.line("        load<", piece, ">(", address, ", part);");
+        s.line("#pragma unroll");
+        s.line("        for (int e = 0; e < ", piece, "; ++e) x[u][k + e] = ", converted(of), ";");
+    };
+    if (alike) {
+        s.line("      ", storage(first), " part[", piece, "] = {};");
+        const std::string condition = rows.valid < rows.columns ? join("if (c < ", rows.valid, u, ") ") : std::string();
+        s.line("      ", condition, "load<", piece, ">(", choice(rows, 0, rows.parts.size(), u, from), ", part);");
+        s.line("#pragma unroll");
+        s.line("      for (int e = 0; e < ", piece, "; ++e) x[u][k + e] = ", converted(first), ";");
+    } else {
+        for (std::size_t i = 0; i < rows.parts.size(); ++i) {
+            const std::int64_t end = i + 1 < rows.parts.size() ? rows.parts[i + 1].begin : rows.valid;
+            s.line(i == 0 ? "      if (c < " : "      else if (c < ", end, u, ") {");
+            s.line("        ", storage(rows.parts[i].operand.type), " part[", piece, "];");
+            take(rows.parts[i].operand.type, from(i));
+            s.line("      }");
+        }
+        s.line("      else for (int e = 0; e < ", piece, "; ++e) x[u][k + e] = (", storage(type), ")0;");
+    }
     s.line("    }");
 }
 

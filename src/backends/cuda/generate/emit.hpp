@@ -59,6 +59,9 @@ Result<GeneratedKernel> emit_concat(const std::string& variant, const FusedOp& o
 Family reduce_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_reduce(const std::string& variant, const FusedOp& op, const Plan& plan);
 
+Family factors_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_factors(const std::string& variant, const FusedOp& op, const Plan& plan);
+
 /// Softmax and LayerNorm.
 Family rows_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_rows(const std::string& variant, const FusedOp& op, const Plan& plan);

@@ -219,9 +219,11 @@ private:
                 store_sum();
             });
         }
-        pass(read, [&] { each_element("mean += v[at][e];"); });
-        reduce("mean", false);
-        s_.line("  mean *= ", 1.0F / static_cast<float>(op_.columns), ";");
+        if (detail.centred) {
+            pass(read, [&] { each_element("mean += v[at][e];"); });
+            reduce("mean", false);
+            s_.line("  mean *= ", 1.0F / static_cast<float>(op_.columns), ";");
+        }
         pass_inside(read, [&] { each_element("squares += (v[at][e] - mean) * (v[at][e] - mean);"); });
         reduce("squares", false);
         s_.line("  const float factor = inverse_root(squares * ", 1.0F / static_cast<float>(op_.columns), " + ",

@@ -10,7 +10,7 @@ namespace lathe::cuda::kernels {
 bool attention_takes(const AttentionParams& params);
 cudaError_t launch_attention(const AttentionParams& params, cudaStream_t stream, bool programmatic);
 
-/// f16 or bf16, any length, heads of a multiple of 8 up to 256, all that AttentionParams can say: mma.sync on tiles of
+/// f16 or bf16, any length, heads up to 256 wide, all that AttentionParams can say: mma.sync on tiles of
 /// keys. `warps`: 1, 2 or 4 of 16 rows each a block.
 bool attention_flash_takes(const AttentionParams& params);
 std::size_t attention_flash_shared_bytes(std::int64_t depth, int warps);

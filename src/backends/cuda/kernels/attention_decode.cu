@@ -57,11 +57,21 @@ __global__ void __launch_bounds__(warps * 32)
     constexpr int step = warps * keys_a_warp;
     for (int first = begin + warp * keys_a_warp + own; first - own < end; first += step * keys_at_once) {
         float scores[keys_at_once][Rows];
+        // Keys and values are on their way at once: what follows waits for memory, not for arithmetic.
+        uint4 stored[keys_at_once][2];
 #pragma unroll
         for (int u = 0; u < keys_at_once; ++u) {
             const int key = first + u * step;
-            float k[8] = {};
-            if (key < end && inside) unpack<T>(*reinterpret_cast<const uint4*>(keys + key * p.k_strides[1]), k);
+            stored[u][0] = stored[u][1] = make_uint4(0, 0, 0, 0);
+            if (key >= end || !inside) continue;
+            stored[u][0] = *reinterpret_cast<const uint4*>(keys + key * p.k_strides[1]);
+            stored[u][1] = *reinterpret_cast<const uint4*>(values + key * p.v_strides[1]);
+        }
+#pragma unroll
+        for (int u = 0; u < keys_at_once; ++u) {
+            const int key = first + u * step;
+            float k[8];
+            unpack<T>(stored[u][0], k);
 #pragma unroll
             for (int r = 0; r < Rows; ++r) {
                 float sum = 0;
@@ -104,9 +114,8 @@ __global__ void __launch_bounds__(warps * 32)
         }
 #pragma unroll
         for (int u = 0; u < keys_at_once; ++u) {
-            const int key = first + u * step;
-            float v[8] = {};
-            if (key < end && inside) unpack<T>(*reinterpret_cast<const uint4*>(values + key * p.v_strides[1]), v);
+            float v[8];
+            unpack<T>(stored[u][1], v);
 #pragma unroll
             for (int r = 0; r < Rows; ++r) {
                 const float weight = exp2f(scores[u][r] - origin[r]);

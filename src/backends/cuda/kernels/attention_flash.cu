@@ -1,6 +1,7 @@
 // Attention over any number of keys: tiles of K and V stream through shared memory two deep, 16 rows of Q a warp,
 // products of f16 or bf16 on mma.sync, softmax online in f32 (base 2). Any head up to 256 wide, several heads of Q to
-// one of K and V, two masks by sample, head and row, causal, rows without scores.
+// one of K and V, two masks by sample, head and row, causal, rows without scores. Rows that do not begin at multiples
+// of 16 bytes (heads 36 or 60 wide) are copied in pairs or one by one.
 //
 // Dao, FlashAttention-2 (2023): the order of work and the online softmax.
 
@@ -48,6 +49,27 @@ constexpr int keys_for(int depth) { return depth <= 128 ? 64 : 32; }
 constexpr int pitch_for(int depth) { return depth * 2 + 16; }
 constexpr int shared_for(int depth, int rows) { return (rows + 4 * keys_for(depth)) * pitch_for(depth); }
 
+/// Eight elements of a row to shared memory, those at or behind `end` as zeros; `from` need not be aligned.
+template <class T>
+__device__ __forceinline__ void copy_loose(unsigned char* to, const T* from, int end) {
+    std::uint32_t words[4] = {};
+    if ((reinterpret_cast<std::uintptr_t>(from) & 3U) == 0) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (2 * i + 1 < end)
+                words[i] = reinterpret_cast<const std::uint32_t*>(from)[i];
+            else if (2 * i < end)
+                words[i] = reinterpret_cast<const std::uint16_t*>(from)[2 * i];
+        }
+    } else {
+        const auto* halves = reinterpret_cast<const std::uint16_t*>(from);
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            if (i < end) words[i / 2] |= static_cast<std::uint32_t>(halves[i]) << (i % 2 * 16);
+    }
+    *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+}
+
 /// `Depth`: the head's width rounded up to what there is a kernel for; what is beyond it is zero.
 template <class T, int Depth>
 __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ AttentionParams p) {
@@ -69,12 +91,25 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
         limit = last < 0 ? 0 : last < kv_len ? last : kv_len;
     }
     const int count = (limit + keys_a_tile - 1) / keys_a_tile;
+    const auto address = [](const void* at) { return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at)); };
+    std::int64_t elements = p.depth, bytes = address(p.q) | address(p.k) | address(p.v) | address(p.output);
+    for (int i = 0; i < 3; ++i)
+        elements |= p.q_strides[i] | p.k_strides[i] | p.v_strides[i] | p.o_strides[i];
+    const bool aligned = ((elements * 2 | bytes) & 15) == 0;
     pdl_wait();
     pdl_trigger();
 
     const auto fetch = [&](const void* from, const std::int64_t* strides, std::int64_t which, unsigned char* to,
                            int first, int number, int end) {
         const T* base = static_cast<const T*>(from) + batch * strides[0] + which * strides[2];
+        if (!aligned) {
+            for (int i = thread; i < number * chunks; i += threads) {
+                const int row = i / chunks, chunk = i % chunks;
+                copy_loose(to + row * pitch + chunk * 16, base + (first + row) * strides[1] + chunk * 8,
+                           first + row < end ? depth - chunk * 8 : 0);
+            }
+            return;
+        }
         for (int i = thread; i < number * chunks; i += threads) {
             const int row = i / chunks, chunk = i % chunks;
             const bool valid = first + row < end && chunk * 8 < depth;
@@ -207,6 +242,12 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
 #pragma unroll
         for (int d = 0; d < Depth / 8; ++d) {
             if (d * 8 >= depth) continue;
+            if (!aligned) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+                    if (d * 8 + t * 2 + i < depth) to[d * 8 + i] = from_float<T>(out[d][2 * h + i] * inverse);
+                continue;
+            }
             *reinterpret_cast<std::uint32_t*>(to + d * 8) =
                 pair<T>(out[d][2 * h] * inverse, out[d][2 * h + 1] * inverse);
         }
@@ -255,8 +296,8 @@ bool attention_flash_takes(const AttentionParams& p) {
     constexpr std::int64_t most = std::int64_t{1} << 30;
     const bool type = (p.type == type_f16 || p.type == type_bf16) && p.output_type == p.type &&
                       (p.masks < 1 || p.mask.type == p.type) && (p.masks < 2 || p.second_mask.type == p.type);
-    return type && attention_is_aligned(p) && p.depth % 8 == 0 && p.depth >= 8 && p.depth <= 256 && p.kv_len >= 1 &&
-           p.kv_len < most && p.q_len >= 1 && p.q_len < most && p.heads < 65536 && p.batch < 65536;
+    return type && p.depth >= 1 && p.depth <= 256 && p.kv_len >= 1 && p.kv_len < most && p.q_len >= 1 &&
+           p.q_len < most && p.heads < 65536 && p.batch < 65536;
 }
 
 std::size_t attention_flash_shared_bytes(std::int64_t depth, int warps) {

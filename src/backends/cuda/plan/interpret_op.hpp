@@ -101,6 +101,7 @@ public:
     Result<void> operator()(const Pointwise& d);
     Result<void> operator()(const Chain& d);
     Result<void> operator()(const Indexed& d); // indexed.cpp
+    Result<void> operator()(const GroupFactors& d);
 
 private:
     const Value& in_value(std::size_t i) const { return state_.value(op_.inputs[i]); }

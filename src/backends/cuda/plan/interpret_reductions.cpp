@@ -109,7 +109,7 @@ Result<void> OpInterpreter::operator()(const LayerNorm& d) {
     for (std::size_t row = 0; row < static_cast<std::size_t>(d.rows); ++row) {
         double* at = x.data() + row * columns;
         double mean = 0;
-        for (std::size_t i = 0; i < columns; ++i)
+        for (std::size_t i = 0; i < columns && d.centred; ++i)
             mean += at[i];
         mean /= static_cast<double>(columns);
         double variance = 0;
@@ -126,6 +126,33 @@ Result<void> OpInterpreter::operator()(const LayerNorm& d) {
     if (d.quantized_output) state_.store_real(op_.outputs[output++], x);
     if (d.sum_output) state_.store_real(op_.outputs[output], sum);
     state_.store_real(op_.outputs[0], std::move(x));
+    return {};
+}
+
+Result<void> OpInterpreter::operator()(const GroupFactors& d) {
+    const Value& x = in_value(0);
+    const Numbers numbers = state_.real(op_.inputs[0]); // in ONNX's order
+    const auto samples = static_cast<std::size_t>(x.dims[0]), channels = static_cast<std::size_t>(x.dims[1]);
+    const auto pixels = static_cast<std::size_t>(x.dims[2] * x.dims[3]);
+    const std::size_t each = channels / static_cast<std::size_t>(d.groups), count = each * pixels;
+    Numbers factor(samples * channels), shift(samples * channels);
+    for (std::size_t first = 0; first < samples * channels; first += each) {
+        const double* at = numbers.data() + first * pixels;
+        double mean = 0;
+        for (std::size_t i = 0; i < count; ++i)
+            mean += at[i];
+        mean /= static_cast<double>(count);
+        double variance = 0;
+        for (std::size_t i = 0; i < count; ++i)
+            variance += (at[i] - mean) * (at[i] - mean);
+        const double scale = 1 / std::sqrt(variance / static_cast<double>(count) + static_cast<double>(d.epsilon));
+        for (std::size_t c = first; c < first + each; ++c) {
+            factor[c] = scale;
+            shift[c] = -mean * scale;
+        }
+    }
+    state_.store_real(op_.outputs[0], std::move(factor));
+    state_.store_real(op_.outputs[1], std::move(shift));
     return {};
 }
 

@@ -151,17 +151,26 @@ std::size_t Value::byte_size() const {
 }
 
 const char* kind_of(const FusedOp& op) {
-    return std::visit(Overloaded{[](const Conv&) { return "conv"; }, [](const Depthwise&) { return "depthwise"; },
-                                 [](const Gemm&) { return "gemm"; }, [](const BatchedGemm&) { return "batched_gemm"; },
-                                 [](const Attention&) { return "attention"; }, [](const Pool&) { return "pool"; },
+    return std::visit(Overloaded{[](const Conv&) { return "conv"; },
+                                 [](const Depthwise&) { return "depthwise"; },
+                                 [](const Gemm&) { return "gemm"; },
+                                 [](const BatchedGemm&) { return "batched_gemm"; },
+                                 [](const Attention&) { return "attention"; },
+                                 [](const Pool&) { return "pool"; },
                                  [](const GlobalPool&) { return "global_pool"; },
                                  [](const Softmax&) { return "softmax"; },
-                                 [](const LayerNorm&) { return "layer_norm"; }, [](const Reduce&) { return "reduce"; },
-                                 [](const Gather&) { return "gather"; }, [](const Concat&) { return "concat"; },
-                                 [](const Slice&) { return "slice"; }, [](const Transpose&) { return "transpose"; },
-                                 [](const Resize&) { return "resize"; }, [](const Reformat&) { return "reformat"; },
-                                 [](const Pointwise&) { return "pointwise"; }, [](const Chain&) { return "chain"; },
-                                 [](const Indexed&) { return "indexed"; }},
+                                 [](const LayerNorm&) { return "layer_norm"; },
+                                 [](const Reduce&) { return "reduce"; },
+                                 [](const Gather&) { return "gather"; },
+                                 [](const Concat&) { return "concat"; },
+                                 [](const Slice&) { return "slice"; },
+                                 [](const Transpose&) { return "transpose"; },
+                                 [](const Resize&) { return "resize"; },
+                                 [](const Reformat&) { return "reformat"; },
+                                 [](const Pointwise&) { return "pointwise"; },
+                                 [](const Chain&) { return "chain"; },
+                                 [](const Indexed&) { return "indexed"; },
+                                 [](const GroupFactors&) { return "group_factors"; }},
                       op.detail);
 }
 
@@ -221,8 +230,9 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                           [&](const LayerNorm& d) {
                               return " rows" + number(d.rows) + " columns" + number(d.columns) +
                                      (d.residual ? " +res" : "") + (d.quantized_output ? " +quantised" : "") +
-                                     (d.sum_output ? " +sum" : "") + operands(op, plan);
+                                     (d.sum_output ? " +sum" : "") + (d.centred ? "" : " rms") + operands(op, plan);
                           },
+                          [&](const GroupFactors& d) { return " groups" + number(d.groups) + operands(op, plan); },
                           [&](const Reduce& d) {
                               return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) +
                                      " r" + number(d.reduced) + " i" + number(d.inner) + operands(op, plan);

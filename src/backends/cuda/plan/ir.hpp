@@ -182,6 +182,13 @@ struct LayerNorm {
     bool residual = false;
     bool quantized_output = false;
     bool sum_output = false;
+    bool centred = true; ///< false: the mean stays, what is left is of root mean square 1 (Zhang, Sennrich, 2019)
+};
+/// inputs: x, an image in nhwc. outputs: factor and shift, [N, C, 1, 1] in f32, of each sample's channel: x * factor +
+/// shift is of mean 0 and variance 1 over a group of channels (Wu, He, Group normalization, 2018).
+struct GroupFactors {
+    std::int64_t groups = 1;
+    float epsilon = 1e-5F;
 };
 enum class ReduceKind : std::uint8_t { sum, mean, max, min, prod, l2 };
 struct Reduce {
@@ -280,8 +287,9 @@ struct Chain {
     const FusedOp* behind() const; ///< the last, if it is not the one that adds
 };
 
-using OpDetail = std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm,
-                              Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed>;
+using OpDetail =
+    std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm, Reduce, Gather,
+                 Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed, GroupFactors>;
 
 struct FusedOp {
     std::string name;               ///< of its main ONNX node

@@ -95,6 +95,53 @@ Rule whitening() {
     return {Pattern::op("Div", {centred(), std::move(deviation)}), apply};
 }
 
+//  x*x -> ReduceMean -> Add eps -> Sqrt -> (Reciprocal, 1 / ) \                 x, ones
+//  x ------------------------------------------------------ Div, Mul   ==>   RMSNormalization
+Rule by_root_mean_square(const char* type) {
+    const auto apply = [](const Site& site) {
+        Graph& graph = site.graph;
+        const std::string& x = site.match.value("x");
+        const Node& square = site.match.node("square");
+        const bool squared =
+            square.is("Mul") ? square.input(0) == square.input(1) : near(scalar(graph, square.input(1)), 2);
+        const Node& sum = site.match.node("sum");
+        const std::string& mean = site.match.node("mean").output(0);
+        const auto epsilon = scalar(graph, sum.input(sum.input(0) == mean ? 1 : 0));
+        const Shape dims = dims_of(graph, x);
+        if (site.root.is("Mul")) {
+            const Node& inverse = site.match.node("inverse");
+            if (inverse.is("Div") &&
+                (!near(scalar(graph, inverse.input(0)), 1) || inverse.input(1) != site.match.node("root").output(0)))
+                return false;
+        }
+        if (!squared || !epsilon || dims.empty() || !is_mean(graph, site.match.node("mean")) ||
+            type_of(graph, x) != DataType::float32)
+            return false;
+        const std::vector<float> ones(static_cast<std::size_t>(dims.back()), 1.0F);
+        const std::string gamma = add_constant(graph, "ones", Tensor::of_floats("", {dims.back()}, ones));
+        Node norm = make_node("RMSNormalization", {x, gamma});
+        norm.set("axis", std::int64_t{-1});
+        norm.set("epsilon", *epsilon);
+        become(site.root, std::move(norm), site.root);
+        return true;
+    };
+    Pattern root = Pattern::op(
+        "Sqrt",
+        {Pattern::op("Add",
+                     {Pattern::op("ReduceMean", {Pattern::op("Pow|Mul", {Pattern::any("x")}, "square")}, "mean"),
+                      Pattern::any()},
+                     "sum")
+             .any_order()},
+        "root");
+    if (std::string_view(type) == "Div") return {Pattern::op("Div", {Pattern::any("x"), std::move(root)}), apply};
+    if (std::string_view(type) == "Reciprocal") {
+        Pattern inverse = Pattern::op("Reciprocal", {std::move(root)}, "inverse");
+        return {Pattern::op("Mul", {Pattern::any("x"), std::move(inverse)}).any_order(), apply};
+    }
+    Pattern inverse = Pattern::op("Div", {Pattern::any(), std::move(root)}, "inverse");
+    return {Pattern::op("Mul", {Pattern::any("x"), std::move(inverse)}).any_order(), apply};
+}
+
 /// A constant along the last dimension of `value`.
 bool is_vector(const Graph& graph, const std::string& name, const Shape& dims) {
     const Tensor* tensor = graph.constant(name);
@@ -102,7 +149,7 @@ bool is_vector(const Graph& graph, const std::string& name, const Shape& dims) {
            static_cast<std::int64_t>(tensor->count()) == dims.back() && tensor->shape().size() <= dims.size();
 }
 
-//  LayerNormalization(x, ones) -> Mul gamma     ==>   LayerNormalization(x, gamma)
+//  LayerNormalization(x, ones) -> Mul gamma     ==>   LayerNormalization(x, gamma), RMSNormalization alike
 //  LayerNormalization(x, gamma) -> Add beta     ==>   LayerNormalization(x, gamma, beta)
 Rule norm_factor(const char* type) {
     const auto apply = [](const Site& site) {
@@ -117,6 +164,8 @@ Rule norm_factor(const char* type) {
         if (site.root.is("Mul")) {
             if (uniform_value(*gamma) != 1.0F) return false;
             whole.inputs[1] = factor;
+        } else if (norm.is("RMSNormalization")) {
+            return false;
         } else {
             whole.inputs.resize(2);
             whole.inputs.push_back(factor);
@@ -124,9 +173,86 @@ Rule norm_factor(const char* type) {
         become(site.root, std::move(whole), site.root);
         return true;
     };
-    return {Pattern::op(type, {Pattern::op("LayerNormalization", {}, "norm").used_once(), Pattern::constant("factor")})
+    return {Pattern::op(type, {Pattern::op("LayerNormalization|RMSNormalization", {}, "norm").used_once(),
+                               Pattern::constant("factor")})
                 .any_order(),
             apply};
+}
+
+// ---- GroupNorm ----
+
+/// A vector by channel beside images of rank 4; a scale of each group is repeated. Nothing if it is no constant of
+/// such a length.
+std::optional<std::string> by_channel(Graph& graph, const std::string& name, std::int64_t channels,
+                                      std::int64_t groups) {
+    const Tensor* tensor = graph.constant(name);
+    if (tensor == nullptr || tensor->type() != DataType::float32) return std::nullopt;
+    const auto count = static_cast<std::int64_t>(tensor->count());
+    if (count != channels && count != groups) return std::nullopt;
+    const std::vector<float> given = tensor->to_floats();
+    std::vector<float> all;
+    for (std::int64_t c = 0; c < channels; ++c)
+        all.push_back(given[static_cast<std::size_t>(count == channels ? c : c / (channels / groups))]);
+    return add_constant(graph, "by_channel", Tensor::of_floats("", {channels, 1, 1}, all));
+}
+
+/// Root, of the sizes of x, becomes x * factor + shift of GroupFactors(x).
+bool by_group_factors(const Site& site, const std::string& x, std::int64_t groups, float epsilon,
+                      const std::string& gamma, const std::string& beta) {
+    Graph& graph = site.graph;
+    const Shape dims = dims_of(graph, x);
+    if (dims.size() != 4 || groups < 1 || dims[1] % groups != 0 || dims_of(graph, site.root.output(0)) != dims ||
+        type_of(graph, x) != DataType::float32)
+        return false;
+    std::optional<std::string> scale, bias;
+    if (!gamma.empty()) {
+        scale = by_channel(graph, gamma, dims[1], groups);
+        bias = by_channel(graph, beta, dims[1], groups);
+        if (!scale || !bias) return false;
+    }
+    Node factors = make_node("GroupFactors", {x});
+    factors.set("groups", groups);
+    factors.set("epsilon", epsilon);
+    const std::string shift = graph.unique_name(site.root.output(0) + "/shift");
+    const std::string factor = add_before(site, std::move(factors), DataType::float32, {dims[0], dims[1], 1, 1});
+    for (const auto& node : graph.nodes) {
+        if (!node->is("GroupFactors") || node->output(0) != factor) continue;
+        node->outputs.push_back(shift);
+        ValueInfo info = graph.value_infos.at(factor);
+        info.name = shift;
+        graph.value_infos.insert_or_assign(shift, std::move(info));
+    }
+    std::string value = add_before(site, make_node("Mul", {x, factor}), DataType::float32, dims);
+    if (scale) {
+        value = add_before(site, make_node("Add", {value, shift}), DataType::float32, dims);
+        value = add_before(site, make_node("Mul", {value, *scale}), DataType::float32, dims);
+    }
+    become(site.root, make_node("Add", {value, scale ? *bias : shift}), site.root);
+    return true;
+}
+
+//  x -> Reshape [N, G, L] -> InstanceNormalization(ones, zeros) -> Reshape as x   ==>   x * factor + shift
+//
+// So PyTorch writes GroupNorm; its own factors stand behind.
+bool group_norm_of_reshapes(const Site& site) {
+    const Node& norm = site.match.node("norm");
+    const Tensor* scale = site.graph.constant(norm.input(1));
+    const Tensor* bias = site.graph.constant(norm.input(2));
+    const std::string x = site.match.value("x");
+    const Shape dims = dims_of(site.graph, x), between = dims_of(site.graph, norm.input(0));
+    if (scale == nullptr || bias == nullptr || uniform_value(*scale) != 1.0F || uniform_value(*bias) != 0.0F ||
+        dims.size() != 4 || between.size() != 3 || between[0] != dims[0])
+        return false;
+    return by_group_factors(site, x, between[1], norm.float_or("epsilon", 1e-5F), "", "");
+}
+
+//  InstanceNormalization, GroupNormalization of images   ==>   (x * factor + shift) * scale + bias
+bool norm_of_images(const Site& site) {
+    const Node norm = site.root;
+    const Shape dims = dims_of(site.graph, norm.input(0));
+    if (dims.size() != 4 || norm.outputs.size() != 1) return false;
+    const std::int64_t groups = norm.is("InstanceNormalization") ? dims[1] : norm.int_or("num_groups", 0);
+    return by_group_factors(site, norm.input(0), groups, norm.float_or("epsilon", 1e-5F), norm.input(1), norm.input(2));
 }
 
 // ---- GELU ----
@@ -444,6 +570,13 @@ Result<void> unify_spellings(Model& model) {
     context.opset = model.opset();
     const std::array rules{
         whitening(),
+        by_root_mean_square("Div"),
+        by_root_mean_square("Reciprocal"),
+        by_root_mean_square("1 / x"),
+        Rule{Pattern::op("Reshape",
+                         {Pattern::op("InstanceNormalization", {Pattern::op("Reshape", {Pattern::any("x")})}, "norm")}),
+             group_norm_of_reshapes},
+        Rule{Pattern::op("InstanceNormalization|GroupNormalization"), norm_of_images},
         norm_factor("Mul"),
         norm_factor("Add"),
         Rule{Pattern::op("Mul|Div"), become_gelu},

@@ -169,92 +169,96 @@ private:
     }
     std::string detail(const FusedOp& op) const {
         return std::visit(
-            Overloaded{[&](const Conv& d) {
-                           std::string text = window(d.window);
-                           if (d.groups != 1) text += " groups=" + std::to_string(d.groups);
-                           text += " weight=" + weight(d.weight) + (d.reads_nchw ? " reads_nchw" : "") +
-                                   epilogue(d.epilogue);
-                           if (d.pooled) text += " pooled:" + window(d.pool);
-                           return text;
-                       },
-                       [&](const Depthwise& d) {
-                           return window(d.window) + " weight=" + weight(d.weight) + epilogue(d.epilogue);
-                       },
-                       [&](const Gemm& d) {
-                           return " m=" + std::to_string(d.m) + " n=" + std::to_string(d.n) +
-                                  " k=" + std::to_string(d.k) + " weight=" + weight(d.weight) + epilogue(d.epilogue);
-                       },
-                       [&](const BatchedGemm& d) {
-                           return " batch=" + std::to_string(d.batch) + " m=" + std::to_string(d.m) +
-                                  " n=" + std::to_string(d.n) + " k=" + std::to_string(d.k) +
-                                  (d.transpose_a ? " transpose_a" : "") + (d.transpose_b ? " transpose_b" : "") +
-                                  " alpha=" + number(static_cast<double>(d.alpha));
-                       },
-                       [&](const Attention& d) {
-                           return " batch=" + std::to_string(d.batch) + " heads=" + std::to_string(d.heads) +
-                                  " q=" + std::to_string(d.q_len) + " kv=" + std::to_string(d.kv_len) +
-                                  " depth=" + std::to_string(d.depth) +
-                                  " scale=" + number(static_cast<double>(d.scale)) + (d.packed ? " packed" : "") +
-                                  (d.key_heads() != d.heads ? " key_heads=" + std::to_string(d.kv_heads) : "") +
-                                  (d.causal ? " causal" : "") + (d.empty_is_zero ? " empty_is_zero" : "") +
-                                  (d.masks == 0   ? ""
-                                   : d.masks == 1 ? " masked"
-                                                  : " masked=" + std::to_string(d.masks)) +
-                                  view("q", d.q) + view("k", d.k) + view("v", d.v) + view("out", d.out);
-                       },
-                       [&](const Pool& d) {
-                           return window(d.window) + (d.average ? " average" : " max") +
-                                  (d.count_pad ? " count_pad" : "") +
-                                  (d.rescale != 1 ? " rescale=" + number(static_cast<double>(d.rescale)) : "");
-                       },
-                       [&](const GlobalPool& d) {
-                           return std::string(d.average ? " average" : " max") +
-                                  (d.rescale != 1 ? " rescale=" + number(static_cast<double>(d.rescale)) : "");
-                       },
-                       [&](const Softmax& d) {
-                           return " rows=" + std::to_string(d.rows) + " columns=" + std::to_string(d.columns) +
-                                  (d.log ? " log" : "");
-                       },
-                       [&](const LayerNorm& d) {
-                           return " rows=" + std::to_string(d.rows) + " columns=" + std::to_string(d.columns) +
-                                  " epsilon=" + number(static_cast<double>(d.epsilon)) + " gamma=" + weight(d.gamma) +
-                                  " beta=" + weight(d.beta) + (d.residual ? " residual" : "") +
-                                  (d.quantized_output ? " quantised" : "") + (d.sum_output ? " sum" : "");
-                       },
-                       [&](const Reduce& d) {
-                           static constexpr std::array names{"sum", "mean", "max", "min", "prod", "l2"};
-                           return std::string(" ") + names[static_cast<std::size_t>(d.kind)] +
-                                  " outer=" + std::to_string(d.outer) + " reduced=" + std::to_string(d.reduced) +
-                                  " inner=" + std::to_string(d.inner);
-                       },
-                       [&](const Gather& d) {
-                           std::string text = " axis=" + std::to_string(d.axis);
-                           for (const WeightId id : d.tables)
-                               text += " table=" + weight(id);
-                           return text;
-                       },
-                       [&](const Concat& d) {
-                           return " axis=" + std::to_string(d.axis) + (d.interleaved ? " interleaved" : "") +
-                                  (d.program.code.empty() ? "" : program(d.program));
-                       },
-                       [&](const Slice& d) { return " starts=" + list(d.starts) + " steps=" + list(d.steps); },
-                       [&](const Transpose& d) { return " order=" + list(d.order); },
-                       [&](const Resize& d) {
-                           static constexpr std::array names{"nearest", "linear", "cubic"};
-                           std::string text = std::string(" ") + names[static_cast<std::size_t>(d.mode)] + " " +
-                                              d.coordinates + (d.nearest.empty() ? "" : " " + d.nearest);
-                           for (const float scale : d.scales)
-                               text += " x" + number(static_cast<double>(scale));
-                           return text;
-                       },
-                       [&](const Reformat&) { return std::string(); }, [&](const Pointwise& d) { return program(d); },
-                       [&](const Chain& d) {
-                           std::string text = d.shortcut ? " shortcut" : "";
-                           for (const FusedOp& part : d.parts)
-                               text += " {" + line(part) + "}";
-                           return text;
-                       },
-                       [&](const Indexed& d) { return describe(d); }},
+            Overloaded{
+                [&](const Conv& d) {
+                    std::string text = window(d.window);
+                    if (d.groups != 1) text += " groups=" + std::to_string(d.groups);
+                    text += " weight=" + weight(d.weight) + (d.reads_nchw ? " reads_nchw" : "") + epilogue(d.epilogue);
+                    if (d.pooled) text += " pooled:" + window(d.pool);
+                    return text;
+                },
+                [&](const Depthwise& d) {
+                    return window(d.window) + " weight=" + weight(d.weight) + epilogue(d.epilogue);
+                },
+                [&](const Gemm& d) {
+                    return " m=" + std::to_string(d.m) + " n=" + std::to_string(d.n) + " k=" + std::to_string(d.k) +
+                           " weight=" + weight(d.weight) + epilogue(d.epilogue);
+                },
+                [&](const BatchedGemm& d) {
+                    return " batch=" + std::to_string(d.batch) + " m=" + std::to_string(d.m) +
+                           " n=" + std::to_string(d.n) + " k=" + std::to_string(d.k) +
+                           (d.transpose_a ? " transpose_a" : "") + (d.transpose_b ? " transpose_b" : "") +
+                           " alpha=" + number(static_cast<double>(d.alpha));
+                },
+                [&](const Attention& d) {
+                    return " batch=" + std::to_string(d.batch) + " heads=" + std::to_string(d.heads) +
+                           " q=" + std::to_string(d.q_len) + " kv=" + std::to_string(d.kv_len) +
+                           " depth=" + std::to_string(d.depth) + " scale=" + number(static_cast<double>(d.scale)) +
+                           (d.packed ? " packed" : "") +
+                           (d.key_heads() != d.heads ? " key_heads=" + std::to_string(d.kv_heads) : "") +
+                           (d.causal ? " causal" : "") + (d.empty_is_zero ? " empty_is_zero" : "") +
+                           (d.masks == 0   ? ""
+                            : d.masks == 1 ? " masked"
+                                           : " masked=" + std::to_string(d.masks)) +
+                           view("q", d.q) + view("k", d.k) + view("v", d.v) + view("out", d.out);
+                },
+                [&](const Pool& d) {
+                    return window(d.window) + (d.average ? " average" : " max") + (d.count_pad ? " count_pad" : "") +
+                           (d.rescale != 1 ? " rescale=" + number(static_cast<double>(d.rescale)) : "");
+                },
+                [&](const GlobalPool& d) {
+                    return std::string(d.average ? " average" : " max") +
+                           (d.rescale != 1 ? " rescale=" + number(static_cast<double>(d.rescale)) : "");
+                },
+                [&](const Softmax& d) {
+                    return " rows=" + std::to_string(d.rows) + " columns=" + std::to_string(d.columns) +
+                           (d.log ? " log" : "");
+                },
+                [&](const LayerNorm& d) {
+                    return " rows=" + std::to_string(d.rows) + " columns=" + std::to_string(d.columns) +
+                           " epsilon=" + number(static_cast<double>(d.epsilon)) + " gamma=" + weight(d.gamma) +
+                           " beta=" + weight(d.beta) + (d.residual ? " residual" : "") +
+                           (d.quantized_output ? " quantised" : "") + (d.sum_output ? " sum" : "") +
+                           (d.centred ? "" : " rms");
+                },
+                [&](const GroupFactors& d) {
+                    return " groups=" + std::to_string(d.groups) + " epsilon=" + number(static_cast<double>(d.epsilon));
+                },
+                [&](const Reduce& d) {
+                    static constexpr std::array names{"sum", "mean", "max", "min", "prod", "l2"};
+                    return std::string(" ") + names[static_cast<std::size_t>(d.kind)] +
+                           " outer=" + std::to_string(d.outer) + " reduced=" + std::to_string(d.reduced) +
+                           " inner=" + std::to_string(d.inner);
+                },
+                [&](const Gather& d) {
+                    std::string text = " axis=" + std::to_string(d.axis);
+                    for (const WeightId id : d.tables)
+                        text += " table=" + weight(id);
+                    return text;
+                },
+                [&](const Concat& d) {
+                    return " axis=" + std::to_string(d.axis) + (d.interleaved ? " interleaved" : "") +
+                           (d.program.code.empty() ? "" : program(d.program));
+                },
+                [&](const Slice& d) { return " starts=" + list(d.starts) + " steps=" + list(d.steps); },
+                [&](const Transpose& d) { return " order=" + list(d.order); },
+                [&](const Resize& d) {
+                    static constexpr std::array names{"nearest", "linear", "cubic"};
+                    std::string text = std::string(" ") + names[static_cast<std::size_t>(d.mode)] + " " +
+                                       d.coordinates + (d.nearest.empty() ? "" : " " + d.nearest);
+                    for (const float scale : d.scales)
+                        text += " x" + number(static_cast<double>(scale));
+                    return text;
+                },
+                [&](const Reformat&) { return std::string(); },
+                [&](const Pointwise& d) { return program(d); },
+                [&](const Chain& d) {
+                    std::string text = d.shortcut ? " shortcut" : "";
+                    for (const FusedOp& part : d.parts)
+                        text += " {" + line(part) + "}";
+                    return text;
+                },
+                [&](const Indexed& d) { return describe(d); }},
             op.detail);
     }
     std::string line(const FusedOp& op) const {

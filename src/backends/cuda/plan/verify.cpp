@@ -148,6 +148,12 @@ private:
             const std::size_t outputs = 1U + (norm->quantized_output ? 1U : 0U) + (norm->sum_output ? 1U : 0U);
             if (op.outputs.size() != outputs) return wrong("", "results of a layer norm");
         }
+        if (const auto* factors = std::get_if<GroupFactors>(&op.detail)) {
+            const Value& x = plan_.values[op.inputs[0]];
+            if (x.layout != Layout::nhwc || x.dims.size() != 4 || op.outputs.size() != 2 || factors->groups < 1 ||
+                x.dims[1] % factors->groups != 0)
+                return wrong("", "the groups of a group normalisation");
+        }
         return {};
     }
 

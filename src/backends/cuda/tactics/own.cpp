@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backends/cuda/kernels/attention.hpp"
+#include "backends/cuda/kernels/small_gemm.hpp"
 #include "backends/cuda/tactics/own_options.hpp"
 #include "backends/cuda/tactics/params.hpp"
 #include "backends/cuda/tactics/shared_memory.hpp"
@@ -42,6 +43,14 @@ public:
         const auto params = gemm_params(op_, plan_);
         if (!params) return refuse(params.error().message);
         if (small_gemm_takes(*params)) add("small_gemm", -1, *params, gemm_setter(op_, plan_), launch_small_gemm);
+        for (const int split : {8, 4, 2}) {
+            if (!split_gemm_takes(*params, split)) continue;
+            options_.push_back(make_option(op_, waits_, "small_gemm/" + std::to_string(split), -1, *params,
+                                           gemm_setter(op_, plan_),
+                                           [split](const GemmParams& p, cudaStream_t stream, bool programmatic) {
+                                               return launch_split_gemm(split, p, stream, programmatic);
+                                           }));
+        }
         implicit();
     }
     void operator()(const Depthwise& detail) { refuse(depthwise_options(op_, detail, plan_, device_, options_)); }
@@ -104,6 +113,7 @@ public:
         add("softmax", 0, p, softmax_setter(op_, plan_), launch_softmax);
     }
     void operator()(const LayerNorm&) {
+        if (!std::get<LayerNorm>(op_.detail).centred) return refuse("a kernel is generated for RMS normalisation");
         const LayerNormParams p = layer_norm_params(op_, plan_);
         if (!layer_norm_takes(p))
             return refuse("layer normalisation of columns that are not a multiple of 8 up to 8192");
@@ -215,6 +225,7 @@ public:
     void operator()(const Slice&) { refuse("the general kernel does slices"); }
     void operator()(const Resize&) { refuse("the general kernel resizes"); }
     void operator()(const Indexed&) { refuse("the reference kernel is the only one of what is indexed"); }
+    void operator()(const GroupFactors&) { refuse("a kernel is generated for group normalisation"); }
     void operator()(const Chain&) { refuse("chains have kernels on Hopper alone"); }
 
 private:
@@ -252,13 +263,14 @@ private:
                                            }));
         }
     }
-    /// One part, and as many as keep all multiprocessors busy once or twice.
+    /// One part, and as many as keep all multiprocessors busy once, twice or four times.
     void attention_decode(const AttentionParams& p) {
         if (!attention_decode_takes(p)) return;
         const std::int64_t heads = p.batch * p.kv_heads, most = std::max<std::int64_t>(1, p.kv_len / 32);
         std::vector<int> splits;
         for (const std::int64_t blocks :
-             {heads, std::int64_t{device_.multiprocessors}, std::int64_t{2} * device_.multiprocessors}) {
+             {heads, std::int64_t{device_.multiprocessors}, std::int64_t{2} * device_.multiprocessors,
+              std::int64_t{4} * device_.multiprocessors}) {
             const int split = narrow(std::clamp<std::int64_t>((blocks + heads - 1) / heads, 1, most));
             if (std::ranges::find(splits, split) == splits.end()) splits.push_back(split);
         }

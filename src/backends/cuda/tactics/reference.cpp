@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernels/indexed.hpp"
+#include "backends/cuda/kernels/reference_norm.hpp"
 #include "backends/cuda/tactics/sequence.hpp"
 
 namespace lathe::cuda {
@@ -91,9 +92,25 @@ public:
         return make_kernel(name(), waits_, softmax_params(op_, plan_), softmax_setter(op_, plan_),
                            launch_softmax_general);
     }
-    Prepared_ operator()(const LayerNorm&) const {
+    Prepared_ operator()(const LayerNorm& detail) const {
         return make_kernel(name(), waits_, layer_norm_params(op_, plan_), layer_norm_setter(op_, plan_),
-                           launch_layer_norm_general);
+                           detail.centred ? launch_layer_norm_general : launch_rms_norm_general);
+    }
+    Prepared_ operator()(const GroupFactors& detail) const {
+        GroupFactorsParams p{};
+        p.x = desc(op_.inputs[0]);
+        p.channel_stride = value(op_.outputs[0]).channel_stride;
+        p.groups = detail.groups;
+        p.epsilon = detail.epsilon;
+        return make_kernel(
+            name(), waits_, p,
+            [x = place(op_.inputs[0]), factor = place(op_.outputs[0]),
+             shift = place(op_.outputs[1])](GroupFactorsParams& q, const Pointers& pointers) {
+                q.x.data = x.in(pointers);
+                q.factor = static_cast<float*>(factor.in(pointers));
+                q.shift = static_cast<float*>(shift.in(pointers));
+            },
+            launch_group_factors_general);
     }
     Prepared_ operator()(const Reduce& detail) const {
         ReduceParams p{};

@@ -165,7 +165,10 @@ TestPlan concat_case(unsigned seed) {
     Shape out = image ? d.image() : d.dims(static_cast<std::size_t>(d.number(1, 4)));
     const auto axis = static_cast<std::size_t>(image && d.coin() ? 1 : d.number(0, static_cast<int>(out.size()) - 1));
     const bool round = d.coin();
-    const T type = d.type();
+    // Floats of several types are joined in linear memory: an image's padding follows its type.
+    const std::array floats{T::f32, T::f16, T::bf16};
+    const bool mixed = !image && d.coin();
+    const T type = mixed ? d.of(floats) : d.type();
     const Layout layout = image ? Layout::nhwc : Layout::linear;
     std::vector<ValueId> inputs;
     Shape each = out;
@@ -173,7 +176,8 @@ TestPlan concat_case(unsigned seed) {
     const auto count = d.number(1, 6);
     for (std::int64_t i = 0; i < count; ++i) {
         each[axis] = image && axis == 1 ? (round ? d.number(1, 3) * 16 : d.channels()) : d.size();
-        inputs.push_back(b.ready(each, type, layout));
+        const T own = mixed && d.coin() ? d.of(floats) : type;
+        inputs.push_back(b.ready(each, own, layout));
         out[axis] += each[axis];
     }
     const ValueId y = b.value(out, type, layout, 1.0F / 32);
@@ -271,6 +275,7 @@ TestPlan norm_of(Draw& d, std::int64_t rows, std::int64_t columns) {
     if (d.coin()) n.gamma = b.vector(columns, 0.5F, 1.5F);
     if (d.coin()) n.beta = b.vector(columns, -0.5F, 0.5F);
     n.residual = d.coin();
+    n.centred = d.number(0, 2) > 0;
     n.quantized_output = d.coin();
     n.sum_output = d.coin();
     std::vector<ValueId> inputs{b.ready({rows, columns}, type)}, outputs{b.value({rows, columns}, type)};
@@ -278,6 +283,21 @@ TestPlan norm_of(Draw& d, std::int64_t rows, std::int64_t columns) {
     if (n.quantized_output) outputs.push_back(b.value({rows, columns}, T::s8, Layout::linear, 1.0F / 30));
     if (n.sum_output) outputs.push_back(b.value({rows, columns}, type));
     return b.finish(n, inputs, outputs, type);
+}
+
+TestPlan factors_case(unsigned seed) {
+    Draw d(seed);
+    PlanBuilder b;
+    Shape x = d.image();
+    x[1] = d.of(std::array<std::int64_t, 8>{1, 6, 16, 24, 30, 32, 96, 320});
+    if (d.coin()) x[2] = d.number(10, 40);
+    std::vector<std::int64_t> divisors;
+    for (std::int64_t g = 1; g <= x[1]; ++g)
+        if (x[1] % g == 0) divisors.push_back(g);
+    const ValueId in = b.image(x, d.of(std::array{T::f32, T::f16, T::bf16}));
+    const Shape by_channel{x[0], x[1], 1, 1};
+    const ValueId factor = b.value(by_channel, T::f32, Layout::nhwc), shift = b.value(by_channel, T::f32, Layout::nhwc);
+    return b.finish(GroupFactors{d.of(divisors), 1e-3F}, {in}, {factor, shift}, T::f32);
 }
 
 TestPlan norm_case(unsigned seed) {
@@ -305,12 +325,13 @@ std::vector<Case> random_cases(unsigned seed) {
     some("transpose", transpose_case, 25);
     some("slice", slice_case, 25);
     some("reformat", reformat_case, 30);
-    some("concat", concat_case, 30);
+    some("concat", concat_case, 45);
     some("joined", joined_case, 30);
     some("reduce", reduce_case, 20);
     some("global", global_case, 16);
     some("softmax", softmax_case, 12);
-    some("norm", norm_case, 12);
+    some("factors", factors_case, 24);
+    some("norm", norm_case, 16);
     some("long_softmax", long_softmax_case, 4);
     some("long_norm", long_norm_case, 4);
     return cases.take();

@@ -53,6 +53,27 @@ TestPlan layer_norm_plan(std::int64_t rows, std::int64_t columns, T type, bool r
     return b.finish(n, inputs, outputs, type);
 }
 
+TestPlan rms_norm_plan(std::int64_t rows, std::int64_t columns, T type) {
+    TestPlan made = layer_norm_plan(rows, columns, type, true, false, true);
+    std::get<LayerNorm>(made.plan.ops[made.main].detail).centred = false;
+    return made;
+}
+
+TestPlan factors_plan(const Shape& x, std::int64_t groups, T type) {
+    PlanBuilder b;
+    const ValueId in = b.image(x, type);
+    const Shape by_channel{x[0], x[1], 1, 1};
+    const ValueId factor = b.value(by_channel, T::f32, Layout::nhwc), shift = b.value(by_channel, T::f32, Layout::nhwc);
+    return b.finish(GroupFactors{groups, 1e-5F}, {in}, {factor, shift}, T::f32);
+}
+
+TestPlan mixed_concat_plan() {
+    PlanBuilder b;
+    const ValueId past = b.ready({2, 12, 64, 64}, T::f32), step = b.ready({2, 12, 1, 64}, T::f16);
+    const ValueId y = b.value({2, 12, 65, 64}, T::f16);
+    return b.finish(Concat{2}, {past, step}, {y}, T::f16);
+}
+
 TestPlan reduce_plan(ReduceKind kind) {
     PlanBuilder b;
     const ValueId x = b.ready({3, 50, 7}, T::f32);
@@ -194,6 +215,7 @@ void add_indexed_cases(Cases& add) {
 } // namespace
 
 void add_other_cases(Cases& add) {
+    add("concat_mixed", mixed_concat_plan);
     for (const T type : {T::f32, T::f16, T::bf16, T::s8}) {
         const std::string end = "_" + type_name(type);
         add("maxpool3s2" + end, [=] { return pool_plan({2, 64, 17, 15}, type, false, 3, 2, 1, false); });
@@ -215,6 +237,11 @@ void add_other_cases(Cases& add) {
         if (type == T::f16)
             add(
                 "layernorm_many", [=] { return layer_norm_plan(3000, 768, type, true, true, true); }, false);
+        add("rmsnorm" + end, [=] { return rms_norm_plan(33, 384, type); });
+        add("rmsnorm_odd" + end, [=] { return rms_norm_plan(5, 2050, type); });
+        add("group_factors" + end, [=] { return factors_plan({2, 320, 17, 19}, 32, type); });
+        add("group_factors_one" + end, [=] { return factors_plan({3, 48, 9, 9}, 1, type); });
+        add("group_factors_each" + end, [=] { return factors_plan({1, 30, 40, 40}, 30, type); });
         add("layernorm_long" + end, [=] { return layer_norm_plan(5, 3072, type, false, true, false); });
         add("layernorm_longest" + end, [=] { return layer_norm_plan(3, 70000, type, true, true, true); });
     }

@@ -150,7 +150,14 @@ void add_product_cases(Cases& add) {
             [=] { return gemm_plan(8, 100, 256, t.type, t.out, Tail::residual_relu, t.tf32); });
         add("gemm_" + t.name + "_m130",
             [=] { return gemm_plan(130, 192, 320, t.type, t.out, Tail::bias_relu, t.tf32); });
+        add("gemm_" + t.name + "_k888", [=] { return gemm_plan(32, 100, 888, t.type, t.out, Tail::bias, t.tf32); });
         add("gemm_" + t.name + "_odd", [=] { return gemm_plan(19, 37, 45, t.type, t.out, Tail::bias, t.tf32); });
+    }
+    // A decoder's step: few rows, shared out over warps.
+    for (const T type : {T::f16, T::bf16}) {
+        for (const std::int64_t rows : {1, 3, 8})
+            add("gemm_step" + std::to_string(rows) + "_" + type_name(type),
+                [=] { return gemm_plan(rows, 769, 3072, type, type, Tail::residual_relu, false); });
     }
     add("gemm_s8f32_logits1", [] { return gemm_plan(1, 1000, 2048, T::s8, T::f32, Tail::bias, false); });
     add("gemm_s8f32_logits32", [] { return gemm_plan(32, 1000, 512, T::s8, T::f32, Tail::bias, false); });
@@ -207,9 +214,12 @@ void add_product_cases(Cases& add) {
             h.type = type;
             add(name + "_" + type_name(type), [h] { return attention_plan(h); });
         };
-        for (const std::int64_t depth : {32, 40, 64, 80, 96, 128, 160, 256})
+        // 17, 36 and 60: rows that begin at no multiple of 16 bytes.
+        for (const std::int64_t depth : {17, 32, 36, 40, 60, 64, 80, 96, 128, 160, 256})
             flash("attention_depth" + std::to_string(depth),
                   {.batch = 2, .heads = 2, .length = 70, .depth = depth, .keys = 133});
+        flash("attention_depth36_packed", {.batch = 3, .heads = 4, .length = 256, .depth = 36, .packed = true});
+        flash("attention_depth35_step", {.batch = 2, .heads = 3, .length = 1, .depth = 35, .keys = 200});
         flash("attention_causal", {.batch = 2, .heads = 3, .length = 150, .depth = 64, .packed = true, .causal = true});
         flash("attention_rows_hidden",
               {.batch = 2, .heads = 3, .length = 150, .depth = 64, .packed = true, .mask = Mask::causal});

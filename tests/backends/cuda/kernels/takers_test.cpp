@@ -1,5 +1,5 @@
-// Which kernel is there for which convolution: a list, so that a change that leaves one to the reference or to another
-// kernel is seen without a GPU.
+// Which kernel is there for which convolution, product and attention: a list, so that a change that leaves one to the
+// reference or to another kernel is seen without a GPU.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -67,11 +67,19 @@ const std::vector<Taker>& takers() {
         {"grouped_tf32_wide112", "lathe", "grouped"},
         {"grouped_bf16_odd12to20", "lathe", "grouped"},
         {"grouped_s8_multiplier", "lathe", "grouped"},
+        // products of rows that are no whole vectors
+        {"gemm_s8_k888", "lathe", "small_gemm"},
+        {"gemm_s8_odd", "lathe", "small_gemm"},
+        {"gemm_f16_odd", "lathe", "small_gemm"},
+        {"gemm_step1_fp16", "lathe", "small_gemm/8"},
+        {"gemm_step8_bf16", "lathe", "small_gemm/4"},
+        {"attention_depth36_fp16", "lathe", "attention_flash"},
+        {"attention_depth17_bf16", "lathe", "attention_flash"},
     };
     return list;
 }
 
-TEST(ConvolutionTakers, AreThoseOfTheList) {
+TEST(KernelTakers, AreThoseOfTheList) {
     const auto own = make_own_provider(), sm90 = make_sm90_provider();
     const std::vector<Case> cases = table();
     for (const Taker& taker : takers()) {

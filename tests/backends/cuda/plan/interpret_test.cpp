@@ -23,6 +23,7 @@ std::vector<Case> float_networks() {
     return {{"Residual", residual_network(), {{2, 3, 32, 32}}},
             {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}},
             {"Gated", gated_network(), {{2, 8, 10, 10}}},
+            {"Normalised", normalised_network(), {{2, 8, 10, 10}, {2, 30, 24}}},
             {"Branched", branched_network(), {{2, 6, 8, 8}}},
             {"Moved", moved_network(), {{2, 6, 8, 6}}},
             {"Encoder", encoder(false), {{3, 8}, {3, 8}}},

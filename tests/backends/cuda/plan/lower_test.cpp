@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -138,6 +139,27 @@ TEST(CudaLowering, DepthwiseNetworkInFp16) {
 TEST(CudaLowering, GatedNetworkInFp16) {
     const auto plan = plan_of(network(gated_network()), Precision::float16, {{1, 8, 10, 10}});
     EXPECT_EQ("\n" + text_of(plan), gated_plan);
+}
+
+TEST(CudaLowering, NormalisationsAreOneOperationEach) {
+    const auto plan = plan_of(network(normalised_network()), Precision::float16, {{2, 8, 10, 10}, {2, 30, 24}});
+    std::map<std::string, int> kinds;
+    for (const cuda::FusedOp& op : plan.ops)
+        ++kinds[kind_of(op)];
+    const std::string text = text_of(plan);
+    EXPECT_EQ(kinds["group_factors"], 2) << text;
+    EXPECT_EQ(kinds["layer_norm"], 3) << text;
+    EXPECT_EQ(kinds["pointwise"], 2) << text; // with what stands behind them
+    EXPECT_EQ(kinds["reduce"], 0) << text;
+    // The past is read as it lies.
+    EXPECT_THAT(text, HasSubstr("groups=6"));
+    EXPECT_THAT(text, HasSubstr("groups=24"));
+    for (const cuda::FusedOp& op : plan.ops) {
+        if (std::holds_alternative<cuda::Concat>(op.detail)) {
+            EXPECT_EQ(plan.values[op.inputs[0]].type, cuda::ElementType::f32);
+            EXPECT_EQ(plan.values[op.outputs[0]].type, cuda::ElementType::f16);
+        }
+    }
 }
 
 TEST(CudaLowering, EncoderInFp16) {

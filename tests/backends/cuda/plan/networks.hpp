@@ -345,6 +345,39 @@ inline std::string gated_network() {
            "output %y: float32[N, 8, 10, 10]\n";
 }
 
+/// GroupNorm as PyTorch writes it with SiLU behind, InstanceNormalization, and RMSNorm in three spellings, the last
+/// behind a past that is an input.
+inline std::string normalised_network() {
+    return "opset 18\n"
+           "input %x: float32[N, 8, 10, 10]\n"
+           "input %past: float32[N, 30, 24]\n"
+           "input %w_a: float32[24, 8, 3, 3]\ninput %b_a: float32[24]\n"
+           "input %w_g: float32[24, 1, 1]\ninput %b_g: float32[24, 1, 1]\n"
+           "input %w_b: float32[24, 24, 1, 1]\ninput %b_b: float32[24]\n"
+           "input %w_i: float32[24]\ninput %b_i: float32[24]\n"
+           "input %w_r: float32[24]\ninput %w_m: float32[24, 24]\n"
+           "const %ones: float32[6] = {1.0, 1.0, 1.0, 1.0, 1.0, 1.0}\n"
+           "const %zeros: float32[6] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0}\n"
+           "const %grouped: int64[3] = {0, 6, -1}\nconst %rows: int64[3] = {0, 0, -1}\n"
+           "const %two: float32[] = {2.0}\nconst %one: float32[] = {1.0}\nconst %tiny: float32[] = {0.001}\n"
+           "const %axes: int64[1] = {-1}\n"
+           "%a = Conv(%x, %w_a, %b_a) {pads = [1, 1, 1, 1]}\n%shape = Shape(%a)\n"
+           "%g1 = Reshape(%a, %grouped)\n%g2 = InstanceNormalization(%g1, %ones, %zeros)\n"
+           "%g3 = Reshape(%g2, %shape)\n%g4 = Mul(%g3, %w_g)\n%g5 = Add(%g4, %b_g)\n"
+           "%s = Sigmoid(%g5)\n%s_r = Mul(%g5, %s)\n"
+           "%b = Conv(%s_r, %w_b, %b_b)\n%i = InstanceNormalization(%b, %w_i, %b_i)\n"
+           "%f = Reshape(%i, %rows)\n%t = Transpose(%f) {perm = [0, 2, 1]}\n"
+           "%r1 = Pow(%t, %two)\n%r2 = ReduceMean(%r1, %axes) {keepdims = 1}\n%r3 = Add(%r2, %tiny)\n"
+           "%r4 = Sqrt(%r3)\n%r5 = Div(%one, %r4)\n%r6 = Mul(%t, %r5)\n%r7 = Mul(%w_r, %r6)\n"
+           "%m = MatMul(%r7, %w_m)\n%n = Add(%m, %t)\n"
+           "%n1 = Mul(%n, %n)\n%n2 = ReduceMean(%n1, %axes) {keepdims = 1}\n%n3 = Add(%tiny, %n2)\n"
+           "%n4 = Sqrt(%n3)\n%n5 = Reciprocal(%n4)\n%n6 = Mul(%n, %n5)\n"
+           "%c = Concat(%past, %n6) {axis = 1}\n"
+           "%c1 = Mul(%c, %c)\n%c2 = ReduceMean(%c1, %axes) {keepdims = 1}\n%c3 = Add(%c2, %tiny)\n"
+           "%c4 = Sqrt(%c3)\n%y = Div(%c, %c4)\n"
+           "output %y: undefined\n";
+}
+
 /// Branches put together, sizes doubled, parts cut out, and what no convolution takes.
 inline std::string branched_network() {
     return "opset 18\n"

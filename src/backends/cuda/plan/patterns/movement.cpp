@@ -171,6 +171,21 @@ std::vector<Node*> shuffle_behind(Lowering& lowering, const Node& node, std::int
     return {apart, turned, together};
 }
 
+/// The form of an input of a concatenation: in the result's type, but a model's input of another floating type that
+/// nothing else reads as it lies (a decoder's past), for the kernel to convert.
+Result<ValueId> input_to_join(Lowering& lowering, const std::string& input, ElementType type, Layout layout) {
+    const auto& forms = lowering.forms(input);
+    if (forms.size() == 1 && lowering.only_reader(input) != nullptr) {
+        const Value& value = lowering.value(forms[0]);
+        const auto is_float = [](ElementType each) {
+            return each == ElementType::f32 || each == ElementType::f16 || each == ElementType::bf16;
+        };
+        if (value.role == Role::input && value.layout == layout && is_float(value.type) && is_float(type))
+            return forms[0];
+    }
+    return lowering.want(input, type, layout);
+}
+
 Result<void> concat(Lowering& lowering, Node& node) {
     const Shape out = lowering.dims(node.output(0));
     const auto rank = static_cast<std::int64_t>(out.size());
@@ -196,7 +211,7 @@ Result<void> concat(Lowering& lowering, Node& node) {
     std::vector<ValueId> inputs;
     for (const std::string& input : node.inputs) {
         if (element_count(lowering.dims(input)) == 0) continue;
-        LATHE_TRY(const ValueId id, lowering.want(input, type, layout));
+        LATHE_TRY(const ValueId id, input_to_join(lowering, input, type, layout));
         inputs.push_back(id);
     }
     if (inputs.empty()) return Lowering::cannot(node, "all its inputs are empty");
@@ -205,7 +220,8 @@ Result<void> concat(Lowering& lowering, Node& node) {
         behind = shuffle_behind(lowering, node, detail.axis);
     detail.interleaved = !behind.empty();
     const std::string& end = behind.empty() ? node.output(0) : behind.back()->output(0);
-    const ValueId made = result_like(lowering, end, inputs[0]);
+    const ValueId made = int8 || image ? lowering.make(end, type, lowering.dims(end), layout, int8 ? scale : 1.0F)
+                                       : lowering.make_result(end, type, layout);
     lowering.add(node, behind, detail, std::move(inputs), {made}, type);
     return {};
 }

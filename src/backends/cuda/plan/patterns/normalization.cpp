@@ -56,22 +56,24 @@ Result<void> softmax(Lowering& lowering, Node& node) {
     return {};
 }
 
-/// A LayerNormalization over the last dimension with constant factors.
+/// A LayerNormalization or RMSNormalization over the last dimension with constant factors.
 struct Norm {
     Constant gamma;
     std::optional<Constant> beta;
     float epsilon = 1e-5F;
     std::int64_t columns = 0;
+    bool centred = true;
 };
 std::optional<Norm> norm_of(const Lowering& lowering, const Node& node) {
     const Shape& dims = lowering.dims(node.input(0));
-    if (!node.is("LayerNormalization") || dims.empty() || node.outputs.size() > 1) return std::nullopt;
+    const bool centred = node.is("LayerNormalization");
+    if ((!centred && !node.is("RMSNormalization")) || dims.empty() || node.outputs.size() > 1) return std::nullopt;
     if (axis_of(node.int_or("axis", -1), dims.size()) != dims.size() - 1) return std::nullopt;
     const auto gamma = lowering.constant(node.input(1));
     const auto beta = lowering.constant(node.input(2));
     if (!gamma || gamma->count() != dims.back() || (!node.input(2).empty() && !beta)) return std::nullopt;
     if (beta && beta->count() != dims.back()) return std::nullopt;
-    return Norm{*gamma, beta, node.float_or("epsilon", 1e-5F), dims.back()};
+    return Norm{*gamma, beta, node.float_or("epsilon", 1e-5F), dims.back(), centred};
 }
 
 //  x   skip
@@ -88,6 +90,7 @@ Result<void> emit_norm(Lowering& lowering, Node& node, const Norm& norm, ValueId
     detail.rows = element_count(lowering.dims(node.output(0))) / std::max<std::int64_t>(norm.columns, 1);
     detail.epsilon = norm.epsilon;
     detail.residual = residual != none;
+    detail.centred = norm.centred;
     const std::int64_t padded = (norm.columns + 15) / 16 * 16;
     const std::string tail = "|vector|" + std::to_string(padded);
     LATHE_TRY(detail.gamma,
@@ -162,6 +165,20 @@ Result<void> instance_norm(Lowering& lowering, Node& node) {
     LATHE_TRY(const ValueId from, lowering.want_linear(node.input(0)));
     const ValueId made = lowering.make_result(node.output(0), *type, Layout::linear);
     lowering.add(node, {}, detail, {from}, {made}, ElementType::f32);
+    return {};
+}
+
+/// What is written out of a GroupNorm (spellings.cpp).
+Result<void> group_factors(Lowering& lowering, Node& node) {
+    const Shape dims = lowering.dims(node.input(0));
+    const auto type = lowering.stored_type(lowering.type_of(node.input(0)));
+    if (!real(type) || dims.size() != 4) return Lowering::cannot(node, "only images of floating point are taken");
+    LATHE_TRY(const ValueId x, lowering.want(node.input(0), *type, Layout::nhwc));
+    const GroupFactors detail{node.int_or("groups", 1), node.float_or("epsilon", 1e-5F)};
+    std::vector<ValueId> made;
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+        made.push_back(lowering.make(node.output(i), ElementType::f32, {dims[0], dims[1], 1, 1}, Layout::nhwc));
+    lowering.add(node, {}, detail, {x}, std::move(made), ElementType::f32);
     return {};
 }
 
@@ -268,7 +285,9 @@ void add_normalization(LoweringTable& table) {
     table.emplace("Softmax", softmax);
     table.emplace("LogSoftmax", softmax);
     table.emplace("LayerNormalization", layer_norm);
+    table.emplace("RMSNormalization", layer_norm);
     table.emplace("InstanceNormalization", instance_norm);
+    table.emplace("GroupFactors", group_factors);
     for (const char* name : {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2"})
         table.emplace(name, reduce);
 }

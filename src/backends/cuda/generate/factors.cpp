@@ -1,0 +1,186 @@
+// Group normalisation's statistics: threads keep channels and walk over pixels, blocks of a cluster share the pixels.
+//
+// Sums are of differences to the first pixel, so that a large mean takes nothing from the variance. From the channels'
+// means and variances those of a group follow (Chan, Golub, LeVeque, Updating formulae, 1979).
+#include "backends/cuda/generate/emit.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+namespace lathe::cuda::generated {
+
+namespace {
+
+constexpr std::int64_t most_shared = 48 << 10;
+
+struct Groups {
+    Operand x, factor, shift;
+    std::int64_t samples = 1, channels = 1, pixels = 1, row = 1, result_row = 1;
+    std::int64_t each = 1;  ///< channels of a group
+    std::int64_t slice = 1; ///< channels of a block: whole groups, whole vectors
+    std::int64_t piece = 1, across = 1, down = 1;
+    float epsilon = 0;
+    std::int64_t shared() const { return (2 * down + 2) * slice * 4; }
+    std::int64_t threads() const { return (across * down + 31) / 32 * 32; }
+    std::int64_t slices() const { return channels / slice; }
+};
+
+Result<Groups> groups_of(const FusedOp& op, const Plan& plan) {
+    const auto cannot = [&](const char* why) { return Error{ErrorCode::unsupported, why, op.name, ""}; };
+    const auto& detail = std::get<GroupFactors>(op.detail);
+    const Value& x = plan.values[op.inputs[0]];
+    Groups g;
+    g.x = operand_of(plan, op.inputs[0]);
+    g.factor = operand_of(plan, op.outputs[0]);
+    g.shift = operand_of(plan, op.outputs[1]);
+    g.samples = x.dims[0];
+    g.channels = x.dims[1];
+    g.pixels = x.dims[2] * x.dims[3];
+    g.row = x.channel_stride;
+    g.result_row = plan.values[op.outputs[0]].channel_stride;
+    g.each = g.channels / detail.groups;
+    g.epsilon = detail.epsilon;
+    if (g.samples * g.pixels * g.row >= std::int64_t{1} << 31) return cannot("over 2^31 elements");
+    const auto size = static_cast<std::int64_t>(bytes_of(x.type));
+    if (size > 4) return cannot("images of 64-bit numbers");
+    g.piece = common_power(common_power(16 / size, g.row), g.channels);
+    g.slice = std::lcm(g.each, g.piece);
+    // Whole sectors of memory, where there are blocks enough.
+    while (g.slice * size < 64 && g.channels % (2 * g.slice) == 0)
+        g.slice *= 2;
+    g.across = g.slice / g.piece;
+    g.down = std::max<std::int64_t>(1, usual_threads / g.across);
+    if (g.threads() > 1024 || g.shared() > most_shared) return cannot("groups of too many channels");
+    return g;
+}
+
+} // namespace
+
+Family factors_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target) {
+    const auto g = groups_of(op, plan);
+    if (!g) return refused(g.error().message);
+    std::vector<std::pair<double, std::string>> found;
+    for (const std::int64_t parts : {1, 2, 4, 8}) {
+        if (parts > 1 && (target.sm < 90 || g->pixels < 8 * parts)) continue;
+        const double blocks = static_cast<double>(g->samples * g->slices() * parts);
+        const double work = static_cast<double>(g->pixels) / static_cast<double>(parts * g->down);
+        found.emplace_back(std::max(1.0, blocks / (std::max(1, target.multiprocessors) * 6.0)) * (work + 20) +
+                               (parts > 1 ? 20 : 0),
+                           join("c", parts));
+    }
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    Family family;
+    for (auto& [cost, id] : found)
+        family.variants.push_back(std::move(id));
+    return family;
+}
+
+Result<GeneratedKernel> emit_factors(const std::string& variant, const FusedOp& op, const Plan& plan) {
+    LATHE_TRY(const Groups g, groups_of(op, plan));
+    std::int64_t parts = 0;
+    const auto read = std::from_chars(variant.data() + 1, variant.data() + variant.size(), parts);
+    if (variant.size() != 2 || variant[0] != 'c' || read.ec != std::errc() ||
+        (parts != 1 && parts != 2 && parts != 4 && parts != 8))
+        return no_variant(variant);
+    GeneratedKernel kernel;
+    kernel.entry = "lathe_group_factors";
+    kernel.threads = static_cast<std::uint32_t>(g.threads());
+    kernel.cluster = static_cast<std::uint32_t>(parts);
+    kernel.shared_bytes = static_cast<std::uint32_t>(g.shared());
+    kernel.grid[0] = static_cast<std::uint32_t>(g.samples * g.slices() * parts);
+    const std::int64_t busy = g.across * g.down, all = g.down * g.slice;
+    const std::string value = to_float(g.x.type, "x[e]") + times(g.x.scale);
+    Source s;
+    open_kernel(s, kernel, {g.x}, {g.factor, g.shift});
+    s.line("  float* sums = reinterpret_cast<float*>(shared_memory);"); // [2][down][slice]
+    s.line("  float* mine = sums + ", 2 * all, ";");                    // [2][slice]
+    s.line("  const u32 part = block_x() % ", parts, "u, slice = block_x() / ", parts, "u % ", g.slices(),
+           "u, sample = block_x() / ", parts * g.slices(), "u;");
+    s.line("  const u32 across = thread_index() % ", g.across, "u, down = thread_index() / ", g.across, "u;");
+    s.line("  const ", storage(g.x.type), "* from = p0 + (sample * ", g.pixels * g.row, "u + slice * ", g.slice, "u);");
+    s.line("  wait_for_previous();");
+    s.line("  let_next_start();");
+    s.line("  if (thread_index() < ", busy, "u) {");
+    s.line("    float first[", g.piece, "], sum[", g.piece, "], squares[", g.piece, "];");
+    s.line("    ", storage(g.x.type), " x[", g.piece, "];");
+    s.line("    load<", g.piece, ">(from + across * ", g.piece, "u, x);");
+    s.line("#pragma unroll");
+    s.line("    for (int e = 0; e < ", g.piece, "; ++e) { first[e] = ", value, "; sum[e] = squares[e] = 0.0f; }");
+    s.line("#pragma unroll 4");
+    s.line("    for (u32 i = part * ", g.down, "u + down; i < ", g.pixels, "u; i += ", g.down * parts, "u) {");
+    s.line("      load<", g.piece, ">(from + (i * ", g.row, "u + across * ", g.piece, "u), x);");
+    s.line("#pragma unroll");
+    s.line("      for (int e = 0; e < ", g.piece, "; ++e) {");
+    s.line("        const float d = ", value, " - first[e];");
+    s.line("        sum[e] += d;");
+    s.line("        squares[e] += d * d;");
+    s.line("      }");
+    s.line("    }");
+    s.line("#pragma unroll");
+    s.line("    for (int e = 0; e < ", g.piece, "; ++e) {");
+    s.line("      const u32 at = down * ", g.slice, "u + across * ", g.piece, "u + e;");
+    s.line("      sums[at] = sum[e];");
+    s.line("      sums[", all, "u + at] = squares[e];");
+    s.line("    }");
+    s.line("  }");
+    s.line("  block_barrier();");
+    const std::string each_channel =
+        join("for (u32 c = thread_index(); c < ", g.slice, "u; c += ", kernel.threads, "u) {");
+    s.line("  ", each_channel);
+    s.line("    float sum = 0.0f, squares = 0.0f;");
+    s.line("    for (u32 i = 0; i < ", g.down, "u; ++i) {");
+    s.line("      sum += sums[i * ", g.slice, "u + c];");
+    s.line("      squares += sums[", all, "u + i * ", g.slice, "u + c];");
+    s.line("    }");
+    s.line("    mine[c] = sum;");
+    s.line("    mine[", g.slice, "u + c] = squares;");
+    s.line("  }");
+    s.line(parts > 1 ? "  cluster_barrier();" : "  block_barrier();");
+    s.line("  if (part == 0) {");
+    // Of each channel its mean and variance, where the sums were.
+    s.line("    ", each_channel);
+    s.line("      float sum = mine[c], squares = mine[", g.slice, "u + c];");
+    if (parts > 1) {
+        s.line("#pragma unroll");
+        s.line("      for (u32 i = 1; i < ", parts, "u; ++i) {");
+        s.line("        sum += cluster_float(mine + c, i);");
+        s.line("        squares += cluster_float(mine + ", g.slice, "u + c, i);");
+        s.line("      }");
+    }
+    const float one = 1.0F / static_cast<float>(g.pixels);
+    s.line("      const float mean = sum * ", one, ";");
+    s.line("      sums[c] = ", to_float(g.x.type, "from[c]"), times(g.x.scale), " + mean;");
+    s.line("      sums[", g.slice, "u + c] = larger(squares * ", one, " - mean * mean, 0.0f);");
+    s.line("    }");
+    s.line("    block_barrier();");
+    s.line("    ", each_channel);
+    s.line("      const u32 group = c / ", g.each, "u * ", g.each, "u;");
+    s.line("      float mean = 0.0f, variance = 0.0f;");
+    s.line("      for (u32 i = 0; i < ", g.each, "u; ++i) mean += sums[group + i];");
+    s.line("      mean *= ", 1.0F / static_cast<float>(g.each), ";");
+    s.line("      for (u32 i = 0; i < ", g.each, "u; ++i) {");
+    s.line("        const float d = sums[group + i] - mean;");
+    s.line("        variance += sums[", g.slice, "u + group + i] + d * d;");
+    s.line("      }");
+    s.line("      const float factor = inverse_root(variance * ", 1.0F / static_cast<float>(g.each), " + ", g.epsilon,
+           ");");
+    s.line("      const u32 to = sample * ", g.result_row, "u + slice * ", g.slice, "u + c;");
+    s.line("      q0[to] = factor;");
+    s.line("      q1[to] = -mean * factor;");
+    s.line("    }");
+    if (g.result_row > g.channels) {
+        s.line("    if (slice == ", g.slices() - 1, "u && thread_index() < ", g.result_row - g.channels, "u) {");
+        s.line("      const u32 to = sample * ", g.result_row, "u + ", g.channels, "u + thread_index();");
+        s.line("      q0[to] = 0.0f;");
+        s.line("      q1[to] = 0.0f;");
+        s.line("    }");
+    }
+    s.line("  }");
+    if (parts > 1) s.line("  cluster_barrier();"); // nobody leaves while its memory is read
+    s.line("}");
+    kernel.source = s.take();
+    return kernel;
+}
+
+} // namespace lathe::cuda::generated
