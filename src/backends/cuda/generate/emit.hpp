@@ -62,6 +62,9 @@ Result<GeneratedKernel> emit_reduce(const std::string& variant, const FusedOp& o
 Family factors_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_factors(const std::string& variant, const FusedOp& op, const Plan& plan);
 
+Family rotary_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_rotary(const std::string& variant, const FusedOp& op, const Plan& plan);
+
 /// Softmax and LayerNorm.
 Family rows_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_rows(const std::string& variant, const FusedOp& op, const Plan& plan);

@@ -26,7 +26,9 @@ struct Groups {
     std::int64_t slices() const { return channels / slice; }
 };
 
-Result<Groups> groups_of(const FusedOp& op, const Plan& plan) {
+/// `narrow`: as few channels a block as groups and vectors allow, where images are large and blocks few; neighbouring
+/// blocks then read halves of the same sectors.
+Result<Groups> groups_of(const FusedOp& op, const Plan& plan, bool narrow) {
     const auto cannot = [&](const char* why) { return Error{ErrorCode::unsupported, why, op.name, ""}; };
     const auto& detail = std::get<GroupFactors>(op.detail);
     const Value& x = plan.values[op.inputs[0]];
@@ -47,7 +49,7 @@ Result<Groups> groups_of(const FusedOp& op, const Plan& plan) {
     g.piece = common_power(common_power(16 / size, g.row), g.channels);
     g.slice = std::lcm(g.each, g.piece);
     // Whole sectors of memory, where there are blocks enough.
-    while (g.slice * size < 64 && g.channels % (2 * g.slice) == 0)
+    while (!narrow && g.slice * size < 64 && g.channels % (2 * g.slice) == 0)
         g.slice *= 2;
     g.across = g.slice / g.piece;
     g.down = std::max<std::int64_t>(1, usual_threads / g.across);
@@ -58,16 +60,18 @@ Result<Groups> groups_of(const FusedOp& op, const Plan& plan) {
 } // namespace
 
 Family factors_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target) {
-    const auto g = groups_of(op, plan);
-    if (!g) return refused(g.error().message);
+    const auto wide = groups_of(op, plan, false), narrow = groups_of(op, plan, true);
+    if (!wide && !narrow) return refused(narrow.error().message);
     std::vector<std::pair<double, std::string>> found;
-    for (const std::int64_t parts : {1, 2, 4, 8}) {
-        if (parts > 1 && (target.sm < 90 || g->pixels < 8 * parts)) continue;
-        const double blocks = static_cast<double>(g->samples * g->slices() * parts);
-        const double work = static_cast<double>(g->pixels) / static_cast<double>(parts * g->down);
-        found.emplace_back(std::max(1.0, blocks / (std::max(1, target.multiprocessors) * 6.0)) * (work + 20) +
-                               (parts > 1 ? 20 : 0),
-                           join("c", parts));
+    for (const auto* g : {&wide, &narrow}) {
+        if (!*g || (g == &narrow && wide && (*g)->slice == wide->slice)) continue;
+        for (const std::int64_t parts : {1, 2, 4, 8}) {
+            if (parts > 1 && (target.sm < 90 || (*g)->pixels < 8 * parts)) continue;
+            const double blocks = static_cast<double>((*g)->samples * (*g)->slices() * parts);
+            const double work = static_cast<double>((*g)->pixels) / static_cast<double>(parts * (*g)->down);
+            const double cost = std::max(1.0, blocks / (std::max(1, target.multiprocessors) * 6.0)) * (work + 20);
+            found.emplace_back(cost + (parts > 1 ? 20 : 0), join(g == &wide ? "c" : "n", parts));
+        }
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     Family family;
@@ -77,10 +81,10 @@ Family factors_family(const FusedOp& op, const Plan& plan, const GeneratedTarget
 }
 
 Result<GeneratedKernel> emit_factors(const std::string& variant, const FusedOp& op, const Plan& plan) {
-    LATHE_TRY(const Groups g, groups_of(op, plan));
+    LATHE_TRY(const Groups g, groups_of(op, plan, variant.starts_with("n")));
     std::int64_t parts = 0;
     const auto read = std::from_chars(variant.data() + 1, variant.data() + variant.size(), parts);
-    if (variant.size() != 2 || variant[0] != 'c' || read.ec != std::errc() ||
+    if (variant.size() != 2 || (variant[0] != 'c' && variant[0] != 'n') || read.ec != std::errc() ||
         (parts != 1 && parts != 2 && parts != 4 && parts != 8))
         return no_variant(variant);
     GeneratedKernel kernel;

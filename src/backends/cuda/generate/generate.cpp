@@ -81,6 +81,7 @@ Family family_of(const FusedOp& op, const Plan& plan, const GeneratedTarget& tar
     if (is_reduction(op)) return reduce_family(op, plan, target);
     if (is_rows(op)) return rows_family(op, plan, target);
     if (std::holds_alternative<GroupFactors>(op.detail)) return factors_family(op, plan, target);
+    if (std::holds_alternative<Rotary>(op.detail)) return rotary_family(op, plan, target);
     if (std::holds_alternative<Concat>(op.detail)) return concat_family(op, plan, target);
     if (std::holds_alternative<Pool>(op.detail)) return pool_family(op, plan, target);
     if (std::holds_alternative<Gather>(op.detail)) return gather_family(op, plan, target);
@@ -104,6 +105,7 @@ Result<GeneratedKernel> generate(const std::string& variant, const FusedOp& op, 
     if (is_reduction(op)) return emit_reduce(variant, op, plan);
     if (is_rows(op)) return emit_rows(variant, op, plan);
     if (std::holds_alternative<GroupFactors>(op.detail)) return emit_factors(variant, op, plan);
+    if (std::holds_alternative<Rotary>(op.detail)) return emit_rotary(variant, op, plan);
     if (std::holds_alternative<Concat>(op.detail)) return emit_concat(variant, op, plan);
     if (std::holds_alternative<Pool>(op.detail)) return emit_pool(variant, op, plan);
     if (std::holds_alternative<Gather>(op.detail)) return emit_gather(variant, op, plan);

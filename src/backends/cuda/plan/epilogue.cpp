@@ -67,6 +67,16 @@ Result<std::vector<double>> zero_point_sums(const Lowering& lowering, const std:
 //
 // Each only while nothing else reads what is between. The skip must have been made before: of two convolutions into
 // one Add, the later takes the other's result.
+/// SiLU of a product's result that multiplies another one (SwiGLU): the program that multiplies computes it for
+/// nothing, while few of the kernels for products know it.
+bool Lowering::is_gate_of_products(const ActivationMatch& match, const Shape& shape) const {
+    if (match.act != Activation::silu || shape.size() > 3) return false;
+    const Node* reader = only_reader(match.end);
+    if (reader == nullptr || !reader->is("Mul")) return false;
+    const std::string& other = reader->input(0) == match.end ? reader->input(1) : reader->input(0);
+    return other != match.end && dims(other) == shape && !constant(other);
+}
+
 Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
     Tail tail;
     tail.end = start;
@@ -74,7 +84,7 @@ Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
     bool acted = false;
     for (;;) {
         if (!acted) {
-            if (auto match = match_activation(tail.end)) {
+            if (auto match = match_activation(tail.end); match && !is_gate_of_products(*match, shape)) {
                 acted = true;
                 tail.act = match->act;
                 tail.low = match->low;

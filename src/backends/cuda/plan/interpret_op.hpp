@@ -102,6 +102,7 @@ public:
     Result<void> operator()(const Chain& d);
     Result<void> operator()(const Indexed& d); // indexed.cpp
     Result<void> operator()(const GroupFactors& d);
+    Result<void> operator()(const Rotary& d);
 
 private:
     const Value& in_value(std::size_t i) const { return state_.value(op_.inputs[i]); }

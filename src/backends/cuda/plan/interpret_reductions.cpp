@@ -156,6 +156,33 @@ Result<void> OpInterpreter::operator()(const GroupFactors& d) {
     return {};
 }
 
+Result<void> OpInterpreter::operator()(const Rotary& d) {
+    const Numbers x = state_.real(op_.inputs[0]), cosines = state_.real(op_.inputs[1]),
+                  sines = state_.real(op_.inputs[2]);
+    const Shape& dims = state_.value(op_.outputs[0]).dims;
+    const std::int64_t depth = dims[3], half = depth / 2;
+    const RotaryTable table(state_.value(op_.inputs[1]).dims);
+    Numbers y(static_cast<std::size_t>(element_count(dims)));
+    for (std::int64_t row = 0; row < element_count(dims) / depth; ++row) {
+        const std::int64_t n = row / (dims[1] * dims[2]), head = row / dims[2] % dims[1], place = row % dims[2];
+        const std::int64_t from = d.x.offset + n * d.x.batch + head * d.x.head + place * d.x.row;
+        const std::int64_t at = n * table.strides[0] + head * table.strides[1] + place * table.strides[2];
+        for (std::int64_t i = 0; i < half; ++i) {
+            const std::int64_t a = d.interleaved ? 2 * i : i, b = d.interleaved ? 2 * i + 1 : half + i;
+            const auto number = [](const Numbers& list, std::int64_t index) {
+                return list[static_cast<std::size_t>(index)];
+            };
+            const double p = number(x, from + a), q = number(x, from + b);
+            const std::int64_t first = at + (table.width == depth ? a : i),
+                               second = at + (table.width == depth ? b : i);
+            y[static_cast<std::size_t>(row * depth + a)] = p * number(cosines, first) - q * number(sines, first);
+            y[static_cast<std::size_t>(row * depth + b)] = q * number(cosines, second) + p * number(sines, second);
+        }
+    }
+    state_.store_real(op_.outputs[0], std::move(y));
+    return {};
+}
+
 Result<void> OpInterpreter::operator()(const Reduce& d) {
     const Numbers x = state_.real(op_.inputs[0]);
     const auto inner = static_cast<std::size_t>(d.inner);

@@ -119,6 +119,12 @@ std::array<HeadView, 4> Attention::views() const {
             whole(out, q_len, heads, -1)};
 }
 
+RotaryTable::RotaryTable(const Shape& dims) : width(dims[3]) {
+    std::int64_t step = width;
+    for (std::size_t i = 3; i-- > 0; step *= dims[i])
+        strides[i] = dims[i] == 1 ? 0 : step;
+}
+
 std::optional<MaskView> mask_view(const Attention& attention, const Shape& dims) {
     Shape sizes(std::max<std::size_t>(4, dims.size()) - dims.size(), 1);
     sizes.insert(sizes.end(), dims.begin(), dims.end());
@@ -170,7 +176,8 @@ const char* kind_of(const FusedOp& op) {
                                  [](const Pointwise&) { return "pointwise"; },
                                  [](const Chain&) { return "chain"; },
                                  [](const Indexed&) { return "indexed"; },
-                                 [](const GroupFactors&) { return "group_factors"; }},
+                                 [](const GroupFactors&) { return "group_factors"; },
+                                 [](const Rotary&) { return "rotary"; }},
                       op.detail);
 }
 
@@ -233,6 +240,11 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                                      (d.sum_output ? " +sum" : "") + (d.centred ? "" : " rms") + operands(op, plan);
                           },
                           [&](const GroupFactors& d) { return " groups" + number(d.groups) + operands(op, plan); },
+                          [&](const Rotary& d) {
+                              return " view" + number(d.x.offset) + "," + number(d.x.batch) + "," + number(d.x.row) +
+                                     "," + number(d.x.head) + (d.interleaved ? " interleaved" : "") +
+                                     operands(op, plan);
+                          },
                           [&](const Reduce& d) {
                               return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) +
                                      " r" + number(d.reduced) + " i" + number(d.inner) + operands(op, plan);

@@ -287,9 +287,25 @@ struct Chain {
     const FusedOp* behind() const; ///< the last, if it is not the one that adds
 };
 
+/// Rotary positions (Su et al., RoFormer, 2021): number i of each row's first half and number i of its second are
+/// turned by an angle; interleaved: numbers 2 i and 2 i + 1 are. inputs: x, read as the view says, whose heads and rows
+/// are axes 1 and 2 of the result; cosines and sines, linear of rank 4, 1 or as many as the result has along the first
+/// three axes, D or D / 2 along the last. outputs: [B, heads, rows, D], linear.
+struct Rotary {
+    HeadView x; ///< nothing left out
+    bool interleaved = false;
+};
+
 using OpDetail =
     std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm, Reduce, Gather,
-                 Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed, GroupFactors>;
+                 Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed, GroupFactors, Rotary>;
+
+/// How cosines and sines are read beside the result of a Rotary.
+struct RotaryTable {
+    explicit RotaryTable(const Shape& dims);
+    std::array<std::int64_t, 3> strides{}; ///< by axis of the result; 0: the same for all
+    std::int64_t width = 0;
+};
 
 struct FusedOp {
     std::string name;               ///< of its main ONNX node

@@ -44,6 +44,7 @@ const LoweringTable& lowering_table() {
         add_gemm(made);
         add_pooling(made);
         add_normalization(made);
+        add_rotary(made);
         add_movement(made);
         add_embedding(made);
         add_pointwise(made);
@@ -453,6 +454,10 @@ Support lowering_support(const Node& node, const Model&) {
     if (node.is("Attention")) {
         const std::string why = attention_refusal(node);
         return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};
+    }
+    if (node.is("RotaryEmbedding")) {
+        const std::string why = rotary_refusal(node);
+        return why.empty() ? Support{} : Support{false, "RotaryEmbedding with " + why + " has no GPU form"};
     }
     if (lowering_table().contains(node.op_type) || folded.contains(node.op_type)) return {};
     return {false, "there is no GPU form of " + node.op_type};

@@ -143,6 +143,7 @@ public:
     AttentionPlans& attentions() { return *attentions_; }
     void set_attentions(std::shared_ptr<AttentionPlans> found) { attentions_ = std::move(found); }
     std::optional<ActivationMatch> match_activation(const std::string& value) const;
+    bool is_gate_of_products(const ActivationMatch& match, const Shape& shape) const;
     /// Follows single readers behind `start`. `channel_axis` counts from the front.
     Tail follow(const std::string& start, std::size_t channel_axis);
 
@@ -189,6 +190,7 @@ void add_transposed_convolution(LoweringTable& table);
 void add_gemm(LoweringTable& table);
 void add_pooling(LoweringTable& table);
 void add_normalization(LoweringTable& table);
+void add_rotary(LoweringTable& table);
 void add_movement(LoweringTable& table);
 void add_embedding(LoweringTable& table);
 void add_pointwise(LoweringTable& table);

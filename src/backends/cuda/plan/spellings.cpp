@@ -3,37 +3,29 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "backends/cuda/plan/einsum.hpp"
+#include "backends/cuda/plan/specialise.hpp"
+#include "backends/cuda/plan/spelling_tools.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
 namespace lathe::cuda {
-namespace {
-
-/// A mask's value from here down leaves nothing of a score in float32: 1e9 is a multiple of 64.
-constexpr float absorbing = -1e9F;
 
 Shape dims_of(const Graph& graph, const std::string& value) {
     const auto info = graph.info(value);
     return info ? info->shape().value_or(Shape{}) : Shape{};
 }
 
-std::optional<float> scalar(const Graph& graph, const std::string& value) {
+std::optional<float> scalar_of(const Graph& graph, const std::string& value) {
     const Tensor* tensor = graph.constant(value);
     if (tensor == nullptr || tensor->count() != 1) return std::nullopt;
     return uniform_value(*tensor);
 }
 
-bool near(std::optional<double> value, double expected) {
-    return value && std::abs(*value - expected) <= 1e-3 * std::abs(expected);
-}
-
-/// Puts a node before the site's root; the name of what it gives.
-std::string add_before(const Site& site, Node node, DataType type, const Shape& dims) {
-    std::string name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
+std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name) {
+    if (name.empty()) name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
     node.outputs = {name};
     node.name = name;
     ValueInfo info;
@@ -48,6 +40,12 @@ std::string add_before(const Site& site, Node node, DataType type, const Shape& 
         std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.get() == &site.root; });
     site.graph.insert(static_cast<std::size_t>(place - nodes.begin()), std::move(node));
     return name;
+}
+
+namespace {
+
+bool near(std::optional<double> value, double expected) {
+    return value && std::abs(*value - expected) <= 1e-3 * std::abs(expected);
 }
 
 // ---- LayerNorm ----
@@ -70,10 +68,10 @@ Rule whitening() {
         Graph& graph = site.graph;
         const Node& square = site.match.node("square");
         const bool squared =
-            square.is("Mul") ? square.input(0) == square.input(1) : near(scalar(graph, square.input(1)), 2);
+            square.is("Mul") ? square.input(0) == square.input(1) : near(scalar_of(graph, square.input(1)), 2);
         const Node& sum = site.match.node("sum");
         const std::string& variance = site.match.node("variance").output(0);
-        const auto epsilon = scalar(graph, sum.input(sum.input(0) == variance ? 1 : 0));
+        const auto epsilon = scalar_of(graph, sum.input(sum.input(0) == variance ? 1 : 0));
         const Shape dims = dims_of(graph, site.match.value("x"));
         if (!squared || !epsilon || dims.empty() || !is_mean(graph, site.match.node("mean")) ||
             !is_mean(graph, site.match.node("variance")) || type_of(graph, site.match.value("x")) != DataType::float32)
@@ -103,15 +101,15 @@ Rule by_root_mean_square(const char* type) {
         const std::string& x = site.match.value("x");
         const Node& square = site.match.node("square");
         const bool squared =
-            square.is("Mul") ? square.input(0) == square.input(1) : near(scalar(graph, square.input(1)), 2);
+            square.is("Mul") ? square.input(0) == square.input(1) : near(scalar_of(graph, square.input(1)), 2);
         const Node& sum = site.match.node("sum");
         const std::string& mean = site.match.node("mean").output(0);
-        const auto epsilon = scalar(graph, sum.input(sum.input(0) == mean ? 1 : 0));
+        const auto epsilon = scalar_of(graph, sum.input(sum.input(0) == mean ? 1 : 0));
         const Shape dims = dims_of(graph, x);
         if (site.root.is("Mul")) {
             const Node& inverse = site.match.node("inverse");
             if (inverse.is("Div") &&
-                (!near(scalar(graph, inverse.input(0)), 1) || inverse.input(1) != site.match.node("root").output(0)))
+                (!near(scalar_of(graph, inverse.input(0)), 1) || inverse.input(1) != site.match.node("root").output(0)))
                 return false;
         }
         if (!squared || !epsilon || dims.empty() || !is_mean(graph, site.match.node("mean")) ||
@@ -274,12 +272,12 @@ std::optional<Polynomial> product(const Polynomial& a, const Polynomial& b) {
 /// `value` as a polynomial in `x`; nothing if it is none.
 std::optional<Polynomial> polynomial(const Site& site, const std::string& value, const std::string& x, int depth = 8) {
     if (value == x) return Polynomial{0, 1, 0, 0};
-    if (const auto number = scalar(site.graph, value)) return Polynomial{static_cast<double>(*number), 0, 0, 0};
+    if (const auto number = scalar_of(site.graph, value)) return Polynomial{static_cast<double>(*number), 0, 0, 0};
     const Node* node = site.uses.producer(value);
     if (node == nullptr || depth == 0 || node->inputs.size() != 2) return std::nullopt;
     const auto a = polynomial(site, node->input(0), x, depth - 1);
     if (!a) return std::nullopt;
-    const auto number = scalar(site.graph, node->input(1));
+    const auto number = scalar_of(site.graph, node->input(1));
     if (node->is("Pow")) {
         if (!number || (*number != 2 && *number != 3)) return std::nullopt;
         const auto square = product(*a, *a);
@@ -305,12 +303,12 @@ struct Factors {
     std::vector<std::string> values;
 };
 void collect(const Site& site, const std::string& value, const std::string& x, int depth, Factors& found) {
-    if (const auto number = value == x ? std::nullopt : scalar(site.graph, value)) {
+    if (const auto number = value == x ? std::nullopt : scalar_of(site.graph, value)) {
         found.constant *= static_cast<double>(*number);
         return;
     }
     const Node* node = value == x || depth == 0 ? nullptr : site.uses.producer(value);
-    const auto divisor = node != nullptr && node->is("Div") ? scalar(site.graph, node->input(1)) : std::nullopt;
+    const auto divisor = node != nullptr && node->is("Div") ? scalar_of(site.graph, node->input(1)) : std::nullopt;
     if (divisor && *divisor != 0) {
         found.constant /= static_cast<double>(*divisor);
         collect(site, node->input(0), x, depth - 1, found);
@@ -332,9 +330,9 @@ std::string gelu_form(const Site& site, const std::string& x) {
     if (factors.values[own] != x) return "";
     const Node* plus = site.uses.producer(factors.values[1 - own]);
     if (plus == nullptr || !plus->is("Add")) return "";
-    const std::size_t one = near(scalar(site.graph, plus->input(0)), 1) ? 0 : 1;
+    const std::size_t one = near(scalar_of(site.graph, plus->input(0)), 1) ? 0 : 1;
     const Node* function = site.uses.producer(plus->input(1 - one));
-    if (!near(scalar(site.graph, plus->input(one)), 1) || function == nullptr) return "";
+    if (!near(scalar_of(site.graph, plus->input(one)), 1) || function == nullptr) return "";
     const auto u = polynomial(site, function->input(0), x);
     if (!u || (*u)[0] != 0 || (*u)[2] != 0) return "";
     if (function->is("Erf")) return near((*u)[1], std::sqrt(0.5)) && (*u)[3] == 0 ? "none" : "";
@@ -381,157 +379,36 @@ bool gelu_before_reshape(const Site& site) {
     return true;
 }
 
-// ---- Attention ----
-
-/// Whether a Softmax alone reads what the root gives.
-bool goes_into_softmax(const Site& site) {
-    const auto& readers = site.uses.consumers(site.root.output(0));
-    return readers.size() == 1 && site.uses.use_count(site.root.output(0)) == 1 && readers.front()->is("Softmax");
-}
-
-//  Where(keep, scores, -inf) -> Softmax   ==>   Add(scores, Where(keep, 0, -inf)) -> Softmax
-// So too with the scores in third place. What is masked absorbs the score it is added to.
-bool mask_by_add(const Site& site) {
+//  g -> Sigmoid, Mul; product; Mul     ==>     product; g -> Sigmoid, Mul, Mul
+//
+// SwiGLU's SiLU stands in front of the other product, where no program can take both.
+bool gate_behind_product(const Site& site) {
     Node& root = site.root;
-    if (!goes_into_softmax(site)) return false;
-    const auto second = scalar(site.graph, root.input(1));
-    const auto third = scalar(site.graph, root.input(2));
-    if (second.has_value() == third.has_value()) return false;
-    const float hidden = second ? *second : *third;
-    const std::string scores = root.input(second ? 2 : 1);
-    const Shape dims = dims_of(site.graph, root.output(0));
-    const Shape keep = dims_of(site.graph, root.input(0));
-    const DataType type = type_of(site.graph, root.output(0));
-    if (!(hidden <= absorbing) || type != DataType::float32 || dims.size() != 4 || keep.size() != 4 || keep[1] != 1 ||
-        dims_of(site.graph, scores) != dims)
-        return false;
-    const std::string zero = add_scalar(site.graph, "kept", type, 0);
-    Node where = make_node("Where", {root.input(0), second ? root.input(1) : zero, second ? zero : root.input(2)});
-    const std::string mask = add_before(site, std::move(where), type, keep);
-    become(root, make_node("Add", {scores, mask}), root);
-    return true;
-}
-
-//  Add(scores, constant [S, S]) -> Softmax   ==>   the constant as [1, 1, S, S], which is how a mask is taken
-bool mask_of_rank_4(const Site& site) {
-    Node& root = site.root;
-    if (!goes_into_softmax(site)) return false;
-    const std::size_t at = site.graph.constant(root.input(0)) != nullptr ? 0 : 1;
-    const Tensor* mask = site.graph.constant(root.input(at));
-    if (mask == nullptr || mask->shape().size() >= 4 || dims_of(site.graph, root.input(1 - at)).size() != 4)
-        return false;
-    Shape whole = mask->shape();
-    whole.insert(whole.begin(), 4 - whole.size(), 1);
-    root.inputs[at] = add_constant(site.graph, "mask", mask->reshaped(whole));
-    return true;
-}
-
-//  [B, H, S, D] -> Reshape [B*H, S, D] -> Transpose {0, 2, 1} -> Reshape [B, H, D, S]   ==>   Transpose {0, 1, 3, 2}
-bool transpose_of_heads(const Site& site) {
-    const std::string& x = site.match.value("x");
-    const Shape from = dims_of(site.graph, x);
-    const Shape to = dims_of(site.graph, site.root.output(0));
-    const Shape between = dims_of(site.graph, site.match.node("turn").input(0));
-    const auto order = site.match.node("turn").ints_or("perm", {});
-    if (from.size() != 4 || between.size() != 3 || order != std::vector<std::int64_t>{0, 2, 1}) return false;
-    if (between != Shape{from[0] * from[1], from[2], from[3]} || to != Shape{from[0], from[1], from[3], from[2]})
-        return false;
-    Node turn = make_node("Transpose", {x});
-    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
-    become(site.root, std::move(turn), site.root);
-    return true;
-}
-
-//  keys [B, H, S, D] -> Mul scalar -> Transpose {0, 1, 3, 2}   ==>   Transpose {0, 1, 3, 2} -> Mul scalar
-bool transpose_before_scale(const Site& site) {
-    const Node scale = site.match.node("scale");
-    const std::size_t at = scale.is("Mul") && scalar(site.graph, scale.input(0)) ? 1 : 0;
-    const Shape dims = dims_of(site.graph, scale.input(at));
-    if (!scalar(site.graph, scale.input(1 - at)) || dims.size() != 4 || dims_of(site.graph, scale.output(0)) != dims ||
-        site.root.ints_or("perm", {}) != std::vector<std::int64_t>{0, 1, 3, 2})
-        return false;
-    Node turn = make_node("Transpose", {scale.input(at)});
-    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
-    const DataType type = type_of(site.graph, scale.output(0));
-    std::vector<std::string> inputs = scale.inputs;
-    inputs[at] = add_before(site, std::move(turn), type, {dims[0], dims[1], dims[3], dims[2]});
-    become(site.root, make_node(scale.op_type, std::move(inputs)), scale);
-    return true;
-}
-
-/// 0 where key j <= query i, else -inf: [1, 1, queries, keys].
-Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
-    std::vector<float> values(static_cast<std::size_t>(queries * keys), 0.0F);
-    for (std::int64_t i = 0; i < queries; ++i) {
-        for (std::int64_t j = i + 1; j < keys; ++j)
-            values[static_cast<std::size_t>(i * keys + j)] = -std::numeric_limits<float>::infinity();
+    for (const std::size_t at : {std::size_t{0}, std::size_t{1}}) {
+        const Node* silu = site.uses.producer(root.input(at));
+        const Node* product = site.uses.producer(root.input(1 - at));
+        if (silu == nullptr || !silu->is("Mul") || site.uses.use_count(root.input(at)) != 1 || product == nullptr ||
+            (!product->is("MatMul") && !product->is("Gemm") && !product->is("Add")))
+            continue;
+        const Node* right = site.uses.producer(silu->input(1));
+        const std::size_t gate = right != nullptr && right->is("Sigmoid") ? 0 : 1;
+        const std::string g = silu->input(gate), sigmoid = silu->input(1 - gate);
+        const Node* function = site.uses.producer(sigmoid);
+        const Shape dims = dims_of(site.graph, g);
+        if (function == nullptr || !function->is("Sigmoid") || function->input(0) != g || dims.size() > 3 ||
+            site.uses.use_count(sigmoid) != 1 || dims_of(site.graph, root.output(0)) != dims)
+            continue;
+        const auto& nodes = site.graph.nodes;
+        const auto place = [&](const Node* node) {
+            return std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.get() == node; });
+        };
+        if (place(product) < place(silu)) continue;
+        const DataType type = type_of(site.graph, g);
+        const std::string again = add_before(site, make_node("Sigmoid", {g}), type, dims);
+        root.inputs[at] = add_before(site, make_node("Mul", {g, again}), type, dims);
+        return true;
     }
-    return Tensor::of_floats("", {1, 1, queries, keys}, values);
-}
-
-/// The mask of an Attention node as numbers to add to the scores, "" if it has none; nothing for one that is not taken.
-std::optional<std::string> additive_mask(const Site& site, const Shape& scores) {
-    const std::string& given = site.root.input(3);
-    const bool causal = site.root.int_or("is_causal", 0) != 0;
-    std::string mask = given;
-    Shape dims = dims_of(site.graph, given);
-    if (!given.empty()) {
-        // Numpy's broadcasting, the last sizes as they are; a shorter mask than there are keys is not taken.
-        if (dims.size() > 4 || dims.size() < 2 || dims.back() != scores[3]) return std::nullopt;
-        const DataType type = type_of(site.graph, given);
-        if (type == DataType::boolean) {
-            const std::string zero = add_scalar(site.graph, "kept", DataType::float32, 0);
-            const std::string hidden =
-                add_scalar(site.graph, "hidden", DataType::float32, -std::numeric_limits<float>::infinity());
-            mask = add_before(site, make_node("Where", {given, zero, hidden}), DataType::float32, dims);
-        } else if (type != DataType::float32) {
-            return std::nullopt;
-        }
-    }
-    if (!causal) return mask;
-    const std::string order = add_constant(site.graph, "causal", causal_mask(scores[2], scores[3]));
-    if (mask.empty()) return order;
-    Shape both{1, 1, scores[2], scores[3]};
-    for (std::size_t i = 0; i + 2 < dims.size(); ++i)
-        both[4 - dims.size() + i] = dims[i];
-    return add_before(site, make_node("Add", {mask, order}), DataType::float32, both);
-}
-
-//  Attention(q, k, v [, mask])   ==>   MatMul(Softmax(MatMul(q, k transposed) * scale + mask), v)
-// With a boolean mask the Softmax's NaN become 0 before the last product.
-bool write_out_attention(const Site& site) {
-    Graph& graph = site.graph;
-    Node& root = site.root;
-    if (!attention_refusal(root).empty()) return false;
-    const DataType type = type_of(graph, root.input(0));
-    const Shape q = dims_of(graph, root.input(0));
-    const Shape k = dims_of(graph, root.input(1));
-    const Shape v = dims_of(graph, root.input(2));
-    if (type != DataType::float32 || q.size() != 4 || k.size() != 4 || v.size() != 4 || q[1] != k[1] || q[1] != v[1])
-        return false;
-    const Shape scores{q[0], q[1], q[2], k[2]};
-    const auto mask = additive_mask(site, scores);
-    if (!mask) return false;
-    Node turn = make_node("Transpose", {root.input(1)});
-    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
-    const std::string turned = add_before(site, std::move(turn), type, {k[0], k[1], k[3], k[2]});
-    std::string value = add_before(site, make_node("MatMul", {root.input(0), turned}), type, scores);
-    const float scale = root.float_or("scale", 1 / std::sqrt(static_cast<float>(q[3])));
-    value = add_before(site, make_node("Mul", {value, add_scalar(graph, "scale", type, scale)}), type, scores);
-    if (!mask->empty()) value = add_before(site, make_node("Add", {value, *mask}), type, scores);
-    Node softmax = make_node("Softmax", {value});
-    softmax.set("axis", std::int64_t{-1});
-    value = add_before(site, std::move(softmax), type, scores);
-    if (type_of(graph, root.input(3)) == DataType::boolean) {
-        // A row in which nothing is left gives 0, as the operator is defined.
-        const std::string empty = add_before(site, make_node("IsNaN", {value}), DataType::boolean, scores);
-        const std::string zero = add_scalar(graph, "nothing", type, 0);
-        value = add_before(site, make_node("Where", {empty, zero, value}), type, scores);
-    }
-    Node last = make_node("MatMul", {value, root.input(2)});
-    root.outputs.resize(1);
-    become(root, std::move(last), root);
-    return true;
+    return false;
 }
 
 //  CastLike(x, other)   ==>   Cast(x), or nothing where the types are the same
@@ -547,28 +424,11 @@ bool cast_to_known_type(const Site& site) {
 
 } // namespace
 
-std::string attention_refusal(const Node& node) {
-    if (node.int_or("q_num_heads", 0) != 0 || node.int_or("kv_num_heads", 0) != 0) return "heads beside each other";
-    if (!node.input(4).empty() || !node.input(5).empty()) return "past keys and values as its own inputs";
-    if (!node.input(6).empty()) return "lengths of its keys as an input";
-    if (node.float_or("softcap", 0) != 0) return "softcap";
-    for (const Attribute& attribute : node.attributes) {
-        static const std::set<std::string_view> known{"is_causal",        "scale",        "softcap",
-                                                      "q_num_heads",      "kv_num_heads", "qk_matmul_output_mode",
-                                                      "softmax_precision"};
-        if (!known.contains(attribute.name)) return "the attribute " + attribute.name;
-    }
-    for (std::size_t i = 1; i < node.outputs.size(); ++i) {
-        if (!node.outputs[i].empty()) return "more than one output";
-    }
-    return "";
-}
-
 Result<void> unify_spellings(Model& model) {
     write_out_einsum(model.graph, model.opset());
     PassContext context;
     context.opset = model.opset();
-    const std::array rules{
+    std::vector<Rule> rules{
         whitening(),
         by_root_mean_square("Div"),
         by_root_mean_square("Reciprocal"),
@@ -582,13 +442,14 @@ Result<void> unify_spellings(Model& model) {
         Rule{Pattern::op("Mul|Div"), become_gelu},
         Rule{Pattern::op("Gelu", {Pattern::op("Reshape", {Pattern::op("Gemm|MatMul|Add")}, "reshape").used_once()}),
              gelu_before_reshape},
-        Rule{Pattern::op("Where"), mask_by_add},
-        Rule{Pattern::op("Add"), mask_of_rank_4},
-        Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),
-             transpose_of_heads},
-        Rule{Pattern::op("Transpose", {Pattern::op("Mul|Div", {}, "scale").used_once()}), transpose_before_scale},
-        Rule{Pattern::op("CastLike"), cast_to_known_type},
-        Rule{Pattern::op("Attention"), write_out_attention}};
+        Rule{Pattern::op("Mul"), gate_behind_product},
+        Rule{Pattern::op("CastLike"), cast_to_known_type}};
+    LATHE_TRY(const std::size_t inputs, input_count(model));
+    std::set<std::string> weights;
+    for (std::size_t i = inputs; i < model.graph.inputs.size(); ++i)
+        weights.insert(model.graph.inputs[i].name);
+    for (Rule& rule : attention_spellings(std::move(weights)))
+        rules.push_back(std::move(rule));
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) return {};
     // What was written out may stand behind another Transpose.

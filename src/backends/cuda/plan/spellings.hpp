@@ -12,5 +12,7 @@ Result<void> unify_spellings(Model& model);
 
 /// Why an Attention node (opset 23) is not written out as products and a Softmax, "" if it is.
 std::string attention_refusal(const Node& node);
+/// The same of a RotaryEmbedding node (opset 23).
+std::string rotary_refusal(const Node& node);
 
 } // namespace lathe::cuda

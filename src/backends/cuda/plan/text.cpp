@@ -224,6 +224,7 @@ private:
                 [&](const GroupFactors& d) {
                     return " groups=" + std::to_string(d.groups) + " epsilon=" + number(static_cast<double>(d.epsilon));
                 },
+                [&](const Rotary& d) { return view("x", d.x) + (d.interleaved ? " interleaved" : ""); },
                 [&](const Reduce& d) {
                     static constexpr std::array names{"sum", "mean", "max", "min", "prod", "l2"};
                     return std::string(" ") + names[static_cast<std::size_t>(d.kind)] +

@@ -148,6 +148,8 @@ private:
             const std::size_t outputs = 1U + (norm->quantized_output ? 1U : 0U) + (norm->sum_output ? 1U : 0U);
             if (op.outputs.size() != outputs) return wrong("", "results of a layer norm");
         }
+        if (const auto* rotary = std::get_if<Rotary>(&op.detail); rotary != nullptr && !rotary_fits(op, *rotary))
+            return wrong("", "the operands of rotary positions");
         if (const auto* factors = std::get_if<GroupFactors>(&op.detail)) {
             const Value& x = plan_.values[op.inputs[0]];
             if (x.layout != Layout::nhwc || x.dims.size() != 4 || op.outputs.size() != 2 || factors->groups < 1 ||
@@ -155,6 +157,24 @@ private:
                 return wrong("", "the groups of a group normalisation");
         }
         return {};
+    }
+
+    bool rotary_fits(const FusedOp& op, const Rotary& rotary) const {
+        if (op.inputs.size() != 3 || op.outputs.size() != 1) return false;
+        const Value &x = plan_.values[op.inputs[0]], &y = plan_.values[op.outputs[0]];
+        const Shape &table = plan_.values[op.inputs[1]].dims, &dims = y.dims;
+        if (dims.size() != 4 || dims[3] % 2 != 0 || table.size() != 4 || plan_.values[op.inputs[2]].dims != table ||
+            plan_.values[op.inputs[1]].type != plan_.values[op.inputs[2]].type)
+            return false;
+        for (const ValueId id : {op.inputs[0], op.inputs[1], op.inputs[2], op.outputs[0]})
+            if (plan_.values[id].layout != Layout::linear) return false;
+        for (std::size_t i = 0; i < 3; ++i)
+            if (dims[i] < 1 || (table[i] != 1 && table[i] != dims[i])) return false;
+        const HeadView& view = rotary.x;
+        const std::int64_t last =
+            view.offset + (dims[0] - 1) * view.batch + (dims[1] - 1) * view.head + (dims[2] - 1) * view.row + dims[3];
+        return (table[3] == dims[3] || table[3] * 2 == dims[3]) && view.offset >= 0 && view.batch >= 0 &&
+               view.head >= 0 && view.row >= 0 && last <= element_count(x.dims);
     }
 
     /// Views stay inside their values.

@@ -55,7 +55,8 @@ Work work_of(const FusedOp& op, const Plan& plan) {
         if (id != none && seen.insert(id).second) written += static_cast<double>(plan.values[id].byte_size());
     }
     work.activation_bytes = written;
-    const bool takes_parts = std::holds_alternative<Slice>(op.detail) || std::holds_alternative<Gather>(op.detail);
+    const bool takes_parts = std::holds_alternative<Slice>(op.detail) || std::holds_alternative<Gather>(op.detail) ||
+                             std::holds_alternative<Rotary>(op.detail);
     if (const auto* gather = std::get_if<Gather>(&op.detail))
         work.activation_bytes += written * static_cast<double>(gather->tables.size());
     for (const ValueId id : op.inputs) {

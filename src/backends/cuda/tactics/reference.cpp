@@ -5,6 +5,7 @@
 
 #include "backends/cuda/kernels/indexed.hpp"
 #include "backends/cuda/kernels/reference_norm.hpp"
+#include "backends/cuda/kernels/reference_rotary.hpp"
 #include "backends/cuda/tactics/sequence.hpp"
 
 namespace lathe::cuda {
@@ -111,6 +112,29 @@ public:
                 q.shift = static_cast<float*>(shift.in(pointers));
             },
             launch_group_factors_general);
+    }
+    Prepared_ operator()(const Rotary& detail) const {
+        const RotaryTable table(value(op_.inputs[1]).dims);
+        const Shape& dims = value(op_.outputs[0]).dims;
+        RotaryParams p{};
+        p.x_type = desc(op_.inputs[0]).type;
+        p.table_type = desc(op_.inputs[1]).type;
+        p.y_type = desc(op_.outputs[0]).type;
+        p.interleaved = detail.interleaved ? 1 : 0;
+        p.offset = detail.x.offset, p.batch = detail.x.batch, p.head = detail.x.head, p.row = detail.x.row;
+        p.table_batch = table.strides[0], p.table_head = table.strides[1], p.table_row = table.strides[2];
+        p.width = table.width;
+        p.batches = dims[0], p.heads = dims[1], p.rows = dims[2], p.depth = dims[3];
+        return make_kernel(
+            name(), waits_, p,
+            [x = place(op_.inputs[0]), cosines = place(op_.inputs[1]), sines = place(op_.inputs[2]),
+             y = place(op_.outputs[0])](RotaryParams& q, const Pointers& pointers) {
+                q.x = x.in(pointers);
+                q.cosines = cosines.in(pointers);
+                q.sines = sines.in(pointers);
+                q.y = y.in(pointers);
+            },
+            launch_rotary_general);
     }
     Prepared_ operator()(const Reduce& detail) const {
         ReduceParams p{};

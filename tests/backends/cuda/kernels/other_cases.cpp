@@ -59,6 +59,18 @@ TestPlan rms_norm_plan(std::int64_t rows, std::int64_t columns, T type) {
     return made;
 }
 
+/// Heads read from the second third of a product.
+TestPlan rotary_plan(const Shape& dims, const Shape& table, bool interleaved, T type) {
+    PlanBuilder b;
+    const std::int64_t width = dims[1] * dims[3];
+    const ValueId x = b.ready({dims[0], dims[2], 3 * width}, type);
+    const ValueId cosines = b.input(table), sines = b.input(table), y = b.value(dims, type);
+    Rotary detail;
+    detail.x = {width, dims[2] * 3 * width, 3 * width, dims[3]};
+    detail.interleaved = interleaved;
+    return b.finish(detail, {x, cosines, sines}, {y}, T::f32);
+}
+
 TestPlan factors_plan(const Shape& x, std::int64_t groups, T type) {
     PlanBuilder b;
     const ValueId in = b.image(x, type);
@@ -239,6 +251,11 @@ void add_other_cases(Cases& add) {
                 "layernorm_many", [=] { return layer_norm_plan(3000, 768, type, true, true, true); }, false);
         add("rmsnorm" + end, [=] { return rms_norm_plan(33, 384, type); });
         add("rmsnorm_odd" + end, [=] { return rms_norm_plan(5, 2050, type); });
+        add("rotary_heads" + end, [=] { return rotary_plan({2, 3, 7, 64}, {1, 1, 7, 64}, false, type); });
+        add("rotary_rows" + end, [=] { return rotary_plan({2, 7, 3, 32}, {2, 7, 1, 16}, false, type); });
+        add("rotary_odd" + end, [=] { return rotary_plan({1, 2, 5, 18}, {1, 1, 5, 9}, false, type); });
+        add("rotary_pairs" + end, [=] { return rotary_plan({2, 3, 7, 64}, {2, 1, 7, 32}, true, type); });
+        add("rotary_pairs_wide" + end, [=] { return rotary_plan({2, 3, 7, 12}, {1, 1, 7, 12}, true, type); });
         add("group_factors" + end, [=] { return factors_plan({2, 320, 17, 19}, 32, type); });
         add("group_factors_one" + end, [=] { return factors_plan({3, 48, 9, 9}, 1, type); });
         add("group_factors_each" + end, [=] { return factors_plan({1, 30, 40, 40}, 30, type); });

@@ -24,6 +24,8 @@ std::vector<Case> float_networks() {
             {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}},
             {"Gated", gated_network(), {{2, 8, 10, 10}}},
             {"Normalised", normalised_network(), {{2, 8, 10, 10}, {2, 30, 24}}},
+            {"Decoder", decoder_network(false), {{3, 6, 40}, {3, 6}}},
+            {"MergedDecoder", decoder_network(true), {{3, 6, 40}, {3, 6}}},
             {"Branched", branched_network(), {{2, 6, 8, 8}}},
             {"Moved", moved_network(), {{2, 6, 8, 6}}},
             {"Encoder", encoder(false), {{3, 8}, {3, 8}}},

@@ -162,6 +162,33 @@ TEST(CudaLowering, NormalisationsAreOneOperationEach) {
     }
 }
 
+TEST(CudaLowering, DecodersAreRotaryPositionsAndCausalAttention) {
+    for (const bool merged : {false, true}) {
+        const auto plan = plan_of(network(decoder_network(merged)), Precision::float16, {{2, 6, 40}, {2, 6}});
+        const std::string text = text_of(plan);
+        std::map<std::string, int> kinds;
+        for (const cuda::FusedOp& op : plan.ops)
+            ++kinds[kind_of(op)];
+        EXPECT_EQ(kinds["rotary"], 2) << text;
+        EXPECT_EQ(kinds["attention"], 1) << text;
+        EXPECT_EQ(kinds["gemm"], 5) << text;      // heads in one, the output's, gate, the other and what follows
+        EXPECT_EQ(kinds["pointwise"], 3) << text; // kept keys, their mask, the gate's SiLU with its product
+        EXPECT_EQ(kinds["slice"] + kinds["transpose"] + kinds["concat"] + kinds["softmax"], 0) << text;
+        EXPECT_THAT(text, HasSubstr("key_heads=2 causal empty_is_zero masked"));
+        // Heads are read where they lie in their product, the mask of kept keys is the same for all rows.
+        for (const cuda::FusedOp& op : plan.ops) {
+            if (const auto* attention = std::get_if<cuda::Attention>(&op.detail)) {
+                EXPECT_EQ(attention->masks, 1);
+                EXPECT_EQ(plan.values[op.inputs.back()].dims, (Shape{2, 1, 1, 6}));
+            }
+            if (const auto* rotary = std::get_if<cuda::Rotary>(&op.detail)) {
+                EXPECT_EQ(rotary->x.head, 16);
+                EXPECT_EQ(rotary->x.row, 128);
+            }
+        }
+    }
+}
+
 TEST(CudaLowering, EncoderInFp16) {
     const auto plan = plan_of(network(encoder(false)), Precision::float16, {{2, 8}, {2, 8}});
     EXPECT_EQ("\n" + text_of(plan), encoder_plan);

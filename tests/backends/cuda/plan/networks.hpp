@@ -378,6 +378,51 @@ inline std::string normalised_network() {
            "output %y: undefined\n";
 }
 
+/// A decoder's layer as transformers writes it: rotary positions, four heads that read two of keys, a causal mask of
+/// kept keys, and a perceptron with a gate (SwiGLU). `merged`: one product in place of three with biases.
+inline std::string decoder_network(bool merged) {
+    const std::string projections =
+        merged ? "%all = MatMul(%x, %w_all)\n%p, %k, %v = Split(%all, %parts) {axis = 2}\n"
+               : "%p0 = MatMul(%x, %w_q)\n%p = Add(%p0, %b_q)\n%k0 = MatMul(%x, %w_k)\n%k = Add(%b_k, %k0)\n"
+                 "%v0 = MatMul(%x, %w_v)\n%v = Add(%v0, %b_v)\n";
+    const auto rotary = [](const std::string& x) {
+        return "%" + x + "_a = Slice(%" + x + ", %zero1, %eight, %last)\n%" + x + "_b = Slice(%" + x +
+               ", %eight, %end, %last)\n%" + x + "_m = Neg(%" + x + "_b)\n%" + x + "_c = Concat(%" + x + "_m, %" + x +
+               "_a) {axis = -1}\n%" + x + "_s = Mul(%" + x + "_c, %w_sin)\n%" + x + "_t = Mul(%" + x + ", %w_cos)\n%" +
+               x + "_r = Add(%" + x + "_t, %" + x + "_s)\n";
+    };
+    return "opset 18\ninput %x: float32[N, 6, 40]\ninput %keep: float32[N, 6]\n"
+           "input %w_all: float32[40, 128]\ninput %w_q: float32[40, 64]\ninput %w_k: float32[40, 32]\n"
+           "input %w_v: float32[40, 32]\ninput %w_o: float32[64, 40]\n"
+           "input %b_q: float32[64]\ninput %b_k: float32[32]\ninput %b_v: float32[32]\n"
+           "input %w_g: float32[40, 24]\ninput %w_u: float32[40, 24]\ninput %w_d: float32[24, 40]\n"
+           "input %w_cos: float32[1, 1, 6, 16]\ninput %w_sin: float32[1, 1, 6, 16]\n"
+           "const %parts: int64[3] = {64, 32, 32}\nconst %four: int64[4] = {0, 0, 4, 16}\n"
+           "const %two: int64[4] = {0, 0, 2, 16}\nconst %zero1: int64[1] = {0}\nconst %eight: int64[1] = {8}\n"
+           "const %end: int64[1] = {99999}\nconst %last: int64[1] = {3}\nconst %one: int64[1] = {1}\n"
+           "const %middle: int64[1] = {2}\nconst %repeats: int64[5] = {1, 1, 2, 1, 1}\n"
+           "const %heads: int64[4] = {0, 4, 6, 16}\nconst %flat: int64[3] = {0, 0, 64}\n"
+           "const %axes: int64[2] = {1, 2}\nconst %none: float32[] = {0.0}\nconst %low: float32[] = {-inf}\n"
+           "const %rows: int64[1, 1, 6, 1] = {0, 1, 2, 3, 4, 5}\nconst %columns: int64[1, 1, 1, 6] = {0, 1, 2, 3, 4, "
+           "5}\n"
+           "const %quarter: float32[] = {0.25}\n" +
+           projections +
+           "%p4 = Reshape(%p, %four)\n%k4 = Reshape(%k, %two)\n%v4 = Reshape(%v, %two)\n"
+           "%q = Transpose(%p4) {perm = [0, 2, 1, 3]}\n%key = Transpose(%k4) {perm = [0, 2, 1, 3]}\n"
+           "%val = Transpose(%v4) {perm = [0, 2, 1, 3]}\n" +
+           rotary("q") + rotary("key") +
+           "%ku = Unsqueeze(%key_r, %middle)\n%ke = Expand(%ku, %repeats)\n%kr = Reshape(%ke, %heads)\n"
+           "%vu = Unsqueeze(%val, %middle)\n%ve = Expand(%vu, %repeats)\n%vr = Reshape(%ve, %heads)\n"
+           "%kt = Transpose(%kr) {perm = [0, 1, 3, 2]}\n%dot = MatMul(%q_r, %kt)\n%scores = Mul(%dot, %quarter)\n"
+           "%order = LessOrEqual(%columns, %rows)\n%kept = Greater(%keep, %none)\n%kept4 = Unsqueeze(%kept, %axes)\n"
+           "%both = And(%order, %kept4)\n%mask = Where(%both, %none, %low)\n%sum = Add(%scores, %mask)\n"
+           "%soft = Softmax(%sum) {axis = -1}\n%empty = IsNaN(%soft)\n%clean = Where(%empty, %none, %soft)\n"
+           "%out = MatMul(%clean, %vr)\n%turned = Transpose(%out) {perm = [0, 2, 1, 3]}\n"
+           "%joined = Reshape(%turned, %flat)\n%o = MatMul(%joined, %w_o)\n"
+           "%g = MatMul(%o, %w_g)\n%sg = Sigmoid(%g)\n%silu = Mul(%g, %sg)\n%u = MatMul(%o, %w_u)\n"
+           "%gu = Mul(%silu, %u)\n%y = MatMul(%gu, %w_d)\noutput %y: undefined\n";
+}
+
 /// Branches put together, sizes doubled, parts cut out, and what no convolution takes.
 inline std::string branched_network() {
     return "opset 18\n"

@@ -226,9 +226,12 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last)
     for (const std::string& mask : found.masks) {
         if (!is_floating(lowering.type_of(mask)) || !mask_view(detail, lowering.dims(mask))) return std::nullopt;
     }
-    if (half && found.masks.size() == 1 && is_causal_mask(lowering, found.masks[0], found.queries, found.keys)) {
+    const auto causal = std::find_if(found.masks.begin(), found.masks.end(), [&](const std::string& mask) {
+        return half && is_causal_mask(lowering, mask, found.queries, found.keys);
+    });
+    if (causal != found.masks.end()) {
         found.causal = true;
-        found.masks.clear();
+        found.masks.erase(causal);
     }
     // Without a mask every row reads a key.
     if (found.masks.empty()) found.empty_is_zero = false;

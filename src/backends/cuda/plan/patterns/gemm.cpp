@@ -180,6 +180,21 @@ Result<void> batched(Lowering& lowering, Node& node) {
     return {};
 }
 
+/// What spelled_attention.cpp makes of products of one input: weights side by side, then biases if there are any.
+Result<void> joined_products(Lowering& lowering, Node& node) {
+    const auto count = static_cast<std::size_t>(node.int_or("products", 0));
+    Product product;
+    for (std::size_t i = 1; i <= count; ++i) {
+        const auto filter = lowering.filter(node.input(i));
+        if (!filter) return Lowering::cannot(node, "its weights are not constant");
+        product.filters.push_back(*filter);
+        product.k = filter->values.shape[0];
+        product.n += columns(*filter, false);
+        if (node.inputs.size() > count + 1) product.biases.push_back(lowering.constant(node.input(count + i)));
+    }
+    return emit_product(lowering, node, product);
+}
+
 Result<void> matmul(Lowering& lowering, Node& node) {
     LATHE_TRY(const bool taken, attention(lowering, node));
     if (taken) return {};
@@ -200,6 +215,7 @@ Result<void> matmul(Lowering& lowering, Node& node) {
 } // namespace
 
 void add_gemm(LoweringTable& table) {
+    table.emplace("JoinedProducts", joined_products);
     table.emplace("Gemm", gemm);
     table.emplace("MatMul", matmul);
 }

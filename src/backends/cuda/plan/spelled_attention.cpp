@@ -1,0 +1,571 @@
+#include "backends/cuda/plan/spelling_tools.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "backends/cuda/plan/spellings.hpp"
+#include "passes/passes.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+/// A mask's value from here down leaves nothing of a score in float32: 1e9 is a multiple of 64.
+constexpr float absorbing = -1e9F;
+
+/// Whether a Softmax alone reads what the root gives.
+bool goes_into_softmax(const Site& site) {
+    const auto& readers = site.uses.consumers(site.root.output(0));
+    return readers.size() == 1 && site.uses.use_count(site.root.output(0)) == 1 && readers.front()->is("Softmax");
+}
+
+//  Where(keep, scores, -inf) -> Softmax   ==>   Add(scores, Where(keep, 0, -inf)) -> Softmax
+// So too with the scores in third place. What is masked absorbs the score it is added to.
+bool mask_by_add(const Site& site) {
+    Node& root = site.root;
+    if (!goes_into_softmax(site)) return false;
+    const auto second = scalar_of(site.graph, root.input(1));
+    const auto third = scalar_of(site.graph, root.input(2));
+    if (second.has_value() == third.has_value()) return false;
+    const float hidden = second ? *second : *third;
+    const std::string scores = root.input(second ? 2 : 1);
+    const Shape dims = dims_of(site.graph, root.output(0));
+    const Shape keep = dims_of(site.graph, root.input(0));
+    const DataType type = type_of(site.graph, root.output(0));
+    if (!(hidden <= absorbing) || type != DataType::float32 || dims.size() != 4 || keep.size() != 4 || keep[1] != 1 ||
+        dims_of(site.graph, scores) != dims)
+        return false;
+    const std::string zero = add_scalar(site.graph, "kept", type, 0);
+    Node where = make_node("Where", {root.input(0), second ? root.input(1) : zero, second ? zero : root.input(2)});
+    const std::string mask = add_before(site, std::move(where), type, keep);
+    become(root, make_node("Add", {scores, mask}), root);
+    return true;
+}
+
+//  Add(scores, constant [S, S]) -> Softmax   ==>   the constant as [1, 1, S, S], which is how a mask is taken
+bool mask_of_rank_4(const Site& site) {
+    Node& root = site.root;
+    if (!goes_into_softmax(site)) return false;
+    const std::size_t at = site.graph.constant(root.input(0)) != nullptr ? 0 : 1;
+    const Tensor* mask = site.graph.constant(root.input(at));
+    if (mask == nullptr || mask->shape().size() >= 4 || dims_of(site.graph, root.input(1 - at)).size() != 4)
+        return false;
+    Shape whole = mask->shape();
+    whole.insert(whole.begin(), 4 - whole.size(), 1);
+    root.inputs[at] = add_constant(site.graph, "mask", mask->reshaped(whole));
+    return true;
+}
+
+//  [B, H, S, D] -> Reshape [B*H, S, D] -> Transpose {0, 2, 1} -> Reshape [B, H, D, S]   ==>   Transpose {0, 1, 3, 2}
+bool transpose_of_heads(const Site& site) {
+    const std::string& x = site.match.value("x");
+    const Shape from = dims_of(site.graph, x);
+    const Shape to = dims_of(site.graph, site.root.output(0));
+    const Shape between = dims_of(site.graph, site.match.node("turn").input(0));
+    const auto order = site.match.node("turn").ints_or("perm", {});
+    if (from.size() != 4 || between.size() != 3 || order != std::vector<std::int64_t>{0, 2, 1}) return false;
+    if (between != Shape{from[0] * from[1], from[2], from[3]} || to != Shape{from[0], from[1], from[3], from[2]})
+        return false;
+    Node turn = make_node("Transpose", {x});
+    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
+    become(site.root, std::move(turn), site.root);
+    return true;
+}
+
+//  keys [B, H, S, D] -> Mul scalar -> Transpose {0, 1, 3, 2}   ==>   Transpose {0, 1, 3, 2} -> Mul scalar
+bool transpose_before_scale(const Site& site) {
+    const Node scale = site.match.node("scale");
+    const std::size_t at = scale.is("Mul") && scalar_of(site.graph, scale.input(0)) ? 1 : 0;
+    const Shape dims = dims_of(site.graph, scale.input(at));
+    if (!scalar_of(site.graph, scale.input(1 - at)) || dims.size() != 4 ||
+        dims_of(site.graph, scale.output(0)) != dims ||
+        site.root.ints_or("perm", {}) != std::vector<std::int64_t>{0, 1, 3, 2})
+        return false;
+    Node turn = make_node("Transpose", {scale.input(at)});
+    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
+    const DataType type = type_of(site.graph, scale.output(0));
+    std::vector<std::string> inputs = scale.inputs;
+    inputs[at] = add_before(site, std::move(turn), type, {dims[0], dims[1], dims[3], dims[2]});
+    become(site.root, make_node(scale.op_type, std::move(inputs)), scale);
+    return true;
+}
+
+/// 0 where key j <= query i + ahead, else -inf: [1, 1, queries, keys].
+Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t ahead) {
+    std::vector<float> values(static_cast<std::size_t>(queries * keys), 0.0F);
+    for (std::int64_t i = 0; i < queries; ++i) {
+        for (std::int64_t j = i + ahead + 1; j < keys; ++j)
+            values[static_cast<std::size_t>(i * keys + j)] = -std::numeric_limits<float>::infinity();
+    }
+    return Tensor::of_floats("", {1, 1, queries, keys}, values);
+}
+
+/// The mask of an Attention node as numbers to add to the scores, "" if it has none; nothing for one that is not taken.
+std::optional<std::string> additive_mask(const Site& site, const Shape& scores) {
+    const std::string& given = site.root.input(3);
+    std::string mask = given;
+    Shape dims = dims_of(site.graph, given);
+    if (!given.empty()) {
+        // Numpy's broadcasting, the last sizes as they are; a shorter mask than there are keys is not taken.
+        if (dims.size() > 4 || dims.size() < 2 || dims.back() != scores[3]) return std::nullopt;
+        const DataType type = type_of(site.graph, given);
+        if (type == DataType::boolean) {
+            const std::string zero = add_scalar(site.graph, "kept", DataType::float32, 0);
+            const std::string hidden =
+                add_scalar(site.graph, "hidden", DataType::float32, -std::numeric_limits<float>::infinity());
+            mask = add_before(site, make_node("Where", {given, zero, hidden}), DataType::float32, dims);
+        } else if (type != DataType::float32) {
+            return std::nullopt;
+        }
+    }
+    return mask;
+}
+
+//  Attention(q, k, v [, mask])   ==>   MatMul(Softmax(MatMul(q, k transposed) * scale + mask), v)
+// With a boolean mask the Softmax's NaN become 0 before the last product.
+bool write_out_attention(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    if (!attention_refusal(root).empty()) return false;
+    const DataType type = type_of(graph, root.input(0));
+    const Shape q = dims_of(graph, root.input(0));
+    const Shape k = dims_of(graph, root.input(1));
+    const Shape v = dims_of(graph, root.input(2));
+    if (type != DataType::float32 || q.size() != 4 || k.size() != 4 || v.size() != 4 || q[1] != k[1] || q[1] != v[1])
+        return false;
+    const Shape scores{q[0], q[1], q[2], k[2]};
+    const auto mask = additive_mask(site, scores);
+    if (!mask) return false;
+    Node turn = make_node("Transpose", {root.input(1)});
+    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
+    const std::string turned = add_before(site, std::move(turn), type, {k[0], k[1], k[3], k[2]});
+    std::string value = add_before(site, make_node("MatMul", {root.input(0), turned}), type, scores);
+    const float scale = root.float_or("scale", 1 / std::sqrt(static_cast<float>(q[3])));
+    value = add_before(site, make_node("Mul", {value, add_scalar(graph, "scale", type, scale)}), type, scores);
+    if (root.int_or("is_causal", 0) != 0) {
+        const std::string order = add_constant(graph, "causal", causal_mask(scores[2], scores[3], 0));
+        value = add_before(site, make_node("Add", {value, order}), type, scores);
+    }
+    if (!mask->empty()) value = add_before(site, make_node("Add", {value, *mask}), type, scores);
+    Node softmax = make_node("Softmax", {value});
+    softmax.set("axis", std::int64_t{-1});
+    value = add_before(site, std::move(softmax), type, scores);
+    if (type_of(graph, root.input(3)) == DataType::boolean) {
+        // A row in which nothing is left gives 0, as the operator is defined.
+        const std::string empty = add_before(site, make_node("IsNaN", {value}), DataType::boolean, scores);
+        const std::string zero = add_scalar(graph, "nothing", type, 0);
+        value = add_before(site, make_node("Where", {empty, zero, value}), type, scores);
+    }
+    Node last = make_node("MatMul", {value, root.input(2)});
+    root.outputs.resize(1);
+    become(root, std::move(last), root);
+    return true;
+}
+
+/// Numbers that repeat over all axes but the last two, and along those where their size is 1.
+struct Grid {
+    std::vector<std::int64_t> values;
+    std::int64_t rows = 1, columns = 1;
+    std::int64_t at(std::int64_t i, std::int64_t j) const {
+        return values[static_cast<std::size_t>((rows == 1 ? 0 : i) * columns + (columns == 1 ? 0 : j))];
+    }
+};
+std::optional<Grid> constant_grid(const Graph& graph, const std::string& value) {
+    const Tensor* tensor = graph.constant(value);
+    if (tensor == nullptr || tensor->count() == 0) return std::nullopt;
+    Grid grid;
+    const Shape& dims = tensor->shape();
+    if (!dims.empty()) grid.columns = dims.back();
+    if (dims.size() > 1) grid.rows = dims[dims.size() - 2];
+    if (grid.rows * grid.columns != static_cast<std::int64_t>(tensor->count())) return std::nullopt;
+    if (tensor->type() == DataType::boolean) {
+        for (const std::byte each : tensor->bytes())
+            grid.values.push_back(each != std::byte{0} ? 1 : 0);
+    } else if (tensor->type() == DataType::int64 || tensor->type() == DataType::int32) {
+        grid.values = tensor->to_int64s();
+    } else {
+        return std::nullopt;
+    }
+    return grid;
+}
+
+/// What is known of a condition by row and key: comparisons of constants are often too large to be folded.
+std::optional<Grid> known_condition(const Site& site, const std::string& value) {
+    if (auto grid = constant_grid(site.graph, value)) return grid;
+    const Node* node = site.uses.producer(value);
+    if (node == nullptr) return std::nullopt;
+    const bool less = node->is("Less"), less_or_equal = node->is("LessOrEqual");
+    const bool greater = node->is("Greater"), greater_or_equal = node->is("GreaterOrEqual");
+    if (!less && !less_or_equal && !greater && !greater_or_equal) return std::nullopt;
+    const auto a = constant_grid(site.graph, node->input(0)), b = constant_grid(site.graph, node->input(1));
+    if (!a || !b) return std::nullopt;
+    Grid grid;
+    grid.rows = std::max(a->rows, b->rows);
+    grid.columns = std::max(a->columns, b->columns);
+    for (std::int64_t i = 0; i < grid.rows; ++i) {
+        for (std::int64_t j = 0; j < grid.columns; ++j) {
+            const std::int64_t x = a->at(i, j), y = b->at(i, j);
+            grid.values.push_back(less ? x < y : less_or_equal ? x <= y : greater ? x > y : x >= y);
+        }
+    }
+    return grid;
+}
+
+/// A condition taken apart: what must hold together.
+struct Conditions {
+    bool causal = false;           ///< key j is not behind row i + keys - rows
+    std::vector<std::string> keys; ///< conditions that are the same for all rows
+};
+bool take_apart(const Site& site, const std::string& value, std::int64_t rows, std::int64_t keys, Conditions& found,
+                int depth = 8) {
+    const Node* node = site.uses.producer(value);
+    if (node != nullptr && node->is("And") && depth > 0)
+        return take_apart(site, node->input(0), rows, keys, found, depth - 1) &&
+               take_apart(site, node->input(1), rows, keys, found, depth - 1);
+    if (const auto grid = known_condition(site, value)) {
+        bool all = true, causal = true;
+        for (std::int64_t i = 0; i < rows; ++i) {
+            for (std::int64_t j = 0; j < keys; ++j) {
+                const bool holds = grid->at(i, j) != 0;
+                all = all && holds;
+                causal = causal && holds == (j <= i + keys - rows);
+            }
+        }
+        found.causal = found.causal || (causal && !all);
+        if (all || causal) return true;
+    }
+    const Shape dims = dims_of(site.graph, value);
+    if (dims.size() != 4 || dims[1] != 1 || dims[2] != 1 || dims[3] != keys) return false;
+    found.keys.push_back(value);
+    return true;
+}
+
+//  Add(scores, Where(And(causal, kept keys), 0, -inf)) -> Softmax
+//      ==>   Add(Add(scores, causal as numbers), Where(kept keys, 0, -inf)) -> Softmax
+//
+// Kernels leave out what comes after a row's own key; a mask of rows and keys they would have to read.
+bool causal_apart(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    if (!goes_into_softmax(site)) return false;
+    const Shape scores = dims_of(graph, root.output(0));
+    if (scores.size() != 4 || scores[2] < 2 || scores[3] < scores[2]) return false;
+    constexpr std::int64_t most = std::int64_t{1} << 24; // numbers of the constant
+    for (const std::size_t at : {std::size_t{1}, std::size_t{0}}) {
+        if (scores[2] * scores[3] > most || dims_of(graph, root.input(1 - at)) != scores) continue;
+        const std::string mask = root.input(at);
+        const Node* where = site.uses.producer(mask);
+        if (where == nullptr || !where->is("Where")) continue;
+        const DataType type = type_of(graph, mask);
+        const auto kept = scalar_of(graph, where->input(1)), hidden = scalar_of(graph, where->input(2));
+        // With another number than -inf the rows that have no key left are the mean over all of them.
+        if (kept != 0.0F || hidden != -std::numeric_limits<float>::infinity() || type != DataType::float32) continue;
+        Conditions found;
+        if (!take_apart(site, where->input(0), scores[2], scores[3], found) || !found.causal) continue;
+        const std::string order = mask + "/causal";
+        if (!graph.initializers.contains(order)) {
+            if (graph.info(order)) continue;
+            graph.initializers.emplace(order, causal_mask(scores[2], scores[3], scores[3] - scores[2]));
+        }
+        if (found.keys.empty()) {
+            root.inputs[at] = order;
+            return true;
+        }
+        // One for all layers.
+        const std::string shared = mask + "/keys";
+        std::string keys = found.keys[0];
+        for (std::size_t i = 1; i < found.keys.size(); ++i) {
+            Shape dims = dims_of(graph, keys);
+            dims[0] = std::max(dims[0], dims_of(graph, found.keys[i])[0]);
+            keys = add_before(site, make_node("And", {keys, found.keys[i]}), DataType::boolean, dims);
+        }
+        if (!graph.info(shared)) {
+            const Shape dims = dims_of(graph, keys);
+            add_before(site, make_node("Where", {keys, where->input(1), where->input(2)}), type, dims, shared);
+        }
+        const std::string sum = add_before(site, make_node("Add", {root.input(1 - at), order}), type, scores);
+        become(root, make_node("Add", {sum, shared}), root);
+        return true;
+    }
+    return false;
+}
+
+// ---- Products of heads ----
+
+/// MatMul(x, weights) [-> Add bias] -> Reshape [B, S, H, D], each read once.
+struct HeadProduct {
+    std::string weights, bias, end;
+    std::int64_t columns = 0;
+    const Node* reshape = nullptr;
+};
+std::optional<HeadProduct> head_product(const Site& site, const std::set<std::string>& weights, const Node& product) {
+    const auto only = [&](const std::string& value) -> const Node* {
+        const auto& readers = site.uses.consumers(value);
+        return readers.size() == 1 && site.uses.use_count(value) == 1 ? readers.front() : nullptr;
+    };
+    HeadProduct found;
+    found.weights = product.input(1);
+    const Shape dims = dims_of(site.graph, found.weights);
+    const bool fixed = weights.contains(found.weights) || site.graph.constant(found.weights) != nullptr;
+    if (!product.is("MatMul") || !fixed || dims.size() != 2 || dims_of(site.graph, product.output(0)).size() != 3 ||
+        type_of(site.graph, found.weights) != DataType::float32)
+        return std::nullopt;
+    found.columns = dims[1];
+    found.end = product.output(0);
+    const Node* reader = only(found.end);
+    if (reader != nullptr && reader->is("Add")) {
+        const std::string& other = reader->input(reader->input(0) == found.end ? 1 : 0);
+        if (site.graph.constant(other) == nullptr || dims_of(site.graph, other) != Shape{found.columns})
+            return std::nullopt;
+        found.bias = other;
+        found.end = reader->output(0);
+        reader = only(found.end);
+    }
+    if (reader == nullptr || !reader->is("Reshape") || dims_of(site.graph, reader->output(0)).size() != 4)
+        return std::nullopt;
+    found.reshape = reader;
+    return found;
+}
+
+bool leads_to_rotary(const Site& site, const Node& reshape) {
+    std::string value = reshape.output(0);
+    for (int steps = 0; steps < 3; ++steps) {
+        const auto& readers = site.uses.consumers(value);
+        if (readers.size() != 1) return false;
+        if (readers.front()->is("Rotary")) return true;
+        if (!readers.front()->is("Transpose")) return false;
+        value = readers.front()->output(0);
+    }
+    return false;
+}
+
+//  x -> MatMul q, MatMul k, MatMul v [-> Add]     ==>     x -> JoinedProducts -> Split q, k, v
+//
+// With rotary positions between, attention does not see that its products have one input. The parts are read where they
+// lie. The rule's root becomes its part; the others find theirs by name.
+bool join_head_products(const Site& site, const std::set<std::string>& weights) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const std::string part = root.output(0) + "/part";
+    if (graph.info(part)) {
+        if (root.is("Identity")) return false;
+        become(root, make_node("Identity", {part}), root);
+        return true;
+    }
+    const Node* product = root.is("MatMul") ? &root : site.uses.producer(root.input(0));
+    if (root.is("Add") && (product == nullptr || !product->is("MatMul"))) product = site.uses.producer(root.input(1));
+    if (product == nullptr || !product->is("MatMul")) return false;
+    const std::string x = product->input(0), joined = x + "/joined";
+    if (graph.info(joined)) return false;
+    std::vector<HeadProduct> parts;
+    bool rotary = false, mine = false;
+    for (const Node* reader : site.uses.consumers(x)) {
+        if (!reader->is("MatMul") || reader->input(0) != x) continue;
+        auto each = head_product(site, weights, *reader);
+        if (!each) continue;
+        rotary = rotary || leads_to_rotary(site, *each->reshape);
+        mine = mine || each->end == root.output(0);
+        parts.push_back(std::move(*each));
+    }
+    const bool biased = !parts.empty() && !parts[0].bias.empty();
+    const bool alike = std::all_of(parts.begin(), parts.end(), [&](const HeadProduct& each) {
+        return each.bias.empty() != biased && each.reshape->input(0) == each.end;
+    });
+    if (parts.size() < 2 || !rotary || !mine || !alike) return false;
+    std::vector<std::string> inputs{x};
+    std::vector<std::int64_t> sizes;
+    for (const HeadProduct& each : parts) {
+        inputs.push_back(each.weights);
+        sizes.push_back(each.columns);
+    }
+    for (const HeadProduct& each : parts)
+        if (biased) inputs.push_back(each.bias);
+    Shape dims = dims_of(graph, root.output(0));
+    dims[2] = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+    const DataType type = type_of(graph, root.output(0));
+    Node product_of_all = make_node("JoinedProducts", std::move(inputs));
+    product_of_all.set("products", static_cast<std::int64_t>(parts.size()));
+    add_before(site, std::move(product_of_all), type, dims, joined);
+    for (const HeadProduct& each : parts) {
+        const std::int64_t begin =
+            std::accumulate(sizes.begin(), sizes.begin() + (&each - parts.data()), std::int64_t{0});
+        const auto bound = [&](std::int64_t number) {
+            return add_constant(graph, "bound", Tensor::of_int64s("", {1}, std::vector<std::int64_t>{number}));
+        };
+        dims[2] = each.columns;
+        add_before(site, make_node("Slice", {joined, bound(begin), bound(begin + each.columns), bound(2)}), type, dims,
+                   each.end + "/part");
+    }
+    become(root, make_node("Identity", {part}), root);
+    return true;
+}
+
+// ---- Rotary positions ----
+
+/// Whether a value is this half of the last axis of `x`, which is filled in if it is empty.
+bool is_half(const Site& site, const std::string& value, bool second, std::string& x) {
+    const Node* node = site.uses.producer(value);
+    if (node == nullptr || (!node->is("Slice") && !node->is("Split"))) return false;
+    const Shape dims = dims_of(site.graph, node->input(0));
+    if (dims.empty() || dims.back() % 2 != 0 || (!x.empty() && x != node->input(0))) return false;
+    Shape half = dims;
+    half.back() /= 2;
+    if (dims_of(site.graph, value) != half) return false;
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    if (node->is("Split")) {
+        const std::int64_t axis = node->int_or("axis", 0);
+        if ((axis != -1 && axis != rank - 1) || node->outputs.size() != 2 || node->output(second ? 1 : 0) != value)
+            return false;
+    } else {
+        const auto starts = constant_integers(site.graph, *node, "starts", 1);
+        const auto axes = constant_integers(site.graph, *node, "axes", 3);
+        const auto steps = constant_integers(site.graph, *node, "steps", 4);
+        if (!starts || starts->size() != 1 || !axes || (axes->front() != -1 && axes->front() != rank - 1) ||
+            (steps && steps->front() != 1))
+            return false;
+        const std::int64_t start = starts->front() < 0 ? starts->front() + dims.back() : starts->front();
+        if (start != (second ? half.back() : 0)) return false;
+    }
+    x = node->input(0);
+    return true;
+}
+
+/// Whether cosines or sines are taken beside x: one number or as many as x has along each axis but the last.
+bool is_table(const Shape& table, const Shape& x) {
+    if (table.size() != 4 || x.size() != 4 || (table[3] != x[3] && table[3] * 2 != x[3])) return false;
+    for (std::size_t i = 0; i < 3; ++i)
+        if (table[i] != 1 && table[i] != x[i]) return false;
+    return true;
+}
+
+//  x -> Slice 2nd half -> Neg
+//  x -> Slice 1st half ------- Concat -> Mul sines                      x, cosines, sines
+//  x --------------------------------- Mul cosines -> Add     ==>       Rotary
+//
+// Su et al., RoFormer, 2021, as transformers writes it.
+bool rotary_of_halves(const Site& site) {
+    const auto product = [&](const std::string& value) {
+        const Node* node = site.uses.producer(value);
+        return node != nullptr && node->is("Mul") && site.uses.use_count(value) == 1 ? node : nullptr;
+    };
+    Node& root = site.root;
+    const Shape dims = dims_of(site.graph, root.output(0));
+    if (dims.size() != 4 || type_of(site.graph, root.output(0)) != DataType::float32) return false;
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
+        const Node* straight = product(root.input(first));
+        const Node* turned = product(root.input(1 - first));
+        if (straight == nullptr || turned == nullptr) return false;
+        for (const std::size_t at : {std::size_t{0}, std::size_t{1}}) {
+            const Node* joined = site.uses.producer(turned->input(at));
+            if (joined == nullptr || !joined->is("Concat") || joined->inputs.size() != 2) continue;
+            const std::int64_t axis = joined->int_or("axis", 0);
+            const Node* negative = site.uses.producer(joined->input(0));
+            std::string x;
+            if ((axis != -1 && axis != 3) || negative == nullptr || !negative->is("Neg") ||
+                !is_half(site, negative->input(0), true, x) || !is_half(site, joined->input(1), false, x))
+                continue;
+            const std::size_t own = straight->input(0) == x ? 0 : 1;
+            if (straight->input(own) != x || dims_of(site.graph, x) != dims) continue;
+            const std::string cosines = straight->input(1 - own), sines = turned->input(1 - at);
+            const Shape table = dims_of(site.graph, cosines);
+            if (!is_table(table, dims) || dims_of(site.graph, sines) != table) continue;
+            become(root, make_node("Rotary", {x, cosines, sines}), root);
+            return true;
+        }
+    }
+    return false;
+}
+
+//  RotaryEmbedding(x, cosines, sines [, positions])   ==>   Rotary(x, cosines, sines as [B, 1, S, D / 2])
+// Opset 23; heads beside each other, [B, S, H * D], are taken apart before and put together again.
+bool rotary_of_operator(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const DataType type = type_of(graph, root.input(0));
+    Shape dims = dims_of(graph, root.input(0));
+    if (!rotary_refusal(root).empty() || type != DataType::float32 || dims.size() < 3) return false;
+    const bool beside = dims.size() == 3;
+    const std::int64_t heads = beside ? root.int_or("num_heads", 0) : dims[1];
+    if (heads < 1 || dims.back() % heads != 0 || (!beside && dims.size() != 4)) return false;
+    const Shape flat = dims;
+    std::string x = root.input(0);
+    const auto reshaped = [&](const std::string& value, const Shape& to) {
+        const std::string shape =
+            add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to));
+        return add_before(site, make_node("Reshape", {value, shape}), type_of(graph, value), to);
+    };
+    if (beside) {
+        dims = {flat[0], flat[1], heads, flat[2] / heads};
+        x = reshaped(x, dims);
+    }
+    const std::int64_t rows = beside ? dims[1] : dims[2];
+    std::vector<std::string> tables;
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+        std::string table = root.input(i);
+        Shape own = dims_of(graph, table);
+        if (!root.input(3).empty()) {
+            const Shape positions = dims_of(graph, root.input(3));
+            if (own.size() != 2 || positions != Shape{dims[0], rows}) return false;
+            Node gather = make_node("Gather", {table, root.input(3)});
+            gather.set("axis", std::int64_t{0});
+            own = {dims[0], rows, own[1]};
+            table = add_before(site, std::move(gather), type, own);
+        }
+        if (own != Shape{dims[0], rows, dims[3] / 2} && own != Shape{1, rows, dims[3] / 2}) return false;
+        const Shape to = beside ? Shape{own[0], rows, 1, own[2]} : Shape{own[0], 1, rows, own[2]};
+        tables.push_back(reshaped(table, to));
+    }
+    Node rotary = make_node("Rotary", {x, tables[0], tables[1]});
+    if (root.int_or("interleaved", 0) != 0) rotary.set("interleaved", std::int64_t{1});
+    if (!beside) {
+        become(root, std::move(rotary), root);
+        return true;
+    }
+    const std::string made = add_before(site, std::move(rotary), type, dims);
+    const std::string shape =
+        add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(flat.size())}, flat));
+    become(root, make_node("Reshape", {made, shape}), root);
+    return true;
+}
+
+} // namespace
+
+std::string attention_refusal(const Node& node) {
+    if (node.int_or("q_num_heads", 0) != 0 || node.int_or("kv_num_heads", 0) != 0) return "heads beside each other";
+    if (!node.input(4).empty() || !node.input(5).empty()) return "past keys and values as its own inputs";
+    if (!node.input(6).empty()) return "lengths of its keys as an input";
+    if (node.float_or("softcap", 0) != 0) return "softcap";
+    for (const Attribute& attribute : node.attributes) {
+        static const std::set<std::string_view> known{"is_causal",        "scale",        "softcap",
+                                                      "q_num_heads",      "kv_num_heads", "qk_matmul_output_mode",
+                                                      "softmax_precision"};
+        if (!known.contains(attribute.name)) return "the attribute " + attribute.name;
+    }
+    for (std::size_t i = 1; i < node.outputs.size(); ++i) {
+        if (!node.outputs[i].empty()) return "more than one output";
+    }
+    return "";
+}
+
+std::string rotary_refusal(const Node& node) {
+    if (node.int_or("rotary_embedding_dim", 0) != 0) return "positions on a part of each head";
+    return "";
+}
+
+std::vector<Rule> attention_spellings(std::set<std::string> weights) {
+    return {
+        Rule{Pattern::op("MatMul|Add"),
+             [weights = std::move(weights)](const Site& site) { return join_head_products(site, weights); }},
+        Rule{Pattern::op("Where"), mask_by_add},
+        Rule{Pattern::op("Add"), mask_of_rank_4},
+        Rule{Pattern::op("Add"), causal_apart},
+        Rule{Pattern::op("Add"), rotary_of_halves},
+        Rule{Pattern::op("RotaryEmbedding"), rotary_of_operator},
+        Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),
+             transpose_of_heads},
+        Rule{Pattern::op("Transpose", {Pattern::op("Mul|Div", {}, "scale").used_once()}), transpose_before_scale},
+        Rule{Pattern::op("Attention"), write_out_attention}};
+}
+
+} // namespace lathe::cuda

@@ -1,0 +1,22 @@
+#pragma once
+// What rewrites of exporters' spellings share (spellings.cpp, spelled_attention.cpp).
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "passes/rewrite.hpp"
+
+namespace lathe::cuda {
+
+Shape dims_of(const Graph& graph, const std::string& value);
+/// Of a constant that is one number.
+std::optional<float> scalar_of(const Graph& graph, const std::string& value);
+/// Puts a node before the site's root; the name of what it gives, which is `name` if that is not empty.
+std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name = "");
+
+/// Masks, attention and rotary positions. `weights`: inputs of the graph that are large constants.
+std::vector<Rule> attention_spellings(std::set<std::string> weights);
+
+} // namespace lathe::cuda
