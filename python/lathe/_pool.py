@@ -99,7 +99,7 @@ class Pool:
                         raise Error(f"{ATTEMPTS} workers died {doing}", "internal", "Ray cluster",
                                     f"what Ray says of the last one: {failure}") from failure
                     if index is not None:
-                        waiting.appendleft(index)
+                        waiting.append(index)  # others first: what killed one worker may kill the next
                     ray.kill(actor)
                     self._start()
                 else:

@@ -82,7 +82,7 @@ class Killer(threading.Thread):
         self.random = random.Random(0)
 
     def run(self):
-        while self.killed < self.most and not self.over.wait(self.random.uniform(0.0, 0.3)):
+        while self.killed < self.most and not self.over.wait(self.random.uniform(0.2, 2.0)):
             found = list(working())
             if not found:
                 continue
@@ -91,7 +91,6 @@ class Killer(threading.Thread):
             except ProcessLookupError:
                 continue
             self.killed += 1
-            self.over.wait(1)  # until the next worker is at work
 
 
 class Equal(unittest.TestCase):
@@ -183,9 +182,11 @@ class Killed(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             killer = Killer(wanted - killed)
             killer.start()
-            call()
-            killer.over.set()
-            killer.join()
+            try:
+                call()
+            finally:
+                killer.over.set()
+                killer.join()
             killed += killer.killed
         self.assertEqual(killed, wanted)
 
