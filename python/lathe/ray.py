@@ -41,6 +41,7 @@ from ._steps import Calibration, Model, Progress, _json_text
 __all__ = ["Outputs", "calibrate", "evaluate", "run", "serve"]
 
 BATCH = 16  # samples a run when evaluating, as lathe.evaluate has them
+PART = 64  # samples at most that a worker is given at a time: what is lost with it
 
 
 def _sent(folder: Path) -> Any:
@@ -180,7 +181,7 @@ def calibrate(model: Any, data: Any, *, samples: int = 300, until_settled: bool 
         told.begin("calibrate", samples)
     with Pool(lambda: remote.remote(files, samples, until_settled, threads, settings), count) as pool:
         while (wanted := shared.wanted()) is not None:
-            spans = _cut(*wanted, -(-wanted[1] // (2 * count)), shared.granularity())
+            spans = _cut(*wanted, min(PART, -(-wanted[1] // (2 * count))), shared.granularity())
 
             def piece(span: tuple[int, int]) -> tuple[Any, ...]:
                 return whole if isinstance(whole, str) else _rows(whole, shared.samples(span)), columns, span
@@ -201,7 +202,7 @@ def _run_parts(task: str, engine: Engine, arguments: Callable[[tuple[int, int]],
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0)(_Runner)
     files = _sent_engine(engine)
     threads = max(1, int(cpus)) if engine.metadata["device"] == "cpu" else 0
-    spans = _cut(0, total, min(256, -(-total // (4 * count))), BATCH)
+    spans = _cut(0, total, min(PART, -(-total // (2 * count))), BATCH)
     told = reporter(progress)
     if told is not None:
         told.begin(task, total)
