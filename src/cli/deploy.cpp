@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
 #include "cli/kserve.hpp"
 #include "cli/numbers.hpp"
@@ -26,6 +27,7 @@ struct DeployOptions {
     std::vector<std::string> names;
     std::int64_t max_queue = 0;
     bool pictures = false;
+    bool texts = false;
     KserveOptions kserve;
 };
 
@@ -132,6 +134,7 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
     }
     model.info = engine.info;
     model.pictures = options.pictures;
+    model.texts = options.texts;
     model.gpu = model.backend == TritonBackend::tensorrt ||
                 (model.backend != TritonBackend::openvino && engine.info.device != "cpu");
     if (model.backend == TritonBackend::lathe) {
@@ -152,7 +155,7 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
     } else {
         context.print("  " + sizing.reason);
     }
-    if (!engine.tokenizer.empty() && !takes_texts(engine))
+    if (!engine.tokenizer.empty() && !takes_texts(engine) && !model.texts)
         context.warn("client.py of " + model.name + " takes arrays alone: " + engine.file.string() +
                      " carries no tokenizer.json of Hugging Face's, or has inputs that texts do not fill. Engines of "
                      "older exports lack it: lathe export and build again");
@@ -200,7 +203,11 @@ Result<std::string> backends_for(const DeployOptions& options, const Json& model
         return std::string();
     LATHE_TRY(const std::filesystem::path installed, triton_backends_folder());
     if (options.copy_backend.empty()) return installed.string();
-    LATHE_CHECK(copy_triton_backend(installed, options.copy_backend));
+    std::filesystem::path tokenizers;
+    if (options.texts) {
+        LATHE_TRY(tokenizers, openvino::tokenizers_library());
+    }
+    LATHE_CHECK(copy_triton_backend(installed, options.copy_backend, tokenizers));
     return options.copy_backend;
 }
 
@@ -323,9 +330,14 @@ void add_deploy(Commands& commands) {
                     "A TensorRT plan of the same graph, for the tensorrt backend; else the one in an engine for "
                     "--device tensorrt")
         ->check(CLI::ExistingFile);
-    command.add_flag("--pictures", options->pictures,
-                     "Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses as the model was "
-                     "trained");
+    CLI::Option* const pictures = command.add_flag(
+        "--pictures", options->pictures,
+        "Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses as the model was "
+        "trained");
+    command
+        .add_flag("--texts", options->texts,
+                  "Clients send texts, which Lathe's backend cuts into tokens as the model was trained")
+        ->excludes(pictures);
     command.add_option("--name", options->names, "The model's name, one for each engine (default: the file's)")
         ->allow_extra_args(false);
     add_kserve_options(command, options->kserve);
