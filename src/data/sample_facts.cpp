@@ -131,7 +131,7 @@ Result<std::vector<SampleFacts>> sample_facts_from_json(const Json& json, const 
     const Error damaged{ErrorCode::corrupt, "what was seen of the samples is damaged", where, ""};
     try {
         for (const Json& row : json) {
-            for (const std::size_t count : {3, 4, 5, 6})
+            for (const std::size_t count : {3UL, 4UL, 5UL, 6UL})
                 if (!row.at(count).is_number_unsigned()) return damaged;
             SampleFacts sample{row.at(0).get<std::string>(),  row.at(1).get<std::string>(),
                                row.at(2).get<std::int64_t>(), row.at(3).get<std::size_t>(),
