@@ -82,15 +82,17 @@ class Killer(threading.Thread):
         self.random = random.Random(0)
 
     def run(self):
-        while self.killed < self.most and not self.over.wait(self.random.uniform(0.2, 2.0)):
-            found = list(working())
-            if not found:
+        while self.killed < self.most and not self.over.wait(0.01):
+            # Only once one is at work, or quick work would be over before a random time has passed.
+            if not any(working()) or self.over.wait(self.random.uniform(0.0, 0.2)):
                 continue
+            found = list(working())
             try:
                 os.kill(self.random.choice(found), signal.SIGKILL)
-            except ProcessLookupError:
+            except (IndexError, ProcessLookupError):
                 continue
             self.killed += 1
+            self.over.wait(self.random.uniform(0.5, 1.5))
 
 
 class Equal(unittest.TestCase):
