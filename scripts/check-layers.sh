@@ -34,7 +34,7 @@ allowed() {
     mix) echo support graph onnx data tasks tasks/detection calibrate quantize backends/api runtime bench evaluate correct sensitivity mix ;;
     plan) echo support runtime bench plan ;;
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;
-    triton) echo support data runtime deploy triton ;;
+    triton) echo support data backends/openvino runtime deploy triton ;;
     report) echo support report ;;
     api | cli) echo support graph onnx passes data tasks tasks/detection calibrate quantize autocast backends/api backends/openvino runtime bench evaluate correct compare sensitivity mix plan deploy report api "$1" ;;
     python) echo support data tasks tasks/detection api python ;;

@@ -103,10 +103,10 @@ public:
 
     /// For Lathe itself.
     struct Impl;
+    explicit Calibration(std::unique_ptr<Impl> impl);
     const Impl& impl() const { return *impl_; }
 
 private:
-    explicit Calibration(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
 };
 

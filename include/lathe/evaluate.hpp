@@ -2,18 +2,22 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lathe/data.hpp"
 #include "lathe/engine.hpp"
 #include "lathe/export.hpp"
 #include "lathe/progress.hpp"
 #include "lathe/result.hpp"
+#include "lathe/sample_span.hpp"
 
 namespace lathe {
 
 struct EngineEvaluationOptions {
-    std::size_t samples = 0; ///< spread evenly over the data; 0: all
+    std::size_t samples = 0;             ///< spread evenly over the data; 0: all
+    std::optional<SampleSpan> part = {}; ///< of those, in their order, these alone
     std::size_t batch_size = 16;
     std::string preprocess = {};  ///< JSON text instead of the (reference) engine's own; for data given as a path
     std::string output_name = {}; ///< the output with the scores; empty: the first
@@ -35,6 +39,9 @@ struct EngineScores {
     std::size_t nonfinite = 0;    ///< samples with NaN or infinity in the output; they count as wrong
     std::optional<Measured> top1; ///< shares 0..1 of the labelled samples (Wilson's interval); absent without labels
     std::optional<Measured> top5;
+    std::size_t labelled = 0; ///< samples with a label
+    std::size_t top1_right = 0;
+    std::size_t top5_right = 0;
 };
 
 /// How closely a subject follows a reference on the same samples.
@@ -54,6 +61,23 @@ struct EngineComparison {
 /// (a label that the output has no class for), cancelled.
 LATHE_API Result<EngineScores> evaluate_engine(const Engine& engine, Data data,
                                                const EngineEvaluationOptions& options = {});
+
+/// What several machines found, each on its own part of the data: counts add up, so figures and intervals are those of
+/// one evaluation. Errors: invalid_argument (none), mismatch (of different engines).
+LATHE_API Result<EngineScores> merge_scores(std::span<const EngineScores> parts);
+
+/// Samples as an engine takes them.
+struct EngineSamples {
+    std::vector<std::string> names; ///< of files, or numbers
+    std::vector<HostTensor> inputs; ///< one an input; axis 0 is the sample
+};
+
+/// How many samples there are, `options.part` left aside. Errors: what the data gives.
+LATHE_API Result<std::size_t> count_samples(const Engine& engine, Data data,
+                                            const EngineEvaluationOptions& options = {});
+/// Reads samples as evaluate_engine does. Errors: what the data gives; out_of_range where there are none.
+LATHE_API Result<EngineSamples> read_samples(const Engine& engine, Data data,
+                                             const EngineEvaluationOptions& options = {});
 
 /// Runs both engines on the same samples, labelled or not. Errors: as evaluate_engine; mismatch where the outputs'
 /// shapes differ.

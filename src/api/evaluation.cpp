@@ -12,6 +12,7 @@ namespace {
 Result<std::unique_ptr<Dataset>> open(Data data, const EngineInfo& engine, const EngineEvaluationOptions& options) {
     DatasetOptions opening;
     opening.samples = options.samples;
+    opening.part = options.part;
     opening.text.columns = data.columns;
     opening.text.make_tokenizer = openvino::make_tokenizer;
     if (!data.arrays.empty()) {
@@ -27,13 +28,25 @@ Measured share(std::size_t successes, std::size_t trials) {
     return {value, interval.low, interval.high};
 }
 
-EngineScores scores_of(const SubjectEvaluation& subject) {
-    EngineScores scores{subject.name, subject.precision, subject.samples, subject.nonfinite, {}, {}};
-    if (subject.labelled > 0) {
-        scores.top1 = share(subject.top1, subject.labelled);
-        scores.top5 = share(subject.top5, subject.labelled);
+/// Shares and intervals by the counts.
+EngineScores with_shares(EngineScores scores) {
+    if (scores.labelled > 0) {
+        scores.top1 = share(scores.top1_right, scores.labelled);
+        scores.top5 = share(scores.top5_right, scores.labelled);
     }
     return scores;
+}
+
+EngineScores scores_of(const SubjectEvaluation& subject) {
+    EngineScores scores;
+    scores.name = subject.name;
+    scores.precision = subject.precision;
+    scores.samples = subject.samples;
+    scores.nonfinite = subject.nonfinite;
+    scores.labelled = subject.labelled;
+    scores.top1_right = subject.top1;
+    scores.top5_right = subject.top5;
+    return with_shares(std::move(scores));
 }
 
 Progress& progress_of(const EngineEvaluationOptions& options) {
@@ -61,6 +74,38 @@ Result<EngineScores> evaluate_engine(const Engine& engine, Data data, const Engi
     LATHE_TRY(const Evaluation evaluation,
               evaluate({&subject, 1}, nullptr, *dataset, evaluate_options(options), progress_of(options)));
     return scores_of(evaluation.subjects.at(0));
+}
+
+Result<EngineScores> merge_scores(std::span<const EngineScores> parts) {
+    if (parts.empty()) return Error{ErrorCode::invalid_argument, "there are no scores to put together", "", ""};
+    EngineScores all = parts.front();
+    for (const EngineScores& part : parts.subspan(1)) {
+        if (part.name != all.name || part.precision != all.precision) {
+            return Error{ErrorCode::mismatch, "the scores are of different engines",
+                         all.name + " " + all.precision + ", " + part.name + " " + part.precision, ""};
+        }
+        all.samples += part.samples;
+        all.nonfinite += part.nonfinite;
+        all.labelled += part.labelled;
+        all.top1_right += part.top1_right;
+        all.top5_right += part.top5_right;
+    }
+    return with_shares(std::move(all));
+}
+
+Result<std::size_t> count_samples(const Engine& engine, Data data, const EngineEvaluationOptions& options) {
+    EngineEvaluationOptions whole = options;
+    whole.part.reset();
+    LATHE_TRY(const auto dataset, open(std::move(data), engine.info(), whole));
+    return dataset->size();
+}
+
+Result<EngineSamples> read_samples(const Engine& engine, Data data, const EngineEvaluationOptions& options) {
+    const std::string place = data.path.string();
+    LATHE_TRY(const auto dataset, open(std::move(data), engine.info(), options));
+    LATHE_TRY(auto batch, dataset->next(dataset->size()));
+    if (!batch) return Error{ErrorCode::out_of_range, "the data have no such samples", place, ""};
+    return EngineSamples{std::move(batch->names), std::move(batch->inputs)};
 }
 
 Result<EngineComparison> compare_engines(const Engine& reference, const Engine& subject, Data data,

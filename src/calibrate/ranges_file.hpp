@@ -59,7 +59,9 @@ RangesFile make_ranges(ActivationStatistics statistics, RangesKey key, Method me
 /// stay.
 void reestimate(RangesFile& ranges, Method method, const EstimateOptions& options, std::size_t threads = 0);
 
-/// Written whole or not at all. JSON, one tensor a line.
+/// What such a file holds: JSON, one tensor a line.
+std::string to_text(const RangesFile& ranges);
+/// Written whole or not at all.
 Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ranges);
 
 /// parse_error if it is no ranges file, unsupported if it is of a newer version, corrupt if it is truncated, changed

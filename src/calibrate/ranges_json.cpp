@@ -207,7 +207,7 @@ Result<CalibrationConvergence> convergence_from_json(const Json& json, std::stri
 
 } // namespace
 
-Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ranges) {
+std::string to_text(const RangesFile& ranges) {
     Json head;
     head["model"] = ranges.key.model;
     head["data"] = ranges.key.data;
@@ -245,7 +245,11 @@ Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ra
     body += "]}\n";
     const std::string first = R"({"kind":"ranges","version":)" + std::to_string(file_version) + R"(,"checksum":")" +
                               hash_hex(std::as_bytes(std::span(body))) + "\",\n";
-    return write_file(path, first + body);
+    return first + body;
+}
+
+Result<void> save_ranges(const std::filesystem::path& path, const RangesFile& ranges) {
+    return write_file(path, to_text(ranges));
 }
 
 Result<RangesFile> parse_ranges(std::string_view text, std::string_view where) {

@@ -83,6 +83,52 @@ CalibrationRound judge_round(const RangesFile& before, std::span<const TensorSta
     return round;
 }
 
+SettlingRounds::SettlingRounds(RangesKey key, std::size_t available, std::size_t whole, Method method,
+                               const EstimateOptions& options, SettleRule rule, std::size_t threads)
+    : available_(available), whole_(whole), method_(method), options_(options), rule_(std::move(rule)),
+      threads_(threads), end_(rounded(rule_.first_round)) {
+    ranges_.key = std::move(key);
+    convergence_.available = available;
+}
+
+std::size_t SettlingRounds::next() const {
+    return convergence_.settled || dry_ ? 0 : std::min(end_, available_) - ranges_.samples_seen;
+}
+
+void SettlingRounds::add(std::span<const TensorStatistics> fresh, std::size_t samples) {
+    dry_ = samples == 0;
+    if (dry_) return;
+    const std::size_t before = ranges_.samples_seen;
+    RangesFile after = ranges_;
+    after.samples_seen += samples;
+    if (before == 0) {
+        for (const TensorStatistics& tensor : fresh)
+            after.tensors.push_back({tensor.name, tensor.histogram, {}, {}, false});
+    } else {
+        for (std::size_t t = 0; t < fresh.size(); ++t)
+            after.tensors[t].histogram.merge(fresh[t].histogram);
+    }
+    reestimate(after, method_, options_, threads_);
+    if (before != 0) {
+        convergence_.rounds.push_back(judge_round(ranges_, fresh, after, rule_, threads_));
+        convergence_.rounds.back().samples = after.samples_seen;
+        convergence_.rounds.back().fresh = samples;
+    }
+    ranges_ = std::move(after);
+    // A round that the data's end cut short says less, but then there is nothing to save either.
+    if (!convergence_.rounds.empty() && ranges_.samples_seen >= end_) {
+        const CalibrationRound& round = convergence_.rounds.back();
+        convergence_.settled =
+            round.noise_change <= rule_.noise_tolerance && round.worst_change <= rule_.worst_tolerance;
+    }
+    end_ = rounded(2 * end_);
+}
+
+RangesFile SettlingRounds::take() {
+    ranges_.convergence = std::move(convergence_);
+    return std::move(ranges_);
+}
+
 Result<SettledRanges> read_until_settled(ActivationSource& source, Dataset& dataset, const CollectOptions& collecting,
                                          RangesKey key, Method method, const EstimateOptions& options,
                                          const SettleRule& rule, Progress& progress) {
@@ -90,46 +136,19 @@ Result<SettledRanges> read_until_settled(ActivationSource& source, Dataset& data
     // A longer batch would be cut at the end of a round anyway.
     if (!collect.whole_batches) collect.batch_size = std::min(collect.batch_size, rule.first_round);
     LATHE_TRY(Collector collector, Collector::make(source, dataset, collect, progress));
+    SettlingRounds rounds(std::move(key), collector.available(), collect.whole_batches ? collect.batch_size : 1, method,
+                          options, rule, collect.threads);
     SettledRanges found;
-    found.ranges.key = std::move(key);
-    CalibrationConvergence convergence;
-    convergence.available = collector.available();
-    const auto rounded = [&](std::size_t samples) {
-        if (!collect.whole_batches) return samples;
-        return (samples + collect.batch_size - 1) / collect.batch_size * collect.batch_size;
-    };
-    for (std::size_t end = rounded(rule.first_round);; end = rounded(2 * end)) {
-        const std::size_t seen = found.ranges.samples_seen;
-        LATHE_TRY(const ActivationStatistics part, collector.next(end - seen));
-        if (part.samples == 0) break;
+    while (const std::size_t count = rounds.next()) {
+        LATHE_TRY(const ActivationStatistics part, collector.next(count));
         found.inference_seconds += part.inference_seconds;
         found.histogram_seconds += part.histogram_seconds;
-        RangesFile after = found.ranges;
-        after.samples_seen += part.samples;
-        if (seen == 0) {
-            for (const TensorStatistics& tensor : part.tensors)
-                after.tensors.push_back({tensor.name, tensor.histogram, {}, {}, false});
-        } else {
-            for (std::size_t t = 0; t < part.tensors.size(); ++t)
-                after.tensors[t].histogram.merge(part.tensors[t].histogram);
-        }
-        reestimate(after, method, options, collect.threads);
-        if (seen != 0) {
-            convergence.rounds.push_back(judge_round(found.ranges, part.tensors, after, rule, collect.threads));
-            convergence.rounds.back().samples = after.samples_seen;
-            convergence.rounds.back().fresh = part.samples;
-        }
-        found.ranges = std::move(after);
+        rounds.add(part.tensors, part.samples);
         LATHE_CHECK(progress.check());
-        // A round that the data's end cut short says less, but then there is nothing to save either.
-        if (convergence.rounds.empty() || found.ranges.samples_seen < end) continue;
-        const CalibrationRound& round = convergence.rounds.back();
-        convergence.settled = round.noise_change <= rule.noise_tolerance && round.worst_change <= rule.worst_tolerance;
-        if (convergence.settled) break;
     }
     progress.end();
-    if (found.ranges.samples_seen == 0) return no_samples();
-    found.ranges.convergence = std::move(convergence);
+    if (rounds.seen() == 0) return no_samples();
+    found.ranges = rounds.take();
     return found;
 }
 

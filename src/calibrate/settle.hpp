@@ -48,6 +48,37 @@ struct SettleRule {
 CalibrationRound judge_round(const RangesFile& before, std::span<const TensorStatistics> fresh, const RangesFile& after,
                              const SettleRule& rule, std::size_t threads = 0);
 
+/// The rounds themselves, which know neither who runs the model nor where: says how many samples to read next, and is
+/// told what was seen of them.
+class SettlingRounds {
+public:
+    /// `available` samples at most; rounds end at multiples of `whole` samples.
+    SettlingRounds(RangesKey key, std::size_t available, std::size_t whole, Method method,
+                   const EstimateOptions& options, SettleRule rule, std::size_t threads);
+
+    /// Of the round that comes next; 0: the ranges have settled, or all were read.
+    std::size_t next() const;
+    /// The round's own histograms, of as many samples as `next` said. Fewer: the data ended early; none: no more come.
+    void add(std::span<const TensorStatistics> fresh, std::size_t samples);
+    std::size_t seen() const { return ranges_.samples_seen; }
+    /// The ranges of all that was added, with `convergence`.
+    RangesFile take();
+
+private:
+    std::size_t rounded(std::size_t samples) const { return (samples + whole_ - 1) / whole_ * whole_; }
+
+    std::size_t available_;
+    std::size_t whole_;
+    Method method_;
+    EstimateOptions options_;
+    SettleRule rule_;
+    std::size_t threads_;
+    std::size_t end_; ///< where the next round ends
+    bool dry_ = false;
+    RangesFile ranges_;
+    CalibrationConvergence convergence_;
+};
+
 struct SettledRanges {
     RangesFile ranges; ///< with `convergence`; without findings about the activations
     double inference_seconds = 0.0;

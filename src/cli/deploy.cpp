@@ -3,7 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
+#include "cli/kserve.hpp"
 #include "cli/numbers.hpp"
 #include "deploy/backend_folder.hpp"
 #include "deploy/triton.hpp"
@@ -25,6 +27,8 @@ struct DeployOptions {
     std::vector<std::string> names;
     std::int64_t max_queue = 0;
     bool pictures = false;
+    bool texts = false;
+    KserveOptions kserve;
 };
 
 TritonBackend backend_for(const DeployOptions& options, const EngineInfo& info) {
@@ -94,10 +98,35 @@ bool is_version_compatible(const DeployableEngine& engine) {
     return engine.tensorrt && engine.tensorrt->form.options && engine.tensorrt->form.options->version_compatible;
 }
 
+std::string name_of(const DeployOptions& options, std::size_t index) {
+    return index < options.names.size() ? options.names[index]
+                                        : std::filesystem::path(options.engines[index]).stem().string();
+}
+
+/// Cores that its instances keep busy; as many as the machine that built the engine had, where it runs on all.
+std::size_t cores_of(const TritonModel& model) {
+    const EngineInfo& info = model.info;
+    if (model.gpu || model.sizing.one_thread_each) return model.sizing.instances;
+    if (info.threads == 0) {
+        const auto machine = parse_json(info.machine, "machine");
+        const bool known =
+            machine && machine->is_object() && machine->contains("cores") && machine->at("cores").is_number_unsigned();
+        return known ? std::clamp<std::size_t>(machine->at("cores").get<std::size_t>(), 1, 1024) : 1;
+    }
+    // Instances of Lathe's backend take the engine's threads in turns.
+    return model.backend == TritonBackend::lathe ? info.threads : info.threads * model.sizing.instances;
+}
+
+/// The model repository: of `kserve`, a folder beside its manifests.
+std::filesystem::path repository_of(const DeployOptions& options) {
+    return options.server == "kserve" ? std::filesystem::path(options.output) / "models"
+                                      : std::filesystem::path(options.output);
+}
+
 Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const Context& context) {
     LATHE_TRY(const DeployableEngine engine, read_deployable(options.engines[index]));
     TritonModel model;
-    model.name = index < options.names.size() ? options.names[index] : engine.file.stem().string();
+    model.name = name_of(options, index);
     model.backend = backend_for(options, engine.info);
     if (model.backend != TritonBackend::tensorrt && !options.plan.empty()) {
         return Error{ErrorCode::invalid_argument, "a plan is for the tensorrt backend, and only that",
@@ -105,26 +134,28 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
     }
     model.info = engine.info;
     model.pictures = options.pictures;
+    model.texts = options.texts;
     model.gpu = model.backend == TritonBackend::tensorrt ||
                 (model.backend != TritonBackend::openvino && engine.info.device != "cpu");
     if (model.backend == TritonBackend::lathe) {
         LATHE_TRY(const auto installed, triton_backends_folder()); // before anything is written
     }
     LATHE_TRY(model.sizing, sizing_of(options, engine, model.backend));
-    LATHE_CHECK(write_triton_model(model, engine, options.plan, options.output));
+    const std::filesystem::path repository = repository_of(options);
+    LATHE_CHECK(write_triton_model(model, engine, options.plan, repository));
     const TritonSizing& sizing = model.sizing;
     const std::int64_t max_batch = has_open_batch(engine.info) ? sizing.max_batch : 0;
-    context.print(context.bold((std::filesystem::path(options.output) / model.name).string()) + ": " +
-                  to_string(model.backend) + ", batches up to " + std::to_string(std::max<std::int64_t>(1, max_batch)) +
-                  ", queue delay " + std::to_string(sizing.max_queue_delay_us) + " us, " +
-                  std::to_string(sizing.instances) + (sizing.instances == 1 ? " instance" : " instances"));
+    context.print(context.bold((repository / model.name).string()) + ": " + to_string(model.backend) +
+                  ", batches up to " + std::to_string(std::max<std::int64_t>(1, max_batch)) + ", queue delay " +
+                  std::to_string(sizing.max_queue_delay_us) + " us, " + std::to_string(sizing.instances) +
+                  (sizing.instances == 1 ? " instance" : " instances"));
     if (options.from.empty()) {
         context.warn("not sized by measurements, so one instance: give --from bench.json, and --slo and --rate for an "
                      "objective");
     } else {
         context.print("  " + sizing.reason);
     }
-    if (!engine.tokenizer.empty() && !takes_texts(engine))
+    if (!engine.tokenizer.empty() && !takes_texts(engine) && !model.texts)
         context.warn("client.py of " + model.name + " takes arrays alone: " + engine.file.string() +
                      " carries no tokenizer.json of Hugging Face's, or has inputs that texts do not fill. Engines of "
                      "older exports lack it: lathe export and build again");
@@ -146,6 +177,9 @@ Result<Json> deploy_one(const DeployOptions& options, std::size_t index, const C
                 {"preferred_batch_size", sizing.preferred},
                 {"max_queue_delay_microseconds", sizing.max_queue_delay_us},
                 {"instances", sizing.instances},
+                {"gpu", model.gpu},
+                {"cores", cores_of(model)},
+                {"bytes", engine.mapped->bytes().size()},
                 {"sized", !options.from.empty()},
                 {"version_compatible", uses_own_plan(options, engine, model.backend) && is_version_compatible(engine)},
                 {"reason", sizing.reason}};
@@ -169,17 +203,51 @@ Result<std::string> backends_for(const DeployOptions& options, const Json& model
         return std::string();
     LATHE_TRY(const std::filesystem::path installed, triton_backends_folder());
     if (options.copy_backend.empty()) return installed.string();
-    LATHE_CHECK(copy_triton_backend(installed, options.copy_backend));
+    std::filesystem::path tokenizers;
+    if (options.texts) {
+        LATHE_TRY(tokenizers, openvino::tokenizers_library());
+    }
+    LATHE_CHECK(copy_triton_backend(installed, options.copy_backend, tokenizers));
     return options.copy_backend;
 }
 
-Result<void> run_deploy(const DeployOptions& options, const Context& context) {
-    if (options.engines.size() > 1 && !options.plan.empty())
+/// The options with the backend copied beside the repository, if a model needs it. Errors: what the manifests would be
+/// refused for, before anything is written.
+Result<DeployOptions> for_cluster(DeployOptions options) {
+    LATHE_TRY(const ClusterService service, cluster_service(options.kserve, name_of(options, 0), Json::array()));
+    std::size_t own = 0;
+    for (const std::string& file : options.engines) {
+        LATHE_TRY(const DeployableEngine engine, read_deployable(file));
+        if (backend_for(options, engine.info) == TritonBackend::lathe) ++own;
+    }
+    if (own > 0 && own < options.engines.size()) {
+        return Error{ErrorCode::invalid_argument, "one server has one folder of backends", "--backend",
+                     "give all engines the backend lathe, or deploy them as two services"};
+    }
+    if (!options.copy_backend.empty()) {
+        return Error{ErrorCode::invalid_argument, "kserve puts the backend beside the repository", "--copy-backend",
+                     "leave it out"};
+    }
+    if (own > 0) options.copy_backend = (std::filesystem::path(options.output) / "backends").string();
+    return options;
+}
+
+Result<void> run_deploy(const DeployOptions& given, const Context& context) {
+    if (given.engines.size() > 1 && !given.plan.empty())
         return Error{ErrorCode::invalid_argument, "one TensorRT engine belongs to one model", "--plan",
                      "name one engine"};
-    if (options.names.size() > options.engines.size())
+    if (given.names.size() > given.engines.size())
         return Error{ErrorCode::invalid_argument, "there are more names than engines", "--name", ""};
-    LATHE_CHECK(goal_of(options));
+    LATHE_CHECK(goal_of(given));
+    const bool cluster = given.server == "kserve";
+    if (!cluster &&
+        !(given.kserve.image + given.kserve.storage + given.kserve.service + given.kserve.prometheus).empty())
+        return Error{ErrorCode::invalid_argument, "--image, --storage, --service and --prometheus are for a cluster",
+                     "deploy triton", "lathe deploy kserve"};
+    DeployOptions options = given;
+    if (cluster) {
+        LATHE_TRY(options, for_cluster(given));
+    }
     LATHE_CHECK(check_copy_backend(options));
     Json models = Json::array();
     for (std::size_t i = 0; i < options.engines.size(); ++i) {
@@ -188,18 +256,26 @@ Result<void> run_deploy(const DeployOptions& options, const Context& context) {
         models.push_back(std::move(model));
     }
     LATHE_TRY(const std::string backends, backends_for(options, models));
-    const bool compatible =
-        std::ranges::any_of(models, [](const Json& model) { return model["version_compatible"].get<bool>(); });
-    context.print("serve it: tritonserver --model-repository=" + options.output +
-                  (backends.empty() ? "" : " --backend-directory=" + backends) +
-                  (compatible ? " --backend-config=tensorrt,version-compatible=true" : ""));
-    context.print_json({{"kind", "deploy"},
-                        {"version", 1},
-                        {"server", options.server},
-                        {"repository", options.output},
-                        {"backend_directory", backends.empty() ? Json() : Json(backends)},
-                        {"models", std::move(models)},
-                        {"command", context.command_line()}});
+    Json manifests;
+    if (cluster) {
+        LATHE_TRY(const ClusterService service, cluster_service(options.kserve, name_of(options, 0), models));
+        LATHE_TRY(manifests, deploy_to_cluster(service, options.output, context));
+    } else {
+        const bool compatible =
+            std::ranges::any_of(models, [](const Json& model) { return model["version_compatible"].get<bool>(); });
+        context.print("serve it: tritonserver --model-repository=" + options.output +
+                      (backends.empty() ? "" : " --backend-directory=" + backends) +
+                      (compatible ? " --backend-config=tensorrt,version-compatible=true" : ""));
+    }
+    Json document{{"kind", "deploy"},
+                  {"version", 1},
+                  {"server", options.server},
+                  {"repository", repository_of(options).string()},
+                  {"backend_directory", backends.empty() ? Json() : Json(backends)},
+                  {"models", std::move(models)}};
+    if (cluster) document["manifests"] = std::move(manifests);
+    document["command"] = context.command_line();
+    context.print_json(std::move(document));
     return {};
 }
 
@@ -210,19 +286,28 @@ void add_deploy(Commands& commands) {
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"deploy",
-         "Write a model repository for NVIDIA Triton, sized from measured latencies, with a KServe v2 client",
+         "Write a model repository for NVIDIA Triton, sized from measured latencies, with a KServe v2 client; for "
+         "Kubernetes with KServe's or plain manifests",
          {"lathe deploy triton int8.engine --output repo/ --from bench.json",
           "lathe deploy triton int8.engine --output repo/ --from bench.json --slo p99=20ms --rate 300/s",
           "lathe deploy triton int8.engine fp32.engine --name small --name exact --output repo/ --backend onnxruntime",
           "lathe deploy triton gpu.engine --output repo/ --from bench.json --copy-backend backends/",
           "lathe deploy triton trt.engine --output repo/ --from bench.json",
           "lathe deploy triton gpu.engine --plan model.plan --output repo/ --from bench.json",
+          "lathe deploy kserve int8.engine --output cluster/ --image IMAGE --storage pvc://models/int8 --servers 2..8",
           "python3 repo/int8/client.py --url http://localhost:8000 photo.jpg",
           "python3 repo/minilm/client.py --text 'a quiet, moving film'"}},
         [options, &context] { return run_deploy(*options, context); });
-    command.add_option("server", options->server, "triton")->required()->check(CLI::IsMember({"triton"}));
+    command.add_option("server", options->server, "triton or kserve")
+        ->required()
+        ->check(CLI::IsMember({"triton", "kserve"}));
     command.add_option("engines", options->engines, "Engine files")->required()->type_name("ENGINE");
-    command.add_option("-o,--output", options->output, "The model repository: a folder, made if needed")->required();
+    command
+        .add_option(
+            "-o,--output", options->output,
+            "The model repository: a folder, made if needed. Of kserve: a folder for the repository (models/), the "
+            "backend (backends/) and the manifests")
+        ->required();
     command.add_option("--from", options->from,
                        "Results of lathe bench for these engines, at several batch sizes. Without --slo: batches that "
                        "make a sample at least 3 % cheaper than the size before; as few instances as reach 95 % of the "
@@ -245,11 +330,17 @@ void add_deploy(Commands& commands) {
                     "A TensorRT plan of the same graph, for the tensorrt backend; else the one in an engine for "
                     "--device tensorrt")
         ->check(CLI::ExistingFile);
-    command.add_flag("--pictures", options->pictures,
-                     "Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses as the model was "
-                     "trained");
+    CLI::Option* const pictures = command.add_flag(
+        "--pictures", options->pictures,
+        "Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses as the model was "
+        "trained");
+    command
+        .add_flag("--texts", options->texts,
+                  "Clients send texts, which Lathe's backend cuts into tokens as the model was trained")
+        ->excludes(pictures);
     command.add_option("--name", options->names, "The model's name, one for each engine (default: the file's)")
         ->allow_extra_args(false);
+    add_kserve_options(command, options->kserve);
     command.add_option("--max-queue", options->max_queue, "Refuse requests once so many wait (default: no limit)")
         ->check(positive_number());
 }

@@ -5,9 +5,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "data/convert.hpp"
-#include "support/hash.hpp"
-
 namespace lathe {
 
 namespace {
@@ -24,51 +21,6 @@ std::string figure(double value) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%.4g", value);
     return text.data();
-}
-
-/// Where the channels of a tensor are: sample n, channel c, element i lies at n * sample + c * channel + i * step.
-struct ChannelPlan {
-    std::size_t channels = 1;
-    std::size_t count = 0;
-    std::size_t channel = 0;
-    std::size_t step = 1;
-    std::size_t sample = 0;
-    bool image = false;
-};
-
-bool is_channel_count(std::int64_t dim) { return dim == 1 || dim == 3 || dim == 4; }
-
-ChannelPlan plan_channels(const Shape& shape) {
-    ChannelPlan plan;
-    plan.sample = 1;
-    for (std::size_t a = 1; a < shape.size(); ++a)
-        plan.sample *= static_cast<std::size_t>(shape[a]);
-    plan.count = plan.sample;
-    if (shape.size() != 4 || plan.sample == 0) return plan;
-    if (is_channel_count(shape[1])) {
-        plan.channels = static_cast<std::size_t>(shape[1]);
-        plan.count = plan.sample / plan.channels;
-        plan.channel = plan.count;
-        plan.image = true;
-    } else if (is_channel_count(shape[3])) {
-        plan.channels = static_cast<std::size_t>(shape[3]);
-        plan.count = plan.sample / plan.channels;
-        plan.channel = 1;
-        plan.step = plan.channels;
-        plan.image = true;
-    }
-    return plan;
-}
-
-/// The tensor as floats: its own bytes if it is float32, else converted into `buffer`. Empty if it has no numbers.
-std::span<const float> as_floats(const HostTensor& tensor, std::vector<float>& buffer) {
-    if (tensor.type == DataType::float32) return tensor.as<float>();
-    const std::int64_t count = element_count(tensor.shape);
-    buffer.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
-    const auto converted = convert_elements(tensor.type, tensor.bytes, DataType::float32,
-                                            std::as_writable_bytes(std::span(buffer)), tensor.name);
-    if (!converted) buffer.clear();
-    return buffer;
 }
 
 /// What a range of values looks like to someone who has seen many wrong ones.
@@ -113,75 +65,42 @@ std::string DataChecks::Names::describe() const {
 DataChecks::DataChecks(const DataExpectations& expectations) : expectations_(expectations) {}
 
 void DataChecks::observe(const Batch& batch) {
-    samples_ += batch.size();
-    for (const HostTensor& tensor : batch.inputs)
-        observe_values(tensor, batch.names);
-    observe_duplicates(batch);
-    cut_.add(batch);
-    for (const std::int64_t label : batch.labels) {
-        if (label < 0) continue;
-        ++labelled_;
-        if (labels_.size() < 2) labels_.insert(label);
-    }
+    for (const SampleFacts& sample : facts_of(batch))
+        add(sample);
 }
 
-void DataChecks::observe_values(const HostTensor& tensor, const std::vector<std::string>& names) {
-    const ChannelPlan plan = plan_channels(tensor.shape);
-    if (!is_floating(tensor.type) && !plan.image) return; // token ids and masks have no value range to judge
-    std::vector<float> buffer;
-    const std::span<const float> values = as_floats(tensor, buffer);
-    if (plan.sample == 0 || values.size() < names.size() * plan.sample) return;
-    // The range is judged for one image input; a second one may hold anything.
-    const bool judged = plan.image && (channels_.empty() || channels_.size() == plan.channels);
-    if (judged && channels_.empty()) channels_.resize(plan.channels);
-    has_images_ = has_images_ || plan.image;
-    for (std::size_t n = 0; n < names.size(); ++n) {
-        bool finite = true;
-        bool constant = plan.image;
-        for (std::size_t c = 0; c < plan.channels; ++c) {
-            const float* value = values.data() + n * plan.sample + c * plan.channel;
-            float min = *value;
-            float max = *value;
-            double sum = 0;
-            double squares = 0;
-            bool channel_finite = true;
-            for (std::size_t i = 0; i < plan.count; ++i) {
-                const float x = value[i * plan.step];
-                channel_finite = channel_finite && std::isfinite(x);
-                min = std::min(min, x);
-                max = std::max(max, x);
-                sum += x;
-                squares += static_cast<double>(x) * x;
-            }
-            finite = finite && channel_finite;
-            constant = constant && channel_finite && min == max;
-            if (!judged || !channel_finite) continue;
-            Channel& channel = channels_[c];
-            channel.min = channel.count > 0 ? std::min(channel.min, min) : min;
-            channel.max = channel.count > 0 ? std::max(channel.max, max) : max;
-            channel.count += static_cast<double>(plan.count);
-            channel.sum += sum;
-            channel.squares += squares;
+void DataChecks::add(const SampleFacts& sample) {
+    ++samples_;
+    for (std::size_t i = 0; i < sample.nonfinite; ++i)
+        nonfinite_.add(sample.name);
+    for (std::size_t i = 0; i < sample.constant; ++i)
+        constant_.add(sample.name);
+    for (const auto& image : sample.images) {
+        // The range is judged for one image input; a second one may hold anything.
+        if (channels_.empty()) channels_.resize(image.size());
+        if (channels_.size() != image.size()) continue;
+        for (std::size_t c = 0; c < image.size(); ++c) {
+            const SampleFacts::Channel& seen = image[c];
+            if (seen.count == 0) continue;
+            SampleFacts::Channel& channel = channels_[c];
+            channel.min = channel.count > 0 ? std::min(channel.min, seen.min) : seen.min;
+            channel.max = channel.count > 0 ? std::max(channel.max, seen.max) : seen.max;
+            channel.count += seen.count;
+            channel.sum += seen.sum;
+            channel.squares += seen.squares;
         }
-        if (!finite) nonfinite_.add(names[n]);
-        if (constant) constant_.add(names[n]);
     }
-}
-
-void DataChecks::observe_duplicates(const Batch& batch) {
-    for (std::size_t n = 0; n < batch.size(); ++n) {
-        Hasher hasher;
-        for (const HostTensor& tensor : batch.inputs) {
-            const std::size_t bytes = tensor.bytes.size() / batch.size();
-            hasher.update(std::span(tensor.bytes).subspan(n * bytes, bytes));
-        }
-        std::string digest = hasher.hex();
-        const auto found = seen_.find(digest);
-        if (found != seen_.end())
-            duplicates_.add(batch.names[n] + " = " + found->second);
-        else if (seen_.size() < most_digests)
-            seen_.emplace(std::move(digest), batch.names[n]);
-    }
+    const auto found = seen_.find(sample.digest);
+    if (found != seen_.end())
+        duplicates_.add(sample.name + " = " + found->second);
+    else if (seen_.size() < most_digests)
+        seen_.emplace(sample.digest, sample.name);
+    ++cut_.samples;
+    cut_.cut += sample.cut;
+    cut_.limit = sample.token_limit;
+    if (sample.label < 0) return;
+    ++labelled_;
+    if (labels_.size() < 2) labels_.insert(sample.label);
 }
 
 std::optional<DataFinding> DataChecks::check_range() const {
@@ -191,7 +110,7 @@ std::optional<DataFinding> DataChecks::check_range() const {
     double lowest_std = 0;
     bool any = false;
     for (std::size_t c = 0; c < channels_.size(); ++c) {
-        const Channel& channel = channels_[c];
+        const SampleFacts::Channel& channel = channels_[c];
         if (channel.count == 0) return {};
         const double channel_mean = channel.sum / channel.count;
         const double deviation =
@@ -214,7 +133,7 @@ std::optional<DataFinding> DataChecks::check_range() const {
     }
     const Preprocess& expected = *expectations_.preprocess;
     for (std::size_t c = 0; c < 3; ++c) {
-        const Channel& channel = channels_[c];
+        const SampleFacts::Channel& channel = channels_[c];
         const auto value_of = [&](double pixel) {
             return (pixel * expected.scale - expected.mean[c]) / expected.std[c];
         };

@@ -37,6 +37,33 @@ struct DataExpectations {
     std::size_t enough_samples = 32; ///< fewer are too few
 };
 
+/// What the checks keep of one sample.
+struct SampleFacts {
+    /// Statistics of the values of one channel; nothing counted where some are not finite.
+    struct Channel {
+        double count = 0;
+        double sum = 0;
+        double squares = 0;
+        float min = 0;
+        float max = 0;
+    };
+
+    std::string name;
+    std::string digest;                       ///< of its inputs
+    std::int64_t label = -1;                  ///< -1: none
+    std::size_t nonfinite = 0;                ///< inputs with NaN or infinite values
+    std::size_t constant = 0;                 ///< images with one value a channel
+    std::size_t cut = 0;                      ///< texts cut in its batch, if it is the first one there
+    std::size_t token_limit = 0;              ///< what they are cut at; 0: no texts
+    std::vector<std::vector<Channel>> images; ///< an image input each, in the model's channel order
+};
+
+/// The facts of each sample of a batch.
+std::vector<SampleFacts> facts_of(const Batch& batch);
+Json to_json(const std::vector<SampleFacts>& facts);
+/// Errors: corrupt.
+Result<std::vector<SampleFacts>> sample_facts_from_json(const Json& json, const std::string& where);
+
 /// Watches the batches of a dataset go by and tells afterwards what looks wrong. Images are inputs of rank 4 with 1, 3
 /// or 4 channels; value range and constant images are judged for those alone. Memory: some 100 bytes a sample, for the
 /// first million samples.
@@ -45,19 +72,14 @@ public:
     explicit DataChecks(const DataExpectations& expectations = {});
 
     void observe(const Batch& batch);
+    /// A sample that was looked at before, perhaps elsewhere: facts added in the order of the samples find what
+    /// observing their batches finds.
+    void add(const SampleFacts& sample);
     /// What was found so far, the gravest first.
     std::vector<DataFinding> findings() const;
     std::size_t samples() const { return samples_; }
 
 private:
-    /// Statistics of the finite values of one channel.
-    struct Channel {
-        double count = 0;
-        double sum = 0;
-        double squares = 0;
-        float min = 0;
-        float max = 0;
-    };
     struct Names {
         std::size_t count = 0;
         std::vector<std::string> first;
@@ -65,15 +87,12 @@ private:
         std::string describe() const;
     };
 
-    void observe_values(const HostTensor& tensor, const std::vector<std::string>& names);
-    void observe_duplicates(const Batch& batch);
     std::optional<DataFinding> check_range() const;
 
     DataExpectations expectations_;
     std::size_t samples_ = 0;
-    std::vector<Channel> channels_; ///< of the first image input, in the model's channel order
-    bool has_images_ = false;
-    std::map<std::string, std::string> seen_; ///< digest of a sample's inputs, and its name
+    std::vector<SampleFacts::Channel> channels_; ///< of the first image input, in the model's channel order
+    std::map<std::string, std::string> seen_;    ///< digest of a sample's inputs, and its name
     Names duplicates_;
     Names constant_;
     Names nonfinite_;

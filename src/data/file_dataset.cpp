@@ -183,6 +183,8 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
     chosen.class_names = std::move(files.class_names);
     for (const std::size_t index : choose_samples(files.files.size(), options))
         chosen.files.push_back(std::move(files.files[index]));
+    if (chosen.files.empty())
+        return Error{ErrorCode::out_of_range, "the data have no such samples", where, "ask for a part that there is"};
 
     const std::size_t threads = options.threads != 0 ? options.threads : available_cores();
     const std::string spec = to_string(input.type) + " ";

@@ -53,12 +53,16 @@ std::vector<std::size_t> choose_samples(std::size_t total, std::size_t wanted, s
 
 std::vector<std::size_t> choose_samples(std::size_t total, const DatasetOptions& options) {
     const std::vector<std::size_t> chosen = choose_samples(total, options.samples, options.seed);
-    if (options.order == SampleOrder::ascending) return chosen;
-    std::vector<std::size_t> ordered;
-    ordered.reserve(chosen.size());
-    for (const std::size_t place : scatter(chosen.size()))
-        ordered.push_back(chosen[place]);
-    return ordered;
+    std::vector<std::size_t> ordered = chosen;
+    if (options.order == SampleOrder::scattered) {
+        const std::vector<std::size_t> places = scatter(chosen.size());
+        std::ranges::transform(places, ordered.begin(), [&](std::size_t place) { return chosen[place]; });
+    }
+    if (!options.part) return ordered;
+    const std::size_t first = std::min(options.part->first, ordered.size());
+    const std::size_t count = std::min(options.part->count, ordered.size() - first);
+    const auto begin = ordered.begin() + static_cast<std::ptrdiff_t>(first);
+    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
 }
 
 std::vector<std::size_t> scatter(std::size_t count) {

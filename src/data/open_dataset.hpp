@@ -11,6 +11,7 @@
 #include "data/preprocess.hpp"
 #include "data/tokenizer.hpp"
 #include "lathe/result.hpp"
+#include "lathe/sample_span.hpp"
 #include "lathe/types.hpp"
 
 namespace lathe {
@@ -49,6 +50,9 @@ struct DatasetOptions {
     std::optional<std::uint64_t> seed; ///< choose samples at random with this seed instead of evenly spread
     TextOptions text{};
     SampleOrder order = SampleOrder::ascending;
+    /// Of the chosen samples, in their order, these alone, as far as there are so many. Texts in pairs that are two
+    /// samples each stay together.
+    std::optional<SampleSpan> part{};
     std::size_t read_ahead = 0; ///< samples of files, at most; 0: some 64. For readers that may stop at any time
     /// Batches hold decoded pictures: somebody else preprocesses them. Errors: invalid_argument for arrays and texts.
     bool pictures = false;

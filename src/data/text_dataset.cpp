@@ -165,6 +165,11 @@ private:
     /// Of samples: a row may hold two.
     static DatasetOptions of_rows(DatasetOptions options, std::size_t sides) {
         options.samples = (options.samples + sides - 1) / sides;
+        if (options.part) {
+            const std::size_t end = options.part->first + options.part->count;
+            options.part->first = (options.part->first + sides - 1) / sides;
+            options.part->count = (end + sides - 1) / sides - options.part->first;
+        }
         return options;
     }
 

@@ -71,10 +71,11 @@ Result<void> check_no_backend_in(const fs::path& folder) {
                  "remove it, or choose another folder"};
 }
 
-Result<void> copy_triton_backend(const fs::path& installed, const fs::path& folder) {
+Result<void> copy_triton_backend(const fs::path& installed, const fs::path& folder, const fs::path& tokenizers) {
     LATHE_CHECK(check_no_backend_in(folder));
     LATHE_TRY(StagedFolder staged, StagedFolder::create(folder / "lathe"));
     LATHE_CHECK(copy_into(staged, installed / "lathe" / backend_library));
+    if (!tokenizers.empty()) LATHE_CHECK(copy_into(staged, tokenizers)); // looked for beside OpenVINO
     for (const fs::path& library : loaded_libraries()) {
         const std::string name = library.filename().string();
         if (is_of_the_system(name)) continue;

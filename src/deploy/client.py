@@ -146,6 +146,12 @@ def infer_picture(url, model, name, file):
     return post(f"{url}/v2/models/{model}/infer", head + content, {"Inference-Header-Content-Length": str(len(head))})
 
 
+def infer_texts(url, model, texts):
+    """Posts texts as they are to a model that takes such; returns the outputs as `infer` does."""
+    body = {"inputs": [{"name": "text", "shape": [len(texts), 1], "datatype": "BYTES", "data": texts}]}
+    return post(f"{url}/v2/models/{model}/infer", json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+
 def best_classes(scores, labels, count):
     order = numpy.argsort(-scores)[:count]
     return [(labels[i] if i < len(labels) else str(i), float(scores[i])) for i in order]
@@ -181,6 +187,13 @@ def main():
         inputs = {name: numpy.load(file) for name, file in (text.split("=", 1) for text in arguments.array)}
         for name, array in infer(arguments.url, about["model"], inputs).items():
             print(f"{name} {array.shape}: {numpy.array2string(array, threshold=20)}")
+        return 0
+    if arguments.text and about["texts"]:
+        if arguments.text_pair:
+            parser.error(f"{about['model']} takes single texts")
+        outputs = infer_texts(arguments.url, about["model"], arguments.text)
+        for i, text in enumerate(arguments.text):
+            print_result(text, {name: values[i] for name, values in outputs.items()}, about, arguments.classes)
         return 0
     if arguments.text:
         if about["tokenizer"] is None:

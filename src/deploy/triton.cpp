@@ -176,6 +176,7 @@ Json description(const TritonModel& model, const DeployableEngine& engine) {
         return array;
     };
     json["pictures"] = model.pictures; // the server preprocesses
+    json["texts"] = model.texts;       // the server cuts them into tokens
     json["tokenizer"] = tokenizing(engine);
     json["inputs"] = tensors(model.info.inputs);
     json["outputs"] = tensors(model.info.outputs);
@@ -194,6 +195,25 @@ Result<void> check_takes_pictures(const TritonModel& model, const DeployableEngi
                      "the server can turn pictures into the input of an engine that has one, of float32 and with an "
                      "open batch size, and that says how (the metadata lathe.preprocess)",
                      where, "build such an engine, or leave --pictures out"};
+    }
+    return {};
+}
+
+Result<void> check_takes_texts(const TritonModel& model, const DeployableEngine& engine) {
+    const std::string where = engine.file.string() + ", --texts";
+    if (model.backend != TritonBackend::lathe) {
+        return Error{ErrorCode::invalid_argument, to_string(model.backend) + " does not cut texts into tokens", where,
+                     "add --backend lathe"};
+    }
+    const auto is_tokens = [](const IoInfo& input) {
+        return input.range.max.size() == 2 && (input.type == DataType::int64 || input.type == DataType::int32);
+    };
+    if (engine.tokenizer.is_null() || !std::ranges::all_of(model.info.inputs, is_tokens) ||
+        !has_open_batch(model.info)) {
+        return Error{ErrorCode::invalid_argument,
+                     "the server can turn texts into the inputs of an engine that carries its tokenizer, reads tokens "
+                     "alone and has an open batch size",
+                     where, "build such an engine, or leave --texts out"};
     }
     return {};
 }
@@ -263,6 +283,7 @@ Result<void> write_triton_model(const TritonModel& model, const DeployableEngine
     }
     if (model.backend == TritonBackend::tensorrt && plan.empty()) LATHE_CHECK(own_plan(engine));
     if (model.pictures) LATHE_CHECK(check_takes_pictures(model, engine));
+    if (model.texts) LATHE_CHECK(check_takes_texts(model, engine));
     LATHE_TRY(const std::string config, triton_config(model));
     LATHE_TRY(StagedFolder folder, StagedFolder::create(target));
     std::error_code failed;

@@ -17,10 +17,10 @@ constexpr std::array<std::pair<TritonBackend, const char*>, 4> backend_names{
      {TritonBackend::openvino, "openvino"},
      {TritonBackend::tensorrt, "tensorrt"}}};
 
-/// A file a sample.
-void write_picture(TextProto& out, const IoInfo& io) {
+/// A file or a text a sample.
+void write_strings(TextProto& out, const std::string& name) {
     out.open("input");
-    out.text("name", io.name);
+    out.text("name", name);
     out.name("data_type", "TYPE_STRING");
     out.numbers("dims", {1});
     out.close();
@@ -175,9 +175,11 @@ Result<std::string> triton_config(const TritonModel& model) {
     out.text("backend", to_string(model.backend));
     out.text("default_model_filename", model_file_of(model.backend));
     out.number("max_batch_size", max_batch);
+    if (model.texts) write_strings(out, "text");
     for (const IoInfo& io : model.info.inputs) {
+        if (model.texts) break;
         if (model.pictures) {
-            write_picture(out, io);
+            write_strings(out, io.name);
         } else {
             LATHE_CHECK(write_tensor(out, "input", io, batched, filled, {}));
         }
@@ -189,7 +191,7 @@ Result<std::string> triton_config(const TritonModel& model) {
     out.name("kind", model.gpu ? "KIND_GPU" : "KIND_CPU");
     out.close();
     if (max_batch > 1) write_batching(out, model.sizing);
-    if (!model.pictures) { // the server makes up numbers for a warm-up, no pictures
+    if (!model.pictures && !model.texts) { // the server makes up numbers for a warm-up, no pictures or words
         LATHE_CHECK(write_warmup(out, model, 1, batched));
         if (max_batch > 1) LATHE_CHECK(write_warmup(out, model, max_batch, batched));
     }

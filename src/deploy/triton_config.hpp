@@ -36,6 +36,7 @@ struct TritonModel {
     TritonSizing sizing;
     bool gpu = false;
     bool pictures = false; ///< lathe: its input is JPEG or PNG files, which the backend decodes and preprocesses
+    bool texts = false;    ///< lathe: its input is texts, which the backend cuts into tokens
 };
 
 /// Triton's name of an element type: TYPE_FP32. Errors: unsupported (a type that Triton lacks), naming the tensor.

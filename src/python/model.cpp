@@ -21,17 +21,26 @@
 #include "python/arrays.hpp"
 #include "python/bindings.hpp"
 #include "python/measured.hpp"
+#include "python/model.hpp"
 #include "python/progress.hpp"
 
 namespace nb = nanobind;
 
 namespace lathe::python {
-namespace {
 
-/// A model in Python's hands; Model itself is not complete in the public interface.
-struct HeldModel {
-    std::shared_ptr<Model> model;
-};
+Data data_of(nb::handle data, const std::optional<std::vector<std::int64_t>>& labels, const std::string& columns) {
+    Data given = [&] {
+        if (!nb::isinstance<nb::dict>(data)) return Data(nb::cast<std::filesystem::path>(data));
+        std::vector<HostTensor> arrays;
+        for (const auto& [name, array] : nb::borrow<nb::dict>(data))
+            arrays.push_back(tensor_of(array, nb::cast<std::string>(name)));
+        return Data(std::move(arrays), labels.value_or(std::vector<std::int64_t>()));
+    }();
+    given.columns = columns;
+    return given;
+}
+
+namespace {
 
 HeldModel load(const std::filesystem::path& path) {
     const nb::gil_scoped_release release;
@@ -48,19 +57,6 @@ std::vector<std::string> input_names(const HeldModel& held) {
     for (const InputSpec& input : input_specs(*held.model))
         names.push_back(input.name);
     return names;
-}
-
-/// `data`: a path, or a dict of arrays by input name (or one array for the only input), with labels or without.
-Data data_of(nb::handle data, const std::optional<std::vector<std::int64_t>>& labels, const std::string& columns) {
-    Data given = [&] {
-        if (!nb::isinstance<nb::dict>(data)) return Data(nb::cast<std::filesystem::path>(data));
-        std::vector<HostTensor> arrays;
-        for (const auto& [name, array] : nb::borrow<nb::dict>(data))
-            arrays.push_back(tensor_of(array, nb::cast<std::string>(name)));
-        return Data(std::move(arrays), labels.value_or(std::vector<std::int64_t>()));
-    }();
-    given.columns = columns;
-    return given;
 }
 
 nb::dict simplify_file(const std::filesystem::path& path, std::vector<std::string> disabled, std::size_t samples,

@@ -20,10 +20,10 @@ Error in_gpu_memory(const std::string& tensor) {
             "send and ask for it in system memory, or in system shared memory"};
 }
 
-Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wanted,
+Result<InputPieces> read_input(TRITONBACKEND_Request* request, const std::string& wanted,
                                TRITONSERVER_DataType wanted_type) {
     TRITONBACKEND_Input* input = nullptr;
-    LATHE_CHECK(taken(TRITONBACKEND_RequestInput(request, wanted.name.c_str(), &input)));
+    LATHE_CHECK(taken(TRITONBACKEND_RequestInput(request, wanted.c_str(), &input)));
     const char* name = nullptr;
     TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
     const std::int64_t* shape = nullptr;
@@ -32,8 +32,7 @@ Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wan
     std::uint32_t buffers = 0;
     LATHE_CHECK(taken(TRITONBACKEND_InputProperties(input, &name, &type, &shape, &rank, &bytes, &buffers)));
     if (type != wanted_type) {
-        return Error{ErrorCode::invalid_argument, "the input is of another type than config.pbtxt says", wanted.name,
-                     ""};
+        return Error{ErrorCode::invalid_argument, "the input is of another type than config.pbtxt says", wanted, ""};
     }
     InputPieces read;
     read.shape.assign(shape, shape + rank);
@@ -43,7 +42,7 @@ Result<InputPieces> read_input(TRITONBACKEND_Request* request, const IoInfo& wan
         TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
         std::int64_t device = 0;
         LATHE_CHECK(taken(TRITONBACKEND_InputBuffer(input, i, &buffer, &size, &memory, &device)));
-        if (memory == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(wanted.name);
+        if (memory == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(wanted);
         read.pieces.emplace_back(static_cast<const std::byte*>(buffer), size);
     }
     return read;
@@ -54,12 +53,16 @@ Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const ServedAs
     LATHE_CHECK(taken(TRITONBACKEND_RequestIsCancelled(request, &cancelled)));
     if (cancelled) return Error{ErrorCode::cancelled, "the client cancelled the request", "", ""};
     RequestInputs read;
+    if (serving.takes_strings()) { // which have no shape yet
+        LATHE_TRY(InputPieces pieces, read_input(request, serving.string_input(), TRITONSERVER_TYPE_BYTES));
+        read.inputs.push_back(std::move(pieces));
+        return read;
+    }
     for (const IoInfo& input : serving.inputs) {
-        const auto type = serving.pictures ? TRITONSERVER_TYPE_BYTES : type_for_server(input.type);
-        LATHE_TRY(InputPieces pieces, read_input(request, input, type));
+        LATHE_TRY(InputPieces pieces, read_input(request, input.name, type_for_server(input.type)));
         read.inputs.push_back(std::move(pieces));
     }
-    if (!serving.pictures) LATHE_CHECK(serving.check(read)); // pictures have no shape yet
+    LATHE_CHECK(serving.check(read));
     return read;
 } catch (const std::exception& failure) {
     return Error{ErrorCode::out_of_memory, std::string("the request cannot be read: ") + failure.what(), "", ""};
@@ -70,8 +73,9 @@ Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const ServedAs
 struct Instance::Pending {
     TRITONBACKEND_Request* request = nullptr;
     RequestInputs inputs;
-    std::vector<std::byte> files; ///< its pictures, where the server had them in pieces
-    std::vector<float> floats;    ///< what they became
+    std::vector<std::byte> strings; ///< its pictures or texts, where the server had them in pieces
+    std::vector<float> floats;      ///< what its pictures became
+    std::vector<HostTensor> tokens; ///< what its texts became
     bool grouped = false;
     bool answered = false;
     bool succeeded = false;
@@ -89,6 +93,9 @@ Result<std::unique_ptr<Instance>> Instance::make(TRITONBACKEND_ModelInstance* in
     LATHE_TRY(Session session, model.make_session(device));
     std::unique_ptr<Instance> made(new Instance(instance, model, std::move(session)));
     if (model.serving().pictures) made->pool_ = std::make_unique<ThreadPool>();
+    if (model.serving().texts) {
+        LATHE_TRY(made->tokenizer_, model.make_tokenizer());
+    }
     return made;
 }
 
@@ -114,6 +121,7 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
         }
     }
     if (model_.serving().pictures) decode(all);
+    if (model_.serving().texts) tokenize(all);
     for (Pending& pending : all) {
         if (!pending.answered) continue;
         pending.grouped = true;
@@ -145,29 +153,58 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
     }
 }
 
+/// The strings of a request that holds nothing else.
+Result<std::vector<std::span<const std::byte>>> Instance::strings_of(Pending& pending) const {
+    const InputPieces& input = pending.inputs.inputs[0];
+    if (input.pieces.size() != 1) {
+        for (const auto& piece : input.pieces)
+            pending.strings.insert(pending.strings.end(), piece.begin(), piece.end());
+    }
+    const std::span<const std::byte> bytes = input.pieces.size() == 1 ? input.pieces[0] : std::span(pending.strings);
+    const std::int64_t samples = input.shape.empty() ? 0 : input.shape[0];
+    if (samples < 1 || samples > model_.serving().most) {
+        return Error{ErrorCode::out_of_range,
+                     std::to_string(samples) + (tokenizer_ ? " texts" : " pictures") + " are not 1 to " +
+                         std::to_string(model_.serving().most),
+                     model_.serving().string_input(), ""};
+    }
+    return split_strings(bytes, static_cast<std::size_t>(samples));
+}
+
+/// The texts of each request. One that is no text is refused with its request, no other.
+void Instance::tokenize(std::span<Pending> all) {
+    const auto prepare = [&](Pending& pending) -> Result<void> {
+        LATHE_TRY(const auto strings, strings_of(pending));
+        std::vector<std::string> texts;
+        for (const auto& each : strings)
+            texts.emplace_back(reinterpret_cast<const char*>(each.data()), each.size());
+        LATHE_TRY(pending.tokens, model_.serving().texts->tokens(texts, *tokenizer_));
+        pending.inputs.inputs.clear();
+        for (const HostTensor& tensor : pending.tokens)
+            pending.inputs.inputs.push_back({tensor.shape, {std::span(tensor.bytes)}});
+        return model_.serving().check(pending.inputs);
+    };
+    for (Pending& pending : all) {
+        if (pending.answered) continue;
+        try {
+            if (auto prepared = prepare(pending); !prepared) refuse(pending, prepared.error());
+        } catch (const std::exception& failure) {
+            refuse(pending, {ErrorCode::out_of_memory, std::string("texts cannot be read: ") + failure.what(), "", ""});
+        }
+    }
+}
+
 /// The pictures of all requests side by side. A request with one that cannot be read is refused, no other.
 void Instance::decode(std::span<Pending> all) try {
     const PictureStage& stage = *model_.serving().pictures;
     std::vector<PictureJob> jobs;
     const auto prepare = [&](Pending& pending) -> Result<void> {
-        const InputPieces& input = pending.inputs.inputs[0];
-        std::span<const std::byte> bytes = input.pieces.size() == 1 ? input.pieces[0] : std::span<const std::byte>();
-        if (input.pieces.size() != 1) {
-            for (const auto& piece : input.pieces)
-                pending.files.insert(pending.files.end(), piece.begin(), piece.end());
-            bytes = pending.files;
-        }
-        const std::int64_t samples = input.shape.empty() ? 0 : input.shape[0];
-        if (samples < 1 || samples > model_.serving().most) {
-            return Error{ErrorCode::out_of_range,
-                         std::to_string(samples) + " pictures are not 1 to " + std::to_string(model_.serving().most),
-                         model_.serving().inputs[0].name, ""};
-        }
-        LATHE_TRY(const auto files, split_strings(bytes, static_cast<std::size_t>(samples)));
+        LATHE_TRY(const auto files, strings_of(pending));
         pending.floats.resize(files.size() * stage.floats_each());
         for (std::size_t i = 0; i < files.size(); ++i)
             jobs.push_back({files[i], std::span(pending.floats).subspan(i * stage.floats_each(), stage.floats_each())});
-        pending.inputs.inputs[0] = {stage.shape(samples), {std::as_bytes(std::span(pending.floats))}};
+        pending.inputs.inputs[0] = {stage.shape(static_cast<std::int64_t>(files.size())),
+                                    {std::as_bytes(std::span(pending.floats))}};
         return model_.serving().check(pending.inputs);
     };
     std::vector<std::pair<Pending*, std::size_t>> owners; // and the end of their jobs

@@ -29,6 +29,8 @@ private:
     Instance(TRITONBACKEND_ModelInstance* instance, const ServedModel& model, Session session)
         : instance_(instance), model_(model), session_(std::move(session)) {}
 
+    Result<std::vector<std::span<const std::byte>>> strings_of(Pending& pending) const;
+    void tokenize(std::span<Pending> all);
     void decode(std::span<Pending> all);
     void run(std::span<Pending*> group, Times& times);
     Result<void> run_group(std::span<Pending*> group, Times& times);
@@ -39,7 +41,8 @@ private:
     const ServedModel& model_;
     Session session_;
     BatchInputs joined_;
-    std::unique_ptr<ThreadPool> pool_; ///< decodes pictures; null for models that take none
+    std::unique_ptr<ThreadPool> pool_;     ///< decodes pictures; null for models that take none
+    std::shared_ptr<Tokenizer> tokenizer_; ///< null for models that take no texts
 };
 
 } // namespace lathe::triton

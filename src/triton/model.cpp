@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backends/openvino/tokenizer.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/engine_file.hpp"
 #include "support/files.hpp"
@@ -72,8 +73,12 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(TRITONBACKEND_Model* mode
     LATHE_CHECK(complete(model, config, info));
     LATHE_TRY(ServedAs serving, serving_of(config, info));
     LATHE_TRY(Engine engine, Engine::load(file, load_options(load)));
-    return std::unique_ptr<ServedModel>(
-        new ServedModel(std::move(name), std::move(file), std::move(load), std::move(engine), std::move(serving)));
+    return std::unique_ptr<ServedModel>(new ServedModel(std::move(name), std::move(file), std::move(load),
+                                                        std::move(engine), std::move(serving), info.tokenizer));
+}
+
+Result<std::shared_ptr<Tokenizer>> ServedModel::make_tokenizer() const {
+    return openvino::make_tokenizer(tokenizer_, serving_.texts->limit());
 }
 
 Result<Session> ServedModel::make_session(int gpu) {

@@ -26,15 +26,18 @@ public:
     const std::string& name() const { return name_; }
     const ServedAs& serving() const { return serving_; }
 
+    /// For an instance of a model that takes texts, of its own. Errors: not_found (the library of OpenVINO Tokenizers).
+    Result<std::shared_ptr<Tokenizer>> make_tokenizer() const;
     /// For an instance on this GPU; on the CPU the number is not read.
     Result<Session> make_session(int gpu);
 
 private:
     static Result<std::unique_ptr<ServedModel>> load(TRITONBACKEND_Model* model, std::string name,
                                                      const std::filesystem::path& folder);
-    ServedModel(std::string name, std::filesystem::path file, LoadConfig config, Engine engine, ServedAs serving)
+    ServedModel(std::string name, std::filesystem::path file, LoadConfig config, Engine engine, ServedAs serving,
+                std::string tokenizer)
         : name_(std::move(name)), file_(std::move(file)), config_(std::move(config)), engine_(std::move(engine)),
-          serving_(std::move(serving)) {}
+          serving_(std::move(serving)), tokenizer_(std::move(tokenizer)) {}
 
     std::string name_;
     std::filesystem::path file_;
@@ -42,6 +45,7 @@ private:
     std::mutex mutex_;
     std::optional<Engine> engine_; ///< nothing once an instance has it to itself
     ServedAs serving_;
+    std::string tokenizer_; ///< its description
 };
 
 } // namespace lathe::triton

@@ -166,19 +166,23 @@ Result<ServedAs> serving_of(const Json& config, const EngineInfo& info) {
     serving.outputs = info.outputs;
     const std::int64_t max_batch = max_batch_of(config);
     serving.batched = max_batch > 0;
-    LATHE_TRY(serving.pictures, PictureStage::of(config, info));
-    if (serving.pictures && !serving.batched) {
-        return wrong("max_batch_size", "pictures need samples, and the model does not batch",
+    LATHE_TRY(serving.texts, TextStage::of(config, info));
+    if (!serving.texts) {
+        LATHE_TRY(serving.pictures, PictureStage::of(config, info));
+    }
+    if (serving.takes_strings() && !serving.batched) {
+        return wrong("max_batch_size",
+                     std::string(serving.texts ? "texts" : "pictures") + " need samples, and the model does not batch",
                      "write a max_batch_size of 1 or more, with an engine whose first axis is open");
     }
     for (const Json& tensor : list_at(config, "input")) {
-        if (!serving.pictures) LATHE_CHECK(check_tensor(tensor, info.inputs, "input", serving.batched));
+        if (!serving.takes_strings()) LATHE_CHECK(check_tensor(tensor, info.inputs, "input", serving.batched));
     }
     for (const Json& tensor : list_at(config, "output"))
         LATHE_CHECK(check_tensor(tensor, info.outputs, "output", serving.batched));
     for (const IoInfo& input : info.inputs) {
         const auto is_it = [&](const Json& tensor) { return text_at(tensor, "name") == input.name; };
-        if (std::ranges::none_of(list_at(config, "input"), is_it))
+        if (!serving.texts && std::ranges::none_of(list_at(config, "input"), is_it))
             return wrong("input", "the engine's input " + input.name + " is missing",
                          "leave input out of config.pbtxt: the engine tells its inputs");
         if (bit_width(input.type) < 8)

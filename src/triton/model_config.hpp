@@ -12,6 +12,7 @@
 #include "support/json.hpp"
 #include "triton/batch.hpp"
 #include "triton/pictures.hpp"
+#include "triton/texts.hpp"
 
 namespace lathe::triton {
 
@@ -36,6 +37,12 @@ Result<Json> complete_config(Json config, const EngineInfo& info);
 /// An engine as it is served, and what comes before it.
 struct ServedAs : Serving {
     std::optional<PictureStage> pictures;
+    std::optional<TextStage> texts;
+
+    /// A request's one input is strings, which become the engine's inputs here.
+    bool takes_strings() const { return pictures || texts; }
+    /// What that input is called.
+    std::string string_input() const { return texts ? TextStage::input_name : inputs.front().name; }
 };
 
 /// What the engine is served as. Errors: invalid_argument for a config that contradicts the engine (names, types,

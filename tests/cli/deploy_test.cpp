@@ -286,6 +286,9 @@ TEST_F(Deploy, RefusesAndLeavesNothing) {
     refused("triton m.engine -o repo --slo p99=1ms", 2, "--rate");
     refused("triton m.engine -o repo --from bench.json --slo p99=1ms --rate 100/s", 5, "lathe plan");
     refused("triton m.engine -o repo --pictures", 2, "add --backend lathe");
+    refused("triton m.engine -o repo --texts", 2, "add --backend lathe");
+    refused("triton m.engine -o repo --texts --backend lathe", 2, "carries its tokenizer");
+    refused("triton m.engine -o repo --texts --pictures", 2, "--pictures");
     refused("triton m.engine -o repo --copy-backend backends", 2, "no model here is for Lathe's backend");
     work_.make_int8_engine();
     refused("triton q.engine -o repo --from bench.json", 3, "has not measured q.engine");

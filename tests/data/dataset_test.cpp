@@ -382,6 +382,25 @@ TEST(ChooseSamples, ScatteredAreTheSameInAnotherOrder) {
     EXPECT_EQ(scattered, choose_samples(1000, 300, {}));
 }
 
+TEST(ChooseSamples, PartsMakeTheWhole) {
+    DatasetOptions options;
+    options.samples = 30;
+    options.order = SampleOrder::scattered;
+    const std::vector<std::size_t> whole = choose_samples(100, options);
+    std::vector<std::size_t> together;
+    for (std::size_t first = 0; first < 35; first += 7) {
+        options.part = SampleSpan{first, 7};
+        const std::vector<std::size_t> part = choose_samples(100, options);
+        EXPECT_EQ(part.size(), first == 28 ? 2U : 7U);
+        together.insert(together.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(together, whole);
+    options.part = SampleSpan{30, 1};
+    EXPECT_THAT(choose_samples(100, options), testing::IsEmpty());
+    options.part = SampleSpan{5, SIZE_MAX};
+    EXPECT_EQ(choose_samples(100, options).size(), 25U);
+}
+
 TEST(Scatter, DataSortedByClassGiveAllClassesAtOnce) {
     // Ten classes of thirty, one after another: the first sixteen read hold them all.
     HostTensor arrays("x", DataType::float32, {300, 1});

@@ -4,6 +4,7 @@ there. Exit 77 where this Python lacks what the build needs.
     run.py SOURCE BUILD
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -76,6 +77,10 @@ def main():
     environment.pop("LATHE_PYTHON_DIR", None)
     run(python, tests / "test_package.py", cwd=work, env=environment)
     run(python, tests / "test_optimize.py", cwd=work, env=environment)
+    if importlib.util.find_spec("ray"):
+        run(python, tests / "test_ray.py", cwd=work, env=environment)
+    else:
+        print("SKIPPED: lathe.ray; LATHE_PYTHON names a Python that has requirements/ray.txt")
     run(sys.executable, "-m", "mypy", "--config-file", source / "pyproject.toml", "--cache-dir", work / "mypy", "lathe",
         cwd=source / "python")
 

@@ -493,9 +493,66 @@ def pictures(folder, backends):
     print(f"{len(files)} pictures are answered")
 
 
+def sentences(folder, backends):
+    """Texts are cut into tokens in the server as `lathe run` does it; one that is none is named."""
+    texts = ["a quiet film", "the quiet FILMS", "film", "the film the film the film the film the film the film the film",
+             "\u00e9t\u00e9 \u65e5\u672c, film!"]
+    wanted = []
+    for text in texts:
+        subprocess.run([lathe_program(), "run", folder / "t.engine", "--text", text, "-o", folder / "outputs.npz"],
+                       check=True, stdout=subprocess.DEVNULL)
+        wanted.append(dict(numpy.load(folder / "outputs.npz")))
+    with Server(folder / "repo", backends) as server:
+
+        def ask_texts(client, kind, chosen, outputs=("sum", "states")):
+            array = numpy.array([[text.encode() if isinstance(text, str) else text] for text in chosen], dtype=object)
+            given = KINDS[kind].InferInput("text", list(array.shape), "BYTES")
+            given.set_data_from_numpy(array)
+            reply = client.infer("t", [given])
+            return {name: reply.as_numpy(name) for name in outputs}
+
+        for kind in KINDS:
+            with connect(server, kind) as client:
+                for text, outputs in zip(texts, wanted):
+                    found = ask_texts(client, kind, [text])
+                    check_same(found, {name: outputs[name] for name in found}, (kind, text))
+                sums = ask_texts(client, kind, texts, ["sum"])
+                check_close(sums, {"sum": numpy.concatenate([outputs["sum"] for outputs in wanted])}, kind)
+                for chosen, reason in ((["film", b"\xff\xfe"], "text 1"), ([""] * 9, "batch-size must be <= 8"),
+                                       ([b"fi\xc3"], "text 0")):
+                    try:
+                        ask_texts(client, kind, chosen)
+                        raise AssertionError(f"{chosen} were taken")
+                    except InferenceServerException as refused:
+                        assert reason in str(refused), (kind, reason, str(refused))
+
+        def client(number):
+            with connect(server, "grpc") as connection:
+                for turn in range(20):
+                    place = (number + turn) % len(texts)
+                    if number == 0:  # its bad texts share runs with others' good ones
+                        try:
+                            ask_texts(connection, "grpc", [b"\xff"])
+                            raise AssertionError("no text was taken")
+                        except InferenceServerException:
+                            continue
+                    found = ask_texts(connection, "grpc", [texts[place]])
+                    check_close(found, {name: wanted[place][name] for name in found}, (number, turn))
+
+        in_parallel(8, client)
+        with connect(server, "http") as connection:
+            statistics = connection.get_inference_statistics("t")["model_stats"][0]
+        assert statistics["execution_count"] < statistics["inference_stats"]["success"]["count"], "nothing shared a run"
+        told = subprocess.run([sys.executable, folder / "repo" / "t" / "client.py", "--url", f"http://{server.http}",
+                               "--text", texts[0]], check=True, stdout=subprocess.PIPE, text=True).stdout
+        lines = {line.split("\t")[1]: line.split("\t")[2] for line in told.splitlines() if line.startswith(texts[0])}
+        assert numpy.float32(lines["score"].strip("[]")) == wanted[0]["score"][0], told
+    print(f"{len(texts)} texts are answered")
+
+
 CHECKS = {check.__name__: check
           for check in (answers, crowd, texts, bad_requests, replaced, killed, memory, bad_models, completed,
-                        pictures)}
+                        pictures, sentences)}
 
 if __name__ == "__main__":
     CHECKS[sys.argv[1]](pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))

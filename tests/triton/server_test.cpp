@@ -52,10 +52,10 @@ protected:
         work_.make_engine();
         deploy("m.engine");
     }
-    void deploy_texts() {
+    void deploy_texts(const std::string& options = "") {
         work_.save(text_model(), "t.onnx");
         work_.good("build t.onnx -o t.engine --shape input_ids:1x2..2x8..8x12 --shape attention_mask:1x2..2x8..8x12");
-        deploy("t.engine");
+        deploy("t.engine", options);
     }
     void check(const std::string& what) {
         const CommandResult result = script("check_server.py", what + " '" + work_.path("").string() + "' '" +
@@ -133,6 +133,15 @@ TEST_F(TritonServer, TakesPicturesAsFiles) {
     deploy("m.engine", "--pictures");
     EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("data_type: TYPE_STRING\n  dims: [1]\n"));
     check("pictures");
+}
+
+TEST_F(TritonServer, TakesTextsAsTheyAre) {
+    deploy_texts("--texts --copy-backend copied");
+    EXPECT_THAT(work_.read("repo/t/config.pbtxt"),
+                HasSubstr("input {\n  name: \"text\"\n  data_type: TYPE_STRING\n  dims: [1]\n"));
+    EXPECT_TRUE(std::filesystem::exists(work_.path("copied/lathe/libopenvino_tokenizers.so")));
+    backends_ = work_.path("copied").string();
+    check("sentences");
 }
 
 TEST_F(TritonServer, TheHowtoLeadsToAnAnswer) {

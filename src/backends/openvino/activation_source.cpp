@@ -134,9 +134,12 @@ public:
 
     std::size_t set_lanes(std::size_t most) override {
         constexpr std::size_t sensible = 16; // a lane holds the activations of a batch
-        shows_->resize(std::clamp<std::size_t>(std::min(most, sensible), 1, threads_));
-        forms_.clear();
-        return shows_->size();
+        const std::size_t lanes = std::clamp<std::size_t>(std::min(most, sensible), 1, threads_);
+        if (lanes != shows_->size()) {
+            shows_->resize(lanes);
+            forms_.clear();
+        }
+        return lanes;
     }
 
     Result<void> run(std::size_t lane, std::span<const TensorView> inputs, const Observer& observer) override {
