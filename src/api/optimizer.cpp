@@ -23,6 +23,7 @@
 #include "report/fields.hpp"
 #include "report/html.hpp"
 #include "report/verdict.hpp"
+#include "report/wording.hpp"
 #include "runtime/engine.hpp"
 #include "support/clock.hpp"
 #include "support/files.hpp"
@@ -77,6 +78,22 @@ Result<OptimizeRequest> completed(OptimizeRequest request) {
     return request;
 }
 
+/// Cancels a part of the job when its time is over.
+class TimeLimited final : public Progress {
+public:
+    TimeLimited(Progress& inner, double seconds) : inner_(inner), seconds_(seconds) {}
+    bool expired() const { return seconds_since(start_) > seconds_; }
+    void begin(std::string_view stage, std::size_t total) override { inner_.begin(stage, total); }
+    void advance(std::size_t steps) override { inner_.advance(steps); }
+    void end() override { inner_.end(); }
+    bool cancelled() const override { return inner_.cancelled() || expired(); }
+
+private:
+    Progress& inner_;
+    double seconds_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 /// The whole job over one output folder. Each step reads what the step before wrote, so that any of them can be redone
 /// by hand with the command of its name.
 class Optimizer {
@@ -90,10 +107,11 @@ public:
         LATHE_CHECK(simplify());
         if (wants(Precision::int8)) {
             LATHE_CHECK(calibrate());
-            LATHE_CHECK(quantize());
+            LATHE_CHECK(quantize("int8", options_.effort, progress_));
         }
         LATHE_CHECK(build());
         LATHE_CHECK(evaluate());
+        LATHE_CHECK(answer_loss());
         LATHE_CHECK(profile());
         LATHE_CHECK(measure());
         return report();
@@ -169,21 +187,21 @@ private:
         return {};
     }
 
-    CorrectOptions corrections_asked() const {
-        CorrectOptions correcting = options_of_effort(options_.effort, options_.corrections);
+    CorrectOptions corrections_of(int effort) const {
+        CorrectOptions correcting = options_of_effort(effort, options_.corrections);
         correcting.auto_ranges = correcting.auto_ranges || options_.ranges_by_error;
         correcting.threads = options_.threads;
         return correcting;
     }
     /// What the ranges and corrections depend on beside the model and the data.
-    std::string quantization_key() const {
+    std::string quantization_key(int effort) const {
         const CorrectionChoice& choice = options_.corrections;
         const auto number = [](const auto& value) { return value ? std::to_string(static_cast<int>(*value)) : "-"; };
         std::string key =
             key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)), to_string(target()),
-                    std::to_string(options_.effort), number(choice.bias), number(choice.rounding),
-                    number(choice.equalize), number(choice.smooth), number(choice.float_last),
-                    number(choice.noisy_in_float), number(options_.weights), number(options_.activations)});
+                    std::to_string(effort), number(choice.bias), number(choice.rounding), number(choice.equalize),
+                    number(choice.smooth), number(choice.float_last), number(choice.noisy_in_float),
+                    number(options_.weights), number(options_.activations)});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         return key;
@@ -197,7 +215,7 @@ private:
         request.columns = options_.columns;
         request.preprocess = preprocess_;
         request.samples = options_.samples;
-        request.until_settled = options_.until_settled.value_or(!corrections_asked().any());
+        request.until_settled = options_.until_settled.value_or(!corrections_of(options_.effort).any());
         request.threads = options_.threads;
         request.method = options_.method;
         request.output = file(".ranges");
@@ -217,11 +235,13 @@ private:
         return {};
     }
 
-    Result<void> quantize() {
+    /// Writes the INT8 network called `name`.
+    Result<void> quantize(const std::string& name, int effort, Progress& progress) {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
-        const std::string key = key_of({key_, ranges_hash, quantization_key()});
-        const fs::path output = file(".int8.onnx");
-        LATHE_TRY(quantization_, stages_.run("quantize", key, {output}, [&]() -> Result<Json> {
+        const std::string key = key_of({key_, ranges_hash, quantization_key(effort)});
+        const fs::path output = file("." + name + ".onnx");
+        const std::string stage = name == "int8" ? "quantize" : "quantize " + name;
+        LATHE_TRY(Json document, stages_.run(stage, key, {output}, [&]() -> Result<Json> {
             QuantizeOptions options;
             options.target = target();
             options.placement.exclude = options_.exclude;
@@ -231,7 +251,7 @@ private:
             options.noisy_in_float = options_.corrections.noisy_in_float.value_or(true);
             const CorrectData data{options_.calibrate, options_.columns, preprocess_};
             LATHE_TRY(const CorrectOutcome outcome,
-                      quantize_on_data(model_, ranges_, options, corrections_asked(), data, progress_));
+                      quantize_on_data(model_, ranges_, options, corrections_of(effort), data, progress));
             for (const LayerNoise& layer : outcome.quantized.in_float)
                 tell("left in float, since 8 bits would be noise there: " + layer.label + ": " + describe(layer));
             for (const std::string& line : describe(outcome))
@@ -239,35 +259,63 @@ private:
             LATHE_CHECK(save_onnx(outcome.quantized.model, output));
             return outcome.quantized.document;
         }));
+        if (quantization_.is_null()) quantization_ = document;
+        quantizations_[name] = std::move(document);
         return {};
     }
 
     Result<void> build() {
-        LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
-        const std::string machine = this_machine().fingerprint();
-        for (const Precision precision : options_.precisions) {
-            const std::string name = to_string(precision);
-            const fs::path input = name == "int8" ? file(".int8.onnx") : file(".simplified.onnx");
-            const fs::path output = file("." + name + ".engine");
-            LATHE_TRY(const std::string hash, hash_file(input));
-            std::string key = key_of({LATHE_VERSION, hash, machine, std::to_string(options_.threads), options_.device,
-                                      backend->blob_key(), std::to_string(static_cast<int>(options_.tune)),
-                                      options_.allow_fallback ? "fallback" : ""});
-            for (const auto& [shaped, range] : options_.shapes)
-                key = key_of({key, shaped, range.describe()});
-            const auto built =
-                stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
-            if (built) {
-                if (engines_.empty()) first_engine_ = *built;
-                engines_.push_back(output);
-                continue;
-            }
-            // A precision that this machine lacks is a finding, not the end of the job.
-            if (built.error().code != ErrorCode::unsupported || name == "fp32") return Error(built.error()).in(name);
-            log(LogLevel::warning, name + " is left out: " + built.error().describe());
-            skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
-        }
+        for (const Precision precision : options_.precisions)
+            LATHE_CHECK(build_named(to_string(precision), precision));
         return {};
+    }
+
+    Result<void> build_named(const std::string& name, Precision precision) {
+        LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
+        const fs::path input = precision == Precision::int8 ? file("." + name + ".onnx") : file(".simplified.onnx");
+        const fs::path output = file("." + name + ".engine");
+        LATHE_TRY(const std::string hash, hash_file(input));
+        std::string key = key_of({LATHE_VERSION, hash, this_machine().fingerprint(), std::to_string(options_.threads),
+                                  options_.device, backend->blob_key(), std::to_string(static_cast<int>(options_.tune)),
+                                  options_.allow_fallback ? "fallback" : ""});
+        for (const auto& [shaped, range] : options_.shapes)
+            key = key_of({key, shaped, range.describe()});
+        const auto built =
+            stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
+        if (built) {
+            if (engines_.empty()) first_engine_ = *built;
+            engines_.push_back(output);
+            return {};
+        }
+        // A precision that this machine lacks is a finding, not the end of the job.
+        if (built.error().code != ErrorCode::unsupported || name == "fp32") return Error(built.error()).in(name);
+        log(LogLevel::warning, name + " is left out: " + built.error().describe());
+        skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
+        return {};
+    }
+
+    /// Where INT8 loses more than allowed, or may, a corrected network is made beside it, judged and measured like the
+    /// others. The time is limited; what it ran out in is told.
+    Result<void> answer_loss() {
+        static constexpr int effort = 2;
+        if (!options_.answer_loss || options_.effort >= effort || eval_.is_null() || !wants(Precision::int8)) return {};
+        report::VerdictOptions limit;
+        limit.max_drop_points = options_.max_drop;
+        if (!loses_in_int8(report::make_verdict(nullptr, &eval_, limit))) return {};
+        const std::string name = "int8-effort" + std::to_string(effort);
+        tell("INT8 loses more than the " + report::decimals(options_.max_drop, -1) +
+             " pt allowed, or may: correcting it with effort " + std::to_string(effort) + " as " + name);
+        TimeLimited limited(progress_, options_.answer_limit_s);
+        if (auto made = quantize(name, effort, limited); !made) {
+            if (progress_.cancelled() || !limited.expired()) return made;
+            const std::string reason = "correcting it took more than " + report::decimals(options_.answer_limit_s, -1) +
+                                       " s; without limit: --effort " + std::to_string(effort);
+            log(LogLevel::warning, name + " is left out: " + reason);
+            skipped_.push_back({{"subject", name}, {"reason", reason}});
+            return {};
+        }
+        LATHE_CHECK(build_named(name, Precision::int8));
+        return evaluate();
     }
 
     Result<Json> build_one(Precision precision, const fs::path& input, const fs::path& output,
@@ -424,6 +472,7 @@ private:
         document["layers"] = layers_;
         if (!calibration_.is_null()) document["calibration"] = calibration_;
         if (!quantization_.is_null()) document["quantization"] = quantization_;
+        if (quantizations_.size() > 1) document["quantizations"] = quantizations_;
         document["simplify"] = simplify_result_;
         document["machine"] = to_json(machine);
         document["provenance"] = {{"command", options_.command_line},
@@ -444,7 +493,7 @@ private:
         OptimizeResult result;
         result.verdict = verdict.text;
         result.reasons = verdict.reasons;
-        if (loses_in_int8(verdict) && options_.effort < 2)
+        if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
             result.reasons.emplace_back(
                 "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
         if (!verdict.recommended.empty()) result.engine = folder_ / (verdict.recommended + ".engine");
@@ -484,6 +533,7 @@ private:
     std::vector<fs::path> engines_;
     Json first_engine_; ///< what the first built engine says of itself
     Json summary_, simplify_result_, calibration_, quantization_, eval_, layers_, bench_;
+    Json quantizations_ = Json::object(); ///< by name of the INT8 network
     Json timings_extra_ = Json::array();
     Json skipped_ = Json::array();
 };

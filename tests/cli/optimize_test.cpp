@@ -58,6 +58,23 @@ TEST(Optimize, CorrectsAndChoosesRangesByError) {
     EXPECT_THAT(unknown.errors, HasSubstr("abacus"));
 }
 
+/// 64 samples cannot prove that INT8 holds, so a corrected network is made beside it.
+TEST(Optimize, AnswersALoss) {
+    const Workspace work;
+    work.save_array("arrays.npy", {64, 3, 8, 8}); // correcting wants 32
+    const std::string loses = job + "--max-drop 0.001 ";
+    const Json answered = work.good_json(loses);
+    EXPECT_TRUE(answered["quantizations"].contains("int8-effort2")) << answered["verdict"];
+    const Json& last = answered["verdict"]["candidates"].back();
+    EXPECT_THAT(last["name"].get<std::string>(), HasSubstr(".int8-effort2"));
+    EXPECT_NE(last["speed"], "not_measured");
+    EXPECT_NE(last["accuracy"], "not_measured");
+    EXPECT_FALSE(work.good_json(loses + "--force --no-answer").contains("quantizations"));
+    const CommandResult late = work.lathe(loses + "--force --answer-limit 0.000001");
+    EXPECT_EQ(late.exit_code, 0) << late.errors;
+    EXPECT_THAT(late.errors, HasSubstr("int8-effort2 is left out"));
+}
+
 TEST(Optimize, InterruptedGoesOn) {
     const Workspace work;
     bool interrupted = false;
