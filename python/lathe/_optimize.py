@@ -65,7 +65,7 @@ def optimize(
         precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there.
         samples: To calibrate on; None: at most 300, until the ranges settle.
         effort: How much to correct what int8 costs, 0 to 3.
-        answer_loss: Where int8 loses more than `max_drop` on `evaluate`, or may, a network of effort 2 is made beside
+        answer_loss: Where int8 loses more than `max_drop` on `evaluate`, a network of effort 2 is made beside
             it ("int8-effort2"), judged and measured like the others.
         answer_limit_s: Seconds that correcting that network may take, at most; else it is left out.
         exclude: Left in float: node names, op types or regular expressions.

@@ -294,22 +294,30 @@ private:
         return {};
     }
 
-    /// Where INT8 loses more than allowed, or may, a corrected network is made beside it, judged and measured like the
-    /// others. The time is limited; what it ran out in is told.
+    /// Where INT8 loses more than allowed a corrected network is made beside it, judged and measured like the others.
+    /// The job's results stand without it, so what keeps it from being made (time, too few samples) is told, no
+    /// failure.
     Result<void> answer_loss() {
         static constexpr int effort = 2;
         if (!options_.answer_loss || options_.effort >= effort || eval_.is_null() || !wants(Precision::int8)) return {};
         report::VerdictOptions limit;
         limit.max_drop_points = options_.max_drop;
-        if (!loses_in_int8(report::make_verdict(nullptr, &eval_, limit))) return {};
+        const report::Verdict verdict = report::make_verdict(nullptr, &eval_, limit);
+        // A loss that only lacks proof is no cause: more samples answer it, not corrections.
+        const bool loses = std::ranges::any_of(verdict.candidates, [&](const report::Candidate& candidate) {
+            return candidate.name == stem_ + ".int8" && candidate.loss_points.value_or(0) > options_.max_drop;
+        });
+        if (!loses) return {};
         const std::string name = "int8-effort" + std::to_string(effort);
         tell("INT8 loses more than the " + report::decimals(options_.max_drop, -1) +
-             " pt allowed, or may: correcting it with effort " + std::to_string(effort) + " as " + name);
+             " pt allowed: correcting it with effort " + std::to_string(effort) + " as " + name);
         TimeLimited limited(progress_, options_.answer_limit_s);
         if (auto made = quantize(name, effort, limited); !made) {
-            if (progress_.cancelled() || !limited.expired()) return made;
-            const std::string reason = "correcting it took more than " + report::decimals(options_.answer_limit_s, -1) +
-                                       " s; without limit: --effort " + std::to_string(effort);
+            if (progress_.cancelled()) return made;
+            const std::string reason = limited.expired() ? "correcting it took more than " +
+                                                               report::decimals(options_.answer_limit_s, -1) +
+                                                               " s; without limit: --effort " + std::to_string(effort)
+                                                         : made.error().describe();
             log(LogLevel::warning, name + " is left out: " + reason);
             skipped_.push_back({{"subject", name}, {"reason", reason}});
             return {};
