@@ -30,7 +30,6 @@
 #include "support/hash.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
-#include "tasks/detection/truth.hpp"
 
 namespace lathe {
 
@@ -360,15 +359,8 @@ private:
 
     Result<void> evaluate() {
         if (options_.evaluate.empty()) return {};
-        EvalRequest request;
+        EvalRequest request = eval_request();
         request.engines = engines_;
-        request.reference = file(".fp32.engine");
-        request.data = options_.evaluate;
-        request.columns = options_.columns;
-        request.make_tokenizer = openvino::make_tokenizer;
-        request.samples = options_.evaluate_samples;
-        request.preprocess = preprocess_;
-        request.command_line = options_.command_line;
         LATHE_TRY(const std::string digest, evaluation_digest());
         LATHE_TRY(const std::string engines, engines_key());
         LATHE_TRY(eval_, stages_.run("evaluate", key_of({engines, digest}), {},
@@ -376,15 +368,33 @@ private:
         return write_json_file(folder_ / "eval.json", eval_);
     }
 
+    EvalRequest eval_request() const {
+        EvalRequest request;
+        request.reference = file(".fp32.engine");
+        request.data = options_.evaluate;
+        request.columns = options_.columns;
+        request.make_tokenizer = openvino::make_tokenizer;
+        request.samples = options_.evaluate_samples;
+        request.preprocess = preprocess_;
+        request.command_line = options_.command_line;
+        return request;
+    }
+
+    /// Where the evaluation's samples lie, and their truth's digest.
+    Result<EvaluationData> evaluation_data() const {
+        const EvalRequest request = eval_request();
+        LATHE_TRY(const EvaluationTask* const task, evaluation_task(request));
+        return task->data(request);
+    }
+
     Result<std::string> evaluation_digest() const {
         DatasetOptions data;
         data.samples = options_.evaluate_samples;
         data.text = text_options(model_, options_.columns);
-        LATHE_TRY(const auto truth, find_detection_truth(options_.evaluate));
-        const fs::path samples = truth ? truth->pictures : fs::path(options_.evaluate);
-        LATHE_TRY(const auto dataset, open_dataset(samples, preprocess_, input_specs(model_), data));
+        LATHE_TRY(const EvaluationData where, evaluation_data());
+        LATHE_TRY(const auto dataset, open_dataset(where.samples, preprocess_, input_specs(model_), data));
         LATHE_TRY(const std::string digest, dataset->digest());
-        return truth ? key_of({digest, truth->digest}) : digest;
+        return where.truth_digest.empty() ? digest : key_of({digest, where.truth_digest});
     }
 
     Result<void> profile() {
@@ -421,7 +431,11 @@ private:
         request.batch_sizes = batch_sizes();
         request.duration_s = options_.duration_s;
         request.time_limit_s = options_.time_limit_s;
-        request.data = options_.evaluate.empty() ? options_.calibrate : options_.evaluate;
+        request.data = options_.calibrate;
+        if (!options_.evaluate.empty()) {
+            LATHE_TRY(const EvaluationData where, evaluation_data());
+            request.data = where.samples;
+        }
         request.columns = options_.columns;
         request.make_tokenizer = openvino::make_tokenizer;
         request.preprocess = preprocess_;
