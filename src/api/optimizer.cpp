@@ -469,12 +469,39 @@ private:
         });
     }
 
+    /// What limits the verdict, for a person who reads it.
+    Result<void> add_caveats(report::Verdict& verdict) const {
+        if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
+            verdict.reasons.emplace_back(
+                "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
+        if (options_.evaluate.empty() || !wants(Precision::int8)) return {};
+        LATHE_TRY(const EvaluationData where, evaluation_data());
+        std::error_code failed;
+        const fs::path judged = fs::weakly_canonical(where.samples, failed);
+        const fs::path tuned = fs::weakly_canonical(options_.calibrate, failed);
+        const auto inside = [](const fs::path& path, const fs::path& folder) {
+            return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+        };
+        if (!failed && (inside(judged, tuned) || inside(tuned, judged)))
+            verdict.reasons.emplace_back("INT8 was " +
+                                         std::string(corrected() ? "calibrated and corrected" : "calibrated") +
+                                         " on the data it is judged by: on new data it may lose more. Give "
+                                         "--evaluate other samples than --calibrate.");
+        return {};
+    }
+
+    /// Whether weights or ranges of an INT8 network were fitted to samples.
+    bool corrected() const {
+        return std::any_of(quantizations_.begin(), quantizations_.end(),
+                           [](const Json& each) { return each.contains("corrections"); });
+    }
+
     Result<OptimizeResult> report() {
         const Machine machine = this_machine();
         report::VerdictOptions verdict_options;
         verdict_options.max_drop_points = options_.max_drop;
-        const report::Verdict verdict =
-            report::make_verdict(&bench_, eval_.is_null() ? nullptr : &eval_, verdict_options);
+        report::Verdict verdict = report::make_verdict(&bench_, eval_.is_null() ? nullptr : &eval_, verdict_options);
+        LATHE_CHECK(add_caveats(verdict));
         Json stages = stages_.timings();
         for (const auto& timing : timings_extra_)
             stages.insert(stages.begin() + 1, timing);
@@ -515,9 +542,6 @@ private:
         OptimizeResult result;
         result.verdict = verdict.text;
         result.reasons = verdict.reasons;
-        if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
-            result.reasons.emplace_back(
-                "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
         if (!verdict.recommended.empty()) result.engine = folder_ / (verdict.recommended + ".engine");
         result.report = folder_ / "report.html";
         result.folder = folder_;

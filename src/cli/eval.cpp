@@ -280,7 +280,8 @@ void add_eval(Commands& commands) {
                        "lathe eval int8.engine --reference fp32.engine --data unlabelled/ --output eval.json",
                        "lathe eval minilm.engine --task similarity --data sts.tsv --columns text=5,pair=6,label=4",
                        "lathe eval int8.engine --reference fp32.engine --task squad --data dev-v1.1.json",
-                       "lathe eval int8.engine --reference fp32.engine --data coco/"}},
+                       "lathe eval int8.engine --reference fp32.engine --data coco/",
+                       "lathe eval int8.engine --reference fp32.engine --data arrays/ --task mine.py:score"}},
                      [options, &context] { return run_eval(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
     command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
@@ -296,7 +297,11 @@ void add_eval(Commands& commands) {
         task_names.emplace_back(task.name);
         task_help += std::string("; ") + task.name + ": " + task.help;
     }
-    command.add_option("--task", options->task, task_help)->check(CLI::IsMember(task_names));
+    command
+        .add_option("--task", options->task, task_help + "; FILE.py:function: a metric of your own, whose code is run")
+        ->check([task_names](const std::string& name) {
+            return names_a_metric(name) ? std::string() : CLI::IsMember(task_names)(name);
+        });
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
     command.add_option("--batch-size", options->batch_size, "Samples decoded and run together")

@@ -111,8 +111,8 @@ Result<CountedEvaluation> evaluate_counted(const CountedTask& task, std::span<Ou
     return evaluation;
 }
 
-Json to_json(const CountedEvaluation& evaluation, const CountedTask& task, std::size_t worst, std::size_t resamples) {
-    const std::vector<CountedFigure> figures = task.figures();
+Json to_json(const CountedEvaluation& evaluation, const std::vector<CountedFigure>& figures, std::size_t worst,
+             std::size_t resamples) {
     const CountedFigure& judged = figures.front();
     const std::string key = judged.key;
     Json subjects = Json::array();
@@ -134,12 +134,14 @@ Json to_json(const CountedEvaluation& evaluation, const CountedTask& task, std::
                 versus[key + "_delta_ci95"] =
                     to_json(bootstrap_difference(counts_of(subject), counts_of(reference), judged, resamples));
             }
-            const double agreement = judged.of(subject.reference.sums());
-            versus["agreement"] = defined(agreement);
-            if (std::isfinite(agreement))
-                versus["agreement_ci95"] = to_json(bootstrap_interval(subject.reference, judged, resamples));
+            if (subject.reference.samples() > 0) {
+                const double agreement = judged.of(subject.reference.sums());
+                versus["agreement"] = defined(agreement);
+                if (std::isfinite(agreement))
+                    versus["agreement_ci95"] = to_json(bootstrap_interval(subject.reference, judged, resamples));
+                json["worst"] = worst_of(evaluation, subject.reference, judged, worst);
+            }
             json["vs_reference"] = std::move(versus);
-            json["worst"] = worst_of(evaluation, subject.reference, judged, worst);
         }
         subjects.push_back(std::move(json));
     }

@@ -80,7 +80,9 @@ Result<CountedEvaluation> evaluate_counted(const CountedTask& task, std::span<Ou
                                            std::size_t batch_size, Progress& progress);
 
 /// The "subjects" array of the eval JSON: each figure with its interval, against the truth, or without one against the
-/// reference's answers; and `worst` samples that agree least with the reference.
-Json to_json(const CountedEvaluation& evaluation, const CountedTask& task, std::size_t worst, std::size_t resamples);
+/// reference's answers; and, where those were counted, `worst` samples that agree least with the reference. The first
+/// figure judges.
+Json to_json(const CountedEvaluation& evaluation, const std::vector<CountedFigure>& figures, std::size_t worst,
+             std::size_t resamples);
 
 } // namespace lathe

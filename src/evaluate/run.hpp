@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/open_dataset.hpp"
@@ -42,8 +43,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 struct EvalRequest {
     std::vector<std::filesystem::path> engines;
     std::filesystem::path reference; ///< an engine; empty: accuracy alone. May be one of `engines`
-    std::string task; ///< the name of one of evaluation_tasks(); empty: the first that suits the data, and where it has
-                      ///< no labels the one that the outputs tell, if they do
+    std::string task; ///< the name of one of evaluation_tasks(), or FILE.py:function; empty: the first that suits the
+                      ///< data, and where it has no labels the one that the outputs tell, if they do
     std::filesystem::path data;
     std::string columns;                  ///< of a text file; see parse_text_columns
     TokenizerFactory make_tokenizer;      ///< for texts
@@ -118,6 +119,14 @@ Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress&
 Result<Json> evaluate_regression_engines(const EvalRequest& request, Progress& progress);
 /// Text judged by the character error rate, with texts (find_texts) or what the reference reads.
 Result<Json> evaluate_text_engines(const EvalRequest& request, Progress& progress);
+
+/// Whether a task is named as FILE.py:function: a metric of the user's own.
+bool names_a_metric(std::string_view task);
+/// By that function, which a Python process runs: it is given a batch's outputs as NumPy arrays by name and the
+/// samples' names and labels, and gives a number a sample, 1 being perfect; the figure is their mean. The file is code:
+/// only what the user named is run. Errors: not_found (file, function, Python), invalid_argument (what it raises, no
+/// finite number a sample).
+Result<Json> evaluate_engines_by_metric(const EvalRequest& request, Progress& progress);
 
 /// Evaluates engines, by the task asked for, on labelled (or, against a reference, unlabelled) data and returns the
 /// eval document (kind "eval", version 1). Errors: bad engines or data; mismatch; cancelled.

@@ -76,7 +76,7 @@ Result<Json> evaluate_engines_by(const CountedPlan& plan, const EvalRequest& req
     json["task"] = plan.name;
     json["output"] = judged.output;
     json["truth"] = truth ? Json{{"format", truth->format}, {"path", truth->source.string()}} : Json(nullptr);
-    json["subjects"] = to_json(evaluation, *judged.task, request.options.worst, request.counted.resamples);
+    json["subjects"] = to_json(evaluation, judged.task->figures(), request.options.worst, request.counted.resamples);
     plan.describe(json, truth ? &*truth : nullptr, std::to_string(evaluation.samples.size()));
     return json;
 }

@@ -70,11 +70,16 @@ constexpr std::array<EvaluationTask, 7> tasks{{
     {"classification", "is the likeliest class right", always, as_given, evaluate_classification_engines},
 }};
 
+/// Not in the list: it has no name of its own.
+constexpr EvaluationTask own_metric{"FILE.py:function", "a metric of the user's own", only_when_named, as_given,
+                                    evaluate_engines_by_metric};
+
 } // namespace
 
 std::span<const EvaluationTask> evaluation_tasks() { return tasks; }
 
 Result<const EvaluationTask*> evaluation_task(const EvalRequest& request) {
+    if (names_a_metric(request.task)) return &own_metric;
     for (const EvaluationTask& task : tasks) {
         if (!request.task.empty()) {
             if (request.task == task.name) return &task;
@@ -87,7 +92,7 @@ Result<const EvaluationTask*> evaluation_task(const EvalRequest& request) {
     for (const EvaluationTask& task : tasks)
         names += (names.empty() ? "" : ", ") + std::string(task.name);
     return Error{ErrorCode::invalid_argument, "no task is called '" + request.task + "'", "--task",
-                 "choose from " + names};
+                 "choose from " + names + ", or give FILE.py:function"};
 }
 
 } // namespace lathe

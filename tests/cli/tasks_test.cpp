@@ -149,5 +149,42 @@ TEST_F(Tasks, TextIsReadWithTheModelsCharacters) {
     EXPECT_THAT(few.errors, HasSubstr("2 characters"));
 }
 
+/// The share of the four classes' scores that are positive, and what is wrong with other functions.
+constexpr const char* metrics = "def share(outputs, samples):\n"
+                                "    scores = outputs['scores']\n"
+                                "    assert scores.shape[0] == len(samples) and samples[0]['label'] is None\n"
+                                "    return [(each > 0).mean() for each in scores]\n"
+                                "def one(outputs, samples):\n    return 0.5\n"
+                                "def few(outputs, samples):\n    return [1]\n"
+                                "def nothing(outputs, samples):\n    return [float('nan')] * len(samples)\n"
+                                "def broken(outputs, samples):\n    raise ValueError('no such thing')\n";
+
+TEST_F(Tasks, AMetricOfTheUsersOwnJudges) {
+    if (run_command("${LATHE_PYTHON:-python3} -c 'import numpy'").exit_code != 0)
+        GTEST_SKIP() << "Python has no NumPy here";
+    build(tiny_segmenter());
+    workspace_.save_array("a.npy", {7, 3, 8, 8});
+    workspace_.write("mine.py", metrics);
+    const auto json =
+        workspace_.good_json("eval s.engine --reference s.engine --data a.npy --batch-size 3 --task mine.py:share");
+    EXPECT_EQ(json["data"]["samples"], 7);
+    const double score = json["subjects"][0]["score"].get<double>();
+    EXPECT_GT(score, 0);
+    EXPECT_LT(score, 1);
+    EXPECT_EQ(json["metric"]["name"], "share");
+    struct Case {
+        const char* task;
+        const char* words;
+    };
+    for (const Case& c : {Case{"mine.py:one", "no list of numbers"}, Case{"mine.py:few", "1 numbers for"},
+                          Case{"mine.py:nothing", "nan for sample"}, Case{"mine.py:broken", "no such thing"},
+                          Case{"mine.py:absent", "no function absent"}, Case{"other.py:share", "other.py"},
+                          Case{"mine.py:", "--task"}, Case{"mine.txt:share", "--task"}}) {
+        const auto refused = workspace_.lathe(std::string("eval s.engine --data a.npy --task ") + c.task);
+        EXPECT_NE(refused.exit_code, 0) << c.task;
+        EXPECT_THAT(refused.errors, HasSubstr(c.words)) << c.task;
+    }
+}
+
 } // namespace
 } // namespace lathe::test

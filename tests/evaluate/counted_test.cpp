@@ -194,7 +194,7 @@ TEST(EvaluateCounted, AgainstTruthAndReference) {
     const auto evaluation = evaluate_counted(*task, engines, true, *data, &truth, 4, no_progress());
     ASSERT_TRUE(evaluation) << evaluation.error().describe();
     EXPECT_EQ(evaluation->left_out, 1U);
-    const Json subjects = to_json(*evaluation, *task, 3, 500);
+    const Json subjects = to_json(*evaluation, task->figures(), 3, 500);
     EXPECT_EQ(subjects[0]["samples"], 29);
     // Even numbers are given half more, odd ones half less: 0.5 and 1.5 from the truth.
     EXPECT_NEAR(subjects[0]["mae"].get<double>(), (15 * 0.5 + 14 * 1.5) / 29, 1e-6);
@@ -216,7 +216,7 @@ TEST(EvaluateCounted, WithoutTruthTheReferencesAnswersAreIt) {
     const auto data = numbers();
     const auto evaluation = evaluate_counted(*task, engines, true, *data, nullptr, 7, no_progress());
     ASSERT_TRUE(evaluation);
-    const Json subjects = to_json(*evaluation, *task, 3, 500);
+    const Json subjects = to_json(*evaluation, task->figures(), 3, 500);
     EXPECT_EQ(subjects[0]["r2"], 1);
     EXPECT_EQ(subjects[1]["mae"], 1);
     EXPECT_DOUBLE_EQ(subjects[1]["vs_reference"]["r2_delta"].get<double>(), subjects[1]["r2"].get<double>() - 1);
