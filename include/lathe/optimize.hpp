@@ -39,6 +39,10 @@ struct OptimizeRequest {
     std::vector<std::string> exclude = {};  ///< left in float: as QuantizeRequest::exclude
     int effort = 0;                         ///< as QuantizeRequest::effort
     CorrectionChoice corrections = {};      ///< in place of what the effort means
+    /// Where int8 loses more than max_drop on the evaluation's data, a network corrected with effort 2 is made
+    /// beside it ("int8-effort2"), judged and measured like the others, if that takes no longer than answer_limit_s.
+    bool answer_loss = true;
+    double answer_limit_s = 90;
     std::optional<WeightGranularity> weights = {};
     std::optional<ActivationScheme> activations = {};
 

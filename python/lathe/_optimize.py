@@ -32,6 +32,8 @@ def optimize(
     method: str = "mse",
     samples: int | None = None,
     effort: int = 0,
+    answer_loss: bool = True,
+    answer_limit_s: float = 90.0,
     exclude: Sequence[str] = (),
     noisy_layers: str = "auto",
     weights: str | None = None,
@@ -63,6 +65,9 @@ def optimize(
         precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there.
         samples: To calibrate on; None: at most 300, until the ranges settle.
         effort: How much to correct what int8 costs, 0 to 3.
+        answer_loss: Where int8 loses more than `max_drop` on `evaluate`, a network of effort 2 is made beside
+            it ("int8-effort2"), judged and measured like the others.
+        answer_limit_s: Seconds that correcting that network may take, at most; else it is left out.
         exclude: Left in float: node names, op types or regular expressions.
         noisy_layers: "auto": layers whose output int8 would turn into noise stay in float, where that costs little;
             "int8": they do not.
@@ -86,7 +91,8 @@ def optimize(
     path = model_file(model, folder, example)
     options: dict[str, Any] = {
         "model": os.fspath(path), "output": os.fspath(folder), "device": device, "precisions": list(precisions),
-        "method": method, "effort": effort, "exclude": list(exclude), "noisy_layers": noisy_layers, "weights": weights,
+        "method": method, "effort": effort, "answer_loss": answer_loss,
+        "answer_limit_s": answer_limit_s, "exclude": list(exclude), "noisy_layers": noisy_layers, "weights": weights,
         "activations": activations, "source": source, "shapes": list(shapes), "columns": columns,
         "batch_sizes": list(batch_sizes), "max_drop": max_drop, "evaluate_samples": evaluate_samples,
         "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "force": force,

@@ -8,6 +8,8 @@ Speaks one line of JSON a request on standard input, one a reply on standard out
   throughput  {"seconds"}                    -> {"requests", "seconds", "streams"}
   requests    {"file", "inputs", "shapes"}   -> {"peak_rss_bytes"}; requests of different shapes, for `turn`
   turn        {"first", "count"}             -> {"call_ns"}
+  metric      {"code"}                       -> {}; the function FILE.py:function that `judge` calls
+  judge       {"file", "outputs", "samples"} -> {"values"}; one number a sample
 
 A failure is {"error": {"code", "message", "hint"}}. What is timed is the framework's call with its inputs in memory,
 with the monotonic clock of this process; making framework tensors from memory and fetching the outputs are timed
@@ -22,6 +24,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from lathe_worker.metric import judge, load_metric
 from lathe_worker.subjects import Unavailable, make_subject
 
 
@@ -76,6 +79,17 @@ class Worker:
         self.sets = []
         self.next_set = 0
         self.mix = []
+        self.function = None
+
+    def metric(self, request):
+        self.function = load_metric(request["code"])
+        return {}
+
+    def judge(self, request):
+        tensors = [Tensor(t["name"], t["type"], tuple(t["shape"])) for t in request["outputs"]]
+        (arrays,) = read_lists(request["file"], [tensors])
+        outputs = {tensor.name: array for tensor, array in zip(tensors, arrays)}
+        return {"values": judge(self.function, outputs, request["samples"])}
 
     def load(self, request):
         start = time.perf_counter_ns()
@@ -218,6 +232,8 @@ def serve_requests(requests, replies):
         "throughput": worker.throughput,
         "requests": worker.requests,
         "turn": worker.turn,
+        "metric": worker.metric,
+        "judge": worker.judge,
     }
     for line in requests:
         request = json.loads(line)

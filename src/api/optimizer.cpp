@@ -23,13 +23,13 @@
 #include "report/fields.hpp"
 #include "report/html.hpp"
 #include "report/verdict.hpp"
+#include "report/wording.hpp"
 #include "runtime/engine.hpp"
 #include "support/clock.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
-#include "tasks/detection/truth.hpp"
 
 namespace lathe {
 
@@ -77,6 +77,22 @@ Result<OptimizeRequest> completed(OptimizeRequest request) {
     return request;
 }
 
+/// Cancels a part of the job when its time is over.
+class TimeLimited final : public Progress {
+public:
+    TimeLimited(Progress& inner, double seconds) : inner_(inner), seconds_(seconds) {}
+    bool expired() const { return seconds_since(start_) > seconds_; }
+    void begin(std::string_view stage, std::size_t total) override { inner_.begin(stage, total); }
+    void advance(std::size_t steps) override { inner_.advance(steps); }
+    void end() override { inner_.end(); }
+    bool cancelled() const override { return inner_.cancelled() || expired(); }
+
+private:
+    Progress& inner_;
+    double seconds_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 /// The whole job over one output folder. Each step reads what the step before wrote, so that any of them can be redone
 /// by hand with the command of its name.
 class Optimizer {
@@ -90,10 +106,11 @@ public:
         LATHE_CHECK(simplify());
         if (wants(Precision::int8)) {
             LATHE_CHECK(calibrate());
-            LATHE_CHECK(quantize());
+            LATHE_CHECK(quantize("int8", options_.effort, progress_));
         }
         LATHE_CHECK(build());
         LATHE_CHECK(evaluate());
+        LATHE_CHECK(answer_loss());
         LATHE_CHECK(profile());
         LATHE_CHECK(measure());
         return report();
@@ -169,21 +186,21 @@ private:
         return {};
     }
 
-    CorrectOptions corrections_asked() const {
-        CorrectOptions correcting = options_of_effort(options_.effort, options_.corrections);
+    CorrectOptions corrections_of(int effort) const {
+        CorrectOptions correcting = options_of_effort(effort, options_.corrections);
         correcting.auto_ranges = correcting.auto_ranges || options_.ranges_by_error;
         correcting.threads = options_.threads;
         return correcting;
     }
     /// What the ranges and corrections depend on beside the model and the data.
-    std::string quantization_key() const {
+    std::string quantization_key(int effort) const {
         const CorrectionChoice& choice = options_.corrections;
         const auto number = [](const auto& value) { return value ? std::to_string(static_cast<int>(*value)) : "-"; };
         std::string key =
             key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)), to_string(target()),
-                    std::to_string(options_.effort), number(choice.bias), number(choice.rounding),
-                    number(choice.equalize), number(choice.smooth), number(choice.float_last),
-                    number(choice.noisy_in_float), number(options_.weights), number(options_.activations)});
+                    std::to_string(effort), number(choice.bias), number(choice.rounding), number(choice.equalize),
+                    number(choice.smooth), number(choice.float_last), number(choice.noisy_in_float),
+                    number(options_.weights), number(options_.activations)});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         return key;
@@ -197,7 +214,7 @@ private:
         request.columns = options_.columns;
         request.preprocess = preprocess_;
         request.samples = options_.samples;
-        request.until_settled = options_.until_settled.value_or(!corrections_asked().any());
+        request.until_settled = options_.until_settled.value_or(!corrections_of(options_.effort).any());
         request.threads = options_.threads;
         request.method = options_.method;
         request.output = file(".ranges");
@@ -217,11 +234,13 @@ private:
         return {};
     }
 
-    Result<void> quantize() {
+    /// Writes the INT8 network called `name`.
+    Result<void> quantize(const std::string& name, int effort, Progress& progress) {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
-        const std::string key = key_of({key_, ranges_hash, quantization_key()});
-        const fs::path output = file(".int8.onnx");
-        LATHE_TRY(quantization_, stages_.run("quantize", key, {output}, [&]() -> Result<Json> {
+        const std::string key = key_of({key_, ranges_hash, quantization_key(effort)});
+        const fs::path output = file("." + name + ".onnx");
+        const std::string stage = name == "int8" ? "quantize" : "quantize " + name;
+        LATHE_TRY(Json document, stages_.run(stage, key, {output}, [&]() -> Result<Json> {
             QuantizeOptions options;
             options.target = target();
             options.placement.exclude = options_.exclude;
@@ -231,7 +250,7 @@ private:
             options.noisy_in_float = options_.corrections.noisy_in_float.value_or(true);
             const CorrectData data{options_.calibrate, options_.columns, preprocess_};
             LATHE_TRY(const CorrectOutcome outcome,
-                      quantize_on_data(model_, ranges_, options, corrections_asked(), data, progress_));
+                      quantize_on_data(model_, ranges_, options, corrections_of(effort), data, progress));
             for (const LayerNoise& layer : outcome.quantized.in_float)
                 tell("left in float, since 8 bits would be noise there: " + layer.label + ": " + describe(layer));
             for (const std::string& line : describe(outcome))
@@ -239,35 +258,71 @@ private:
             LATHE_CHECK(save_onnx(outcome.quantized.model, output));
             return outcome.quantized.document;
         }));
+        if (quantization_.is_null()) quantization_ = document;
+        quantizations_[name] = std::move(document);
         return {};
     }
 
     Result<void> build() {
-        LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
-        const std::string machine = this_machine().fingerprint();
-        for (const Precision precision : options_.precisions) {
-            const std::string name = to_string(precision);
-            const fs::path input = name == "int8" ? file(".int8.onnx") : file(".simplified.onnx");
-            const fs::path output = file("." + name + ".engine");
-            LATHE_TRY(const std::string hash, hash_file(input));
-            std::string key = key_of({LATHE_VERSION, hash, machine, std::to_string(options_.threads), options_.device,
-                                      backend->blob_key(), std::to_string(static_cast<int>(options_.tune)),
-                                      options_.allow_fallback ? "fallback" : ""});
-            for (const auto& [shaped, range] : options_.shapes)
-                key = key_of({key, shaped, range.describe()});
-            const auto built =
-                stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
-            if (built) {
-                if (engines_.empty()) first_engine_ = *built;
-                engines_.push_back(output);
-                continue;
-            }
-            // A precision that this machine lacks is a finding, not the end of the job.
-            if (built.error().code != ErrorCode::unsupported || name == "fp32") return Error(built.error()).in(name);
-            log(LogLevel::warning, name + " is left out: " + built.error().describe());
-            skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
-        }
+        for (const Precision precision : options_.precisions)
+            LATHE_CHECK(build_named(to_string(precision), precision));
         return {};
+    }
+
+    Result<void> build_named(const std::string& name, Precision precision) {
+        LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
+        const fs::path input = precision == Precision::int8 ? file("." + name + ".onnx") : file(".simplified.onnx");
+        const fs::path output = file("." + name + ".engine");
+        LATHE_TRY(const std::string hash, hash_file(input));
+        std::string key = key_of({LATHE_VERSION, hash, this_machine().fingerprint(), std::to_string(options_.threads),
+                                  options_.device, backend->blob_key(), std::to_string(static_cast<int>(options_.tune)),
+                                  options_.allow_fallback ? "fallback" : ""});
+        for (const auto& [shaped, range] : options_.shapes)
+            key = key_of({key, shaped, range.describe()});
+        const auto built =
+            stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
+        if (built) {
+            if (engines_.empty()) first_engine_ = *built;
+            engines_.push_back(output);
+            return {};
+        }
+        // A precision that this machine lacks is a finding, not the end of the job.
+        if (built.error().code != ErrorCode::unsupported || name == "fp32") return Error(built.error()).in(name);
+        log(LogLevel::warning, name + " is left out: " + built.error().describe());
+        skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
+        return {};
+    }
+
+    /// Where INT8 loses more than allowed a corrected network is made beside it, judged and measured like the others.
+    /// The job's results stand without it, so what keeps it from being made (time, too few samples) is told, no
+    /// failure.
+    Result<void> answer_loss() {
+        static constexpr int effort = 2;
+        if (!options_.answer_loss || options_.effort >= effort || eval_.is_null() || !wants(Precision::int8)) return {};
+        report::VerdictOptions limit;
+        limit.max_drop_points = options_.max_drop;
+        const report::Verdict verdict = report::make_verdict(nullptr, &eval_, limit);
+        // A loss that only lacks proof is no cause: more samples answer it, not corrections.
+        const bool loses = std::ranges::any_of(verdict.candidates, [&](const report::Candidate& candidate) {
+            return candidate.name == stem_ + ".int8" && candidate.loss_points.value_or(0) > options_.max_drop;
+        });
+        if (!loses) return {};
+        const std::string name = "int8-effort" + std::to_string(effort);
+        tell("INT8 loses more than the " + report::decimals(options_.max_drop, -1) +
+             " pt allowed: correcting it with effort " + std::to_string(effort) + " as " + name);
+        TimeLimited limited(progress_, options_.answer_limit_s);
+        if (auto made = quantize(name, effort, limited); !made) {
+            if (progress_.cancelled()) return made;
+            const std::string reason = limited.expired() ? "correcting it took more than " +
+                                                               report::decimals(options_.answer_limit_s, -1) +
+                                                               " s; without limit: --effort " + std::to_string(effort)
+                                                         : made.error().describe();
+            log(LogLevel::warning, name + " is left out: " + reason);
+            skipped_.push_back({{"subject", name}, {"reason", reason}});
+            return {};
+        }
+        LATHE_CHECK(build_named(name, Precision::int8));
+        return evaluate();
     }
 
     Result<Json> build_one(Precision precision, const fs::path& input, const fs::path& output,
@@ -304,15 +359,8 @@ private:
 
     Result<void> evaluate() {
         if (options_.evaluate.empty()) return {};
-        EvalRequest request;
+        EvalRequest request = eval_request();
         request.engines = engines_;
-        request.reference = file(".fp32.engine");
-        request.data = options_.evaluate;
-        request.columns = options_.columns;
-        request.make_tokenizer = openvino::make_tokenizer;
-        request.samples = options_.evaluate_samples;
-        request.preprocess = preprocess_;
-        request.command_line = options_.command_line;
         LATHE_TRY(const std::string digest, evaluation_digest());
         LATHE_TRY(const std::string engines, engines_key());
         LATHE_TRY(eval_, stages_.run("evaluate", key_of({engines, digest}), {},
@@ -320,15 +368,33 @@ private:
         return write_json_file(folder_ / "eval.json", eval_);
     }
 
+    EvalRequest eval_request() const {
+        EvalRequest request;
+        request.reference = file(".fp32.engine");
+        request.data = options_.evaluate;
+        request.columns = options_.columns;
+        request.make_tokenizer = openvino::make_tokenizer;
+        request.samples = options_.evaluate_samples;
+        request.preprocess = preprocess_;
+        request.command_line = options_.command_line;
+        return request;
+    }
+
+    /// Where the evaluation's samples lie, and their truth's digest.
+    Result<EvaluationData> evaluation_data() const {
+        const EvalRequest request = eval_request();
+        LATHE_TRY(const EvaluationTask* const task, evaluation_task(request));
+        return task->data(request);
+    }
+
     Result<std::string> evaluation_digest() const {
         DatasetOptions data;
         data.samples = options_.evaluate_samples;
         data.text = text_options(model_, options_.columns);
-        LATHE_TRY(const auto truth, find_detection_truth(options_.evaluate));
-        const fs::path samples = truth ? truth->pictures : fs::path(options_.evaluate);
-        LATHE_TRY(const auto dataset, open_dataset(samples, preprocess_, input_specs(model_), data));
+        LATHE_TRY(const EvaluationData where, evaluation_data());
+        LATHE_TRY(const auto dataset, open_dataset(where.samples, preprocess_, input_specs(model_), data));
         LATHE_TRY(const std::string digest, dataset->digest());
-        return truth ? key_of({digest, truth->digest}) : digest;
+        return where.truth_digest.empty() ? digest : key_of({digest, where.truth_digest});
     }
 
     Result<void> profile() {
@@ -365,7 +431,11 @@ private:
         request.batch_sizes = batch_sizes();
         request.duration_s = options_.duration_s;
         request.time_limit_s = options_.time_limit_s;
-        request.data = options_.evaluate.empty() ? options_.calibrate : options_.evaluate;
+        request.data = options_.calibrate;
+        if (!options_.evaluate.empty()) {
+            LATHE_TRY(const EvaluationData where, evaluation_data());
+            request.data = where.samples;
+        }
         request.columns = options_.columns;
         request.make_tokenizer = openvino::make_tokenizer;
         request.preprocess = preprocess_;
@@ -399,12 +469,39 @@ private:
         });
     }
 
+    /// What limits the verdict, for a person who reads it.
+    Result<void> add_caveats(report::Verdict& verdict) const {
+        if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
+            verdict.reasons.emplace_back(
+                "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
+        if (options_.evaluate.empty() || !wants(Precision::int8)) return {};
+        LATHE_TRY(const EvaluationData where, evaluation_data());
+        std::error_code failed;
+        const fs::path judged = fs::weakly_canonical(where.samples, failed);
+        const fs::path tuned = fs::weakly_canonical(options_.calibrate, failed);
+        const auto inside = [](const fs::path& path, const fs::path& folder) {
+            return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+        };
+        if (!failed && (inside(judged, tuned) || inside(tuned, judged)))
+            verdict.reasons.emplace_back("INT8 was " +
+                                         std::string(corrected() ? "calibrated and corrected" : "calibrated") +
+                                         " on the data it is judged by: on new data it may lose more. Give "
+                                         "--evaluate other samples than --calibrate.");
+        return {};
+    }
+
+    /// Whether weights or ranges of an INT8 network were fitted to samples.
+    bool corrected() const {
+        return std::any_of(quantizations_.begin(), quantizations_.end(),
+                           [](const Json& each) { return each.contains("corrections"); });
+    }
+
     Result<OptimizeResult> report() {
         const Machine machine = this_machine();
         report::VerdictOptions verdict_options;
         verdict_options.max_drop_points = options_.max_drop;
-        const report::Verdict verdict =
-            report::make_verdict(&bench_, eval_.is_null() ? nullptr : &eval_, verdict_options);
+        report::Verdict verdict = report::make_verdict(&bench_, eval_.is_null() ? nullptr : &eval_, verdict_options);
+        LATHE_CHECK(add_caveats(verdict));
         Json stages = stages_.timings();
         for (const auto& timing : timings_extra_)
             stages.insert(stages.begin() + 1, timing);
@@ -424,6 +521,7 @@ private:
         document["layers"] = layers_;
         if (!calibration_.is_null()) document["calibration"] = calibration_;
         if (!quantization_.is_null()) document["quantization"] = quantization_;
+        if (quantizations_.size() > 1) document["quantizations"] = quantizations_;
         document["simplify"] = simplify_result_;
         document["machine"] = to_json(machine);
         document["provenance"] = {{"command", options_.command_line},
@@ -444,9 +542,6 @@ private:
         OptimizeResult result;
         result.verdict = verdict.text;
         result.reasons = verdict.reasons;
-        if (loses_in_int8(verdict) && options_.effort < 2)
-            result.reasons.emplace_back(
-                "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
         if (!verdict.recommended.empty()) result.engine = folder_ / (verdict.recommended + ".engine");
         result.report = folder_ / "report.html";
         result.folder = folder_;
@@ -484,6 +579,7 @@ private:
     std::vector<fs::path> engines_;
     Json first_engine_; ///< what the first built engine says of itself
     Json summary_, simplify_result_, calibration_, quantization_, eval_, layers_, bench_;
+    Json quantizations_ = Json::object(); ///< by name of the INT8 network
     Json timings_extra_ = Json::array();
     Json skipped_ = Json::array();
 };

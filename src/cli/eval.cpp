@@ -26,6 +26,8 @@ struct EvalOptions {
     std::size_t worst = 10;
     SquadOptions squad;
     DetectionOptions detection;
+    CountedOptions counted;
+    std::string blank = "first";
     std::string output;
 };
 
@@ -226,6 +228,8 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     request.task = options.task;
     request.squad = options.squad;
     request.detection = options.detection;
+    request.counted = options.counted;
+    request.counted.blank_last = options.blank == "last";
     request.columns = options.columns;
     request.make_tokenizer = openvino::make_tokenizer;
     if (!options.preprocess.empty()) {
@@ -276,7 +280,8 @@ void add_eval(Commands& commands) {
                        "lathe eval int8.engine --reference fp32.engine --data unlabelled/ --output eval.json",
                        "lathe eval minilm.engine --task similarity --data sts.tsv --columns text=5,pair=6,label=4",
                        "lathe eval int8.engine --reference fp32.engine --task squad --data dev-v1.1.json",
-                       "lathe eval int8.engine --reference fp32.engine --data coco/"}},
+                       "lathe eval int8.engine --reference fp32.engine --data coco/",
+                       "lathe eval int8.engine --reference fp32.engine --data arrays/ --task mine.py:score"}},
                      [options, &context] { return run_eval(*options, context); });
     command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
     command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
@@ -284,7 +289,7 @@ void add_eval(Commands& commands) {
         .add_option(
             "--data", options->data,
             "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl); pictures "
-            "with boxes (COCO, YOLO, Pascal VOC)")
+            "with boxes (COCO, YOLO, Pascal VOC), masks/ beside images/, targets/ beside inputs/, or texts.csv")
         ->required();
     std::string task_help = "What is measured (default: found by the data)";
     std::vector<std::string> task_names;
@@ -292,7 +297,11 @@ void add_eval(Commands& commands) {
         task_names.emplace_back(task.name);
         task_help += std::string("; ") + task.name + ": " + task.help;
     }
-    command.add_option("--task", options->task, task_help)->check(CLI::IsMember(task_names));
+    command
+        .add_option("--task", options->task, task_help + "; FILE.py:function: a metric of your own, whose code is run")
+        ->check([task_names](const std::string& name) {
+            return names_a_metric(name) ? std::string() : CLI::IsMember(task_names)(name);
+        });
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
     command.add_option("--batch-size", options->batch_size, "Samples decoded and run together")
@@ -340,6 +349,28 @@ void add_eval(Commands& commands) {
         .add_option("--nms-overlap", detection.decode.overlap_threshold,
                     "Of --task detection: a box that overlaps a better one of its class by more is dropped")
         ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    CountedOptions& counted = options->counted;
+    command
+        .add_option("--ignore-label", counted.ignored_label,
+                    "Of --task segmentation: the masks' value of pixels that count for nothing")
+        ->capture_default_str();
+    command
+        .add_option("--first-label", counted.first_label,
+                    "Of --task segmentation: the masks' value of class 0; less is no class")
+        ->capture_default_str();
+    command
+        .add_option("--target-scale", counted.target_scale,
+                    "Of --task regression: what values of targets in PNG are multiplied by")
+        ->capture_default_str();
+    command.add_option("--peak", counted.peak,
+                       "Of --task regression: the largest value there can be, for PSNR (default: of targets in PNG)");
+    command.add_option("--characters", counted.characters,
+                       "Of --task text-recognition: a file with a character a line (default: the model's own)");
+    command
+        .add_option("--blank", options->blank,
+                    "Of --task text-recognition: whether CTC's blank is the first class or the last")
+        ->check(CLI::IsMember({"first", "last"}))
         ->capture_default_str();
     command.add_option("--output", options->output, "Write the results as JSON");
 }

@@ -66,7 +66,8 @@ Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& co
 Result<void> spare_inputs(const OptimizeRequest& request) {
     const std::string stem = request.model.stem().string();
     std::vector<std::string> outputs;
-    for (const char* ending : {".stages.json", ".simplified.onnx", ".ranges", ".int8.onnx"})
+    for (const char* ending :
+         {".stages.json", ".simplified.onnx", ".ranges", ".int8.onnx", ".int8-effort2.onnx", ".int8-effort2.engine"})
         outputs.push_back((request.output / (stem + ending)).string());
     for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16, Precision::int8})
         outputs.push_back((request.output / (stem + "." + to_string(precision) + ".engine")).string());
@@ -125,6 +126,13 @@ void add_optimize(Commands& commands) {
         ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}))
         ->capture_default_str();
     add_correction_options(command, options->correction, false);
+    command.add_flag("!--no-answer", request.answer_loss,
+                     "Where INT8 loses more than --max-drop, do not make a network of --effort 2 beside it");
+    command
+        .add_option("--answer-limit", request.answer_limit_s,
+                    "Seconds that correcting such a network may take, at most; else it is left out")
+        ->check(positive_number())
+        ->capture_default_str();
     add_format_options(command, options->formats);
     command.add_option("--exclude", request.exclude, "Leave in float: node, op type or regular expression; repeatable")
         ->allow_extra_args(false);

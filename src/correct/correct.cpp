@@ -35,7 +35,9 @@ std::string figures(const Closeness& closeness) {
     } else {
         std::snprintf(text, sizeof(text), "error %.5f, SQNR %.1f dB", closeness.error, closeness.sqnr_db);
     }
-    return text;
+    std::string all = text;
+    if (closeness.task) all += ", " + closeness.task->name + " " + number(closeness.task->value * 100, "%.1f %%");
+    return all;
 }
 
 std::string biases_of(const std::vector<CorrectedLayer>& layers) {
@@ -95,10 +97,11 @@ public:
         LATHE_TRY(const auto dataset, open_(options_.fit_samples + options_.held_back_samples));
         LATHE_TRY(samples_, keep_samples(*dataset, options_.fit_samples, options_.held_back_samples,
                                          options_.batch_size, progress_));
-        LATHE_TRY(const Judge judge, Judge::of(model_, samples_.held_back, options_.threads, progress_));
+        LATHE_TRY(Judge judge, Judge::of(model_, samples_.held_back, options_.threads, progress_));
+        judge_ = &judge;
         LATHE_TRY(outcome_.quantized, quantize_model(model_, ranges_, quantize_));
         LATHE_TRY(outcome_.first, judge.judge(outcome_.quantized.model));
-        outcome_.last = outcome_.first;
+        outcome_.last = best_ = outcome_.first;
         outcome_.fit_samples = samples_.fit_count;
         outcome_.held_back_samples = samples_.held_back_count;
         if (options_.float_last) LATHE_CHECK(try_float(judge));
@@ -131,12 +134,31 @@ private:
             told.kept = false;
             told.detail += "; undone: " + in_words(*worse) + " would be further from the float model";
         }
+        if (told.kept) refuse_worse_answers(told);
         if (told.kept) {
             outcome_.quantized.model = std::move(candidate);
             outcome_.last = told.after;
+            if (told.after.task && told.after.task->value > best_.task->value) best_ = told.after;
         }
         outcome_.corrections.push_back(std::move(told));
         return outcome_.corrections.back().kept;
+    }
+
+    /// What the network is for decides over what its numbers look like: a step whose answers are worse, beyond the
+    /// chance of which samples these are, than the best that was kept is undone. Beside the best and not the last, so
+    /// that many small losses do not add up. Answers that are worse within chance must be worth it: the error has to
+    /// fall by more than a hair.
+    void refuse_worse_answers(Correction& told) const {
+        if (!told.after.task) return;
+        const Interval change = judge_->task_difference(told.after, best_);
+        const double loss = 100 * (best_.task->value - told.after.task->value);
+        const bool by_chance = change.high >= 0;
+        if (loss <= 0 || (by_chance && told.after.error <= (1.0 - least_gain) * told.before.error)) return;
+        told.kept = false;
+        told.detail += "; undone: " + told.after.task->name + " would be " + number(loss, "%.1f") +
+                       " points less (95 % interval " + number(-100 * change.high, "%.1f") + " to " +
+                       number(-100 * change.low, "%.1f") + ")";
+        if (by_chance) told.detail += ", for a smaller error by less than " + number(100 * least_gain, "%.0f %%");
     }
 
     /// Ranges of a changed model, from the samples that the old ones are from.
@@ -154,7 +176,7 @@ private:
         return make_ranges(std::move(statistics), key, ranges_.method, ranges_.options, options_.threads);
     }
 
-    Result<void> try_float(const Judge& judge) {
+    Result<void> try_float(Judge& judge) {
         const auto start = Clock::now();
         Correction told = about("last-layers");
         const std::vector<std::string> names = cheap_last_layers(model_, outcome_.quantized.plan);
@@ -183,7 +205,7 @@ private:
         return {};
     }
 
-    Result<void> try_smoothing(const Judge& judge) {
+    Result<void> try_smoothing(Judge& judge) {
         if (!ranges_.source.empty()) {
             Correction told = about("smooth");
             told.detail = "needs the histograms of a calibration, which " + ranges_.source + " does not have";
@@ -207,7 +229,7 @@ private:
         return outputs;
     }
 
-    Result<void> try_equalizing(const Judge& judge, const char* method, EqualizeOptions how) {
+    Result<void> try_equalizing(Judge& judge, const char* method, EqualizeOptions how) {
         const auto start = Clock::now();
         Correction told = about(method);
         how.stays_float = float_outputs_;
@@ -244,7 +266,7 @@ private:
         return {};
     }
 
-    Result<void> try_ranges(const Judge& judge) {
+    Result<void> try_ranges(Judge& judge) {
         const auto start = Clock::now();
         Correction told = about("ranges");
         RangeChoiceOptions how;
@@ -273,7 +295,7 @@ private:
         Correction told;
     };
 
-    Result<Candidate> judged(const Judge& judge, const char* method, Model model, std::string detail,
+    Result<Candidate> judged(Judge& judge, const char* method, Model model, std::string detail,
                              Clock::time_point start) const {
         Candidate candidate{std::move(model), about(method)};
         candidate.told.detail = std::move(detail);
@@ -292,7 +314,7 @@ private:
         return correct_layers(model_, model, quantize_.target, samples_.fit, how, progress_, nearest);
     }
 
-    Result<void> correct_layers_of(const Judge& judge) {
+    Result<void> correct_layers_of(Judge& judge) {
         LayerCorrection how;
         how.positions = options_.positions;
         how.threads = options_.threads;
@@ -344,6 +366,8 @@ private:
     Progress& progress_;
     KeptSamples samples_;
     std::shared_ptr<SpareMemory> spare_ = std::make_shared<SpareMemory>(); ///< of all walks
+    Judge* judge_ = nullptr;                                               ///< while run() runs
+    Closeness best_; ///< of what was kept, the one with the best answers
     CorrectOutcome outcome_;
 };
 

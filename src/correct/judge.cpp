@@ -24,6 +24,10 @@ Json to_json(const Closeness& closeness) {
         json["mean_kl"] = closeness.mean_kl;
         json["agreement"] = closeness.agreement;
     }
+    if (closeness.task) {
+        json["metric"] = closeness.task->value;
+        json["metric_name"] = closeness.task->name;
+    }
     if (closeness.parts.size() > 1) {
         json["parts"] = Json::array();
         for (const JudgedPart& part : closeness.parts) {
@@ -117,6 +121,7 @@ Result<Judge> Judge::of(const Model& real, std::map<std::string, Batches> sample
                      real.graph.outputs.front().name, "give the model with its scores as an output, or --effort 0"};
     }
     LATHE_TRY(std::vector<Batches> expected, judge.run(real, Precision::float32));
+    judge.find_task(real, expected);
     for (std::size_t i = 0; i < expected.size(); ++i) {
         Output& output = judge.outputs_[i];
         output.expected = std::move(expected[i]);
@@ -149,6 +154,45 @@ void Judge::find_groups(Output& output) const {
                                static_cast<double>(samples_of(output.expected.front()) * output.groups.channels);
         output.sizes.push_back(std::sqrt(group.power * channel * static_cast<double>(group.end - group.begin)));
     }
+}
+
+void Judge::find_task(const Model& real, const std::vector<Batches>& expected) {
+    if (samples_.size() != 1 || samples_.begin()->second.empty()) return;
+    const Shape& input = samples_.begin()->second.front().shape;
+    if (input.size() != 4) return;
+    const std::size_t first = input[1] == 3 || input[3] != 3 ? 2 : 1;
+    std::vector<OutputShape> shapes;
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+        Shape shape = expected[i].front().shape;
+        if (shape.empty()) return;
+        shape[0] = -1;
+        shapes.push_back({outputs_[i].name, std::move(shape)});
+    }
+    // What is not judged is part of an answer too: a head that is not whole is none.
+    if (outputs_.size() != real.graph.outputs.size()) return;
+    task_ = recognise_task(shapes, static_cast<std::size_t>(input[first]), static_cast<std::size_t>(input[first + 1]));
+    if (task_ == nullptr) return;
+    answers_ = task_->judge();
+    // A task that was guessed wrongly, or that finds nothing in these samples, says nothing.
+    if (!answer(expected) || answers_->metric(0) < 0) {
+        answers_.reset();
+        task_.reset();
+    }
+}
+
+Result<void> Judge::answer(const std::vector<Batches>& values) {
+    for (std::size_t batch = 0; batch < values.front().size(); ++batch) {
+        std::vector<HostTensor> outputs;
+        for (const Batches& each : values)
+            outputs.push_back(each.at(batch));
+        LATHE_CHECK(answers_->add(networks_, outputs));
+    }
+    ++networks_;
+    return {};
+}
+
+Interval Judge::task_difference(const Closeness& a, const Closeness& b) const {
+    return answers_->difference(a.task.value().network, b.task.value().network);
 }
 
 Result<std::vector<Batches>> Judge::run(Model model, Precision precision) const {
@@ -231,7 +275,7 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
     return result;
 }
 
-Result<Closeness> Judge::judge(const Model& quantized) const {
+Result<Closeness> Judge::judge(const Model& quantized) {
     LATHE_TRY(const std::vector<Batches> actual, run(quantized, Precision::int8));
     LATHE_TRY(Closeness result, compare(outputs_.front(), actual.front()));
     for (std::size_t i = 1; i < outputs_.size(); ++i) {
@@ -240,6 +284,11 @@ Result<Closeness> Judge::judge(const Model& quantized) const {
         std::ranges::move(other.parts, std::back_inserter(result.parts));
     }
     result.error /= static_cast<double>(outputs_.size());
+    if (task_ != nullptr) {
+        LATHE_CHECK(answer(actual));
+        const std::size_t network = networks_ - 1;
+        result.task = TaskFigure{std::string(task_->metric_name()), answers_->metric(network), network};
+    }
     return result;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +11,9 @@
 #include "correct/samples.hpp"
 #include "evaluate/output_groups.hpp"
 #include "graph/graph.hpp"
+#include "support/interval.hpp"
 #include "support/json.hpp"
+#include "tasks/task.hpp"
 
 namespace lathe {
 
@@ -20,6 +24,13 @@ struct JudgedPart {
     std::vector<double> errors;     ///< a sample
 
     double error() const; ///< their mean
+};
+
+/// What a network is for, and how well its answers keep the float model's.
+struct TaskFigure {
+    std::string name;        ///< of the metric: "mAP at IoU 0.5 against ..."
+    double value = 0;        ///< 0..1, more is better
+    std::size_t network = 0; ///< as the judge numbers them
 };
 
 /// How far a network's outputs are from the float model's, on samples kept for this. All but `error` and `parts` tells
@@ -37,6 +48,7 @@ struct Closeness {
     double agreement = 0.0; ///< share of samples with the same likeliest class; 1 where there are no classes
     bool classes = false;
     std::size_t samples = 0;
+    std::optional<TaskFigure> task; ///< where the outputs tell what the network is for
 
     bool closer_than(const Closeness& other) const { return error < other.error; }
     /// The part that is further from the float model than in `other`, of the same samples, by more than a hundredth and
@@ -61,7 +73,9 @@ public:
                             Progress& progress);
     /// `quantized` has the same inputs and outputs. Errors: what running it gives; unsupported, where the size of an
     /// output depends on values.
-    Result<Closeness> judge(const Model& quantized) const;
+    Result<Closeness> judge(const Model& quantized);
+    /// 95 % interval of the task's metric of `a` minus that of `b`, on the same samples. Both have a task.
+    Interval task_difference(const Closeness& a, const Closeness& b) const;
 
 private:
     struct Output {
@@ -78,6 +92,10 @@ private:
     Result<Closeness> compare(const Output& output, const Batches& actual) const;
     /// Cuts an output into its meanings, by what the float model gives.
     void find_groups(Output& output) const;
+    /// Finds what the network is for from its outputs, and has the float model's answers as the truth.
+    void find_task(const Model& real, const std::vector<Batches>& expected);
+    /// The next network's answers. `values`: an entry for each of outputs_.
+    Result<void> answer(const std::vector<Batches>& values);
     /// A sample's values that are no padding.
     std::vector<float> own_values(const Output& output, const HostTensor& values, std::size_t batch,
                                   std::size_t sample) const;
@@ -87,6 +105,9 @@ private:
     Progress* progress_; ///< asked whether to stop; must outlive this
     Masks masks_;
     std::vector<Output> outputs_;
+    std::unique_ptr<Task> task_; ///< null where the outputs tell none
+    std::unique_ptr<AnswerJudge> answers_;
+    std::size_t networks_ = 0; ///< that answered
 };
 
 } // namespace lathe

@@ -114,6 +114,21 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 
 namespace {
 
+/// The task that the outputs themselves tell, where it is another than classification.
+const EvaluationTask* task_of_outputs(const EngineInfo& engine, const std::string& head) {
+    std::string_view name;
+    if (detection_head(engine, head)) {
+        name = "detection";
+    } else if (const auto size = picture_input(engine)) {
+        const auto told = recognise_task(output_shapes(engine), size->height, size->width);
+        if (told != nullptr) name = told->name();
+    }
+    if (name.empty() || name == "classification") return nullptr;
+    const auto tasks = evaluation_tasks();
+    const auto found = std::ranges::find_if(tasks, [&](const EvaluationTask& task) { return name == task.name; });
+    return found == tasks.end() ? nullptr : &*found;
+}
+
 Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progress& progress) {
     std::vector<std::unique_ptr<Predictor>> owned;
     std::optional<Preprocess> on_device;
@@ -175,11 +190,13 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
                      request.data.string(),
                      "add labels.csv, class subfolders or a label column, or give --reference fp32.engine"};
     }
-    if (!data->has_labels() && request.task.empty() && detection_head(loaded.first, request.detection.head)) {
-        log(LogLevel::info,
-            "no boxes are given, and the outputs are a detector's: the reference's detections are the truth "
-            "(--task classification compares outputs instead)");
-        return evaluate_detection_engines(request, progress);
+    if (!data->has_labels() && request.task.empty()) {
+        if (const auto* task = task_of_outputs(loaded.first, request.detection.head); task != nullptr) {
+            log(LogLevel::info, std::string("no truth is given, and the outputs are of ") + task->name +
+                                    ": the reference's answers are the truth (--task classification compares "
+                                    "outputs instead)");
+            return task->evaluate(request, progress);
+        }
     }
     if (!data->has_labels())
         log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");

@@ -6,10 +6,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/open_dataset.hpp"
 #include "data/preprocess.hpp"
+#include "evaluate/counted.hpp"
 #include "evaluate/detection.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/squad.hpp"
@@ -41,8 +43,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 struct EvalRequest {
     std::vector<std::filesystem::path> engines;
     std::filesystem::path reference; ///< an engine; empty: accuracy alone. May be one of `engines`
-    std::string task; ///< the name of one of evaluation_tasks(); empty: the first that suits the data, and detection
-                      ///< where it has no labels and the reference's outputs are a detector's
+    std::string task; ///< the name of one of evaluation_tasks(), or FILE.py:function; empty: the first that suits the
+                      ///< data, and where it has no labels the one that the outputs tell, if they do
     std::filesystem::path data;
     std::string columns;                  ///< of a text file; see parse_text_columns
     TokenizerFactory make_tokenizer;      ///< for texts
@@ -53,6 +55,7 @@ struct EvalRequest {
     EvaluateOptions options;
     SquadOptions squad;         ///< of the task squad; batch_size and samples are the request's
     DetectionOptions detection; ///< of the task detection; batch_size and worst are the request's
+    CountedOptions counted;     ///< of segmentation, regression and text recognition
     std::string command_line;   ///< for the record
 };
 
@@ -73,6 +76,17 @@ Json eval_document(const EvalRequest& request, const Json& libraries, const std:
 /// Errors: invalid_argument (no such name), mismatch (named, but the outputs are others), unsupported (none is told).
 Result<DetectionHead> detection_head(const EngineInfo& engine, const std::string& name);
 
+/// The engine's outputs; sizes that it leaves open are -1, as is the sample's axis.
+std::vector<OutputShape> output_shapes(const EngineInfo& engine);
+/// Height and width of the one input that takes pictures. Errors: unsupported (other inputs).
+Result<Preprocess::Size> picture_input(const EngineInfo& engine);
+
+/// Where an evaluation's samples lie, and the digest of their truth where that lies apart; else empty.
+struct EvaluationData {
+    std::filesystem::path samples;
+    std::string truth_digest;
+};
+
 /// What an evaluation measures: the seam behind which a task reads samples and truth, makes answers of outputs and
 /// judges them. Its document says through describe_figures what is shown of it.
 struct EvaluationTask {
@@ -80,6 +94,7 @@ struct EvaluationTask {
     const char* help; ///< what it measures and of which data
     /// Whether data that nothing else was said of are for this task.
     Result<bool> (*suits)(const EvalRequest& request);
+    Result<EvaluationData> (*data)(const EvalRequest& request);
     Result<Json> (*evaluate)(const EvalRequest& request, Progress& progress);
 };
 /// All tasks, in the order in which they are asked whether data suit them; the last suits any.
@@ -97,6 +112,21 @@ Result<Json> evaluate_squad_engines(const EvalRequest& request, Progress& progre
 /// Detectors on pictures with boxes (find_detection_truth), or against the reference's own detections.
 /// Errors: unsupported where the outputs are those of no known head.
 Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& progress);
+
+/// A class for every pixel, judged by mean IoU with masks (find_masks) or with the reference's own classes.
+Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress& progress);
+/// Numbers judged by R2 with targets (find_targets) or with the reference's own numbers.
+Result<Json> evaluate_regression_engines(const EvalRequest& request, Progress& progress);
+/// Text judged by the character error rate, with texts (find_texts) or what the reference reads.
+Result<Json> evaluate_text_engines(const EvalRequest& request, Progress& progress);
+
+/// Whether a task is named as FILE.py:function: a metric of the user's own.
+bool names_a_metric(std::string_view task);
+/// By that function, which a Python process runs: it is given a batch's outputs as NumPy arrays by name and the
+/// samples' names and labels, and gives a number a sample, 1 being perfect; the figure is their mean. The file is code:
+/// only what the user named is run. Errors: not_found (file, function, Python), invalid_argument (what it raises, no
+/// finite number a sample).
+Result<Json> evaluate_engines_by_metric(const EvalRequest& request, Progress& progress);
 
 /// Evaluates engines, by the task asked for, on labelled (or, against a reference, unlabelled) data and returns the
 /// eval document (kind "eval", version 1). Errors: bad engines or data; mismatch; cancelled.

@@ -12,9 +12,6 @@
 
 namespace lathe {
 
-namespace {
-
-/// The engine's outputs; sizes that it leaves open are -1, as is the sample's axis.
 std::vector<OutputShape> output_shapes(const EngineInfo& engine) {
     std::vector<OutputShape> outputs;
     for (const IoInfo& output : engine.outputs) {
@@ -27,16 +24,17 @@ std::vector<OutputShape> output_shapes(const EngineInfo& engine) {
     return outputs;
 }
 
-/// Height and width of the one input that takes pictures.
-Result<Preprocess::Size> input_size(const EngineInfo& engine) {
+Result<Preprocess::Size> picture_input(const EngineInfo& engine) {
     if (engine.inputs.size() == 1 && engine.inputs.front().range.opt.size() == 4) {
         const Shape& shape = engine.inputs.front().range.opt;
         const std::size_t first = shape[1] == 3 || shape[3] != 3 ? 2 : 1;
         return Preprocess::Size{static_cast<std::size_t>(shape[first]), static_cast<std::size_t>(shape[first + 1])};
     }
-    return Error{ErrorCode::unsupported,
-                 "detectors with one input of pictures can be evaluated, this model has another", engine.name, ""};
+    return Error{ErrorCode::unsupported, "models with one input of pictures can be evaluated so, this one has another",
+                 engine.name, ""};
 }
+
+namespace {
 
 constexpr std::size_t pictures_shown = 4;  ///< a subject; each some 30 KB in the document
 constexpr std::size_t picture_width = 480; ///< pixels, at most
@@ -67,7 +65,7 @@ void show_pictures(Json& subjects, const std::filesystem::path& folder) {
 } // namespace
 
 Result<DetectionHead> detection_head(const EngineInfo& engine, const std::string& name) {
-    LATHE_TRY(const Preprocess::Size size, input_size(engine));
+    LATHE_TRY(const Preprocess::Size size, picture_input(engine));
     const std::vector<OutputShape> outputs = output_shapes(engine);
     if (!name.empty()) {
         const auto form = head_form_from_name(name);

@@ -42,6 +42,8 @@ OptimizeRequest request_of(const nb::dict& options) {
     if (options.contains("samples")) request.until_settled = false;
     request.exclude = field(options, "exclude", request.exclude);
     request.effort = field(options, "effort", request.effort);
+    request.answer_loss = field(options, "answer_loss", request.answer_loss);
+    request.answer_limit_s = field(options, "answer_limit_s", request.answer_limit_s);
     // Absent and "auto" are the same to the library, but only one of them to what it keeps in the folder.
     if (!noisy_in_float_named(field<std::string>(options, "noisy_layers", "auto")))
         request.corrections.noisy_in_float = false;

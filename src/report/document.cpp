@@ -243,6 +243,7 @@ Result<Json> make_document(std::vector<Input> inputs, const DocumentOptions& opt
             drop_nulls(document);
         } else {
             replaced = replaced || document.contains(kind);
+            if (kind == "quantization") document.erase("quantizations"); // of the networks before
             document[kind] = std::move(input->json);
         }
     }

@@ -360,6 +360,8 @@ Result<void> check_corrections(const Json& holder, const std::string& where) {
                                      {{"error", Type::number},
                                       {"sqnr_db", Type::number},
                                       {"mean_kl", Type::number},
+                                      {"metric", Type::number},
+                                      {"metric_name", Type::text},
                                       {"agreement", Type::number}},
                                      at + "." + key));
         }
@@ -378,6 +380,17 @@ Result<void> check_corrections(const Json& holder, const std::string& where) {
                                  at));
         return closeness(step, at);
     });
+}
+
+Result<void> check_quantization(const Json& quantization, const std::string& where);
+
+/// By the name of the INT8 network.
+Result<void> check_quantizations(const Json& all, const std::string& where) {
+    for (const auto& [name, quantization] : all.items()) {
+        if (!quantization.is_object()) return wrong(where + "." + name, "is no object");
+        LATHE_CHECK(check_quantization(quantization, where + "." + name));
+    }
+    return {};
 }
 
 Result<void> check_quantization(const Json& quantization, const std::string& where) {
@@ -530,11 +543,12 @@ Result<void> check_optimize(const Json& optimize, const std::string& where) {
         check_each(optimize, "stages", where, fields({{"name", Type::text, true}, {"seconds", Type::number, true}})));
 
     using Check = Result<void> (*)(const Json&, const std::string&);
-    const std::array<std::pair<std::string_view, Check>, 8> parts{{{"bench", check_bench},
+    const std::array<std::pair<std::string_view, Check>, 9> parts{{{"bench", check_bench},
                                                                    {"eval", check_eval},
                                                                    {"layers", check_layers},
                                                                    {"calibration", check_calibration},
                                                                    {"quantization", check_quantization},
+                                                                   {"quantizations", check_quantizations},
                                                                    {"simplify", check_simplify},
                                                                    {"sensitivity", check_sensitivity},
                                                                    {"tune", check_tune}}};

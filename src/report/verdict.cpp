@@ -196,7 +196,9 @@ void judge_accuracy(Judgement& judgement) {
     for (Engine& engine : judgement.engines) {
         if (engine.candidate.accuracy == Accuracy::reference || engine.evaluation == nullptr) continue;
         engine.loss = find_loss(*engine.evaluation, member(judgement.eval, "metric"));
-        if (engine.loss) engine.candidate.accuracy = judge_loss(*engine.loss, judgement.options.max_drop_points);
+        if (!engine.loss) continue;
+        engine.candidate.accuracy = judge_loss(*engine.loss, judgement.options.max_drop_points);
+        engine.candidate.loss_points = engine.loss->point;
     }
 }
 

@@ -43,6 +43,7 @@ struct Candidate {
     std::string label; ///< "INT8"
     Accuracy accuracy = Accuracy::not_measured;
     Speed speed = Speed::not_measured;
+    std::optional<double> loss_points; ///< measured loss (a gain is negative); absent where it was not judged
 };
 
 struct Verdict {

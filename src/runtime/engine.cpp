@@ -4,6 +4,7 @@
 
 #include "onnx/onnx.hpp"
 #include "runtime/engine_file.hpp"
+#include "runtime/labels.hpp"
 #include "runtime/session.hpp"
 #include "support/clock.hpp"
 #include "support/files.hpp"
@@ -28,19 +29,6 @@ namespace {
 
 constexpr const char* graph_section = "graph.onnx";
 constexpr const char* blob_section = "compiled";
-
-/// Class names from the model's metadata. A list that is no list of strings is an error, not an empty one.
-Result<std::vector<std::string>> labels_of(const Model& model) {
-    const std::string* text = model.find_metadata("lathe.labels");
-    if (text == nullptr) return std::vector<std::string>{};
-    LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.labels"));
-    try {
-        return json.get<std::vector<std::string>>();
-    } catch (const Json::exception&) {
-        return Error{ErrorCode::parse_error, "class names are not a JSON list of strings", "metadata lathe.labels",
-                     "export the model again"};
-    }
-}
 
 Result<std::string> preprocess_of(const Model& model) {
     const std::string* text = model.find_metadata("lathe.preprocess");
@@ -170,7 +158,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     EngineInfo& info = impl->info;
     LATHE_TRY(info.preprocess, preprocess_of(model));
     LATHE_TRY(info.tokenizer, tokenizer_of(model));
-    LATHE_TRY(info.labels, labels_of(model));
+    LATHE_TRY(info.labels, class_labels(model));
     impl->model = model;
     LATHE_TRY(const ByteChain graph, onnx_pieces(model));
     LATHE_TRY(impl->compiled, backend->compile(model, compile));

@@ -1,4 +1,6 @@
 // `lathe optimize` end to end: the whole job, again without work, and after an interruption.
+#include <algorithm>
+
 #include "cli/workspace.hpp"
 
 namespace lathe::test {
@@ -58,6 +60,40 @@ TEST(Optimize, CorrectsAndChoosesRangesByError) {
     EXPECT_THAT(unknown.errors, HasSubstr("abacus"));
 }
 
+/// Calibrated on values a thousand times smaller than those it is judged on, INT8 clips nearly all and loses.
+TEST(Optimize, AnswersALoss) {
+    const Workspace work;
+    work.save_array("seen.npy", {64, 3, 8, 8});
+    const auto save_small = [&](std::int64_t samples) {
+        HostTensor small("input", DataType::float32, {samples, 3, 8, 8});
+        const auto values = noise(small.bytes.size() / sizeof(float), 11);
+        std::ranges::transform(values, small.as<float>().begin(), [](float value) { return value / 1000; });
+        ASSERT_TRUE(write_npy(work.path("small.npy"), small.view()));
+    };
+    save_small(64); // correcting wants 32
+    const std::string loses = "optimize m.onnx --calibrate small.npy --evaluate seen.npy --precisions fp32,int8 "
+                              "--noisy-layers int8 --output out --against '' --batch-sizes 1 --duration 0.1 "
+                              "--time-limit 0.2 ";
+    const Json answered = work.good_json(loses);
+    ASSERT_TRUE(answered.contains("quantizations")) << answered["verdict"];
+    EXPECT_TRUE(answered["quantizations"].contains("int8-effort2"));
+    const Json& last = answered["verdict"]["candidates"].back();
+    EXPECT_THAT(last["name"].get<std::string>(), HasSubstr(".int8-effort2"));
+    EXPECT_NE(last["speed"], "not_measured");
+    EXPECT_NE(last["accuracy"], "not_measured");
+
+    EXPECT_FALSE(work.good_json(loses + "--force --no-answer").contains("quantizations"));
+
+    const CommandResult late = work.lathe(loses + "--force --answer-limit 0.000001");
+    EXPECT_EQ(late.exit_code, 0) << late.errors;
+    EXPECT_THAT(late.errors, HasSubstr("int8-effort2 is left out: correcting it took more than"));
+
+    save_small(9); // too few to correct on: told, and the job goes on
+    const CommandResult few = work.lathe(loses);
+    EXPECT_EQ(few.exit_code, 0) << few.errors;
+    EXPECT_THAT(few.errors, HasSubstr("int8-effort2 is left out: correcting needs at least 32 samples"));
+}
+
 TEST(Optimize, InterruptedGoesOn) {
     const Workspace work;
     bool interrupted = false;
@@ -86,7 +122,7 @@ TEST(Optimize, AFixedBatchIsMeasuredAsItIs) {
         (*model.graph.inputs[0].dims)[0] = Dimension::of(batch);
         work.save(model, "fixed.onnx");
         const std::string fixed = "optimize fixed.onnx --calibrate arrays.npy --evaluate photos --precisions fp32,int8 "
-                                  "--output fixed --against '' --duration 0.1 --time-limit 0.2";
+                                  "--output fixed --no-answer --against '' --duration 0.1 --time-limit 0.2";
         EXPECT_THAT(work.good(fixed).output, HasSubstr("batch size is fixed at " + std::to_string(batch)));
         const Json report = work.json("fixed/report.json");
         ASSERT_EQ(report["bench"]["latency"].size(), 2U);

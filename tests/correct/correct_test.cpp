@@ -302,7 +302,7 @@ TEST(Correct, RoundsOnTheInputsAskedFor) {
         ASSERT_TRUE(
             correct_layers(coarse(), quantized->model, Target::openvino, kept->fit, how, no_progress(), &nearest)
                 .has_value());
-        const auto judge = Judge::of(coarse(), kept->held_back, 1, no_progress());
+        auto judge = Judge::of(coarse(), kept->held_back, 1, no_progress());
         ASSERT_TRUE(judge);
         const auto closeness = judge->judge(quantized->model);
         ASSERT_TRUE(closeness);
@@ -508,7 +508,7 @@ TEST(Judge, LooksAtEveryEndOfTheNetwork) {
 TEST(Judge, NaNIsNeverCloser) {
     const Model model = two_heads();
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 5);
-    const auto judge = Judge::of(model, samples, 1, no_progress());
+    auto judge = Judge::of(model, samples, 1, no_progress());
     ASSERT_TRUE(judge);
     Model broken = model;
     auto values = model.graph.initializer("w2")->to_floats();

@@ -124,7 +124,7 @@ TEST(Padding, DoesNotMoveTheBias) {
 // One candidate is 100 off at padding and nowhere else, the other everywhere else.
 TEST(Padding, IsNotJudged) {
     const Sentences samples = sentences(3);
-    const auto judge = Judge::of(linear(), samples.padded, 1, no_progress());
+    auto judge = Judge::of(linear(), samples.padded, 1, no_progress());
     ASSERT_TRUE(judge) << judge.error().describe();
     const auto same = judge->judge(linear("Add(%s, %f)", true));
     ASSERT_TRUE(same) << same.error().describe();
@@ -149,7 +149,7 @@ TEST(Padding, IsNotJudgedInAnswersByToken) {
         return model;
     };
     const Sentences samples = sentences(3);
-    const auto judge = Judge::of(answers("Identity(%s)"), samples.padded, 1, no_progress());
+    auto judge = Judge::of(answers("Identity(%s)"), samples.padded, 1, no_progress());
     ASSERT_TRUE(judge) << judge.error().describe();
     const auto same = judge->judge(answers("Add(%s, %f)"));
     ASSERT_TRUE(same) << same.error().describe();

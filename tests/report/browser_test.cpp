@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "report/document.hpp"
 #include "report/html.hpp"
 #include "report/images.hpp"
 #include "report/process.hpp"
@@ -356,6 +357,29 @@ TEST_F(Browser, HostileAndBareValuesStayTextAndQuiet) {
     EXPECT_EQ(seen["alerted"], 0);
     EXPECT_EQ(seen["images"], 0);
     EXPECT_EQ(seen["heading"], hostile);
+}
+
+TEST_F(Browser, EveryInt8NetworkIsShown) {
+    Json json = test::sample();
+    Json answer = json["quantization"];
+    Json& corrections = answer["corrections"];
+    corrections["after"]["metric_name"] = "mean IoU";
+    for (Json& step : corrections["steps"])
+        step["after"]["metric"] = step["before"]["metric"] = 0.97;
+    json["quantization"].erase("corrections");
+    json["quantizations"] = {{"int8", json["quantization"]}, {"int8-effort2", answer}};
+    const Json seen = look(page_of(json), 1280);
+    expect_good(seen);
+    EXPECT_FALSE(seen["tables"].contains("Corrections of int8"));
+    EXPECT_EQ(seen["tables"]["Corrections of int8-effort2"], 6);
+    for (const char* network : {"int8", "int8-effort2"})
+        EXPECT_TRUE(seen["tables"].contains("Quantisation decisions by reason of " + std::string(network)));
+    EXPECT_THAT(seen["tableHeads"].get<std::vector<std::string>>(), testing::Contains(HasSubstr("Task's metric")));
+
+    json["quantizations"]["int8"]["decisions"] = 3;
+    EXPECT_FALSE(make_document({{"bad.json", json}}, {}));
+    json["quantizations"]["int8"] = 3;
+    EXPECT_FALSE(make_document({{"bad.json", json}}, {}));
 }
 
 /// What `lathe tune` writes: FP32, INT8 and a mix between that wins by chance, and one that could not be built.

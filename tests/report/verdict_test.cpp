@@ -382,5 +382,24 @@ TEST(Wording, DigitsAreSensible) {
     EXPECT_EQ(percent(0.878), "87.80 %");
 }
 
+/// What lathe optimize makes where INT8 loses too much: a corrected network beside it, an engine like the others.
+TEST(Verdict, ACorrectedNetworkThatKeepsItsAccuracyIsRecommended) {
+    const auto judged = [](Change corrected, double corrected_ms) {
+        Json bench = bench_of(5, 7);
+        bench["subjects"].push_back({{"name", "int8-effort2"}, {"kind", "engine"}, {"precision", "int8"}});
+        bench["latency"].push_back(latency("int8-effort2", corrected_ms));
+        Json eval = eval_of({-6, -5, -4}, Change{-0.1, 0, 0.1});
+        add_subject(eval, "int8-effort2", corrected);
+        return make_verdict(&bench, &eval);
+    };
+    const Verdict good = judged({-0.6, -0.3, 0.1}, 5.2);
+    EXPECT_EQ(good.recommended, "int8-effort2");
+    EXPECT_THAT(good.text, HasSubstr("int8-effort2: "));
+    EXPECT_THAT(good.text, HasSubstr("use it"));
+    // Neither where it still loses, nor where it is slower than BF16.
+    EXPECT_EQ(judged({-4, -3, -2}, 5.2).recommended, "bf16");
+    EXPECT_EQ(judged({-0.6, -0.3, 0.1}, 9).recommended, "bf16");
+}
+
 } // namespace
 } // namespace lathe::report

@@ -318,9 +318,22 @@ function calibrationTable(tensors) {
   ));
 }
 
-function decisionsTable() {
-  const quantization = results.quantization;
-  if (!quantization) return null;
+// [name, quantisation] of every INT8 network; the only one has no name.
+function quantisations() {
+  const several = Object.entries(results.quantizations || {});
+  return several.length > 1 ? several : results.quantization ? [["", results.quantization]] : [];
+}
+
+function quantisationLead(quantization, name) {
+  const parts = [
+    isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " convolutions and matrix products are quantised" : null,
+    quantization.target ? "for target " + quantization.target : null,
+  ].filter(Boolean);
+  return parts.length ? (name ? name + ": " : "") + parts.join(" ") : null;
+}
+
+function decisionsTable(quantization, name) {
+  const of = name ? " of " + name : "";
   const groups = new Map();
   for (const decision of list(quantization.decisions)) {
     const reason = decision.explanation || decision.reason || "no reason recorded";
@@ -332,12 +345,12 @@ function decisionsTable() {
   if (sorted.length === 0) return null;
   return [
     makeTable(
-      "Quantisation decisions by reason",
+      "Quantisation decisions by reason" + of,
       [{ title: "Reason" }, { title: "Decision" }, { title: "Edges", number: true }],
       sorted.map((group) => [words(group.reason), group.quantized ? "quantised" : "left in high precision", format.count(group.edges.length)]),
     ),
-    disclosure("Every decision", makeTable(
-      "Every quantisation decision",
+    disclosure("Every decision" + of, makeTable(
+      "Every quantisation decision" + of,
       [{ title: "Node" }, { title: "Tensor" }, { title: "Decision" }, { title: "Reason" }],
       sorted.flatMap((group) => group.edges.map((edge) => [edge.node || DASH, edge.tensor || DASH, edge.quantized ? "quantised" : "not", group.reason + (edge.detail ? " (" + edge.detail + ")" : "")])),
       { tall: true },
@@ -352,6 +365,7 @@ function correctionsTable(corrections, label) {
   const steps = corrections ? list(corrections.steps) : [];
   if (steps.length === 0) return null;
   const all = { method: "Together", kept: true, before: corrections.before, after: corrections.after, seconds: corrections.seconds, detail: "" };
+  const metric = corrections.after && corrections.after.metric_name;
   const figure = (step, when, key) => (step[when] && isNumber(step[when][key]) ? step[when][key] : null);
   const column = (title, key, show) => ({ title, key, show: (step) => show(figure(step, "before", key)) + " → " + show(figure(step, "after", key)) });
   const change = (step) => {
@@ -365,13 +379,14 @@ function correctionsTable(corrections, label) {
     column("Mean KL", "mean_kl", (value) => format.small(value, 2)),
     column("SQNR", "sqnr_db", format.decibel),
     column("Agreement", "agreement", (value) => format.percent(value, 1)),
+    column("Task's metric", "metric", (value) => format.percent(value, 1)),
   ].filter(({ key }) => steps.some((step) => figure(step, "after", key) !== null));
   const cells = (step, name, kept) => [name, kept, ...columns.map(({ show }) => show(step)), format.seconds(step.seconds), step.detail || ""];
   return makeTable(
     label,
     [{ title: "Correction" }, { title: "Outcome" }, ...columns.map(({ title }) => ({ title, number: true })), { title: "Time", number: true }, { title: "What it did" }],
     [...steps.map((step) => cells(step, correctionNames[step.method] || words(step.method), outcome(step))), { chosen: true, cells: cells(all, all.method, "") }],
-    { caption: label + ", judged on " + format.count(corrections.held_back_samples) + " samples that they did not see (they saw " + format.count(corrections.fit_samples) + "). Each starts from what was kept before it and is kept only if the mean error of the output falls." },
+    { caption: label + ", judged on " + format.count(corrections.held_back_samples) + " samples that they did not see (they saw " + format.count(corrections.fit_samples) + "). Each starts from what was kept before it and is kept only if the mean error of the output falls" + (metric ? " and " + metric + " does not fall by more than chance." : ".") },
   );
 }
 
@@ -461,7 +476,6 @@ function provenancePairs() {
 function makeSections() {
   const calibration = results.calibration || null;
   const tensors = calibration ? list(calibration.tensors) : [];
-  const quantization = results.quantization || {};
   const data = evaluation && evaluation.data ? evaluation.data : {};
   const significance = significanceNotes();
 
@@ -477,9 +491,10 @@ function makeSections() {
   section("calibration", "Calibration",
     calibration ? [calibration.method ? "Method " + calibration.method : null, isNumber(calibration.samples) ? format.count(calibration.samples) + " samples" : null, isNumber(calibration.seconds) ? format.seconds(calibration.seconds) : null].filter(Boolean).join(", ") + ". Histograms of the tensors that quantise worst; dashed lines are the thresholds, values in the shaded part are clipped." : null,
     grid("three", tensors.filter((tensor) => tensor.histogram).map(histogramFigure)), tensors.length ? calibrationTable(tensors) : null);
-  section("quantization", "Quantisation",
-    [isNumber(quantization.quantized_nodes) && isNumber(quantization.total_nodes) ? format.count(quantization.quantized_nodes) + " of " + format.count(quantization.total_nodes) + " convolutions and matrix products are quantised" : null, quantization.target ? "for target " + quantization.target : null].filter(Boolean).join(" ") || null,
-    decisionsTable(), below(correctionsTable(quantization.corrections, "Corrections of the quantisation")));
+  section("quantization", "Quantisation", quantisations().length === 1 ? quantisationLead(results.quantization, "") : null,
+    ...quantisations().flatMap(([name, quantization]) => [
+      name ? below(quantisationLead(quantization, name)) : null, decisionsTable(quantization, name),
+      below(correctionsTable(quantization.corrections, "Corrections of " + (name || "the quantisation")))]));
   section("sensitivity", "Sensitivity", sensitivityLead(), sensitivityFigure(), below(sensitivityAdvice()), sensitivityTable());
   section("mix", "The best mix", tuneLead(), tuneFigure(), below(tuneVerdict()), below(correctionsTable(tune ? tune.corrections : null, "Corrections of INT8 before the search")), tuneTable());
   section("simplification", "Simplification", null, simplifyTable());

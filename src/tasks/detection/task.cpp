@@ -13,13 +13,13 @@ constexpr float least_true_score = 0.25F;
 
 class DetectionJudge final : public AnswerJudge {
 public:
-    DetectionJudge(DetectionHead head, DecodeOptions options, std::size_t networks)
-        : head_(std::move(head)), options_(options), answers_(networks) {}
+    DetectionJudge(DetectionHead head, DecodeOptions options) : head_(std::move(head)), options_(options) {}
 
     Result<void> add(std::size_t network, std::span<const HostTensor> outputs) override {
         if (outputs.empty() || outputs.front().shape.empty()) {
             return Error{ErrorCode::mismatch, "no outputs to find detections in", "detection", ""};
         }
+        if (network >= answers_.size()) answers_.resize(network + 1);
         const std::size_t samples = head_.one_sample ? 1 : static_cast<std::size_t>(outputs.front().shape[0]);
         for (std::size_t i = 0; i < samples; ++i) {
             LATHE_TRY(auto found, decode(head_, outputs, i, options_));
@@ -59,9 +59,7 @@ public:
         return "mAP at IoU 0.5 against the float network's own detections";
     }
     std::vector<OutputPart> parts() const override { return parts_of(head_); }
-    std::unique_ptr<AnswerJudge> judge(std::size_t networks) const override {
-        return std::make_unique<DetectionJudge>(head_, options_, networks);
-    }
+    std::unique_ptr<AnswerJudge> judge() const override { return std::make_unique<DetectionJudge>(head_, options_); }
 
 private:
     DetectionHead head_;
@@ -72,11 +70,6 @@ private:
 
 std::unique_ptr<Task> make_detection_task(DetectionHead head, DecodeOptions options) {
     return std::make_unique<DetectionTask>(std::move(head), options);
-}
-
-std::unique_ptr<Task> recognise_task(std::span<const OutputShape> outputs, std::size_t height, std::size_t width) {
-    if (auto head = recognise_head(outputs, height, width)) return make_detection_task(*std::move(head));
-    return nullptr;
 }
 
 } // namespace lathe

@@ -26,7 +26,7 @@ TEST(DetectionTask, TheFloatNetworksAnswersAreTheTruth) {
     ASSERT_NE(task, nullptr);
     EXPECT_EQ(task->name(), "detection");
     EXPECT_EQ(task->parts().size(), 3U);
-    const auto judge = task->judge(3);
+    const auto judge = task->judge();
     const HostTensor reference = detections(12, 0);
     const HostTensor near = detections(12, 1);
     const HostTensor far = detections(12, 15);
@@ -43,21 +43,17 @@ TEST(DetectionTask, TheFloatNetworksAnswersAreTheTruth) {
 
 TEST(DetectionTask, HowSamplesAreCutIntoBatchesDoesNotMatter) {
     const auto task = recognise_task(std::vector<OutputShape>{{"output0", {-1, kept, 6}}}, 160, 160);
-    const auto judge = task->judge(2);
+    const auto judge = task->judge();
     const HostTensor all = detections(4, 0);
     ASSERT_TRUE(judge->add(0, {&all, 1}));
     const HostTensor half = detections(2, 15);
     ASSERT_TRUE(judge->add(1, {&half, 1}));
     ASSERT_TRUE(judge->add(1, {&half, 1}));
-    const auto whole = task->judge(2);
+    const auto whole = task->judge();
     const HostTensor moved = detections(4, 15);
     ASSERT_TRUE(whole->add(0, {&all, 1}));
     ASSERT_TRUE(whole->add(1, {&moved, 1}));
     EXPECT_DOUBLE_EQ(judge->metric(1), whole->metric(1));
-}
-
-TEST(DetectionTask, ClassifiersAreNone) {
-    EXPECT_EQ(recognise_task(std::vector<OutputShape>{{"logits", {-1, 1000}}}, 224, 224), nullptr);
 }
 
 } // namespace
