@@ -99,6 +99,61 @@ Result<void> check_axis(const Graph& graph, const Constants& constants, const No
                  "export the model again");
 }
 
+std::optional<Shape> shape_of(const Graph& graph, const std::string& value) {
+    const auto info = graph.info(value);
+    return info ? info->shape() : std::nullopt;
+}
+
+/// The size of an axis that may count from the end; nothing where it is open or there is none such.
+std::optional<std::int64_t> size_of_axis(const Shape& shape, std::int64_t axis) {
+    if (axis < 0) axis += static_cast<std::int64_t>(shape.size());
+    if (axis < 0 || axis >= static_cast<std::int64_t>(shape.size())) return std::nullopt;
+    const std::int64_t size = shape[static_cast<std::size_t>(axis)];
+    return size < 0 ? std::nullopt : std::optional(size);
+}
+
+/// Constant indices outside of what they choose from: some runtimes read beside the tensor, OpenVINO gives zeros.
+Result<void> check_indices(const Graph& graph, const Constants& constants, const Node& node) {
+    const bool scatters = node.is("ScatterElements") || node.is("Scatter");
+    const bool by_axis = node.is("Gather") || node.is("GatherElements") || scatters;
+    const bool by_tuple = node.is("GatherND") || node.is("ScatterND");
+    if ((!by_axis && !by_tuple) || node.inputs.size() < 2) return {};
+    const Tensor* given = constants.find(node.inputs[1]);
+    const auto shape = shape_of(graph, node.inputs[0]);
+    if (given == nullptr || !shape) return {};
+    const auto indices = given->to_int64s();
+    // The last axis of the indices of GatherND and ScatterND is a place along so many axes.
+    const auto places = by_axis || given->shape().empty() ? 1 : std::max<std::int64_t>(1, given->shape().back());
+    const std::int64_t first = by_axis ? node.int_or("axis", 0) : node.int_or("batch_dims", 0);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+        const auto size = size_of_axis(*shape, first + static_cast<std::int64_t>(i) % places);
+        if (!size || (indices[i] < *size && indices[i] >= -*size)) continue;
+        return wrong(node,
+                     "the constant index " + std::to_string(indices[i]) + " of " + node.op_type +
+                         " is outside an axis of " + std::to_string(*size),
+                     "change the constant, or export the model again");
+    }
+    return {};
+}
+
+/// More of the largest values than there are.
+Result<void> check_top_k(const Graph& graph, const Constants& constants, const Node& node) {
+    if (!node.is("TopK") || node.inputs.empty()) return {};
+    std::int64_t k = node.int_or("k", 0); // up to opset 9
+    if (node.inputs.size() > 1) {
+        const Tensor* given = constants.find(node.inputs[1]);
+        const auto values = given == nullptr ? std::vector<std::int64_t>{} : given->to_int64s();
+        if (values.size() != 1) return {};
+        k = values[0];
+    }
+    if (k < 0) return wrong(node, "a TopK of " + std::to_string(k) + " values", "change the constant K");
+    const auto shape = shape_of(graph, node.inputs[0]);
+    const auto size = shape ? size_of_axis(*shape, node.int_or("axis", -1)) : std::nullopt;
+    if (!size || k <= *size) return {};
+    return wrong(node, "TopK asks for " + std::to_string(k) + " values of an axis that has " + std::to_string(*size),
+                 "change the constant K, or export the model again");
+}
+
 /// Bytes of a value, where its shape is known. As a double: what is asked about may not fit an integer.
 double bytes_of(const ValueInfo& info) {
     if (!info.dims) return 0;
@@ -142,6 +197,8 @@ Result<void> check_nodes(const Graph& graph) {
         LATHE_CHECK(check_division(constants, *node));
         LATHE_CHECK(check_range(constants, *node));
         LATHE_CHECK(check_axis(graph, constants, *node));
+        LATHE_CHECK(check_indices(graph, constants, *node));
+        LATHE_CHECK(check_top_k(graph, constants, *node));
         Result<void> inner;
         for_each_subgraph(*node, [&](const Graph& body) {
             if (inner) inner = check_nodes(body);
