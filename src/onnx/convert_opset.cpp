@@ -47,6 +47,17 @@ std::string culprit(const Graph& graph, const std::string& message) {
     return "";
 }
 
+/// What the converter says, without the place in its source and the text of its assertion.
+std::string in_words(const std::string& message) {
+    const std::string failed = "failed: ";
+    const auto at = message.find("Assertion `");
+    const auto told = at == std::string::npos ? at : message.find(failed, at);
+    if (told == std::string::npos) return message;
+    const std::string text = message.substr(told + failed.size());
+    // One of its messages is put together wrongly: "Op '%s' has no registered schema ... %lld.Name1723".
+    return text.find("%s") == std::string::npos ? text : "ONNX has no such operator in that opset";
+}
+
 Result<void> refuse_what_it_loses(const Model& model, std::int64_t target) {
     const auto refuse = [&](std::string message, std::string where, std::string hint) {
         return Error{ErrorCode::unsupported,
@@ -167,7 +178,7 @@ Result<void> convert_opset(Model& model, std::int64_t target) {
         Error error = std::move(outcome).error();
         error.where = culprit(model.graph, error.message);
         error.message = "cannot convert from opset " + std::to_string(current) + " to " + std::to_string(target) +
-                        ": " + error.message;
+                        ": " + in_words(error.message);
         error.hint = re_export;
         return error;
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <string_view>
 
 #include <onnx/defs/schema.h>
 
@@ -19,6 +21,9 @@ const char* schema_name(DataType type) {
         default: return "";
     }
 }
+
+const std::set<std::string_view> floating_tensors{"tensor(float)", "tensor(float16)", "tensor(bfloat16)",
+                                                  "tensor(double)"};
 
 const onnx::OpSchema* schema_of(const Node& node, std::int64_t opset) {
     if (!node.domain.empty() || opset <= 0 || opset > std::numeric_limits<int>::max()) return nullptr;
@@ -48,6 +53,21 @@ std::optional<FormalType> formal_input(const Node& node, std::int64_t opset, std
 std::optional<FormalType> formal_output(const Node& node, std::int64_t opset, std::size_t position, DataType type) {
     const onnx::OpSchema* schema = schema_of(node, opset);
     return schema == nullptr ? std::nullopt : formal(schema->outputs(), position, type);
+}
+
+std::optional<InputCounts> input_counts(const Node& node, std::int64_t opset) {
+    const onnx::OpSchema* schema = schema_of(node, opset);
+    if (schema == nullptr) return std::nullopt;
+    return InputCounts{static_cast<std::size_t>(schema->min_input()), static_cast<std::size_t>(schema->max_input())};
+}
+
+bool takes_only_floats(const Node& node, std::size_t position) {
+    const onnx::OpSchema* schema = schema_of(node, std::numeric_limits<int>::max());
+    if (schema == nullptr || schema->inputs().empty()) return false;
+    const auto& parameters = schema->inputs();
+    const auto& types = parameters[std::min(position, parameters.size() - 1)].GetTypes();
+    return !types.empty() &&
+           std::ranges::all_of(types, [](const auto* type) { return floating_tensors.contains(*type); });
 }
 
 } // namespace lathe

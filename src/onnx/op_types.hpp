@@ -21,4 +21,17 @@ std::optional<FormalType> formal_input(const Node& node, std::int64_t opset, std
 /// The same for an output.
 std::optional<FormalType> formal_output(const Node& node, std::int64_t opset, std::size_t position, DataType type);
 
+/// How many inputs an operator takes.
+struct InputCounts {
+    std::size_t least = 0;
+    std::size_t most = 0;
+};
+
+/// By the standard operator's schema at `opset`; nothing for other domains and unknown operators.
+std::optional<InputCounts> input_counts(const Node& node, std::int64_t opset);
+
+/// Whether input `position` is floating-point in every version of the standard that is known here: a runtime that is
+/// given integers computes what it likes.
+bool takes_only_floats(const Node& node, std::size_t position);
+
 } // namespace lathe

@@ -1,6 +1,7 @@
 #include "onnx/preconditions.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/op_types.hpp"
 #include "support/memory_limit.hpp"
 
 namespace lathe {
@@ -154,6 +156,62 @@ Result<void> check_top_k(const Graph& graph, const Constants& constants, const N
                  "change the constant K, or export the model again");
 }
 
+/// Sizes of parts that are negative, or not together the axis.
+Result<void> check_split(const Graph& graph, const Constants& constants, const Node& node) {
+    if (!node.is("Split") || node.inputs.empty()) return {};
+    auto sizes = node.ints_or("split", {}); // up to opset 11
+    if (const Tensor* given = constants.find(node.input(1))) sizes = given->to_int64s();
+    if (sizes.empty()) return {};
+    const std::string hint = "export the model again";
+    for (const std::int64_t size : sizes)
+        if (size < 0) return wrong(node, "a Split into a part of " + std::to_string(size), hint);
+    const auto shape = shape_of(graph, node.inputs[0]);
+    const auto size = shape ? size_of_axis(*shape, node.int_or("axis", 0)) : std::nullopt;
+    double sum = 0; // no sum of integers that could overflow
+    for (const std::int64_t part : sizes)
+        sum += static_cast<double>(part);
+    if (!size || sum == static_cast<double>(*size)) return {};
+    return wrong(node, "the parts of a Split are together other than its axis of " + std::to_string(*size), hint);
+}
+
+/// Constant sizes that are negative. Reshape has -1 for "the rest", Expand for "as it is" in what PyTorch writes.
+Result<void> check_sizes_given(const Constants& constants, const Node& node) {
+    const bool of_shape = node.is("ConstantOfShape");
+    const bool may_be_open = node.is("Reshape") || node.is("Expand");
+    if (!of_shape && !may_be_open && !node.is("Tile")) return {};
+    const Tensor* given = constants.find(node.input(of_shape ? 0 : 1));
+    if (given == nullptr) return {};
+    for (const std::int64_t size : given->to_int64s()) {
+        if (size >= (may_be_open ? -1 : 0)) continue;
+        return wrong(node, node.op_type + " is given the size " + std::to_string(size), "change the constant");
+    }
+    return {};
+}
+
+/// Inputs that are too few, too many or left out; integers where every version of ONNX has floating-point numbers.
+Result<void> check_inputs(const Graph& graph, const Node& node, std::int64_t opset) {
+    const auto counts = input_counts(node, opset);
+    if (!counts) return {};
+    const std::size_t given = node.inputs.size();
+    if (given < counts->least || given > counts->most) {
+        const bool few = given < counts->least;
+        return wrong(node,
+                     node.op_type + " has " + std::to_string(given) + " inputs, and takes at " +
+                         (few ? "least " : "most ") + std::to_string(few ? counts->least : counts->most),
+                     "export the model again");
+    }
+    for (std::size_t i = 0; i < given; ++i) {
+        if (node.inputs[i].empty()) continue;
+        const auto info = graph.info(node.inputs[i]);
+        if (!info || !is_integer(info->type) || !takes_only_floats(node, i)) continue;
+        return wrong(node,
+                     node.op_type + " is defined for floating-point numbers, and " + node.inputs[i] + " is " +
+                         std::string(to_string(info->type)),
+                     "put a Cast before it");
+    }
+    return {};
+}
+
 /// Bytes of a value, where its shape is known. As a double: what is asked about may not fit an integer.
 double bytes_of(const ValueInfo& info) {
     if (!info.dims) return 0;
@@ -163,10 +221,9 @@ double bytes_of(const ValueInfo& info) {
     return bytes;
 }
 
-Error too_large(double bytes, const std::string& what, std::string where) {
+Error too_large(double bytes, double most, const std::string& what, std::string where) {
     return {ErrorCode::out_of_memory,
-            what + " would take " + readable_bytes(bytes) + ", and " +
-                readable_bytes(static_cast<double>(memory_limit())) + " may be used",
+            what + " would take " + readable_bytes(bytes) + ", and " + readable_bytes(most) + " may be used",
             std::move(where), "if the model is right, use a smaller input shape or raise --memory-limit"};
 }
 
@@ -185,23 +242,34 @@ Result<void> check_range(const Constants& constants, const Node& node) {
         numbers[i] = integers.empty() ? static_cast<double>(floats[0]) : static_cast<double>(integers[0]);
     }
     if (numbers[2] == 0) return wrong(node, "a Range has steps of 0", "change the constant");
-    const double bytes = (numbers[1] - numbers[0]) / numbers[2] * static_cast<double>(bit_width(type)) / 8;
-    if (bytes > static_cast<double>(memory_limit())) return too_large(bytes, "the Range", "node " + node.label());
+    const double span = numbers[1] - numbers[0];
+    if (is_integer(type) && std::abs(span) > 9.2e18) { // who computes it in 64 bits makes something else of it
+        return wrong(node,
+                     "a Range from " + std::to_string(static_cast<std::int64_t>(numbers[0])) +
+                         " has more numbers before its end than 64 bits count",
+                     "change the constants");
+    }
+    const double bytes = span / numbers[2] * static_cast<double>(bit_width(type)) / 8;
+    const auto limit = static_cast<double>(folding_limit(0));
+    if (bytes > limit) return too_large(bytes, limit, "the Range", "node " + node.label());
     return {};
 }
 
-Result<void> check_nodes(const Graph& graph) {
+Result<void> check_nodes(const Graph& graph, std::int64_t opset) {
     const Constants constants(graph);
     for (const auto& node : graph.nodes) {
         if (!node->domain.empty()) continue;
+        LATHE_CHECK(check_inputs(graph, *node, opset));
         LATHE_CHECK(check_division(constants, *node));
         LATHE_CHECK(check_range(constants, *node));
         LATHE_CHECK(check_axis(graph, constants, *node));
         LATHE_CHECK(check_indices(graph, constants, *node));
         LATHE_CHECK(check_top_k(graph, constants, *node));
+        LATHE_CHECK(check_split(graph, constants, *node));
+        LATHE_CHECK(check_sizes_given(constants, *node));
         Result<void> inner;
         for_each_subgraph(*node, [&](const Graph& body) {
-            if (inner) inner = check_nodes(body);
+            if (inner) inner = check_nodes(body, opset);
         });
         LATHE_CHECK(inner);
     }
@@ -214,10 +282,14 @@ Result<void> check_sizes(const Model& model) {
     const auto limit = static_cast<double>(memory_limit());
     for (const ValueInfo& input : graph.inputs) {
         if (const double bytes = bytes_of(input); bytes > limit)
-            return too_large(bytes, "the input", "input " + input.name);
+            return too_large(bytes, limit, "the input", "input " + input.name);
     }
     std::unordered_set<std::string> fixed; // computed from constants alone
     double folded = 0;
+    std::uint64_t weights = 0;
+    for (const auto& [name, tensor] : graph.initializers)
+        weights += tensor.bytes().size();
+    const auto most_folded = static_cast<double>(folding_limit(weights));
     for (const auto& node : graph.nodes) {
         const bool constant = std::ranges::all_of(node->inputs, [&](const std::string& name) {
             return name.empty() || fixed.contains(name) || graph.constant(name) != nullptr;
@@ -227,11 +299,11 @@ Result<void> check_sizes(const Model& model) {
             const auto info = graph.info(name);
             const double bytes = info ? bytes_of(*info) : 0;
             const std::string where = "node " + node->label() + ", output " + name;
-            if (bytes > limit) return too_large(bytes, "the result of " + node->op_type, where);
+            if (bytes > limit) return too_large(bytes, limit, "the result of " + node->op_type, where);
             if (!constant) continue;
             fixed.insert(name);
             folded += bytes;
-            if (folded > limit) return too_large(folded, "what is computed from constants", where);
+            if (folded > most_folded) return too_large(folded, most_folded, "what is computed from constants", where);
         }
     }
     return {};
@@ -240,12 +312,12 @@ Result<void> check_sizes(const Model& model) {
 } // namespace
 
 Result<void> check_preconditions(const Model& model) {
-    LATHE_CHECK(check_nodes(model.graph));
+    LATHE_CHECK(check_nodes(model.graph, model.opset()));
     Model inferred = model; // shares the tensors
     // Where shapes contradict each other, whoever runs the model says so.
     if (!infer_shapes(inferred, {.discard_existing = true})) return {};
     LATHE_CHECK(check_sizes(inferred));
-    return check_nodes(inferred.graph); // with ranks that the file does not tell
+    return check_nodes(inferred.graph, model.opset()); // with ranks that the file does not tell
 }
 
 } // namespace lathe

@@ -40,6 +40,21 @@ std::vector<Refusal> refusals() {
         {"Malformed", "%y = Conv(%x, %scales) {name = \"flat\"}\n", ErrorCode::parse_error, "not valid ONNX", ""},
         {"TopKOfTooMany", "%y, %i = TopK(%x, %five) {name = \"top\"}\n", ErrorCode::parse_error,
          "TopK asks for 5 values of an axis that has 2", "node top"},
+        {"NoInputs", "%y = Relu() {name = \"hungry\"}\n", ErrorCode::parse_error,
+         "Relu has 0 inputs, and takes at least 1", "node hungry"},
+        {"TooManyInputs", "%y = Relu(%x, %x) {name = \"fed\"}\n", ErrorCode::parse_error,
+         "Relu has 2 inputs, and takes at most 1", "node fed"},
+        {"IntegersAreNoFloats",
+         "%i = Cast(%x) {to = 6}\n%h = HardSwish(%i) {name = \"swish\"}\n%y = Cast(%h) {to = 1}\n",
+         ErrorCode::parse_error, "HardSwish is defined for floating-point numbers, and i is int32", "node swish"},
+        {"SplitNegative", "%y, %z = Split(%x, %parts) {name = \"cut\"}\n", ErrorCode::parse_error,
+         "a Split into a part of -1", "node cut"},
+        {"ExpandNegative", "%y = Expand(%x, %wide) {name = \"wider\"}\n", ErrorCode::parse_error,
+         "Expand is given the size -2147483648", "node wider"},
+        {"RangeOfTooManyForInference",
+         "%r = Range(%least, %one, %back) {name = \"long\"}\n%f = Cast(%r) {to = 1}\n%s = ReduceSum(%f)\n%y = Add(%x, "
+         "%s)\n",
+         ErrorCode::parse_error, "has more numbers before its end than 64 bits count", "node long"},
         {"GatherBeyond", "%y = Gather(%x, %five) {name = \"pick\"}\n", ErrorCode::parse_error,
          "the constant index 5 of Gather is outside an axis of 2", "node pick"},
     };
@@ -51,12 +66,14 @@ TEST_P(RefusalTest, NamesNodeOperatorAndCure) {
     const Refusal& refusal = GetParam();
     const auto backend = backend_for_device("cpu");
     ASSERT_TRUE(backend);
-    const auto compiled =
-        (*backend)->compile(model_from_text("opset 19\nopset \"com.example\" 1\ninput %x: float32[2, 2]\n"
-                                            "const %scales: float32[2] = {2.0, 2.0}\nconst %none: float32[0] = {}\n"
-                                            "const %five: int64[1] = {5}\nconst %one: int64[] = {1}\n" +
-                                            refusal.nodes + "output %y: float32[?, ?]\n"),
-                            {});
+    const auto compiled = (*backend)->compile(
+        model_from_text("opset 19\nopset \"com.example\" 1\ninput %x: float32[2, 2]\n"
+                        "const %scales: float32[2] = {2.0, 2.0}\nconst %none: float32[0] = {}\n"
+                        "const %five: int64[1] = {5}\nconst %one: int64[] = {1}\nconst %parts: int64[2] = {-1, 3}\n"
+                        "const %wide: int64[2] = {-2147483648, 2}\n"
+                        "const %least: int64[] = {-9223372036854775808}\nconst %back: int64[] = {-2}\n" +
+                        refusal.nodes + "output %y: float32[?, ?]\n"),
+        {});
     ASSERT_FALSE(compiled);
     const Error& error = compiled.error();
     EXPECT_EQ(error.code, refusal.code) << error.describe();
@@ -71,6 +88,30 @@ TEST_P(RefusalTest, NamesNodeOperatorAndCure) {
 
 INSTANTIATE_TEST_SUITE_P(OpenVino, RefusalTest, testing::ValuesIn(refusals()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(Refusals, TooManyBodiesToRead) {
+    Model model = model_from_text("opset 17\ninput %x: float32[2]\ninput %c: bool[]\n%y = Identity(%x)\n"
+                                  "output %y: float32[2]\n");
+    Graph inner = model.graph;
+    inner.inputs.clear();
+    for (int level = 0; level < 12; ++level) { // 2 bodies, then 6, 14, ... 8190
+        Node choice;
+        choice.op_type = "If";
+        choice.inputs = {"c"};
+        choice.outputs = {"y"};
+        choice.set("then_branch", GraphBox(inner));
+        choice.set("else_branch", GraphBox(inner));
+        inner.nodes.clear();
+        inner.nodes.push_back(std::make_unique<Node>(std::move(choice)));
+    }
+    model.graph.nodes = std::move(inner.nodes);
+    const auto backend = backend_for_device("cpu");
+    ASSERT_TRUE(backend);
+    const auto compiled = (*backend)->compile(model, {});
+    ASSERT_FALSE(compiled);
+    EXPECT_EQ(compiled.error().code, ErrorCode::unsupported) << compiled.error().describe();
+    EXPECT_THAT(compiled.error().message, HasSubstr("8190 bodies of If, Loop and Scan"));
+}
 
 } // namespace
 } // namespace lathe::test

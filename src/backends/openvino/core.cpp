@@ -149,10 +149,32 @@ void drop_unused_domains(Model& model) {
 Result<std::string> serialize(const Model& model, const WeightLimits& limits, std::vector<Tensor>& taken) {
     Model changed = model; // shares the tensors
     if (model.opset() >= 9 && has_misread_constant(model.graph)) compute_misread_constants(changed.graph);
+    // How many windows such a pool has depends on shapes. Where there is none, it stays as it is.
+    const bool rounds_up =
+        std::ranges::any_of(changed.graph.nodes, [](const auto& node) { return node->int_or("ceil_mode", 0) != 0; });
+    if (rounds_up) (void)infer_shapes(changed, {});
     write_onnx_semantics(changed.graph, model.opset());
     drop_unused_domains(changed);
     taken = take_large_weights(changed.graph, limits);
     return serialize_onnx(changed);
+}
+
+std::size_t count_bodies(const Graph& graph) {
+    std::size_t count = 0;
+    for (const auto& node : graph.nodes)
+        for_each_subgraph(*node, [&](const Graph& body) { count += 1 + count_bodies(body); });
+    return count;
+}
+
+/// OpenVINO takes about a millisecond to read each body, and does not ask whether to go on.
+Result<void> check_bodies(const Model& model) {
+    constexpr std::size_t most = 4096;
+    const std::size_t count = count_bodies(model.graph);
+    if (count <= most) return {};
+    return Error{ErrorCode::unsupported,
+                 "the model holds " + std::to_string(count) + " bodies of If, Loop and Scan, one in another: at most " +
+                     std::to_string(most) + " are given to OpenVINO",
+                 model.graph.name, "export the model without conditions that nest"};
 }
 
 /// OpenVINO's plugin for CPUs keeps sets of axes in 32 bits, and says no more than "bitset::test" where they are full.
@@ -215,6 +237,7 @@ std::string brief(const std::string& message) {
 }
 
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits) {
+    LATHE_CHECK(check_bodies(model));
     LATHE_CHECK(check_preconditions(model));
     std::vector<Tensor> taken;
     LATHE_TRY(const std::string bytes, serialize(model, limits, taken));
