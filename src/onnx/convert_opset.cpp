@@ -6,6 +6,7 @@
 
 #include <onnx/version_converter/convert.h>
 
+#include "onnx/op_types.hpp"
 #include "onnx/proto.hpp"
 
 namespace lathe {
@@ -30,8 +31,8 @@ private:
     const Graph& graph_;
 };
 
-/// The message names an operator; find a node of it.
-std::string culprit(const Graph& graph, const std::string& message) {
+/// The message names an operator; find a node of it. Else one of an operator that ONNX does not have.
+std::string culprit(const Graph& graph, const std::string& message, std::int64_t target) {
     const auto is_word = [&](const std::string& word) {
         for (auto at = message.find(word); at != std::string::npos; at = message.find(word, at + 1)) {
             const auto end = at + word.size();
@@ -43,6 +44,9 @@ std::string culprit(const Graph& graph, const std::string& message) {
     };
     for (const auto& node : graph.nodes) {
         if (is_word(node->op_type)) return "node " + node->label();
+    }
+    for (const auto& node : graph.nodes) {
+        if (node->domain.empty() && !input_counts(*node, target)) return "node " + node->label();
     }
     return "";
 }
@@ -176,7 +180,7 @@ Result<void> convert_opset(Model& model, std::int64_t target) {
     });
     if (!outcome) {
         Error error = std::move(outcome).error();
-        error.where = culprit(model.graph, error.message);
+        error.where = culprit(model.graph, error.message, target);
         error.message = "cannot convert from opset " + std::to_string(current) + " to " + std::to_string(target) +
                         ": " + in_words(error.message);
         error.hint = re_export;
