@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
-#include <string_view>
 
 #include <onnx/defs/schema.h>
 
@@ -11,19 +9,24 @@ namespace lathe {
 
 namespace {
 
-/// ONNX's spelling of a tensor of this type in schemas; "" for types that autocasting never asks about.
+/// ONNX's spelling of a tensor of this type in schemas; "" for types that are never asked about.
 const char* schema_name(DataType type) {
     switch (type) {
         case DataType::float32: return "tensor(float)";
         case DataType::float16: return "tensor(float16)";
         case DataType::bfloat16: return "tensor(bfloat16)";
         case DataType::float64: return "tensor(double)";
+        case DataType::int8: return "tensor(int8)";
+        case DataType::uint8: return "tensor(uint8)";
+        case DataType::int16: return "tensor(int16)";
+        case DataType::uint16: return "tensor(uint16)";
+        case DataType::int32: return "tensor(int32)";
+        case DataType::uint32: return "tensor(uint32)";
+        case DataType::int64: return "tensor(int64)";
+        case DataType::uint64: return "tensor(uint64)";
         default: return "";
     }
 }
-
-const std::set<std::string_view> floating_tensors{"tensor(float)", "tensor(float16)", "tensor(bfloat16)",
-                                                  "tensor(double)"};
 
 const onnx::OpSchema* schema_of(const Node& node, std::int64_t opset) {
     if (!node.domain.empty() || opset <= 0 || opset > std::numeric_limits<int>::max()) return nullptr;
@@ -59,15 +62,6 @@ std::optional<InputCounts> input_counts(const Node& node, std::int64_t opset) {
     const onnx::OpSchema* schema = schema_of(node, opset);
     if (schema == nullptr) return std::nullopt;
     return InputCounts{static_cast<std::size_t>(schema->min_input()), static_cast<std::size_t>(schema->max_input())};
-}
-
-bool takes_only_floats(const Node& node, std::size_t position) {
-    const onnx::OpSchema* schema = schema_of(node, std::numeric_limits<int>::max());
-    if (schema == nullptr || schema->inputs().empty()) return false;
-    const auto& parameters = schema->inputs();
-    const auto& types = parameters[std::min(position, parameters.size() - 1)].GetTypes();
-    return !types.empty() &&
-           std::ranges::all_of(types, [](const auto* type) { return floating_tensors.contains(*type); });
 }
 
 } // namespace lathe

@@ -30,8 +30,4 @@ struct InputCounts {
 /// By the standard operator's schema at `opset`; nothing for other domains and unknown operators.
 std::optional<InputCounts> input_counts(const Node& node, std::int64_t opset);
 
-/// Whether input `position` is floating-point in every version of the standard that is known here: a runtime that is
-/// given integers computes what it likes.
-bool takes_only_floats(const Node& node, std::size_t position);
-
 } // namespace lathe

@@ -188,7 +188,22 @@ Result<void> check_sizes_given(const Constants& constants, const Node& node) {
     return {};
 }
 
-/// Inputs that are too few, too many or left out; integers where every version of ONNX has floating-point numbers.
+/// A slope that PRelu's input would have to be repeated for.
+Result<void> check_slope(const Graph& graph, const Node& node) {
+    if (!node.is("PRelu")) return {};
+    const auto shape = shape_of(graph, node.input(0)), slope = shape_of(graph, node.input(1));
+    if (!shape || !slope) return {};
+    bool fits = slope->size() <= shape->size();
+    for (std::size_t i = 1; fits && i <= slope->size(); ++i) {
+        const std::int64_t size = (*shape)[shape->size() - i], own = (*slope)[slope->size() - i];
+        fits = own < 0 || own == 1 || size < 0 || own == size;
+    }
+    if (fits) return {};
+    return wrong(node, "the slope of PRelu is of shape " + to_string(*slope) + ", its input of " + to_string(*shape),
+                 "the slope must be as the input or repeat along its axes: export the model again");
+}
+
+/// Inputs that are too few or too many; integers of a type that no version of ONNX has there.
 Result<void> check_inputs(const Graph& graph, const Node& node, std::int64_t opset) {
     const auto counts = input_counts(node, opset);
     if (!counts) return {};
@@ -203,10 +218,12 @@ Result<void> check_inputs(const Graph& graph, const Node& node, std::int64_t ops
     for (std::size_t i = 0; i < given; ++i) {
         if (node.inputs[i].empty()) continue;
         const auto info = graph.info(node.inputs[i]);
-        if (!info || !is_integer(info->type) || !takes_only_floats(node, i)) continue;
+        if (!info || !is_integer(info->type)) continue;
+        const auto formal = formal_input(node, latest_opset(), i, info->type);
+        if (!formal || formal->allowed) continue;
         return wrong(node,
-                     node.op_type + " is defined for floating-point numbers, and " + node.inputs[i] + " is " +
-                         std::string(to_string(info->type)),
+                     "ONNX does not define " + node.op_type + " for " + to_string(info->type) + ", which " +
+                         node.inputs[i] + " is",
                      "put a Cast before it");
     }
     return {};
@@ -267,6 +284,7 @@ Result<void> check_nodes(const Graph& graph, std::int64_t opset) {
         LATHE_CHECK(check_top_k(graph, constants, *node));
         LATHE_CHECK(check_split(graph, constants, *node));
         LATHE_CHECK(check_sizes_given(constants, *node));
+        LATHE_CHECK(check_slope(graph, *node));
         Result<void> inner;
         for_each_subgraph(*node, [&](const Graph& body) {
             if (inner) inner = check_nodes(body, opset);

@@ -106,6 +106,14 @@ TEST(OpenVinoSemantics, NoWindowOfAMaxPoolBeginsInThePadding) {
     }
 }
 
+TEST(OpenVinoSemantics, ATransposedConvolutionPaddedToTheSameEnlargesByItsStride) {
+    const auto got = run<float>("opset 17\ninput %x: float32[1, 1, 3]\nconst %w: float32[1, 1, 1] = {2.0}\n"
+                                "%y = ConvTranspose(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [2]}\n"
+                                "output %y: float32[1, 1, 6]\n",
+                                {filled({1, 1, 3}, [](std::size_t i) { return static_cast<float>(i + 1); })});
+    EXPECT_EQ(got, (std::vector<float>{2, 0, 4, 0, 6, 0}));
+}
+
 TEST(OpenVinoSemantics, ReductionsReadTheirAxesInEveryOpset) {
     const HostTensor x = filled({2, 3, 2}, [](std::size_t i) { return 0.25F * static_cast<float>(i + 1); });
     const auto at = [&](std::size_t a, std::size_t b, std::size_t c) {

@@ -46,7 +46,7 @@ std::vector<Refusal> refusals() {
          "Relu has 2 inputs, and takes at most 1", "node fed"},
         {"IntegersAreNoFloats",
          "%i = Cast(%x) {to = 6}\n%h = HardSwish(%i) {name = \"swish\"}\n%y = Cast(%h) {to = 1}\n",
-         ErrorCode::parse_error, "HardSwish is defined for floating-point numbers, and i is int32", "node swish"},
+         ErrorCode::parse_error, "ONNX does not define HardSwish for int32, which i is", "node swish"},
         {"SplitNegative", "%y, %z = Split(%x, %parts) {name = \"cut\"}\n", ErrorCode::parse_error,
          "a Split into a part of -1", "node cut"},
         {"ExpandNegative", "%y = Expand(%x, %wide) {name = \"wider\"}\n", ErrorCode::parse_error,
@@ -55,6 +55,10 @@ std::vector<Refusal> refusals() {
          "%r = Range(%least, %one, %back) {name = \"long\"}\n%f = Cast(%r) {to = 1}\n%s = ReduceSum(%f)\n%y = Add(%x, "
          "%s)\n",
          ErrorCode::parse_error, "has more numbers before its end than 64 bits count", "node long"},
+        {"SlopeLargerThanInput", "%y = PRelu(%x, %slope) {name = \"leaky\"}\n", ErrorCode::parse_error,
+         "the slope of PRelu is of shape", "node leaky"},
+        {"ExpandToNothing", "%e = Expand(%x, %empty) {name = \"gone\"}\n%s = ReduceSum(%e)\n%y = Add(%x, %s)\n",
+         ErrorCode::unsupported, "OpenVINO has no form of an Expand to nothing", "node gone"},
         {"GatherBeyond", "%y = Gather(%x, %five) {name = \"pick\"}\n", ErrorCode::parse_error,
          "the constant index 5 of Gather is outside an axis of 2", "node pick"},
     };
@@ -70,6 +74,8 @@ TEST_P(RefusalTest, NamesNodeOperatorAndCure) {
         model_from_text("opset 19\nopset \"com.example\" 1\ninput %x: float32[2, 2]\n"
                         "const %scales: float32[2] = {2.0, 2.0}\nconst %none: float32[0] = {}\n"
                         "const %five: int64[1] = {5}\nconst %one: int64[] = {1}\nconst %parts: int64[2] = {-1, 3}\n"
+                        "const %empty: int64[3] = {0, 2, 2}\n"
+                        "const %slope: float32[1, 1, 2] = {0.5, 0.25}\n"
                         "const %wide: int64[2] = {-2147483648, 2}\n"
                         "const %least: int64[] = {-9223372036854775808}\nconst %back: int64[] = {-2}\n" +
                         refusal.nodes + "output %y: float32[?, ?]\n"),

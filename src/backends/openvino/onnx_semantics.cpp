@@ -142,6 +142,39 @@ Nodes windows_that_begin_inside(const Graph& graph, const Node& node) {
     return {std::move(pool)};
 }
 
+//  ConvTranspose(auto_pad = SAME_...)   ==>   ConvTranspose(pads, output_padding)
+// ONNX's output is the input's size times the stride; where the kernel is smaller than the stride, OpenVINO's is less.
+Nodes enlarged_by_stride(const Graph& graph, const Node& node) {
+    const std::string way = node.string_or("auto_pad", "NOTSET");
+    const auto info = graph.info(node.input(1));
+    const auto weights = info ? info->shape() : std::nullopt;
+    auto kernel = node.ints_or("kernel_shape", {});
+    if (kernel.empty() && weights && weights->size() > 2) kernel.assign(weights->begin() + 2, weights->end());
+    if (!way.starts_with("SAME_") || kernel.empty() || node.attribute("output_shape") != nullptr ||
+        node.attribute("output_padding") != nullptr)
+        return {};
+    const std::size_t count = kernel.size();
+    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(count, 1));
+    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(count, 1));
+    if (strides.size() != count || dilations.size() != count) return {};
+    std::vector<std::int64_t> pads(2 * count), more(count);
+    bool smaller = false;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::int64_t beyond = (kernel[i] - 1) * dilations[i] + 1 - strides[i];
+        smaller = smaller || beyond < 0;
+        more[i] = std::max<std::int64_t>(0, -beyond);
+        const std::int64_t all = std::max<std::int64_t>(0, beyond), less = all / 2;
+        pads[i] = way == "SAME_UPPER" ? less : all - less;
+        pads[count + i] = all - pads[i];
+    }
+    if (!smaller) return {};
+    Node changed = node;
+    changed.erase_attribute("auto_pad");
+    changed.set("pads", pads);
+    changed.set("output_padding", more);
+    return {std::move(changed)};
+}
+
 /// Whether what a Pad from opset 11 on fills with is the constant 0.
 bool fills_with_zero(const Graph& graph, const Node& pad) {
     if (pad.string_or("mode", "constant") != "constant") return false;
@@ -250,6 +283,7 @@ bool feeds_max_pool(const Graph& graph, const Node& pad) {
 
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset) {
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
+    if (node.is("ConvTranspose")) return enlarged_by_stride(graph, node);
     if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
     if (node.is("AveragePool")) return padded_average(graph, node, opset);
     if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
