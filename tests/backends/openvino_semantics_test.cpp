@@ -104,6 +104,14 @@ TEST(OpenVinoSemantics, NoWindowOfAMaxPoolBeginsInThePadding) {
                                     {filled({1, 1, 7}, [](std::size_t i) { return static_cast<float>(i); })});
         EXPECT_EQ(got, (std::vector<float>{0, -1, -3, -5}));
     }
+    // A window of 1 in 4 by strides of 2: a third would begin at the end.
+    for (const char* more : {"", ", auto_pad = \"VALID\""}) {
+        const auto got = run<float>("opset 13\ninput %x: float32[1, 1, 4]\n%y = MaxPool(%x) {kernel_shape = [1], "
+                                    "strides = [2], ceil_mode = 1" +
+                                        std::string(more) + "}\noutput %y: float32[1, 1, ?]\n",
+                                    {filled({1, 1, 4}, [](std::size_t i) { return static_cast<float>(i); })});
+        EXPECT_EQ(got, (std::vector<float>{0, 2})) << more;
+    }
 }
 
 TEST(OpenVinoSemantics, ATransposedConvolutionPaddedToTheSameEnlargesByItsStride) {

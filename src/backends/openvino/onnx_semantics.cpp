@@ -119,12 +119,14 @@ Nodes padded_average(Graph& graph, const Node& node, std::int64_t opset) {
 // OpenVINO also has those that begin behind the input, and gives the least number for them. More padding is harmless:
 // it is no element.
 Nodes windows_that_begin_inside(const Graph& graph, const Node& node) {
-    auto pads = node.ints_or("pads", {});
     const auto kernel = node.ints_or("kernel_shape", {});
+    const std::string way = node.string_or("auto_pad", "NOTSET");
+    auto pads = std::vector<std::int64_t>(2 * kernel.size(), 0);
+    if (way == "NOTSET") pads = node.ints_or("pads", pads);
     const auto info = graph.info(node.input(0));
     const auto shape = info ? info->shape() : std::nullopt;
     const bool closed = shape && std::ranges::none_of(*shape, [](std::int64_t size) { return size < 0; });
-    if (node.int_or("ceil_mode", 0) == 0 || node.string_or("auto_pad", "NOTSET") != "NOTSET" || !closed ||
+    if (node.int_or("ceil_mode", 0) == 0 || (way != "NOTSET" && way != "VALID") || !closed ||
         shape->size() != kernel.size() + 2 || pads.size() != 2 * kernel.size() ||
         !may_end_in_padding(graph, node, pads))
         return {};
@@ -138,6 +140,7 @@ Nodes windows_that_begin_inside(const Graph& graph, const Node& node) {
     }
     Node pool = node;
     pool.erase_attribute("ceil_mode");
+    pool.erase_attribute("auto_pad");
     pool.set("pads", pads);
     return {std::move(pool)};
 }
