@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const lathe::fuzz::File file(data, size, ".json");
     (void)lathe::read_stages(file.path());
     (void)lathe::PriceTable::read(file.path());
-    (void)lathe::read_coco(file.path());
+    (void)lathe::detail::read_coco(file.path());
     (void)lathe::load_squad(file.path());
     (void)lathe::read_class_names(file.path());
     return 0;

@@ -328,7 +328,7 @@ class Suite:
             process = subprocess.Popen([self.lathe, *arguments], cwd=folder, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
                                        env={**os.environ, "PYTHONSAFEPATH": "1"}, start_new_session=True)
             resource.prlimit(process.pid, resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))  # for the machine's sake
-            timer = threading.Timer(SECONDS * 1.5, lambda: os.killpg(process.pid, 9))
+            timer = threading.Timer(SECONDS * 3, lambda: os.killpg(process.pid, 9))
             timer.start()
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -338,7 +338,7 @@ class Suite:
         errors = (folder / ".err").read_bytes().decode("utf-8", "replace")
         wrong = []
         # On a machine that does other work, time that others take is not the program's.
-        if usage.ru_utime + usage.ru_stime > SECONDS or seconds > SECONDS * 1.5:
+        if usage.ru_utime + usage.ru_stime > SECONDS or seconds > SECONDS * 3:
             wrong.append(f"took {seconds:.0f} s, {usage.ru_utime + usage.ru_stime:.0f} s of a processor")
         if usage.ru_maxrss * 1024 > BYTES:
             wrong.append(f"took {usage.ru_maxrss / 2**20:.1f} GB")
