@@ -38,7 +38,7 @@ class Judged(Prepared):
         evaluated = self.work / "eval.json"
         run([self.lathe, "eval", *self.engines, "--reference", reference, "--data", self.validation, "--samples", samples,
              *self.rules, "--output", evaluated])
-        strip_paths(evaluated, self.network["title"])
+        strip_paths(evaluated, self.network["title"], lathe=self.lathe, models=[self.simple])
         document = json.loads(evaluated.read_text(encoding="utf-8"))
         for subject in document["subjects"]:
             if self.corrections.get(subject["name"]):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import provenance
 from run_peers import strip_paths
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -60,6 +61,8 @@ def main():
         raise SystemExit("--gpu: name the GPU that it ran on")
     if options.gpu:
         document["machine"]["gpu"] = options.gpu
+    document["commit"] = provenance.commit()
+    document["hashes"] = {document["model"]["file"].rsplit("/", 1)[-1]: document["model"]["hash"]}
     strip_paths(target, options.title, document)
     print(target)
 

@@ -1,4 +1,4 @@
-"""Writes the tables of README.md, docs/results.md, docs/notes/ and docs/howto/ from benchmarks/results/*.json, between
+"""Writes the tables of README.md, docs/results.md, docs/design/, docs/notes/ and docs/howto/ from benchmarks/results/*.json, between
 `<!-- table:NAME -->` and `<!-- /table -->`, and single figures within sentences, between `<!-- figure:NAME -->` and
 `<!-- /figure -->`.
 
@@ -215,13 +215,17 @@ TABLES = {
 
 
 def rewrite(text, folder, file):
-    """The text with every known table's body and figure made anew. A table without results has an empty body."""
+    """The text with every known table's body and figure made anew. A table that stood there
+    and that no result gives any more ends the program."""
 
     def body(match):
         name = match["name"]
         if name not in TABLES:
             raise SystemExit(f"{file} asks for an unknown table '{name}'; known: {', '.join(TABLES)}")
-        return match[1] + TABLES[name](folder) + match[4]
+        made = TABLES[name](folder)
+        if not made and match["body"].strip():
+            raise SystemExit(f"{file}: no result gives the table '{name}'; measure it, or take it out")
+        return match[1] + made + match[4]
 
     return note_figures.rewrite(MARK.sub(body, text), folder, file)
 
@@ -229,11 +233,11 @@ def rewrite(text, folder, file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--document", action="append", help="file to rewrite; README.md, docs/results.md, "
-                        "docs/notes/*.md and docs/howto/*.md if not given")
+                        "docs/design/*.md, docs/notes/*.md and docs/howto/*.md if not given")
     parser.add_argument("--results", default=str(ROOT / "benchmarks" / "results"))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    folders = [ROOT / "docs" / name for name in ("notes", "howto")]
+    folders = [ROOT / "docs" / name for name in ("design", "notes", "howto")]
     documents = options.document or [ROOT / "README.md", ROOT / "docs" / "results.md",
                                      *(file for folder in folders for file in sorted(folder.glob("*.md")))]
     stale = []

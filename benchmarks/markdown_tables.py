@@ -3,11 +3,20 @@
 import json
 from pathlib import Path
 
+import provenance
+
 
 def load(folder, ending):
-    """All documents of a kind (NETWORK.ENDING.json; a network's name holds no dot), in the order of their file names."""
+    """All documents of a kind (NETWORK.ENDING.json; a network's name holds no dot), in the order of their file names.
+    One that does not say where it comes from ends the program."""
     files = sorted(file for file in Path(folder).glob(f"*.{ending}.json") if "." not in file.name.removesuffix(f".{ending}.json"))
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    documents = []
+    for file in files:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if missing := provenance.lacking(document, file.name.removesuffix(".json")):
+            raise SystemExit(f"{file.name} does not record {', '.join(missing)}: measure it with the programs in benchmarks/")
+        documents.append(document)
+    return documents
 
 
 def milliseconds(value):

@@ -72,6 +72,42 @@ def lite0_gpu_ms(folder):
     return latency(network(folder, "gpu", "EfficientNet-Lite0"), "int8", "32")["device_ms"]
 
 
+TINY = "ResNet-50, Tiny-ImageNet"
+
+
+def effort_2_seconds(folder, name):
+    tools = network(folder, "quantize", name)["tools"]
+    return f"{next(row for row in tools if row['file'] == 'lathe-effort-2.onnx')['seconds']:.0f}"
+
+
+def sensitivity(folder):
+    return network(folder, "sensitivity", TINY)
+
+
+def damage(folder, nodes):
+    """Share of the layers of these names, in percent."""
+    return f"{100 * sum(row['damage_share'] for row in sensitivity(folder)['layers'] if row['node'] in nodes):.0f} %"
+
+
+def minutes(seconds):
+    return f"{round(seconds) // 60} min {round(seconds) % 60} s"
+
+
+def trial(folder, ending, name, wanted=None):
+    """Of a search for a mix: the trial of that name, or the one that was chosen."""
+    trials = network(folder, ending, name)["trials"]
+    return next(row for row in trials if (row.get("chosen") if wanted is None else row["name"] == wanted))
+
+
+def speed_of_saved(folder, name):
+    row = next(row for row in network(folder, "tune.gpu", name)["judged"]["timed"] if row["name"] == "INT8 (rest FP16)")
+    return f"{row['speedup']:.3f} ({row['speedup_ci95'][0]:.3f}..{row['speedup_ci95'][1]:.3f})"
+
+
+def noise_and_time(row):
+    return f"{row['latency_ms']:.2f} ms and {row['drop']:.3f} %"
+
+
 FIGURES = {
     # 00
     "resnet-build-fp32": lambda folder: f"{subject(resnet(folder), 'fp32')['build_seconds']:.1f}",
@@ -90,6 +126,21 @@ FIGURES = {
     **{f"{short}-{of}-{figure}": (lambda folder, name=name, of=of, figure=figure: judged(folder, name, of, figure))
        for short, name in (("mobilenet", "MobileNetV1 0.75"), ("resnet", "ResNet-50, Tiny-ImageNet"))
        for of in ("int8", "lathe-effort-2") for figure in ("agreement", "kl")},
+    "mobilenet-effort-2-seconds": lambda folder: effort_2_seconds(folder, "MobileNetV1 0.75"),
+    "resnet-effort-2-seconds": lambda folder: effort_2_seconds(folder, TINY),
+    # 03
+    "resnet-worst-layer": lambda folder: damage(folder, [sensitivity(folder)["layers"][0]["node"]]),
+    "resnet-mix-speed": lambda folder: speed_of_saved(folder, TINY),
+    "resnet-mix-kl": lambda folder: f"{trial(folder, 'tune.gpu', TINY)['mean_kl']:.4f}",
+    "resnet-int8-gpu-kl": lambda folder: f"{trial(folder, 'tune.gpu', TINY, 'INT8 (rest FP16)')['mean_kl']:.4f}",
+    "resnet-int8-cpu-kl": lambda folder: f"{trial(folder, 'tune.cpu', TINY, 'INT8')['mean_kl']:.4f}",
+    "bert-mix": lambda folder: "{}: {}".format((row := trial(folder, "tune.gpu", "BERT-base"))["name"], noise_and_time(row)),
+    "bert-int8": lambda folder: noise_and_time(trial(folder, "tune.gpu", "BERT-base", "INT8 (rest FP16)")),
+    "bert-fp16": lambda folder: f"{trial(folder, 'tune.gpu', 'BERT-base', 'FP16')['latency_ms']:.2f} ms",
+    # 04
+    "resnet-outstanding": lambda folder: damage(folder, sensitivity(folder)["outstanding"]),
+    "resnet-sensitivity-time": lambda folder: minutes(sensitivity(folder)["seconds"]),
+    "resnet-sensitivity-times": lambda folder: f"{sensitivity(folder)['seconds'] / sensitivity(folder)['float_seconds']:.0f}",
     # 05
     "resnet-int8-32-enqueue": lambda folder: f"{latency(resnet(folder), 'int8', '32')['enqueue_us']:.0f} µs",
     "gpu-tail": lambda folder: span(
@@ -113,7 +164,7 @@ FIGURES = {
 
 
 def rewrite(text, folder, file):
-    """The text with every figure made anew; one without results stays as it is."""
+    """The text with every figure made anew. One that no result gives ends the program: nothing holds its old text."""
 
     def figure(match):
         name = match["name"]
@@ -121,7 +172,7 @@ def rewrite(text, folder, file):
             raise SystemExit(f"{file} asks for an unknown figure '{name}'; known: {', '.join(FIGURES)}")
         try:
             return match[1] + FIGURES[name](folder) + match[4]
-        except (StopIteration, ValueError):
-            return match[0]
+        except (StopIteration, ValueError, KeyError, TypeError):
+            raise SystemExit(f"{file}: no result gives the figure '{name}'; measure it, or take it out") from None
 
     return MARK.sub(figure, text)

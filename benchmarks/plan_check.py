@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+import provenance
+
 
 def run(*command):
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -103,6 +105,7 @@ def main():
                 if arguments.output:  # after each: a check takes long
                     document = {"kind": "plan_check", "engine": arguments.engine.name, "machine": machine,
                                 "rounds": arguments.rounds, "seconds": arguments.seconds, "rows": rows, "worst": worst_of(rows)}
+                    provenance.stamp(document, arguments.lathe, [arguments.engine])
                     arguments.output.write_text(json.dumps(document, indent=2) + "\n")
     worst = worst_of(rows)
     print(f"the furthest p99 is {100 * worst['from_bench']:.1f} % off from the bench, "

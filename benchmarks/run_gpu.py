@@ -40,6 +40,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import provenance
 from gpu.machine import Samples, clocks, machine, query_gpu
 from gpu.networks import NETWORKS, Network
 from gpu.torch_graph import Memory, TorchGraph, flat, weight_bytes
@@ -101,6 +102,7 @@ class Run:
             "clocks": {"before": clocks()}, "subjects": [], "latency": [], "ratios": [], "throughput": [],
             "accuracy": [], "memory": [], "gpu_samples": [], "problems": [],
         }
+        provenance.stamp(self.document, options.lathe, [file for file in {*network.files.values()} if file.exists()])
         if options.device == "cuda":
             self.document["libraries"] |= {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())}
             torch.zeros(1, device="cuda")

@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+import provenance
+
 HERE = Path(__file__).resolve().parent
 
 NETWORKS = {
@@ -163,6 +165,7 @@ def main():
     results.mkdir(parents=True, exist_ok=True)
     document = {"kind": "quantize-times", "version": 1, "network": network["title"],
                 "tools": quantize_log + timed_alone}
+    provenance.stamp(document, lathe, [simple, quantized])
     (results / f"{options.network}.quantize.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     files = {step: results / f"{options.network}.{step}.json" for step in options.steps.split(",")}
     if "bench" in files:
@@ -179,11 +182,12 @@ def main():
         run([lathe, "eval", *others, "--reference", work / "fp32.engine", "--data", validation, *rules,
              "--output", files["eval"]])
     for file in files.values():
-        strip_paths(file, network["title"])
+        strip_paths(file, network["title"], lathe=lathe, models=[simple, quantized])
 
 
-def strip_paths(file, title, document=None):
-    """Names the network, and keeps file names only: whose folders they lay in is nobody's business."""
+def strip_paths(file, title, document=None, lathe=None, models=()):
+    """Names the network, and keeps file names only: whose folders they lay in is nobody's business. With `lathe` also
+    records where the result comes from."""
     if document is None:
         document = json.loads(file.read_text(encoding="utf-8"))
     document["network"] = title
@@ -199,6 +203,8 @@ def strip_paths(file, title, document=None):
             document["data"][key] = path.name if path.suffix else f"{path.parent.name}/{path.name}"
     for entry in document.get("unavailable", []):
         entry["reason"] = " ".join(shorten(part) for part in entry["reason"].split(" "))
+    if lathe:
+        provenance.stamp(document, lathe, models)
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     partial.replace(file)

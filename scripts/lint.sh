@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-format, layering and shell syntax over our code; with --tidy also clang-tidy (about 15 s a file, so not in CI).
+# clang-format, layering, one definition a name and shell syntax over our code; with --tidy also clang-tidy (about 15 s a file, so not in CI).
 #   scripts/lint.sh [--tidy [BUILD_FOLDER]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 mapfile -t sources < <(git ls-files '*.cpp' '*.hpp')
 clang-format-14 --dry-run --Werror "${sources[@]}"
 bash scripts/check-layers.sh
+python3 scripts/check-one-definition.py
 for script in scripts/*.sh .ci/run; do bash -n "$script"; done
 [ "${1:-}" = --tidy ] || exit 0
 build=${2:-build}

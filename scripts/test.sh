@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs all tests: style and layering checks, unit and command-line tests,
-# the unit tests again under AddressSanitizer and UBSan, bounded fuzzing. Ends with ctest's own summary.
+# the unit tests again under AddressSanitizer and UBSan, bounded fuzzing. Ends with ctest's summary, what was not run
+# and why, and ctest's verdict once more.
 #   scripts/test.sh            everything
 #   scripts/test.sh --quick    the tests alone: no lint, no sanitizers, no fuzzing
 set -euo pipefail
@@ -26,4 +27,9 @@ fi
 
 say "Testing"
 export LATHE_PYTHON
-exec ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)"
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+status=0
+ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" | tee "$said" || status=$?
+python3 scripts/not-run.py "$build" "$said"
+exit "$status"

@@ -23,6 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import provenance
 from gpu import planes
 
 PRECISIONS = ["fp32", "tf32", "bf16", "fp16", "int8"]
@@ -92,7 +93,7 @@ class Check:
             "kind": "gpu-accuracy", "version": 1, "network": entry["title"], "machine": machine(options.device),
             "libraries": options.libraries, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "data": {}, "weights_sha256": entry["weights_sha256"], "cpu_fp32": entry["cpu_fp32"],
-            "seconds": {}, "checks": [],
+            "hashes": {"weights": entry["weights_sha256"]}, "seconds": {}, "checks": [],
         }
 
     def run(self, *arguments):
@@ -137,6 +138,7 @@ class Check:
         return engine
 
     def save(self):
+        provenance.stamp(self.document, self.options.lathe, ())
         text = json.dumps(self.document, indent=1) + "\n"
         target = Path(self.options.output) / f"{self.name}.accuracy.json"
         target.with_suffix(".new").write_text(text, encoding="utf-8")

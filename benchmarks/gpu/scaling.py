@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import provenance
 from gpu.machine import machine
 
 
@@ -57,6 +58,7 @@ def main():
             for row in result["scaling"]]
     document = {"kind": "gpu-scaling", "version": 1, "network": options.title, "machine": machine("cuda"),
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows": rows}
+    provenance.stamp(document, options.lathe, [options.model])
     target = Path(options.output)
     if options.add and target.exists():
         document["rows"] = json.loads(target.read_text(encoding="utf-8"))["rows"] + rows

@@ -349,6 +349,7 @@ def main():
             measure(name, options)
         return
 
+    import provenance
     from gpu.machine import Samples, machine
     from gpu.zoo_networks import ZOO
 
@@ -364,6 +365,7 @@ def main():
                 "command": sys.argv, "lathe": run([options.lathe, "--version"], 20).strip(),
                 "libraries": {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())},
                 "method": "turns, device times between events, CUDA graphs on both sides; see benchmarks/gpu/zoo.py", "networks": []}
+    provenance.stamp(document, options.lathe, [__file__])  # which makes the models, from seeds
     problems = {name: [] for name in names}
     steps = options.steps.split(",")
     with ThreadPoolExecutor(options.jobs) as pool:

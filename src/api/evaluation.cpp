@@ -116,7 +116,7 @@ Result<EngineComparison> compare_engines(const Engine& reference, const Engine& 
     Predictor* const judged = actual.get();
     LATHE_TRY(const Evaluation evaluation,
               evaluate({&judged, 1}, expected.get(), *dataset, evaluate_options(options), progress_of(options)));
-    const Comparison& versus = evaluation.subjects.at(1).versus.value();
+    const ReferenceComparison& versus = evaluation.subjects.at(1).versus.value();
     EngineComparison comparison;
     comparison.reference = scores_of(evaluation.subjects.at(0));
     comparison.subject = scores_of(evaluation.subjects.at(1));

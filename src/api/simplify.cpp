@@ -43,17 +43,23 @@ Result<std::vector<HostTensor>> outputs_of(const Model& model, const CompiledMod
 } // namespace
 
 Runner runner_on(const Backend& backend) {
-    return [&backend](const Model& model, std::span<const HostTensor> inputs) -> Result<std::vector<HostTensor>> {
+    return [&backend](const Model& model, std::span<const TensorSet> sets) -> Result<std::vector<TensorSet>> {
+        std::vector<TensorSet> outputs;
+        if (sets.empty()) return outputs;
         CompileOptions options;
         options.precision = Precision::float32;
-        for (const HostTensor& input : inputs)
+        for (const HostTensor& input : sets.front())
             options.shapes[input.name] = {input.shape, input.shape, input.shape};
         LATHE_TRY(const auto compiled, backend.compile(model, options));
         LATHE_TRY(const auto session, compiled->make_session());
-        std::vector<HostTensor> own(inputs.begin(), inputs.end());
-        LATHE_CHECK(set_inputs(*compiled, *session, own));
-        LATHE_CHECK(session->run());
-        return outputs_of(model, *compiled, *session);
+        for (const TensorSet& inputs : sets) {
+            TensorSet own = inputs;
+            LATHE_CHECK(set_inputs(*compiled, *session, own));
+            LATHE_CHECK(session->run());
+            LATHE_TRY(TensorSet results, outputs_of(model, *compiled, *session));
+            outputs.push_back(std::move(results));
+        }
+        return outputs;
     };
 }
 

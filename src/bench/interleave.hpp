@@ -13,7 +13,7 @@ namespace lathe {
 
 struct InterleaveOptions {
     BurstPlan burst;
-    SettleRule rule;
+    SteadyRule rule;
     double time_limit_s = 10; ///< a subject: all of them together may take this times their number
     double warm_up_s = 0;     ///< least time to warm each subject up; then until steady
     /// Percentiles to tell beside those of Summary, in percent.

@@ -7,6 +7,7 @@
 #include "bench/openvino_peer.hpp"
 #include "bench/process.hpp"
 #include "runtime/engine.hpp"
+#include "support/json_fault.hpp"
 #include "support/machine.hpp"
 
 namespace lathe {
@@ -49,7 +50,7 @@ Result<Json> run_probe(const Json& request) {
                              data_type_from_name(input.at("type").get<std::string>()), input.at("shape").get<Shape>()});
         }
     } catch (const Json::exception& error) {
-        return Error{ErrorCode::parse_error, std::string("not a probe request: ") + error.what(), "", ""};
+        return Error{ErrorCode::parse_error, "not a probe request: " + json_fault(error), "", ""};
     }
     // Two small sets are the least; made before the clock starts.
     LATHE_TRY(const InputSets inputs, InputSets::random(std::move(specs), 1, 0));

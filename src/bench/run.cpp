@@ -319,6 +319,7 @@ private:
 
         Json document{{"kind", "bench"},
                       {"version", 1},
+                      {"lathe_version", LATHE_VERSION},
                       {"machine", to_json(machine)},
                       {"command", request_.command_line},
                       {"time", utc_now()},

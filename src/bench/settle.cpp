@@ -36,7 +36,7 @@ double Samples::percentile(double percent) const {
     return quantile(sorted, percent / 100);
 }
 
-bool Samples::settled(const SettleRule& rule) const {
+bool Samples::settled(const SteadyRule& rule) const {
     return burst_medians_.size() >= rule.min_rounds && calls_.size() >= rule.min_calls &&
            summary().relative_half_width() <= rule.relative_half_width;
 }

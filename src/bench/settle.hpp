@@ -25,7 +25,7 @@ private:
 };
 
 /// When a measurement may stop.
-struct SettleRule {
+struct SteadyRule {
     double relative_half_width = 0.01; ///< of the median's 95 % interval
     std::size_t min_rounds = 8;        ///< turns, so that the pair by pair ratio has an interval
     std::size_t min_calls = 0;         ///< whatever the interval
@@ -42,7 +42,7 @@ public:
     const std::vector<double>& burst_medians() const { return burst_medians_; }
     /// Of all calls, in percent; there must be calls.
     double percentile(double percent) const;
-    bool settled(const SettleRule& rule) const;
+    bool settled(const SteadyRule& rule) const;
 
 private:
     std::vector<double> calls_;

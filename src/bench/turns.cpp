@@ -7,6 +7,7 @@
 #include "data/npy.hpp"
 #include "runtime/engine.hpp"
 #include "support/json.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe {
 
@@ -33,7 +34,7 @@ private:
             return burst(request.value("warm", std::size_t{0}), request.at("calls").get<std::size_t>(),
                          request.value("timed", true), request.value("save", std::string()));
         } catch (const Json::exception& error) {
-            return Error{ErrorCode::parse_error, std::string("not a request: ") + error.what(), "standard input", ""};
+            return Error{ErrorCode::parse_error, "not a request: " + json_fault(error), "standard input", ""};
         }
     }
 

@@ -4,6 +4,7 @@
 
 #include "bench/process.hpp"
 #include "support/files.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe {
 
@@ -25,8 +26,8 @@ public:
         try {
             return answer.at("call_ns").get<std::vector<double>>();
         } catch (const Json::exception& error) {
-            return Error{ErrorCode::internal, std::string("the worker's answer is not as expected: ") + error.what(),
-                         name_, ""};
+            return Error{ErrorCode::internal, "the worker's answer is not as expected: " + json_fault(error), name_,
+                         ""};
         }
     }
 
@@ -106,7 +107,7 @@ private:
             burst.device_ns = answer.value("device_ns", std::vector<double>());
             return burst;
         } catch (const Json::exception& error) {
-            return Error{ErrorCode::internal, std::string("the worker's answer is not as expected: ") + error.what(),
+            return Error{ErrorCode::internal, "the worker's answer is not as expected: " + json_fault(error),
                          info().name, ""};
         }
     }

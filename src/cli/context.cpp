@@ -173,7 +173,7 @@ CLI::App& Commands::add(const CommandSpec& spec, CommandBody body) {
         ->add_option_function<std::uint64_t>(
             "--memory-limit", [](const std::uint64_t& bytes) { set_memory_limit(bytes); },
             "Most memory for one value of a model, or for all that is computed from its constants, e.g. 2GB (default: "
-            "three quarters of what is available)")
+            "three quarters of what is available; from constants, 1 GiB and four times the weights)")
         ->transform(CLI::AsSizeValue(false));
     std::string footer = "Examples:\n";
     for (const auto& example : spec.examples)

@@ -316,6 +316,7 @@ private:
                              {"file", options_.prepare.model},
                              {"hash", prepared_.source_hash}};
         document["data"] = {{"path", options_.prepare.data}, {"judge", options_.judge}};
+        document["lathe_version"] = LATHE_VERSION;
         document["machine"] = to_json(this_machine());
         document["command"] = context_.command_line();
         document["time"] = utc_now();

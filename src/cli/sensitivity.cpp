@@ -143,6 +143,7 @@ Result<void> sensitivity(const Options& options, const Context& context) {
                          {"file", options.prepare.model},
                          {"hash", prepared.source_hash}};
     document["data"] = {{"path", options.prepare.data}, {"digest", digest}, {"samples", found.samples}};
+    document["lathe_version"] = LATHE_VERSION;
     document["machine"] = to_json(this_machine());
     document["command"] = context.command_line();
     document["time"] = utc_now();

@@ -156,6 +156,7 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
     for (const HostTensor& tensor : tensors)
         names += (names.empty() ? "" : ", ") + tensor.name;
     std::vector<Column> columns;
+    std::vector<bool> taken(tensors.size(), false);
     std::size_t count = 0;
     for (const InputSpec& input : inputs) {
         auto found = std::find_if(tensors.begin(), tensors.end(),
@@ -177,6 +178,16 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
         }
         count = column_count;
         columns.push_back(std::move(column));
+        taken[static_cast<std::size_t>(found - tensors.begin())] = true;
+    }
+    // What nobody reads would change nothing, and its owner believe that it did.
+    if (const auto left = std::ranges::find(taken, false); left != taken.end()) {
+        const std::string& name = tensors[static_cast<std::size_t>(left - taken.begin())].name;
+        std::string known;
+        for (const InputSpec& input : inputs)
+            known += (known.empty() ? "" : ", ") + input.name;
+        return Error{ErrorCode::mismatch, "the model has no input \"" + name + "\"", where,
+                     "its inputs: " + known + "; leave other arrays out (constants of a model cannot be given)"};
     }
     if (!labels.empty() && labels.size() != count) {
         return Error{ErrorCode::mismatch,

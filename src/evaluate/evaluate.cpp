@@ -71,7 +71,7 @@ void count(SubjectEvaluation& subject, const Outputs& outputs, const Batch& batc
     }
 }
 
-void compare(Comparison& comparison, const Outputs& reference, const Outputs& subject, const Batch& batch,
+void compare(ReferenceComparison& comparison, const Outputs& reference, const Outputs& subject, const Batch& batch,
              OutputKind kind, std::size_t worst) {
     for (std::size_t i = 0; i < batch.size(); ++i) {
         const auto expected = reference.row(i);
@@ -105,7 +105,7 @@ void put_share(Json& json, const std::string& key, std::size_t successes, std::s
     json[key + "_ci95"] = pair(wilson_interval(successes, trials));
 }
 
-Json to_json(const Comparison& comparison) {
+Json to_json(const ReferenceComparison& comparison) {
     Json json{{"reference", comparison.reference}};
     put_share(json, "agreement", comparison.agree, comparison.samples);
     json["mean_kl"] = finite_or_null(comparison.fidelity.mean_kl());

@@ -44,7 +44,7 @@ struct WorstSample {
 };
 
 /// One subject against the reference on the same samples.
-struct Comparison {
+struct ReferenceComparison {
     std::string reference;
     std::size_t agree = 0; ///< samples whose most likely class is the same
     std::size_t samples = 0;
@@ -61,7 +61,7 @@ struct SubjectEvaluation {
     std::size_t top1 = 0; ///< of the labelled
     std::size_t top5 = 0;
     std::size_t nonfinite = 0; ///< samples with a NaN or infinity in the output; counted as wrong
-    std::optional<Comparison> versus;
+    std::optional<ReferenceComparison> versus;
 };
 
 struct Evaluation {

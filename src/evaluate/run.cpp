@@ -62,6 +62,7 @@ Result<LoadedEngines> load_engines(const EvalRequest& request,
 Json eval_document(const EvalRequest& request, const Json& libraries, const std::string& digest, std::size_t samples) {
     return {{"kind", "eval"},
             {"version", 1},
+            {"lathe_version", LATHE_VERSION},
             {"machine", to_json(this_machine())},
             {"command", request.command_line},
             {"time", utc_now()},

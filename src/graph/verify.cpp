@@ -56,7 +56,11 @@ public:
         LATHE_CHECK(inputs(graph));
         for (const auto& node : graph.nodes)
             LATHE_CHECK(this->node(graph, *node));
+        std::unordered_set<std::string_view> listed;
         for (const ValueInfo& output : graph.outputs) {
+            // A body may hand out a value twice, say to be kept and to be collected; of the model it would be one name.
+            if (scopes_.size() == 1 && !listed.insert(output.name).second)
+                return broken("two graph outputs have the same name", "value " + output.name);
             if (output.name.empty() || !is_defined(output.name)) {
                 return broken("nothing computes a graph output", "value " + output.name);
             }

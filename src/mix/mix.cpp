@@ -1,4 +1,5 @@
 #include "mix/mix.hpp"
+#include "support/json_fault.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -82,7 +83,7 @@ Result<Trial> trial_from_json(const Json& json) {
         if (const Json& own = json.at("as_tried"); !own.is_null()) trial.as_tried = timing_from_json(own);
         trial.seconds = json.at("seconds").get<double>();
     } catch (const Json::exception& failure) {
-        return Error{ErrorCode::corrupt, std::string("a trial lacks a figure: ") + failure.what(), "", ""};
+        return Error{ErrorCode::corrupt, "a trial lacks a figure: " + json_fault(failure), "", ""};
     }
     return trial;
 }

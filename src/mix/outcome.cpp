@@ -23,7 +23,7 @@ std::string with_unit(double drop, DamageMetric metric) {
 /// The loss on the judging data and its 95 % interval; the value itself where it has none.
 std::pair<double, Interval> judged_loss(const Judged& judged, DamageMetric metric) {
     const SubjectEvaluation& subject = judged.evaluation.subjects.at(1);
-    const Comparison& versus = subject.versus.value();
+    const ReferenceComparison& versus = subject.versus.value();
     double loss = 0;
     Interval interval;
     switch (metric) {

@@ -6,6 +6,7 @@
 
 #include <onnx/version_converter/convert.h>
 
+#include "onnx/op_types.hpp"
 #include "onnx/proto.hpp"
 
 namespace lathe {
@@ -30,8 +31,8 @@ private:
     const Graph& graph_;
 };
 
-/// The message names an operator; find a node of it.
-std::string culprit(const Graph& graph, const std::string& message) {
+/// The message names an operator; find a node of it. Else one of an operator that ONNX does not have.
+std::string culprit(const Graph& graph, const std::string& message, std::int64_t target) {
     const auto is_word = [&](const std::string& word) {
         for (auto at = message.find(word); at != std::string::npos; at = message.find(word, at + 1)) {
             const auto end = at + word.size();
@@ -44,7 +45,21 @@ std::string culprit(const Graph& graph, const std::string& message) {
     for (const auto& node : graph.nodes) {
         if (is_word(node->op_type)) return "node " + node->label();
     }
+    for (const auto& node : graph.nodes) {
+        if (node->domain.empty() && !input_counts(*node, target)) return "node " + node->label();
+    }
     return "";
+}
+
+/// What the converter says, without the place in its source and the text of its assertion.
+std::string in_words(const std::string& message) {
+    const std::string failed = "failed: ";
+    const auto at = message.find("Assertion `");
+    const auto told = at == std::string::npos ? at : message.find(failed, at);
+    if (told == std::string::npos) return message;
+    const std::string text = message.substr(told + failed.size());
+    // One of its messages is put together wrongly: "Op '%s' has no registered schema ... %lld.Name1723".
+    return text.find("%s") == std::string::npos ? text : "ONNX has no such operator in that opset";
 }
 
 Result<void> refuse_what_it_loses(const Model& model, std::int64_t target) {
@@ -165,9 +180,9 @@ Result<void> convert_opset(Model& model, std::int64_t target) {
     });
     if (!outcome) {
         Error error = std::move(outcome).error();
-        error.where = culprit(model.graph, error.message);
+        error.where = culprit(model.graph, error.message, target);
         error.message = "cannot convert from opset " + std::to_string(current) + " to " + std::to_string(target) +
-                        ": " + error.message;
+                        ": " + in_words(error.message);
         error.hint = re_export;
         return error;
     }

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "onnx/proto.hpp"
 #include "support/log.hpp"
@@ -19,6 +21,22 @@ Result<void> verify_or_sort(Model& model) {
     }
     log(LogLevel::warning, "the model's nodes were not in topological order; they were sorted");
     return {};
+}
+
+/// Initial values of inputs are constants here: what is folded, quantised and compiled would not follow another value.
+/// Before IR version 4 every weight is such an input, and nobody means to give it.
+void fix_initial_values(Model& model) {
+    std::vector<std::string> fixed;
+    if (model.ir_version >= 4) {
+        for (const ValueInfo& input : model.graph.inputs)
+            if (model.graph.initializers.contains(input.name)) fixed.push_back(input.name);
+    }
+    drop_initializer_inputs(model);
+    if (fixed.empty()) return;
+    log(LogLevel::warning,
+        "input " + fixed.front() +
+            (fixed.size() > 1 ? " and " + std::to_string(fixed.size() - 1) + " others have" : " has") +
+            " an initial value in the model: it is a constant here, and cannot be given");
 }
 
 /// Smaller weights are not worth keeping apart.
@@ -73,6 +91,7 @@ Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& op
     if (folder.empty()) folder = ".";
     auto model = parse_onnx(file->bytes(), folder, options, file);
     if (!model) return std::move(model).error().in(path.string());
+    fix_initial_values(*model);
     return model;
 }
 

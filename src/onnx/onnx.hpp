@@ -28,8 +28,8 @@ struct LoadOptions {
     std::size_t in_place_from = std::size_t{1} << 30;
 };
 
-/// Read a model. External data is mapped into memory, not copied; files outside the model's folder are refused.
-/// Errors: io, not_found (file or external data), parse_error (with the node or tensor), unsupported (too new).
+/// Read a model. External data is mapped; files outside the model's folder are refused. Inputs with initial values are
+/// constants after it. Errors: io, not_found (file or data), parse_error (with node or tensor), unsupported (too new).
 Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// The same from memory. `data_folder` is where external data lies; empty: models with external data are refused.

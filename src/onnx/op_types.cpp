@@ -9,13 +9,21 @@ namespace lathe {
 
 namespace {
 
-/// ONNX's spelling of a tensor of this type in schemas; "" for types that autocasting never asks about.
+/// ONNX's spelling of a tensor of this type in schemas; "" for types that are never asked about.
 const char* schema_name(DataType type) {
     switch (type) {
         case DataType::float32: return "tensor(float)";
         case DataType::float16: return "tensor(float16)";
         case DataType::bfloat16: return "tensor(bfloat16)";
         case DataType::float64: return "tensor(double)";
+        case DataType::int8: return "tensor(int8)";
+        case DataType::uint8: return "tensor(uint8)";
+        case DataType::int16: return "tensor(int16)";
+        case DataType::uint16: return "tensor(uint16)";
+        case DataType::int32: return "tensor(int32)";
+        case DataType::uint32: return "tensor(uint32)";
+        case DataType::int64: return "tensor(int64)";
+        case DataType::uint64: return "tensor(uint64)";
         default: return "";
     }
 }
@@ -48,6 +56,12 @@ std::optional<FormalType> formal_input(const Node& node, std::int64_t opset, std
 std::optional<FormalType> formal_output(const Node& node, std::int64_t opset, std::size_t position, DataType type) {
     const onnx::OpSchema* schema = schema_of(node, opset);
     return schema == nullptr ? std::nullopt : formal(schema->outputs(), position, type);
+}
+
+std::optional<InputCounts> input_counts(const Node& node, std::int64_t opset) {
+    const onnx::OpSchema* schema = schema_of(node, opset);
+    if (schema == nullptr) return std::nullopt;
+    return InputCounts{static_cast<std::size_t>(schema->min_input()), static_cast<std::size_t>(schema->max_input())};
 }
 
 } // namespace lathe

@@ -21,4 +21,13 @@ std::optional<FormalType> formal_input(const Node& node, std::int64_t opset, std
 /// The same for an output.
 std::optional<FormalType> formal_output(const Node& node, std::int64_t opset, std::size_t position, DataType type);
 
+/// How many inputs an operator takes.
+struct InputCounts {
+    std::size_t least = 0;
+    std::size_t most = 0;
+};
+
+/// By the standard operator's schema at `opset`; nothing for other domains and unknown operators.
+std::optional<InputCounts> input_counts(const Node& node, std::int64_t opset);
+
 } // namespace lathe

@@ -1,6 +1,7 @@
 #include "onnx/preconditions.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/op_types.hpp"
 #include "support/memory_limit.hpp"
 
 namespace lathe {
@@ -99,6 +101,134 @@ Result<void> check_axis(const Graph& graph, const Constants& constants, const No
                  "export the model again");
 }
 
+std::optional<Shape> shape_of(const Graph& graph, const std::string& value) {
+    const auto info = graph.info(value);
+    return info ? info->shape() : std::nullopt;
+}
+
+/// The size of an axis that may count from the end; nothing where it is open or there is none such.
+std::optional<std::int64_t> size_of_axis(const Shape& shape, std::int64_t axis) {
+    if (axis < 0) axis += static_cast<std::int64_t>(shape.size());
+    if (axis < 0 || axis >= static_cast<std::int64_t>(shape.size())) return std::nullopt;
+    const std::int64_t size = shape[static_cast<std::size_t>(axis)];
+    return size < 0 ? std::nullopt : std::optional(size);
+}
+
+/// Constant indices outside of what they choose from: some runtimes read beside the tensor, OpenVINO gives zeros.
+Result<void> check_indices(const Graph& graph, const Constants& constants, const Node& node) {
+    const bool scatters = node.is("ScatterElements") || node.is("Scatter");
+    const bool by_axis = node.is("Gather") || node.is("GatherElements") || scatters;
+    const bool by_tuple = node.is("GatherND") || node.is("ScatterND");
+    if ((!by_axis && !by_tuple) || node.inputs.size() < 2) return {};
+    const Tensor* given = constants.find(node.inputs[1]);
+    const auto shape = shape_of(graph, node.inputs[0]);
+    if (given == nullptr || !shape) return {};
+    const auto indices = given->to_int64s();
+    // The last axis of the indices of GatherND and ScatterND is a place along so many axes.
+    const auto places = by_axis || given->shape().empty() ? 1 : std::max<std::int64_t>(1, given->shape().back());
+    const std::int64_t first = by_axis ? node.int_or("axis", 0) : node.int_or("batch_dims", 0);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+        const auto size = size_of_axis(*shape, first + static_cast<std::int64_t>(i) % places);
+        if (!size || (indices[i] < *size && indices[i] >= -*size)) continue;
+        return wrong(node,
+                     "the constant index " + std::to_string(indices[i]) + " of " + node.op_type +
+                         " is outside an axis of " + std::to_string(*size),
+                     "change the constant, or export the model again");
+    }
+    return {};
+}
+
+/// More of the largest values than there are.
+Result<void> check_top_k(const Graph& graph, const Constants& constants, const Node& node) {
+    if (!node.is("TopK") || node.inputs.empty()) return {};
+    std::int64_t k = node.int_or("k", 0); // up to opset 9
+    if (node.inputs.size() > 1) {
+        const Tensor* given = constants.find(node.inputs[1]);
+        const auto values = given == nullptr ? std::vector<std::int64_t>{} : given->to_int64s();
+        if (values.size() != 1) return {};
+        k = values[0];
+    }
+    if (k < 0) return wrong(node, "a TopK of " + std::to_string(k) + " values", "change the constant K");
+    const auto shape = shape_of(graph, node.inputs[0]);
+    const auto size = shape ? size_of_axis(*shape, node.int_or("axis", -1)) : std::nullopt;
+    if (!size || k <= *size) return {};
+    return wrong(node, "TopK asks for " + std::to_string(k) + " values of an axis that has " + std::to_string(*size),
+                 "change the constant K, or export the model again");
+}
+
+/// Sizes of parts that are negative, or not together the axis.
+Result<void> check_split(const Graph& graph, const Constants& constants, const Node& node) {
+    if (!node.is("Split") || node.inputs.empty()) return {};
+    auto sizes = node.ints_or("split", {}); // up to opset 11
+    if (const Tensor* given = constants.find(node.input(1))) sizes = given->to_int64s();
+    if (sizes.empty()) return {};
+    const std::string hint = "export the model again";
+    for (const std::int64_t size : sizes)
+        if (size < 0) return wrong(node, "a Split into a part of " + std::to_string(size), hint);
+    const auto shape = shape_of(graph, node.inputs[0]);
+    const auto size = shape ? size_of_axis(*shape, node.int_or("axis", 0)) : std::nullopt;
+    double sum = 0; // no sum of integers that could overflow
+    for (const std::int64_t part : sizes)
+        sum += static_cast<double>(part);
+    if (!size || sum == static_cast<double>(*size)) return {};
+    return wrong(node, "the parts of a Split are together other than its axis of " + std::to_string(*size), hint);
+}
+
+/// Constant sizes that are negative. Reshape has -1 for "the rest", Expand for "as it is" in what PyTorch writes.
+Result<void> check_sizes_given(const Constants& constants, const Node& node) {
+    const bool of_shape = node.is("ConstantOfShape");
+    const bool may_be_open = node.is("Reshape") || node.is("Expand");
+    if (!of_shape && !may_be_open && !node.is("Tile")) return {};
+    const Tensor* given = constants.find(node.input(of_shape ? 0 : 1));
+    if (given == nullptr) return {};
+    for (const std::int64_t size : given->to_int64s()) {
+        if (size >= (may_be_open ? -1 : 0)) continue;
+        return wrong(node, node.op_type + " is given the size " + std::to_string(size), "change the constant");
+    }
+    return {};
+}
+
+/// A slope that PRelu's input would have to be repeated for.
+Result<void> check_slope(const Graph& graph, const Node& node) {
+    if (!node.is("PRelu")) return {};
+    const auto shape = shape_of(graph, node.input(0)), slope = shape_of(graph, node.input(1));
+    if (!shape || !slope) return {};
+    bool fits = slope->size() <= shape->size();
+    for (std::size_t i = 1; fits && i <= slope->size(); ++i) {
+        const std::int64_t size = (*shape)[shape->size() - i], own = (*slope)[slope->size() - i];
+        fits = own < 0 || own == 1 || size < 0 || own == size;
+    }
+    if (fits) return {};
+    return wrong(node, "the slope of PRelu is of shape " + to_string(*slope) + ", its input of " + to_string(*shape),
+                 "the slope must be as the input or repeat along its axes: export the model again");
+}
+
+/// Inputs that are too few or too many; integers of a type that no version of ONNX has there.
+Result<void> check_inputs(const Graph& graph, const Node& node, std::int64_t opset) {
+    const auto counts = input_counts(node, opset);
+    if (!counts) return {};
+    const std::size_t given = node.inputs.size();
+    if (given < counts->least || given > counts->most) {
+        const bool few = given < counts->least;
+        return wrong(node,
+                     node.op_type + " has " + std::to_string(given) + " inputs, and takes at " +
+                         (few ? "least " : "most ") + std::to_string(few ? counts->least : counts->most),
+                     "export the model again");
+    }
+    for (std::size_t i = 0; i < given; ++i) {
+        if (node.inputs[i].empty()) continue;
+        const auto info = graph.info(node.inputs[i]);
+        if (!info || !is_integer(info->type)) continue;
+        const auto formal = formal_input(node, latest_opset(), i, info->type);
+        if (!formal || formal->allowed) continue;
+        return wrong(node,
+                     "ONNX does not define " + node.op_type + " for " + to_string(info->type) + ", which " +
+                         node.inputs[i] + " is",
+                     "put a Cast before it");
+    }
+    return {};
+}
+
 /// Bytes of a value, where its shape is known. As a double: what is asked about may not fit an integer.
 double bytes_of(const ValueInfo& info) {
     if (!info.dims) return 0;
@@ -108,10 +238,9 @@ double bytes_of(const ValueInfo& info) {
     return bytes;
 }
 
-Error too_large(double bytes, const std::string& what, std::string where) {
+Error too_large(double bytes, double most, const std::string& what, std::string where) {
     return {ErrorCode::out_of_memory,
-            what + " would take " + readable_bytes(bytes) + ", and " +
-                readable_bytes(static_cast<double>(memory_limit())) + " may be used",
+            what + " would take " + readable_bytes(bytes) + ", and " + readable_bytes(most) + " may be used",
             std::move(where), "if the model is right, use a smaller input shape or raise --memory-limit"};
 }
 
@@ -130,21 +259,35 @@ Result<void> check_range(const Constants& constants, const Node& node) {
         numbers[i] = integers.empty() ? static_cast<double>(floats[0]) : static_cast<double>(integers[0]);
     }
     if (numbers[2] == 0) return wrong(node, "a Range has steps of 0", "change the constant");
-    const double bytes = (numbers[1] - numbers[0]) / numbers[2] * static_cast<double>(bit_width(type)) / 8;
-    if (bytes > static_cast<double>(memory_limit())) return too_large(bytes, "the Range", "node " + node.label());
+    const double span = numbers[1] - numbers[0];
+    if (is_integer(type) && std::abs(span) > 9.2e18) { // who computes it in 64 bits makes something else of it
+        return wrong(node,
+                     "a Range from " + std::to_string(static_cast<std::int64_t>(numbers[0])) +
+                         " has more numbers before its end than 64 bits count",
+                     "change the constants");
+    }
+    const double bytes = span / numbers[2] * static_cast<double>(bit_width(type)) / 8;
+    const auto limit = static_cast<double>(folding_limit(0));
+    if (bytes > limit) return too_large(bytes, limit, "the Range", "node " + node.label());
     return {};
 }
 
-Result<void> check_nodes(const Graph& graph) {
+Result<void> check_nodes(const Graph& graph, std::int64_t opset) {
     const Constants constants(graph);
     for (const auto& node : graph.nodes) {
         if (!node->domain.empty()) continue;
+        LATHE_CHECK(check_inputs(graph, *node, opset));
         LATHE_CHECK(check_division(constants, *node));
         LATHE_CHECK(check_range(constants, *node));
         LATHE_CHECK(check_axis(graph, constants, *node));
+        LATHE_CHECK(check_indices(graph, constants, *node));
+        LATHE_CHECK(check_top_k(graph, constants, *node));
+        LATHE_CHECK(check_split(graph, constants, *node));
+        LATHE_CHECK(check_sizes_given(constants, *node));
+        LATHE_CHECK(check_slope(graph, *node));
         Result<void> inner;
         for_each_subgraph(*node, [&](const Graph& body) {
-            if (inner) inner = check_nodes(body);
+            if (inner) inner = check_nodes(body, opset);
         });
         LATHE_CHECK(inner);
     }
@@ -157,10 +300,14 @@ Result<void> check_sizes(const Model& model) {
     const auto limit = static_cast<double>(memory_limit());
     for (const ValueInfo& input : graph.inputs) {
         if (const double bytes = bytes_of(input); bytes > limit)
-            return too_large(bytes, "the input", "input " + input.name);
+            return too_large(bytes, limit, "the input", "input " + input.name);
     }
     std::unordered_set<std::string> fixed; // computed from constants alone
     double folded = 0;
+    std::uint64_t weights = 0;
+    for (const auto& [name, tensor] : graph.initializers)
+        weights += tensor.bytes().size();
+    const auto most_folded = static_cast<double>(folding_limit(weights));
     for (const auto& node : graph.nodes) {
         const bool constant = std::ranges::all_of(node->inputs, [&](const std::string& name) {
             return name.empty() || fixed.contains(name) || graph.constant(name) != nullptr;
@@ -170,11 +317,11 @@ Result<void> check_sizes(const Model& model) {
             const auto info = graph.info(name);
             const double bytes = info ? bytes_of(*info) : 0;
             const std::string where = "node " + node->label() + ", output " + name;
-            if (bytes > limit) return too_large(bytes, "the result of " + node->op_type, where);
+            if (bytes > limit) return too_large(bytes, limit, "the result of " + node->op_type, where);
             if (!constant) continue;
             fixed.insert(name);
             folded += bytes;
-            if (folded > limit) return too_large(folded, "what is computed from constants", where);
+            if (folded > most_folded) return too_large(folded, most_folded, "what is computed from constants", where);
         }
     }
     return {};
@@ -183,12 +330,12 @@ Result<void> check_sizes(const Model& model) {
 } // namespace
 
 Result<void> check_preconditions(const Model& model) {
-    LATHE_CHECK(check_nodes(model.graph));
+    LATHE_CHECK(check_nodes(model.graph, model.opset()));
     Model inferred = model; // shares the tensors
     // Where shapes contradict each other, whoever runs the model says so.
     if (!infer_shapes(inferred, {.discard_existing = true})) return {};
     LATHE_CHECK(check_sizes(inferred));
-    return check_nodes(inferred.graph); // with ranks that the file does not tell
+    return check_nodes(inferred.graph, model.opset()); // with ranks that the file does not tell
 }
 
 } // namespace lathe

@@ -96,7 +96,7 @@ Result<bool> fold_constants(Graph& graph, PassContext& context) {
             std::accumulate(distinct.begin(), distinct.end(), std::size_t{0}, [](std::size_t sum, const Tensor* t) {
                 return sum + (t == nullptr ? 0 : t->bytes().size());
             });
-        const EvaluateOptions options{context.opset, std::max(bytes, context.fold_limit_bytes)};
+        const NodeEvaluationOptions options{context.opset, std::max(bytes, context.fold_limit_bytes)};
         // What cannot be evaluated stays for the backend: leaving a node alone is always right.
         const auto values = evaluate(*node, inputs, options);
         if (values) replace_by_constants(graph, *node, *values);

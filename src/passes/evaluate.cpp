@@ -203,7 +203,7 @@ Outputs gather_elements(const Call& call, const Tensor& input, const Shape& shap
 bool can_evaluate(const Node& node) { return node.domain.empty() && evaluation::functions().contains(node.op_type); }
 
 Result<std::vector<Tensor>> evaluate(const Node& node, std::span<const Tensor* const> inputs,
-                                     const EvaluateOptions& options) {
+                                     const NodeEvaluationOptions& options) {
     const evaluation::Call call{node, inputs, options};
     if (!can_evaluate(node)) return evaluation::cannot(call, "the operator is not one of those known");
     LATHE_CHECK(evaluation::check_counts(call));

@@ -10,7 +10,7 @@
 
 namespace lathe {
 
-struct EvaluateOptions {
+struct NodeEvaluationOptions {
     std::int64_t opset = 0;
     std::size_t max_output_bytes = std::size_t{1} << 30; ///< a larger result is refused before it is allocated
 };
@@ -24,6 +24,6 @@ bool can_evaluate(const Node& node);
 /// integers wrap around as two's complement. Errors: unsupported (operator, type, or form), out_of_range (a result
 /// larger than allowed), invalid_argument (shapes or values the operator forbids). Never changes anything.
 Result<std::vector<Tensor>> evaluate(const Node& node, std::span<const Tensor* const> inputs,
-                                     const EvaluateOptions& options);
+                                     const NodeEvaluationOptions& options);
 
 } // namespace lathe

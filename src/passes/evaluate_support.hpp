@@ -17,7 +17,7 @@ namespace lathe::evaluation {
 struct Call {
     const Node& node;
     std::span<const Tensor* const> inputs;
-    const EvaluateOptions& options;
+    const NodeEvaluationOptions& options;
 
     /// The input, or nullptr where omitted or absent.
     const Tensor* input(std::size_t index) const { return index < inputs.size() ? inputs[index] : nullptr; }

@@ -160,20 +160,25 @@ private:
                          "use a build with a CPU backend"};
         }
         const std::size_t sets = std::max<std::size_t>(1, options_.samples);
-        progress_.begin("verify", sets);
+        progress_.begin("verify", 0);
+        std::vector<TensorSet> inputs(sets);
         for (std::size_t set = 0; set < sets; ++set) {
-            LATHE_CHECK(progress_.check());
-            LATHE_TRY(const auto inputs, random_inputs(original_, options_.seed, set));
-            auto expected = run_(original_, inputs);
-            if (!expected) return std::move(expected).error().in("running the original model to verify against");
-            LATHE_TRY(const auto found, difference(model, inputs, *expected));
+            LATHE_TRY(inputs[set], random_inputs(original_, options_.seed, set));
+        }
+        auto expected = run_(original_, inputs);
+        if (!expected) return std::move(expected).error().in("running the original model to verify against");
+        LATHE_CHECK(progress_.check());
+        LATHE_TRY(const std::vector<Difference> differences, compare(model, inputs, *expected));
+        for (std::size_t set = 0; set < sets; ++set) {
+            const Difference& found = differences[set];
             if (found.nothing_finite) {
                 warn_once("output " + found.output + " has no finite number on random inputs, so it was not verified");
             }
             report_.max_error = std::max(report_.max_error, found.relative);
-            if (found.relative > options_.tolerance) return blame(inputs, *expected, found);
+            if (found.relative > options_.tolerance) {
+                return blame(std::span(inputs).subspan(set, 1), std::span(*expected).subspan(set, 1), found);
+            }
             ++report_.samples;
-            progress_.advance();
         }
         progress_.end();
         return {};
@@ -184,28 +189,33 @@ private:
         if (std::find(all.begin(), all.end(), warning) == all.end()) all.push_back(std::move(warning));
     }
 
-    /// Outputs of `model` against the expected ones. A model that does not run differs infinitely.
-    Result<Difference> difference(const Model& model, std::span<const HostTensor> inputs,
-                                  std::span<const HostTensor> expected) const {
+    /// Outputs of `model` against the expected ones, for each set. A model that does not run differs infinitely.
+    Result<std::vector<Difference>> compare(const Model& model, std::span<const TensorSet> inputs,
+                                            std::span<const TensorSet> expected) const {
         auto actual = run_(model, inputs);
-        if (actual) return compare_outputs(expected, *actual);
+        std::vector<Difference> differences;
+        if (actual) {
+            for (std::size_t set = 0; set < inputs.size(); ++set)
+                differences.push_back(compare_outputs(expected[set], (*actual)[set]));
+            return differences;
+        }
         if (actual.error().code == ErrorCode::cancelled) return std::move(actual).error();
-        return Difference{1e300, "", "it does not run: " + actual.error().describe(), false};
+        differences.assign(inputs.size(), {1e300, "", "it does not run: " + actual.error().describe(), false});
+        return differences;
     }
 
     /// Bisects over the recorded steps for the first whose result differs.
-    Error blame(std::span<const HostTensor> inputs, std::span<const HostTensor> expected,
-                const Difference& last) const {
+    Error blame(std::span<const TensorSet> inputs, std::span<const TensorSet> expected, const Difference& last) const {
         std::size_t good = 0; // steps_[good - 1] is known to be right; 0 is the original
         std::size_t bad = steps_.size();
         Difference found = last;
         while (bad - good > 1) {
             const std::size_t middle = good + (bad - good) / 2;
-            auto compared = difference(steps_[middle - 1].model, inputs, expected);
+            auto compared = compare(steps_[middle - 1].model, inputs, expected);
             if (!compared) return std::move(compared).error();
-            if (compared->relative > options_.tolerance) {
+            if (compared->front().relative > options_.tolerance) {
                 bad = middle;
-                found = *compared;
+                found = compared->front();
             } else {
                 good = middle;
             }

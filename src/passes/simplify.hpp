@@ -16,9 +16,10 @@
 
 namespace lathe {
 
-/// Runs a model in float32 on inputs in the order of its graph inputs (those with a default left out) and returns its
-/// outputs in the order of its graph outputs.
-using Runner = std::function<Result<std::vector<HostTensor>>(const Model&, std::span<const HostTensor>)>;
+/// Inputs in the order of a model's graph inputs (those with a default left out), or outputs in that of its outputs.
+using TensorSet = std::vector<HostTensor>;
+/// Runs a model in float32 on sets of inputs of the same shapes, and returns the outputs of each.
+using Runner = std::function<Result<std::vector<TensorSet>>(const Model&, std::span<const TensorSet>)>;
 /// Fills `value_infos` anew; called between rounds, since folds make more shapes known.
 using ShapeInference = std::function<Result<void>(Model&)>;
 

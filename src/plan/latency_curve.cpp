@@ -1,4 +1,5 @@
 #include "plan/latency_curve.hpp"
+#include "support/json_fault.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -176,7 +177,7 @@ Result<LatencyCurve> read_latency_curve(const Json& bench, const std::string& su
     try {
         return read(bench, subject, where);
     } catch (const Json::exception& failure) {
-        return broken(failure.what(), where);
+        return broken(json_fault(failure), where);
     }
 }
 

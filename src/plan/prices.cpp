@@ -1,4 +1,5 @@
 #include "plan/prices.hpp"
+#include "support/json_fault.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -100,7 +101,7 @@ Result<PriceTable> PriceTable::read(const std::filesystem::path& file) {
         }
     } catch (const Json::exception& failure) {
         return Error{
-            ErrorCode::parse_error, std::string("this is no table of prices: ") + failure.what(), file.string(),
+            ErrorCode::parse_error, "this is no table of prices: " + json_fault(failure), file.string(),
             R"(as in {"currency": "USD", "machines": [{"name": "a", "per_hour": 0.3, "from": "bench.json"}]})"};
     }
     if (table.kinds.empty() || table.kinds.size() > most_kinds) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/statistics.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe {
 
@@ -137,7 +138,7 @@ Result<ServedTimes> ServedTimes::read(const Json& document, const std::string& w
             times.sizes_[static_cast<std::int64_t>(count_of(row.at("batch")))] = size_of(row);
         return times;
     } catch (const Json::exception& failure) {
-        return Error{ErrorCode::parse_error, std::string("these are no times as served: ") + failure.what(), where,
+        return Error{ErrorCode::parse_error, "these are no times as served: " + json_fault(failure), where,
                      "write them with lathe plan --try ENGINE --output FILE"};
     }
 }

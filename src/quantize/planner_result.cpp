@@ -143,7 +143,7 @@ void Planner::add_remarks(QuantizationPlan& plan) const {
         // benchmarks/results/mobilenet_v1.bench.json: ONNX Runtime's u8s8 and s8s8 files, both run by OpenVINO.
         plan.remarks.emplace_back(
             "symmetric activations are int8: CPUs multiply uint8 by int8 faster (in OpenVINO int8 "
-            "by int8 took 1.25 times as long for MobileNetV1), and where nothing is negative half "
+            "by int8 took 1.2 times as long for MobileNetV1), and where nothing is negative half "
             "of the steps are never used");
     }
     if (const std::size_t depthwise = depthwise_int8();

@@ -1,5 +1,6 @@
 #include "backends/api/speed_limit.hpp"
 #include "runtime/engine.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe {
 
@@ -135,8 +136,8 @@ Result<EngineInfo> engine_info_from_json(const Json& json) {
         info.graph_bytes = count_of(json.at("graph_bytes"));
         info.blob_bytes = count_of(json.at("blob_bytes"));
     } catch (const Json::exception& error) {
-        return Error{ErrorCode::corrupt, std::string("the engine's description is not as expected: ") + error.what(),
-                     "", "build the engine again"};
+        return Error{ErrorCode::corrupt, "the engine's description is not as expected: " + json_fault(error), "",
+                     "build the engine again"};
     }
     for (const auto* list : {&info.inputs, &info.outputs}) {
         for (const auto& io : *list) {

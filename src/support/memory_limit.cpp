@@ -49,6 +49,12 @@ std::uint64_t memory_limit() {
     return usual;
 }
 
+std::uint64_t folding_limit(std::uint64_t weight_bytes) {
+    constexpr std::uint64_t few = std::uint64_t{1} << 30;
+    const std::uint64_t most = memory_limit();
+    return given() != 0 || weight_bytes > most / 4 ? most : std::min(most, few + 4 * weight_bytes);
+}
+
 void set_memory_limit(std::uint64_t bytes) { given() = bytes; }
 
 std::string readable_bytes(double bytes) {

@@ -1,6 +1,8 @@
 // What OpenVINO's own reader would compute otherwise than ONNX defines it. Expected values are worked out here.
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -90,6 +92,86 @@ TEST(OpenVinoSemantics, ZerosBeforeAMaxPoolCount) {
         for (std::size_t i = 0; i < 9; ++i)
             EXPECT_EQ(got[i], i == 4 ? -6.0F : 0.0F) << pad << ", element " << i;
     }
+}
+
+TEST(OpenVinoSemantics, NoWindowOfAMaxPoolBeginsInThePadding) {
+    // 7 wide, padded to 9: windows of 2 begin at 0, 2, 4, 6; one at 8 would hold nothing but padding.
+    for (const bool named : {false, true}) { // the shape of what is pooled is told, or follows from the input
+        const auto got = run<float>("opset 13\ninput %x: float32[1, 1, 7]\n%n = Neg(%x)\n" +
+                                        std::string(named ? "value %n: float32[1, 1, 7]\n" : "") +
+                                        "%y = MaxPool(%n) {kernel_shape = [2], strides = [2], pads = [1, 1], "
+                                        "ceil_mode = 1}\noutput %y: float32[1, 1, ?]\n",
+                                    {filled({1, 1, 7}, [](std::size_t i) { return static_cast<float>(i); })});
+        EXPECT_EQ(got, (std::vector<float>{0, -1, -3, -5}));
+    }
+    // A window of 1 in 4 by strides of 2: a third would begin at the end.
+    for (const char* more : {"", ", auto_pad = \"VALID\""}) {
+        const auto got = run<float>("opset 13\ninput %x: float32[1, 1, 4]\n%y = MaxPool(%x) {kernel_shape = [1], "
+                                    "strides = [2], ceil_mode = 1" +
+                                        std::string(more) + "}\noutput %y: float32[1, 1, ?]\n",
+                                    {filled({1, 1, 4}, [](std::size_t i) { return static_cast<float>(i); })});
+        EXPECT_EQ(got, (std::vector<float>{0, 2})) << more;
+    }
+}
+
+TEST(OpenVinoSemantics, ATransposedConvolutionPaddedToTheSameEnlargesByItsStride) {
+    const auto got = run<float>("opset 17\ninput %x: float32[1, 1, 3]\nconst %w: float32[1, 1, 1] = {2.0}\n"
+                                "%y = ConvTranspose(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [2]}\n"
+                                "output %y: float32[1, 1, 6]\n",
+                                {filled({1, 1, 3}, [](std::size_t i) { return static_cast<float>(i + 1); })});
+    EXPECT_EQ(got, (std::vector<float>{2, 0, 4, 0, 6, 0}));
+}
+
+TEST(OpenVinoSemantics, ReductionsReadTheirAxesInEveryOpset) {
+    const HostTensor x = filled({2, 3, 2}, [](std::size_t i) { return 0.25F * static_cast<float>(i + 1); });
+    const auto at = [&](std::size_t a, std::size_t b, std::size_t c) {
+        return static_cast<double>(x.as<float>()[(a * 3 + b) * 2 + c]);
+    };
+    for (const char* op : {"ReduceL1", "ReduceLogSum", "ReduceLogSumExp", "ReduceL2", "ReduceMean"}) {
+        for (const int opset : {11, 13, 17, 18}) {
+            for (const int keep : {0, 1}) {
+                SCOPED_TRACE(std::string(op) + ", opset " + std::to_string(opset) + ", keepdims " +
+                             std::to_string(keep));
+                const std::string keeps = "keepdims = " + std::to_string(keep) + "}\n";
+                const std::string node = opset < 18 ? std::string(op) + "(%x) {axes = [-2], " + keeps
+                                                    : std::string(op) + "(%x, %a) {" + keeps;
+                const auto got = run<float>("opset " + std::to_string(opset) + "\ninput %x: float32[2, 3, 2]\n" +
+                                                (opset < 18 ? "" : "const %a: int64[1] = {-2}\n") + "%y = " + node +
+                                                "output %y: float32" + (keep != 0 ? "[2, 1, 2]\n" : "[2, 2]\n"),
+                                            {x});
+                ASSERT_EQ(got.size(), 4U);
+                for (std::size_t i = 0; i < 4; ++i) {
+                    double sum = 0, squares = 0, exponentials = 0;
+                    for (std::size_t b = 0; b < 3; ++b) {
+                        const double value = at(i / 2, b, i % 2);
+                        sum += value;
+                        squares += value * value;
+                        exponentials += std::exp(value);
+                    }
+                    const std::string name = op;
+                    const double expected = name == "ReduceL1"       ? sum
+                                            : name == "ReduceLogSum" ? std::log(sum)
+                                            : name == "ReduceL2"     ? std::sqrt(squares)
+                                            : name == "ReduceMean"   ? sum / 3
+                                                                     : std::log(exponentials);
+                    EXPECT_NEAR(got[i], expected, 1e-5) << "element " << i;
+                }
+            }
+        }
+    }
+}
+
+TEST(OpenVinoSemantics, LogSumExpOfInfinities) {
+    const float inf = std::numeric_limits<float>::infinity();
+    const auto got = run<float>("opset 17\ninput %x: float32[3, 2]\n%y = ReduceLogSumExp(%x) {axes = [1]}\n"
+                                "output %y: float32[3, 1]\n",
+                                {filled({3, 2}, [&](std::size_t i) { return i < 2   ? -inf
+                                                                            : i < 4 ? inf
+                                                                                    : 200.0F; })});
+    ASSERT_EQ(got.size(), 3U);
+    EXPECT_EQ(got[0], -inf);
+    EXPECT_EQ(got[1], inf);
+    EXPECT_NEAR(got[2], 200.0F + std::log(2.0F), 1e-4F);
 }
 
 TEST(OpenVinoSemantics, BytesWrapAround) {

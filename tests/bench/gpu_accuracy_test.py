@@ -1,6 +1,7 @@
 """benchmarks/gpu: what travels to a GPU machine comes back bit for bit, and rank correlation is right. Skipped (77)
 without NumPy."""
 
+import json
 import sys
 import tempfile
 import unittest
@@ -12,10 +13,11 @@ except ImportError:
     print("SKIPPED: no NumPy")
     sys.exit(77)
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
 
 from gpu import planes
-from gpu.accuracy import ranks, spearman_of
+from gpu.accuracy import SPEARMAN_LIMITS, ranks, spearman_of
 
 
 class Planes(unittest.TestCase):
@@ -40,6 +42,21 @@ class Planes(unittest.TestCase):
             self.assertEqual(planes.read_parts(Path(folder) / "w"), b"abcde")
             with self.assertRaises(FileNotFoundError):
                 planes.read_parts(Path(folder) / "missing")
+
+
+class Limits(unittest.TestCase):
+    def test_results_were_judged_by_the_limits_of_today(self):
+        judged = 0
+        for file in sorted((BENCHMARKS / "results").glob("*.accuracy.json")):
+            for check in json.loads(file.read_text(encoding="utf-8"))["checks"]:
+                precision = check["what"].split(":")[0]
+                if "Spearman" not in check["what"]:
+                    continue
+                judged += 1
+                self.assertEqual(check["limit"], SPEARMAN_LIMITS[precision], file.name)
+                base = float(check["what"].split("(")[1].rstrip(")"))
+                self.assertEqual(check["holds"], abs(check["value"] - base) <= check["limit"], file.name)
+        self.assertGreater(judged, 0)
 
 
 class Correlation(unittest.TestCase):

@@ -16,7 +16,7 @@ def entry(subject, batch, median, noisy=False):
 
 BENCH = {
     "network": "Net",
-    "machine": {"cpu": "Some CPU", "cores": 2, "virtual_machine": True},
+    "time": "2026-01-01T00:00:00Z", "machine": {"cpu": "Some CPU", "cores": 2, "virtual_machine": True},
     "libraries": {"openvino": "1"},
     "subjects": [
         {"name": "int8", "kind": "engine", "precision": "int8"},
@@ -29,7 +29,7 @@ BENCH = {
 
 GPU = {
     "network": "Net",
-    "machine": {"gpu": "Some GPU", "driver": "1.2"},
+    "time": "2026-01-01T00:00:00Z", "machine": {"gpu": "Some GPU", "driver": "1.2"},
     "libraries": {"torch": "3"},
     "clocks": {"after": {"clocks.sm": "1980 MHz"}},
     "subjects": [{"name": "int8", "precision": "int8"}],
@@ -50,7 +50,7 @@ def timed(name, speedup, interval, noisy=False):
 
 TUNE = {
     "kind": "tune", "metric": "top1", "max_drop": 0.1, "drop_unit": "pt", "device": "cpu", "batch_size": 4, "seconds": 60,
-    "machine": {"cpu": "Some CPU", "cores": 2},
+    "time": "2026-01-01T00:00:00Z", "machine": {"cpu": "Some CPU", "cores": 2},
     "chosen": "INT8, 1 layer FP32",
     "trials": [{"name": "FP32", "chosen": False}, {"name": "INT8, 1 layer FP32", "chosen": True},
                {"name": "BF16", "chosen": False, "failed": "not here"}],
@@ -60,7 +60,7 @@ TUNE = {
                   timed("INT8 (rest BF16)", 1.1, [1, 1.2])],
     },
     "engine": "/somewhere/e.engine", "engine_hash": "1234",
-    "model": {"name": "m", "file": "/somewhere/m.onnx"},
+    "model": {"name": "m", "file": "/somewhere/m.onnx", "hash": "56"},
     "data": {"path": "/somewhere/photos/validation", "judge": ""},
     "command": "lathe tune /somewhere/m.onnx -o /somewhere/e.engine",
 }
@@ -100,21 +100,37 @@ class MakeTables(unittest.TestCase):
         (self.results / "net.gpu.json").write_text(json.dumps(document), encoding="utf-8")
         mark = "<!-- figure:{} -->{}<!-- /figure -->".format
         self.readme.write_text(f"It is {mark('resnet-int8-32-enqueue', '34 µs')}, {mark('resnet-int8-growth', '')} times;\n"
-                               f"{mark('resnet-host-us', '9')}, and {mark('scaling-host', '1.88')}.\n", encoding="utf-8")
+                               f"{mark('resnet-host-us', '9')}.\n", encoding="utf-8")
         self.assertIn("not what benchmarks/results gives", self.run_script("--check").stderr)
         self.assertEqual(self.run_script().returncode, 0)
         self.assertEqual(self.readme.read_text(encoding="utf-8"),
                          f"It is {mark('resnet-int8-32-enqueue', '22 µs')}, {mark('resnet-int8-growth', '2.5')} times;\n"
-                         f"{mark('resnet-host-us', '1.2 to 4.0')}, and {mark('scaling-host', '1.88')}.\n")
+                         f"{mark('resnet-host-us', '1.2 to 4.0')}.\n")
         self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_a_figure_that_no_result_gives_is_an_error(self):
+        (self.results / "net.gpu.json").write_text(json.dumps(dict(GPU, network="ResNet-50")), encoding="utf-8")
+        for name in ("scaling-host", "resnet-int8-32-enqueue", "clock-before"):  # no document, no row, no field
+            self.readme.write_text(f"<!-- figure:{name} -->1.88<!-- /figure -->\n", encoding="utf-8")
+            for options in ((), ("--check",)):
+                self.assertIn(f"no result gives the figure '{name}'", self.run_script(*options).stderr)
+
+    def test_results_that_do_not_say_where_they_come_from_are_refused(self):
+        def refusal(document):
+            (self.results / "net.bench.json").write_text(json.dumps(document), encoding="utf-8")
+            return self.run_script().stderr
+
+        self.assertIn("net.bench.json does not record machine, time", refusal(dict(BENCH, machine={}, time="")))
+        later = dict(BENCH, time="2027-01-01T00:00:00Z", command="lathe bench", commit="1234")
+        self.assertIn("net.bench.json does not record lathe_version, hashes", refusal(later))
+        self.assertEqual(refusal(later | {"lathe_version": "0.1.0", "hashes": {"m.onnx": "56"}}), "")
 
     def test_an_unknown_figure_is_an_error(self):
         self.readme.write_text("<!-- figure:none -->1<!-- /figure -->\n", encoding="utf-8")
         self.assertIn("unknown figure 'none'", self.run_script().stderr)
 
-    def test_without_results_the_table_is_empty(self):
-        self.assertEqual(self.run_script().returncode, 0)
-        self.assertIn("<!-- table:latency -->\n<!-- /table -->", self.readme.read_text(encoding="utf-8"))
+    def test_a_table_that_no_result_gives_any_more_is_an_error(self):
+        self.assertIn("no result gives the table 'latency'", self.run_script("--check").stderr)
 
     def test_a_gpus_results_make_its_table(self):
         self.readme.write_text("<!-- table:gpu -->\n<!-- /table -->\n", encoding="utf-8")
@@ -161,7 +177,7 @@ class MakeTables(unittest.TestCase):
         self.assertIn("| Net | **Lathe int8** | 61,234 (batch 128) | 1.020 | 10,000 |\n", text)
 
     def test_accuracy_of_classifiers_and_encoders(self):
-        base = {"network": "Net", "machine": {"gpu": "Some GPU", "driver": "1.2"}, "data": {"samples": 5000}}
+        base = {"network": "Net", "time": "2026-01-01T00:00:00Z", "machine": {"gpu": "Some GPU", "driver": "1.2"}, "data": {"samples": 5000}}
         versus = {"agreement": 0.9958, "mean_kl": 0.00012}
         text = self.gpu_table("gpu-accuracy", "accuracy", base | {"subjects": [
             {"name": "fp32", "top1": 0.6852, "top1_ci95": [0.672, 0.698]},
@@ -173,14 +189,14 @@ class MakeTables(unittest.TestCase):
 
     def test_scaling_over_gpus(self):
         rows = [{"precision": "int8", "batch": 128, "inputs": "host", "gpus": 2, "samples_per_second": 1e5, "times": 1.97}]
-        text = self.gpu_table("gpu-scaling", "scaling", {"network": "Net", "machine": {}, "rows": rows})
+        text = self.gpu_table("gpu-scaling", "scaling", {"network": "Net", "time": "2026-01-01T00:00:00Z", "machine": {"gpu": "Some GPU"}, "rows": rows})
         self.assertIn("| Net | **Lathe int8**, batch 128 | host | 2 | 100,000 | 1.97× |\n", text)
 
     def test_the_notes_tables(self):
         """Ratios between our own engines, from one run each."""
         run = BENCH | {"latency": [entry("int8", 1, 2.0), entry("fp32", 1, 5.0)]}
         versus = {"agreement": 0.97, "mean_kl": 0.004, "top1_delta": -0.002, "top1_delta_ci95": [-0.01, 0.006]}
-        judged = {"network": "Net", "data": {"samples": 9}, "subjects": [{"name": "int8", "vs_reference": versus}]}
+        judged = {"network": "Net", "time": run["time"], "machine": run["machine"], "data": {"samples": 9}, "subjects": [{"name": "int8", "vs_reference": versus}]}
         (self.results / "net.eval.json").write_text(json.dumps(judged), encoding="utf-8")
         text = self.gpu_table("note-int8-cpu", "bench", run)
         self.assertIn("| Net | 1 | 2.50× | 97.00 % | 0.0040 | -0.20 (-1.00..+0.60) |\n", text)
@@ -198,7 +214,7 @@ class MakeTables(unittest.TestCase):
         self.assertNotIn("cannot show", self.gpu_table("tune", "tune.cpu", certain))
         noise = TUNE["judged"] | {"drop": 0.000221, "drop_ci95": [0.000221, 0.000221]}
         text = self.gpu_table("tune", "tune.gpu", TUNE | {
-            "network": "Enc", "metric": "sqnr", "drop_unit": "%", "machine": {"gpu": "Some GPU"}, "judged": noise})
+            "network": "Enc", "metric": "sqnr", "drop_unit": "%", "time": "2026-01-01T00:00:00Z", "machine": {"gpu": "Some GPU"}, "judged": noise})
         self.assertIn("| Enc, batch 4 | Some GPU |", text)
         self.assertIn("| 0.1 % (sqnr) | 0.00022 % | 215 |", text)
         # NETWORK.tune.gpu.json is no NETWORK.gpu.json.
@@ -208,7 +224,7 @@ class MakeTables(unittest.TestCase):
     def test_sensitivity(self):
         layers = [{"node": name, "quantized": True, "damage_share": share, "macs_share": 0.25}
                   for name, share in (("a", 0.7), ("b", 0.2), ("c", 0.1))]
-        document = {"network": "Net", "machine": TUNE["machine"], "samples": 500, "seconds": 389, "float_seconds": 10.3,
+        document = {"network": "Net", "machine": TUNE["machine"], "time": TUNE["time"], "samples": 500, "seconds": 389, "float_seconds": 10.3,
                     "outstanding": ["a"], "layers": [*layers, {"node": "d", "quantized": False}]}
         text = self.gpu_table("sensitivity", "sensitivity", document)
         self.assertIn("| Net | Some CPU, 2 cores | 3 | 500 | 389 s | 38× | 1: 70 % of the damage, 25.0 % of the work |\n", text)

@@ -142,6 +142,17 @@ std::vector<BadInput> bad_inputs() {
          "quantize q.onnx --ranges s.ranges -o x",
          3,
          {"q.onnx"}},
+        {"ArrayThatNothingReads",
+         [](const Workspace& w) {
+             w.make_engine();
+             HostTensor input("input", DataType::float32, {2, 3, 8, 8});
+             HostTensor weights("w1", DataType::float32, {16, 3, 3, 3});
+             const auto written = write_npz(w.path("two.npz"), std::vector<TensorView>{input.view(), weights.view()});
+             if (!written) ADD_FAILURE() << written.error().describe();
+         },
+         "run m.engine two.npz",
+         3,
+         {"two.npz", "no input \"w1\"", "its inputs: input"}},
         {"MissingEngine", nothing, "run none.engine photos", 3, {"none.engine"}},
         {"ModelForEngine", nothing, "run m.onnx photos", 3, {"m.onnx"}},
         {"TruncatedEngine",

@@ -62,6 +62,16 @@ TEST(ConvertOpset, RefusalNamesTheNodeAndLeavesTheModelAlone) {
     EXPECT_EQ(model.opset(), 18);
 }
 
+TEST(ConvertOpset, SpeaksOfTheModelAndNotOfItsSource) {
+    Model model = old_model();
+    model.graph.nodes.front()->op_type = "Geim";
+    const auto result = convert_opset(model, 18);
+    ASSERT_FALSE(result);
+    for (const char* raw : {"Assertion", ".cc:", "%s"})
+        EXPECT_EQ(result.error().describe().find(raw), std::string::npos) << result.error().describe();
+    EXPECT_NE(result.error().where.find("Geim"), std::string::npos) << result.error().describe();
+}
+
 TEST(ConvertOpset, RefusesWhatItWouldLose) {
     Model model = test::model_from(R"(<ir_version: 9, opset_import: ["" : 17, "local" : 1]>
         agraph (float[2] x) => (float[2] y) { y = local.f(x) }

@@ -141,6 +141,7 @@ const Hostile hostile_models[] = {
     {"InputOfUnknownType",
      [](auto& m) { m.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(77); },
      "element type 77"},
+    {"TwoOutputsOfOneName", [](auto& m) { *m.mutable_graph()->add_output() = m.graph().output(0); }, "same name"},
     {"TwoInputsOfOneName", [](auto& m) { *m.mutable_graph()->add_input() = m.graph().input(0); }, "same name"},
     {"NoGraph", [](auto& m) { m.clear_graph(); }, "no ONNX graph"},
     {"NewerIrVersion", [](auto& m) { m.set_ir_version(1000); }, "newer than the newest known"},

@@ -15,7 +15,7 @@ namespace lathe {
 namespace {
 
 /// Runs a model of operators the reference evaluator knows.
-Result<std::vector<HostTensor>> run_reference(const Model& model, std::span<const HostTensor> inputs) {
+Result<TensorSet> run_set(const Model& model, const TensorSet& inputs) {
     std::map<std::string, Tensor> values = model.graph.initializers;
     for (const HostTensor& input : inputs) {
         values.insert_or_assign(input.name, Tensor(input.name, input.type, input.shape, input.bytes));
@@ -34,6 +34,15 @@ Result<std::vector<HostTensor>> run_reference(const Model& model, std::span<cons
         HostTensor host(output.name, value.type(), value.shape());
         host.bytes.assign(value.bytes().begin(), value.bytes().end());
         outputs.push_back(std::move(host));
+    }
+    return outputs;
+}
+
+Result<std::vector<TensorSet>> run_reference(const Model& model, std::span<const TensorSet> sets) {
+    std::vector<TensorSet> outputs;
+    for (const TensorSet& inputs : sets) {
+        LATHE_TRY(TensorSet results, run_set(model, inputs));
+        outputs.push_back(std::move(results));
     }
     return outputs;
 }
@@ -186,8 +195,8 @@ input %x: float32[1]
 output %y: float32[1]
 )");
     // No reference for If: the runner only tells that the function did not change.
-    const Runner nothing = [](const Model&, std::span<const HostTensor>) -> Result<std::vector<HostTensor>> {
-        return std::vector<HostTensor>{};
+    const Runner nothing = [](const Model&, std::span<const TensorSet> sets) -> Result<std::vector<TensorSet>> {
+        return std::vector<TensorSet>(sets.size());
     };
     const auto report = simplify(model, {}, nothing, {});
     ASSERT_TRUE(report) << report.error().describe();

@@ -1,4 +1,5 @@
 #include "backends/api/compiled_form.hpp"
+#include "support/json_fault.hpp"
 
 #include <cstring>
 
@@ -101,7 +102,7 @@ Result<CompiledBindings> read_bindings(const Json& header) {
                 return damaged_form("a profile does not have a range an input");
         }
     } catch (const Json::exception& error) {
-        return damaged_form(error.what());
+        return damaged_form(json_fault(error));
     }
     for (const auto* list : {&bindings.inputs, &bindings.outputs}) {
         for (const IoInfo& io : *list) {

@@ -1,6 +1,7 @@
 #include "backends/api/tensorrt.hpp"
 
 #include "support/json.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe {
 
@@ -30,8 +31,8 @@ Result<TensorRtOptions> tensorrt_options_from(const Json& json, const std::strin
         options.refittable = json.at("refittable").get<bool>();
         options.compute_capabilities = json.at("compute_capabilities").get<std::vector<int>>();
     } catch (const Json::exception& error) {
-        return Error{ErrorCode::parse_error, std::string("the TensorRT options are not as expected: ") + error.what(),
-                     where, "build from the model without them"};
+        return Error{ErrorCode::parse_error, "the TensorRT options are not as expected: " + json_fault(error), where,
+                     "build from the model without them"};
     }
     if (options.optimization_level && (*options.optimization_level < 0 || *options.optimization_level > 5)) {
         return Error{ErrorCode::parse_error,

@@ -7,6 +7,7 @@
 #include "onnx/onnx.hpp"
 #include "support/hash.hpp"
 #include "support/json.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe {
 
@@ -87,7 +88,7 @@ Result<TensorRtFormAndPlan> read_tensorrt_form(std::span<const std::byte> blob) 
         if (header.value("layers_from", "") == to_string(LayerSource::engine)) form.layer_source = LayerSource::engine;
         form.graph_digest = header.value("graph", "");
     } catch (const Json::exception& error) {
-        return damaged_form(error.what());
+        return damaged_form(json_fault(error));
     }
     if (const auto found = header.find("options"); found != header.end()) {
         LATHE_TRY(form.options, tensorrt_options_from(*found, "compiled form"));

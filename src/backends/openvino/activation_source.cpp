@@ -11,6 +11,7 @@
 #include <openvino/op/ops.hpp>
 
 #include "backends/openvino/core.hpp"
+#include "backends/openvino/long_chains.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
@@ -222,7 +223,7 @@ private:
         auto form = std::make_shared<Form>();
         form->shapes = shapes;
         const std::size_t lanes = shows_->size();
-        form->compiled = core().compile_model(model, "CPU", properties(Precision::float32, lanes, threads_, false));
+        form->compiled = compile_on_cpu(model, properties(Precision::float32, lanes, threads_, false));
         for (std::size_t lane = 0; lane < lanes; ++lane)
             form->requests.push_back(form->compiled.create_infer_request());
         forms_.push_back(form);

@@ -12,6 +12,7 @@
 
 #include "backends/openvino/compiled.hpp"
 #include "support/json.hpp"
+#include "support/json_fault.hpp"
 #include "support/thread_pool.hpp"
 
 // The blob: "LOV2", header length (u32), JSON header, then OpenVINO's exports, each at a multiple of 64 bytes. The
@@ -287,7 +288,7 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
                 spec, stored, properties(options.precision, spec.streams, std::max(threads, spec.streams), false)));
         }
     } catch (const Json::exception& error) {
-        return damaged(std::string("its header is not as expected (") + error.what() + ")");
+        return damaged("its header is not as expected (" + json_fault(error) + ")");
     }
     if (state->parts.empty()) return damaged("it holds no compiled form");
     if (std::ranges::find(state->output_ports, unread) != state->output_ports.end())

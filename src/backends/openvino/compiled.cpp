@@ -7,6 +7,8 @@
 #include <set>
 
 #include "backends/openvino/batch_independence.hpp"
+#include "backends/openvino/long_chains.hpp"
+#include "backends/openvino/refusals.hpp"
 #include "onnx/onnx.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
@@ -165,8 +167,8 @@ Result<ov::CompiledModel> compile_part(Job& job, const PartSpec& spec) {
         }
         model->reshape(shapes);
     }
-    const ov::CompiledModel compiled = core().compile_model(
-        model, "CPU", properties(job.options.precision, spec.streams, job.threads, job.options.profiling));
+    const ov::CompiledModel compiled =
+        compile_on_cpu(model, properties(job.options.precision, spec.streams, job.threads, job.options.profiling));
     job.compiled.emplace_back(spec, compiled);
     return compiled;
 }
@@ -190,13 +192,16 @@ std::optional<ShapeRange> batch_range(const State& state) {
     return ShapeRange{{first.min[0]}, {first.opt[0]}, {first.max[0]}};
 }
 
+/// Each form of a network of more nodes takes seconds to compile, and one of tiny nodes gains nothing from pieces.
+constexpr std::size_t most_nodes_of_many_forms = 4096;
+
 /// Parts for running in one piece: exact forms of min, opt, max, common batches and those asked for, and a dynamic one
-/// where other shapes are allowed.
-std::vector<PartSpec> whole_parts(const State& state, const std::vector<PartSpec>& asked) {
+/// where other shapes are allowed. Of very many nodes, the forms of opt and those asked for, and the dynamic one.
+std::vector<PartSpec> whole_parts(const State& state, const std::vector<PartSpec>& asked, bool few) {
     std::vector<PartSpec> parts;
     bool dynamic = false;
     std::vector<std::int64_t> common;
-    if (const auto batches = batch_range(state)) {
+    if (const auto batches = batch_range(state); batches && !few) {
         for (const std::int64_t batch : {4, 16}) {
             if (batch >= batches->min[0] && batch <= batches->max[0]) common.push_back(batch);
         }
@@ -207,7 +212,8 @@ std::vector<PartSpec> whole_parts(const State& state, const std::vector<PartSpec
             spec.shapes.push_back(io.range.*which);
             dynamic = dynamic || !io.range.is_static();
         }
-        if (std::find(parts.begin(), parts.end(), spec) == parts.end()) parts.push_back(std::move(spec));
+        const bool known = std::find(parts.begin(), parts.end(), spec) != parts.end();
+        if (!known && (!few || parts.empty())) parts.push_back(std::move(spec));
     }
     std::vector<PartSpec> further = asked;
     for (const std::int64_t batch : common)
@@ -322,6 +328,10 @@ Result<std::vector<PartSpec>> choose_split(Job& job, const Model& model) {
     const BatchPlan wish = job.options.batch_plan;
     if (!batches || batches->max[0] < 2 || job.options.profiling || wish == BatchPlan::whole)
         return std::vector<PartSpec>{};
+    if (wish == BatchPlan::measured && model.graph.nodes.size() > most_nodes_of_many_forms) {
+        log(LogLevel::debug, "batches run whole: the model has " + std::to_string(model.graph.nodes.size()) + " nodes");
+        return std::vector<PartSpec>{};
+    }
     const BatchIndependence independence = batch_independence(model);
     if (!independence.independent) {
         log(LogLevel::debug, "batches run whole: " + independence.reason);
@@ -395,7 +405,7 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
     job.threads = options.threads > 0 ? options.threads : available_cores();
     job.state->profiling = options.profiling;
     LATHE_TRY(job.model, to_openvino(original));
-    return guarded(
+    auto compiled = guarded(
         "OpenVINO cannot compile the model", original.graph.name, [&]() -> Result<std::unique_ptr<CompiledModel>> {
             LATHE_CHECK(describe_io(original, job));
             Model model = original;
@@ -405,7 +415,7 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
             LATHE_TRY(std::vector<PartSpec> specs, choose_split(job, model));
             job.state->kind = specs.empty() ? PlanKind::whole : PlanKind::split;
             if (specs.empty()) {
-                specs = whole_parts(*job.state, exact);
+                specs = whole_parts(*job.state, exact, model.graph.nodes.size() > most_nodes_of_many_forms);
             } else if (!exact.empty()) {
                 log(LogLevel::warning, "batches are cut into pieces that run side by side: the further shapes "
                                        "get no forms of their own");
@@ -417,6 +427,8 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
             }
             return std::unique_ptr<CompiledModel>(std::make_unique<OpenVinoModel>(job.state));
         });
+    if (!compiled) return in_our_words(std::move(compiled).error(), original);
+    return compiled;
 }
 
 Result<std::unique_ptr<BackendSession>> OpenVinoModel::make_session() const { return make_session_for(state_); }

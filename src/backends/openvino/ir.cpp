@@ -10,6 +10,7 @@
 #include <openvino/pass/serialize.hpp>
 
 #include "backends/openvino/core.hpp"
+#include "backends/openvino/long_chains.hpp"
 #include "support/files.hpp"
 #include "support/thread_pool.hpp"
 
@@ -98,8 +99,7 @@ Result<std::vector<HostTensor>> IrModel::run(const std::vector<const HostTensor*
     return guarded("OpenVINO cannot run the model", file_.string(), [&]() -> Result<std::vector<HostTensor>> {
         const auto model = std::static_pointer_cast<ov::Model>(model_);
         const std::size_t cores = threads > 0 ? threads : available_cores();
-        ov::CompiledModel compiled =
-            core().compile_model(model, "CPU", properties(Precision::float32, 1, cores, false));
+        ov::CompiledModel compiled = compile_on_cpu(model->clone(), properties(Precision::float32, 1, cores, false));
         ov::InferRequest request = compiled.create_infer_request();
         for (std::size_t i = 0; i < inputs.size(); ++i) {
             const HostTensor& input = *inputs[i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -114,6 +115,69 @@ Nodes padded_average(Graph& graph, const Node& node, std::int64_t opset) {
     return {made("Pad", {node.input(0), sizes, constant(graph, stem + "_zero", *zero)}, wide), std::move(pool)};
 }
 
+//  MaxPool(pads, ceil_mode)   ==>   MaxPool(other pads at the end), with as many windows as ONNX has
+// OpenVINO also has those that begin behind the input, and gives the least number for them. More padding is harmless:
+// it is no element.
+Nodes windows_that_begin_inside(const Graph& graph, const Node& node) {
+    const auto kernel = node.ints_or("kernel_shape", {});
+    const std::string way = node.string_or("auto_pad", "NOTSET");
+    auto pads = std::vector<std::int64_t>(2 * kernel.size(), 0);
+    if (way == "NOTSET") pads = node.ints_or("pads", pads);
+    const auto info = graph.info(node.input(0));
+    const auto shape = info ? info->shape() : std::nullopt;
+    const bool closed = shape && std::ranges::none_of(*shape, [](std::int64_t size) { return size < 0; });
+    if (node.int_or("ceil_mode", 0) == 0 || (way != "NOTSET" && way != "VALID") || !closed ||
+        shape->size() != kernel.size() + 2 || pads.size() != 2 * kernel.size() ||
+        !may_end_in_padding(graph, node, pads))
+        return {};
+    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(kernel.size(), 1));
+    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(kernel.size(), 1));
+    for (std::size_t i = 0; i < kernel.size(); ++i) {
+        const std::int64_t covers = (kernel[i] - 1) * dilations[i] + 1, from = (*shape)[i + 2] + pads[i];
+        std::int64_t last = (from + pads[i + kernel.size()] - covers + strides[i] - 1) / strides[i];
+        if (last * strides[i] >= from) --last;
+        pads[i + kernel.size()] = std::max<std::int64_t>(0, last * strides[i] + covers - from);
+    }
+    Node pool = node;
+    pool.erase_attribute("ceil_mode");
+    pool.erase_attribute("auto_pad");
+    pool.set("pads", pads);
+    return {std::move(pool)};
+}
+
+//  ConvTranspose(auto_pad = SAME_...)   ==>   ConvTranspose(pads, output_padding)
+// ONNX's output is the input's size times the stride; where the kernel is smaller than the stride, OpenVINO's is less.
+Nodes enlarged_by_stride(const Graph& graph, const Node& node) {
+    const std::string way = node.string_or("auto_pad", "NOTSET");
+    const auto info = graph.info(node.input(1));
+    const auto weights = info ? info->shape() : std::nullopt;
+    auto kernel = node.ints_or("kernel_shape", {});
+    if (kernel.empty() && weights && weights->size() > 2) kernel.assign(weights->begin() + 2, weights->end());
+    if (!way.starts_with("SAME_") || kernel.empty() || node.attribute("output_shape") != nullptr ||
+        node.attribute("output_padding") != nullptr)
+        return {};
+    const std::size_t count = kernel.size();
+    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(count, 1));
+    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(count, 1));
+    if (strides.size() != count || dilations.size() != count) return {};
+    std::vector<std::int64_t> pads(2 * count), more(count);
+    bool smaller = false;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::int64_t beyond = (kernel[i] - 1) * dilations[i] + 1 - strides[i];
+        smaller = smaller || beyond < 0;
+        more[i] = std::max<std::int64_t>(0, -beyond);
+        const std::int64_t all = std::max<std::int64_t>(0, beyond), less = all / 2;
+        pads[i] = way == "SAME_UPPER" ? less : all - less;
+        pads[count + i] = all - pads[i];
+    }
+    if (!smaller) return {};
+    Node changed = node;
+    changed.erase_attribute("auto_pad");
+    changed.set("pads", pads);
+    changed.set("output_padding", more);
+    return {std::move(changed)};
+}
+
 /// Whether what a Pad from opset 11 on fills with is the constant 0.
 bool fills_with_zero(const Graph& graph, const Node& pad) {
     if (pad.string_or("mode", "constant") != "constant") return false;
@@ -163,6 +227,58 @@ Nodes wrapped_bytes(Graph& graph, const Node& node) {
     return nodes;
 }
 
+/// A sum over the axes, from opset 13 on, where they are an input.
+Node sum_of(Graph& graph, const Node& reduction, const std::string& of, std::string output, std::int64_t keep) {
+    const auto axes = reduction.ints_or("axes", {});
+    const auto count = static_cast<std::int64_t>(axes.size());
+    Node sum =
+        made("ReduceSum", {of, constant(graph, reduction.output(0) + "_axes", Tensor::of_int64s("", {count}, axes))},
+             std::move(output));
+    sum.set("keepdims", keep);
+    return sum;
+}
+
+//  x ──▶ ReduceL1(axes) ──▶ y          ==>   x ──▶ Abs ──▶ ReduceSum(axes) ──▶ y
+//  x ──▶ ReduceLogSum(axes) ──▶ y      ==>   x ──▶ ReduceSum(axes) ──▶ Log ──▶ y
+//  x ──▶ ReduceLogSumExp(axes) ──▶ y   ==>   x - m ──▶ Exp ──▶ ReduceSum(axes) ──▶ Log ──▶ + m ──▶ y
+// with m = Clip(ReduceMax(x, axes)), finite so that infinities do not become NaN.
+// From opset 13 on to 17 OpenVINO (2026.4) does not read the axes of these three, and reduces over all.
+Nodes reduced_over_axes(Graph& graph, const Node& node) {
+    const auto axes = node.ints_or("axes", {});
+    if (axes.empty()) return {};
+    const std::int64_t keep = node.int_or("keepdims", 1);
+    const std::string& x = node.input(0);
+    const std::string& y = node.output(0);
+    const std::string first = graph.unique_name(y + "_first"), summed = graph.unique_name(y + "_sum");
+    if (node.is("ReduceL1")) return {made("Abs", {x}, first), sum_of(graph, node, first, y, keep)};
+    if (node.is("ReduceLogSum")) return {sum_of(graph, node, x, summed, keep), made("Log", {summed}, y)};
+    const std::string largest = graph.unique_name(y + "_max"), finite = graph.unique_name(y + "_finite"),
+                      less = graph.unique_name(y + "_less"), log = graph.unique_name(y + "_log");
+    Nodes nodes{made("ReduceMax", {x}, largest)};
+    nodes.back().set("axes", axes);
+    nodes.back().set("keepdims", std::int64_t{1});
+    if (type_of(graph, x) == DataType::float32) {
+        const auto limit = [&](float value) {
+            return constant(graph, y + "_limit", Tensor::of<float>("", DataType::float32, {}, std::array{value}));
+        };
+        constexpr float most = std::numeric_limits<float>::max();
+        nodes.push_back(made("Clip", {largest, limit(-most), limit(most)}, finite));
+    } else {
+        nodes.push_back(made("Identity", {largest}, finite));
+    }
+    nodes.push_back(made("Sub", {x, finite}, less));
+    nodes.push_back(made("Exp", {less}, first));
+    nodes.push_back(sum_of(graph, node, first, summed, 1));
+    nodes.push_back(made("Log", {summed}, log));
+    const std::string kept = keep != 0 ? y : graph.unique_name(y + "_kept");
+    nodes.push_back(made("Add", {log, finite}, kept));
+    if (keep == 0) {
+        const auto count = static_cast<std::int64_t>(axes.size());
+        nodes.push_back(made("Squeeze", {kept, constant(graph, y + "_axes", Tensor::of_int64s("", {count}, axes))}, y));
+    }
+    return nodes;
+}
+
 bool feeds_max_pool(const Graph& graph, const Node& pad) {
     return std::ranges::any_of(
         graph.nodes, [&](const auto& reader) { return reader->is("MaxPool") && reader->input(0) == pad.output(0); });
@@ -170,9 +286,13 @@ bool feeds_max_pool(const Graph& graph, const Node& pad) {
 
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset) {
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
+    if (node.is("ConvTranspose")) return enlarged_by_stride(graph, node);
+    if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
     if (node.is("AveragePool")) return padded_average(graph, node, opset);
     if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
+    if ((node.is("ReduceL1") || node.is("ReduceLogSum") || node.is("ReduceLogSumExp")) && opset >= 13 && opset < 18)
+        return reduced_over_axes(graph, node);
     return {};
 }
 

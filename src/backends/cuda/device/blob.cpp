@@ -1,6 +1,7 @@
 #include "backends/cuda/device/blob.hpp"
 
 #include "backends/api/compiled_form.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe::cuda {
 
@@ -57,7 +58,7 @@ Result<std::shared_ptr<EngineState>> read_blob(std::span<const std::byte> bytes,
         if (prepared > form.body.size()) return damaged_form("the model lies beyond its end");
         at = prepared;
     } catch (const Json::exception& error) {
-        return damaged_form(error.what());
+        return damaged_form(json_fault(error));
     }
     LATHE_TRY(state->prepared, deserialize(form.body.first(at), std::move(owner)));
     return state;

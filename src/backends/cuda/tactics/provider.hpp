@@ -66,6 +66,5 @@ std::unique_ptr<Provider> make_chain_provider(); ///< "lathe90c": kernels/sm90/c
 std::unique_ptr<Provider> make_generated_provider(); ///< "generated": generate/ and NVRTC, generated.cpp
 std::unique_ptr<Provider> make_cublaslt_provider();
 std::unique_ptr<Provider> make_cudnn_provider();
-std::unique_ptr<Provider> make_cutlass_provider();
 
 } // namespace lathe::cuda
