@@ -19,7 +19,7 @@ def is_torch_module(model: Any) -> bool:
 
 
 def _reading_only(model: Any, names: list[str], by_keyword: bool) -> Any:
-    """The module with no other arguments than those: PyTorch's exporter makes inputs of numbers that are defaults, too."""
+    """The module with these arguments alone: PyTorch's exporter makes inputs of numbers that are defaults, too."""
     parameters = list(inspect.signature(model.forward).parameters.values())
     others = [one for one in parameters if one.name not in names] if by_keyword else parameters[len(names):]
     if all(one.default in (None, inspect.Parameter.empty) for one in others):

@@ -109,7 +109,8 @@ def _verify(found: Sequence[Any], wanted: Sequence[Any], tolerance: float) -> No
         if not isinstance(other, torch.Tensor):
             continue
         if one.shape != other.shape or one.dtype != other.dtype:
-            raise NotServed(f"the engine gives {tuple(one.shape)} of {one.dtype}, PyTorch {tuple(other.shape)} of {other.dtype}")
+            raise NotServed(f"the engine gives {tuple(one.shape)} of {one.dtype}, "
+                            f"PyTorch {tuple(other.shape)} of {other.dtype}")
         if not other.is_floating_point() or other.numel() == 0:
             continue
         finite = torch.isfinite(other)
@@ -149,7 +150,7 @@ class Served:
                     return compiled
             self._engines = [compiled for compiled in self._engines if not compiled.outdated()]
             if len(self._engines) >= _ENGINES_LIMIT:
-                raise NotServed(f"it needs more than {_ENGINES_LIMIT} engines, one for each set of weights, sizes and numbers")
+                raise NotServed(f"it needs more than {_ENGINES_LIMIT} engines, one for each set of weights and sizes")
             logger.info("torch.compile: weights, sizes or numbers are others than before, so another engine is built")
             return self._compile(arguments)
 
