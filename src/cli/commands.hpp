@@ -36,5 +36,6 @@ void add_plan(Commands& commands);
 void add_deploy(Commands& commands);
 void add_report(Commands& commands);
 void add_doctor(Commands& commands);
+void add_completion(Commands& commands);
 
 } // namespace lathe::cli

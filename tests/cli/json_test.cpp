@@ -78,6 +78,8 @@ std::vector<Case> cases() {
             {"deploy triton m.engine -o repo2 --from bench.json --slo p99=1ms --rate 100/s", 5},
             {"report bench.json -o r.html", 0, "report"},
             {"report none.json -o r.html", 3},
+            {"completion fish", 0, "completion"},
+            {"completion powershell", 2},
             {"doctor", 0, "doctor"},
             // What cannot be understood, and a command that is not there.
             {"compare m.onnx", 2},
