@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
     add_plan(commands);
     add_deploy(commands);
     add_report(commands);
+    add_show(commands);
     add_doctor(commands);
     add_completion(commands);
     // CLI11 would only say that a command is required.
