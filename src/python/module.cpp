@@ -40,8 +40,10 @@ NB_MODULE(_lathe, module) {
     module.doc() = "Lathe's library, as lathe's Python modules use it.";
     lathe::python::register_errors();
     module.def("send_log_to", &send_log_to, nb::arg("sink").none());
+    lathe::python::add_bench(module);
     lathe::python::add_engine(module);
     lathe::python::add_model(module);
     lathe::python::add_optimize(module);
+    lathe::python::add_report(module);
     module.attr("version") = LATHE_VERSION;
 }
