@@ -119,12 +119,27 @@ def _contiguous(value: Any) -> Any:
 def _joined(parts: list[Any]) -> Any:
     import numpy as np
 
-    return np.ascontiguousarray(np.concatenate(parts))
+    try:
+        return np.ascontiguousarray(np.concatenate(parts))
+    except ValueError as failure:
+        raise Error(f"the batches do not go together: {failure}", "invalid_argument", "data",
+                    "give batches of one shape but for axis 0, without or with labels: (inputs, labels)") from failure
+
+
+def _is_labelled(pair: Any) -> bool:
+    """Whether a tuple is samples and their labels, and not two batches."""
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    content, labels = pair
+    first = next(iter(content.values()), None) if isinstance(content, Mapping) else content
+    sizes: tuple[int, ...] = tuple(getattr(first, "shape", ()))
+    counted: tuple[int, ...] = (len(labels),) if isinstance(labels, list) else tuple(getattr(labels, "shape", ()))
+    return len(sizes) > 1 and counted == sizes[:1]
 
 
 def samples_of(data: Any) -> Path | Samples:
-    """`data` as functions take it: a path; an array of samples, or a dict of them by input name; or an iterable of
-    batches (a DataLoader): arrays, dicts of arrays, or pairs of such and labels."""
+    """`data` as functions take it: a path; an array of samples, or a dict of them by input name; a pair of such and
+    labels; or an iterable of batches (a DataLoader): arrays, dicts of arrays, or such pairs."""
     if isinstance(data, (str, os.PathLike)):
         return Path(data)
     if isinstance(data, Mapping):
@@ -136,7 +151,7 @@ def samples_of(data: Any) -> Path | Samples:
                     "give a path, an array, a dict of arrays, or an iterable of batches")
     arrays: dict[str, list[Any]] = {}
     labels: list[int] = []
-    for batch in data:
+    for batch in [data] if _is_labelled(data) else data:
         content, label = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (batch, None)
         named = content if isinstance(content, Mapping) else {"": content}
         for name, value in named.items():

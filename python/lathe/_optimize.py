@@ -80,8 +80,8 @@ def optimize(
         model: An ONNX file, an onnx.ModelProto, or a torch.nn.Module (in floating point) with `example` inputs.
         calibrate: Data to calibrate on: a folder of pictures or another path; an array of samples or a dict of them by
             input name; an iterable of batches such as a DataLoader. Needed for int8.
-        evaluate: Labelled data to judge on, not those of the calibration; of the same forms, iterables give pairs
-            (inputs, labels). Without it nothing is said of accuracy.
+        evaluate: Labelled data to judge on, not those of the calibration: a path, a pair (inputs, labels), or an
+            iterable of such pairs. Without it nothing is said of accuracy.
         example: Inputs that the module is traced on: a tensor, a tuple, or a dict by argument. Axis 0 becomes free.
         output: Folder for engines, results and report. What has not changed since an earlier call is not done again.
             It may hold the inputs, where none has the name of a result. A model or data in memory are kept there as

@@ -107,6 +107,23 @@ class Optimize(unittest.TestCase):
                                 output=FOLDER / "module", **QUICK)
         self.assertEqual(result.rows[0].top1.value, 1.0)
 
+    def test_samples_and_labels_in_any_form(self):
+        import torch
+        from lathe._inputs import samples_of
+
+        inputs, labels = torch.arange(24.0).reshape(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+        loader = [(inputs[:4], labels[:4]), (inputs[4:], labels[4:])]
+        for data in ((inputs, labels), (inputs.numpy(), labels.tolist()), ({"": inputs}, labels), loader, tuple(loader)):
+            given = samples_of(data)
+            self.assertEqual(given.labels, labels.tolist())
+            self.assertTrue((given.arrays[""] == inputs.numpy()).all())
+        unlabelled = samples_of((inputs[:3], inputs[3:]))
+        self.assertEqual((unlabelled.arrays[""].shape, unlabelled.labels), ((6, 4), None))
+        for wrong in ((inputs, labels[:5]), [inputs, inputs[:, :3]], [], 3):
+            with self.assertRaises(lathe.Error) as caught:
+                samples_of(wrong)
+            self.assertEqual(caught.exception.code, "invalid_argument")
+
     def test_number_formats_and_noisy_layers_are_the_callers(self):
         import onnx
         from onnx import numpy_helper
