@@ -40,6 +40,7 @@ NB_MODULE(_lathe, module) {
     module.doc() = "Lathe's library, as lathe's Python modules use it.";
     lathe::python::register_errors();
     module.def("send_log_to", &send_log_to, nb::arg("sink").none());
+    lathe::python::add_analysis(module);
     lathe::python::add_bench(module);
     lathe::python::add_engine(module);
     lathe::python::add_model(module);

@@ -77,6 +77,7 @@ def main():
     run(python, tests / "test_package.py", cwd=work, env=environment)
     run(python, tests / "test_optimize.py", cwd=work, env=environment)
     run(python, tests / "test_results.py", cwd=work, env=environment)
+    run(python, tests / "test_analysis.py", cwd=work, env=environment)
     run(python, tests / "test_torch.py", cwd=work, env=environment)
     run(python, tests / "test_examples.py", cwd=work, env=environment)
     run(sys.executable, "-m", "mypy", "--config-file", source / "pyproject.toml", "--cache-dir", work / "mypy", "lathe",
