@@ -72,7 +72,7 @@ void print_comparison(const Comparison& comparison, const Options& options, cons
 std::string built(const std::optional<BuildOptions>& build, const std::filesystem::path& graph,
                   const Context& context) {
     if (!build) return graph.string();
-    const std::string engine = std::filesystem::path(graph).replace_extension(".engine").string();
+    std::string engine = std::filesystem::path(graph).replace_extension(".engine").string();
     context.print("  lathe build " + graph.string() + " --device " + build->device + " --precision " +
                   to_string(build->precision) + " --output " + engine);
     return engine;

@@ -341,10 +341,10 @@ void add_plan(Commands& commands) {
           "lathe plan --slo p99=20ms --rate 300/s --from bench.json --machines 2 --try int8.engine --output tried.json",
           "lathe plan --slo p99=20ms --rate 1500/s --from bench.json --served tried.json",
           "lathe plan --slo p99=20ms --rate 1500/s --prices prices.json",
-          "echo '{\"currency\": \"USD\", \"machines\": [{\"name\": \"cpu-8\", \"per_hour\": 0.34, \"from\": "
-          "\"bench.json\"}]}' > prices.json",
-          "echo '{\"stages\": [{\"name\": \"network\", \"median_ms\": 0.8, \"p99_ms\": 3}, {\"name\": \"decode\", "
-          "\"ms\": 2, \"workers\": 4}, {\"name\": \"postprocess\", \"ms\": 0.3}]}' > stages.json"}},
+          ("echo '{\"currency\": \"USD\", \"machines\": [{\"name\": \"cpu-8\", \"per_hour\": 0.34, \"from\": "
+           "\"bench.json\"}]}' > prices.json"),
+          ("echo '{\"stages\": [{\"name\": \"network\", \"median_ms\": 0.8, \"p99_ms\": 3}, {\"name\": \"decode\", "
+           "\"ms\": 2, \"workers\": 4}, {\"name\": \"postprocess\", \"ms\": 0.3}]}' > stages.json")}},
         [options, &context] {
             options->request.max_utilisation = options->max_utilisation / 100;
             return run_plan(*options, context);
