@@ -84,7 +84,12 @@ struct OptimizedRow {
     std::optional<Measured> speedup;     ///< over the FP32 engine, pair by pair; absent for that engine itself
     std::optional<Measured> top1;        ///< share 0..1; absent where there are no labels, and for frameworks
     std::optional<Measured> top1_change; ///< against the FP32 engine, on the same samples
-    std::filesystem::path engine;        ///< its file; empty for frameworks
+    /// What the task is judged by: "top-1", "mAP", "Spearman", ...; empty where nothing was evaluated, and for
+    /// frameworks.
+    std::string metric;
+    std::optional<Measured> score;        ///< that figure; the most is 1
+    std::optional<Measured> score_change; ///< against the FP32 engine, on the same samples
+    std::filesystem::path engine;         ///< its file; empty for frameworks
 };
 
 struct OptimizeResult {
@@ -97,9 +102,9 @@ struct OptimizeResult {
     std::string document; ///< everything, as JSON text: what `lathe optimize --json` prints
 };
 
-/// The whole job. Errors: invalid_argument (int8 without data to calibrate on, no fp32, a name that does not exist),
-/// not_found, what the steps give, cancelled (the same call goes on from there). A precision that this machine lacks is
-/// left out and told.
+/// The whole job. Errors: invalid_argument (int8 without data to calibrate on, no fp32, a name that does not exist, a
+/// result that would be written over an input), not_found, what the steps give, cancelled (the same call goes on from
+/// there). A precision that this machine lacks is left out and told.
 LATHE_API Result<OptimizeResult> optimize(const OptimizeRequest& request);
 
 } // namespace lathe

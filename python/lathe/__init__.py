@@ -1,7 +1,11 @@
 """Lathe turns a trained network into the fastest engine that keeps its accuracy, and proves both.
 
 `optimize` does the whole job; `simplify`, `calibrate`, `quantize`, `build`, `evaluate` and `compare` are its steps.
-`Engine` and `Session` run what came of it. Failures are `Error`, with code, place and cure.
+`Engine` and `Session` run what came of it. `bench` times engines and frameworks in turns, `report` makes a page of
+results, `show` draws a network, `inspect` tells what it is, `compare_models` where two differ, `plan` how many
+machines a service needs. `from_torch` compiles a module of PyTorch, and `torch.compile(module,
+backend="lathe")` puts engines behind PyTorch's own compiler (`lathe.torch`). Failures are `Error`, with code, place
+and cure.
 """
 
 from . import _load
@@ -9,18 +13,28 @@ from . import _load
 _load.load_openvino()
 
 from . import _lathe  # noqa: E402
+from ._analysis import (  # noqa: E402
+    ComparedValue, CompareModelsResult, Configuration, InspectResult, Layer, PlanResult, Stage, Value, compare_models,
+    inspect, plan,
+)
+from ._bench import BenchGap, BenchRatio, BenchResult, BenchRow, bench  # noqa: E402
 from ._engine import Engine, Session, Tensor  # noqa: E402
 from ._errors import Error  # noqa: E402
 from ._optimize import optimize  # noqa: E402
 from ._progress import Reporter, log  # noqa: E402
+from ._report import Picture, ReportResult, report, show  # noqa: E402
 from ._results import Comparison, Measured, OptimizeResult, QuantizeResult, Row, Scores, SimplifyResult  # noqa: E402
-from ._steps import Calibration, Model, build, calibrate, compare, evaluate, load_images, quantize, simplify  # noqa: E402
+from ._steps import (  # noqa: E402
+    Calibration, Model, build, calibrate, compare, evaluate, from_torch, load_images, quantize, simplify,
+)
 
 __version__: str = _lathe.version
 __all__ = [
-    "Calibration", "Comparison", "Engine", "Error", "Measured", "Model", "OptimizeResult", "QuantizeResult", "Reporter",
-    "Row", "Scores", "Session", "SimplifyResult", "Tensor", "build", "calibrate", "compare", "evaluate", "load_images",
-    "optimize", "quantize", "simplify",
+    "BenchGap", "BenchRatio", "BenchResult", "BenchRow", "Calibration", "CompareModelsResult", "ComparedValue",
+    "Comparison", "Configuration", "Engine", "Error", "InspectResult", "Layer", "Measured", "Model", "OptimizeResult",
+    "Picture", "PlanResult", "QuantizeResult", "ReportResult", "Reporter", "Row", "Scores", "Session", "SimplifyResult",
+    "Stage", "Tensor", "Value", "bench", "build", "calibrate", "compare", "compare_models", "evaluate", "from_torch",
+    "inspect", "load_images", "optimize", "plan", "quantize", "report", "show", "simplify",
 ]
 
 _lathe.send_log_to(log)

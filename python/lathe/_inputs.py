@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,9 +13,28 @@ from . import _load
 from ._errors import Error
 
 
-def _is_torch_module(model: Any) -> bool:
+def is_torch_module(model: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _reading_only(model: Any, names: list[str], by_keyword: bool) -> Any:
+    """The module with these arguments alone: PyTorch's exporter makes inputs of numbers that are defaults, too."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    others = [one for one in parameters if one.name not in names] if by_keyword else parameters[len(names):]
+    if all(one.default in (None, inspect.Parameter.empty) for one in others):
+        return model
+    import torch
+
+    class Reading(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.whole = model
+
+        def forward(self, *tensors: Any) -> Any:
+            return self.whole(**dict(zip(names, tensors))) if by_keyword else self.whole(*tensors)
+
+    return Reading().eval()
 
 
 def export_torch(model: Any, example: Any, path: Path, *, dynamic_batch: bool = True, opset: int = 18) -> None:
@@ -36,7 +56,10 @@ def export_torch(model: Any, example: Any, path: Path, *, dynamic_batch: bool = 
         inputs = convert.make_inputs(model.eval(), example, (0, 0))
         if dynamic_batch:
             inputs.dynamic = {name: {0: "batch"} for name, tensor in inputs.tensors.items() if tensor.ndim > 0}
-        convert.export(model, inputs, opset, "torchscript", path)
+        reading = _reading_only(model, list(inputs.tensors), inputs.by_keyword)
+        if reading is not model:
+            inputs.by_keyword = False
+        convert.export(reading, inputs, opset, "torchscript", path)
         exported = onnx.load(str(path))
         convert.tidy(exported)
         onnx.save(exported, str(path))
@@ -51,7 +74,7 @@ def model_file(model: Any, folder: Path, example: Any = None) -> Path:
     if isinstance(model, (str, os.PathLike)):
         return Path(model)
     path = folder / "model.onnx"
-    if _is_torch_module(model):
+    if is_torch_module(model):
         export_torch(model, example, path)
     elif hasattr(model, "SerializeToString"):
         path.write_bytes(model.SerializeToString())
@@ -96,12 +119,27 @@ def _contiguous(value: Any) -> Any:
 def _joined(parts: list[Any]) -> Any:
     import numpy as np
 
-    return np.ascontiguousarray(np.concatenate(parts))
+    try:
+        return np.ascontiguousarray(np.concatenate(parts))
+    except ValueError as failure:
+        raise Error(f"the batches do not go together: {failure}", "invalid_argument", "data",
+                    "give batches of one shape but for axis 0, without or with labels: (inputs, labels)") from failure
+
+
+def _is_labelled(pair: Any) -> bool:
+    """Whether a tuple is samples and their labels, and not two batches."""
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    content, labels = pair
+    first = next(iter(content.values()), None) if isinstance(content, Mapping) else content
+    sizes: tuple[int, ...] = tuple(getattr(first, "shape", ()))
+    counted: tuple[int, ...] = (len(labels),) if isinstance(labels, list) else tuple(getattr(labels, "shape", ()))
+    return len(sizes) > 1 and counted == sizes[:1]
 
 
 def samples_of(data: Any) -> Path | Samples:
-    """`data` as functions take it: a path; an array of samples, or a dict of them by input name; or an iterable of
-    batches (a DataLoader): arrays, dicts of arrays, or pairs of such and labels."""
+    """`data` as functions take it: a path; an array of samples, or a dict of them by input name; a pair of such and
+    labels; or an iterable of batches (a DataLoader): arrays, dicts of arrays, or such pairs."""
     if isinstance(data, (str, os.PathLike)):
         return Path(data)
     if isinstance(data, Mapping):
@@ -113,7 +151,7 @@ def samples_of(data: Any) -> Path | Samples:
                     "give a path, an array, a dict of arrays, or an iterable of batches")
     arrays: dict[str, list[Any]] = {}
     labels: list[int] = []
-    for batch in data:
+    for batch in [data] if _is_labelled(data) else data:
         content, label = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (batch, None)
         named = content if isinstance(content, Mapping) else {"": content}
         for name, value in named.items():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import _lathe, _load
+from ._errors import Error
 from ._inputs import Samples, model_file, samples_of
 from ._progress import Reporter, reporter
 from ._results import Measured, OptimizeResult, Row, measured
@@ -17,6 +21,27 @@ from ._results import Measured, OptimizeResult, Row, measured
 def _input_names(path: Path) -> list[str]:
     model = _lathe.load_model(os.fspath(path))
     return model.inputs()
+
+
+def _saved(samples: Samples, name: str, inputs: list[str], folder: Path) -> Path:
+    return samples.save(folder / name, inputs)
+
+
+def _spare(folder: Path, force: bool, write: Callable[[Path], Path]) -> Path:
+    """A file that `write` puts into a folder, moved to `folder`, unless one of its name and other content is there. What
+    `write` did not write itself stays where it is."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".lathe-") as place:
+        written = write(Path(place))
+        if written.parent != Path(place):
+            return written
+        kept = folder / written.name
+        if kept.exists() and not force:
+            if not filecmp.cmp(written, kept, shallow=False):
+                raise Error("a file of this name and other content is there, and would be written over",
+                            "invalid_argument", os.fspath(kept), "give another output, or force=True")
+            return kept
+        os.replace(written, kept)
+        return kept
 
 
 def optimize(
@@ -57,10 +82,12 @@ def optimize(
         model: An ONNX file, an onnx.ModelProto, or a torch.nn.Module (in floating point) with `example` inputs.
         calibrate: Data to calibrate on: a folder of pictures or another path; an array of samples or a dict of them by
             input name; an iterable of batches such as a DataLoader. Needed for int8.
-        evaluate: Labelled data to judge on, not those of the calibration; of the same forms, iterables give pairs
-            (inputs, labels). Without it nothing is said of accuracy.
+        evaluate: Labelled data to judge on, not those of the calibration: a path, a pair (inputs, labels), or an
+            iterable of such pairs. Without it nothing is said of accuracy.
         example: Inputs that the module is traced on: a tensor, a tuple, or a dict by argument. Axis 0 becomes free.
         output: Folder for engines, results and report. What has not changed since an earlier call is not done again.
+            It may hold the inputs, where none has the name of a result. A model or data in memory are kept there as
+            model.onnx, calibrate.npz and evaluate.npz.
         preprocess: How pictures become the input: the name of a preset ("imagenet", ...), a dict, or a JSON file.
         precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there.
         samples: To calibrate on; None: at most 300, until the ranges settle.
@@ -79,16 +106,18 @@ def optimize(
             code is run, and only if its SHA-256 digest is the one that the model records.
         max_drop: Largest acceptable loss of top-1, in points.
         duration_s, time_limit_s: Seconds of each throughput and, at most, latency measurement.
+        force: Do every step anew, whatever the folder holds, and write over another model.onnx or .npz there.
         progress: True or False: with or without a bar; None: on a terminal or in a notebook.
 
     Raises:
-        Error: invalid_argument, not_found, unsupported, verification_failed, ...: what the steps give.
+        Error: invalid_argument (also: a result would be written over an input), not_found, unsupported,
+            verification_failed, ...: what the steps give.
         KeyboardInterrupt: on Ctrl-C; the same call goes on from there.
     """
     _load.prepare_environment()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    path = model_file(model, folder, example)
+    path = _spare(folder, force, lambda place: model_file(model, place, example))
     options: dict[str, Any] = {
         "model": os.fspath(path), "output": os.fspath(folder), "device": device, "precisions": list(precisions),
         "method": method, "effort": effort, "answer_loss": answer_loss,
@@ -103,7 +132,7 @@ def optimize(
             continue
         given = samples_of(data)
         if isinstance(given, Samples):
-            given = given.save(folder / f"{name}.npz", _input_names(path))
+            given = _spare(folder, force, partial(_saved, given, f"{name}.npz", _input_names(path)))
         options[name] = os.fspath(given)
     if preprocess is not None:
         options["preprocess"] = preprocess if isinstance(preprocess, str) else json.dumps(preprocess)
@@ -114,7 +143,8 @@ def optimize(
     told = _lathe.optimize(options, reporter(progress))
     rows = [
         Row(row["name"], row["precision"], row["batch"], Measured(*row["latency_ms"]), measured(row["speedup"]),
-            measured(row["top1"]), measured(row["top1_change"]), Path(row["engine"]) if str(row["engine"]) != "." else None)
+            measured(row["top1"]), measured(row["top1_change"]), row["metric"], measured(row["score"]),
+            measured(row["score_change"]), Path(row["engine"]) if str(row["engine"]) != "." else None)
         for row in told["rows"]
     ]
     engine = None if str(told["engine"]) == "." else Path(told["engine"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,10 @@ class Row:
         speedup: How many times as fast as the FP32 engine, pair by pair; None for that engine itself.
         top1: Share 0..1 of right answers; None without labels, and for frameworks.
         top1_change: Against the FP32 engine on the same samples, -1..1.
+        metric: What the task is judged by: "top-1", "mAP", "Spearman", ...; "" where nothing was evaluated, and for
+            frameworks.
+        score: That figure, at most 1; None where there is none.
+        score_change: Against the FP32 engine on the same samples.
         engine: The engine's file; None for frameworks.
     """
 
@@ -43,14 +47,41 @@ class Row:
     speedup: Measured | None
     top1: Measured | None
     top1_change: Measured | None
+    metric: str
+    score: Measured | None
+    score_change: Measured | None
     engine: Path | None
+
+
+def frame(rows: Sequence[Any], without: Sequence[str] = ()) -> Any:
+    """Dataclasses as a pandas DataFrame where pandas is installed, else as a list of dicts. The interval of a figure is
+    the columns NAME_low and NAME_high."""
+    table = []
+    for row in rows:
+        cells: dict[str, Any] = {}
+        for column in fields(row):
+            value = getattr(row, column.name)
+            if column.name in without:
+                continue
+            if "Measured" not in str(column.type):
+                cells[column.name] = value
+                continue
+            for part in ("value", "low", "high"):
+                key = column.name if part == "value" else f"{column.name}_{part}"
+                cells[key] = None if value is None else getattr(value, part)
+        table.append(cells)
+    try:
+        import pandas
+    except ImportError:
+        return table
+    return pandas.DataFrame(table)
 
 
 def measured(figure: tuple[float, float, float] | None) -> Measured | None:
     return None if figure is None else Measured(*figure)
 
 
-def _page_of(path: Path) -> str:
+def page_of(path: Path) -> str:
     """The report as a frame of a notebook's page: it is one self-contained file."""
     import html
 
@@ -97,33 +128,20 @@ class OptimizeResult:
     def table(self) -> Any:
         """`rows` as a pandas DataFrame where pandas is installed, else as a list of dicts. Intervals are columns
         NAME_low and NAME_high."""
-        rows = []
-        for row in self.rows:
-            cells: dict[str, Any] = {"name": row.name, "precision": row.precision, "batch": row.batch}
-            for name in ("latency_ms", "speedup", "top1", "top1_change"):
-                figure = getattr(row, name)
-                for part in ("value", "low", "high"):
-                    key = name if part == "value" else f"{name}_{part}"
-                    cells[key] = None if figure is None else getattr(figure, part)
-            rows.append(cells)
-        try:
-            import pandas
-        except ImportError:
-            return rows
-        return pandas.DataFrame(rows)
+        return frame(self.rows, without=("engine",))
 
     def show(self) -> None:
         """Show the report: in a notebook below the cell, elsewhere in the browser."""
         ipython: Any = sys.modules.get("IPython")
         if ipython is not None and ipython.get_ipython() is not None:
-            ipython.display.display(ipython.display.HTML(_page_of(self.report)))
+            ipython.display.display(ipython.display.HTML(page_of(self.report)))
             return
         import webbrowser
 
         webbrowser.open(self.report.resolve().as_uri())
 
     def _repr_html_(self) -> str:
-        return _page_of(self.report)
+        return page_of(self.report)
 
     def __str__(self) -> str:
         return "\n  ".join([self.verdict, *self.reasons]) + f"\nReport: {self.report}"

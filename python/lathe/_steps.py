@@ -11,7 +11,8 @@ from typing import Any
 
 from . import _lathe
 from ._engine import Engine
-from ._inputs import Samples, model_file, samples_of
+from ._errors import Error
+from ._inputs import Samples, is_torch_module, model_file, samples_of
 from ._progress import Reporter, reporter
 from ._results import Comparison, Measured, QuantizeResult, Scores, SimplifyResult, measured, scores
 
@@ -176,6 +177,25 @@ def build(model: Model, *, precision: str = "fp32", device: str = "cpu", name: s
         Error: invalid_argument, unsupported (with the reason), out_of_range.
     """
     return Engine(_lathe.build(model._native, name, device, precision, list(shapes), threads, reporter(progress)))
+
+
+def from_torch(module: Any, example: Any, *, precision: str = "fp32", device: str = "cpu", name: str = "",
+               shapes: Sequence[str] = (), threads: int = 0, progress: Progress = None) -> Engine:
+    """Compile a torch.nn.Module, as it is in evaluation. For PyTorch's own compiler see `lathe.torch`.
+
+    Args:
+        module: In floating point. It is traced, so Python's branches are those that `example` takes.
+        example: Inputs: a tensor, a tuple, or a dict by argument. Axis 0 of each becomes free.
+        precision, device, name, shapes, threads: As `build` takes them.
+
+    Raises:
+        Error: invalid_argument (no module, no example), unsupported (naming what ONNX lacks), as `build`.
+    """
+    if not is_torch_module(module):
+        raise Error(f"a {type(module).__name__} is no torch.nn.Module", "invalid_argument", "module",
+                    "ONNX models are read by lathe.Model.load and compiled by lathe.build")
+    return build(Model.load(module, example=example), precision=precision, device=device, name=name, shapes=shapes,
+                 threads=threads, progress=progress)
 
 
 def evaluate(engine: Engine, data: Any, *, labels: Sequence[int] | None = None, columns: str = "", samples: int = 0,

@@ -34,6 +34,18 @@ std::optional<Measured> speedup_of(const Json& bench, const std::string& subject
     return std::nullopt;
 }
 
+/// The figure that judges the task, of whatever name. One that only exists against the reference stands there.
+void add_score(OptimizedRow& row, const Json& judged, const Json& metric) {
+    const std::string key = text(metric, "key");
+    const std::string range = key + "_ci95";
+    row.score = measured(judged, key.c_str(), range.c_str());
+    if (const Json* versus = member(judged, "vs_reference"); versus != nullptr) {
+        if (!row.score) row.score = measured(*versus, key.c_str(), range.c_str());
+        row.score_change = measured(*versus, (key + "_delta").c_str(), (key + "_delta_ci95").c_str());
+    }
+    if (row.score) row.metric = text(metric, "name");
+}
+
 /// The name of the FP32 engine; empty where none was measured.
 std::string baseline_of(const Json& bench) {
     for (const Json& subject : items(bench, "subjects")) {
@@ -64,6 +76,9 @@ std::vector<OptimizedRow> optimized_rows(const Json& bench, const Json& eval, co
             row.top1 = measured(*judged, "top1", "top1_ci95");
             if (const Json* versus = member(*judged, "vs_reference"); versus != nullptr)
                 row.top1_change = measured(*versus, "top1_delta", "top1_delta_ci95");
+            const Json of_classifiers{{"name", "top-1"}, {"key", "top1"}};
+            const Json* metric = member(eval, "metric");
+            add_score(row, *judged, metric != nullptr ? *metric : of_classifiers);
         }
         rows.push_back(std::move(row));
     }

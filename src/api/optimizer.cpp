@@ -29,6 +29,7 @@
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
+#include "support/lost_inputs.hpp"
 #include "support/machine.hpp"
 
 namespace lathe {
@@ -43,6 +44,21 @@ std::string key_of(std::initializer_list<std::string> parts) {
     for (const auto& part : parts)
         hasher.update(std::string_view(part));
     return hasher.hex();
+}
+
+/// The folder may be one that holds what was given.
+Result<void> spare_inputs(const OptimizeRequest& request) {
+    const std::string stem = request.model.stem().string();
+    std::vector<std::string> outputs;
+    for (const char* ending :
+         {".stages.json", ".simplified.onnx", ".ranges", ".int8.onnx", ".int8-effort2.onnx", ".int8-effort2.engine"})
+        outputs.push_back((request.output / (stem + ending)).string());
+    for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16, Precision::int8})
+        outputs.push_back((request.output / (stem + "." + to_string(precision) + ".engine")).string());
+    for (const char* name : {"eval.json", "bench.json", "report.json", "report.html"})
+        outputs.push_back((request.output / name).string());
+    return refuse_lost_inputs(
+        outputs, {request.model.string(), request.calibrate.string(), request.evaluate.string(), request.preprocess});
 }
 
 /// What is left open becomes what is usual for the device; what cannot be is told now, not after minutes of work.
@@ -68,6 +84,7 @@ Result<OptimizeRequest> completed(OptimizeRequest request) {
         if (auto peer = parse_peer(text); !peer) return std::move(peer).error();
     }
     LATHE_CHECK(check_source(request.source));
+    LATHE_CHECK(spare_inputs(request));
     if (const auto backend = backend_for_device(request.device); !backend) return backend.error();
     std::error_code failed;
     for (const auto& path : {request.model, request.calibrate, request.evaluate}) {

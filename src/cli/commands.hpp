@@ -35,6 +35,8 @@ void add_tune(Commands& commands);
 void add_plan(Commands& commands);
 void add_deploy(Commands& commands);
 void add_report(Commands& commands);
+void add_show(Commands& commands);
 void add_doctor(Commands& commands);
+void add_completion(Commands& commands);
 
 } // namespace lathe::cli

@@ -2,10 +2,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "backends/openvino/ir.hpp"
+#include "api/compare_models.hpp"
 #include "cli/commands.hpp"
 #include "compare/reduce.hpp"
-#include "data/npy.hpp"
 #include "support/files.hpp"
 
 namespace lathe::cli {
@@ -13,41 +12,10 @@ namespace lathe::cli {
 namespace {
 
 struct Options {
-    std::string a;
-    std::string b;
-    std::string data;
-    std::vector<std::string> shapes;
-    std::uint64_t seed = 1;
+    CompareModelsRequest request;
     std::string reduce;
     std::size_t rows = 20;
-    CompareOptions compare;
 };
-
-Result<std::map<std::string, Shape>> shapes_of(const Options& options, const Comparand& subject) {
-    std::map<std::string, Shape> shapes;
-    for (const std::string& text : options.shapes) {
-        LATHE_TRY(const auto parsed, parse_shape_range(text));
-        std::string name = parsed.first;
-        if (const auto inputs = needed_inputs(subject.model); name.empty() && !inputs.empty()) name = inputs.front();
-        shapes[name] = parsed.second.opt;
-    }
-    return shapes;
-}
-
-/// Arrays of --data by the names of inputs; the one array of a .npy is that of the only input.
-Result<std::vector<HostTensor>> inputs_of(const Options& options, const Comparand& a, const Comparand& b) {
-    LATHE_TRY(const auto shapes, shapes_of(options, a));
-    if (options.data.empty()) return inputs_for(a, b, shapes, options.seed);
-    if (!options.data.ends_with(".npy")) return read_npz(options.data);
-    LATHE_TRY(HostTensor tensor, read_npy(options.data));
-    const std::vector<std::string> inputs = needed_inputs(a.model);
-    if (inputs.size() != 1) {
-        return Error{ErrorCode::invalid_argument, "a .npy holds one array, but the model has more inputs", options.data,
-                     "give an .npz with an array for each input, by name"};
-    }
-    tensor.name = inputs.front();
-    return std::vector<HostTensor>{std::move(tensor)};
-}
 
 std::string number(double value, const char* format = "%.3g") {
     if (std::isinf(value)) return "equal";
@@ -104,16 +72,15 @@ void print_comparison(const Comparison& comparison, const Options& options, cons
 std::string built(const std::optional<BuildOptions>& build, const std::filesystem::path& graph,
                   const Context& context) {
     if (!build) return graph.string();
-    const std::string engine = std::filesystem::path(graph).replace_extension(".engine").string();
+    std::string engine = std::filesystem::path(graph).replace_extension(".engine").string();
     context.print("  lathe build " + graph.string() + " --device " + build->device + " --precision " +
                   to_string(build->precision) + " --output " + engine);
     return engine;
 }
 
-Result<Json> reduce_and_save(const Comparand& a, const Comparand& b, const Comparison& comparison,
-                             const Options& options, const Context& context) {
-    const std::string& target = comparison.first_past()->difference.tensor;
-    LATHE_TRY(const Reduced reduced, reduce(a, b, comparison, target, options.compare, context.progress()));
+Result<Json> reduce_and_save(const ModelComparison& made, const Options& options, const Context& context) {
+    const std::string& target = made.comparison.first_past()->difference.tensor;
+    LATHE_TRY(const Reduced reduced, reduce(made.a, made.b, made.comparison, target, made.options, context.progress()));
     LATHE_TRY(const auto files, save_reduced(reduced, options.reduce));
     context.print("reduced to " + std::to_string(reduced.nodes_a) + " and " + std::to_string(reduced.nodes_b) +
                   " nodes, still past tolerance (max abs " + number(reduced.difference.max_abs) + "), in " +
@@ -136,38 +103,15 @@ Result<Json> reduce_and_save(const Comparand& a, const Comparand& b, const Compa
                 {"trials", reduced.trials}};
 }
 
-/// Of OpenVINO's form too.
-Result<Comparand> load(const std::filesystem::path& file) {
-    if (file.extension() != ".xml") return load_comparand(file);
-    LATHE_TRY(openvino::IrModel ir, openvino::IrModel::load(file));
-    Comparand subject;
-    subject.file = file;
-    subject.model = ir.interface();
-    subject.runner = [ir = std::move(ir)](const std::vector<const HostTensor*>& inputs, std::size_t threads) {
-        return ir.run(inputs, threads);
-    };
-    return subject;
-}
-
 Result<void> run(const Options& options, const Context& context) {
-    LATHE_TRY(const Comparand a, load(options.a));
-    LATHE_TRY(const Comparand b, load(options.b));
-    LATHE_TRY(const auto inputs, inputs_of(options, a, b));
-    LATHE_TRY(const Comparison comparison, compare(a, b, inputs, options.compare));
-    LATHE_CHECK(context.progress().check());
+    CompareModelsRequest request = options.request;
+    request.progress = &context.progress();
+    LATHE_TRY(const ModelComparison made, run_comparison(request));
+    const Comparison& comparison = made.comparison;
     print_comparison(comparison, options, context);
 
     const ComparedTensor* first = comparison.first_past();
-    Json document{{"kind", "compare"},
-                  {"version", 1},
-                  {"first", options.a},
-                  {"second", options.b},
-                  {"inputs", options.data.empty() ? "random" : options.data}};
-    document["equal"] = first == nullptr;
-    document["first_past"] = first == nullptr ? Json(nullptr) : Json(first->difference.tensor);
-    document["tensors"] = Json::array();
-    for (const ComparedTensor& tensor : comparison.tensors)
-        document["tensors"].push_back(to_json(tensor));
+    Json document = comparison_document(request, comparison);
     if (first == nullptr) {
         context.print(context.green("within tolerance: " + std::to_string(comparison.tensors.size()) + " tensors"));
         if (!options.reduce.empty()) context.warn("nothing is past tolerance, so there is nothing to reduce");
@@ -175,7 +119,7 @@ Result<void> run(const Options& options, const Context& context) {
         return {};
     }
     if (!options.reduce.empty()) {
-        auto reduced = reduce_and_save(a, b, comparison, options, context);
+        auto reduced = reduce_and_save(made, options, context);
         if (!reduced) { // the difference is told all the same
             context.print_json(std::move(document));
             return std::move(reduced).error();
@@ -208,28 +152,30 @@ void add_compare(Commands& commands) {
           "lathe compare old.onnx new.onnx --shape input:1x3x224x224 --reduce small.onnx",
           "lathe compare m.onnx m.engine --data inputs.npz --reduce small.onnx"}},
         [options, &context] { return run(*options, context); });
-    command.add_option("first", options->a, "ONNX model, Lathe engine or OpenVINO IR (.xml): the reference")
+    command
+        .add_option("first", options->request.first, "ONNX model, Lathe engine or OpenVINO IR (.xml): the reference")
         ->required();
-    command.add_option("second", options->b, "ONNX model, Lathe engine or OpenVINO IR (.xml)")->required();
-    command.add_option("--data", options->data,
+    command.add_option("second", options->request.second, "ONNX model, Lathe engine or OpenVINO IR (.xml)")->required();
+    command.add_option("--data", options->request.data,
                        ".npz with an array for each input, or .npy for the only one (default: random)");
-    command.add_option("--seed", options->seed, "Of random inputs")->capture_default_str();
-    command.add_option("--shape", options->shapes, "NAME:1x3x224x224: an input's sizes, for random inputs; repeatable")
+    command.add_option("--seed", options->request.seed, "Of random inputs")->capture_default_str();
+    command
+        .add_option("--shape", options->request.shapes,
+                    "NAME:1x3x224x224: an input's sizes, for random inputs; repeatable")
         ->allow_extra_args(false);
     command
-        .add_option("--rtol", options->compare.tolerance.rtol,
-                    "A tensor may differ by atol + rtol times its largest magnitude")
+        .add_option("--rtol", options->request.rtol, "A tensor may differ by atol + rtol times its largest magnitude")
         ->capture_default_str();
-    command.add_option("--atol", options->compare.tolerance.atol, "See --rtol")->capture_default_str();
-    command.add_option("--min-sqnr", options->compare.tolerance.min_sqnr_db,
+    command.add_option("--atol", options->request.atol, "See --rtol")->capture_default_str();
+    command.add_option("--min-sqnr", options->request.min_sqnr_db,
                        "Instead: the least signal to noise in dB, for quantised models");
-    command.add_flag("--outputs-only", options->compare.outputs_only, "Do not look inside");
+    command.add_flag("--outputs-only", options->request.outputs_only, "Do not look inside");
     command.add_option(
         "--reduce", options->reduce,
         "Cut both graphs down to a few nodes that still differ; writes OUT.onnx (the second), "
         "OUT.reference.onnx (the first) and OUT.npz (their inputs). Of an engine, the graph inside; each "
         "trial builds it for the same device and precision");
-    command.add_option("--threads", options->compare.threads, "Threads (default: all)");
+    command.add_option("--threads", options->request.threads, "Threads (default: all)");
 }
 
 } // namespace lathe::cli

@@ -2,7 +2,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/given_format.hpp"
-#include "cli/written_files.hpp"
+#include "support/lost_inputs.hpp"
 
 namespace lathe::cli {
 

@@ -1,13 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 
-#include "api/summary.hpp"
+#include "api/inspect.hpp"
 #include "cli/commands.hpp"
-#include "onnx/onnx.hpp"
 #include "runtime/engine.hpp"
-#include "support/hash.hpp"
 
 namespace lathe::cli {
 namespace {
@@ -97,38 +94,16 @@ void print_summary(const ModelSummary& summary, const Model& model, const Contex
     print_metadata(model, context);
 }
 
-Result<void> inspect_model(const Arguments& arguments, const Context& context) {
-    LATHE_TRY(const Model model, load_onnx(arguments.file));
-    const ModelSummary summary = summarize_resolved(model);
-    const auto broken = find_nonfinite(model);
-    print_summary(summary, model, context);
-    for (const NonfiniteTensor& tensor : broken) {
+Result<void> print_model(const Arguments& arguments, const Context& context) {
+    LATHE_TRY(const Inspection inspection, inspect_model(arguments.file));
+    print_summary(inspection.summary, inspection.model, context);
+    for (const NonfiniteTensor& tensor : inspection.nonfinite) {
         context.warn("weights of " + tensor.name + " hold " + std::to_string(tensor.nans) + " NaN and " +
                      std::to_string(tensor.infinities) + " infinities");
     }
-    if (arguments.layers) print_layers(summary, context);
+    if (arguments.layers) print_layers(inspection.summary, context);
     if (!context.json) return {};
-
-    LATHE_TRY(const std::string digest, hash_file(arguments.file));
-    Json json = to_json(summary, arguments.layers);
-    json["file"] = arguments.file;
-    json["file_bytes"] = std::filesystem::file_size(arguments.file);
-    json["hash"] = digest;
-    Json metadata = Json::object();
-    for (const auto& [key, value] : model.metadata) {
-        auto parsed = parse_json(value, key);
-        if (parsed && key == "lathe.tokenizer" && parsed->is_object()) { // its graphs are half a megabyte of base64
-            parsed->erase("single");
-            parsed->erase("pair");
-            parsed->erase("huggingface");
-        }
-        metadata[key] = parsed ? *std::move(parsed) : Json(value);
-    }
-    json["metadata"] = metadata;
-    Json nonfinite = Json::array();
-    for (const NonfiniteTensor& tensor : broken)
-        nonfinite.push_back({{"name", tensor.name}, {"nans", tensor.nans}, {"infinities", tensor.infinities}});
-    json["nonfinite_weights"] = nonfinite;
+    LATHE_TRY(const Json json, inspection_document(inspection, arguments.file, arguments.layers));
     context.print_json(json);
     return {};
 }
@@ -200,7 +175,7 @@ void add_inspect(Commands& commands) {
          {"lathe inspect model.onnx", "lathe inspect model.int8.onnx --layers", "lathe inspect int8.engine --json"}},
         [arguments, &context]() -> Result<void> {
             return is_engine_file(arguments->file) ? inspect_engine(*arguments, context)
-                                                   : inspect_model(*arguments, context);
+                                                   : print_model(*arguments, context);
         });
     command.add_option("file", arguments->file, "ONNX model or engine file")->required();
     command.add_flag("--layers", arguments->layers, "One line a layer: type, precision, shape, MACs, parameters");

@@ -82,7 +82,9 @@ int main(int argc, char** argv) {
     add_plan(commands);
     add_deploy(commands);
     add_report(commands);
+    add_show(commands);
     add_doctor(commands);
+    add_completion(commands);
     // CLI11 would only say that a command is required.
     const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(app.get_subcommands({}), named)) {

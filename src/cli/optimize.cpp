@@ -8,7 +8,6 @@
 #include "cli/optimize.hpp"
 #include "cli/preprocess.hpp"
 #include "cli/tune.hpp"
-#include "cli/written_files.hpp"
 
 namespace lathe::cli {
 
@@ -62,24 +61,8 @@ Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& co
     return request;
 }
 
-/// The folder may be one that holds what was given.
-Result<void> spare_inputs(const OptimizeRequest& request) {
-    const std::string stem = request.model.stem().string();
-    std::vector<std::string> outputs;
-    for (const char* ending :
-         {".stages.json", ".simplified.onnx", ".ranges", ".int8.onnx", ".int8-effort2.onnx", ".int8-effort2.engine"})
-        outputs.push_back((request.output / (stem + ending)).string());
-    for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16, Precision::int8})
-        outputs.push_back((request.output / (stem + "." + to_string(precision) + ".engine")).string());
-    for (const char* name : {"eval.json", "bench.json", "report.json", "report.html"})
-        outputs.push_back((request.output / name).string());
-    return refuse_lost_inputs(
-        outputs, {request.model.string(), request.calibrate.string(), request.evaluate.string(), request.preprocess});
-}
-
 Result<void> run_optimize(const Arguments& arguments, const Context& context) {
     LATHE_TRY(const OptimizeRequest request, request_of(arguments, context));
-    LATHE_CHECK(spare_inputs(request));
     LATHE_TRY(const OptimizeResult result, optimize(request));
     print_optimized(result, context);
     LATHE_TRY(Json document, parse_json(result.document, "report.json"));

@@ -3,12 +3,12 @@
 #include <memory>
 #include <string>
 
+#include "api/plan.hpp"
 #include "bench/inputs.hpp"
 #include "bench/statistics.hpp"
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
 #include "lathe/batching.hpp"
-#include "plan/capacity.hpp"
 #include "plan/coverage.hpp"
 #include "plan/load.hpp"
 #include "plan/prices.hpp"
@@ -19,18 +19,8 @@ namespace lathe::cli {
 namespace {
 
 struct PlanOptions {
-    std::string slo;
-    std::string rate;
-    std::string trace;
-    std::string from;
-    std::string subject;
-    std::string served;
-    std::string stages;
-    std::vector<std::int64_t> batch_sizes;
-    std::string max_wait;
-    std::size_t instances = 0;
-    std::size_t machines = 0;
-    double max_utilisation = 95;
+    PlanRequest request;
+    double max_utilisation = 95; ///< percent
     std::string try_engine;
     double try_seconds = 10;
     std::string prices;
@@ -39,47 +29,6 @@ struct PlanOptions {
 
 std::string ms(double value) { return fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 3); }
 std::string percent(double share) { return fixed(100 * share, 0) + " %"; }
-
-Result<CapacityRequest> request_of(const PlanOptions& options) {
-    CapacityRequest request;
-    LATHE_TRY(request.slo, parse_slo(options.slo));
-    double rate = 0;
-    if (!options.rate.empty()) {
-        LATHE_TRY(rate, parse_rate(options.rate));
-    }
-    if (!options.trace.empty()) {
-        LATHE_TRY(auto times, read_arrival_times(options.trace));
-        auto trace = Arrivals::trace(std::move(times), rate);
-        if (!trace) return std::move(trace).error().in(options.trace);
-        request.arrivals = *std::move(trace);
-    } else if (rate > 0) {
-        request.arrivals = Arrivals::poisson(rate);
-    } else {
-        return Error{ErrorCode::invalid_argument, "how many requests there are is not said", "",
-                     "give --rate 1500/s, or --trace FILE with arrival times"};
-    }
-    if (!options.stages.empty()) {
-        LATHE_TRY(request.stages, read_stages(options.stages));
-    }
-    request.batch_sizes = options.batch_sizes;
-    if (!options.max_wait.empty()) {
-        LATHE_TRY(request.max_wait_ms, parse_milliseconds(options.max_wait));
-    }
-    if (options.instances > 0) request.instances = options.instances;
-    if (options.machines > 0) request.machines = options.machines;
-    request.max_utilisation = options.max_utilisation / 100;
-    if (options.from.empty()) return request;
-    LATHE_TRY(const Json bench, read_json_file(options.from));
-    LATHE_TRY(request.curve, read_latency_curve(bench, options.subject, options.from));
-    if (!options.served.empty()) {
-        LATHE_TRY(const Json tried, read_json_file(options.served));
-        const Json::json_pointer place("/tried/served");
-        LATHE_TRY(request.curve.served,
-                  ServedTimes::read(tried.contains(place) ? tried.at(place) : Json(), options.served));
-    }
-    take_preprocess_of_bench(request);
-    return request;
-}
 
 std::string in_words(const Configuration& choice) {
     const std::string instances =
@@ -318,14 +267,15 @@ void print_prices(const Context& context, const PricePlan& plan, const PriceTabl
 
 /// The plan by price, without one engine's plan in detail.
 Result<void> run_prices(const PlanOptions& options, const Context& context) {
-    if (options.rate.empty() || !options.trace.empty() || !options.subject.empty() || !options.served.empty() ||
-        options.machines > 0 || !options.try_engine.empty()) {
+    const PlanRequest& given = options.request;
+    if (given.rate.empty() || !given.trace.empty() || !given.subject.empty() || !given.served.empty() ||
+        given.machines > 0 || !options.try_engine.empty()) {
         return Error{ErrorCode::invalid_argument, "prices are of machines for a rate", "--prices",
                      "give --rate, and leave out --trace, --subject, --served, --machines and --try"};
     }
-    PlanOptions common = options;
-    common.from.clear();
-    LATHE_TRY(const CapacityRequest request, request_of(common));
+    PlanRequest common = given;
+    common.bench.clear();
+    LATHE_TRY(const CapacityRequest request, capacity_request(common));
     LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const PriceTable prices, PriceTable::read(options.prices));
     std::vector<double> rates, per_hour;
@@ -346,24 +296,23 @@ Result<void> run_prices(const PlanOptions& options, const Context& context) {
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
     context.print_json(document);
     if (plan.cheapest) return {};
-    return Error{ErrorCode::verification_failed, "no kind of machine holds the objective at any rate", options.slo,
+    return Error{ErrorCode::verification_failed, "no kind of machine holds the objective at any rate", given.slo,
                  "a faster engine or shorter stages are needed"};
 }
 
 Result<void> run_plan(const PlanOptions& options, const Context& context) {
-    if (options.prices.empty() == options.from.empty()) {
+    if (options.prices.empty() == options.request.bench.empty()) {
         return Error{ErrorCode::invalid_argument,
                      "what was measured comes from --from, or for several kinds of machine "
                      "from --prices",
                      "", "give one of the two"};
     }
     if (!options.prices.empty()) return run_prices(options, context);
-    LATHE_TRY(const CapacityRequest request, request_of(options));
+    LATHE_TRY(const CapacityRequest request, capacity_request(options.request));
     LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const CapacityPlan plan, plan_capacity(request, context.progress()));
     print_plan(context, plan, request);
-    Json document = to_json(plan, request);
-    document["coverage"] = to_json(coverage_of(plan, request));
+    Json document = plan_document(plan, request);
     document["command"] = context.command_line();
     if (!options.try_engine.empty()) {
         LATHE_TRY(document["tried"], try_here(options, plan, request, context));
@@ -371,7 +320,7 @@ Result<void> run_plan(const PlanOptions& options, const Context& context) {
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
     context.print_json(document);
     if (plan.meets) return {};
-    return Error{ErrorCode::verification_failed, "the objective cannot be met", options.slo,
+    return Error{ErrorCode::verification_failed, "the objective cannot be met", options.request.slo,
                  plan.floor_ms > request.slo.limit_ms ? "a faster engine or shorter stages are needed"
                                                       : "allow more machines, or other batch sizes"};
 }
@@ -392,40 +341,46 @@ void add_plan(Commands& commands) {
           "lathe plan --slo p99=20ms --rate 300/s --from bench.json --machines 2 --try int8.engine --output tried.json",
           "lathe plan --slo p99=20ms --rate 1500/s --from bench.json --served tried.json",
           "lathe plan --slo p99=20ms --rate 1500/s --prices prices.json",
-          "echo '{\"currency\": \"USD\", \"machines\": [{\"name\": \"cpu-8\", \"per_hour\": 0.34, \"from\": "
-          "\"bench.json\"}]}' > prices.json",
-          "echo '{\"stages\": [{\"name\": \"network\", \"median_ms\": 0.8, \"p99_ms\": 3}, {\"name\": \"decode\", "
-          "\"ms\": 2, \"workers\": 4}, {\"name\": \"postprocess\", \"ms\": 0.3}]}' > stages.json"}},
-        [options, &context] { return run_plan(*options, context); });
-    command.add_option("--slo", options->slo, "Objective for the whole latency: p99=20ms, p99.9=1s, p50=800us")
+          ("echo '{\"currency\": \"USD\", \"machines\": [{\"name\": \"cpu-8\", \"per_hour\": 0.34, \"from\": "
+           "\"bench.json\"}]}' > prices.json"),
+          ("echo '{\"stages\": [{\"name\": \"network\", \"median_ms\": 0.8, \"p99_ms\": 3}, {\"name\": \"decode\", "
+           "\"ms\": 2, \"workers\": 4}, {\"name\": \"postprocess\", \"ms\": 0.3}]}' > stages.json")}},
+        [options, &context] {
+            options->request.max_utilisation = options->max_utilisation / 100;
+            return run_plan(*options, context);
+        });
+    command.add_option("--slo", options->request.slo, "Objective for the whole latency: p99=20ms, p99.9=1s, p50=800us")
         ->required();
-    command.add_option("--rate", options->rate,
+    command.add_option("--rate", options->request.rate,
                        "Requests of one sample each, over all machines: 1500/s, 90000/min; with --trace: stretch it to "
                        "this rate");
-    command.add_option("--trace", options->trace,
+    command.add_option("--trace", options->request.trace,
                        "Arrival times in seconds, one a line or a JSON list (default: a Poisson process)");
-    command.add_option("--from", options->from, "Results of lathe bench at several batch sizes");
+    command.add_option("--from", options->request.bench, "Results of lathe bench at several batch sizes");
     command.add_option(
         "--prices", options->prices,
         "In place of --from: a JSON file of kinds of machine, each with its price an hour and its bench; the "
         "cheapest mix that holds the objective, and what it costs that one may fail");
-    command.add_option("--subject", options->subject, "Whose latencies (default: the first engine in the file)");
-    command.add_option("--served", options->served,
+    command.add_option("--subject", options->request.subject,
+                       "Whose latencies (default: the first engine in the file)");
+    command.add_option("--served", options->request.served,
                        "An earlier --output of --try: batches take as long as they did when served there");
-    command.add_option("--stages", options->stages,
+    command.add_option("--stages", options->request.stages,
                        "JSON file of what requests pass outside the engine; see the last example. A stage takes ms, "
                        "mean_ms (exponential), median_ms with p99_ms (log-normal), or samples_ms; workers: so many at "
                        "once on a machine; where: before or after the engine");
-    command.add_option("--batch", options->batch_sizes, "Only these largest batches (default: all up to the measured)")
+    command
+        .add_option("--batch", options->request.batch_sizes,
+                    "Only these largest batches (default: all up to the measured)")
         ->delimiter(',')
         ->check(positive_number());
-    command.add_option("--max-wait", options->max_wait,
+    command.add_option("--max-wait", options->request.max_wait,
                        "Let the oldest request wait at most so long for others: 2ms, 0ms");
     command
-        .add_option("--instances", options->instances,
+        .add_option("--instances", options->request.instances,
                     "Sessions a machine: 1, or the streams of the bench's throughput")
         ->check(positive_number());
-    command.add_option("--machines", options->machines, "What these machines can do, instead of the fewest")
+    command.add_option("--machines", options->request.machines, "What these machines can do, instead of the fewest")
         ->check(positive_number());
     command.add_option("--max-utilisation", options->max_utilisation, "Percent of its capacity to load a machine with")
         ->check(CLI::Range(1.0, 99.0))

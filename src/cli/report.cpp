@@ -1,55 +1,35 @@
-#include <filesystem>
 #include <memory>
 
 #include "cli/commands.hpp"
-#include "report/document.hpp"
-#include "report/fields.hpp"
-#include "report/html.hpp"
-#include "report/images.hpp"
-#include "support/files.hpp"
+#include "lathe/report.hpp"
+#include "support/json.hpp"
 
 namespace lathe::cli {
 
 namespace {
 
 struct ReportOptions {
-    std::vector<std::string> inputs;
-    std::string output = "report.html";
-    std::string images;
-    std::string title;
+    ReportRequest request;
     double max_drop = -1.0; ///< negative: not given
 };
 
 Result<void> run_report(const Context& context, const ReportOptions& options) {
-    std::vector<report::Input> inputs;
-    for (const std::string& file : options.inputs) {
-        LATHE_TRY(Json json, read_json_file(file));
-        inputs.push_back({file, std::move(json)});
-    }
-    report::DocumentOptions rules;
-    rules.command = context.command_line();
-    rules.version = LATHE_VERSION;
-    rules.title = options.title;
-    if (options.max_drop >= 0.0) rules.max_drop_points = options.max_drop;
-    LATHE_TRY(const Json document, report::make_document(std::move(inputs), rules));
-    const std::string html = report::render_html(document);
-    LATHE_CHECK(write_file(options.output, std::string_view(html)));
-    std::vector<std::filesystem::path> images;
-    if (!options.images.empty()) {
-        LATHE_TRY(images, report::write_images(html, options.images, context.progress()));
-    }
-
-    const Json* verdict = report::member(document, "verdict");
-    const std::string text = verdict != nullptr ? report::text(*verdict, "text") : "";
-    if (!text.empty()) context.print(context.bold(text));
-    context.print("report: " + options.output);
+    ReportRequest request = options.request;
+    request.command_line = context.command_line();
+    request.progress = &context.progress();
+    if (options.max_drop >= 0.0) request.max_drop = options.max_drop;
+    LATHE_TRY(const ReportResult written, write_report(request));
+    if (!written.verdict.empty()) context.print(context.bold(written.verdict));
+    context.print("report: " + written.output.string());
     Json files = Json::array();
-    for (const auto& image : images) {
+    for (const auto& image : written.charts) {
         context.print("chart:  " + image.string());
         files.push_back(image.string());
     }
-    Json result{{"kind", "report"}, {"version", 1}, {"output", options.output}, {"images", std::move(files)}};
-    if (verdict != nullptr) result["verdict"] = *verdict;
+    Json result{{"kind", "report"}, {"version", 1}, {"output", written.output.string()}, {"images", std::move(files)}};
+    if (!written.verdict_document.empty()) {
+        LATHE_TRY(result["verdict"], parse_json(written.verdict_document, "verdict"));
+    }
     context.print_json(result);
     return {};
 }
@@ -66,10 +46,12 @@ void add_report(Commands& commands) {
                        "lathe report bench.json eval.json --output report.html --png charts/",
                        "lathe report out/results.json --max-drop 0.5"}},
                      [&context = commands.context(), options] { return run_report(context, *options); });
-    command.add_option("results", options->inputs, "JSON files; any subset of the kinds, one of each")->required();
-    command.add_option("-o,--output", options->output, "HTML file to write")->capture_default_str();
-    command.add_option("--png", options->images, "Also write every chart as PNG into this folder (needs Chromium)");
-    command.add_option("--title", options->title, "Title of the report (default: the model's name)");
+    command.add_option("results", options->request.results, "JSON files; any subset of the kinds, one of each")
+        ->required();
+    command.add_option("-o,--output", options->request.output, "HTML file to write")->capture_default_str();
+    command.add_option("--png", options->request.charts,
+                       "Also write every chart as PNG into this folder (needs Chromium)");
+    command.add_option("--title", options->request.title, "Title of the report (default: the model's name)");
     command
         .add_option("--max-drop", options->max_drop,
                     "Judge afresh: the largest loss of top-1 accuracy allowed, in points (default 1)")

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include <CLI/CLI.hpp>
 
 #include "lathe/result.hpp"
@@ -17,8 +14,5 @@ bool is_written(const CLI::Option& option);
 /// input (NAME=FILE, NAME:FILE, lists of them), so a new option cannot be forgotten. Nothing has been read or written
 /// by then. Errors: invalid_argument.
 Result<void> refuse_lost_inputs(const CLI::App& command);
-
-/// The same for outputs whose names are made up by the command.
-Result<void> refuse_lost_inputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
 
 } // namespace lathe::cli

@@ -5,10 +5,13 @@
 namespace lathe::python {
 
 // One file a part: each adds its classes and functions to the module.
+void add_analysis(nanobind::module_& module);
 void add_batching(nanobind::module_& module);
+void add_bench(nanobind::module_& module);
 void add_engine(nanobind::module_& module);
 void add_model(nanobind::module_& module);
 void add_optimize(nanobind::module_& module);
 void add_parts(nanobind::module_& module);
+void add_report(nanobind::module_& module);
 
 } // namespace lathe::python

@@ -40,10 +40,13 @@ NB_MODULE(_lathe, module) {
     module.doc() = "Lathe's library, as lathe's Python modules use it.";
     lathe::python::register_errors();
     module.def("send_log_to", &send_log_to, nb::arg("sink").none());
+    lathe::python::add_analysis(module);
     lathe::python::add_batching(module);
+    lathe::python::add_bench(module);
     lathe::python::add_engine(module);
     lathe::python::add_model(module);
     lathe::python::add_optimize(module);
     lathe::python::add_parts(module);
+    lathe::python::add_report(module);
     module.attr("version") = LATHE_VERSION;
 }

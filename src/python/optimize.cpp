@@ -1,4 +1,3 @@
-#include <optional>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -10,6 +9,7 @@
 #include "lathe/engine.hpp"
 #include "lathe/optimize.hpp"
 #include "python/bindings.hpp"
+#include "python/fields.hpp"
 #include "python/measured.hpp"
 #include "python/progress.hpp"
 
@@ -17,14 +17,6 @@ namespace nb = nanobind;
 
 namespace lathe::python {
 namespace {
-
-/// The field of `options`, or `otherwise` where it is not there or None.
-template <class T>
-T field(const nb::dict& options, const char* name, T otherwise) {
-    if (!options.contains(name)) return otherwise;
-    const nb::object value = options[name];
-    return value.is_none() ? otherwise : nb::cast<T>(value);
-}
 
 /// The fields are those of lathe.optimize in python/lathe/_optimize.py.
 OptimizeRequest request_of(const nb::dict& options) {
@@ -87,6 +79,9 @@ nb::dict run(const nb::dict& options, nb::object reporter) {
         told["speedup"] = measured(row.speedup);
         told["top1"] = measured(row.top1);
         told["top1_change"] = measured(row.top1_change);
+        told["metric"] = row.metric;
+        told["score"] = measured(row.score);
+        told["score_change"] = measured(row.score_change);
         told["engine"] = row.engine;
         rows.append(told);
     }

@@ -78,6 +78,13 @@ std::vector<Case> cases() {
             {"deploy triton m.engine -o repo2 --from bench.json --slo p99=1ms --rate 100/s", 5},
             {"report bench.json -o r.html", 0, "report"},
             {"report none.json -o r.html", 3},
+            {"show m.onnx -o g.html", 0, "show"},
+            {"show m.engine -o g.html", 0, "show"},
+            {"show none.onnx", 3},
+            {"show m.onnx -o m.onnx", 2},
+            {"show m.onnx --with bench.json -o g.html", 3},
+            {"completion fish", 0, "completion"},
+            {"completion powershell", 2},
             {"doctor", 0, "doctor"},
             // What cannot be understood, and a command that is not there.
             {"compare m.onnx", 2},

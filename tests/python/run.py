@@ -77,6 +77,10 @@ def main():
     environment.pop("LATHE_PYTHON_DIR", None)
     run(python, tests / "test_package.py", cwd=work, env=environment)
     run(python, tests / "test_optimize.py", cwd=work, env=environment)
+    run(python, tests / "test_results.py", cwd=work, env=environment)
+    run(python, tests / "test_analysis.py", cwd=work, env=environment)
+    run(python, tests / "test_torch.py", cwd=work, env=environment)
+    run(python, tests / "test_examples.py", cwd=work, env=environment)
     if importlib.util.find_spec("ray"):
         run(python, tests / "test_ray.py", cwd=work, env=environment)
     else:

@@ -47,6 +47,7 @@ class Optimize(unittest.TestCase):
         self.assertGreater(int8.speedup.value, 0)
         self.assertGreater(float32.top1.value, 0.85)
         self.assertLess(abs(int8.top1_change.value), 0.1)
+        self.assertEqual((int8.metric, int8.score, int8.score_change), ("top-1", int8.top1, int8.top1_change))
         self.assertTrue(int8.engine.exists())
         self.assertEqual(result.document["kind"], "optimize")
         self.assertTrue(result.report.exists())
@@ -66,6 +67,34 @@ class Optimize(unittest.TestCase):
         self.assertEqual(second.verdict, result.verdict)
         self.assertTrue(any("reused" in line for line in again.lines))
 
+    def test_inputs_and_files_of_others_are_spared(self):
+        import onnx
+
+        folder = FOLDER / "spared"
+        folder.mkdir()
+        model = folder / "m.onnx"
+        model.write_bytes(MODEL.read_bytes())
+        # The calibration data would be written over by a result.
+        data = folder / "m.int8.onnx"
+        data.write_bytes(b"mine")
+        with self.assertRaises(lathe.Error) as caught:
+            lathe.optimize(model, calibrate=data, output=folder, **QUICK)
+        self.assertEqual(caught.exception.code, "invalid_argument")
+        self.assertEqual(data.read_bytes(), b"mine")
+        # A model in memory is kept as model.onnx, but not over another one.
+        other = folder / "model.onnx"
+        other.write_bytes(b"another model")
+        call = {"calibrate": DEMO / "calibrate", "output": folder, **QUICK}
+        with self.assertRaises(lathe.Error) as caught:
+            lathe.optimize(onnx.load(MODEL), **call)
+        self.assertEqual((caught.exception.code, caught.exception.place), ("invalid_argument", str(other)))
+        self.assertIn("force=True", caught.exception.cure)
+        self.assertEqual(other.read_bytes(), b"another model")
+        lathe.optimize(onnx.load(MODEL), force=True, **call)
+        self.assertNotEqual(other.read_bytes(), b"another model")
+        lathe.optimize(onnx.load(MODEL), **call)
+        self.assertEqual([path.name for path in folder.iterdir() if path.name.startswith(".")], [])
+
     def test_a_module_and_arrays(self):
         import torch
 
@@ -77,6 +106,23 @@ class Optimize(unittest.TestCase):
         result = lathe.optimize(module, example=samples[:1], calibrate=samples.numpy(), evaluate=loader,
                                 output=FOLDER / "module", **QUICK)
         self.assertEqual(result.rows[0].top1.value, 1.0)
+
+    def test_samples_and_labels_in_any_form(self):
+        import torch
+        from lathe._inputs import samples_of
+
+        inputs, labels = torch.arange(24.0).reshape(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+        loader = [(inputs[:4], labels[:4]), (inputs[4:], labels[4:])]
+        for data in ((inputs, labels), (inputs.numpy(), labels.tolist()), ({"": inputs}, labels), loader, tuple(loader)):
+            given = samples_of(data)
+            self.assertEqual(given.labels, labels.tolist())
+            self.assertTrue((given.arrays[""] == inputs.numpy()).all())
+        unlabelled = samples_of((inputs[:3], inputs[3:]))
+        self.assertEqual((unlabelled.arrays[""].shape, unlabelled.labels), ((6, 4), None))
+        for wrong in ((inputs, labels[:5]), [inputs, inputs[:, :3]], [], 3):
+            with self.assertRaises(lathe.Error) as caught:
+                samples_of(wrong)
+            self.assertEqual(caught.exception.code, "invalid_argument")
 
     def test_number_formats_and_noisy_layers_are_the_callers(self):
         import onnx

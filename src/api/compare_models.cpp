@@ -1,0 +1,114 @@
+#include "api/compare_models.hpp"
+
+#include <map>
+#include <utility>
+
+#include "backends/openvino/ir.hpp"
+#include "data/npy.hpp"
+#include "support/json.hpp"
+#include "support/progress.hpp"
+
+namespace lathe {
+namespace {
+
+Result<std::map<std::string, Shape>> shapes_of(const std::vector<std::string>& texts, const Comparand& subject) {
+    std::map<std::string, Shape> shapes;
+    for (const std::string& text : texts) {
+        LATHE_TRY(const auto parsed, parse_shape_range(text));
+        std::string name = parsed.first;
+        if (const auto inputs = needed_inputs(subject.model); name.empty() && !inputs.empty()) name = inputs.front();
+        shapes[name] = parsed.second.opt;
+    }
+    return shapes;
+}
+
+/// Arrays of the file by the names of inputs; the one array of a .npy is that of the only input.
+Result<std::vector<HostTensor>> inputs_of(const CompareModelsRequest& request, const Comparand& a, const Comparand& b) {
+    LATHE_TRY(const auto shapes, shapes_of(request.shapes, a));
+    if (request.data.empty()) return inputs_for(a, b, shapes, request.seed);
+    if (request.data.extension() != ".npy") return read_npz(request.data);
+    LATHE_TRY(HostTensor tensor, read_npy(request.data));
+    const std::vector<std::string> inputs = needed_inputs(a.model);
+    if (inputs.size() != 1) {
+        return Error{ErrorCode::invalid_argument, "a .npy holds one array, but the model has more inputs",
+                     request.data.string(), "give an .npz with an array for each input, by name"};
+    }
+    tensor.name = inputs.front();
+    return std::vector<HostTensor>{std::move(tensor)};
+}
+
+/// Of OpenVINO's form too.
+Result<Comparand> load(const std::filesystem::path& file) {
+    if (file.extension() != ".xml") return load_comparand(file);
+    LATHE_TRY(openvino::IrModel ir, openvino::IrModel::load(file));
+    Comparand subject;
+    subject.file = file;
+    subject.model = ir.interface();
+    subject.runner = [ir = std::move(ir)](const std::vector<const HostTensor*>& inputs, std::size_t threads) {
+        return ir.run(inputs, threads);
+    };
+    return subject;
+}
+
+ComparedValue value_of(const ComparedTensor& tensor) {
+    const TensorDifference& difference = tensor.difference;
+    ComparedValue value;
+    value.name = difference.tensor;
+    value.node_first = tensor.node_a;
+    value.op_first = tensor.op_a;
+    value.node_second = tensor.node_b;
+    value.op_second = tensor.op_b;
+    value.output = tensor.output;
+    value.shape = difference.shape;
+    value.max_abs = difference.max_abs;
+    value.max_rel = difference.max_rel;
+    value.sqnr_db = difference.sqnr_db;
+    value.cosine = difference.cosine;
+    value.agreement = difference.agreement;
+    value.problem = difference.problem;
+    value.past = difference.past;
+    return value;
+}
+
+} // namespace
+
+Result<ModelComparison> run_comparison(const CompareModelsRequest& request) {
+    ModelComparison made;
+    LATHE_TRY(made.a, load(request.first));
+    LATHE_TRY(made.b, load(request.second));
+    LATHE_TRY(made.inputs, inputs_of(request, made.a, made.b));
+    made.options.tolerance = {request.atol, request.rtol, request.min_sqnr_db};
+    made.options.outputs_only = request.outputs_only;
+    made.options.threads = request.threads;
+    LATHE_TRY(made.comparison, compare(made.a, made.b, made.inputs, made.options));
+    LATHE_CHECK((request.progress != nullptr ? *request.progress : no_progress()).check());
+    return made;
+}
+
+Json comparison_document(const CompareModelsRequest& request, const Comparison& comparison) {
+    const ComparedTensor* first = comparison.first_past();
+    Json document{{"kind", "compare"},
+                  {"version", 1},
+                  {"first", request.first.string()},
+                  {"second", request.second.string()},
+                  {"inputs", request.data.empty() ? "random" : request.data.string()}};
+    document["equal"] = first == nullptr;
+    document["first_past"] = first == nullptr ? Json(nullptr) : Json(first->difference.tensor);
+    document["tensors"] = Json::array();
+    for (const ComparedTensor& tensor : comparison.tensors)
+        document["tensors"].push_back(to_json(tensor));
+    return document;
+}
+
+Result<CompareModelsResult> compare_models(const CompareModelsRequest& request) {
+    LATHE_TRY(const ModelComparison made, run_comparison(request));
+    CompareModelsResult result;
+    for (const ComparedTensor& tensor : made.comparison.tensors)
+        result.values.push_back(value_of(tensor));
+    if (const ComparedTensor* first = made.comparison.first_past(); first != nullptr)
+        result.first_past = first->difference.tensor;
+    result.document = comparison_document(request, made.comparison).dump(2, ' ', false, Json::error_handler_t::replace);
+    return result;
+}
+
+} // namespace lathe

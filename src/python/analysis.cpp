@@ -1,0 +1,186 @@
+#include <utility>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "lathe/compare.hpp"
+#include "lathe/inspect.hpp"
+#include "lathe/plan.hpp"
+#include "python/bindings.hpp"
+#include "python/fields.hpp"
+#include "python/progress.hpp"
+
+namespace nb = nanobind;
+
+namespace lathe::python {
+namespace {
+
+// The keys are the fields of the classes in python/lathe/_analysis.py.
+
+nb::dict told_of(const PlannedConfiguration& found) {
+    nb::dict told;
+    told["max_batch"] = found.max_batch;
+    told["max_wait_ms"] = found.max_wait_ms;
+    told["instances"] = found.instances;
+    told["machines"] = found.machines;
+    told["slo_ms"] = found.slo_ms;
+    told["utilisation"] = found.utilisation;
+    return told;
+}
+
+nb::dict told_of(const PlannedStage& stage) {
+    nb::dict told;
+    told["name"] = stage.name;
+    told["mean_ms"] = stage.mean_ms;
+    told["median_ms"] = stage.median_ms;
+    told["p99_ms"] = stage.p99_ms;
+    told["at_slo_ms"] = stage.at_slo_ms;
+    return told;
+}
+
+nb::dict told_of(const ComparedValue& value) {
+    nb::dict told;
+    told["name"] = value.name;
+    told["node_first"] = value.node_first;
+    told["op_first"] = value.op_first;
+    told["node_second"] = value.node_second;
+    told["op_second"] = value.op_second;
+    told["output"] = value.output;
+    told["shape"] = nb::tuple(nb::cast(value.shape));
+    told["max_abs"] = value.max_abs;
+    told["max_rel"] = value.max_rel;
+    told["sqnr_db"] = value.sqnr_db;
+    told["cosine"] = value.cosine;
+    told["agreement"] = value.agreement;
+    told["problem"] = value.problem;
+    told["past"] = value.past;
+    return told;
+}
+
+nb::dict told_of(const DescribedValue& value) {
+    nb::dict told;
+    told["name"] = value.name;
+    told["dtype"] = to_string(value.type);
+    told["shape"] = value.shape ? nb::object(nb::tuple(nb::cast(*value.shape))) : nb::none();
+    return told;
+}
+
+nb::dict told_of(const DescribedLayer& layer);
+
+template <class T>
+nb::list list_of(const std::vector<T>& values) {
+    nb::list list;
+    for (const T& value : values)
+        list.append(told_of(value));
+    return list;
+}
+
+nb::dict told_of(const DescribedLayer& layer) {
+    nb::dict told;
+    told["name"] = layer.name;
+    told["op"] = layer.op;
+    told["inputs"] = list_of(layer.inputs);
+    told["outputs"] = list_of(layer.outputs);
+    told["macs"] = layer.macs;
+    told["parameters"] = layer.parameters;
+    told["precision"] = layer.precision;
+    return told;
+}
+
+nb::dict run_plan(const nb::dict& options, nb::object reporter) {
+    PlanRequest request;
+    request.bench = field(options, "bench", request.bench);
+    request.slo = field(options, "slo", request.slo);
+    request.rate = field(options, "rate", request.rate);
+    request.trace = field(options, "trace", request.trace);
+    request.subject = field(options, "subject", request.subject);
+    request.served = field(options, "served", request.served);
+    request.stages = field(options, "stages", request.stages);
+    request.batch_sizes = field(options, "batch_sizes", request.batch_sizes);
+    request.max_wait = field(options, "max_wait", request.max_wait);
+    request.instances = field(options, "instances", request.instances);
+    request.machines = field(options, "machines", request.machines);
+    request.max_utilisation = field(options, "max_utilisation", request.max_utilisation);
+    const PlanResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
+        request.progress = &progress;
+        return plan(request);
+    });
+    nb::dict told;
+    told["meets"] = result.meets;
+    told["choice"] = told_of(result.choice);
+    told["mean_ms"] = result.mean_ms;
+    told["median_ms"] = result.median_ms;
+    told["p99_ms"] = result.p99_ms;
+    told["mean_batch"] = result.mean_batch;
+    told["machine_capacity"] = result.machine_capacity;
+    told["without_one_ms"] = result.without_one_ms;
+    told["floor_ms"] = result.floor_ms;
+    told["stages"] = list_of(result.stages);
+    told["by_batch"] = list_of(result.by_batch);
+    told["not_measured"] = result.not_measured;
+    told["_document"] = result.document;
+    return told;
+}
+
+nb::dict run_compare_models(const nb::dict& options, nb::object reporter) {
+    CompareModelsRequest request;
+    request.first = field(options, "first", request.first);
+    request.second = field(options, "second", request.second);
+    request.data = field(options, "data", request.data);
+    request.shapes = field(options, "shapes", request.shapes);
+    request.seed = field(options, "seed", request.seed);
+    request.rtol = field(options, "rtol", request.rtol);
+    request.atol = field(options, "atol", request.atol);
+    request.min_sqnr_db = field(options, "min_sqnr_db", request.min_sqnr_db);
+    request.outputs_only = field(options, "outputs_only", request.outputs_only);
+    request.threads = field(options, "threads", request.threads);
+    const CompareModelsResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
+        request.progress = &progress;
+        return compare_models(request);
+    });
+    nb::dict told;
+    told["values"] = list_of(result.values);
+    told["first_past"] = result.first_past;
+    told["_document"] = result.document;
+    return told;
+}
+
+nb::dict run_inspect(const std::filesystem::path& model) {
+    const InspectResult result = [&] {
+        const nb::gil_scoped_release release;
+        return value_of(inspect(model));
+    }();
+    nb::dict told;
+    told["name"] = result.name;
+    told["producer"] = result.producer;
+    told["opsets"] = result.opsets;
+    told["inputs"] = list_of(result.inputs);
+    told["outputs"] = list_of(result.outputs);
+    told["operators"] = result.operators;
+    told["parameters"] = result.parameters;
+    told["macs"] = result.macs;
+    told["assumed_dimensions"] = result.assumed_dimensions;
+    told["unknown_layers"] = result.unknown_layers;
+    told["weight_bytes"] = result.weight_bytes;
+    told["activation_bytes"] = result.activation_bytes;
+    told["peak_activation_bytes"] = result.peak_activation_bytes;
+    told["layers"] = list_of(result.layers);
+    told["metadata"] = result.metadata;
+    told["nonfinite_weights"] = result.nonfinite_weights;
+    told["_document"] = result.document;
+    return told;
+}
+
+} // namespace
+
+void add_analysis(nb::module_& module) {
+    module.def("plan", &run_plan, nb::arg("options"), nb::arg("reporter").none());
+    module.def("compare_models", &run_compare_models, nb::arg("options"), nb::arg("reporter").none());
+    module.def("inspect", &run_inspect, nb::arg("model"));
+}
+
+} // namespace lathe::python

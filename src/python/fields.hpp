@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace lathe::python {
+
+/// The field of `options`, or `otherwise` where it is not there or None.
+template <class T>
+T field(const nanobind::dict& options, const char* name, T otherwise) {
+    if (!options.contains(name)) return otherwise;
+    const nanobind::object value = options[name];
+    return value.is_none() ? otherwise : nanobind::cast<T>(value);
+}
+
+} // namespace lathe::python

@@ -1,0 +1,126 @@
+"""lathe.inspect, lathe.compare_models and lathe.plan."""
+
+import json
+import math
+import unittest
+
+import lathe
+import numpy as np
+from common import FOLDER, MODEL, engine, pictures
+
+
+def bench_file():
+    """One engine, whose batches take 2 ms and half a millisecond a sample, spread by a few per cent."""
+    latency = [{"subject": "int8", "batch": batch, "median_ms": ms, "mean_ms": 1.01 * ms, "p90_ms": 1.03 * ms,
+                "p95_ms": 1.05 * ms, "p99_ms": 1.1 * ms, "min_ms": 0.97 * ms, "max_ms": 1.4 * ms, "count": 1000,
+                "noisy": False} for batch, ms in ((1, 2.5), (2, 3), (4, 4), (8, 6), (16, 10))]
+    path = FOLDER / "measured.json"
+    path.write_text(json.dumps({"kind": "bench", "version": 1, "latency": latency, "throughput": [], "subjects": [
+        {"name": "int8", "kind": "engine", "precision": "int8", "file": "int8.engine"}]}), encoding="utf-8")
+    return path
+
+
+class Inspect(unittest.TestCase):
+    def test_a_model(self):
+        import onnx
+
+        found = lathe.inspect(MODEL)
+        self.assertEqual([(value.dtype, value.shape) for value in found.inputs], [("float32", (-1, 3, 64, 64))])
+        self.assertTrue(found.assumed_dimensions)
+        self.assertEqual(found.nonfinite_weights, [])
+        self.assertEqual(sum(found.operators.values()), len(found.layers))
+        self.assertEqual(sum(layer.macs for layer in found.layers), found.macs)
+        # The first convolution, counted by hand.
+        graph = onnx.load(MODEL).graph
+        first = next(node for node in graph.node if node.op_type == "Conv")
+        weights = next(tensor.dims for tensor in graph.initializer if tensor.name == first.input[1])
+        layer = next(layer for layer in found.layers if layer.op == "Conv")
+        positions = layer.outputs[0].shape[2] * layer.outputs[0].shape[3]
+        self.assertEqual(layer.macs, math.prod(weights) * positions)
+        self.assertEqual(found.document["kind"], "model")
+        self.assertEqual(len(found.table()), len(found.layers))
+        self.assertEqual(lathe.inspect(onnx.load(MODEL)).macs, found.macs)
+
+    def test_what_is_no_model_is_told(self):
+        (FOLDER / "no.onnx").write_text("no", encoding="utf-8")
+        for model, code in ((FOLDER / "none.onnx", "not_found"), (FOLDER / "no.onnx", "parse_error"),
+                            (3, "invalid_argument")):
+            with self.assertRaises(lathe.Error) as caught:
+                lathe.inspect(model)
+            self.assertEqual(caught.exception.code, code)
+
+
+class CompareModels(unittest.TestCase):
+    def test_simplifying_keeps_values_and_int8_does_not(self):
+        simplified = lathe.simplify(MODEL).model
+        same = lathe.compare_models(MODEL, simplified, data=pictures(2))
+        self.assertEqual(same.first_past, "")
+        self.assertTrue(any(value.output for value in same.values))
+        calibration = lathe.calibrate(simplified, pictures(8), samples=8)
+        rough = lathe.quantize(simplified, calibration).model
+        found = lathe.compare_models(simplified, rough, data=pictures(2), rtol=1e-6)
+        self.assertIn(found.first_past, [value.name for value in found.values if value.past])
+        self.assertEqual(found.document["first_past"], found.first_past)
+        worst = min(found.values, key=lambda value: value.sqnr_db)
+        self.assertTrue(10 < worst.sqnr_db < 60, worst)
+        self.assertEqual(lathe.compare_models(simplified, rough, data=pictures(2), min_sqnr_db=5).first_past, "")
+        self.assertEqual(len(found.table()), len(found.values))
+
+    def test_a_module_against_its_engine(self):
+        import torch
+
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+        inputs = torch.randn(3, 8)
+        compiled = lathe.from_torch(module, inputs)
+        found = lathe.compare_models(module, compiled, example=inputs, data=inputs)
+        self.assertEqual((found.first_past, [value.shape for value in found.values]), ("", [(3, 4)]))
+        with torch.no_grad():
+            module[0].bias.add_(1)
+        self.assertNotEqual(lathe.compare_models(module, compiled, example=inputs, data=inputs).first_past, "")
+
+    def test_wrong_arguments_are_told(self):
+        for call, code in ((lambda: lathe.compare_models(MODEL, FOLDER / "none.onnx"), "not_found"),
+                           (lambda: lathe.compare_models(MODEL, MODEL, shapes=["nobody:1x2"]), "invalid_argument"),
+                           (lambda: lathe.compare_models(MODEL, MODEL, data=(pictures(2), [0, 1])), "invalid_argument"),
+                           (lambda: lathe.compare_models(MODEL, MODEL, data={"other": np.zeros(3)}), "mismatch")):
+            with self.assertRaises(lathe.Error) as caught:
+                call()
+            self.assertEqual(caught.exception.code, code)
+
+
+class Plan(unittest.TestCase):
+    def test_machines_for_an_objective(self):
+        found = lathe.plan(bench_file(), "p99=30ms", "1500/s")
+        self.assertTrue(found.meets)
+        self.assertLessEqual(found.choice.slo_ms, 30)
+        # Batches of 16 in 10 ms are 1,600 requests a second, so that one machine is loaded to 94 %.
+        self.assertLessEqual(found.choice.machines, 2)
+        self.assertLessEqual(found.choice.utilisation, 0.95)
+        self.assertAlmostEqual(sum(stage.at_slo_ms for stage in found.stages), found.choice.slo_ms, delta=3)
+        self.assertIn("decode", found.not_measured)
+        self.assertEqual(found.document["choice"]["machines"], found.choice.machines)
+        more = lathe.plan(bench_file(), "p99=30ms", "90000/s").choice.machines
+        self.assertGreater(more, 50)
+        impossible = lathe.plan(bench_file(), "p99=1ms", "10/s")
+        self.assertFalse(impossible.meets)
+        self.assertGreater(impossible.floor_ms, 1)
+
+    def test_what_was_measured_here(self):
+        measured = lathe.bench([engine()], batch_sizes=[1, 8], duration_s=0.1, time_limit_s=0.3)
+        self.assertTrue(lathe.plan(measured, "p99=2s", "5/s").meets)
+
+    def test_wrong_arguments_are_told(self):
+        for call, code in ((lambda: lathe.plan(FOLDER / "none.json", "p99=30ms", "1/s"), "not_found"),
+                           (lambda: lathe.plan(bench_file(), "p99=30ms"), "invalid_argument"),
+                           (lambda: lathe.plan(bench_file(), "30ms", "1/s"), "invalid_argument"),
+                           (lambda: lathe.plan(bench_file(), "p99=30ms", "1/s", max_utilisation=2), "invalid_argument"),
+                           (lambda: lathe.plan(bench_file(), "p99=30ms", "1/s", subject="fp8"), "not_found"),
+                           (lambda: lathe.plan(MODEL, "p99=30ms", "1/s"), "parse_error")):
+            with self.assertRaises(lathe.Error) as caught:
+                call()
+            self.assertEqual(caught.exception.code, code)
+
+
+if __name__ == "__main__":
+    unittest.main()
