@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "backends/cuda/plan/spellings.hpp"
 #include "passes/passes.hpp"
@@ -340,24 +339,17 @@ bool leads_to_rotary(const Site& site, const Node& reshape) {
     return false;
 }
 
-//  x -> MatMul q, MatMul k, MatMul v [-> Add]     ==>     x -> JoinedProducts -> Split q, k, v
-//
-// With rotary positions between, attention does not see that its products have one input. The parts are read where they
-// lie. The rule's root becomes its part; the others find theirs by name.
-bool join_head_products(const Site& site, const std::set<std::string>& weights) {
+/// The node that gives a value, made in this sweep or before.
+Node* maker(const Graph& graph, const std::string& value) {
+    const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& node) {
+        return !node->outputs.empty() && node->output(0) == value;
+    });
+    return found == graph.nodes.end() ? nullptr : found->get();
+}
+
+/// Of these products, as the root's `joined` before it. Nothing if they are not joined.
+Node* join(const Site& site, const std::set<std::string>& weights, const std::string& x, const std::string& joined) {
     Graph& graph = site.graph;
-    Node& root = site.root;
-    const std::string part = root.output(0) + "/part";
-    if (graph.info(part)) {
-        if (root.is("Identity")) return false;
-        become(root, make_node("Identity", {part}), root);
-        return true;
-    }
-    const Node* product = root.is("MatMul") ? &root : site.uses.producer(root.input(0));
-    if (root.is("Add") && (product == nullptr || !product->is("MatMul"))) product = site.uses.producer(root.input(1));
-    if (product == nullptr || !product->is("MatMul")) return false;
-    const std::string x = product->input(0), joined = x + "/joined";
-    if (graph.info(joined)) return false;
     std::vector<HeadProduct> parts;
     bool rotary = false, mine = false;
     for (const Node* reader : site.uses.consumers(x)) {
@@ -365,39 +357,56 @@ bool join_head_products(const Site& site, const std::set<std::string>& weights) 
         auto each = head_product(site, weights, *reader);
         if (!each) continue;
         rotary = rotary || leads_to_rotary(site, *each->reshape);
-        mine = mine || each->end == root.output(0);
+        mine = mine || each->end == site.root.output(0);
         parts.push_back(std::move(*each));
     }
     const bool biased = !parts.empty() && !parts[0].bias.empty();
-    const bool alike = std::all_of(parts.begin(), parts.end(), [&](const HeadProduct& each) {
-        return each.bias.empty() != biased && each.reshape->input(0) == each.end;
-    });
-    if (parts.size() < 2 || !rotary || !mine || !alike) return false;
+    const bool alike =
+        std::all_of(parts.begin(), parts.end(), [&](const HeadProduct& each) { return each.bias.empty() != biased; });
+    if (parts.size() < 2 || !rotary || !mine || !alike) return nullptr;
     std::vector<std::string> inputs{x};
-    std::vector<std::int64_t> sizes;
+    Shape dims = dims_of(graph, site.root.output(0));
+    dims[2] = 0;
     for (const HeadProduct& each : parts) {
         inputs.push_back(each.weights);
-        sizes.push_back(each.columns);
+        dims[2] += each.columns;
     }
     for (const HeadProduct& each : parts)
         if (biased) inputs.push_back(each.bias);
-    Shape dims = dims_of(graph, root.output(0));
-    dims[2] = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-    const DataType type = type_of(graph, root.output(0));
-    Node product_of_all = make_node("JoinedProducts", std::move(inputs));
-    product_of_all.set("products", static_cast<std::int64_t>(parts.size()));
-    add_before(site, std::move(product_of_all), type, dims, joined);
-    for (const HeadProduct& each : parts) {
-        const std::int64_t begin =
-            std::accumulate(sizes.begin(), sizes.begin() + (&each - parts.data()), std::int64_t{0});
-        const auto bound = [&](std::int64_t number) {
-            return add_constant(graph, "bound", Tensor::of_int64s("", {1}, std::vector<std::int64_t>{number}));
-        };
-        dims[2] = each.columns;
-        add_before(site, make_node("Slice", {joined, bound(begin), bound(begin + each.columns), bound(2)}), type, dims,
-                   each.end + "/part");
+    Node product = make_node("JoinedProducts", std::move(inputs));
+    product.set("products", static_cast<std::int64_t>(parts.size()));
+    add_before(site, std::move(product), type_of(graph, site.root.output(0)), dims, joined);
+    return maker(graph, joined);
+}
+
+//  x -> MatMul q, MatMul k, MatMul v [-> Add]     ==>     x -> JoinedProducts -> Slice q, Slice k, Slice v
+//
+// With rotary positions between, attention does not see that its products have one input. The parts are read where they
+// lie. The first product joins them all; each finds its part by its weights.
+bool join_head_products(const Site& site, const std::set<std::string>& weights) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Node* product = root.is("MatMul") ? &root : site.uses.producer(root.input(0));
+    if (root.is("Add") && (product == nullptr || !product->is("MatMul"))) product = site.uses.producer(root.input(1));
+    if (product == nullptr || !product->is("MatMul")) return false;
+    const std::string joined = product->input(0) + "/joined", own = product->input(1);
+    const Node* all = graph.info(joined) ? maker(graph, joined) : join(site, weights, product->input(0), joined);
+    if (all == nullptr) return false;
+    const auto count = static_cast<std::size_t>(all->int_or("products", 0));
+    std::int64_t begin = 0, end = 0;
+    for (std::size_t i = 1; i <= count && end == 0; ++i) {
+        const std::int64_t columns = dims_of(graph, all->input(i))[1];
+        if (all->input(i) == own)
+            end = begin + columns;
+        else
+            begin += columns;
     }
-    become(root, make_node("Identity", {part}), root);
+    // With biases the Add is the part, without them the product.
+    if (end == 0 || (all->inputs.size() > count + 1) != root.is("Add")) return false;
+    const auto bound = [&](std::int64_t number) {
+        return add_constant(graph, "bound", Tensor::of_int64s("", {1}, std::vector<std::int64_t>{number}));
+    };
+    become(root, make_node("Slice", {joined, bound(begin), bound(end), bound(2)}), root);
     return true;
 }
 
