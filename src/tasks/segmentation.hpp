@@ -18,7 +18,7 @@ struct SegmentationHead {
 };
 
 /// The head that the outputs' shapes tell for an input of `height` x `width` pixels, or nothing: the first output with
-/// a value for each pixel, or each block of pixels of one size up to 32, and 2 to 1000 channels (3 are a picture), of
+/// a value for each pixel, or each block of pixels of one size up to 8, and 2 to 200 channels (3 are a picture), of
 /// whole-numbered classes NxHxW only at the input's size.
 std::optional<SegmentationHead> recognise_segmentation(std::span<const OutputShape> outputs, std::size_t height,
                                                        std::size_t width);

@@ -125,6 +125,8 @@ TEST(Segmentation, RecognisedByAScoreAClassAndPixel) {
                                            {{-1, 3, 64, 96}, 3, false, false},
                                            {{-1, 1, 64, 96}, 1, false, false},
                                            {{-1, 21, 5, 12}, 0, false, false},
+                                           {{-1, 512, 8, 12}, 0, false, false},
+                                           {{-1, 21, 2, 3}, 0, false, false},
                                            {{-1, 1000}, 0, false, false}}) {
         const std::vector<OutputShape> outputs{{"out", c.shape}};
         const auto head = recognise_segmentation(outputs, 64, 96);
