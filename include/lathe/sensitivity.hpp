@@ -32,9 +32,9 @@ struct SensitivityRequest {
     std::string output_name = {};          ///< of the output to judge; empty: the first
     /// JSON to write; FILE.part beside it keeps what is done, so that the same call goes on. Empty: none.
     std::filesystem::path output = {};
-    bool force = false;           ///< begin anew, whatever FILE.part holds
-    std::string command_line;     ///< for the record
-    Progress* progress = nullptr; ///< nullptr: silent
+    bool force = false;            ///< begin anew, whatever FILE.part holds
+    std::string command_line = {}; ///< for the record
+    Progress* progress = nullptr;  ///< nullptr: silent
 };
 
 /// A layer quantised alone, or one that stays in float.
