@@ -3,9 +3,9 @@
 `optimize` does the whole job; `simplify`, `calibrate`, `quantize`, `build`, `evaluate` and `compare` are its steps.
 `Engine` and `Session` run what came of it. `bench` times engines and frameworks in turns, `report` makes a page of
 results, `show` draws a network, `inspect` tells what it is, `compare_models` where two differ, `plan` how many
-machines a service needs. `from_torch` compiles a module of PyTorch, and `torch.compile(module,
-backend="lathe")` puts engines behind PyTorch's own compiler (`lathe.torch`). Failures are `Error`, with code, place
-and cure.
+machines a service needs, `sensitivity` which layer int8 hurts. `from_torch` compiles a module of PyTorch, and
+`torch.compile(module, backend="lathe")` puts engines behind PyTorch's own compiler (`lathe.torch`). Failures are `Error`,
+with code, place and cure.
 """
 
 from . import _load
@@ -24,6 +24,7 @@ from ._optimize import optimize  # noqa: E402
 from ._progress import Reporter, log  # noqa: E402
 from ._report import Picture, ReportResult, report, show  # noqa: E402
 from ._results import Comparison, Measured, OptimizeResult, QuantizeResult, Row, Scores, SimplifyResult  # noqa: E402
+from ._sensitivity import SensitiveLayer, SensitivityResult, sensitivity  # noqa: E402
 from ._steps import (  # noqa: E402
     Calibration, Model, build, calibrate, compare, evaluate, from_torch, load_images, quantize, simplify,
 )
@@ -32,9 +33,10 @@ __version__: str = _lathe.version
 __all__ = [
     "BenchGap", "BenchRatio", "BenchResult", "BenchRow", "Calibration", "CompareModelsResult", "ComparedValue",
     "Comparison", "Configuration", "Engine", "Error", "InspectResult", "Layer", "Measured", "Model", "OptimizeResult",
-    "Picture", "PlanResult", "QuantizeResult", "ReportResult", "Reporter", "Row", "Scores", "Session", "SimplifyResult",
-    "Stage", "Tensor", "Value", "bench", "build", "calibrate", "compare", "compare_models", "evaluate", "from_torch",
-    "inspect", "load_images", "optimize", "plan", "quantize", "report", "show", "simplify",
+    "Picture", "PlanResult", "QuantizeResult", "ReportResult", "Reporter", "Row", "Scores", "SensitiveLayer",
+    "SensitivityResult", "Session", "SimplifyResult", "Stage", "Tensor", "Value", "bench", "build", "calibrate",
+    "compare", "compare_models", "evaluate", "from_torch", "inspect", "load_images", "optimize", "plan", "quantize",
+    "report", "sensitivity", "show", "simplify",
 ]
 
 _lathe.send_log_to(log)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,7 @@ from ._engine import Engine
 from ._errors import Error
 from ._inputs import Samples, model_file, samples_of
 from ._progress import Reporter, reporter
-from ._results import frame
-
-
-@dataclass(frozen=True)
-class _Documented:
-    _document: str = field(repr=False)
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        """Everything, as the command's --json prints it."""
-        document: Mapping[str, Any] = json.loads(self._document)
-        return document
+from ._results import Documented, frame
 
 
 @dataclass(frozen=True)
@@ -53,7 +41,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class InspectResult(_Documented):
+class InspectResult(Documented):
     """What `lathe.inspect` tells.
 
     Attributes:
@@ -142,7 +130,7 @@ class ComparedValue:
 
 
 @dataclass(frozen=True)
-class CompareModelsResult(_Documented):
+class CompareModelsResult(Documented):
     """What `lathe.compare_models` found: `values` in the first model's order, and the name of the first one that is
     past tolerance, "" where none is."""
 
@@ -235,7 +223,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class PlanResult(_Documented):
+class PlanResult(Documented):
     """What `lathe.plan` found.
 
     Attributes:

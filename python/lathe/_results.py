@@ -22,6 +22,19 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Documented:
+    """A result that a command prints as JSON too."""
+
+    _document: str = field(repr=False)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """Everything, as the command's --json prints it."""
+        document: Mapping[str, Any] = json.loads(self._document)
+        return document
+
+
+@dataclass(frozen=True)
 class Row:
     """One engine or framework at one batch size.
 

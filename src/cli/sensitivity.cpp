@@ -1,37 +1,27 @@
-#include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
 #include "cli/prepare.hpp"
+#include "lathe/sensitivity.hpp"
 #include "report/document.hpp"
 #include "report/html.hpp"
-#include "sensitivity/document.hpp"
-#include "sensitivity/measure.hpp"
-#include "support/clock.hpp"
 #include "support/files.hpp"
-#include "support/hash.hpp"
-#include "support/machine.hpp"
+#include "support/json.hpp"
 
 namespace lathe::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t rows_shown = 20;
 
 struct Options {
     PrepareOptions prepare;
-    SensitivityOptions measure;
-    std::string metric = to_string(DamageMetric::sqnr);
+    SensitivityRequest request;
     std::string target;
     std::string device = "cpu";
-    std::string output;
     std::string report;
-    bool force = false;
     bool all = false;
 };
 
@@ -94,8 +84,10 @@ Result<void> write_report(const Options& options, const Json& document, const Co
     report::DocumentOptions page;
     page.command = context.command_line();
     page.version = LATHE_VERSION;
-    LATHE_TRY(const Json whole,
-              report::make_document({{options.output.empty() ? "sensitivity" : options.output, document}}, page));
+    LATHE_TRY(
+        const Json whole,
+        report::make_document(
+            {{options.request.output.empty() ? "sensitivity" : options.request.output.string(), document}}, page));
     LATHE_CHECK(write_file(options.report, report::render_html(whole)));
     context.print("report: " + options.report);
     return {};
@@ -106,52 +98,32 @@ std::string target_of(const Options& options) {
     return options.device == "cpu" ? "openvino" : options.device;
 }
 
-Result<void> sensitivity(const Options& options, const Context& context) {
-    LATHE_TRY(const DamageMetric metric, damage_metric_from_name(options.metric));
-    LATHE_CHECK(check_writable({options.output, options.report}));
-    SensitivityOptions measure = options.measure;
-    LATHE_TRY(measure.target, target_from_name(target_of(options)));
-    LATHE_TRY(const Backend* backend, default_backend());
+SensitivityRequest request_of(const Options& options, const Context& context) {
+    SensitivityRequest request = options.request;
+    const PrepareOptions& prepare = options.prepare;
+    request.model = prepare.model;
+    request.data = prepare.data;
+    request.calibrate = prepare.calibrate;
+    request.ranges = prepare.ranges;
+    request.columns = prepare.columns;
+    request.preprocess = prepare.preprocess;
+    request.method = prepare.method;
+    request.calibrate_samples = prepare.calibrate_samples;
+    request.samples = prepare.samples;
+    request.length = prepare.length;
+    request.threads = prepare.threads;
+    request.target = target_of(options);
+    request.command_line = context.command_line();
+    request.progress = &context.progress();
+    return request;
+}
 
-    LATHE_TRY(const PreparedModel prepared, prepare_model(options.prepare, context));
-    LATHE_TRY(const auto data, open_labelled(options.prepare.data, prepared, options.prepare));
-    if (metric == DamageMetric::top1 && !data->has_labels()) {
-        return Error{ErrorCode::invalid_argument, "--metric top1 needs labels, and the data has none",
-                     options.prepare.data, "add labels.csv or class subfolders, or use --metric sqnr, kl or agreement"};
-    }
-    LATHE_TRY(const std::string digest, data->digest());
-    measure.threads = options.prepare.threads;
-    measure.length = options.prepare.length;
-    Hasher hasher;
-    for (const std::string& part : {prepared.key, digest, target_of(options), measure.output_name})
-        hasher.update(part);
-    hasher.update(static_cast<std::int64_t>(measure.batch_size));
-    hasher.update(static_cast<std::int64_t>(measure.length));
-    hasher.update(static_cast<std::int64_t>(data->size()));
-    measure.key = hasher.hex();
-    if (!options.output.empty()) {
-        measure.journal = options.output + ".part";
-        std::error_code ignored;
-        if (options.force) fs::remove(measure.journal, ignored);
-    }
-    LATHE_TRY(const Sensitivity found,
-              measure_sensitivity(prepared.model, prepared.ranges, *data, *backend, measure, context.progress()));
-    Json document = to_json(found, metric);
-    document["target"] = target_of(options);
-    document["method"] = to_string(prepared.ranges.method);
-    document["model"] = {{"name", fs::path(options.prepare.model).stem().string()},
-                         {"file", options.prepare.model},
-                         {"hash", prepared.source_hash}};
-    document["data"] = {{"path", options.prepare.data}, {"digest", digest}, {"samples", found.samples}};
-    document["lathe_version"] = LATHE_VERSION;
-    document["machine"] = to_json(this_machine());
-    document["command"] = context.command_line();
-    document["time"] = utc_now();
-    if (!options.output.empty()) {
-        LATHE_CHECK(write_json_file(options.output, document));
-        std::error_code ignored;
-        fs::remove(measure.journal, ignored);
-    }
+Result<void> run_sensitivity(const Options& options, const Context& context) {
+    LATHE_CHECK(check_writable({options.report}));
+    LATHE_TRY(const SensitivityResult found, sensitivity(request_of(options, context)));
+    for (const std::string& notice : found.notices)
+        context.warn(notice);
+    LATHE_TRY(const Json document, parse_json(found.document, "sensitivity"));
     if (found.resumed_samples > 0) context.print("went on after " + std::to_string(found.resumed_samples) + " samples");
     print_result(document, options.all, context);
     LATHE_CHECK(write_report(options, document, context));
@@ -172,12 +144,12 @@ void add_sensitivity(Commands& commands) {
           "lathe sensitivity m.onnx --data labelled/ --calibrate photos/ --metric top1 --samples 2000",
           "lathe sensitivity m.onnx --data photos/ --ranges m.ranges --metric kl --json",
           "lathe sensitivity m.onnx --data labelled/ --device cuda"}},
-        [options, &context] { return sensitivity(*options, context); });
+        [options, &context] { return run_sensitivity(*options, context); });
     add_prepare_options(command, options->prepare);
     command.add_option("--samples", options->prepare.samples, "How many samples, spread evenly over the data; 0: all")
         ->capture_default_str();
     command
-        .add_option("--metric", options->metric,
+        .add_option("--metric", options->request.metric,
                     "Rank by: sqnr (noise at the output), kl, agreement (classes changed), top1 (right answers lost)")
         ->check(CLI::IsMember({"sqnr", "kl", "agreement", "top1"}))
         ->capture_default_str();
@@ -191,15 +163,15 @@ void add_sensitivity(Commands& commands) {
                     "The same by the runtime's name: openvino, onnxruntime, tensorrt, cuda")
         ->check(CLI::IsMember({"openvino", "onnxruntime", "tensorrt", "cuda"}));
     command
-        .add_option("--batch-size", options->measure.batch_size,
+        .add_option("--batch-size", options->request.batch_size,
                     "Samples at once, where the model leaves it open (default: one a core)")
         ->check(positive_number());
-    command.add_option("--output-name", options->measure.output_name, "Output to judge (default: the first)");
-    command.add_option("-o,--output", options->output,
+    command.add_option("--output-name", options->request.output_name, "Output to judge (default: the first)");
+    command.add_option("-o,--output", options->request.output,
                        "JSON to write; FILE.part beside it keeps what is done, so that the same command goes on");
     command.add_option("--report", options->report, "HTML page to write: ranked table and chart");
     command.add_flag("--all", options->all, "Show every layer in the table");
-    command.add_flag("--force", options->force, "Begin anew, whatever FILE.part holds");
+    command.add_flag("--force", options->request.force, "Begin anew, whatever FILE.part holds");
 }
 
 } // namespace lathe::cli

@@ -10,6 +10,7 @@
 #include "lathe/compare.hpp"
 #include "lathe/inspect.hpp"
 #include "lathe/plan.hpp"
+#include "lathe/sensitivity.hpp"
 #include "python/bindings.hpp"
 #include "python/fields.hpp"
 #include "python/progress.hpp"
@@ -19,7 +20,7 @@ namespace nb = nanobind;
 namespace lathe::python {
 namespace {
 
-// The keys are the fields of the classes in python/lathe/_analysis.py.
+// The keys are the fields of the classes in python/lathe/_analysis.py and _sensitivity.py.
 
 nb::dict told_of(const PlannedConfiguration& found) {
     nb::dict told;
@@ -58,6 +59,22 @@ nb::dict told_of(const ComparedValue& value) {
     told["agreement"] = value.agreement;
     told["problem"] = value.problem;
     told["past"] = value.past;
+    return told;
+}
+
+nb::dict told_of(const SensitiveLayer& layer) {
+    nb::dict told;
+    told["node"] = layer.node;
+    told["op"] = layer.op;
+    told["role"] = layer.role;
+    told["reason"] = layer.reason;
+    told["macs"] = layer.macs;
+    told["sqnr_db"] = layer.sqnr_db;
+    told["mean_kl"] = layer.mean_kl;
+    told["agreement"] = layer.agreement;
+    told["top1_delta"] = layer.top1_delta;
+    told["damage_share"] = layer.damage_share;
+    told["macs_share"] = layer.macs_share;
     return told;
 }
 
@@ -149,6 +166,42 @@ nb::dict run_compare_models(const nb::dict& options, nb::object reporter) {
     return told;
 }
 
+nb::dict run_sensitivity(const nb::dict& options, nb::object reporter) {
+    SensitivityRequest request;
+    request.model = field(options, "model", request.model);
+    request.data = field(options, "data", request.data);
+    request.calibrate = field(options, "calibrate", request.calibrate);
+    request.ranges = field(options, "ranges", request.ranges);
+    request.columns = field(options, "columns", request.columns);
+    request.preprocess = field(options, "preprocess", request.preprocess);
+    request.method = field(options, "method", request.method);
+    request.calibrate_samples = field(options, "calibrate_samples", request.calibrate_samples);
+    request.samples = field(options, "samples", request.samples);
+    request.length = field(options, "length", request.length);
+    request.threads = field(options, "threads", request.threads);
+    request.metric = field(options, "metric", request.metric);
+    request.target = field(options, "target", request.target);
+    request.batch_size = field(options, "batch_size", request.batch_size);
+    request.output_name = field(options, "output_name", request.output_name);
+    request.output = field(options, "output", request.output);
+    request.force = field(options, "force", request.force);
+    request.command_line = "lathe.sensitivity";
+    const SensitivityResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
+        request.progress = &progress;
+        return sensitivity(request);
+    });
+    nb::dict told;
+    told["layers"] = list_of(result.layers);
+    told["outstanding"] = result.outstanding;
+    told["advice"] = result.advice;
+    told["notices"] = result.notices;
+    told["samples"] = result.samples;
+    told["resumed_samples"] = result.resumed_samples;
+    told["seconds"] = result.seconds;
+    told["_document"] = result.document;
+    return told;
+}
+
 nb::dict run_inspect(const std::filesystem::path& model) {
     const InspectResult result = [&] {
         const nb::gil_scoped_release release;
@@ -180,6 +233,7 @@ nb::dict run_inspect(const std::filesystem::path& model) {
 void add_analysis(nb::module_& module) {
     module.def("plan", &run_plan, nb::arg("options"), nb::arg("reporter").none());
     module.def("compare_models", &run_compare_models, nb::arg("options"), nb::arg("reporter").none());
+    module.def("sensitivity", &run_sensitivity, nb::arg("options"), nb::arg("reporter").none());
     module.def("inspect", &run_inspect, nb::arg("model"));
 }
 

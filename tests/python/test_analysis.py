@@ -1,4 +1,4 @@
-"""lathe.inspect, lathe.compare_models and lathe.plan."""
+"""lathe.inspect, lathe.compare_models, lathe.sensitivity and lathe.plan."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import unittest
 
 import lathe
 import numpy as np
-from common import FOLDER, MODEL, engine, pictures
+from common import DEMO, FOLDER, MODEL, engine, loud_network, pictures
 
 
 def bench_file():
@@ -84,6 +84,42 @@ class CompareModels(unittest.TestCase):
                            (lambda: lathe.compare_models(MODEL, MODEL, shapes=["nobody:1x2"]), "invalid_argument"),
                            (lambda: lathe.compare_models(MODEL, MODEL, data=(pictures(2), [0, 1])), "invalid_argument"),
                            (lambda: lathe.compare_models(MODEL, MODEL, data={"other": np.zeros(3)}), "mismatch")):
+            with self.assertRaises(lathe.Error) as caught:
+                call()
+            self.assertEqual(caught.exception.code, code)
+
+
+class Sensitivity(unittest.TestCase):
+    def test_the_layer_that_hurts(self):
+        # The first layer reads one number that is far larger than the others: in int8 its output is noise.
+        model, samples = loud_network()
+        output = FOLDER / "sensitivity.json"
+        found = lathe.sensitivity(model, samples, calibrate_samples=64, method="minmax", output=output)
+        self.assertEqual(found.samples, len(samples))
+        self.assertEqual(found.layers[0].node, "product0")
+        self.assertEqual(found.outstanding, ["product0"])
+        self.assertIn("product0", " ".join(found.advice))
+        self.assertGreater(found.layers[0].damage_share, 0.5)
+        self.assertLess(found.layers[0].sqnr_db, found.layers[1].sqnr_db)
+        self.assertIsNone(found.layers[0].top1_delta)
+        self.assertEqual(len(found.table()), len(found.layers))
+        self.assertEqual(json.loads(output.read_text(encoding="utf-8"))["layers"], found.document["layers"])
+        self.assertFalse((FOLDER / "sensitivity.json.part").exists())
+
+    def test_labels_and_ready_ranges(self):
+        simplified = lathe.simplify(MODEL).model
+        calibration = lathe.calibrate(simplified, DEMO / "calibrate", samples=16)
+        found = lathe.sensitivity(MODEL, DEMO / "evaluate", calibration=calibration, samples=24, metric="top1")
+        self.assertEqual(found.samples, 24)
+        self.assertTrue(all(-1 <= layer.top1_delta <= 1 for layer in found.layers if not layer.reason))
+
+    def test_wrong_arguments_are_told(self):
+        model, samples = loud_network()
+        for call, code in ((lambda: lathe.sensitivity(model, samples, metric="size"), "invalid_argument"),
+                           (lambda: lathe.sensitivity(model, samples, metric="top1"), "invalid_argument"),
+                           (lambda: lathe.sensitivity(model, samples, target="abacus"), "invalid_argument"),
+                           (lambda: lathe.sensitivity(FOLDER / "none.onnx", samples), "not_found"),
+                           (lambda: lathe.sensitivity(model, FOLDER / "nowhere"), "not_found")):
             with self.assertRaises(lathe.Error) as caught:
                 call()
             self.assertEqual(caught.exception.code, code)
