@@ -193,12 +193,8 @@ Result<void> check_slope(const Graph& graph, const Node& node) {
     if (!node.is("PRelu")) return {};
     const auto shape = shape_of(graph, node.input(0)), slope = shape_of(graph, node.input(1));
     if (!shape || !slope) return {};
-    bool fits = slope->size() <= shape->size();
-    for (std::size_t i = 1; fits && i <= slope->size(); ++i) {
-        const std::int64_t size = (*shape)[shape->size() - i], own = (*slope)[slope->size() - i];
-        fits = own < 0 || own == 1 || size < 0 || own == size;
-    }
-    if (fits) return {};
+    // Up to opset 6, and in what PyTorch wrote then, one dimension stands for the channels.
+    if (slope->size() <= shape->size()) return {};
     return wrong(node, "the slope of PRelu is of shape " + to_string(*slope) + ", its input of " + to_string(*shape),
                  "the slope must be as the input or repeat along its axes: export the model again");
 }

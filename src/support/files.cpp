@@ -16,8 +16,12 @@ namespace lathe {
 namespace {
 
 Error system_error(const std::string& what, const std::filesystem::path& path, int code) {
-    Error error{ErrorCode::io, what + ": " + std::strerror(code), path.string(), ""};
-    if (code == ENOENT) {
+    constexpr std::size_t shown = 300;
+    std::string where = path.string();
+    if (where.size() > shown) where = where.substr(0, shown) + "...";
+    Error error{ErrorCode::io, what + ": " + std::strerror(code), std::move(where), ""};
+    // No file can be of such a name; some names come out of other files.
+    if (code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == ELOOP) {
         error.code = ErrorCode::not_found;
         error.hint = "check the path";
     } else if (code == ENOSPC || code == EDQUOT) {

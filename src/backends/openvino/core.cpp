@@ -9,6 +9,7 @@
 
 #include <openvino/op/constant.hpp>
 
+#include "backends/openvino/known_wrong.hpp"
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
 #include "backends/openvino/refusals.hpp"
@@ -178,23 +179,6 @@ Result<void> check_bodies(const Model& model) {
                  model.graph.name, "export the model without conditions that nest"};
 }
 
-/// OpenVINO (2026.4) takes a size of 0 for 1.
-Result<void> check_expands(const Graph& graph) {
-    for (const auto& node : graph.nodes) {
-        Result<void> inner;
-        for_each_subgraph(*node, [&](const Graph& body) {
-            if (inner) inner = check_expands(body);
-        });
-        LATHE_CHECK(inner);
-        const Tensor* sizes = node->is("Expand") ? graph.constant(node->input(1)) : nullptr;
-        const auto given = sizes == nullptr ? std::vector<std::int64_t>{} : sizes->to_int64s();
-        if (std::ranges::find(given, 0) == given.end()) continue;
-        return Error{ErrorCode::unsupported, "OpenVINO has no form of an Expand to nothing", "node " + node->label(),
-                     "export the model again without values of no elements"};
-    }
-    return {};
-}
-
 /// OpenVINO's plugin for CPUs keeps sets of axes in 32 bits, and says no more than "bitset::test" where they are full.
 Result<void> check_ranks(const ov::Model& model) {
     constexpr std::int64_t most = 32;
@@ -256,7 +240,7 @@ std::string brief(const std::string& message) {
 
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits) {
     LATHE_CHECK(check_bodies(model));
-    LATHE_CHECK(check_expands(model.graph));
+    LATHE_CHECK(refuse_known_wrong(model.graph));
     LATHE_CHECK(check_preconditions(model));
     std::vector<Tensor> taken;
     LATHE_TRY(const std::string bytes, serialize(model, limits, taken));

@@ -26,8 +26,8 @@ Node made(std::string type, std::vector<std::string> inputs, std::string output)
     return node;
 }
 
-std::string constant(Graph& graph, const std::string& stem, Tensor tensor) {
-    const std::string name = graph.unique_name(stem);
+std::string constant(Graph& graph, const std::string& stem, const Tensor& tensor) {
+    std::string name = graph.unique_name(stem);
     graph.initializers.emplace(name, tensor.renamed(name));
     return name;
 }

@@ -1,0 +1,111 @@
+#include "backends/openvino/known_wrong.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/subgraphs.hpp"
+
+namespace lathe::openvino {
+
+namespace {
+
+bool is_signed(DataType type) {
+    return type == DataType::int8 || type == DataType::int16 || type == DataType::int32 || type == DataType::int64;
+}
+
+DataType type_of(const Graph& graph, const std::string& value) {
+    const auto info = graph.info(value);
+    return info ? info->type : DataType::undefined;
+}
+
+bool is_recurrent(const Node& node) { return node.is("LSTM") || node.is("GRU") || node.is("RNN"); }
+
+/// OpenVINO 2026.4; "Resize with antialias" for one that does that.
+struct KnownWrong {
+    std::string_view operation;
+    bool (*holds)(const Graph& graph, const Node& node);
+};
+
+const std::array<KnownWrong, 15>& known_wrong() {
+    static const std::array<KnownWrong, 15> list{{
+        {"Resize with antialias",
+         [](const Graph&, const Node& node) { return node.is("Resize") && node.int_or("antialias", 0) != 0; }},
+        {"Resize with exclude_outside",
+         [](const Graph&, const Node& node) { return node.is("Resize") && node.int_or("exclude_outside", 0) != 0; }},
+        {"Resize that keeps the aspect ratio",
+         [](const Graph&, const Node& node) {
+             return node.is("Resize") && node.string_or("keep_aspect_ratio_policy", "stretch") != "stretch";
+         }},
+        {"SpaceToDepth by columns",
+         [](const Graph&, const Node& node) {
+             return node.is("SpaceToDepth") && node.string_or("mode", "DCR") != "DCR";
+         }},
+        {"a recurrent layer with the batch first",
+         [](const Graph&, const Node& node) { return is_recurrent(node) && node.int_or("layout", 0) != 0; }},
+        {"LSTM with peepholes",
+         [](const Graph&, const Node& node) { return node.is("LSTM") && !node.input(7).empty(); }},
+        {"DFT of one side",
+         [](const Graph&, const Node& node) { return node.is("DFT") && node.int_or("onesided", 0) != 0; }},
+        {"DFT along an axis that is an input",
+         [](const Graph& graph, const Node& node) {
+             return node.is("DFT") && !node.input(2).empty() && graph.constant(node.input(2)) == nullptr;
+         }},
+        {"BitShift of signed integers",
+         [](const Graph& graph, const Node& node) {
+             return node.is("BitShift") && is_signed(type_of(graph, node.input(0)));
+         }},
+        {"RoiAlign of maxima",
+         [](const Graph&, const Node& node) { return node.is("RoiAlign") && node.string_or("mode", "avg") == "max"; }},
+        {"Attention in a window",
+         [](const Graph&, const Node& node) {
+             return node.is("Attention") &&
+                    (node.int_or("left_window_size", -1) >= 0 || node.int_or("right_window_size", -1) >= 0);
+         }},
+        {"a saturating Cast to 8-bit floats",
+         [](const Graph&, const Node& node) {
+             const auto to = static_cast<DataType>(node.int_or("to", 0));
+             return node.is("Cast") && node.int_or("saturate", 1) != 0 &&
+                    (to == DataType::float8e4m3fn || to == DataType::float8e5m2);
+         }},
+        {"an Expand to nothing",
+         [](const Graph& graph, const Node& node) {
+             const Tensor* sizes = node.is("Expand") ? graph.constant(node.input(1)) : nullptr;
+             const auto given = sizes == nullptr ? std::vector<std::int64_t>{} : sizes->to_int64s();
+             return std::ranges::find(given, 0) != given.end();
+         }},
+        {"QuantizeLinear to uint16",
+         [](const Graph& graph, const Node& node) {
+             return node.is("QuantizeLinear") && type_of(graph, node.input(2)) == DataType::uint16;
+         }},
+        {"Tile whose repeats are an input of the model",
+         [](const Graph& graph, const Node& node) {
+             return node.is("Tile") && graph.find_input(node.input(1)) != nullptr;
+         }},
+    }};
+    return list;
+}
+
+} // namespace
+
+Result<void> refuse_known_wrong(const Graph& graph) {
+    for (const auto& node : graph.nodes) {
+        Result<void> inner;
+        for_each_subgraph(*node, [&](const Graph& body) {
+            if (inner) inner = refuse_known_wrong(body);
+        });
+        LATHE_CHECK(inner);
+        for (const KnownWrong& known : known_wrong()) {
+            if (!known.holds(graph, *node)) continue;
+            return Error{ErrorCode::unsupported,
+                         "OpenVINO computes " + std::string(known.operation) + " otherwise than ONNX defines it",
+                         "node " + node->label(), "export the model without it, or build for another device"};
+        }
+    }
+    return {};
+}
+
+} // namespace lathe::openvino
