@@ -20,7 +20,8 @@ seeded random weights and is exported plainly by `torch.onnx.export`. Times are 
 FP16 as CUDA graphs, taken in turns; "×" is how many times as fast Lathe is as torch.compile, with the 95 % interval of
 the pairs. Bold: slower. "Reference" is the share of the time that Lathe spends in kernels which nothing
 faster replaces yet. "Error" is Lathe's FP16 against PyTorch in FP32, by the norm; in brackets PyTorch's own FP16. Rows
-without a peer were timed alone, when the machine's time was short. ViT's head is zero as torchvision makes it: its error says nothing.
+without a peer were timed alone, when the machine's time was short; a time is of the newest run, a ratio of the newest run
+that measured both of its sides. ViT's head is zero as torchvision makes it: its error says nothing.
 """
 
 
@@ -41,7 +42,8 @@ def times(row):
 
 
 def newest(documents):
-    """Of each network and batch the newest cell, and of each network that no document timed what was said last."""
+    """Of each network and batch the newest cell, with what older ones alone have (ratios to peers, and of INT8), and of each
+    network that no document timed what was said last."""
     cells, said = {}, {}
     for document in sorted(documents, key=lambda each: each["time"]):
         for network in document["networks"]:
@@ -50,7 +52,8 @@ def newest(documents):
                 said[name] = " ".join(network["problems"][0].split())[:240]
             for batch, cell in network["batches"].items():
                 if "fp16" in cell:
-                    cells[name, int(batch)] = (network, cell)
+                    _, older = cells.get((name, int(batch)), (None, {}))
+                    cells[name, int(batch)] = (network, {**older, **cell})
     timed = {name for name, batch in cells}
     return cells, {name: words for name, words in said.items() if name not in timed}
 
@@ -81,7 +84,7 @@ def section(gpu, documents):
     for document in documents:
         libraries = ", ".join(f"{name} {version}" for name, version in sorted(document["libraries"].items()))
         runs.append(f"{document['time']} ({document['lathe']}, driver {document['machine'].get('driver', 'unknown')}, {libraries})")
-    return text + "\nRuns, the newest of which gives a row: " + "; ".join(sorted(runs)) + ".\n"
+    return text + "\nRuns: " + "; ".join(sorted(runs)) + ".\n"
 
 
 def main():

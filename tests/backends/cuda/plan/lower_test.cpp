@@ -163,8 +163,8 @@ TEST(CudaLowering, NormalisationsAreOneOperationEach) {
 }
 
 TEST(CudaLowering, DecodersAreRotaryPositionsAndCausalAttention) {
-    for (const bool merged : {false, true}) {
-        const auto plan = plan_of(network(decoder_network(merged)), Precision::float16, {{2, 6, 40}, {2, 6}});
+    for (const auto heads : {HeadProducts::three, HeadProducts::biased, HeadProducts::one}) {
+        const auto plan = plan_of(network(decoder_network(heads)), Precision::float16, {{2, 6, 40}, {2, 6}});
         const std::string text = text_of(plan);
         std::map<std::string, int> kinds;
         for (const cuda::FusedOp& op : plan.ops)

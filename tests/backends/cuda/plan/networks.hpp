@@ -379,12 +379,14 @@ inline std::string normalised_network() {
 }
 
 /// A decoder's layer as transformers writes it: rotary positions, four heads that read two of keys, a causal mask of
-/// kept keys, and a perceptron with a gate (SwiGLU). `merged`: one product in place of three with biases.
-inline std::string decoder_network(bool merged) {
+/// kept keys, and a perceptron with a gate (SwiGLU). The heads' products: three, three with biases, or one.
+enum class HeadProducts { three, biased, one };
+inline std::string decoder_network(HeadProducts heads) {
     const std::string projections =
-        merged ? "%all = MatMul(%x, %w_all)\n%p, %k, %v = Split(%all, %parts) {axis = 2}\n"
-               : "%p0 = MatMul(%x, %w_q)\n%p = Add(%p0, %b_q)\n%k0 = MatMul(%x, %w_k)\n%k = Add(%b_k, %k0)\n"
-                 "%v0 = MatMul(%x, %w_v)\n%v = Add(%v0, %b_v)\n";
+        heads == HeadProducts::one     ? "%all = MatMul(%x, %w_all)\n%p, %k, %v = Split(%all, %parts) {axis = 2}\n"
+        : heads == HeadProducts::three ? "%p = MatMul(%x, %w_q)\n%k = MatMul(%x, %w_k)\n%v = MatMul(%x, %w_v)\n"
+                                       : "%p0 = MatMul(%x, %w_q)\n%p = Add(%p0, %b_q)\n%k0 = MatMul(%x, %w_k)\n"
+                                         "%k = Add(%b_k, %k0)\n%v0 = MatMul(%x, %w_v)\n%v = Add(%v0, %b_v)\n";
     const auto rotary = [](const std::string& x) {
         return "%" + x + "_a = Slice(%" + x + ", %zero1, %eight, %last)\n%" + x + "_b = Slice(%" + x +
                ", %eight, %end, %last)\n%" + x + "_m = Neg(%" + x + "_b)\n%" + x + "_c = Concat(%" + x + "_m, %" + x +
