@@ -46,7 +46,7 @@ class Row:
         speedup: How many times as fast as the FP32 engine, pair by pair; None for that engine itself.
         top1: Share 0..1 of right answers; None without labels, and for frameworks.
         top1_change: Against the FP32 engine on the same samples, -1..1.
-        metric: What the task is judged by: "top-1", "mAP", "Spearman", ...; "" where nothing was evaluated, and for
+        metric: What the task is judged by: "top-1", "mAP", "mean IoU", ...; "" where nothing was evaluated, and for
             frameworks.
         score: That figure, at most 1; None where there is none.
         score_change: Against the FP32 engine on the same samples.
