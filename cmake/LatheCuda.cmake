@@ -1,5 +1,5 @@
 # Whether the CUDA engine is built, and its flags. Sets LATHE_HAS_CUDA; with it the targets lathe_cuda_runtime (headers
-# and the static CUDA runtime) and, where their folders are known, cutlass and cudnn_frontend (headers alone).
+# and the static CUDA runtime) and, where its folder is known, cudnn_frontend (headers alone).
 # The vendor's libraries (cuDNN, cuBLASLt, NVML) are opened at run time and the driver is found by the runtime, so the
 # programs start on machines that have none of them.
 # pip passes no options: there the environment says what scripts/setup.sh was told.
@@ -11,8 +11,6 @@ set(LATHE_CUDA ${cuda_default} CACHE STRING "CUDA engine: AUTO (if nvcc >= 12.8 
 set_property(CACHE LATHE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(LATHE_CUDA_ARCHS hopper CACHE STRING "hopper: sm_90a and PTX of sm_80; full: also sm_80 sm_86 sm_89 sm_100 sm_120")
 set_property(CACHE LATHE_CUDA_ARCHS PROPERTY STRINGS hopper full)
-set(LATHE_CUTLASS_ROOT "$ENV{LATHE_CUTLASS_ROOT}" CACHE PATH
-  "Folder with CUTLASS's include/ and tools/ (scripts/setup.sh exports it)")
 set(LATHE_CUDNN_FRONTEND_ROOT "$ENV{LATHE_CUDNN_FRONTEND_ROOT}" CACHE PATH
   "Folder with cuDNN frontend's include/ (scripts/setup.sh exports it)")
 
@@ -60,13 +58,6 @@ if(LATHE_HAS_CUDA)
   target_include_directories(lathe_cuda_runtime SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${LATHE_CUDNN_INCLUDE_DIR}
                                                                  ${LATHE_CUBLASLT_INCLUDE_DIR})
   target_link_libraries(lathe_cuda_runtime INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
-  if(LATHE_CUTLASS_ROOT)
-    add_library(cutlass INTERFACE)
-    target_include_directories(cutlass SYSTEM INTERFACE ${LATHE_CUTLASS_ROOT}/include
-                                                        ${LATHE_CUTLASS_ROOT}/tools/util/include)
-    # Without it the kernels' programmatic dependent launch is compiled out.
-    target_compile_definitions(cutlass INTERFACE CUTLASS_ENABLE_GDC_FOR_SM90=1)
-  endif()
   if(LATHE_CUDNN_FRONTEND_ROOT)
     add_library(cudnn_frontend INTERFACE)
     target_include_directories(cudnn_frontend SYSTEM INTERFACE ${LATHE_CUDNN_FRONTEND_ROOT}/include)
@@ -85,9 +76,7 @@ function(lathe_cuda_library name)
   add_library(lathe_${name} STATIC ${ARG_SOURCES})
   target_include_directories(lathe_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(lathe_${name} PRIVATE lathe_cuda_runtime)
-  # 2908: CUTLASS captures *this in the old way.
-  target_compile_options(lathe_${name} PRIVATE --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra
-                                               --diag-suppress=2908)
+  target_compile_options(lathe_${name} PRIVATE --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra)
   set_target_properties(lathe_${name} PROPERTIES
     CUDA_ARCHITECTURES "${ARG_ARCHITECTURES}" CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Static
     POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINKER_LANGUAGE CXX)

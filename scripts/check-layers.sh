@@ -67,7 +67,7 @@ while IFS= read -r file; do
     status=1
   fi
   if [[ ! $folder =~ ^backends/cuda/(device|tactics|kernels)$ ]] &&
-    grep -nE '#include [<"](cuda[_a-z0-9]*\.h|cudnn|cublas|cutlass/|cute/|nvml)' "$file"; then
+    grep -nE '#include [<"](cuda[_a-z0-9]*\.h|cudnn|cublas|nvml)' "$file"; then
     echo "$file: CUDA's headers belong in src/backends/cuda/{device,tactics,kernels}"
     status=1
   fi

@@ -39,8 +39,7 @@ gather() {
     "$staged/openvino/cmake/OpenVINOTargets-release.cmake"
   write_onnx_cases
   cp -r "$LATHE_ONNX_CASES" "$staged/onnx-cases"
-  if [ -n "$LATHE_CUTLASS_ROOT" ]; then
-    cp -rL "$LATHE_CUTLASS_ROOT" "$staged/cutlass"
+  if [ -n "$LATHE_CUDNN_FRONTEND_ROOT" ]; then
     mkdir -p "$staged/cudnn_frontend"
     cp -rL "$LATHE_CUDNN_FRONTEND_ROOT/include" "$staged/cudnn_frontend/include"
   fi
@@ -72,8 +71,7 @@ unpack() {
     while [ $# -gt 0 ]; do
       if [ "$1" = --target ]; then targets+=(--target "$2"); shift 2; else options+=("$1"); shift; fi
     done
-    [ -d "$deps/cutlass" ] && options+=(-DLATHE_CUTLASS_ROOT="$deps/cutlass"
-      -DLATHE_CUDNN_FRONTEND_ROOT="$deps/cudnn_frontend")
+    [ -d "$deps/cudnn_frontend" ] && options+=(-DLATHE_CUDNN_FRONTEND_ROOT="$deps/cudnn_frontend")
     # cuDNN's and cuBLASLt's headers may come with Python's packages only; the toolkit's own folders go first.
     site=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2>/dev/null)
     # Another compiler's warnings are no reason to stop.

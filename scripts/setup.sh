@@ -2,7 +2,7 @@
 # Installs what Lathe needs and is missing: Debian packages, one Python environment, ONNX's C++ library.
 # Third-party builds go to $LATHE_CACHE (default ~/.cache/lathe), keyed by version, and are reused.
 # Run it for its effect, or source it for the variables LATHE_VENV, LATHE_PYTHON, LATHE_ONNX_ROOT, OpenVINO_DIR
-# LATHE_TRITON_SERVER (and, where nvcc is found, LATHE_CUTLASS_ROOT and LATHE_CUDNN_FRONTEND_ROOT).
+# LATHE_TRITON_SERVER (and, where nvcc is found, LATHE_CUDNN_FRONTEND_ROOT).
 set -euo pipefail
 
 LATHE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -72,14 +72,14 @@ build_onnx() {
   rm -rf "$work"
 }
 
-# Headers for the CUDA engine, only where nvcc is and LATHE_CUDA is not OFF: CUTLASS's and the cuDNN frontend's.
+# Headers for the CUDA engine, only where nvcc is and LATHE_CUDA is not OFF: the cuDNN frontend's.
 fetch_cuda_headers() {
-  LATHE_CUTLASS_ROOT= LATHE_CUDNN_FRONTEND_ROOT=
+  LATHE_CUDNN_FRONTEND_ROOT=
   [ "${LATHE_CUDA:-AUTO}" != OFF ] || return 0
   command -v nvcc >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] || return 0
   local pin=$LATHE_ROOT/requirements/cuda.txt folder work wheel
   folder=$LATHE_CACHE/cuda-headers-$(sha256sum "$pin" | cut -c1-12)
-  LATHE_CUTLASS_ROOT=$folder/cutlass_library/source LATHE_CUDNN_FRONTEND_ROOT=$folder
+  LATHE_CUDNN_FRONTEND_ROOT=$folder
   [ -e "$folder/.complete" ] && return
   say "Fetching the CUDA engine's headers into $folder"
   work=$(mktemp -d "$LATHE_CACHE/cuda-headers.XXXXXX")
@@ -88,10 +88,8 @@ fetch_cuda_headers() {
     "$LATHE_PYTHON" -m zipfile -e "$wheel" "$work/all"
   done
   rm -rf "$folder"
-  mkdir -p "$folder/cutlass_library/source/tools/util"
+  mkdir -p "$folder"
   mv "$work/all/include" "$folder/include"
-  mv "$work/all/cutlass_library/source/include" "$folder/cutlass_library/source/include"
-  mv "$work/all/cutlass_library/source/tools/util/include" "$folder/cutlass_library/source/tools/util/include"
   touch "$folder/.complete"
   rm -rf "$work"
 }
@@ -141,8 +139,8 @@ build_lathe() {
   # Compilations are found again from another clone of the same sources.
   export CCACHE_BASEDIR=$LATHE_ROOT CCACHE_NOHASHDIR=1
   command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
-  if [ -n "$LATHE_CUTLASS_ROOT" ]; then
-    launcher+=(-DLATHE_CUTLASS_ROOT="$LATHE_CUTLASS_ROOT" -DLATHE_CUDNN_FRONTEND_ROOT="$LATHE_CUDNN_FRONTEND_ROOT")
+  if [ -n "$LATHE_CUDNN_FRONTEND_ROOT" ]; then
+    launcher+=(-DLATHE_CUDNN_FRONTEND_ROOT="$LATHE_CUDNN_FRONTEND_ROOT")
   fi
   cmake -G Ninja -S "$LATHE_ROOT" -B "$folder" -DLATHE_ONNX_ROOT="$LATHE_ONNX_ROOT" -DOpenVINO_DIR="$OpenVINO_DIR" \
     -DLATHE_CUDA="${LATHE_CUDA:-AUTO}" "${launcher[@]}" "${options[@]}"
@@ -154,5 +152,5 @@ install_python_packages
 build_onnx
 fetch_cuda_headers
 unpack_triton_server
-export LATHE_TRITON_SERVER LATHE_CUTLASS_ROOT LATHE_CUDNN_FRONTEND_ROOT
+export LATHE_TRITON_SERVER LATHE_CUDNN_FRONTEND_ROOT
 export LATHE_VENV LATHE_PYTHON LATHE_ONNX_ROOT OpenVINO_DIR LATHE_CACHE

@@ -57,7 +57,7 @@ def main():
         "CMAKE_CXX_COMPILER_LAUNCHER": cached(build, "CMAKE_CXX_COMPILER_LAUNCHER"),
         "CMAKE_CUDA_COMPILER_LAUNCHER": cached(build, "CMAKE_CUDA_COMPILER_LAUNCHER"),
     }
-    defines = {name: cached(build, name) for name in ("LATHE_CUDA", "LATHE_CUTLASS_ROOT", "LATHE_CUDNN_FRONTEND_ROOT")}
+    defines = {name: cached(build, name) for name in ("LATHE_CUDA", "LATHE_CUDNN_FRONTEND_ROOT")}
     run(sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation",
         f"--config-settings=build-dir={objects}", *(f"--config-settings=cmake.define.{name}={value}" for name, value in defines.items() if value),
         "-w", wheels, source, env=environment)

@@ -47,7 +47,7 @@ enum class Effort { fast, standard, full };
 class Provider {
 public:
     virtual ~Provider() = default;
-    virtual std::string name() const = 0; ///< "cudnn", "cublaslt", "cutlass", "lathe", "reference"
+    virtual std::string name() const = 0; ///< "cudnn", "cublaslt", "lathe", "lathe90", "generated", "reference", ...
     /// Ids of the candidates for this op on this device, best guess first. Empty: none; `why` then says why (for
     /// --explain).
     virtual std::vector<std::string> candidates(const FusedOp& op, const Plan& plan, const Device& device,
