@@ -40,6 +40,10 @@ def _spare(folder: Path, force: bool, write: Callable[[Path], Path]) -> Path:
                 raise Error("a file of this name and other content is there, and would be written over",
                             "invalid_argument", os.fspath(kept), "give another output, or force=True")
             return kept
+        # A large model's weights lie beside it, under a name of their own digest.
+        for beside in sorted(Path(place).iterdir()):
+            if beside != written:
+                os.replace(beside, folder / beside.name)
         os.replace(written, kept)
         return kept
 

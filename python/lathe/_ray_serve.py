@@ -39,7 +39,7 @@ def decode(body: bytes, known: Mapping[str, str]) -> dict[str, Any]:
                 raise Error(f"the input is {DATATYPES[known[name]]}, not {datatype}", "invalid_argument", name,
                             "convert it before sending")
             arrays[name] = np.asarray(tensor["data"], dtype=known[name]).reshape(shape)
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as failure:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as failure:
         raise Error("this is no inference request of the KServe v2 protocol", "parse_error", "request",
                     f"{type(failure).__name__}: {failure}") from failure
     missing = [name for name in known if name not in arrays]
@@ -49,6 +49,14 @@ def decode(body: bytes, known: Mapping[str, str]) -> dict[str, Any]:
 
 
 def encode(model: str, outputs: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    for name, values in outputs.items():
+        if str(values.dtype) not in DATATYPES:
+            raise Error(f"the KServe v2 protocol has no type {values.dtype}", "unsupported", name, "give another output")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise Error("the output holds numbers that are infinite or none, which JSON does not have", "out_of_range",
+                        name, "call infer of the handle, which gives arrays")
     return {"model_name": model, "model_version": "1", "outputs": [
         {"name": name, "shape": list(values.shape), "datatype": DATATYPES[str(values.dtype)],
          "data": values.ravel().tolist()} for name, values in outputs.items()]}

@@ -307,6 +307,8 @@ def run(engine: Any, data: Any, *, columns: str = "", samples: int = 0, preproce
         def arguments(span: tuple[int, int]) -> tuple[Any, ...]:
             return path, columns, samples, settings, span
 
+    if total == 0:
+        raise Error("there are no samples", "invalid_argument", "data", "give data that is not empty")
     parts = _run_parts("run", loaded, arguments, total, workers, cpus, gpus, progress)
     names = [name for part, _ in parts for name in part]
     if isinstance(given, Samples):

@@ -88,7 +88,7 @@ BenchmarkResult result_of(const Json& document) {
     for (const Json& note : items(document, "notes")) {
         if (note.is_string()) result.notes.push_back(note.get<std::string>());
     }
-    result.document = document.dump(2);
+    result.document = document.dump(2, ' ', false, Json::error_handler_t::replace);
     return result;
 }
 

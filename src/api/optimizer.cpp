@@ -338,8 +338,13 @@ private:
             skipped_.push_back({{"subject", name}, {"reason", reason}});
             return {};
         }
-        LATHE_CHECK(build_named(name, Precision::int8));
-        return evaluate();
+        if (auto built = build_named(name, Precision::int8); !built) {
+            if (progress_.cancelled()) return built;
+            log(LogLevel::warning, name + " is left out: " + built.error().describe());
+            skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
+            return {};
+        }
+        return evaluate("evaluate " + name);
     }
 
     Result<Json> build_one(Precision precision, const fs::path& input, const fs::path& output,
@@ -374,13 +379,14 @@ private:
         return key;
     }
 
-    Result<void> evaluate() {
+    /// `stage`: another name for other engines, or each would undo what is kept of the other.
+    Result<void> evaluate(const std::string& stage = "evaluate") {
         if (options_.evaluate.empty()) return {};
         EvalRequest request = eval_request();
         request.engines = engines_;
         LATHE_TRY(const std::string digest, evaluation_digest());
         LATHE_TRY(const std::string engines, engines_key());
-        LATHE_TRY(eval_, stages_.run("evaluate", key_of({engines, digest}), {},
+        LATHE_TRY(eval_, stages_.run(stage, key_of({engines, digest}), {},
                                      [&] { return evaluate_engines(request, progress_); }));
         return write_json_file(folder_ / "eval.json", eval_);
     }

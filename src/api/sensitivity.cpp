@@ -8,6 +8,7 @@
 #include "support/clock.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
+#include "support/lost_inputs.hpp"
 #include "support/machine.hpp"
 
 namespace lathe {
@@ -70,6 +71,10 @@ Result<SensitivityResult> sensitivity(const SensitivityRequest& request) {
     Progress& progress = request.progress != nullptr ? *request.progress : no_progress();
     LATHE_TRY(const DamageMetric metric, damage_metric_from_name(request.metric));
     if (!request.output.empty()) {
+        const std::string output = request.output.string();
+        LATHE_CHECK(refuse_lost_inputs({output, output + ".part"},
+                                       {request.model.string(), request.data.string(), request.calibrate.string(),
+                                        request.ranges.string(), request.preprocess.string()}));
         if (auto writable = AtomicFile::create(request.output); !writable) return std::move(writable).error();
     }
     SensitivityOptions measure;

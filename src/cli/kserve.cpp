@@ -66,6 +66,9 @@ Result<ClusterService> cluster_service(const KserveOptions& options, const std::
     service.image = options.image;
     service.storage = options.storage;
     service.prometheus = options.prometheus;
+    if (!(options.queue_time_ms >= 0.001 && options.queue_time_ms <= 3.6e6))
+        return Error{ErrorCode::invalid_argument, "requests wait a microsecond at least and an hour at most",
+                     "--queue-time-ms", "10 is usual"};
     service.queue_time_us = std::llround(options.queue_time_ms * 1000);
     LATHE_TRY(const auto servers, parse_servers(options.servers));
     service.least = servers.first;

@@ -191,7 +191,7 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
                      request.data.string(),
                      "add labels.csv, class subfolders or a label column, or give --reference fp32.engine"};
     }
-    if (!data->has_labels() && request.task.empty()) {
+    if (!data->has_labels() && request.task.empty() && request.output_name.empty()) {
         if (const auto* task = task_of_outputs(loaded.first, request.detection.head); task != nullptr) {
             log(LogLevel::info, std::string("no truth is given, and the outputs are of ") + task->name +
                                     ": the reference's answers are the truth (--task classification compares "

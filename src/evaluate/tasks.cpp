@@ -2,6 +2,7 @@
 #include <array>
 
 #include "evaluate/run.hpp"
+#include "support/log.hpp"
 
 namespace lathe {
 
@@ -36,8 +37,13 @@ Result<std::optional<CountedTruth>> texts(const EvalRequest& request) { return f
 
 template <Result<std::optional<CountedTruth>> (*find)(const EvalRequest&)>
 Result<bool> is_found(const EvalRequest& request) {
-    LATHE_TRY(const EvaluationData data, found_by(request, find));
-    return !data.truth_digest.empty();
+    const auto data = found_by(request, find);
+    if (!data && data.error().code == ErrorCode::parse_error) { // a file of the name, not of the form
+        log(LogLevel::warning, "not taken for what is true: " + data.error().describe());
+        return false;
+    }
+    if (!data) return data.error();
+    return !data->truth_digest.empty();
 }
 template <Result<std::optional<CountedTruth>> (*find)(const EvalRequest&)>
 Result<EvaluationData> data_found(const EvalRequest& request) {

@@ -127,6 +127,8 @@ Result<void> check_indices(const Graph& graph, const Constants& constants, const
     // The last axis of the indices of GatherND and ScatterND is a place along so many axes.
     const auto places = by_axis || given->shape().empty() ? 1 : std::max<std::int64_t>(1, given->shape().back());
     const std::int64_t first = by_axis ? node.int_or("axis", 0) : node.int_or("batch_dims", 0);
+    const auto rank = static_cast<std::int64_t>(shape->size());
+    if (first < -rank || first > rank) return {}; // check_axis tells of axes; batch_dims are checked with the shapes
     for (std::size_t i = 0; i < indices.size(); ++i) {
         const auto size = size_of_axis(*shape, first + static_cast<std::int64_t>(i) % places);
         if (!size || (indices[i] < *size && indices[i] >= -*size)) continue;
@@ -244,6 +246,7 @@ Error too_large(double bytes, double most, const std::string& what, std::string 
 Result<void> check_range(const Constants& constants, const Node& node) {
     if (!node.is("Range") || node.inputs.size() != 3) return {};
     double numbers[3];
+    std::string begin;
     DataType type = DataType::undefined;
     for (std::size_t i = 0; i < 3; ++i) {
         const Tensor* given = constants.find(node.inputs[i]);
@@ -252,14 +255,13 @@ Result<void> check_range(const Constants& constants, const Node& node) {
         const auto integers = given->to_int64s();
         const auto floats = integers.empty() ? given->to_floats() : std::vector<float>{};
         if (integers.empty() && floats.empty()) return {};
+        if (i == 0 && !integers.empty()) begin = std::to_string(integers[0]);
         numbers[i] = integers.empty() ? static_cast<double>(floats[0]) : static_cast<double>(integers[0]);
     }
     if (numbers[2] == 0) return wrong(node, "a Range has steps of 0", "change the constant");
     const double span = numbers[1] - numbers[0];
     if (is_integer(type) && std::abs(span) > 9.2e18) { // who computes it in 64 bits makes something else of it
-        return wrong(node,
-                     "a Range from " + std::to_string(static_cast<std::int64_t>(numbers[0])) +
-                         " has more numbers before its end than 64 bits count",
+        return wrong(node, "a Range from " + begin + " has more numbers before its end than 64 bits count",
                      "change the constants");
     }
     const double bytes = span / numbers[2] * static_cast<double>(bit_width(type)) / 8;

@@ -114,6 +114,20 @@ TEST(OpenVinoSemantics, NoWindowOfAMaxPoolBeginsInThePadding) {
     }
 }
 
+TEST(OpenVinoSemantics, WindowsThatAreNoneAreRefused) {
+    const auto backend = backend_for_device("cpu");
+    ASSERT_TRUE(backend);
+    for (const char* windows : {"kernel_shape = [3, 3], strides = [2]", "kernel_shape = [1, 1], strides = [0, 0]",
+                                "kernel_shape = [3, 3], dilations = [1]", "kernel_shape = [3, 3], pads = [1]",
+                                "kernel_shape = [9223372036854775807, 3], dilations = [9223372036854775807, 1]"}) {
+        for (const char* op : {"MaxPool", "AveragePool"}) {
+            Model model = model_from_text("opset 19\ninput %x: float32[1, 1, 8, 8]\n%y = " + std::string(op) +
+                                          "(%x) {" + windows + ", ceil_mode = 1}\noutput %y: float32[1, 1, ?, ?]\n");
+            EXPECT_FALSE((*backend)->compile(std::move(model), {})) << op << " " << windows;
+        }
+    }
+}
+
 TEST(OpenVinoSemantics, ATransposedConvolutionPaddedToTheSameEnlargesByItsStride) {
     const auto got = run<float>("opset 17\ninput %x: float32[1, 1, 3]\nconst %w: float32[1, 1, 1] = {2.0}\n"
                                 "%y = ConvTranspose(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [2]}\n"

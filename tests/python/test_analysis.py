@@ -90,6 +90,15 @@ class CompareModels(unittest.TestCase):
 
 
 class Sensitivity(unittest.TestCase):
+    def test_inputs_are_spared(self):
+        model, samples = loud_network()
+        path = FOLDER / "spared.onnx"
+        path.write_bytes(model.SerializeToString())
+        content = path.read_bytes()
+        with self.assertRaises(lathe.Error):
+            lathe.sensitivity(path, samples, output=path)
+        self.assertEqual(path.read_bytes(), content)
+
     def test_the_layer_that_hurts(self):
         # The first layer reads one number that is far larger than the others: in int8 its output is noise.
         model, samples = loud_network()

@@ -70,6 +70,19 @@ std::optional<Tensor> negative_zero(DataType type) {
     return Tensor("", type, {}, bits);
 }
 
+/// As many strides and dilations as the kernel has sizes, all of them and the padding numbers that can be reckoned
+/// with.
+bool are_windows(const std::vector<std::int64_t>& kernel, const std::vector<std::int64_t>& strides,
+                 const std::vector<std::int64_t>& dilations, const std::vector<std::int64_t>& pads) {
+    constexpr std::int64_t most = std::int64_t{1} << 30;
+    const auto fits = [&](std::int64_t least) {
+        return [=](std::int64_t number) { return number >= least && number <= most; };
+    };
+    return strides.size() == kernel.size() && dilations.size() == kernel.size() && pads.size() == 2 * kernel.size() &&
+           std::ranges::all_of(kernel, fits(1)) && std::ranges::all_of(strides, fits(1)) &&
+           std::ranges::all_of(dilations, fits(1)) && std::ranges::all_of(pads, fits(0));
+}
+
 /// Whether the last window may begin behind the input, in its padding, where ONNX leaves it out: that depends on the
 /// padding being the pool's own.
 bool may_end_in_padding(const Graph& graph, const Node& node, const std::vector<std::int64_t>& pads) {
@@ -78,7 +91,8 @@ bool may_end_in_padding(const Graph& graph, const Node& node, const std::vector<
     const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(kernel.size(), 1));
     const auto info = graph.info(node.input(0));
     const auto shape = info ? info->shape() : std::nullopt;
-    for (std::size_t i = 0; i < kernel.size() && 2 * kernel.size() == pads.size(); ++i) {
+    if (!are_windows(kernel, strides, dilations, pads)) return false; // refused by who reads it
+    for (std::size_t i = 0; i < kernel.size(); ++i) {
         const std::int64_t covers = (kernel[i] - 1) * dilations[i] + 1, end = pads[i + kernel.size()];
         if (strides[i] + end <= covers) continue; // never
         if (!shape || shape->size() != kernel.size() + 2 || (*shape)[i + 2] < 0) return true;
@@ -159,8 +173,8 @@ Nodes enlarged_by_stride(const Graph& graph, const Node& node) {
     const std::size_t count = kernel.size();
     const auto strides = node.ints_or("strides", std::vector<std::int64_t>(count, 1));
     const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(count, 1));
-    if (strides.size() != count || dilations.size() != count) return {};
     std::vector<std::int64_t> pads(2 * count), more(count);
+    if (!are_windows(kernel, strides, dilations, pads)) return {};
     bool smaller = false;
     for (std::size_t i = 0; i < count; ++i) {
         const std::int64_t beyond = (kernel[i] - 1) * dilations[i] + 1 - strides[i];

@@ -393,16 +393,19 @@ bool join_head_products(const Site& site, const std::set<std::string>& weights) 
     const Node* all = graph.info(joined) ? maker(graph, joined) : join(site, weights, product->input(0), joined);
     if (all == nullptr) return false;
     const auto count = static_cast<std::size_t>(all->int_or("products", 0));
+    // With biases the Add is the part, without them the product. Two may share their weights, not their biases.
+    const bool biased = all->inputs.size() > count + 1;
+    if (biased != root.is("Add")) return false;
+    const std::string bias = biased ? root.input(root.input(0) == product->output(0) ? 1 : 0) : "";
     std::int64_t begin = 0, end = 0;
     for (std::size_t i = 1; i <= count && end == 0; ++i) {
         const std::int64_t columns = dims_of(graph, all->input(i))[1];
-        if (all->input(i) == own)
+        if (all->input(i) == own && (!biased || all->input(count + i) == bias))
             end = begin + columns;
         else
             begin += columns;
     }
-    // With biases the Add is the part, without them the product.
-    if (end == 0 || (all->inputs.size() > count + 1) != root.is("Add")) return false;
+    if (end == 0) return false;
     const auto bound = [&](std::int64_t number) {
         return add_constant(graph, "bound", Tensor::of_int64s("", {1}, std::vector<std::int64_t>{number}));
     };
