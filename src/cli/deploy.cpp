@@ -240,10 +240,17 @@ Result<void> run_deploy(const DeployOptions& given, const Context& context) {
         return Error{ErrorCode::invalid_argument, "there are more names than engines", "--name", ""};
     LATHE_CHECK(goal_of(given));
     const bool cluster = given.server == "kserve";
-    if (!cluster &&
-        !(given.kserve.image + given.kserve.storage + given.kserve.service + given.kserve.prometheus).empty())
-        return Error{ErrorCode::invalid_argument, "--image, --storage, --service and --prometheus are for a cluster",
-                     "deploy triton", "lathe deploy kserve"};
+    const KserveOptions usual;
+    const bool asks_cluster =
+        !(given.kserve.image + given.kserve.storage + given.kserve.service + given.kserve.prometheus).empty() ||
+        given.kserve.servers != usual.servers || given.kserve.queue_time_ms != usual.queue_time_ms ||
+        given.kserve.memory_mib != usual.memory_mib;
+    if (!cluster && asks_cluster)
+        return Error{
+            ErrorCode::invalid_argument,
+            "--image, --storage, --service, --prometheus, --servers, --queue-time-ms and --memory-mib are for a "
+            "cluster",
+            "deploy triton", "lathe deploy kserve"};
     DeployOptions options = given;
     if (cluster) {
         LATHE_TRY(options, for_cluster(given));

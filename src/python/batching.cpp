@@ -11,6 +11,7 @@
 #include "python/arrays.hpp"
 #include "python/bindings.hpp"
 #include "python/errors.hpp"
+#include "support/log.hpp"
 
 namespace nb = nanobind;
 
@@ -26,23 +27,32 @@ public:
     void operator()(Result<BatchReply> reply) const {
         const nb::gil_scoped_acquire acquire;
         try {
+            nb::object outputs = nb::none(), error = nb::none();
             if (reply) {
-                nb::dict outputs;
-                for (HostTensor& tensor : reply->outputs)
-                    outputs[tensor.name.c_str()] = to_numpy(tensor.view());
-                (*call_)(outputs, nb::none());
+                try {
+                    outputs = arrays_of(*reply);
+                } catch (const Failure& failure) {
+                    error = error_of(failure.error());
+                }
             } else {
-                (*call_)(nb::none(), error_of(reply.error()));
+                error = error_of(reply.error());
             }
-        } catch (nb::python_error& error) {
-            error.discard_as_unraisable("the answer to a request of lathe");
-        } catch (const Failure& failure) {
-            (*call_)(nb::none(), error_of(failure.error()));
+            (*call_)(outputs, error);
+        } catch (nb::python_error& raised) {
+            raised.discard_as_unraisable("the answer to a request of lathe");
+        } catch (const std::exception& failed) { // out of memory; the thread serves others too
+            log(LogLevel::error, std::string("the answer to a request could not be given: ") + failed.what());
         }
         call_->reset(); // here, where the GIL is held
     }
 
 private:
+    static nb::object arrays_of(BatchReply& reply) {
+        nb::dict outputs;
+        for (HostTensor& tensor : reply.outputs)
+            outputs[tensor.name.c_str()] = to_numpy(tensor.view());
+        return outputs;
+    }
     static nb::object error_of(const Error& error) {
         return nb::module_::import_("lathe").attr("Error")(error.message, to_string(error.code), error.where,
                                                            error.hint);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace lathe {
 
@@ -53,6 +54,16 @@ std::uint64_t folding_limit(std::uint64_t weight_bytes) {
     constexpr std::uint64_t few = std::uint64_t{1} << 30;
     const std::uint64_t most = memory_limit();
     return given() != 0 || weight_bytes > most / 4 ? most : std::min(most, few + 4 * weight_bytes);
+}
+
+std::uint64_t address_space_left() {
+    const std::uint64_t limit = address_limit();
+    if (limit == no_limit) return no_limit;
+    std::ifstream file("/proc/self/statm");
+    std::uint64_t pages = 0;
+    file >> pages;
+    const std::uint64_t taken = pages * static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
+    return limit > taken ? limit - taken : 0;
 }
 
 void set_memory_limit(std::uint64_t bytes) { given() = bytes; }

@@ -151,9 +151,9 @@ TEST(LostInputs, EveryOptionThatWritesIsKnown) {
         const std::string name = (*it)[1];
         const std::string text = work.lathe(name + " --help").output;
         ++commands;
-        // "  --plan TEXT   TensorRT: also write the plan as a file"
-        const std::regex writes(
-            "--([A-Za-z-]+)[^\\n]*\\s(?:[Ww]rite [^\\n]*|[^\\n]*file to write|HTML page to write|JSON to write)");
+        // "  --plan TEXT   TensorRT: also write the plan as a file", the words perhaps on a line of their own
+        const std::regex writes("--([A-Za-z-]+)[^\\n]*\\s(?! *-)(?:[Ww]rite [^\\n]*|[^\\n]*file to write|HTML page to "
+                                "write|JSON to write)");
         for (std::sregex_iterator option(text.begin(), text.end(), writes); option != end; ++option) {
             static const std::vector<std::string> known{"output", "plan",          "report",          "results",
                                                         "png",    "exportProfile", "exportLayerInfo", "draw"};

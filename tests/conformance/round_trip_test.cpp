@@ -1,8 +1,11 @@
 // Every model of ONNX's backend tests survives import and export: ONNX's checker accepts the result where it accepted
 // the original, and nothing of it changed but form.
 
+#include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <onnx/checker.h>
@@ -32,6 +35,20 @@ std::string checker_verdict(const onnx::ModelProto& model) {
     }
 }
 
+/// Before IR version 4 all weights are inputs too; load_onnx makes them constants alone, as later versions have them.
+void drop_listed_weights(onnx::ModelProto& model) {
+    if (model.ir_version() >= 4) return;
+    std::set<std::string> weights;
+    for (const onnx::TensorProto& tensor : model.graph().initializer())
+        weights.insert(tensor.name());
+    auto& inputs = *model.mutable_graph()->mutable_input();
+    const auto from = std::remove_if(inputs.begin(), inputs.end(),
+                                     [&](const onnx::ValueInfoProto& input) { return weights.contains(input.name()); });
+    if (from == inputs.end()) return;
+    inputs.erase(from, inputs.end());
+    model.set_ir_version(4);
+}
+
 std::string round_trip(const Case& each) {
     const auto model = load_onnx(each.model());
     if (!model) return "import: " + model.error().describe();
@@ -44,6 +61,7 @@ std::string round_trip(const Case& each) {
     if (!exported.ParseFromString(*written)) return "protobuf cannot parse what was exported";
 
     const bool was_valid = checker_verdict(original).empty();
+    drop_listed_weights(original);
     if (was_valid) {
         if (const std::string verdict = checker_verdict(exported); !verdict.empty()) return "checker: " + verdict;
         if (const auto verdict = check_onnx(*model); !verdict) return "check_onnx: " + verdict.error().describe();

@@ -12,6 +12,7 @@
 #include "onnx/onnx.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
+#include "support/memory_limit.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
@@ -393,6 +394,13 @@ std::vector<PartSpec> State::specs() const {
 
 Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, const CompileOptions& options) {
     LATHE_CHECK(check_precision(original, options.precision));
+    // Where a thread of its pool cannot be started, OpenVINO now and then waits for it for ever. With so little it
+    // never compiled any model.
+    constexpr std::uint64_t least = std::uint64_t{768} << 20;
+    if (address_space_left() < least) {
+        return Error{ErrorCode::out_of_memory, "OpenVINO cannot compile the model: out of memory, or of threads",
+                     original.graph.name, "use a smaller batch or model, or raise the limits (ulimit -v, ulimit -u)"};
+    }
     if (options.workspace_bytes > 0) {
         log(LogLevel::info, "OpenVINO has no workspace limit; the given one is ignored");
     }
