@@ -35,9 +35,8 @@ std::string checker_verdict(const onnx::ModelProto& model) {
     }
 }
 
-/// Before IR version 4 all weights are inputs too; load_onnx makes them constants alone, as later versions have them.
+/// Inputs with initial values, which before IR version 4 all weights are; load_onnx makes them constants alone.
 void drop_listed_weights(onnx::ModelProto& model) {
-    if (model.ir_version() >= 4) return;
     std::set<std::string> weights;
     for (const onnx::TensorProto& tensor : model.graph().initializer())
         weights.insert(tensor.name());
@@ -46,7 +45,7 @@ void drop_listed_weights(onnx::ModelProto& model) {
                                      [&](const onnx::ValueInfoProto& input) { return weights.contains(input.name()); });
     if (from == inputs.end()) return;
     inputs.erase(from, inputs.end());
-    model.set_ir_version(4);
+    model.set_ir_version(std::max<std::int64_t>(4, model.ir_version()));
 }
 
 std::string round_trip(const Case& each) {
