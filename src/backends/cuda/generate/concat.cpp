@@ -22,10 +22,6 @@ struct Rows {
     std::vector<Operand> operands;      ///< of the program, with a stride along the row
 };
 
-bool is_float(ElementType type) {
-    return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
-}
-
 Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
     const auto& detail = std::get<Concat>(op.detail);
     const auto cannot = [&](const char* why) { return Error{ErrorCode::unsupported, why, op.name, ""}; };
@@ -53,7 +49,7 @@ Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
         if (x.layout != y.layout || from.dims.size() != to.dims.size()) return cannot("inputs of several layouts");
         if (x.type == ElementType::s8 && (x.scale != y.scale || !detail.program.code.empty()))
             return cannot("inputs of several scales");
-        if (x.type != y.type && (!is_float(x.type) || !is_float(y.type) || detail.interleaved))
+        if (x.type != y.type && (!is_real(x.type) || !is_real(y.type) || detail.interleaved))
             return cannot("inputs of several types");
         Part part;
         part.operand = operand_of(plan, id);
@@ -128,17 +124,15 @@ void write_parts(Source& s, const Rows& rows, std::int64_t width, std::int64_t p
     s.line("#pragma unroll");
     s.line("    for (int k = 0; k < ", width, "; k += ", piece, ") {");
     s.line("      const ", index, " c = i % ", run, u, " * ", width, u, " + k;");
-    const auto take = [&](ElementType of, const std::string& address) {
-        s.line("        load<", piece, ">(", address, ", part);");
+    const auto take = [&](ElementType of, const std::string& address, const std::string& condition = "") {
+        s.line("        ", condition, "load<", piece, ">(", address, ", part);");
         s.line("#pragma unroll");
         s.line("        for (int e = 0; e < ", piece, "; ++e) x[u][k + e] = ", converted(of), ";");
     };
     if (alike) {
         s.line("      ", storage(first), " part[", piece, "] = {};");
         const std::string condition = rows.valid < rows.columns ? join("if (c < ", rows.valid, u, ") ") : std::string();
-        s.line("      ", condition, "load<", piece, ">(", choice(rows, 0, rows.parts.size(), u, from), ", part);");
-        s.line("#pragma unroll");
-        s.line("      for (int e = 0; e < ", piece, "; ++e) x[u][k + e] = ", converted(first), ";");
+        take(first, choice(rows, 0, rows.parts.size(), u, from), condition);
     } else {
         for (std::size_t i = 0; i < rows.parts.size(); ++i) {
             const std::int64_t end = i + 1 < rows.parts.size() ? rows.parts[i + 1].begin : rows.valid;

@@ -57,16 +57,6 @@ Result<std::vector<double>> zero_point_sums(const Lowering& lowering, const std:
 
 } // namespace
 
-//  conv                            conv
-//   |   skip                         |
-//   Add                ==>       epilogue: + skip, relu, / scale to int8
-//   |
-//  Relu | Clip | ...
-//   |
-//  QuantizeLinear
-//
-// Each only while nothing else reads what is between. The skip must have been made before: of two convolutions into
-// one Add, the later takes the other's result.
 /// SiLU of a product's result that multiplies another one (SwiGLU): the program that multiplies computes it for
 /// nothing, while few of the kernels for products know it.
 bool Lowering::is_gate_of_products(const ActivationMatch& match, const Shape& shape) const {
@@ -77,6 +67,16 @@ bool Lowering::is_gate_of_products(const ActivationMatch& match, const Shape& sh
     return other != match.end && dims(other) == shape && !constant(other);
 }
 
+//  conv                            conv
+//   |   skip                         |
+//   Add                ==>       epilogue: + skip, relu, / scale to int8
+//   |
+//  Relu | Clip | ...
+//   |
+//  QuantizeLinear
+//
+// Each only while nothing else reads what is between. The skip must have been made before: of two convolutions into
+// one Add, the later takes the other's result.
 Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
     Tail tail;
     tail.end = start;

@@ -21,6 +21,9 @@ namespace lathe::cuda {
 
 enum class ElementType : std::uint8_t { f32, f16, bf16, s8, s32, s64, boolean };
 std::size_t bytes_of(ElementType type);
+constexpr bool is_real(ElementType type) {
+    return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
+}
 const char* to_string(ElementType type); ///< "fp32", "fp16", "bf16", "int8", ...
 
 /// linear: row-major over `dims`. nhwc: dims stay N,C,H,W (or N,C,W) but C is innermost, `channel_stride` elements a

@@ -1,6 +1,7 @@
 #include "backends/cuda/plan/spelling_tools.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -56,6 +57,12 @@ bool mask_of_rank_4(const Site& site) {
     return true;
 }
 
+Node turned_keys(const std::string& keys) {
+    Node turn = make_node("Transpose", {keys});
+    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
+    return turn;
+}
+
 //  [B, H, S, D] -> Reshape [B*H, S, D] -> Transpose {0, 2, 1} -> Reshape [B, H, D, S]   ==>   Transpose {0, 1, 3, 2}
 bool transpose_of_heads(const Site& site) {
     const std::string& x = site.match.value("x");
@@ -66,9 +73,7 @@ bool transpose_of_heads(const Site& site) {
     if (from.size() != 4 || between.size() != 3 || order != std::vector<std::int64_t>{0, 2, 1}) return false;
     if (between != Shape{from[0] * from[1], from[2], from[3]} || to != Shape{from[0], from[1], from[3], from[2]})
         return false;
-    Node turn = make_node("Transpose", {x});
-    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
-    become(site.root, std::move(turn), site.root);
+    become(site.root, turned_keys(x), site.root);
     return true;
 }
 
@@ -81,11 +86,9 @@ bool transpose_before_scale(const Site& site) {
         dims_of(site.graph, scale.output(0)) != dims ||
         site.root.ints_or("perm", {}) != std::vector<std::int64_t>{0, 1, 3, 2})
         return false;
-    Node turn = make_node("Transpose", {scale.input(at)});
-    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
     const DataType type = type_of(site.graph, scale.output(0));
     std::vector<std::string> inputs = scale.inputs;
-    inputs[at] = add_before(site, std::move(turn), type, {dims[0], dims[1], dims[3], dims[2]});
+    inputs[at] = add_before(site, turned_keys(scale.input(at)), type, {dims[0], dims[1], dims[3], dims[2]});
     become(site.root, make_node(scale.op_type, std::move(inputs)), scale);
     return true;
 }
@@ -136,9 +139,7 @@ bool write_out_attention(const Site& site) {
     const Shape scores{q[0], q[1], q[2], k[2]};
     const auto mask = additive_mask(site, scores);
     if (!mask) return false;
-    Node turn = make_node("Transpose", {root.input(1)});
-    turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
-    const std::string turned = add_before(site, std::move(turn), type, {k[0], k[1], k[3], k[2]});
+    const std::string turned = add_before(site, turned_keys(root.input(1)), type, {k[0], k[1], k[3], k[2]});
     std::string value = add_before(site, make_node("MatMul", {root.input(0), turned}), type, scores);
     const float scale = root.float_or("scale", 1 / std::sqrt(static_cast<float>(q[3])));
     value = add_before(site, make_node("Mul", {value, add_scalar(graph, "scale", type, scale)}), type, scores);
@@ -202,6 +203,9 @@ std::optional<Grid> known_condition(const Site& site, const std::string& value) 
     Grid grid;
     grid.rows = std::max(a->rows, b->rows);
     grid.columns = std::max(a->columns, b->columns);
+    for (const Grid* each : {&*a, &*b})
+        if ((each->rows != 1 && each->rows != grid.rows) || (each->columns != 1 && each->columns != grid.columns))
+            return std::nullopt;
     for (std::int64_t i = 0; i < grid.rows; ++i) {
         for (std::int64_t j = 0; j < grid.columns; ++j) {
             const std::int64_t x = a->at(i, j), y = b->at(i, j);
@@ -222,9 +226,10 @@ bool take_apart(const Site& site, const std::string& value, std::int64_t rows, s
     if (node != nullptr && node->is("And") && depth > 0)
         return take_apart(site, node->input(0), rows, keys, found, depth - 1) &&
                take_apart(site, node->input(1), rows, keys, found, depth - 1);
-    if (const auto grid = known_condition(site, value)) {
+    const auto grid = known_condition(site, value);
+    if (grid && (grid->rows == 1 || grid->rows == rows) && (grid->columns == 1 || grid->columns == keys)) {
         bool all = true, causal = true;
-        for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t i = 0; i < rows && (all || causal); ++i) {
             for (std::int64_t j = 0; j < keys; ++j) {
                 const bool holds = grid->at(i, j) != 0;
                 all = all && holds;
@@ -260,28 +265,27 @@ bool causal_apart(const Site& site) {
         const auto kept = scalar_of(graph, where->input(1)), hidden = scalar_of(graph, where->input(2));
         // With another number than -inf the rows that have no key left are the mean over all of them.
         if (kept != 0.0F || hidden != -std::numeric_limits<float>::infinity() || type != DataType::float32) continue;
-        Conditions found;
-        if (!take_apart(site, where->input(0), scores[2], scores[3], found) || !found.causal) continue;
-        const std::string order = mask + "/causal";
+        // The layers of a model share their mask: the first takes it apart, the others find what became of it.
+        const std::string order = mask + "/causal", shared = mask + "/keys";
         if (!graph.initializers.contains(order)) {
-            if (graph.info(order)) continue;
+            Conditions found;
+            if (!take_apart(site, where->input(0), scores[2], scores[3], found) || !found.causal || graph.info(order))
+                continue;
             graph.initializers.emplace(order, causal_mask(scores[2], scores[3], scores[3] - scores[2]));
-        }
-        if (found.keys.empty()) {
-            root.inputs[at] = order;
-            return true;
-        }
-        // One for all layers.
-        const std::string shared = mask + "/keys";
-        std::string keys = found.keys[0];
-        for (std::size_t i = 1; i < found.keys.size(); ++i) {
-            Shape dims = dims_of(graph, keys);
-            dims[0] = std::max(dims[0], dims_of(graph, found.keys[i])[0]);
-            keys = add_before(site, make_node("And", {keys, found.keys[i]}), DataType::boolean, dims);
+            if (!found.keys.empty() && !graph.info(shared)) {
+                std::string keys = found.keys[0];
+                for (std::size_t i = 1; i < found.keys.size(); ++i) {
+                    Shape dims = dims_of(graph, keys);
+                    dims[0] = std::max(dims[0], dims_of(graph, found.keys[i])[0]);
+                    keys = add_before(site, make_node("And", {keys, found.keys[i]}), DataType::boolean, dims);
+                }
+                const Shape dims = dims_of(graph, keys);
+                add_before(site, make_node("Where", {keys, where->input(1), where->input(2)}), type, dims, shared);
+            }
         }
         if (!graph.info(shared)) {
-            const Shape dims = dims_of(graph, keys);
-            add_before(site, make_node("Where", {keys, where->input(1), where->input(2)}), type, dims, shared);
+            root.inputs[at] = order;
+            return true;
         }
         const std::string sum = add_before(site, make_node("Add", {root.input(1 - at), order}), type, scores);
         become(root, make_node("Add", {sum, shared}), root);
@@ -462,12 +466,12 @@ bool rotary_of_halves(const Site& site) {
         return node != nullptr && node->is("Mul") && site.uses.use_count(value) == 1 ? node : nullptr;
     };
     Node& root = site.root;
+    if (product(root.input(0)) == nullptr || product(root.input(1)) == nullptr) return false;
     const Shape dims = dims_of(site.graph, root.output(0));
     if (dims.size() != 4 || type_of(site.graph, root.output(0)) != DataType::float32) return false;
     for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
         const Node* straight = product(root.input(first));
         const Node* turned = product(root.input(1 - first));
-        if (straight == nullptr || turned == nullptr) return false;
         for (const std::size_t at : {std::size_t{0}, std::size_t{1}}) {
             const Node* joined = site.uses.producer(turned->input(at));
             if (joined == nullptr || !joined->is("Concat") || joined->inputs.size() != 2) continue;
@@ -501,43 +505,43 @@ bool rotary_of_operator(const Site& site) {
     const std::int64_t heads = beside ? root.int_or("num_heads", 0) : dims[1];
     if (heads < 1 || dims.back() % heads != 0 || (!beside && dims.size() != 4)) return false;
     const Shape flat = dims;
-    std::string x = root.input(0);
-    const auto reshaped = [&](const std::string& value, const Shape& to) {
-        const std::string shape =
-            add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to));
-        return add_before(site, make_node("Reshape", {value, shape}), type_of(graph, value), to);
-    };
-    if (beside) {
-        dims = {flat[0], flat[1], heads, flat[2] / heads};
-        x = reshaped(x, dims);
-    }
+    if (beside) dims = {flat[0], flat[1], heads, flat[2] / heads};
     const std::int64_t rows = beside ? dims[1] : dims[2];
-    std::vector<std::string> tables;
-    for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
-        std::string table = root.input(i);
-        Shape own = dims_of(graph, table);
-        if (!root.input(3).empty()) {
-            const Shape positions = dims_of(graph, root.input(3));
-            if (own.size() != 2 || positions != Shape{dims[0], rows}) return false;
+    const bool placed = !root.input(3).empty();
+    if (placed && dims_of(graph, root.input(3)) != Shape{dims[0], rows}) return false;
+    std::array<Shape, 2> sizes;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        Shape& own = sizes[i];
+        own = dims_of(graph, root.input(i + 1));
+        if (placed && own.size() != 2) return false;
+        if (placed) own = {dims[0], rows, own[1]};
+        if (own != Shape{dims[0], rows, dims[3] / 2} && own != Shape{1, rows, dims[3] / 2}) return false;
+    }
+    const auto shape_of = [&](const Shape& to) {
+        return add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to));
+    };
+    const auto reshaped = [&](const std::string& value, const Shape& to) {
+        return add_before(site, make_node("Reshape", {value, shape_of(to)}), type_of(graph, value), to);
+    };
+    std::vector<std::string> inputs{beside ? reshaped(root.input(0), dims) : root.input(0)};
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const Shape& own = sizes[i];
+        std::string table = root.input(i + 1);
+        if (placed) {
             Node gather = make_node("Gather", {table, root.input(3)});
             gather.set("axis", std::int64_t{0});
-            own = {dims[0], rows, own[1]};
             table = add_before(site, std::move(gather), type, own);
         }
-        if (own != Shape{dims[0], rows, dims[3] / 2} && own != Shape{1, rows, dims[3] / 2}) return false;
-        const Shape to = beside ? Shape{own[0], rows, 1, own[2]} : Shape{own[0], 1, rows, own[2]};
-        tables.push_back(reshaped(table, to));
+        inputs.push_back(reshaped(table, beside ? Shape{own[0], rows, 1, own[2]} : Shape{own[0], 1, rows, own[2]}));
     }
-    Node rotary = make_node("Rotary", {x, tables[0], tables[1]});
+    Node rotary = make_node("Rotary", std::move(inputs));
     if (root.int_or("interleaved", 0) != 0) rotary.set("interleaved", std::int64_t{1});
     if (!beside) {
         become(root, std::move(rotary), root);
         return true;
     }
     const std::string made = add_before(site, std::move(rotary), type, dims);
-    const std::string shape =
-        add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(flat.size())}, flat));
-    become(root, make_node("Reshape", {made, shape}), root);
+    become(root, make_node("Reshape", {made, shape_of(flat)}), root);
     return true;
 }
 

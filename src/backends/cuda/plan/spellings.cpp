@@ -26,7 +26,8 @@ std::optional<float> scalar_of(const Graph& graph, const std::string& value) {
 
 std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name) {
     if (name.empty()) name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
-    node.outputs = {name};
+    node.outputs.resize(std::max<std::size_t>(1, node.outputs.size())); // further ones are named by who adds it
+    node.outputs[0] = name;
     node.name = name;
     ValueInfo info;
     info.name = name;
@@ -58,6 +59,29 @@ bool is_mean(const Graph& graph, const Node& node) {
     return axes && axes->size() == 1 && (axes->front() == -1 || axes->front() == rank - 1);
 }
 
+/// x * x or x ^ 2.
+bool is_square(const Graph& graph, const Node& node) {
+    return node.is("Mul") ? node.input(0) == node.input(1) : near(scalar_of(graph, node.input(1)), 2);
+}
+
+/// Root becomes a normalisation of the match's x, in which `squares` is the mean of "square" and "sum" adds epsilon.
+bool become_norm(const Site& site, const char* type, const Node& squares) {
+    Graph& graph = site.graph;
+    const std::string& x = site.match.value("x");
+    const Node& sum = site.match.node("sum");
+    const auto epsilon = scalar_of(graph, sum.input(sum.input(0) == squares.output(0) ? 1 : 0));
+    const Shape dims = dims_of(graph, x);
+    if (!is_square(graph, site.match.node("square")) || !epsilon || dims.empty() || !is_mean(graph, squares) ||
+        type_of(graph, x) != DataType::float32)
+        return false;
+    const std::vector<float> ones(static_cast<std::size_t>(dims.back()), 1.0F);
+    Node norm = make_node(type, {x, add_constant(graph, "ones", Tensor::of_floats("", {dims.back()}, ones))});
+    norm.set("axis", std::int64_t{-1});
+    norm.set("epsilon", *epsilon);
+    become(site.root, std::move(norm), site.root);
+    return true;
+}
+
 //  x -> ReduceMean \        d*d -> ReduceMean -> Add eps -> Sqrt \                 x, ones
 //  x ------------- Sub = d ------------------------------------- Div     ==>   LayerNormalization
 Rule whitening() {
@@ -65,24 +89,8 @@ Rule whitening() {
         return Pattern::op("Sub", {Pattern::any("x"), Pattern::op("ReduceMean", {Pattern::any("x")}, "mean")}, "d");
     };
     const auto apply = [](const Site& site) {
-        Graph& graph = site.graph;
-        const Node& square = site.match.node("square");
-        const bool squared =
-            square.is("Mul") ? square.input(0) == square.input(1) : near(scalar_of(graph, square.input(1)), 2);
-        const Node& sum = site.match.node("sum");
-        const std::string& variance = site.match.node("variance").output(0);
-        const auto epsilon = scalar_of(graph, sum.input(sum.input(0) == variance ? 1 : 0));
-        const Shape dims = dims_of(graph, site.match.value("x"));
-        if (!squared || !epsilon || dims.empty() || !is_mean(graph, site.match.node("mean")) ||
-            !is_mean(graph, site.match.node("variance")) || type_of(graph, site.match.value("x")) != DataType::float32)
-            return false;
-        const std::vector<float> ones(static_cast<std::size_t>(dims.back()), 1.0F);
-        const std::string gamma = add_constant(graph, "ones", Tensor::of_floats("", {dims.back()}, ones));
-        Node norm = make_node("LayerNormalization", {site.match.value("x"), gamma});
-        norm.set("axis", std::int64_t{-1});
-        norm.set("epsilon", *epsilon);
-        become(site.root, std::move(norm), site.root);
-        return true;
+        return is_mean(site.graph, site.match.node("mean")) &&
+               become_norm(site, "LayerNormalization", site.match.node("variance"));
     };
     Pattern deviation = Pattern::op(
         "Sqrt", {Pattern::op("Add",
@@ -97,31 +105,13 @@ Rule whitening() {
 //  x ------------------------------------------------------ Div, Mul   ==>   RMSNormalization
 Rule by_root_mean_square(const char* type) {
     const auto apply = [](const Site& site) {
-        Graph& graph = site.graph;
-        const std::string& x = site.match.value("x");
-        const Node& square = site.match.node("square");
-        const bool squared =
-            square.is("Mul") ? square.input(0) == square.input(1) : near(scalar_of(graph, square.input(1)), 2);
-        const Node& sum = site.match.node("sum");
-        const std::string& mean = site.match.node("mean").output(0);
-        const auto epsilon = scalar_of(graph, sum.input(sum.input(0) == mean ? 1 : 0));
-        const Shape dims = dims_of(graph, x);
         if (site.root.is("Mul")) {
             const Node& inverse = site.match.node("inverse");
-            if (inverse.is("Div") &&
-                (!near(scalar_of(graph, inverse.input(0)), 1) || inverse.input(1) != site.match.node("root").output(0)))
+            if (inverse.is("Div") && (!near(scalar_of(site.graph, inverse.input(0)), 1) ||
+                                      inverse.input(1) != site.match.node("root").output(0)))
                 return false;
         }
-        if (!squared || !epsilon || dims.empty() || !is_mean(graph, site.match.node("mean")) ||
-            type_of(graph, x) != DataType::float32)
-            return false;
-        const std::vector<float> ones(static_cast<std::size_t>(dims.back()), 1.0F);
-        const std::string gamma = add_constant(graph, "ones", Tensor::of_floats("", {dims.back()}, ones));
-        Node norm = make_node("RMSNormalization", {x, gamma});
-        norm.set("axis", std::int64_t{-1});
-        norm.set("epsilon", *epsilon);
-        become(site.root, std::move(norm), site.root);
-        return true;
+        return become_norm(site, "RMSNormalization", site.match.node("mean"));
     };
     Pattern root = Pattern::op(
         "Sqrt",
@@ -179,18 +169,21 @@ Rule norm_factor(const char* type) {
 
 // ---- GroupNorm ----
 
-/// A vector by channel beside images of rank 4; a scale of each group is repeated. Nothing if it is no constant of
-/// such a length.
-std::optional<std::string> by_channel(Graph& graph, const std::string& name, std::int64_t channels,
-                                      std::int64_t groups) {
+/// A constant vector by channel or by group; null if it is none.
+const Tensor* factors_of(const Graph& graph, const std::string& name, std::int64_t channels, std::int64_t groups) {
     const Tensor* tensor = graph.constant(name);
-    if (tensor == nullptr || tensor->type() != DataType::float32) return std::nullopt;
+    if (tensor == nullptr || tensor->type() != DataType::float32) return nullptr;
     const auto count = static_cast<std::int64_t>(tensor->count());
-    if (count != channels && count != groups) return std::nullopt;
-    const std::vector<float> given = tensor->to_floats();
+    return count == channels || count == groups ? tensor : nullptr;
+}
+
+/// Beside images of rank 4, one number a channel.
+std::string by_channel(Graph& graph, const Tensor& tensor, std::int64_t channels, std::int64_t groups) {
+    const std::vector<float> given = tensor.to_floats();
+    const bool whole = static_cast<std::int64_t>(given.size()) == channels;
     std::vector<float> all;
     for (std::int64_t c = 0; c < channels; ++c)
-        all.push_back(given[static_cast<std::size_t>(count == channels ? c : c / (channels / groups))]);
+        all.push_back(given[static_cast<std::size_t>(whole ? c : c / (channels / groups))]);
     return add_constant(graph, "by_channel", Tensor::of_floats("", {channels, 1, 1}, all));
 }
 
@@ -202,30 +195,27 @@ bool by_group_factors(const Site& site, const std::string& x, std::int64_t group
     if (dims.size() != 4 || groups < 1 || dims[1] % groups != 0 || dims_of(graph, site.root.output(0)) != dims ||
         type_of(graph, x) != DataType::float32)
         return false;
-    std::optional<std::string> scale, bias;
-    if (!gamma.empty()) {
-        scale = by_channel(graph, gamma, dims[1], groups);
-        bias = by_channel(graph, beta, dims[1], groups);
-        if (!scale || !bias) return false;
-    }
+    const Tensor* scale = factors_of(graph, gamma, dims[1], groups);
+    const Tensor* bias = factors_of(graph, beta, dims[1], groups);
+    if (!gamma.empty() && (scale == nullptr || bias == nullptr)) return false;
     Node factors = make_node("GroupFactors", {x});
     factors.set("groups", groups);
     factors.set("epsilon", epsilon);
     const std::string shift = graph.unique_name(site.root.output(0) + "/shift");
+    factors.outputs = {"", shift};
     const std::string factor = add_before(site, std::move(factors), DataType::float32, {dims[0], dims[1], 1, 1});
-    for (const auto& node : graph.nodes) {
-        if (!node->is("GroupFactors") || node->output(0) != factor) continue;
-        node->outputs.push_back(shift);
-        ValueInfo info = graph.value_infos.at(factor);
-        info.name = shift;
-        graph.value_infos.insert_or_assign(shift, std::move(info));
-    }
+    ValueInfo info = graph.value_infos.at(factor);
+    info.name = shift;
+    graph.value_infos.insert_or_assign(shift, std::move(info));
     std::string value = add_before(site, make_node("Mul", {x, factor}), DataType::float32, dims);
-    if (scale) {
+    std::string added = shift;
+    if (!gamma.empty()) {
+        const std::string factors_of_channels = by_channel(graph, *scale, dims[1], groups);
         value = add_before(site, make_node("Add", {value, shift}), DataType::float32, dims);
-        value = add_before(site, make_node("Mul", {value, *scale}), DataType::float32, dims);
+        value = add_before(site, make_node("Mul", {value, factors_of_channels}), DataType::float32, dims);
+        added = by_channel(graph, *bias, dims[1], groups);
     }
-    become(site.root, make_node("Add", {value, scale ? *bias : shift}), site.root);
+    become(site.root, make_node("Add", {value, added}), site.root);
     return true;
 }
 

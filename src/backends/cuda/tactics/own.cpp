@@ -112,8 +112,8 @@ public:
         if (!softmax_takes(p)) return refuse("softmax over more than 1024 columns");
         add("softmax", 0, p, softmax_setter(op_, plan_), launch_softmax);
     }
-    void operator()(const LayerNorm&) {
-        if (!std::get<LayerNorm>(op_.detail).centred) return refuse("a kernel is generated for RMS normalisation");
+    void operator()(const LayerNorm& detail) {
+        if (!detail.centred) return refuse("a kernel is generated for RMS normalisation");
         const LayerNormParams p = layer_norm_params(op_, plan_);
         if (!layer_norm_takes(p))
             return refuse("layer normalisation of columns that are not a multiple of 8 up to 8192");

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "backends/cuda/plan/patterns/head_view.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
@@ -190,7 +191,10 @@ bool fits_fp32(const Lowering& lowering, const Found& found) {
     return mask.size() == 4 && mask[1] == 1;
 }
 
-std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last) {
+/// Of masks and sizes that were looked at: layers share them.
+using CausalMasks = std::map<std::tuple<std::string, std::int64_t, std::int64_t>, bool>;
+
+std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last, CausalMasks& masks) {
     const Shape& scores = lowering.dims(softmax.input(0));
     const auto rank = static_cast<std::int64_t>(scores.size());
     const std::int64_t axis = softmax.int_or("axis", lowering.opset() < 13 ? 1 : -1);
@@ -227,7 +231,10 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last)
         if (!is_floating(lowering.type_of(mask)) || !mask_view(detail, lowering.dims(mask))) return std::nullopt;
     }
     const auto causal = std::find_if(found.masks.begin(), found.masks.end(), [&](const std::string& mask) {
-        return half && is_causal_mask(lowering, mask, found.queries, found.keys);
+        if (!half) return false;
+        const auto [known, added] = masks.try_emplace({mask, found.queries.rows, found.keys.rows}, false);
+        if (added) known->second = is_causal_mask(lowering, mask, found.queries, found.keys);
+        return known->second;
     });
     if (causal != found.masks.end()) {
         found.causal = true;
@@ -321,10 +328,11 @@ std::shared_ptr<Product> merge(const Lowering& lowering, Found& found) {
 
 void find_attention(Lowering& lowering) {
     auto plans = std::make_shared<AttentionPlans>();
+    CausalMasks masks;
     for (const auto& node : lowering.graph().nodes) {
         if (!node->is("Softmax")) continue;
         Node* last = nullptr;
-        auto found = match(lowering, *node, last);
+        auto found = match(lowering, *node, last, masks);
         if (!found) continue;
         if (const auto product = merge(lowering, *found)) {
             for (Node* each : product->nodes) {
@@ -351,20 +359,6 @@ Result<bool> merged_product(Lowering& lowering, Node& node) {
     if (found == lowering.attentions().merged.end()) return false;
     LATHE_CHECK(emit_product(lowering, node, *found->second));
     return true;
-}
-
-/// The furthest place that there is by now, of the heads that k and v agree on.
-std::optional<SeenHeads> place_of(Lowering& lowering, const HeadOperand& operand, std::int64_t heads,
-                                  ElementType type) {
-    for (auto place = operand.places.rbegin(); place != operand.places.rend(); ++place) {
-        if (place->heads != heads || !lowering.ready(place->value)) continue;
-        if (lowering.stored_type(lowering.type_of(place->value)) != type) continue;
-        // Kernels read 16 bytes at a time.
-        const HeadView& view = place->view;
-        if ((view.offset | view.batch | view.row | view.head) % 8 == 0 || place + 1 == operand.places.rend())
-            return *place;
-    }
-    return std::nullopt;
 }
 
 //  q -> Transpose \                                     q, k, v [, masks]
@@ -400,11 +394,11 @@ Result<bool> attention(Lowering& lowering, Node& node) {
     } else {
         // As few heads as both can be read by.
         std::int64_t key_heads = found.keys.heads;
-        if (!place_of(lowering, found.k, key_heads, type) || !place_of(lowering, found.v, key_heads, type))
+        if (!heads_place(lowering, found.k, key_heads, type) || !heads_place(lowering, found.v, key_heads, type))
             key_heads = found.queries.heads;
         if (key_heads != found.queries.heads) detail.kv_heads = key_heads;
         const auto take = [&](const HeadOperand& operand, std::int64_t heads, HeadView& view) -> Result<void> {
-            const auto place = place_of(lowering, operand, heads, type);
+            const auto place = heads_place(lowering, operand, heads, type);
             if (!place) return Lowering::cannot(node, "an operand of attention is not made");
             LATHE_TRY(const ValueId id, lowering.want(place->value, type, Layout::linear));
             inputs.push_back(id);

@@ -7,10 +7,7 @@
 namespace lathe::cuda {
 namespace {
 
-bool arithmetic(std::optional<ElementType> type) {
-    return type && (*type == ElementType::f32 || *type == ElementType::f16 || *type == ElementType::bf16 ||
-                    *type == ElementType::s8);
-}
+bool arithmetic(std::optional<ElementType> type) { return type && (is_real(*type) || *type == ElementType::s8); }
 
 std::int64_t columns(const Filter& filter, bool transposed) {
     const Shape& shape = filter.values.shape;

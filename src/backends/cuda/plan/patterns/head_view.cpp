@@ -219,6 +219,18 @@ std::optional<std::pair<std::string, double>> scaled_by(const Lowering& lowering
     return std::nullopt;
 }
 
+std::optional<SeenHeads> heads_place(Lowering& lowering, const HeadOperand& operand, std::int64_t heads,
+                                     ElementType type, std::int64_t aligned) {
+    for (auto place = operand.places.rbegin(); place != operand.places.rend(); ++place) {
+        if (place->heads != heads || !lowering.ready(place->value)) continue;
+        if (lowering.stored_type(lowering.type_of(place->value)) != type) continue;
+        const HeadView& view = place->view;
+        if ((view.offset | view.batch | view.row | view.head) % aligned == 0 || place + 1 == operand.places.rend())
+            return *place;
+    }
+    return std::nullopt;
+}
+
 HeadOperand see_heads(const Lowering& lowering, const std::string& value, const Node& reader, const HeadSizes& sizes,
                       HeadRole role) {
     HeadOperand found;

@@ -34,6 +34,11 @@ enum class HeadRole { queries, keys, values };
 HeadOperand see_heads(const Lowering& lowering, const std::string& value, const Node& reader, const HeadSizes& sizes,
                       HeadRole role);
 
+/// The furthest of an operand's places that there is by now, with so many heads of this type. Kernels read whole
+/// vectors: `aligned` elements, but where there is no other place.
+std::optional<SeenHeads> heads_place(Lowering& lowering, const HeadOperand& operand, std::int64_t heads,
+                                     ElementType type, std::int64_t aligned = 8);
+
 /// The other operand of Mul or Div with a scalar constant, and the factor.
 std::optional<std::pair<std::string, double>> scaled_by(const Lowering& lowering, const Node& node);
 

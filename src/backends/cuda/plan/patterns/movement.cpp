@@ -177,10 +177,7 @@ Result<ValueId> input_to_join(Lowering& lowering, const std::string& input, Elem
     const auto& forms = lowering.forms(input);
     if (forms.size() == 1 && lowering.only_reader(input) != nullptr) {
         const Value& value = lowering.value(forms[0]);
-        const auto is_float = [](ElementType each) {
-            return each == ElementType::f32 || each == ElementType::f16 || each == ElementType::bf16;
-        };
-        if (value.role == Role::input && value.layout == layout && is_float(value.type) && is_float(type))
+        if (value.role == Role::input && value.layout == layout && is_real(value.type) && is_real(type))
             return forms[0];
     }
     return lowering.want(input, type, layout);

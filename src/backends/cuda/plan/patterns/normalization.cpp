@@ -7,9 +7,7 @@
 namespace lathe::cuda {
 namespace {
 
-bool real(std::optional<ElementType> type) {
-    return type && (*type == ElementType::f32 || *type == ElementType::f16 || *type == ElementType::bf16);
-}
+bool real(std::optional<ElementType> type) { return type && is_real(*type); }
 
 std::size_t axis_of(std::int64_t axis, std::size_t rank) {
     return static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis);

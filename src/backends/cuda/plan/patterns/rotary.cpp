@@ -8,22 +8,16 @@ namespace {
 Result<void> rotary(Lowering& lowering, Node& node) {
     const Shape dims = lowering.dims(node.output(0));
     const auto type = lowering.stored_type(lowering.type_of(node.output(0)));
-    const bool real = type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
-    if (!real || dims.size() != 4) return Lowering::cannot(node, "only heads of floating point are taken");
+    if (!type || !is_real(*type) || dims.size() != 4)
+        return Lowering::cannot(node, "only heads of floating point are taken");
     const HeadOperand seen =
         see_heads(lowering, node.input(0), node, {dims[0], dims[1], dims[2], dims[3]}, HeadRole::values);
     Rotary detail;
     detail.interleaved = node.int_or("interleaved", 0) != 0;
-    std::string from;
-    for (auto place = seen.places.rbegin(); place != seen.places.rend(); ++place) {
-        const bool own = lowering.stored_type(lowering.type_of(place->value)) == type;
-        if (!own || place->heads != dims[1] || !lowering.ready(place->value)) continue;
-        detail.x = place->view;
-        from = place->value;
-        break;
-    }
-    if (from.empty()) return Lowering::cannot(node, "its heads lie in a way that is not read");
-    LATHE_TRY(const ValueId x, lowering.want(from, *type, Layout::linear));
+    const auto place = heads_place(lowering, seen, dims[1], *type, 1);
+    if (!place) return Lowering::cannot(node, "its heads lie in a way that is not read");
+    detail.x = place->view;
+    LATHE_TRY(const ValueId x, lowering.want(place->value, *type, Layout::linear));
     std::vector<ValueId> inputs{x};
     for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
         // Tables that are constants keep their precision: they are small.
