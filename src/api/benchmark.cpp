@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/optimized_rows.hpp"
 #include "backends/openvino/tokenizer.hpp"
 #include "bench/run.hpp"
 #include "report/fields.hpp"
@@ -11,7 +12,6 @@ namespace lathe {
 namespace {
 
 using report::find_item;
-using report::interval;
 using report::items;
 using report::number;
 using report::text;
@@ -50,12 +50,6 @@ std::size_t count(const Json& object, const char* key) {
 
 std::int64_t batch_of(const Json& object) { return static_cast<std::int64_t>(number(object, "batch").value_or(0)); }
 
-Measured measured(const Json& object, const char* key, const char* interval_key) {
-    const double value = number(object, key).value_or(0);
-    const auto range = interval(object, interval_key).value_or(std::pair{value, value});
-    return {value, range.first, range.second};
-}
-
 std::optional<double> throughput_of(const Json& document, const std::string& name, std::int64_t batch) {
     for (const Json& entry : items(document, "throughput")) {
         if (text(entry, "subject") == name && batch_of(entry) == batch) return number(entry, "samples_per_second");
@@ -69,7 +63,7 @@ BenchmarkResult result_of(const Json& document) {
         BenchmarkRow row;
         row.name = text(latency, "subject");
         row.batch = batch_of(latency);
-        row.latency_ms = measured(latency, "median_ms", "ci95_ms");
+        row.latency_ms = measured(latency, "median_ms", "ci95_ms").value_or(Measured{});
         row.p99_ms = number(latency, "p99_ms").value_or(0);
         row.calls = count(latency, "count");
         row.samples_per_second = throughput_of(document, row.name, row.batch);
@@ -81,7 +75,7 @@ BenchmarkResult result_of(const Json& document) {
     }
     for (const Json& ratio : items(document, "ratios")) {
         result.ratios.push_back({text(ratio, "subject"), text(ratio, "reference"), batch_of(ratio),
-                                 measured(ratio, "speedup", "ci95"), count(ratio, "pairs")});
+                                 measured(ratio, "speedup", "ci95").value_or(Measured{}), count(ratio, "pairs")});
     }
     for (const Json& gap : items(document, "unavailable"))
         result.gaps.push_back({text(gap, "subject"), batch_of(gap), text(gap, "reason"), text(gap, "cure")});

@@ -12,14 +12,6 @@ using report::member;
 using report::number;
 using report::text;
 
-/// The figure with its interval; its value alone where there is none.
-std::optional<Measured> measured(const Json& object, const char* key, const char* interval_key) {
-    const auto value = number(object, key);
-    if (!value) return std::nullopt;
-    const auto range = interval(object, interval_key).value_or(std::pair{*value, *value});
-    return Measured{*value, range.first, range.second};
-}
-
 /// How many times as fast as `reference` the subject is; the benchmark may have measured the pair the other way round.
 std::optional<Measured> speedup_of(const Json& bench, const std::string& subject, const std::string& reference,
                                    double batch) {
@@ -55,6 +47,13 @@ std::string baseline_of(const Json& bench) {
 }
 
 } // namespace
+
+std::optional<Measured> measured(const Json& object, const char* key, const char* interval_key) {
+    const auto value = number(object, key);
+    if (!value) return std::nullopt;
+    const auto range = interval(object, interval_key).value_or(std::pair{*value, *value});
+    return Measured{*value, range.first, range.second};
+}
 
 std::vector<OptimizedRow> optimized_rows(const Json& bench, const Json& eval, const std::filesystem::path& folder) {
     const std::string baseline = baseline_of(bench);

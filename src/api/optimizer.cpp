@@ -6,6 +6,7 @@
 #include "api/calibrate.hpp"
 #include "api/correct.hpp"
 #include "api/model_data.hpp"
+#include "api/optimize_request.hpp"
 #include "api/optimized_rows.hpp"
 #include "api/profile.hpp"
 #include "api/simplify.hpp"
@@ -29,7 +30,6 @@
 #include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
-#include "support/lost_inputs.hpp"
 #include "support/machine.hpp"
 
 namespace lathe {
@@ -44,54 +44,6 @@ std::string key_of(std::initializer_list<std::string> parts) {
     for (const auto& part : parts)
         hasher.update(std::string_view(part));
     return hasher.hex();
-}
-
-/// The folder may be one that holds what was given.
-Result<void> spare_inputs(const OptimizeRequest& request) {
-    const std::string stem = request.model.stem().string();
-    std::vector<std::string> outputs;
-    for (const char* ending :
-         {".stages.json", ".simplified.onnx", ".ranges", ".int8.onnx", ".int8-effort2.onnx", ".int8-effort2.engine"})
-        outputs.push_back((request.output / (stem + ending)).string());
-    for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16, Precision::int8})
-        outputs.push_back((request.output / (stem + "." + to_string(precision) + ".engine")).string());
-    for (const char* name : {"eval.json", "bench.json", "report.json", "report.html"})
-        outputs.push_back((request.output / name).string());
-    return refuse_lost_inputs(
-        outputs, {request.model.string(), request.calibrate.string(), request.evaluate.string(), request.preprocess});
-}
-
-/// What is left open becomes what is usual for the device; what cannot be is told now, not after minutes of work.
-Result<OptimizeRequest> completed(OptimizeRequest request) {
-    const bool on_gpu = request.device != "cpu";
-    auto& precisions = request.precisions;
-    if (precisions.empty()) {
-        precisions = {Precision::float32, on_gpu ? Precision::float16 : Precision::bfloat16, Precision::int8};
-    }
-    if (!request.against) {
-        request.against = on_gpu ? std::vector<std::string>{"pytorch", "torch-compile=fp16"}
-                                 : std::vector<std::string>{"pytorch", "torch-compile", "onnxruntime"};
-    }
-    if (std::ranges::count(precisions, Precision::int8) > 0 && request.calibrate.empty()) {
-        return Error{ErrorCode::invalid_argument, "INT8 needs data to calibrate on", "--calibrate",
-                     "give a folder of photos or arrays, or --precisions without int8"};
-    }
-    if (std::ranges::count(precisions, Precision::float32) == 0) {
-        return Error{ErrorCode::invalid_argument, "fp32 must be among the precisions", "--precisions",
-                     "every other one is judged against it"};
-    }
-    for (const auto& text : *request.against) {
-        if (auto peer = parse_peer(text); !peer) return std::move(peer).error();
-    }
-    LATHE_CHECK(check_source(request.source));
-    LATHE_CHECK(spare_inputs(request));
-    if (const auto backend = backend_for_device(request.device); !backend) return backend.error();
-    std::error_code failed;
-    for (const auto& path : {request.model, request.calibrate, request.evaluate}) {
-        if (path.empty() || fs::exists(path, failed)) continue;
-        return Error{ErrorCode::not_found, "no such file or folder", path.string(), "check the path"};
-    }
-    return request;
 }
 
 /// Cancels a part of the job when its time is over.
@@ -275,7 +227,6 @@ private:
             LATHE_CHECK(save_onnx(outcome.quantized.model, output));
             return outcome.quantized.document;
         }));
-        if (quantization_.is_null()) quantization_ = document;
         quantizations_[name] = std::move(document);
         return {};
     }
@@ -305,9 +256,13 @@ private:
         }
         // A precision that this machine lacks is a finding, not the end of the job.
         if (built.error().code != ErrorCode::unsupported || name == "fp32") return Error(built.error()).in(name);
-        log(LogLevel::warning, name + " is left out: " + built.error().describe());
-        skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
+        leave_out(name, built.error().describe());
         return {};
+    }
+
+    void leave_out(const std::string& name, const std::string& reason) {
+        log(LogLevel::warning, name + " is left out: " + reason);
+        skipped_.push_back({{"subject", name}, {"reason", reason}});
     }
 
     /// Where INT8 loses more than allowed a corrected network is made beside it, judged and measured like the others.
@@ -334,14 +289,12 @@ private:
                                                                report::decimals(options_.answer_limit_s, -1) +
                                                                " s; without limit: --effort " + std::to_string(effort)
                                                          : made.error().describe();
-            log(LogLevel::warning, name + " is left out: " + reason);
-            skipped_.push_back({{"subject", name}, {"reason", reason}});
+            leave_out(name, reason);
             return {};
         }
         if (auto built = build_named(name, Precision::int8); !built) {
             if (progress_.cancelled()) return built;
-            log(LogLevel::warning, name + " is left out: " + built.error().describe());
-            skipped_.push_back({{"subject", name}, {"reason", built.error().describe()}});
+            leave_out(name, built.error().describe());
             return {};
         }
         return evaluate("evaluate " + name);
@@ -403,21 +356,27 @@ private:
         return request;
     }
 
-    /// Where the evaluation's samples lie, and their truth's digest.
-    Result<EvaluationData> evaluation_data() const {
-        const EvalRequest request = eval_request();
-        LATHE_TRY(const EvaluationTask* const task, evaluation_task(request));
-        return task->data(request);
+    /// Where the evaluation's samples lie, and their truth's digest. Finding them reads the truth, so it is done once.
+    Result<EvaluationData> evaluation_data() {
+        if (!evaluation_data_) {
+            const EvalRequest request = eval_request();
+            LATHE_TRY(const EvaluationTask* const task, evaluation_task(request));
+            LATHE_TRY(evaluation_data_, task->data(request));
+        }
+        return *evaluation_data_;
     }
 
-    Result<std::string> evaluation_digest() const {
+    /// Of samples and truth; reads them all, so it is made once.
+    Result<std::string> evaluation_digest() {
+        if (!evaluation_digest_.empty()) return evaluation_digest_;
         DatasetOptions data;
         data.samples = options_.evaluate_samples;
         data.text = text_options(model_, options_.columns);
         LATHE_TRY(const EvaluationData where, evaluation_data());
         LATHE_TRY(const auto dataset, open_dataset(where.samples, preprocess_, input_specs(model_), data));
         LATHE_TRY(const std::string digest, dataset->digest());
-        return where.truth_digest.empty() ? digest : key_of({digest, where.truth_digest});
+        evaluation_digest_ = where.truth_digest.empty() ? digest : key_of({digest, where.truth_digest});
+        return evaluation_digest_;
     }
 
     Result<void> profile() {
@@ -493,7 +452,7 @@ private:
     }
 
     /// What limits the verdict, for a person who reads it.
-    Result<void> add_caveats(report::Verdict& verdict) const {
+    Result<void> add_caveats(report::Verdict& verdict) {
         if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
             verdict.reasons.emplace_back(
                 "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
@@ -543,7 +502,7 @@ private:
         if (!eval_.is_null()) document["eval"] = eval_;
         document["layers"] = layers_;
         if (!calibration_.is_null()) document["calibration"] = calibration_;
-        if (!quantization_.is_null()) document["quantization"] = quantization_;
+        if (quantizations_.contains("int8")) document["quantization"] = quantizations_["int8"];
         if (quantizations_.size() > 1) document["quantizations"] = quantizations_;
         document["simplify"] = simplify_result_;
         document["machine"] = to_json(machine);
@@ -600,8 +559,10 @@ private:
     std::string key_; ///< of the model as read, with its preprocessing
     RangesFile ranges_;
     std::vector<fs::path> engines_;
+    std::optional<EvaluationData> evaluation_data_;
+    std::string evaluation_digest_;
     Json first_engine_; ///< what the first built engine says of itself
-    Json summary_, simplify_result_, calibration_, quantization_, eval_, layers_, bench_;
+    Json summary_, simplify_result_, calibration_, eval_, layers_, bench_;
     Json quantizations_ = Json::object(); ///< by name of the INT8 network
     Json timings_extra_ = Json::array();
     Json skipped_ = Json::array();

@@ -6,6 +6,7 @@
 #include "calibrate/model_key.hpp"
 #include "data/labels.hpp"
 #include "onnx/onnx.hpp"
+#include "support/files.hpp"
 #include "support/hash.hpp"
 #include "support/json.hpp"
 
@@ -42,11 +43,7 @@ Result<RangesFile> ranges_for(const PrepareOptions& options, PreparedModel& prep
 } // namespace
 
 Result<PreparedModel> prepare_model(const PrepareOptions& options, Progress& progress, const OwnSamples& own_samples) {
-    std::error_code failed;
-    for (const auto& path : {options.model, options.data, options.calibrate, options.ranges, options.preprocess}) {
-        if (path.empty() || std::filesystem::exists(path, failed)) continue;
-        return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
-    }
+    LATHE_CHECK(look_for({options.model, options.data, options.calibrate, options.ranges, options.preprocess}));
     PreparedModel prepared;
     LATHE_TRY(Model original, load_onnx(options.model));
     if (!options.preprocess.empty()) {

@@ -36,6 +36,10 @@ Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress
     EngineLoadOptions options;
     options.profiling = true;
     LATHE_TRY(const Engine engine, Engine::load(file, options));
+    return profile_engine(engine, file, progress);
+}
+
+Result<EngineProfile> profile_engine(const Engine& engine, const std::filesystem::path& file, Progress& progress) {
     LATHE_TRY(Session session, engine.make_session());
     std::mt19937 generator(1); // NOLINT: the same inputs every time
     std::vector<HostTensor> tensors;

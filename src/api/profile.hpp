@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "lathe/engine.hpp"
 #include "lathe/engine_types.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
@@ -18,6 +19,8 @@ struct EngineProfile {
 };
 /// Runs on seeded random inputs of the smallest shape, after a warm-up.
 Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress& progress);
+/// The same of an engine that was loaded with EngineLoadOptions::profiling, from `file`.
+Result<EngineProfile> profile_engine(const Engine& engine, const std::filesystem::path& file, Progress& progress);
 
 /// Time and precision of every executed layer, as the layers JSON has it ("kind": "layers"): the mean of several runs
 /// on seeded random inputs of the smallest shape. Profiling itself costs time, so the sum is above the engine's

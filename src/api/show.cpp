@@ -203,8 +203,10 @@ Result<ShowResult> show(const ShowRequest& request) {
     const std::string name = request.model.stem().string();
     std::optional<Drawing> drawing;
     if (is_engine_file(request.model)) {
-        LATHE_TRY(const EngineProfile profile, profile_engine(request.model, progress));
-        LATHE_TRY(const Engine engine, Engine::load(request.model));
+        EngineLoadOptions options;
+        options.profiling = true;
+        LATHE_TRY(const Engine engine, Engine::load(request.model, options));
+        LATHE_TRY(const EngineProfile profile, profile_engine(engine, request.model, progress));
         LATHE_TRY(const ModelPtr model, engine.model());
         drawing.emplace(*model);
         for (const LayerInfo& layer : profile.layers)

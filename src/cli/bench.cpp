@@ -11,6 +11,7 @@
 #include "cli/numbers.hpp"
 #include "cli/trtexec_names.hpp"
 #include "runtime/engine.hpp"
+#include "support/files.hpp"
 #include "support/json.hpp"
 
 namespace lathe::cli {

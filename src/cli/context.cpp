@@ -247,15 +247,6 @@ int exit_code(ErrorCode code) {
     return 1;
 }
 
-Result<void> look_for(const std::vector<std::string>& paths) {
-    std::error_code failed;
-    for (const std::string& path : paths) {
-        if (path.empty() || std::filesystem::exists(path, failed)) continue;
-        return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
-    }
-    return {};
-}
-
 Result<void> check_writable(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {
         std::error_code failed;

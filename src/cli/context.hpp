@@ -80,9 +80,6 @@ private:
 /// 5 a check of the result failed (verification, accuracy, lint), 130 interrupted, 143 by SIGTERM.
 int exit_code(ErrorCode code);
 
-/// not_found for the first path that is not there; empty ones are not looked for. For options, before any work.
-Result<void> look_for(const std::vector<std::string>& paths);
-
 /// What writing to them would give, for the first that cannot be written; empty ones are not tried. Before long work.
 Result<void> check_writable(const std::vector<std::string>& paths);
 

@@ -36,11 +36,6 @@ Result<std::vector<fs::path>> sorted_entries(const fs::path& folder) {
     return entries;
 }
 
-bool is_folder(const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_directory(path, ignored);
-}
-
 bool is_there(const fs::path& path) {
     std::error_code ignored;
     return fs::exists(path, ignored);

@@ -107,6 +107,13 @@ char32_t next_code_point(std::string_view text, std::size_t& at) {
     return code;
 }
 
+std::u32string code_points(std::string_view text) {
+    std::u32string points;
+    for (std::size_t at = 0; at < text.size();)
+        points.push_back(next_code_point(text, at));
+    return points;
+}
+
 void append_utf8(char32_t code, std::string& out) {
     const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
     if (code < 0x80) {

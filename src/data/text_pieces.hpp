@@ -18,6 +18,8 @@ Error not_utf8(std::string_view text, std::size_t at, const std::string& where, 
 
 /// One code point of UTF-8 text at `at`, which moves behind it. A byte that begins none is U+FFFD.
 char32_t next_code_point(std::string_view text, std::size_t& at);
+/// All of a text's code points.
+std::u32string code_points(std::string_view text);
 /// Appends the code point as UTF-8.
 void append_utf8(char32_t code, std::string& out);
 

@@ -10,14 +10,6 @@ namespace lathe {
 
 namespace {
 
-bool all_outputs_finite(std::span<const HostTensor> outputs, std::size_t sample, std::size_t samples) {
-    return std::ranges::all_of(outputs, [&](const HostTensor& output) {
-        const auto values = output.as<float>();
-        const std::size_t row = values.size() / samples;
-        return all_finite(values.subspan(sample * row, row));
-    });
-}
-
 /// NaN, where there is nothing to judge, is null; so is infinity.
 Json defined(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
@@ -39,11 +31,8 @@ Json worst_of(const CountedEvaluation& evaluation, const SampleCounts& counts, c
         double agreement;
     };
     std::vector<Entry> entries;
-    std::vector<std::uint32_t> alone(counts.samples(), 0U);
     for (std::size_t i = 0; i < counts.samples(); ++i) {
-        alone[i] = 1;
-        const double agreement = figure.of(counts.sums(alone));
-        alone[i] = 0;
+        const double agreement = figure.of(counts.row(i));
         if (std::isfinite(agreement)) entries.push_back({i, agreement});
     }
     std::ranges::stable_sort(entries, {}, &Entry::agreement);

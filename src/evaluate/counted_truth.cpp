@@ -19,16 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool is_folder(const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_directory(path, ignored);
-}
-
-bool is_file(const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_regular_file(path, ignored);
-}
-
 /// The file of the truth of a sample: of its name but for the extension.
 std::optional<fs::path> companion(const fs::path& folder, const std::string& sample,
                                   std::initializer_list<const char*> extensions) {
@@ -99,7 +89,7 @@ Result<LabelMap> mask_for(const fs::path& file, const LabelMap& like, const std:
                 return Error{ErrorCode::out_of_range,
                              "the mask has the value " + std::to_string(stored) + ", but the model has " +
                                  std::to_string(classes) + " classes",
-                             file.string(), "--first-label and --ignored-label say what the masks' values mean"};
+                             file.string(), "--first-label and --ignore-label say what the masks' values mean"};
             }
             truth.labels[row * like.width + column] = static_cast<std::int32_t>(label);
         }
@@ -107,17 +97,10 @@ Result<LabelMap> mask_for(const fs::path& file, const LabelMap& like, const std:
     return truth;
 }
 
-std::size_t elements(const Shape& shape) {
-    std::size_t count = 1;
-    for (const std::int64_t size : shape)
-        count *= static_cast<std::size_t>(std::max<std::int64_t>(0, size));
-    return count;
-}
-
 /// An array of any numbers as float32.
 Result<Numbers> numbers_of(const HostTensor& array, const fs::path& file) {
     Numbers numbers{array.shape, {}};
-    numbers.values.resize(elements(array.shape));
+    numbers.values.resize(static_cast<std::size_t>(element_count(array.shape)));
     LATHE_CHECK(convert_elements(array.type, array.bytes, DataType::float32,
                                  std::as_writable_bytes(std::span(numbers.values)), file.string()));
     return numbers;
@@ -241,7 +224,7 @@ Result<std::optional<CountedTruth>> find_targets(const fs::path& path, const Cou
         if (!file) return std::optional<Answer>();
         LATHE_TRY(Numbers target, target_of(*file, scale));
         const Numbers& mine = std::get<Numbers>(given);
-        if (elements(target.shape) != mine.values.size()) {
+        if (target.values.size() != mine.values.size()) {
             return Error{ErrorCode::mismatch,
                          "the target is " + to_string(target.shape) + ", the model's output " + to_string(mine.shape),
                          file->string(), "give targets of the output's own size"};

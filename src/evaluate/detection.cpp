@@ -26,14 +26,6 @@ Batch sample_of(const Batch& batch, std::size_t sample) {
     return one;
 }
 
-bool all_outputs_finite(std::span<const HostTensor> outputs, std::size_t sample, std::size_t samples) {
-    return std::ranges::all_of(outputs, [&](const HostTensor& output) {
-        const auto values = output.as<float>();
-        const std::size_t row = values.size() / samples;
-        return all_finite(values.subspan(sample * row, row));
-    });
-}
-
 std::vector<DetectedPicture> pictures_of(const std::vector<std::vector<TrueObject>>& truth,
                                          const DetectionSubject& subject) {
     std::vector<DetectedPicture> pictures;

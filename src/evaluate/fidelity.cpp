@@ -122,6 +122,14 @@ bool all_finite(std::span<const float> row) {
     return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
 }
 
+bool all_outputs_finite(std::span<const HostTensor> outputs, std::size_t sample, std::size_t samples) {
+    return std::ranges::all_of(outputs, [&](const HostTensor& output) {
+        const auto values = output.as<float>();
+        const std::size_t row = values.size() / samples;
+        return all_finite(values.subspan(sample * row, row));
+    });
+}
+
 std::optional<std::size_t> top_class(std::span<const float> row) {
     if (row.empty() || any_nan(row)) return std::nullopt;
     return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());

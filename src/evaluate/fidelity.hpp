@@ -4,6 +4,8 @@
 #include <optional>
 #include <span>
 
+#include "lathe/types.hpp"
+
 namespace lathe {
 
 /// What the values of a classifier's output are.
@@ -46,6 +48,8 @@ private:
 
 /// Neither NaN nor infinity among them.
 bool all_finite(std::span<const float> row);
+/// The same of one of `samples` samples in outputs of float32, axis 0 the sample.
+bool all_outputs_finite(std::span<const HostTensor> outputs, std::size_t sample, std::size_t samples);
 /// Index of the greatest value; the first of equals. Nothing if any value is NaN or the row is empty.
 std::optional<std::size_t> top_class(std::span<const float> row);
 /// Whether `label` is among the k greatest values (of equals the first ones count). False if any value is NaN.

@@ -71,20 +71,6 @@ private:
     ScratchFolder scratch_;
 };
 
-std::size_t count_nonfinite(const std::vector<HostTensor>& outputs, std::size_t samples) {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < samples; ++i) {
-        for (const HostTensor& output : outputs) {
-            const auto values = output.as<float>();
-            const std::size_t row = values.size() / samples;
-            if (all_finite(values.subspan(i * row, row))) continue;
-            ++count;
-            break;
-        }
-    }
-    return count;
-}
-
 } // namespace
 
 bool names_a_metric(std::string_view task) {
@@ -136,7 +122,8 @@ Result<Json> evaluate_engines_by_metric(const EvalRequest& request, Progress& pr
             if (!values) return std::move(values).error().in(request.task);
             for (const double value : *values)
                 evaluation.subjects[s].truth.add({value, 1});
-            evaluation.subjects[s].nonfinite += count_nonfinite(*outputs, batch->size());
+            for (std::size_t i = 0; i < batch->size(); ++i)
+                if (!all_outputs_finite(*outputs, i, batch->size())) ++evaluation.subjects[s].nonfinite;
         }
         progress.advance(batch->size());
     }

@@ -17,14 +17,7 @@ constexpr char32_t final_sigma = 0x3C2;
 constexpr char32_t dotted_capital_i = 0x130;
 constexpr char32_t dot_above = 0x307;
 
-using CodePoints = std::vector<char32_t>;
-
-CodePoints code_points(std::string_view text) {
-    CodePoints codes;
-    for (std::size_t at = 0; at < text.size();)
-        codes.push_back(next_code_point(text, at));
-    return codes;
-}
+using CodePoints = std::u32string;
 
 /// Whether the capital sigma at `at` ends a word: a cased letter before it and none behind, case-ignorable ones between
 /// not counted (Unicode, 3.13, Final_Sigma).

@@ -76,6 +76,11 @@ Result<void> check_division(const Constants& constants, const Node& node) {
     return {};
 }
 
+std::optional<Shape> shape_of(const Graph& graph, const std::string& value) {
+    const auto info = graph.info(value);
+    return info ? info->shape() : std::nullopt;
+}
+
 /// Axes given as numbers: the attribute, and CumSum's second input.
 Result<void> check_axis(const Graph& graph, const Constants& constants, const Node& node) {
     std::optional<std::int64_t> axis;
@@ -88,8 +93,7 @@ Result<void> check_axis(const Graph& graph, const Constants& constants, const No
         if (values.size() == 1) axis = values[0];
     }
     if (!axis || node.inputs.empty()) return {};
-    const auto info = graph.info(node.inputs[0]);
-    const auto shape = info ? info->shape() : std::nullopt;
+    const auto shape = shape_of(graph, node.inputs[0]);
     if (!shape) return {};
     // CumSum's axis is below the rank; operators that add an axis (OneHot) or cut before one (Flatten) take the rank.
     const auto rank = static_cast<std::int64_t>(shape->size());
@@ -99,11 +103,6 @@ Result<void> check_axis(const Graph& graph, const Constants& constants, const No
                  "axis " + std::to_string(*axis) + " of " + node.op_type + " is outside a value of " +
                      std::to_string(rank) + " dimensions",
                  "export the model again");
-}
-
-std::optional<Shape> shape_of(const Graph& graph, const std::string& value) {
-    const auto info = graph.info(value);
-    return info ? info->shape() : std::nullopt;
 }
 
 /// The size of an axis that may count from the end; nothing where it is open or there is none such.

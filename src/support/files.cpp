@@ -202,6 +202,25 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
     return write_file(path, std::as_bytes(std::span(text)));
 }
 
+bool is_folder(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_directory(path, ignored);
+}
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+Result<void> look_for(const std::vector<std::string>& paths) {
+    std::error_code failed;
+    for (const std::string& path : paths) {
+        if (path.empty() || std::filesystem::exists(path, failed)) continue;
+        return Error{ErrorCode::not_found, "no such file or folder", path, "check the path"};
+    }
+    return {};
+}
+
 Result<ScratchFolder> ScratchFolder::create() {
     std::error_code failure;
     const auto base = std::filesystem::temp_directory_path(failure);

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lathe/result.hpp"
 
@@ -53,6 +54,13 @@ private:
     std::filesystem::path target_;
     std::filesystem::path temporary_; ///< empty: fd_ is the target itself
 };
+
+/// Links count as what they lead to; what cannot be looked at is neither.
+bool is_folder(const std::filesystem::path& path);
+bool is_file(const std::filesystem::path& path);
+
+/// not_found for the first of the paths that does not exist; empty ones are passed over.
+Result<void> look_for(const std::vector<std::string>& paths);
 
 /// A new folder for temporary files (under TMPDIR), removed with all that is in it at the end.
 class ScratchFolder {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
-#include <vector>
+
+#include "support/edit_distance.hpp"
 
 namespace lathe {
 namespace {
@@ -28,21 +28,6 @@ bool ends_in_path(std::string_view longer, std::string_view shorter) {
            (shorter.front() == '/' || longer[longer.size() - shorter.size() - 1] == '/');
 }
 
-std::size_t edits(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (std::size_t j = 0; j < b.size(); ++j) {
-            const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-        }
-    }
-    return row.back();
-}
-
 } // namespace
 
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
@@ -58,7 +43,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
         } else if (!ends_in_path(wanted, other) && !ends_in_path(other, wanted)) {
             const std::size_t gap = std::max(wanted.size(), other.size()) - std::min(wanted.size(), other.size());
             if (gap >= least) continue;
-            distance = edits(wanted, other);
+            distance = edit_distance(wanted, other);
         }
         if (distance < least) {
             least = distance;

@@ -83,6 +83,17 @@ Interval bootstrap_difference(const SampleCounts& subject, const SampleCounts& r
     });
 }
 
+Result<const HostTensor*> CountedTask::output_at(std::span<const HostTensor> outputs, std::size_t number) const {
+    if (number < outputs.size()) return &outputs[number];
+    return Error{ErrorCode::mismatch, "the model has no output " + std::to_string(number), std::string(name()), ""};
+}
+
+Error unlike(const HostTensor& output, const std::string& wanted, std::string hint) {
+    return {ErrorCode::mismatch,
+            "the output is " + to_string(output.type) + " " + to_string(output.shape) + ", not " + wanted, output.name,
+            std::move(hint)};
+}
+
 std::unique_ptr<AnswerJudge> CountedTask::judge() const { return std::make_unique<CountedJudge>(*this); }
 
 } // namespace lathe

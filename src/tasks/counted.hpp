@@ -40,6 +40,7 @@ class SampleCounts {
 public:
     void add(std::vector<double> counts);
     std::size_t samples() const { return rows_.size(); }
+    std::span<const double> row(std::size_t sample) const { return rows_[sample]; }
     std::vector<double> sums() const;
     /// With sample i counted weights[i] times.
     std::vector<double> sums(std::span<const std::uint32_t> weights) const;
@@ -68,6 +69,13 @@ public:
 
     std::vector<OutputPart> parts() const override { return {}; }
     std::unique_ptr<AnswerJudge> judge() const override;
+
+protected:
+    /// The model's output of this number. Errors: mismatch.
+    Result<const HostTensor*> output_at(std::span<const HostTensor> outputs, std::size_t number) const;
 };
+
+/// mismatch: the output's type and shape are "not " + wanted.
+Error unlike(const HostTensor& output, const std::string& wanted, std::string hint = "");
 
 } // namespace lathe

@@ -30,18 +30,11 @@ public:
     std::string_view metric_name() const override { return "R2 against the float network's own values"; }
 
     Result<Answer> answer(std::span<const HostTensor> outputs, std::size_t sample) const override {
-        if (options_.output >= outputs.size()) {
-            return Error{ErrorCode::mismatch, "the model has no output " + std::to_string(options_.output),
-                         "regression", ""};
-        }
-        const HostTensor& output = outputs[options_.output];
+        LATHE_TRY(const HostTensor* const found, output_at(outputs, options_.output));
+        const HostTensor& output = *found;
         if (output.type != DataType::float32 || output.shape.empty() ||
-            sample >= static_cast<std::size_t>(output.shape[0])) {
-            return Error{ErrorCode::mismatch,
-                         "the output is " + to_string(output.type) + " " + to_string(output.shape) +
-                             ", not numbers for sample " + std::to_string(sample),
-                         output.name, ""};
-        }
+            sample >= static_cast<std::size_t>(output.shape[0]))
+            return unlike(output, "numbers for sample " + std::to_string(sample));
         const auto all = output.as<float>();
         const std::size_t size = all.size() / static_cast<std::size_t>(output.shape[0]);
         const auto own = all.subspan(sample * size, size);

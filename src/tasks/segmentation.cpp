@@ -17,11 +17,7 @@ constexpr std::size_t counted = 3;
 constexpr std::size_t most_recognised = 200;
 constexpr std::array<std::size_t, 4> blocks{1, 2, 4, 8};
 
-Error unlike(const HostTensor& output, const std::string& wanted) {
-    return {ErrorCode::mismatch,
-            "the output is " + to_string(output.type) + " " + to_string(output.shape) + ", not " + wanted, output.name,
-            "choose the output that holds the classes with --output-name"};
-}
+constexpr const char* other_output = "choose the output that holds the classes with --output-name";
 
 bool covers(std::int64_t rows, std::int64_t columns, std::size_t height, std::size_t width) {
     return std::ranges::any_of(blocks, [&](std::size_t block) {
@@ -64,13 +60,11 @@ public:
     std::string_view metric_name() const override { return "mean IoU with the float network's own classes"; }
 
     Result<Answer> answer(std::span<const HostTensor> outputs, std::size_t sample) const override {
-        if (head_.output >= outputs.size()) {
-            return Error{ErrorCode::mismatch, "the model has no output " + std::to_string(head_.output), "segmentation",
-                         ""};
-        }
-        const HostTensor& output = outputs[head_.output];
+        LATHE_TRY(const HostTensor* const found, output_at(outputs, head_.output));
+        const HostTensor& output = *found;
         const std::size_t rank = head_.classes == 0 ? 3 : 4;
-        if (output.type != DataType::float32 || output.shape.size() != rank) return unlike(output, "a class a pixel");
+        if (output.type != DataType::float32 || output.shape.size() != rank)
+            return unlike(output, "a class a pixel", other_output);
         const std::size_t rows = head_.classes == 0 || head_.channels_last ? 1 : 2;
         const std::size_t classes = std::max<std::size_t>(1, head_.classes);
         LabelMap map{
@@ -79,7 +73,7 @@ public:
         const auto all = output.as<float>();
         if (sample >= static_cast<std::size_t>(output.shape[0]) ||
             all.size() != static_cast<std::size_t>(output.shape[0]) * classes * pixels)
-            return unlike(output, "with " + std::to_string(classes) + " scores for each pixel");
+            return unlike(output, "with " + std::to_string(classes) + " scores for each pixel", other_output);
         const auto values = all.subspan(sample * classes * pixels, classes * pixels);
         map.labels.reserve(pixels);
         if (classes == 1) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/text_pieces.hpp"
+#include "support/edit_distance.hpp"
 
 namespace lathe {
 
@@ -13,11 +14,7 @@ namespace {
 
 enum Sum : std::size_t { edits, characters, right, texts, sum_count };
 
-Error unlike(const HostTensor& output, const std::string& wanted) {
-    return {ErrorCode::mismatch,
-            "the output is " + to_string(output.type) + " " + to_string(output.shape) + ", not " + wanted, output.name,
-            "text recognition takes NxTxC: T places, and a score for CTC's blank and each character"};
-}
+constexpr const char* form = "text recognition takes NxTxC: T places, and a score for CTC's blank and each character";
 
 class TextRecognitionTask final : public CountedTask {
 public:
@@ -29,22 +26,21 @@ public:
     std::string_view metric_name() const override { return "character accuracy against what the float network reads"; }
 
     Result<Answer> answer(std::span<const HostTensor> outputs, std::size_t sample) const override {
-        if (options_.output >= outputs.size()) {
-            return Error{ErrorCode::mismatch, "the model has no output " + std::to_string(options_.output),
-                         "text-recognition", ""};
-        }
-        const HostTensor& output = outputs[options_.output];
-        if (output.type != DataType::float32 || output.shape.size() != 3) return unlike(output, "float32 NxTxC");
+        LATHE_TRY(const HostTensor* const found, output_at(outputs, options_.output));
+        const HostTensor& output = *found;
+        if (output.type != DataType::float32 || output.shape.size() != 3) return unlike(output, "float32 NxTxC", form);
         const auto places = static_cast<std::size_t>(output.shape[1]);
         const auto classes = static_cast<std::size_t>(output.shape[2]);
         const auto all = output.as<float>();
         if (classes != characters_.size() + 1 && classes != characters_.size() + 2) {
-            return unlike(output, "of " + std::to_string(characters_.size() + 1) + " classes, as the " +
-                                      std::to_string(characters_.size()) + " characters and the blank make");
+            return unlike(output,
+                          "of " + std::to_string(characters_.size() + 1) + " classes, as the " +
+                              std::to_string(characters_.size()) + " characters and the blank make",
+                          form);
         }
         if (sample >= static_cast<std::size_t>(output.shape[0]) ||
             all.size() != static_cast<std::size_t>(output.shape[0]) * places * classes)
-            return unlike(output, "with a sample " + std::to_string(sample));
+            return unlike(output, "with a sample " + std::to_string(sample), form);
         const std::size_t blank = options_.blank_last ? classes - 1 : 0;
         std::u32string text;
         std::size_t before = blank;
@@ -92,27 +88,6 @@ private:
 };
 
 } // namespace
-
-std::size_t edit_distance(std::u32string_view a, std::u32string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i + 1);
-        for (std::size_t k = 0; k < b.size(); ++k) {
-            const std::size_t replaced = diagonal + (a[i] == b[k] ? 0U : 1U);
-            diagonal = row[k + 1];
-            row[k + 1] = std::min({replaced, row[k] + 1, diagonal + 1});
-        }
-    }
-    return row.back();
-}
-
-std::u32string code_points(std::string_view utf8) {
-    std::u32string points;
-    for (std::size_t at = 0; at < utf8.size();)
-        points.push_back(next_code_point(utf8, at));
-    return points;
-}
 
 std::unique_ptr<CountedTask> make_text_recognition_task(TextRecognitionOptions options) {
     return std::make_unique<TextRecognitionTask>(std::move(options));

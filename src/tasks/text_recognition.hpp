@@ -23,10 +23,4 @@ struct TextRecognitionOptions {
 /// "line_accuracy", the share of texts that are right as a whole.
 std::unique_ptr<CountedTask> make_text_recognition_task(TextRecognitionOptions options);
 
-/// Least number of insertions, deletions and replacements that make one of the other (Levenshtein 1966).
-std::size_t edit_distance(std::u32string_view a, std::u32string_view b);
-
-/// Code points; bytes that are no UTF-8 become U+FFFD, one each.
-std::u32string code_points(std::string_view utf8);
-
 } // namespace lathe

@@ -1,3 +1,4 @@
+#include "data/hex.hpp"
 #include "data/pixel_values.hpp"
 
 #include <string>
@@ -8,12 +9,7 @@
 namespace lathe {
 namespace {
 
-std::vector<std::byte> from_hex(std::string_view hex) {
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
-        bytes.push_back(static_cast<std::byte>(std::stoul(std::string(hex.substr(i, 2)), nullptr, 16)));
-    return bytes;
-}
+using test::from_hex;
 
 // Written by Pillow 11.
 constexpr std::string_view palette_4_bits =

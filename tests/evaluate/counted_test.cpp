@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/hex.hpp"
 #include "data/npy.hpp"
 #include "data/open_dataset.hpp"
 #include "support/files.hpp"
@@ -17,14 +18,8 @@ namespace lathe {
 namespace {
 
 namespace fs = std::filesystem;
+using test::from_hex;
 using testing::HasSubstr;
-
-std::vector<std::byte> from_hex(std::string_view hex) {
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
-        bytes.push_back(static_cast<std::byte>(std::stoul(std::string(hex.substr(i, 2)), nullptr, 16)));
-    return bytes;
-}
 
 // Written by Pillow: 4 x 2 pixels of the classes 0 1 2 15 / 3 2 1 0, by a palette; and 2 x 1 in colour.
 constexpr std::string_view mask =
@@ -154,8 +149,9 @@ public:
     Result<std::vector<HostTensor>> predict_all(const Batch& batch) override {
         std::vector<HostTensor> outputs{batch.inputs.front()};
         for (float& value : outputs.front().as<float>()) {
-            if (broken && value == 3) value = std::numeric_limits<float>::quiet_NaN();
+            const bool breaks = broken && value == 3;
             value += shift_ * (static_cast<int>(value) % 2 == 0 ? 1.0F : -1.0F);
+            if (breaks) value = std::numeric_limits<float>::quiet_NaN();
         }
         return outputs;
     }

@@ -23,14 +23,14 @@ Json value(const std::string& name) { return {{"name", name}, {"type", "float32"
 Json chain(std::size_t count) {
     Json nodes = Json::array();
     for (std::size_t i = 0; i < count; ++i) {
-        Json in{value(i == 0 ? "x" : "v" + std::to_string(i - 1))};
+        Json in = Json::array({value(i == 0 ? "x" : "v" + std::to_string(i - 1))});
         if (i >= 12 && i % 6 == 0) in.push_back(value("v" + std::to_string(i - 12 + i % 5)));
         if (i % 4 == 0) in.push_back(value("weight" + std::to_string(i)));
         nodes.push_back({{"name", "layer" + std::to_string(i)},
                          {"op", i % 2 == 0 ? "Conv" : "Relu"},
                          {"precision", i % 2 == 0 ? "int8" : "fp32"},
                          {"in", std::move(in)},
-                         {"out", {value("v" + std::to_string(i))}},
+                         {"out", Json::array({value("v" + std::to_string(i))})},
                          {"attributes", {{"group", "1"}}},
                          {"macs", i % 2 == 0 ? 1000 : 0},
                          {"parameters", 10},
@@ -38,8 +38,8 @@ Json chain(std::size_t count) {
                          {"reasons", {"v is int8: its range is known"}}});
     }
     return {{"title", "chain"},
-            {"inputs", {value("x")}},
-            {"outputs", {value("v" + std::to_string(count - 1))}},
+            {"inputs", Json::array({value("x")})},
+            {"outputs", Json::array({value("v" + std::to_string(count - 1))})},
             {"nodes", std::move(nodes)}};
 }
 
@@ -223,11 +223,11 @@ TEST_F(GraphInBrowser, WhatIsComputedFromConstantsStandsOverItsReader) {
     Json computed = nodes[0];
     computed["name"] = "fill";
     computed["in"] = Json::array();
-    computed["out"] = {value("filled")};
+    computed["out"] = Json::array({value("filled")});
     nodes.insert(nodes.begin(), computed);
     computed["name"] = "unsqueeze";
-    computed["in"] = {value("filled")};
-    computed["out"] = {value("wide")};
+    computed["in"] = Json::array({value("filled")});
+    computed["out"] = Json::array({value("wide")});
     nodes.insert(nodes.begin() + 1, computed);
     nodes[8]["in"].push_back(value("wide")); // layer6
     const Json seen = look(graph);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/subgraphs.hpp"
+#include "passes/rewrite.hpp"
 
 namespace lathe::openvino {
 
@@ -15,11 +16,6 @@ namespace {
 
 bool is_signed(DataType type) {
     return type == DataType::int8 || type == DataType::int16 || type == DataType::int32 || type == DataType::int64;
-}
-
-DataType type_of(const Graph& graph, const std::string& value) {
-    const auto info = graph.info(value);
-    return info ? info->type : DataType::undefined;
 }
 
 bool is_recurrent(const Node& node) { return node.is("LSTM") || node.is("GRU") || node.is("RNN"); }

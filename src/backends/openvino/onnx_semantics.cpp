@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "graph/subgraphs.hpp"
+#include "passes/rewrite.hpp"
 
 namespace lathe::openvino {
 
@@ -30,11 +31,6 @@ std::string constant(Graph& graph, const std::string& stem, const Tensor& tensor
     std::string name = graph.unique_name(stem);
     graph.initializers.emplace(name, tensor.renamed(name));
     return name;
-}
-
-DataType type_of(const Graph& graph, const std::string& value) {
-    const auto info = graph.info(value);
-    return info ? info->type : DataType::undefined;
 }
 
 //  x ──▶ Softmax(axis) ──▶ y   ==>   x ──▶ Flatten(axis) ──▶ Softmax(1) ──▶ Reshape ──▶ y

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "support/files.hpp"
 #include "tasks/detection/truth_formats.hpp"
 
 namespace lathe {
@@ -10,16 +11,6 @@ namespace lathe {
 namespace fs = std::filesystem;
 
 namespace {
-
-bool is_folder(const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_directory(path, ignored);
-}
-
-bool is_file(const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_regular_file(path, ignored);
-}
 
 /// Whether a folder holds files with this extension beside pictures of the same name.
 bool has_companions(const fs::path& folder, const std::string& extension) {

@@ -1,0 +1,67 @@
+#include "api/optimize_request.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "backends/api/backend.hpp"
+#include "bench/run.hpp"
+#include "support/lost_inputs.hpp"
+
+namespace lathe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The folder may be one that holds what was given.
+Result<void> spare_inputs(const OptimizeRequest& request) {
+    const std::string stem = request.model.stem().string();
+    std::vector<std::string> outputs;
+    for (const char* ending :
+         {".stages.json", ".simplified.onnx", ".ranges", ".int8.onnx", ".int8-effort2.onnx", ".int8-effort2.engine"})
+        outputs.push_back((request.output / (stem + ending)).string());
+    for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16, Precision::int8})
+        outputs.push_back((request.output / (stem + "." + to_string(precision) + ".engine")).string());
+    for (const char* name : {"eval.json", "bench.json", "report.json", "report.html"})
+        outputs.push_back((request.output / name).string());
+    return refuse_lost_inputs(
+        outputs, {request.model.string(), request.calibrate.string(), request.evaluate.string(), request.preprocess});
+}
+
+} // namespace
+
+Result<OptimizeRequest> completed(OptimizeRequest request) {
+    const bool on_gpu = request.device != "cpu";
+    auto& precisions = request.precisions;
+    if (precisions.empty()) {
+        precisions = {Precision::float32, on_gpu ? Precision::float16 : Precision::bfloat16, Precision::int8};
+    }
+    if (!request.against) {
+        request.against = on_gpu ? std::vector<std::string>{"pytorch", "torch-compile=fp16"}
+                                 : std::vector<std::string>{"pytorch", "torch-compile", "onnxruntime"};
+    }
+    if (std::ranges::count(precisions, Precision::int8) > 0 && request.calibrate.empty()) {
+        return Error{ErrorCode::invalid_argument, "INT8 needs data to calibrate on", "--calibrate",
+                     "give a folder of photos or arrays, or --precisions without int8"};
+    }
+    if (std::ranges::count(precisions, Precision::float32) == 0) {
+        return Error{ErrorCode::invalid_argument, "fp32 must be among the precisions", "--precisions",
+                     "every other one is judged against it"};
+    }
+    for (const auto& text : *request.against) {
+        if (auto peer = parse_peer(text); !peer) return std::move(peer).error();
+    }
+    LATHE_CHECK(check_source(request.source));
+    LATHE_CHECK(spare_inputs(request));
+    if (const auto backend = backend_for_device(request.device); !backend) return backend.error();
+    std::error_code failed;
+    for (const auto& path : {request.model, request.calibrate, request.evaluate}) {
+        if (path.empty() || fs::exists(path, failed)) continue;
+        return Error{ErrorCode::not_found, "no such file or folder", path.string(), "check the path"};
+    }
+    return request;
+}
+
+} // namespace lathe
