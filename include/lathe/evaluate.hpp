@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +16,24 @@
 #include "lathe/sample_span.hpp"
 
 namespace lathe {
+
+/// What is measured, and how data and outputs are read for it. Fields of other tasks count for nothing.
+struct TaskOptions {
+    /// "classification", "detection", "segmentation", "regression", "text-recognition", "similarity", "squad", or
+    /// FILE.py:function, a metric of your own, whose code is run. Empty: what the data tell, else what the outputs do.
+    std::string name = {};
+    std::string output_name = {};     ///< the output to judge; empty: the first, or the one that suits the task
+    std::string head = {};            ///< detection: how outputs hold detections ("yolox", ...); empty: recognised
+    float score_threshold = 0.001F;   ///< detection: the least score that counts
+    float nms_overlap = 0.65F;        ///< detection: a box that overlaps a better one of its class by more goes
+    std::int64_t ignored_label = 255; ///< segmentation: the masks' value of pixels that count for nothing
+    std::int64_t first_label = 0;     ///< segmentation: the masks' value of class 0; less is no class
+    double target_scale = 1.0 / 255;  ///< regression: what values of targets in PNG are multiplied by
+    double peak = 0;                  ///< regression: the largest value there can be, for PSNR; 0: what a PNG can hold
+    /// Text recognition: a file with a character a line, in the order of the classes; empty: the model's own.
+    std::filesystem::path characters = {};
+    bool blank_last = false; ///< text recognition: whether CTC's blank is the last class, not the first
+};
 
 struct EngineEvaluationOptions {
     std::size_t samples = 0;             ///< spread evenly over the data; 0: all

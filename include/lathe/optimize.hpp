@@ -27,6 +27,7 @@ struct OptimizeRequest {
     std::filesystem::path calibrate; ///< data as Data::path takes them; needed for int8
     std::filesystem::path evaluate;  ///< labelled data to judge on, not those of the calibration; empty: no accuracy
     std::string columns = {};        ///< of text files, as Data::columns
+    TaskOptions task = {};           ///< what `evaluate` is judged by; without: what data and outputs tell
     /// Folder for engines, JSON and the report, made if it is not there. Steps whose inputs have not changed since an
     /// earlier call with the same folder are not done again.
     std::filesystem::path output = "out";
@@ -62,7 +63,7 @@ struct OptimizeRequest {
     std::string source = {};
     std::vector<std::int64_t> batch_sizes = {}; ///< to measure; empty: those of 1, 8, 16 that the engine takes
     std::size_t evaluate_samples = 0;           ///< 0: all
-    double max_drop = 1.0;                      ///< largest acceptable loss of top-1, in points
+    double max_drop = 1.0;                      ///< largest acceptable loss of the task's metric (top-1), in points
     double duration_s = 1.5;                    ///< of each throughput measurement; 0: none
     double time_limit_s = 4;                    ///< of each latency measurement, at most
 
@@ -103,8 +104,8 @@ struct OptimizeResult {
 };
 
 /// The whole job. Errors: invalid_argument (int8 without data to calibrate on, no fp32, a name that does not exist, a
-/// result that would be written over an input), not_found, what the steps give, cancelled (the same call goes on from
-/// there). A precision that this machine lacks is left out and told.
+/// task without data to judge on, a result that would be written over an input), not_found, what the steps give,
+/// cancelled (the same call goes on from there). A precision that this machine lacks is left out and told.
 LATHE_API Result<OptimizeResult> optimize(const OptimizeRequest& request);
 
 } // namespace lathe

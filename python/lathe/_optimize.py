@@ -27,6 +27,20 @@ def _saved(samples: Samples, name: str, inputs: list[str], folder: Path) -> Path
     return samples.save(folder / name, inputs)
 
 
+TASK_OPTIONS = ("name", "output_name", "head", "score_threshold", "nms_overlap", "ignored_label", "first_label",
+                "target_scale", "peak", "characters", "blank_last")
+
+
+def _task(task: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(task, str):
+        return {"name": task}
+    for key in task:
+        if key not in TASK_OPTIONS:
+            raise Error(f"a task has no option '{key}'", "invalid_argument", "task",
+                        "choose from " + ", ".join(TASK_OPTIONS))
+    return dict(task)
+
+
 def _spare(folder: Path, force: bool, write: Callable[[Path], Path]) -> Path:
     """A file that `write` puts into a folder, moved to `folder`, unless one of its name and other content is there. What
     `write` did not write itself stays where it is."""
@@ -69,6 +83,7 @@ def optimize(
     activations: str | None = None,
     shapes: Sequence[str] = (),
     columns: str = "",
+    task: str | Mapping[str, Any] = "",
     against: Sequence[str] | None = None,
     source: str = "",
     batch_sizes: Sequence[int] = (),
@@ -86,8 +101,9 @@ def optimize(
         model: An ONNX file, an onnx.ModelProto, or a torch.nn.Module (in floating point) with `example` inputs.
         calibrate: Data to calibrate on: a folder of pictures or another path; an array of samples or a dict of them by
             input name; an iterable of batches such as a DataLoader. Needed for int8.
-        evaluate: Labelled data to judge on, not those of the calibration: a path, a pair (inputs, labels), or an
-            iterable of such pairs. Without it nothing is said of accuracy.
+        evaluate: Data to judge on, not those of the calibration: a path, a pair (inputs, labels), or an iterable of
+            such pairs; without labels the float network's own answers are the truth. Without it nothing is said of
+            accuracy.
         example: Inputs that the module is traced on: a tensor, a tuple, or a dict by argument. Axis 0 becomes free.
         output: Folder for engines, results and report. What has not changed since an earlier call is not done again.
             It may hold the inputs, where none has the name of a result. A model or data in memory are kept there as
@@ -104,11 +120,16 @@ def optimize(
             "int8": they do not.
         weights: "per-channel" or "per-tensor"; None: what the device runs best.
         activations: "symmetric" or "asymmetric"; None: what the device runs best.
+        task: What `evaluate` is judged by: "classification", "detection", "segmentation", "regression",
+            "text-recognition", "similarity", "squad", or FILE.py:function, a metric of your own, whose code is run.
+            Empty: what data and outputs tell. A dict says more: "name", "output_name", "head", "score_threshold",
+            "nms_overlap" (detection), "ignored_label", "first_label" (segmentation), "target_scale", "peak"
+            (regression), "characters", "blank_last" (text recognition).
         against: Frameworks to measure beside the engines ("pytorch", "torch-compile", "onnxruntime", "openvino"); None:
             those usual; (): none.
         source: FILE.py:function that the model was exported from, for PyTorch as a framework beside the engines. Its
             code is run, and only if its SHA-256 digest is the one that the model records.
-        max_drop: Largest acceptable loss of top-1, in points.
+        max_drop: Largest acceptable loss of the task's metric (top-1, mAP, ...), in points.
         duration_s, time_limit_s: Seconds of each throughput and, at most, latency measurement.
         force: Do every step anew, whatever the folder holds, and write over another model.onnx or .npz there.
         progress: True or False: with or without a bar; None: on a terminal or in a notebook.
@@ -126,7 +147,7 @@ def optimize(
         "model": os.fspath(path), "output": os.fspath(folder), "device": device, "precisions": list(precisions),
         "method": method, "effort": effort, "answer_loss": answer_loss,
         "answer_limit_s": answer_limit_s, "exclude": list(exclude), "noisy_layers": noisy_layers, "weights": weights,
-        "activations": activations, "source": source, "shapes": list(shapes), "columns": columns,
+        "activations": activations, "source": source, "shapes": list(shapes), "columns": columns, "task": _task(task),
         "batch_sizes": list(batch_sizes), "max_drop": max_drop, "evaluate_samples": evaluate_samples,
         "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "force": force,
         "program": _load.command(), "command_line": "lathe.optimize",

@@ -1,19 +1,18 @@
 #include "api/optimize_request.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "backends/api/backend.hpp"
 #include "bench/run.hpp"
+#include "evaluate/run.hpp"
+#include "support/files.hpp"
 #include "support/lost_inputs.hpp"
 
 namespace lathe {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 /// The folder may be one that holds what was given.
 Result<void> spare_inputs(const OptimizeRequest& request) {
@@ -28,6 +27,20 @@ Result<void> spare_inputs(const OptimizeRequest& request) {
         outputs.push_back((request.output / name).string());
     return refuse_lost_inputs(
         outputs, {request.model.string(), request.calibrate.string(), request.evaluate.string(), request.preprocess});
+}
+
+Result<void> check_task(const OptimizeRequest& request) {
+    const std::string& name = request.task.name;
+    if (name.empty()) return {};
+    if (request.evaluate.empty()) {
+        return Error{ErrorCode::invalid_argument, "there is no data to judge the task on", "--task",
+                     "give --evaluate FOLDER"};
+    }
+    if (names_a_metric(name)) return look_for({name.substr(0, name.rfind(':'))});
+    EvalRequest evaluation;
+    evaluation.task = name;
+    const auto found = evaluation_task(evaluation);
+    return found ? Result<void>() : Result<void>(found.error());
 }
 
 } // namespace
@@ -54,13 +67,11 @@ Result<OptimizeRequest> completed(OptimizeRequest request) {
         if (auto peer = parse_peer(text); !peer) return std::move(peer).error();
     }
     LATHE_CHECK(check_source(request.source));
+    LATHE_CHECK(check_task(request));
     LATHE_CHECK(spare_inputs(request));
     if (const auto backend = backend_for_device(request.device); !backend) return backend.error();
-    std::error_code failed;
-    for (const auto& path : {request.model, request.calibrate, request.evaluate}) {
-        if (path.empty() || fs::exists(path, failed)) continue;
-        return Error{ErrorCode::not_found, "no such file or folder", path.string(), "check the path"};
-    }
+    LATHE_CHECK(look_for({request.model.string(), request.calibrate.string(), request.evaluate.string(),
+                          request.task.characters.string()}));
     return request;
 }
 

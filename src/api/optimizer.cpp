@@ -338,8 +338,9 @@ private:
         EvalRequest request = eval_request();
         request.engines = engines_;
         LATHE_TRY(const std::string digest, evaluation_digest());
+        LATHE_TRY(const std::string task, task_digest(options_.task));
         LATHE_TRY(const std::string engines, engines_key());
-        LATHE_TRY(eval_, stages_.run(stage, key_of({engines, digest}), {},
+        LATHE_TRY(eval_, stages_.run(stage, key_of({engines, digest, task}), {},
                                      [&] { return evaluate_engines(request, progress_); }));
         return write_json_file(folder_ / "eval.json", eval_);
     }
@@ -349,6 +350,7 @@ private:
         request.reference = file(".fp32.engine");
         request.data = options_.evaluate;
         request.columns = options_.columns;
+        set_task(request, options_.task);
         request.make_tokenizer = openvino::make_tokenizer;
         request.samples = options_.evaluate_samples;
         request.preprocess = preprocess_;

@@ -4,6 +4,7 @@
 
 #include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
+#include "cli/task.hpp"
 #include "evaluate/run.hpp"
 #include "support/json.hpp"
 
@@ -15,19 +16,15 @@ struct EvalOptions {
     std::vector<std::string> engines;
     std::string reference;
     std::string data;
-    std::string task;
+    TaskOptions task;
     std::string columns;
     std::size_t samples = 0;
     std::size_t batch_size = 16;
     std::string preprocess;
     std::string preprocess_on = "cpu";
-    std::string output_name;
     std::string output_kind = "auto";
     std::size_t worst = 10;
     SquadOptions squad;
-    DetectionOptions detection;
-    CountedOptions counted;
-    std::string blank = "first";
     std::string output;
 };
 
@@ -225,18 +222,14 @@ Result<void> run_eval(const EvalOptions& options, const Context& context) {
     request.reference = options.reference;
     request.data = options.data;
     request.samples = options.samples;
-    request.task = options.task;
+    set_task(request, options.task);
     request.squad = options.squad;
-    request.detection = options.detection;
-    request.counted = options.counted;
-    request.counted.blank_last = options.blank == "last";
     request.columns = options.columns;
     request.make_tokenizer = openvino::make_tokenizer;
     if (!options.preprocess.empty()) {
         LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
     }
     request.preprocess_on_device = options.preprocess_on == "gpu";
-    request.output_name = options.output_name;
     request.options.batch_size = options.batch_size;
     request.options.worst = options.worst;
     if (options.output_kind == "logits") request.options.output_kind = OutputKind::logits;
@@ -291,17 +284,7 @@ void add_eval(Commands& commands) {
             "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl); pictures "
             "with boxes (COCO, YOLO, Pascal VOC), masks/ beside images/, targets/ beside inputs/, or texts.csv")
         ->required();
-    std::string task_help = "What is measured (default: found by the data)";
-    std::vector<std::string> task_names;
-    for (const EvaluationTask& task : evaluation_tasks()) {
-        task_names.emplace_back(task.name);
-        task_help += std::string("; ") + task.name + ": " + task.help;
-    }
-    command
-        .add_option("--task", options->task, task_help + "; FILE.py:function: a metric of your own, whose code is run")
-        ->check([task_names](const std::string& name) {
-            return names_a_metric(name) ? std::string() : CLI::IsMember(task_names)(name);
-        });
+    add_task_options(command, options->task);
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
     command.add_option("--batch-size", options->batch_size, "Samples decoded and run together")
@@ -314,7 +297,6 @@ void add_eval(Commands& commands) {
             "Who resizes, crops and normalises pictures: cpu, or gpu with GPU engines (the same to the last bit)")
         ->check(CLI::IsMember({"cpu", "gpu"}))
         ->capture_default_str();
-    command.add_option("--output-name", options->output_name, "Output to judge (default: the first)");
     command
         .add_option("--output-kind", options->output_kind,
                     "Whether outputs are logits or probabilities; auto looks at the reference's first batch")
@@ -335,42 +317,6 @@ void add_eval(Commands& commands) {
     command
         .add_option("--null-threshold", squad.null_threshold,
                     "Of --task squad, version 2.0: no answer where its score beats the best answer's by more")
-        ->capture_default_str();
-    DetectionOptions& detection = options->detection;
-    command.add_option("--head", detection.head,
-                       "Of --task detection: how the outputs hold detections: " + head_form_names() +
-                           " (default: recognised by their shapes)");
-    command
-        .add_option("--score-threshold", detection.decode.score_threshold,
-                    "Of --task detection: the least score of a detection")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    command
-        .add_option("--nms-overlap", detection.decode.overlap_threshold,
-                    "Of --task detection: a box that overlaps a better one of its class by more is dropped")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    CountedOptions& counted = options->counted;
-    command
-        .add_option("--ignore-label", counted.ignored_label,
-                    "Of --task segmentation: the masks' value of pixels that count for nothing")
-        ->capture_default_str();
-    command
-        .add_option("--first-label", counted.first_label,
-                    "Of --task segmentation: the masks' value of class 0; less is no class")
-        ->capture_default_str();
-    command
-        .add_option("--target-scale", counted.target_scale,
-                    "Of --task regression: what values of targets in PNG are multiplied by")
-        ->capture_default_str();
-    command.add_option("--peak", counted.peak,
-                       "Of --task regression: the largest value there can be, for PSNR (default: of targets in PNG)");
-    command.add_option("--characters", counted.characters,
-                       "Of --task text-recognition: a file with a character a line (default: the model's own)");
-    command
-        .add_option("--blank", options->blank,
-                    "Of --task text-recognition: whether CTC's blank is the first class or the last")
-        ->check(CLI::IsMember({"first", "last"}))
         ->capture_default_str();
     command.add_option("--output", options->output, "Write the results as JSON");
 }

@@ -7,6 +7,7 @@
 #include "cli/numbers.hpp"
 #include "cli/optimize.hpp"
 #include "cli/preprocess.hpp"
+#include "cli/task.hpp"
 #include "cli/tune.hpp"
 
 namespace lathe::cli {
@@ -91,14 +92,20 @@ void add_optimize(Commands& commands) {
          {"lathe optimize lite0.onnx --calibrate photos/ --evaluate labelled/ --output out/",
           "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --max-drop 0.5 --batch-sizes 1,32",
           "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --effort 2",
+          "lathe optimize depth.onnx --calibrate inputs/ --evaluate data/ --task regression",
+          "lathe optimize m.onnx --calibrate arrays/ --evaluate arrays/ --task mine.py:score",
           "lathe optimize m.onnx --precisions fp32,bf16 --against onnxruntime",
           "lathe optimize m.onnx --device cuda --calibrate photos/ --evaluate labelled/ --batch-sizes 1,8,32"}},
         [options, &context] { return run_optimize(*options, context); });
     command.add_option("model", request.model, "ONNX model in floating point (see lathe export)")->required();
     command.add_option("--calibrate", request.calibrate,
                        "Data to calibrate on: folder of images, .npy, .npz; texts (.tsv, .csv, .jsonl)");
-    command.add_option("--evaluate", request.evaluate, "Labelled data to judge on (not the calibration data)");
+    command.add_option(
+        "--evaluate", request.evaluate,
+        "Data to judge on, not the calibration data: with labels, boxes, masks, targets or texts (see lathe "
+        "eval --data), or without, against the float network's own answers");
     command.add_option("--columns", request.columns, columns_help);
+    add_task_options(command, request.task);
     command.add_option("-o,--output", request.output, "Folder for engines, JSON and report")->capture_default_str();
     add_samples_option(command, options->samples, &options->samples_given);
     command.add_option("--evaluate-samples", request.evaluate_samples, "Evaluation samples; 0: all");
@@ -141,7 +148,9 @@ void add_optimize(Commands& commands) {
                     "Batch sizes to measure (default: those of 1, 8, 16 that the model takes)")
         ->delimiter(',')
         ->check(positive_number());
-    command.add_option("--max-drop", request.max_drop, "Largest acceptable loss of top-1, in points")
+    command
+        .add_option("--max-drop", request.max_drop,
+                    "Largest acceptable loss of the task's metric (top-1, mAP, ...), in points")
         ->check(not_negative_number())
         ->capture_default_str();
     command.add_option("--duration", request.duration_s, "Seconds of each throughput measurement; 0: none")

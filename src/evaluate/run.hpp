@@ -16,6 +16,7 @@
 #include "evaluate/evaluate.hpp"
 #include "evaluate/squad.hpp"
 #include "lathe/engine.hpp"
+#include "lathe/evaluate.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
 #include "support/progress.hpp"
@@ -58,6 +59,11 @@ struct EvalRequest {
     CountedOptions counted;     ///< of segmentation, regression and text recognition
     std::string command_line;   ///< for the record
 };
+
+/// The request's task, with what is said of how its data and outputs are read.
+void set_task(EvalRequest& request, const TaskOptions& task);
+/// Digest of all that TaskOptions say; of a metric of the user's own with its file's. Errors: not_found, io_error.
+Result<std::string> task_digest(const TaskOptions& task);
 
 /// What is told of an evaluation's engines together.
 struct LoadedEngines {

@@ -2,9 +2,12 @@
 #include <array>
 
 #include "evaluate/run.hpp"
+#include "support/hash.hpp"
 #include "support/log.hpp"
 
 namespace lathe {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -52,26 +55,25 @@ Result<EvaluationData> data_found(const EvalRequest& request) {
 
 constexpr std::array<EvaluationTask, 7> tasks{{
     {"detection",
-     "mAP as COCO has it, --data being pictures with COCO's JSON, YOLO's or Pascal VOC's boxes, or without any the "
+     "mAP as COCO has it, its data being pictures with COCO's JSON, YOLO's or Pascal VOC's boxes, or without any the "
      "reference's own detections being the truth",
      has_boxes, with_boxes, evaluate_detection_engines},
     {"segmentation",
-     "mean IoU of a class a pixel, --data holding images/ and masks/ (PNG), or without masks the reference's own "
+     "mean IoU of a class a pixel, its data holding images/ and masks/ (PNG), or without masks the reference's own "
      "classes being the truth",
      is_found<masks>, data_found<masks>, evaluate_segmentation_engines},
     {"regression",
-     "R2, mean absolute error and PSNR of numbers, --data holding inputs/ and targets/ (.npy or PNG), or without "
+     "R2, mean absolute error and PSNR of numbers, its data holding inputs/ and targets/ (.npy or PNG), or without "
      "targets against the reference's own numbers",
      is_found<targets>, data_found<targets>, evaluate_regression_engines},
     {"text-recognition",
-     "character error rate of text read by CTC, --data being pictures with texts.csv (file,text), or without it "
-     "against "
-     "what the reference reads",
+     "character error rate of text read by CTC, its data being pictures with texts.csv (file,text), or without it "
+     "against what the reference reads",
      is_found<texts>, data_found<texts>, evaluate_text_engines},
     {"similarity",
      "does the cosine between two texts' embeddings (or the one value of a model that reads both) follow their score",
      only_when_named, as_given, evaluate_similarity_engines},
-    {"squad", "exact match and F1 of answers, --data being SQuAD's JSON file", only_when_named, as_given,
+    {"squad", "exact match and F1 of answers, its data being SQuAD's JSON file", only_when_named, as_given,
      evaluate_squad_engines},
     {"classification", "is the likeliest class right", always, as_given, evaluate_classification_engines},
 }};
@@ -83,6 +85,36 @@ constexpr EvaluationTask own_metric{"FILE.py:function", "a metric of the user's 
 } // namespace
 
 std::span<const EvaluationTask> evaluation_tasks() { return tasks; }
+
+void set_task(EvalRequest& request, const TaskOptions& task) {
+    request.task = task.name;
+    request.output_name = task.output_name;
+    request.detection.head = task.head;
+    request.detection.decode.score_threshold = task.score_threshold;
+    request.detection.decode.overlap_threshold = task.nms_overlap;
+    request.counted.ignored_label = task.ignored_label;
+    request.counted.first_label = task.first_label;
+    request.counted.target_scale = task.target_scale;
+    request.counted.peak = task.peak;
+    request.counted.characters = task.characters;
+    request.counted.blank_last = task.blank_last;
+}
+
+Result<std::string> task_digest(const TaskOptions& task) {
+    const Json told{task.name,        task.output_name,         task.head,        task.score_threshold,
+                    task.nms_overlap, task.ignored_label,       task.first_label, task.target_scale,
+                    task.peak,        task.characters.string(), task.blank_last};
+    Hasher digest;
+    digest.update(std::string_view(told.dump()));
+    std::vector<fs::path> files;
+    if (names_a_metric(task.name)) files.emplace_back(task.name.substr(0, task.name.rfind(':')));
+    if (!task.characters.empty()) files.push_back(task.characters);
+    for (const auto& file : files) {
+        LATHE_TRY(const std::string hash, hash_file(file));
+        digest.update(std::string_view(hash));
+    }
+    return digest.hex();
+}
 
 Result<const EvaluationTask*> evaluation_task(const EvalRequest& request) {
     if (names_a_metric(request.task)) return &own_metric;

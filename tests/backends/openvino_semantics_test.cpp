@@ -56,6 +56,27 @@ TEST(OpenVinoSemantics, SoftmaxBeforeOpset13IsOverAllFurtherAxes) {
     }
 }
 
+TEST(OpenVinoSemantics, CornersOfAFractionalSizeAreRefused) {
+    const auto backend = backend_for_device("cpu");
+    ASSERT_TRUE(backend);
+    const auto compile = [&](const std::string& scale, const char* mode) {
+        return (*backend)->compile(model_from_text("opset 18\ninput %x: float32[1, 1, 4, 5]\n"
+                                                   "const %scales: float32[4] = {1, 1, " +
+                                                   scale +
+                                                   ", 1}\n%y = Resize(%x, , %scales) {mode = \"linear\", "
+                                                   "coordinate_transformation_mode = \"" +
+                                                   mode + "\"}\noutput %y: float32[?, ?, ?, ?]\n"),
+                                   {});
+    };
+    EXPECT_TRUE(compile("2", "align_corners"));
+    EXPECT_TRUE(compile("0.5", "align_corners"));
+    EXPECT_TRUE(compile("0.6", "half_pixel"));
+    const auto refused = compile("0.6", "align_corners");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+    EXPECT_NE(refused.error().describe().find("leaves a fraction"), std::string::npos) << refused.error().describe();
+}
+
 TEST(OpenVinoSemantics, SoftmaxFromOpset13OnIsOverOneAxis) {
     const auto got = run<float>("opset 13\ninput %x: float32[1, 2, 3]\n%y = Softmax(%x) {axis = 1}\n"
                                 "output %y: float32[1, 2, 3]\n",

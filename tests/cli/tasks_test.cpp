@@ -93,6 +93,28 @@ TEST_F(Tasks, OptimizeSpeaksOfMeanIou) {
     EXPECT_THAT(workspace_.read("out/report.html"), HasSubstr("Segmentation of 40 pictures"));
 }
 
+constexpr const char* quick_job =
+    "optimize s.onnx --output out --precisions fp32,int8 --batch-sizes 1 --duration 0.05 --against '' --json ";
+
+TEST_F(Tasks, OptimizeTakesTheTaskThatIsNamed) {
+    workspace_.save(tiny_segmenter(), "s.onnx");
+    write_pictures("d/images", 40);
+    const std::string job = std::string(quick_job) + "--calibrate d/images --evaluate d/images ";
+    const Json numbers = workspace_.as_json(workspace_.lathe(job + "--task regression").output);
+    EXPECT_EQ(numbers["eval"]["task"], "regression");
+    EXPECT_EQ(numbers["eval"]["metric"]["key"], "r2");
+    // What was judged otherwise is judged again; what was built is not.
+    const Json classes = workspace_.as_json(workspace_.lathe(job + "--task segmentation").output);
+    EXPECT_EQ(classes["eval"]["metric"]["key"], "miou");
+
+    const auto nowhere = workspace_.lathe(std::string(quick_job) + "--calibrate d/images --task segmentation");
+    EXPECT_EQ(nowhere.exit_code, 2);
+    EXPECT_THAT(nowhere.errors + nowhere.output, HasSubstr("--evaluate"));
+    const auto absent = workspace_.lathe(job + "--task absent.py:score");
+    EXPECT_NE(absent.exit_code, 0);
+    EXPECT_THAT(absent.errors + absent.output, HasSubstr("absent.py"));
+}
+
 TEST_F(Tasks, NumbersAreJudgedByTheirTargets) {
     build(tiny_segmenter());
     std::filesystem::create_directory(workspace_.path("d"));
@@ -172,6 +194,12 @@ TEST_F(Tasks, AMetricOfTheUsersOwnJudges) {
     EXPECT_GT(score, 0);
     EXPECT_LT(score, 1);
     EXPECT_EQ(json["metric"]["name"], "share");
+    workspace_.save(tiny_segmenter(), "s.onnx");
+    workspace_.save_array("many.npy", {40, 3, 8, 8});
+    const Json whole = workspace_.as_json(
+        workspace_.lathe(std::string(quick_job) + "--calibrate many.npy --evaluate a.npy --task mine.py:share").output);
+    EXPECT_NEAR(whole["eval"]["subjects"][0]["score"].get<double>(), score, 1e-6);
+    EXPECT_EQ(whole["eval"]["metric"]["name"], "share");
     struct Case {
         const char* task;
         const char* words;

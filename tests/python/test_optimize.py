@@ -107,6 +107,19 @@ class Optimize(unittest.TestCase):
                                 output=FOLDER / "module", **QUICK)
         self.assertEqual(result.rows[0].top1.value, 1.0)
 
+    def test_the_task_and_a_metric_of_ones_own(self):
+        import numpy
+
+        model, samples = loud_network()
+        data = {"calibrate": samples, "evaluate": (samples[:16], samples[16:32]), "output": FOLDER / "tasks"}
+        numbers = lathe.optimize(model, **data, task={"name": "regression", "peak": 1.0}, **QUICK)
+        self.assertEqual([row.metric for row in numbers.rows], ["R2", "R2"])
+        own = FOLDER / "own.py"
+        own.write_text("def half(outputs, samples):\n    return [0.5] * len(samples)\n")
+        halves = lathe.optimize(model, **data, task=f"{own}:half", **QUICK)
+        self.assertEqual([(row.metric, row.score.value) for row in halves.rows], [("half", 0.5)] * 2)
+        self.assertTrue(numpy.isfinite(numbers.rows[-1].score_change.value))
+
     def test_samples_and_labels_in_any_form(self):
         import torch
         from lathe._inputs import samples_of
@@ -154,6 +167,9 @@ class Optimize(unittest.TestCase):
                                  ({"calibrate": DEMO / "calibrate", "noisy_layers": "loud"}, "auto, int8"),
                                  ({"calibrate": DEMO / "calibrate", "weights": "per-chanel"}, "per-channel"),
                                  ({"calibrate": DEMO / "calibrate", "activations": "none"}, "asymmetric"),
+                                 ({"calibrate": DEMO / "calibrate", "task": "regression"}, "--evaluate"),
+                                 ({"calibrate": DEMO / "calibrate", "evaluate": DEMO / "evaluate", "task": "abacus"}, "squad"),
+                                 ({"calibrate": DEMO / "calibrate", "task": {"heat": 1}}, "heat"),
                                  ({"calibrate": DEMO / "calibrate", "source": "net.py"}, "FILE.py:function"),
                                  ({"calibrate": DEMO / "calibrate", "source": "nowhere.py:net"}, "nowhere.py")):
             with self.assertRaises(lathe.Error) as caught:

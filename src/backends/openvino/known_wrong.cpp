@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,14 +21,31 @@ bool is_signed(DataType type) {
 
 bool is_recurrent(const Node& node) { return node.is("LSTM") || node.is("GRU") || node.is("RNN"); }
 
+/// By ONNX the corners are those of the size times the scale, a fraction where that is one; OpenVINO takes the size of
+/// the output, rounded down.
+bool cuts_a_fraction(const Graph& graph, const Node& node) {
+    if (node.input(2).empty()) return false;
+    const Tensor* scales = graph.constant(node.input(2));
+    if (scales == nullptr) return true;
+    const auto info = graph.info(node.input(0));
+    const auto shape = info ? info->shape() : std::nullopt;
+    const std::vector<float> factors = scales->to_floats();
+    if (!shape || shape->size() != factors.size()) return false;
+    for (std::size_t axis = 0; axis < factors.size(); ++axis) {
+        const double size = static_cast<double>((*shape)[axis]) * static_cast<double>(factors[axis]);
+        if (size > 0 && size != std::floor(size)) return true;
+    }
+    return false;
+}
+
 /// OpenVINO 2026.4; "Resize with antialias" for one that does that.
 struct KnownWrong {
     std::string_view operation;
     bool (*holds)(const Graph& graph, const Node& node);
 };
 
-const std::array<KnownWrong, 15>& known_wrong() {
-    static const std::array<KnownWrong, 15> list{{
+const std::array<KnownWrong, 17>& known_wrong() {
+    static const std::array<KnownWrong, 17> list{{
         {"Resize with antialias",
          [](const Graph&, const Node& node) { return node.is("Resize") && node.int_or("antialias", 0) != 0; }},
         {"Resize with exclude_outside",
@@ -35,6 +53,11 @@ const std::array<KnownWrong, 15>& known_wrong() {
         {"Resize that keeps the aspect ratio",
          [](const Graph&, const Node& node) {
              return node.is("Resize") && node.string_or("keep_aspect_ratio_policy", "stretch") != "stretch";
+         }},
+        {"Resize between corners by a scale that leaves a fraction",
+         [](const Graph& graph, const Node& node) {
+             return node.is("Resize") && node.string_or("coordinate_transformation_mode", "") == "align_corners" &&
+                    cuts_a_fraction(graph, node);
          }},
         {"SpaceToDepth by columns",
          [](const Graph&, const Node& node) {
@@ -60,6 +83,11 @@ const std::array<KnownWrong, 15>& known_wrong() {
          [](const Graph&, const Node& node) {
              return node.is("Attention") &&
                     (node.int_or("left_window_size", -1) >= 0 || node.int_or("right_window_size", -1) >= 0);
+         }},
+        {"causal Attention with a mask and a past",
+         [](const Graph&, const Node& node) {
+             return node.is("Attention") && node.int_or("is_causal", 0) != 0 && !node.input(3).empty() &&
+                    !node.input(4).empty();
          }},
         {"a saturating Cast to 8-bit floats",
          [](const Graph&, const Node& node) {
