@@ -17,8 +17,8 @@ namespace lathe {
 /// What `lathe bench` does: engines and frameworks timed in turns, in one run.
 struct BenchmarkRequest {
     std::vector<std::filesystem::path> engines; ///< engine files, at least one; ratios are those of engines
-    /// "pytorch", "torch-compile", "onnxruntime", "openvino"; the last two also "NAME=MODELFILE". One that cannot run
-    /// here is told in the result.
+    /// "pytorch", "torch-compile", "onnxruntime", "openvino"; the last two also "NAME=MODELFILE", the first two
+    /// "NAME=bf16", and beside GPU engines "NAME=fp16". One that cannot run here is told in the result.
     std::vector<std::string> against = {};
     std::filesystem::path model = {};           ///< ONNX for the frameworks; empty: the one the engines were built from
     std::string source = {};                    ///< as OptimizeRequest::source

@@ -126,7 +126,7 @@ def bench(
     Args:
         engines: Engine files, or engines as `lathe.build` and `lathe.from_torch` give them.
         against: Frameworks to measure beside them: "torch" (or "pytorch"), "torch-compile", "onnxruntime", "openvino";
-            the last two also as "NAME=MODELFILE". One that cannot run here is in `gaps`.
+            the last two also as "NAME=MODELFILE", the others as "NAME=bf16". One that cannot run here is in `gaps`.
         model: ONNX for the frameworks; None: the one that the engines were built from.
         source: FILE.py:function that the model was exported from, for PyTorch. Its code is run, and only if its SHA-256
             digest is the one that the model records.

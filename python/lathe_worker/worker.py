@@ -3,7 +3,7 @@
 Speaks one line of JSON a request on standard input, one a reply on standard output:
 
   load        {"kind", "model", "source", "code", "device", "precision"} -> {"load_ms", "libraries", "notes"}
-  prepare     {"file", "inputs", "sets"}     -> {"peak_rss_bytes", "device_peak_bytes"}
+  prepare     {"file", "inputs", "sets"}     -> {"peak_rss_bytes", "device_peak_bytes", "notes"}
   burst       {"milliseconds", "max_calls"}  -> {"call_ns", "copy_in_ns", "copy_out_ns", "device_ns"}
   throughput  {"seconds"}                    -> {"requests", "seconds", "streams"}
   requests    {"file", "inputs", "shapes"}   -> {"peak_rss_bytes"}; requests of different shapes, for `turn`
@@ -113,13 +113,17 @@ class Worker:
         gc.collect()
         # The first call sees one set only: the memory taken until then is the framework's, not ours.
         first = read_sets(request["file"], tensors, 1)
-        self.subject.prepare(tensors)
+        self.subject.prepare(tensors, first[0])
         self.subject.call(first[0])
         peak = peak_resident_bytes()
         self.sets = read_sets(request["file"], tensors, request["sets"])
         self.next_set = 0
         device_peak = getattr(self.subject, "device_peak_bytes", None)
-        return {"peak_rss_bytes": peak, "device_peak_bytes": device_peak() if device_peak else None}
+        return {
+            "peak_rss_bytes": peak,
+            "device_peak_bytes": device_peak() if device_peak else None,
+            "notes": self.subject.notes,
+        }
 
     def burst(self, request):
         enough = request["milliseconds"] * 1e6
@@ -158,7 +162,7 @@ class Worker:
             for shapes in request["shapes"]
         ]
         self.mix = read_lists(request["file"], lists)
-        self.subject.prepare(lists[0])
+        self.subject.prepare(lists[0], self.mix[0])
         self.subject.call(self.mix[0])
         peak = peak_resident_bytes()
         seen = set()

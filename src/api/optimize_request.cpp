@@ -9,6 +9,7 @@
 #include "evaluate/run.hpp"
 #include "support/files.hpp"
 #include "support/lost_inputs.hpp"
+#include "support/machine.hpp"
 
 namespace lathe {
 
@@ -54,6 +55,9 @@ Result<OptimizeRequest> completed(OptimizeRequest request) {
     if (!request.against) {
         request.against = on_gpu ? std::vector<std::string>{"pytorch", "torch-compile=fp16"}
                                  : std::vector<std::string>{"pytorch", "torch-compile", "onnxruntime"};
+        // Beside an engine in BF16 stands PyTorch in BF16, where the processor has it.
+        if (!on_gpu && this_machine().multiplies_bfloat16() && std::ranges::count(precisions, Precision::bfloat16) > 0)
+            request.against->insert(request.against->begin() + 2, "torch-compile=bf16");
     }
     if (std::ranges::count(precisions, Precision::int8) > 0 && request.calibrate.empty()) {
         return Error{ErrorCode::invalid_argument, "INT8 needs data to calibrate on", "--calibrate",

@@ -181,9 +181,9 @@ private:
             info.precision = peer.precision.empty() ? "fp32" : peer.precision;
             // Beside engines of a GPU it runs on the GPU: anything else would be no comparison.
             if (engines_[0].device == "cuda") info.device = "cuda";
-            if (info.device == "cpu" && info.precision != "fp32") {
-                return Error{ErrorCode::unsupported, "PyTorch is measured in fp32 on the CPU", "",
-                             "leave the precision away"};
+            if (info.device == "cpu" && info.precision == "fp16") {
+                return Error{ErrorCode::unsupported, "PyTorch is measured in fp32 or bf16 on the CPU", "",
+                             "write " + std::string(to_string(peer.kind)) + "=bf16"};
             }
             if (!models_.source()) {
                 return Error{ErrorCode::not_found,

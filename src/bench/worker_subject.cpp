@@ -36,6 +36,14 @@ private:
     std::string name_;
 };
 
+std::vector<std::string> texts(const Json& list) {
+    std::vector<std::string> found;
+    if (!list.is_array()) return found;
+    for (const auto& text : list)
+        if (text.is_string()) found.push_back(text.get<std::string>());
+    return found;
+}
+
 Result<void> write_requests(const std::filesystem::path& file, const Requests& requests) {
     LATHE_TRY(AtomicFile out, AtomicFile::create(file));
     for (const auto& request : requests) {
@@ -60,6 +68,7 @@ private:
                                                     {"inputs", inputs.describe()},
                                                     {"sets", inputs.count()}},
                                                    prepare_limit, progress));
+        if (const auto notes = answer.find("notes"); notes != answer.end()) info().notes = texts(*notes);
         // Later batch sizes come on top of the earlier ones' input sets, so only the first tells the framework's own.
         if (!info().peak_rss_bytes) {
             info().peak_rss_bytes = answer.value("peak_rss_bytes", std::uint64_t{0});
@@ -143,10 +152,7 @@ Result<std::unique_ptr<Subject>> make_worker_subject(SubjectInfo info, const Jso
         info.load_ms = found->get<double>();
     }
     if (const auto found = answer.find("libraries"); found != answer.end()) info.libraries = *found;
-    if (const auto found = answer.find("notes"); found != answer.end() && found->is_array()) {
-        for (const auto& note : *found)
-            if (note.is_string()) info.notes.push_back(note.get<std::string>());
-    }
+    if (const auto found = answer.find("notes"); found != answer.end()) info.notes = texts(*found);
     return std::unique_ptr<Subject>(
         std::make_unique<WorkerSubject>(std::move(info), std::move(*process), std::move(scratch)));
 }

@@ -435,7 +435,7 @@ void add_bench(Commands& commands) {
     command
         .add_option("--against", options->against,
                     "Compare with pytorch, torch-compile, onnxruntime, openvino; the last two also NAME=MODELFILE, the "
-                    "first two beside GPU engines also NAME=fp32, fp16 or bf16")
+                    "first two also NAME=bf16, and beside GPU engines NAME=fp16")
         ->delimiter(',');
     command.add_option("--model", options->model,
                        "ONNX model for the frameworks (default: the one the engines were built from)");

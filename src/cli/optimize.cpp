@@ -140,7 +140,8 @@ void add_optimize(Commands& commands) {
     command
         .add_option("--against", options->against,
                     "Frameworks to compare with: pytorch, torch-compile, onnxruntime, openvino; '' for none (default "
-                    "pytorch,torch-compile,onnxruntime; on a GPU pytorch,torch-compile=fp16)")
+                    "pytorch,torch-compile,onnxruntime, and torch-compile=bf16 where the processor has BF16; on a GPU "
+                    "pytorch,torch-compile=fp16)")
         ->delimiter(',');
     command.add_option("--source", request.source, source_help);
     command

@@ -22,8 +22,8 @@ class Known:
         self.calls = 0
         self.failing = False
 
-    def prepare(self, tensors):
-        self.tensors = tensors
+    def prepare(self, tensors, arrays):
+        self.tensors, self.arrays = tensors, arrays
 
     def call(self, arrays):
         del arrays
