@@ -26,7 +26,7 @@ namespace lathe::cli {
 
 namespace {
 
-constexpr std::int64_t patience_ms = 1500;
+constexpr std::int64_t patience_ms = 1200; ///< what is left of two seconds is for ending on a busy machine
 
 std::atomic<int> first_signal{0};
 std::atomic<bool> at_once{false};

@@ -113,11 +113,11 @@ TEST(Interrupted, ASecondSignalEndsAtOnce) {
     const auto start = std::chrono::steady_clock::now();
     const CommandResult result = run_command("cd '" + work.path("").string() + "' && { '" + LATHE_BINARY +
                                              "' build endless.onnx -o e & pid=$!; sleep 1; kill -TERM $pid; "
-                                             "sleep 0.5; kill -TERM $pid; wait $pid; }");
+                                             "sleep 0.35; kill -TERM $pid; wait $pid; }");
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_EQ(result.exit_code, 143) << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("interrupted"));
-    EXPECT_LT(took.count(), 2.4); // 1.5 s after the first it would have ended by itself
+    EXPECT_LT(took.count(), 2.15); // 1.2 s after the first it would have ended by itself
 }
 
 TEST(Interrupted, NoChildIsLeft) {
