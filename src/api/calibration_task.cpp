@@ -19,7 +19,8 @@ std::string plural(std::size_t count, const std::string& noun) {
 }
 
 Result<void> refuse_nonfinite_weights(const Model& model) {
-    const auto broken = find_nonfinite(model);
+    auto broken = find_nonfinite(model);
+    std::erase_if(broken, [](const NonfiniteTensor& tensor) { return tensor.mask; });
     if (broken.empty()) return {};
     const NonfiniteTensor& first = broken.front();
     std::string message = "a weight holds " + std::to_string(first.nans) + " NaN and " +
@@ -41,12 +42,21 @@ void warn_if_not_simplified(const Model& model) {
     }
 }
 
-/// The batch size that the model can run, given what was asked.
-Result<std::size_t> batch_size_of(const std::vector<InputSpec>& inputs, std::size_t asked) {
+/// What axis 0 of the inputs is fixed at; 0 where it is open, 1 where they differ: it is no batch then.
+std::size_t fixed_batch(const std::vector<InputSpec>& inputs) {
     std::size_t fixed = 0;
     for (const InputSpec& input : inputs) {
-        if (!input.shape.empty() && input.shape[0] > 0) fixed = static_cast<std::size_t>(input.shape[0]);
+        const auto size = input.shape.empty() || input.shape[0] <= 0 ? 0 : static_cast<std::size_t>(input.shape[0]);
+        if (size == 0) continue;
+        if (fixed != 0 && fixed != size) return 1;
+        fixed = size;
     }
+    return fixed;
+}
+
+/// The batch size that the model can run, given what was asked.
+Result<std::size_t> batch_size_of(const std::vector<InputSpec>& inputs, std::size_t asked) {
+    const std::size_t fixed = fixed_batch(inputs);
     if (fixed != 0 && asked != 0 && asked != fixed) {
         return Error{ErrorCode::invalid_argument,
                      "the model's batch size is fixed at " + std::to_string(fixed) + ", not " + std::to_string(asked),
@@ -70,9 +80,7 @@ Result<std::size_t> samples_to_run(const CalibrationTask& task, std::size_t want
 
 } // namespace
 
-bool CalibrationTask::has_fixed_batch() const {
-    return !inputs.empty() && !inputs.front().shape.empty() && inputs.front().shape[0] > 1;
-}
+bool CalibrationTask::has_fixed_batch() const { return fixed_batch(inputs) > 1; }
 
 Result<CalibrationTask> make_calibration_task(const Model& model, const CalibrateRequest& request) {
     LATHE_CHECK(check(request.options));

@@ -58,7 +58,8 @@ std::optional<Preprocess::Size> trained_size(const Model& model) {
 
 } // namespace
 
-Result<std::optional<std::string>> fix_picture_size(Model& model, const std::optional<Preprocess>& preprocess) {
+Result<std::optional<std::string>> fix_picture_size(Model& model, const std::optional<Preprocess>& preprocess,
+                                                    std::optional<Preprocess::Size> otherwise) {
     const std::vector<InputSpec> inputs = input_specs(model);
     if (inputs.size() != 1 || inputs.front().shape.size() != 4) return std::optional<std::string>();
     const Shape& shape = inputs.front().shape;
@@ -70,6 +71,7 @@ Result<std::optional<std::string>> fix_picture_size(Model& model, const std::opt
         const std::size_t at = preprocess->layout == Layout::nhwc ? 1 : 2;
         size = {static_cast<std::size_t>(made[at]), static_cast<std::size_t>(made[at + 1])};
     }
+    if (!size) size = otherwise;
     if (!size) return std::optional<std::string>();
     const std::string sides = std::to_string(size->height) + "x" + std::to_string(size->width);
     LATHE_CHECK(set_input_shapes(model, {first == 1 ? "?x" + sides + "x?" : "?x?x" + sides}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "api/assume.hpp"
 #include "api/calibrate.hpp"
 #include "api/correct.hpp"
 #include "api/model_data.hpp"
@@ -68,11 +69,13 @@ class Optimizer {
 public:
     Optimizer(const OptimizeRequest& options, Progress& progress)
         : options_(options), progress_(progress), folder_(options.output), stem_(options.model.stem().string()),
+          precisions_(options.precisions),
           stages_(Stages::open(folder_ / (stem_ + ".stages.json"), progress, options.tell, options.force)) {}
 
     Result<OptimizeResult> run() {
         LATHE_CHECK(read_model());
         LATHE_CHECK(simplify());
+        check_layers();
         if (wants(Precision::int8)) {
             LATHE_CHECK(calibrate());
             LATHE_CHECK(quantize("int8", options_.effort, progress_));
@@ -86,9 +89,12 @@ public:
     }
 
 private:
-    bool wants(Precision precision) const {
-        return std::find(options_.precisions.begin(), options_.precisions.end(), precision) !=
-               options_.precisions.end();
+    bool wants(Precision precision) const { return std::ranges::count(precisions_, precision) > 0; }
+    /// A network without layers for INT8, or one that is in INT8 already, is served all the same.
+    void check_layers() {
+        if (!wants(Precision::int8) || !quantizable_tensors(model_).empty()) return;
+        std::erase(precisions_, Precision::int8);
+        leave_out("int8", "the model has no Conv, Gemm or MatMul in floating point that could become INT8");
     }
     void tell(const std::string& line) const {
         if (options_.tell) options_.tell(line);
@@ -107,36 +113,13 @@ private:
         } else {
             LATHE_TRY(preprocess_, preprocess_of(model_));
         }
-        if (options_.shapes.empty()) {
-            LATHE_TRY(const auto fixed, fix_picture_size(model_, preprocess_));
-            fixed_size_ = fixed.has_value();
-            if (fixed) tell("pictures of " + *fixed + ", which the model leaves open (--shape says otherwise)");
-        }
-        if (!preprocess_) LATHE_CHECK(assume_preprocess());
+        AssumeRequest assume{preprocess_, options_.calibrate, options_.evaluate, options_.shapes.empty()};
+        assume.tell = [this](std::string_view line) { tell(std::string(line)); };
+        assume.progress = &progress_;
+        LATHE_TRY(preprocess_, assume_inputs(model_, assume));
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
         key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
-        return {};
-    }
-
-    /// Detectors rarely say how pictures become their input, but their heads tell how that is usually done.
-    Result<void> assume_preprocess() {
-        auto head = head_of(model_);
-        preprocess_ = assumed_preprocess(model_);
-        if (!preprocess_ && fixed_size_) {
-            // Sizes of outputs that were computed from the input's become known by folding.
-            Model folded = model_;
-            SimplifyOptions options;
-            options.progress = &progress_;
-            LATHE_CHECK(simplify_model(folded, options));
-            head = head_of(folded);
-            preprocess_ = assumed_preprocess(folded);
-        }
-        if (!preprocess_) return {};
-        const std::string json = preprocess_->to_json().dump();
-        model_.set_metadata("lathe.preprocess", json);
-        tell("assumed, as usual for a " + std::string(to_string(head->form)) +
-             " head (--preprocess says otherwise): " + json);
         return {};
     }
 
@@ -232,7 +215,7 @@ private:
     }
 
     Result<void> build() {
-        for (const Precision precision : options_.precisions)
+        for (const Precision precision : precisions_)
             LATHE_CHECK(build_named(to_string(precision), precision));
         return {};
     }
@@ -340,8 +323,15 @@ private:
         LATHE_TRY(const std::string digest, evaluation_digest());
         LATHE_TRY(const std::string task, task_digest(options_.task));
         LATHE_TRY(const std::string engines, engines_key());
-        LATHE_TRY(eval_, stages_.run(stage, key_of({engines, digest, task}), {},
-                                     [&] { return evaluate_engines(request, progress_); }));
+        auto judged = stages_.run(stage, key_of({engines, digest, task}), {},
+                                  [&] { return evaluate_engines(request, progress_); });
+        if (!judged && judged.error().code == ErrorCode::unsupported && options_.task.name.empty()) {
+            // Outputs that no task here knows are no reason not to build and measure.
+            leave_out("accuracy", judged.error().describe());
+            return {};
+        }
+        if (!judged) return std::move(judged).error();
+        eval_ = *std::move(judged);
         return write_json_file(folder_ / "eval.json", eval_);
     }
 
@@ -394,9 +384,12 @@ private:
         if (inputs.empty() || inputs[0]["min"].empty()) return {1};
         const auto least = inputs[0]["min"][0].get<std::int64_t>();
         const auto most = inputs[0]["max"][0].get<std::int64_t>();
+        // An input of a fixed size, a recurrent state say, goes with single samples alone.
+        const bool state = std::ranges::any_of(
+            inputs, [](const Json& input) { return !input["min"].empty() && input["min"][0] == input["max"][0]; });
         std::vector<std::int64_t> sizes;
         for (const std::int64_t size : {1, 8, 16}) {
-            if (size >= least && size <= most) sizes.push_back(size);
+            if (size >= least && size <= most && (!state || size == 1)) sizes.push_back(size);
         }
         if (sizes.empty()) sizes.push_back(least);
         if (least == most) tell("the model's batch size is fixed at " + std::to_string(least) + ", which is measured");
@@ -544,7 +537,7 @@ private:
 
     std::vector<std::string> precision_names() const {
         std::vector<std::string> names;
-        for (const Precision precision : options_.precisions)
+        for (const Precision precision : precisions_)
             names.push_back(to_string(precision));
         return names;
     }
@@ -553,10 +546,10 @@ private:
     Progress& progress_;
     fs::path folder_;
     std::string stem_;
+    std::vector<Precision> precisions_; ///< of the request, but for what this model cannot have
     Stages stages_;
     Model model_;
     std::optional<Preprocess> preprocess_;
-    bool fixed_size_ = false; ///< of pictures, which the model leaves open
     std::string source_hash_;
     std::string key_; ///< of the model as read, with its preprocessing
     RangesFile ranges_;

@@ -265,7 +265,9 @@ Result<std::vector<InputSpec>> engine_inputs(const EngineInfo& info, std::int64_
     std::vector<InputSpec> specs;
     for (const IoInfo& input : info.inputs) {
         Shape shape = input.range.opt;
-        if (!shape.empty()) shape[0] = batch;
+        // A further input of a fixed size is no batch's: a recurrent state.
+        const bool state = !specs.empty() && batch == 1 && input.range.min == input.range.max;
+        if (!shape.empty() && !state) shape[0] = batch;
         if (!input.range.contains(shape)) {
             return Error{ErrorCode::out_of_range,
                          "batch size " + std::to_string(batch) + " is outside the engine's range " +

@@ -20,6 +20,7 @@ struct Column {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> owner;
     bool images = false; ///< uint8 pixels HxWx3 to be preprocessed
+    bool whole = false;  ///< a sample is all of the input, whose axis 0 is something else (a recurrent state's layers)
 
     std::size_t sample_bytes() const { return byte_size(type, static_cast<std::size_t>(element_count(sample))); }
 };
@@ -37,6 +38,8 @@ public:
 
     Result<std::optional<Batch>> next(std::size_t count) override {
         count = std::min(count, chosen_.size() - position_);
+        // Whole inputs cannot be put together to larger ones.
+        if (std::ranges::any_of(columns_, &Column::whole)) count = std::min<std::size_t>(count, 1);
         if (count == 0) return std::optional<Batch>{};
         Batch batch;
         for (const Column& column : columns_) {
@@ -45,7 +48,8 @@ public:
                 sample = preprocess_->output_shape();
                 sample.erase(sample.begin());
             }
-            HostTensor tensor(column.input.name, column.input.type, with_batch(count, sample));
+            HostTensor tensor(column.input.name, column.input.type,
+                              column.whole ? std::move(sample) : with_batch(count, sample));
             const std::size_t bytes = tensor.bytes.size() / count;
             for (std::size_t i = 0; i < count; ++i) {
                 const std::size_t index = chosen_[position_ + i];
@@ -107,6 +111,12 @@ struct Source {
     std::shared_ptr<const void> owner;
 };
 
+/// Whether the shape is that of all of the input, one value or more; sizes that are negative fit any.
+bool is_whole(const InputSpec& input, const Shape& shape) {
+    return std::ranges::equal(shape, input.shape,
+                              [](std::int64_t given, std::int64_t wanted) { return wanted < 0 || wanted == given; });
+}
+
 /// Splits an array into samples for an input; the number of samples goes to `count`.
 Result<Column> make_column(const InputSpec& input, Source source, const std::optional<Preprocess>& preprocess,
                            std::size_t& count, const std::string& where) {
@@ -125,6 +135,10 @@ Result<Column> make_column(const InputSpec& input, Source source, const std::opt
     if (column.images || (!shape.empty() && fits_input(input, rest))) {
         column.sample = rest;
         count = static_cast<std::size_t>(shape[0]);
+    } else if (!shape.empty() && is_whole(input, rest)) {
+        column.sample = rest;
+        column.whole = true;
+        count = static_cast<std::size_t>(shape[0]);
     } else if (fits_input(input, shape)) {
         column.sample = shape; // one sample without the sample axis
         count = 1;
@@ -132,7 +146,9 @@ Result<Column> make_column(const InputSpec& input, Source source, const std::opt
         return Error{ErrorCode::mismatch,
                      "the array is " + to_string(shape) + " but input \"" + input.name + "\" is " +
                          to_string(input.shape),
-                     where, "axis 0 of the array is the sample; the other axes must equal the model's"};
+                     where,
+                     "axis 0 of the array is the sample; the other axes must equal the model's, or, where the model's "
+                     "axis 0 is no batch, all of the model's"};
     }
     if (element_count(column.sample) == 0 || count == 0) {
         return Error{ErrorCode::invalid_argument, "the array has no elements", where, ""};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +21,7 @@ struct PictureSize {
 
 /// Some samples, ready to be fed to the model.
 struct Batch {
-    std::vector<HostTensor> inputs;   ///< one a model input; axis 0 is the sample
+    std::vector<HostTensor> inputs;   ///< one a model input; axis 0 is the sample, but see is_whole
     std::vector<Image> pictures{};    ///< instead of inputs, where the dataset was asked for pictures
     std::vector<PictureSize> sizes{}; ///< one a sample that is made from a picture: its own size; else empty
     std::vector<std::string> names;   ///< one a sample: file name or index
@@ -29,6 +30,10 @@ struct Batch {
     std::size_t cut = 0;              ///< samples of text that were longer than the model takes
     std::size_t token_limit = 0;      ///< what texts are cut at; 0: they are no texts
     std::size_t size() const { return names.size(); }
+    /// Whether the input has no row for each sample: it belongs whole to the only sample (a state, a number).
+    bool is_whole(const HostTensor& input) const {
+        return input.shape.empty() || input.shape[0] != static_cast<std::int64_t>(size());
+    }
 };
 
 /// Texts that were cut, counted over batches.

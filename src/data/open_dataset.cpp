@@ -96,4 +96,10 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
     return detail::make_file_dataset(std::move(files), preprocess, inputs[0], options, path.string());
 }
 
+bool holds_pictures(const std::filesystem::path& path) {
+    if (path.empty() || path.extension() == ".npz" || path.extension() == ".npy" || is_text_file(path)) return false;
+    const auto files = detail::find_samples(path);
+    return files && !files->arrays && !files->files.empty();
+}
+
 } // namespace lathe

@@ -79,7 +79,9 @@ std::vector<std::size_t> scatter(std::size_t count);
 ///  - a folder of images (.jpg, .jpeg, .png): unlabelled, in order of name;
 ///  - one image; a .txt file with one image path a line, or a .csv file as labels.csv, paths relative to that file;
 ///  - a .npy file: axis 0 is the sample (or one sample, if its rank is one less); a folder of .npy files: one sample
-///    each; a .npz file: one array a model input, by name, and optionally integer "labels";
+///    each; a .npz file: one array a model input, by name, and optionally integer "labels". Of an input whose axis 0 is
+///    no batch (a recurrent state, a number) a sample is the whole input: an array of one axis more; batches are then
+///    of one sample;
 ///  - texts, for a model with a tokenizer: .tsv, .csv, .jsonl, .txt (see open_text_dataset).
 /// Images need `preprocess`, whose size must fit the input. Arrays need it only to turn uint8 pixels (NxHxWx3) into
 /// floats. Numbers are converted to the input's type where that keeps their meaning (any number to floating point,
@@ -91,6 +93,9 @@ std::vector<std::size_t> scatter(std::size_t count);
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                                               const std::optional<Preprocess>& preprocess,
                                               const std::vector<InputSpec>& inputs, const DatasetOptions& options);
+
+/// Whether open_dataset would read the samples there as pictures.
+bool holds_pictures(const std::filesystem::path& path);
 
 /// A dataset over arrays in memory, one a model input by name (or one for the only input); axis 0 is the sample.
 /// `labels` is empty or has one entry a sample.

@@ -71,7 +71,7 @@ public:
             if (!one_sample_) gathered[i].shape[0] = static_cast<std::int64_t>(batch.size());
             HostTensor output(session_.outputs()[outputs_[i]].name, DataType::float32, gathered[i].shape);
             if (output.bytes.size() != values.size() * sizeof(float)) {
-                return Error{ErrorCode::mismatch,
+                return Error{ErrorCode::unsupported,
                              "the output's first axis is not the batch: " + to_string(gathered[i].shape), output.name,
                              "only outputs with one row of scores a sample can be evaluated"};
             }
@@ -96,8 +96,11 @@ private:
     Result<std::vector<TensorView>> run_inputs(const Batch& batch, std::size_t start, std::size_t count,
                                                std::size_t size) {
         std::vector<HostTensor> inputs;
-        std::vector<TensorView> views;
         for (const HostTensor& whole : batch.inputs) {
+            if (batch.is_whole(whole)) {
+                inputs.push_back(whole);
+                continue;
+            }
             const std::size_t row = whole.bytes.size() / batch.size();
             Shape part = whole.shape;
             part[0] = static_cast<std::int64_t>(size);
@@ -107,6 +110,7 @@ private:
                 std::memcpy(tensor.bytes.data() + i * row, whole.bytes.data() + (start + count - 1) * row, row);
             inputs.push_back(std::move(tensor));
         }
+        std::vector<TensorView> views;
         for (HostTensor& tensor : inputs)
             views.push_back(tensor.view());
         return session_.run(views);
@@ -126,7 +130,7 @@ private:
                 continue;
             }
             if (view.shape.empty() || view.shape[0] != static_cast<std::int64_t>(size)) {
-                return Error{ErrorCode::mismatch,
+                return Error{ErrorCode::unsupported,
                              "the output " + to_string(view.shape) + " has no row for each of " + std::to_string(size) +
                                  " samples",
                              view.name, "only outputs with one row of scores a sample can be evaluated"};
@@ -188,16 +192,15 @@ Result<std::unique_ptr<OutputsPredictor>> make_outputs_predictor(const Engine& e
     std::int64_t least = 1;
     std::int64_t most = std::int64_t{1} << 20;
     for (const IoInfo& input : info.inputs) {
-        if (input.range.min.empty() || input.range.max.empty()) {
-            return Error{ErrorCode::unsupported, "an input without a batch axis", input.name, ""};
-        }
+        if (input.range.min.empty() || input.range.max.empty()) continue; // a number
         least = std::max(least, input.range.min[0]);
         most = std::min(most, input.range.max[0]);
     }
+    if (least > most) least = most = 1; // inputs that share no batch: single samples with their states
     LATHE_TRY(Session session, engine.make_session());
-    return std::unique_ptr<OutputsPredictor>(std::make_unique<EnginePredictor>(
-        std::move(session), std::move(name), to_string(info.precision), std::move(indices), least,
-        std::max(least, most), on_device, hold == OutputsHold::one_sample));
+    return std::unique_ptr<OutputsPredictor>(
+        std::make_unique<EnginePredictor>(std::move(session), std::move(name), to_string(info.precision),
+                                          std::move(indices), least, most, on_device, hold == OutputsHold::one_sample));
 }
 
 Result<std::unique_ptr<Predictor>> make_engine_predictor(const Engine& engine, std::string name,

@@ -44,6 +44,10 @@ void append(Batch& batch, Batch&& other) {
 Batch rows_of(const Batch& batch, const std::vector<std::size_t>& rows) {
     Batch part;
     for (const HostTensor& whole : batch.inputs) {
+        if (batch.is_whole(whole)) { // of a batch of one: there are no other rows
+            part.inputs.push_back(whole);
+            continue;
+        }
         Shape shape = whole.shape;
         shape[0] = static_cast<std::int64_t>(rows.size());
         HostTensor tensor(whole.name, whole.type, std::move(shape));

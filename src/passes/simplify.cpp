@@ -57,6 +57,14 @@ void make_names_differ(Graph& graph, const std::unordered_set<std::string>& oute
     }
 }
 
+bool quantises(const Graph& graph) {
+    return std::ranges::any_of(graph.nodes, [](const auto& node) {
+        bool found = node->is("QuantizeLinear") || node->is("DynamicQuantizeLinear");
+        for_each_subgraph(*node, [&](const Graph& inner) { found = found || quantises(inner); });
+        return found;
+    });
+}
+
 /// The model after one application of a pass; for finding the pass that broke it.
 struct Step {
     std::string pass;
@@ -175,7 +183,7 @@ private:
                 warn_once("output " + found.output + " has no finite number on random inputs, so it was not verified");
             }
             report_.max_error = std::max(report_.max_error, found.relative);
-            if (found.relative > options_.tolerance) {
+            if (found.relative > tolerance_) {
                 return blame(std::span(inputs).subspan(set, 1), std::span(*expected).subspan(set, 1), found);
             }
             ++report_.samples;
@@ -213,7 +221,7 @@ private:
             const std::size_t middle = good + (bad - good) / 2;
             auto compared = compare(steps_[middle - 1].model, inputs, expected);
             if (!compared) return std::move(compared).error();
-            if (compared->front().relative > options_.tolerance) {
+            if (compared->front().relative > tolerance_) {
                 bad = middle;
                 found = compared->front();
             } else {
@@ -234,6 +242,7 @@ private:
 
     const Model& original_;
     const SimplifyOptions& options_;
+    const double tolerance_ = options_.tolerance * (quantises(original_.graph) ? 20 : 1);
     const Runner& run_;
     const ShapeInference& infer_shapes_;
     Progress& progress_;

@@ -345,6 +345,10 @@ private:
     std::vector<HostTensor> padded_inputs(const Batch& batch) const {
         std::vector<HostTensor> inputs;
         for (const HostTensor& input : batch.inputs) {
+            if (batch.is_whole(input)) {
+                inputs.push_back(input);
+                continue;
+            }
             Shape shape = input.shape;
             shape[0] = static_cast<std::int64_t>(result_.batch_size);
             HostTensor whole(input.name, input.type, shape);

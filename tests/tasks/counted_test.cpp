@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/edit_distance.hpp"
 #include "tasks/regression.hpp"
 #include "tasks/segmentation.hpp"
 #include "tasks/text_recognition.hpp"

@@ -1,0 +1,228 @@
+#include "api/assume.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "api/model_data.hpp"
+#include "api/simplify.hpp"
+#include "data/preprocess_presets.hpp"
+#include "evaluate/engine_predictor.hpp"
+#include "evaluate/fidelity.hpp"
+#include "onnx/onnx.hpp"
+#include "runtime/engine.hpp"
+
+namespace lathe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t tried_samples = 48;
+constexpr std::size_t tried_together = 8;
+constexpr Preprocess::Size usual_for_classes{224, 224};
+constexpr Preprocess::Size usual_otherwise{640, 640}; ///< a multiple of 32, as fully convolutional networks want it
+
+/// Sums over samples from which both ways to judge a preset follow.
+struct Trial {
+    const PreprocessPreset* preset = nullptr;
+    Preprocess preprocess;
+    std::size_t samples = 0;
+    std::size_t labelled = 0;
+    std::size_t right = 0;
+    double entropy = 0;                ///< of single answers, summed, nats
+    std::vector<double> probability{}; ///< of each class, summed
+
+    double accuracy() const { return labelled == 0 ? 0 : static_cast<double>(right) / static_cast<double>(labelled); }
+    /// What a picture tells of the class, nats: entropy of the mean answer less the mean entropy of the answers. Small
+    /// both for a network that is never certain and for one that always gives the same class, which is what inputs in
+    /// a wrong range do.
+    double information() const {
+        if (samples == 0) return 0;
+        double mixed = 0;
+        for (const double sum : probability) {
+            const double share = sum / static_cast<double>(samples);
+            if (share > 0) mixed -= share * std::log(share);
+        }
+        return mixed - entropy / static_cast<double>(samples);
+    }
+
+    void add(std::span<const float> row, OutputKind kind, std::int64_t label) {
+        if (!all_finite(row)) return;
+        ++samples;
+        probability.resize(row.size(), 0.0);
+        const double largest = *std::ranges::max_element(row);
+        double total = 0;
+        const auto weight = [&](float value) {
+            return kind == OutputKind::logits ? std::exp(static_cast<double>(value) - largest)
+                                              : static_cast<double>(value);
+        };
+        for (const float value : row)
+            total += weight(value);
+        for (std::size_t i = 0; i < row.size() && total > 0; ++i) {
+            const double share = weight(row[i]) / total;
+            probability[i] += share;
+            if (share > 0) entropy -= share * std::log(share);
+        }
+        if (label < 0 || static_cast<std::size_t>(label) >= row.size()) return;
+        ++labelled;
+        if (top_class(row) == static_cast<std::size_t>(label)) ++right;
+    }
+};
+
+/// Whether the only judged output is a row of scores a sample.
+bool gives_classes(const Engine& engine) {
+    const EngineInfo info = engine.info();
+    return info.outputs.size() == 1 && info.outputs.front().range.opt.size() == 2 &&
+           info.outputs.front().range.opt[1] > 1;
+}
+
+Result<Trial> try_preset(const PreprocessPreset& preset, const Preprocess& preprocess, Predictor& predictor,
+                         const std::vector<InputSpec>& inputs, const fs::path& pictures, Progress& progress) {
+    Trial trial;
+    trial.preset = &preset;
+    trial.preprocess = preprocess;
+    DatasetOptions options;
+    options.samples = tried_samples;
+    LATHE_TRY(const auto data, open_dataset(pictures, preprocess, inputs, options));
+    while (true) {
+        LATHE_CHECK(progress.check());
+        LATHE_TRY(const std::optional<Batch> batch, data->next(tried_together));
+        if (!batch || batch->size() == 0) return trial;
+        LATHE_TRY(const HostTensor scores, predictor.predict(*batch));
+        const auto values = scores.as<float>();
+        const std::size_t classes = values.size() / batch->size();
+        const OutputKind kind = detect_output_kind(values, classes);
+        for (std::size_t i = 0; i < batch->size(); ++i)
+            trial.add(values.subspan(i * classes, classes), kind, batch->labels[i]);
+        progress.advance(batch->size());
+    }
+}
+
+std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
+
+/// The best trial, and in words why. An earlier preset gives way only to one that is clearly better.
+const Trial& best_of(const std::vector<Trial>& trials, std::string& why) {
+    const bool labelled = trials.front().labelled > 0;
+    const auto figure = [&](const Trial& trial) { return labelled ? trial.accuracy() : trial.information(); };
+    constexpr double clearly = 0.03; // of accuracy; of information relative
+    const Trial* best = &trials.front();
+    for (const Trial& trial : trials) {
+        const double least = labelled ? figure(*best) + clearly : figure(*best) * (1 + clearly);
+        if (figure(trial) > least) best = &trial;
+    }
+    const std::string samples = std::to_string(best->samples) + " pictures";
+    why = labelled ? "with which the network gets " + percent(best->accuracy()) + " of " + samples + " right"
+                   : "with which the network tells " + samples + " apart best";
+    return *best;
+}
+
+/// The one input of pictures with 3 channels and a known size.
+bool takes_pictures(const std::vector<InputSpec>& inputs) {
+    return inputs.size() == 1 && make_preprocess(preprocess_presets().front(), inputs).has_value();
+}
+
+Result<std::optional<Preprocess>> guess_preset(const Model& model, const AssumeRequest& request) {
+    const std::vector<InputSpec> inputs = input_specs(model);
+    if (!takes_pictures(inputs)) return std::optional<Preprocess>();
+    const auto told = [&](const Preprocess& preprocess, const std::string& why) {
+        request.tell("assumed, " + why + " (--preprocess says otherwise): " + preprocess.to_json().dump());
+        return std::optional(preprocess);
+    };
+    BuildOptions build;
+    build.progress = request.progress;
+    LATHE_TRY(const Engine engine, Engine::build(model, build));
+    const PreprocessPreset& usual = preprocess_presets().front();
+    if (!gives_classes(engine)) {
+        LATHE_TRY(const Preprocess preprocess, make_preprocess(usual, inputs));
+        return told(preprocess, std::string("as is most usual (") + usual.name + "), since the outputs do not tell");
+    }
+    LATHE_TRY(const auto predictor, make_engine_predictor(engine, "float"));
+    const fs::path& pictures = holds_pictures(request.evaluate) ? request.evaluate : request.calibrate;
+    std::vector<Trial> trials;
+    request.progress->begin("preprocessing", tried_samples * preprocess_presets().size());
+    for (const PreprocessPreset& preset : preprocess_presets()) {
+        LATHE_TRY(const Preprocess preprocess, make_preprocess(preset, inputs));
+        LATHE_TRY(Trial trial, try_preset(preset, preprocess, *predictor, inputs, pictures, *request.progress));
+        trials.push_back(std::move(trial));
+    }
+    request.progress->end();
+    std::string why;
+    const Trial& best = best_of(trials, why);
+    return told(best.preprocess, std::string(best.preset->name) + ", " + why);
+}
+
+/// Sizes that stay open are those of what the arrays hold.
+Result<void> take_sizes_of_arrays(Model& model, const AssumeRequest& request) {
+    const std::vector<InputSpec> inputs = input_specs(model);
+    const auto is_open = [](const InputSpec& input) {
+        return std::ranges::any_of(input.shape.begin() + (input.shape.empty() ? 0 : 1), input.shape.end(),
+                                   [](std::int64_t size) { return size < 0; });
+    };
+    if (std::ranges::none_of(inputs, is_open) || model.find_metadata("lathe.tokenizer") != nullptr) return {};
+    const fs::path& arrays = request.calibrate.empty() ? request.evaluate : request.calibrate;
+    if (arrays.empty()) return {};
+    DatasetOptions one;
+    one.samples = 1;
+    const auto data = open_dataset(arrays, std::nullopt, inputs, one);
+    if (!data) return {}; // what is wrong with them is told when they are read for their own sake
+    LATHE_TRY(const std::optional<Batch> first, (*data)->next(1));
+    if (!first) return {};
+    std::vector<std::string> shapes;
+    std::string told;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (!is_open(inputs[i])) continue;
+        std::string shape = "?";
+        for (std::size_t axis = 1; axis < inputs[i].shape.size(); ++axis)
+            shape += inputs[i].shape[axis] < 0 ? "x" + std::to_string(first->inputs[i].shape[axis]) : "x?";
+        shapes.push_back(inputs[i].name + ":" + shape);
+        told += (told.empty() ? "" : ", ") + shapes.back();
+    }
+    LATHE_CHECK(set_input_shapes(model, shapes));
+    request.tell("sizes that the model leaves open are those of the data: " + told + " (--shape says otherwise)");
+    return {};
+}
+
+} // namespace
+
+Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeRequest& request) {
+    std::optional<Preprocess> preprocess = request.preprocess;
+    bool fixed = false;
+    const bool pictures = holds_pictures(request.calibrate) || holds_pictures(request.evaluate);
+    if (request.fix_sizes) {
+        LATHE_TRY(auto size, fix_picture_size(model, preprocess));
+        if (!size && pictures && !preprocess) {
+            const auto& outputs = model.graph.outputs;
+            const bool classes = outputs.size() == 1 && outputs.front().dims && outputs.front().dims->size() == 2;
+            LATHE_TRY(size, fix_picture_size(model, preprocess, classes ? usual_for_classes : usual_otherwise));
+        }
+        fixed = size.has_value();
+        if (fixed) request.tell("pictures of " + *size + ", which the model leaves open (--shape says otherwise)");
+    }
+    if (preprocess) return preprocess;
+    // Detectors rarely say how pictures become their input, but their heads tell how that is usually done.
+    auto head = head_of(model);
+    preprocess = assumed_preprocess(model);
+    if (!preprocess && fixed) {
+        // Sizes of outputs that were computed from the input's become known by folding.
+        Model folded = model;
+        SimplifyOptions options;
+        options.progress = request.progress;
+        LATHE_CHECK(simplify_model(folded, options));
+        head = head_of(folded);
+        preprocess = assumed_preprocess(folded);
+    }
+    if (preprocess) {
+        request.tell("assumed, as usual for a " + std::string(to_string(head->form)) +
+                     " head (--preprocess says otherwise): " + preprocess->to_json().dump());
+    } else if (pictures) {
+        LATHE_TRY(preprocess, guess_preset(model, request));
+    } else if (request.fix_sizes) {
+        LATHE_CHECK(take_sizes_of_arrays(model, request));
+    }
+    if (preprocess) model.set_metadata("lathe.preprocess", preprocess->to_json().dump());
+    return preprocess;
+}
+
+} // namespace lathe

@@ -1,0 +1,106 @@
+// Models as people have them, that say nothing of their data: the whole job goes through without an option beyond it.
+#include <limits>
+
+#include "cli/workspace.hpp"
+
+namespace lathe::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* quick = " --precisions fp32,int8 --batch-sizes 1 --duration 0.05 --time-limit 0.1 --against ''";
+
+Model silent_classifier() {
+    Model model = tiny_classifier();
+    std::erase_if(model.metadata, [](const auto& entry) { return entry.first == "lathe.preprocess"; });
+    return model;
+}
+
+TEST(Strangers, PreprocessingIsGuessedAndTold) {
+    const Workspace work;
+    work.save(silent_classifier(), "silent.onnx");
+    const CommandResult labelled =
+        work.good("optimize silent.onnx --calibrate photos --evaluate photos --output a" + std::string(quick));
+    EXPECT_THAT(labelled.output, HasSubstr("of 10 pictures right"));
+    EXPECT_THAT(labelled.output, HasSubstr("--preprocess says otherwise"));
+    EXPECT_TRUE(work.good_json("inspect a/silent.int8.engine")["preprocess"].contains("scale"));
+    std::filesystem::remove(work.path("photos/labels.csv"));
+    const CommandResult unlabelled =
+        work.good("optimize silent.onnx --calibrate photos --output b" + std::string(quick));
+    EXPECT_THAT(unlabelled.output, HasSubstr("tells 10 pictures apart best"));
+}
+
+TEST(Strangers, OpenSizesAreThoseOfTheData) {
+    const Workspace work;
+    Model model = silent_classifier();
+    (*model.graph.inputs[0].dims)[2] = Dimension::named("height");
+    (*model.graph.inputs[0].dims)[3] = Dimension::named("width");
+    work.save(model, "open.onnx");
+    const CommandResult arrays = work.good("optimize open.onnx --calibrate arrays.npy --output a" + std::string(quick));
+    EXPECT_THAT(arrays.output, HasSubstr("input:?x?x8x8"));
+    const CommandResult pictures = work.good("optimize open.onnx --calibrate photos --output b" + std::string(quick));
+    EXPECT_THAT(pictures.output, HasSubstr("pictures of 224x224"));
+}
+
+TEST(Strangers, WithoutLayersForInt8TheRestIsDone) {
+    const Workspace work;
+    work.save(model_from_text("opset 18\ninput %x: float32[N, 16]\n%y = Tanh(%x)\noutput %y: float32[N, 16]\n"),
+              "plain.onnx");
+    work.save_array("rows.npy", {24, 16});
+    const CommandResult done = work.good("optimize plain.onnx --calibrate rows.npy --output out" + std::string(quick));
+    EXPECT_THAT(done.errors, HasSubstr("int8 is left out"));
+    EXPECT_TRUE(std::filesystem::exists(work.path("out/plain.fp32.engine")));
+    EXPECT_FALSE(std::filesystem::exists(work.path("out/plain.int8.engine")));
+}
+
+/// A state whose first axis is no batch, and a number without any: samples are whole inputs.
+TEST(Strangers, StatesAndNumbersAreWholeInputs) {
+    const Workspace work;
+    Model model = model_from_text("opset 18\n"
+                                  "input %x: float32[1, 32]\n"
+                                  "input %state: float32[2, 1, 32]\n"
+                                  "input %gain: float32[]\n"
+                                  "input %w: float32[32, 32]\n"
+                                  "const %last: int64[1] = {1}\n"
+                                  "%of = Gather(%state, %last) {axis = 0}\n"
+                                  "%sum = Add(%x, %of)\n"
+                                  "%loud = Mul(%sum, %gain)\n"
+                                  "%y = MatMul(%loud, %w)\n"
+                                  "output %y: float32[1, 1, 32]\n");
+    model.graph.inputs.resize(3);
+    add_weights(model, "w", {32, 32}, 1);
+    work.save(model, "state.onnx");
+    const auto filled = [](const char* name, Shape shape) {
+        HostTensor tensor(name, DataType::float32, std::move(shape));
+        for (std::size_t i = 0; i < tensor.as<float>().size(); ++i)
+            tensor.as<float>()[i] = static_cast<float>(i % 13) * 0.1F - 0.5F;
+        return tensor;
+    };
+    const HostTensor x = filled("x", {20, 32}), state = filled("state", {20, 2, 1, 32}), gain = filled("gain", {20});
+    ASSERT_TRUE(write_npz(work.path("d.npz"), std::vector{x.view(), state.view(), gain.view()}));
+    const Json report =
+        work.good_json("optimize state.onnx --calibrate d.npz --evaluate d.npz --output out" + std::string(quick));
+    EXPECT_EQ(report["eval"]["data"]["samples"], 20);
+    EXPECT_GT(report["eval"]["subjects"][1]["vs_reference"]["sqnr_db"].get<double>(), 10);
+}
+
+TEST(Strangers, InfinitiesOfAMaskAreNoBrokenWeights) {
+    const Workspace work;
+    Model model = model_from_text("opset 18\n"
+                                  "input %x: float32[N, 32]\n"
+                                  "input %w: float32[32, 32]\n"
+                                  "input %none: float32[1]\n"
+                                  "%m = MatMul(%x, %w)\n"
+                                  "%y = Max(%m, %none)\n"
+                                  "output %y: float32[N, 32]\n");
+    model.graph.inputs.resize(1);
+    add_weights(model, "w", {32, 32}, 1);
+    const std::vector<float> least{-std::numeric_limits<float>::infinity()};
+    model.graph.initializers.insert_or_assign("none", Tensor::of_floats("none", {1}, least));
+    work.save(model, "mask.onnx");
+    work.save_array("rows.npy", {24, 32});
+    (void)work.good("calibrate mask.onnx --data rows.npy -o mask.ranges");
+}
+
+} // namespace
+} // namespace lathe::test
