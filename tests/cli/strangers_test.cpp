@@ -76,7 +76,7 @@ TEST(Strangers, StatesAndNumbersAreWholeInputs) {
             tensor.as<float>()[i] = static_cast<float>(i % 13) * 0.1F - 0.5F;
         return tensor;
     };
-    const HostTensor x = filled("x", {20, 32}), state = filled("state", {20, 2, 1, 32}), gain = filled("gain", {20});
+    HostTensor x = filled("x", {20, 32}), state = filled("state", {20, 2, 1, 32}), gain = filled("gain", {20});
     ASSERT_TRUE(write_npz(work.path("d.npz"), std::vector{x.view(), state.view(), gain.view()}));
     const Json report =
         work.good_json("optimize state.onnx --calibrate d.npz --evaluate d.npz --output out" + std::string(quick));
