@@ -113,11 +113,11 @@ class Optimize(unittest.TestCase):
         model, samples = loud_network()
         data = {"calibrate": samples, "evaluate": (samples[:16], samples[16:32]), "output": FOLDER / "tasks"}
         numbers = lathe.optimize(model, **data, task={"name": "regression", "peak": 1.0}, **QUICK)
-        self.assertEqual([row.metric for row in numbers.rows], ["R2", "R2"])
+        self.assertEqual({row.metric for row in numbers.rows}, {"R2"})
         own = FOLDER / "own.py"
         own.write_text("def half(outputs, samples):\n    return [0.5] * len(samples)\n")
         halves = lathe.optimize(model, **data, task=f"{own}:half", **QUICK)
-        self.assertEqual([(row.metric, row.score.value) for row in halves.rows], [("half", 0.5)] * 2)
+        self.assertEqual({(row.metric, row.score.value) for row in halves.rows}, {("half", 0.5)})
         self.assertTrue(numpy.isfinite(numbers.rows[-1].score_change.value))
 
     def test_samples_and_labels_in_any_form(self):
