@@ -120,6 +120,8 @@ private:
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
         key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
+        for (const InputSpec& input : input_specs(model_)) // whose sizes may be those of the data
+            key_ = key_of({key_, input.name, to_string(input.shape)});
         return {};
     }
 

@@ -38,6 +38,10 @@ TEST(Strangers, OpenSizesAreThoseOfTheData) {
     work.save(model, "open.onnx");
     const CommandResult arrays = work.good("optimize open.onnx --calibrate arrays.npy --output a" + std::string(quick));
     EXPECT_THAT(arrays.output, HasSubstr("input:?x?x8x8"));
+    // Data of another size make other engines in the same folder.
+    work.save_array("wide.npy", {24, 3, 8, 16});
+    (void)work.good("optimize open.onnx --calibrate wide.npy --output a" + std::string(quick));
+    EXPECT_EQ(work.good_json("inspect a/open.int8.engine")["inputs"][0]["max"], Json({32, 3, 8, 16}));
     const CommandResult pictures = work.good("optimize open.onnx --calibrate photos --output b" + std::string(quick));
     EXPECT_THAT(pictures.output, HasSubstr("pictures of 224x224"));
 }
