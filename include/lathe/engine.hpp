@@ -40,7 +40,7 @@ struct BuildOptions {
     // GPU: kernels are timed while building.
     std::filesystem::path timing_cache; ///< file of kernel times, read and added to; empty: in the user's cache folder
     TuneEffort tune = TuneEffort::standard;
-    bool allow_fallback = false;  ///< build even where most of the work cannot run in the precision asked
+    bool allow_fallback = false;  ///< build even where much cannot run as asked: in other precisions, or on the CPU
     bool check = true;            ///< compare the finished network with reference kernels, operation by operation
     std::vector<int> devices{};   ///< GPUs to run on, by index; sessions take turns. Empty: the first
     Progress* progress = nullptr; ///< may be null

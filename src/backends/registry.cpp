@@ -9,6 +9,7 @@
 #endif
 #ifdef LATHE_HAS_CUDA
 #include "backends/cuda/cuda_backend.hpp"
+#include "backends/fallback/fallback_backend.hpp"
 #endif
 
 namespace lathe {
@@ -26,7 +27,7 @@ std::vector<std::unique_ptr<Backend>> make_backends() {
     std::vector<std::unique_ptr<Backend>> list;
     list.push_back(make_openvino_backend());
 #ifdef LATHE_HAS_CUDA
-    list.push_back(make_cuda_backend());
+    list.push_back(make_fallback_backend(make_cuda_backend(), *list.front()));
 #else
     list.push_back(make_absent_backend(
         {"cuda", "cuda", "this build of Lathe has no CUDA backend (" + nvidia_state() + ")",

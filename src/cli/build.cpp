@@ -342,8 +342,10 @@ void add_build(Commands& commands) {
                     "GPU: indices of those to run on, separated by commas; else the first")
         ->delimiter(',')
         ->check(not_negative_number());
-    command.add_flag("--allow-fallback", options->allow_fallback,
-                     "GPU: build even where less than 90 % of the arithmetic can run in --precision");
+    command.add_flag(
+        "--allow-fallback", options->allow_fallback,
+        "GPU: build even where less than 90 % of the arithmetic can run in --precision; what has no GPU form "
+        "runs on the CPU, with the copies counted and named (one shape an input)");
     command.add_flag("--no-check", options->no_check,
                      "GPU: do not compare the finished network with reference kernels, operation by operation");
     command

@@ -162,8 +162,10 @@ void add_optimize(Commands& commands) {
         ->capture_default_str();
     command.add_option("--threads", request.threads, "Threads (default: all cores)");
     command.add_option("--preprocess", request.preprocess, preprocess_help());
-    command.add_flag("--allow-fallback", request.allow_fallback,
-                     "GPU: keep an engine of which less than 90 % of the arithmetic runs in its precision");
+    command.add_flag(
+        "--allow-fallback", request.allow_fallback,
+        "GPU: keep an engine of which less than 90 % of the arithmetic runs in its precision; what has no GPU "
+        "form runs on the CPU");
     command.add_flag("--force", request.force, "Do every step anew, whatever the output folder holds");
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -84,6 +85,11 @@ Result<void> infer_shapes(Model& model, const InferOptions& options = {});
 /// Convert to another version of the ai.onnx operator set with ONNX's converter, then check the result. The model is
 /// unchanged on failure. Errors: unsupported, naming the node that stands in the way and what to do.
 Result<void> convert_opset(Model& model, std::int64_t target);
+
+/// Replaces the main graph's nodes for which `wanted` holds, and that ONNX defines by a body of simpler operators at
+/// the model's opset, by that body (one level: bodies may hold such operators again). Value infos of what is added are
+/// missing until `infer_shapes`. True if any was replaced.
+Result<bool> write_out_functions(Model& model, const std::function<bool(const Node&)>& wanted);
 
 /// The newest ai.onnx opset and IR version this build knows.
 std::int64_t latest_opset();

@@ -58,7 +58,7 @@ struct CompileOptions {
     // For backends that time kernels while compiling; others ignore them.
     std::filesystem::path timing_cache; ///< empty: the user's cache folder
     TuneEffort tune = TuneEffort::standard;
-    bool allow_fallback = false;  ///< where most of the work cannot run in the precision asked, go on all the same
+    bool allow_fallback = false;  ///< go on where much cannot run in the precision asked, or only on the CPU
     bool check = true;            ///< compare the finished network with reference kernels, operation by operation
     std::vector<int> devices{};   ///< indices; empty: the first
     Progress* progress = nullptr; ///< told how far it is, and asked whether to stop; may be null

@@ -282,17 +282,17 @@ FusedOp& Lowering::add(const Node& main, const std::vector<Node*>& nodes, OpDeta
     return plan_.ops.back();
 }
 
+/// Lost too is what would have come out of a pattern whose last node was lost: its nodes are done, its end is not made.
+bool Lowering::is_lost(const std::string& value) {
+    if (lost_.contains(value)) return true;
+    const Node* producer = uses_->producer(value);
+    const auto found = forms_.find(value);
+    const bool made = found != forms_.end() && !found->second.empty();
+    return !lost_.empty() && producer != nullptr && done_.contains(producer) && !made;
+}
+
 Result<void> Lowering::emit(Node& node) {
-    // Lost too is what would have come out of a pattern whose last node was lost: its nodes are done, its end is not
-    // made.
-    const auto lost = [&](const std::string& name) {
-        if (lost_.contains(name)) return true;
-        const Node* producer = uses_->producer(name);
-        const auto found = forms_.find(name);
-        const bool made = found != forms_.end() && !found->second.empty();
-        return !lost_.empty() && producer != nullptr && done_.contains(producer) && !made;
-    };
-    if (std::any_of(node.inputs.begin(), node.inputs.end(), lost)) {
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), [&](const auto& name) { return is_lost(name); })) {
         lost_.insert(node.outputs.begin(), node.outputs.end());
         return {};
     }
@@ -432,10 +432,86 @@ Result<Plan> Lowering::run() {
     }
     if (!reasons.empty()) {
         return Error{ErrorCode::unsupported, "these nodes cannot run on the GPU:\n" + reasons, "",
-                     "change the model, or build for the CPU"};
+                     "let them run on the CPU (--allow-fallback), build the whole for the CPU, or change the model"};
     }
     LATHE_CHECK(verify(plan_));
     return std::move(plan_);
+}
+
+/// A value that comes from outside, if the plan can hold it.
+bool Lowering::hand_over(const ValueInfo& info) {
+    const auto type = element_type(info.type, ElementType::f32);
+    const auto shape = info.shape();
+    const bool known = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t size) { return size > 0; });
+    if (!type || !known) {
+        lost_.insert(info.name);
+        return false;
+    }
+    const ValueId id = make(info.name, *type, *shape, Layout::linear);
+    plan_.values[id].role = Role::input;
+    plan_.inputs.push_back(id);
+    return true;
+}
+
+Result<std::vector<Refusal>> Lowering::refusals() {
+    std::vector<Refusal> found;
+    std::unordered_map<std::string, std::string> why_lost;
+    for (std::size_t i = 0; i < inputs_; ++i) {
+        const ValueInfo& info = model_.graph.inputs[i];
+        if (!hand_over(info))
+            why_lost[info.name] = "it reads " + info.name + ", whose type the GPU engine does not have";
+    }
+    const auto refuse = [&](const Node& node, std::string why) {
+        found.push_back({node.label(), node.op_type, node.outputs, std::move(why)});
+        for (const std::string& output : node.outputs) {
+            if (output.empty() || hand_over(model_.graph.info_or_name(output))) continue;
+            why_lost[output] = "it reads " + output + ", whose size or type is known on the CPU alone";
+        }
+    };
+    find_attention(*this);
+    for (const auto& node : model_.graph.nodes) {
+        if (is_done(node.get())) continue;
+        const auto lost = std::find_if(node->inputs.begin(), node->inputs.end(),
+                                       [&](const std::string& name) { return is_lost(name); });
+        if (lost != node->inputs.end()) {
+            const auto why = why_lost.find(*lost);
+            refuse(*node, why == why_lost.end() ? "it reads " + *lost + ", which is not made on the GPU" : why->second);
+            continue;
+        }
+        const auto open = std::find_if(node->outputs.begin(), node->outputs.end(), [&](const std::string& name) {
+            if (name.empty() || uses_->use_count(name) == 0) return false;
+            const auto shape = model_.graph.info_or_name(name).shape();
+            return !shape || std::any_of(shape->begin(), shape->end(), [](std::int64_t size) { return size < 0; });
+        });
+        if (open != node->outputs.end()) {
+            refuse(*node, "the size of " + *open + " is known only once it is computed");
+            continue;
+        }
+        const auto untyped = std::find_if(node->outputs.begin(), node->outputs.end(), [&](const std::string& name) {
+            return model_.graph.is_output(name) && !element_type(type_of(name), ElementType::f32);
+        });
+        if (untyped != node->outputs.end()) {
+            refuse(*node, "the GPU engine has no outputs of type " + lathe::to_string(type_of(*untyped)));
+            continue;
+        }
+        auto emitted = emit(*node);
+        if (emitted) continue;
+        if (emitted.error().code != ErrorCode::unsupported && emitted.error().code != ErrorCode::out_of_range)
+            return std::move(emitted).error().in(node->label());
+        refuse(*node, emitted.error().message);
+    }
+    return found;
+}
+
+Result<Survey> survey(Prepared& prepared, const std::vector<Shape>& input_shapes) {
+    Survey found;
+    LATHE_TRY(found.specialised, specialise(prepared, input_shapes, OpenShapes::left));
+    Model model = found.specialised;
+    LATHE_CHECK(unify_spellings(model));
+    LATHE_TRY(const std::size_t inputs, input_count(model));
+    found.unified = model;
+    LATHE_TRY(found.refusals, Lowering(prepared, std::move(model), inputs).refusals());
+    return found;
 }
 
 Result<Plan> lower(Prepared& prepared, const std::vector<Shape>& input_shapes) {

@@ -28,6 +28,21 @@ Result<Prepared> prepare(const Model& model, Precision precision);
 /// thread-safe apart from `weights`.
 Result<Plan> lower(Prepared& prepared, const std::vector<Shape>& input_shapes);
 
+/// A node that has no GPU form, and why.
+struct Refusal {
+    std::string node, op_type;
+    std::vector<std::string> outputs;
+    std::string reason;
+};
+/// What lowering makes of a model node by node, without ending at the first that it cannot take.
+struct Survey {
+    Model specialised; ///< for the shapes given; sizes that depend on data are open. Large initializers are inputs
+    Model unified;     ///< the same as exporters' spellings were made one; refusals speak of its nodes
+    std::vector<Refusal> refusals;
+};
+/// Errors: out_of_range where shapes contradict each other.
+Result<Survey> survey(Prepared& prepared, const std::vector<Shape>& input_shapes);
+
 /// Yes, or why this node cannot run on the GPU (what `Backend::supports` answers).
 Support lowering_support(const Node& node, const Model& model);
 

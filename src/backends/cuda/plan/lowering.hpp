@@ -72,6 +72,8 @@ class Lowering {
 public:
     Lowering(Prepared& prepared, Model model, std::size_t inputs);
     Result<Plan> run();
+    /// Every node that cannot be taken, and whose results others are then given as if from outside; see `survey`.
+    Result<std::vector<Refusal>> refusals();
 
     // What is known of the model
     Graph& graph() { return model_.graph; }
@@ -156,6 +158,8 @@ public:
     static Error cannot(const Node& node, std::string why);
 
 private:
+    bool is_lost(const std::string& value);
+    bool hand_over(const ValueInfo& info);
     Result<void> emit(Node& node);
     Result<void> finish_outputs();
     void remove_unread();

@@ -2,6 +2,7 @@
 
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/plan/specialise.hpp"
+#include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
@@ -100,9 +101,29 @@ Result<bool> fold(Model& model) {
     return changed;
 }
 
+/// Shapes are inferred and what then is constant folded, until nothing changes.
+Result<void> settle(Model& model) {
+    for (std::size_t round = 0; round < max_rounds; ++round) {
+        if (auto inferred = infer_shapes(model, {true, true}); !inferred) {
+            Error error = std::move(inferred).error();
+            error.code = ErrorCode::out_of_range;
+            error.hint = "the model does not allow these input shapes together";
+            return error;
+        }
+        LATHE_TRY(const bool changed, fold(model));
+        if (!changed) break;
+        for (ValueInfo& info : model.graph.outputs)
+            info.dims.reset();
+    }
+    return {};
+}
+
+/// Operators without a GPU form that ONNX itself defines by simpler ones (Selu, Mish, AffineGrid, losses, ...).
+bool needs_writing_out(const Node& node) { return !has_subgraph(node) && !lowering_support(node, Model{}).supported; }
+
 } // namespace
 
-Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& shapes) {
+Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& shapes, OpenShapes open) {
     Model model = prepared.model;
     LATHE_TRY(const std::size_t inputs, input_count(model));
     if (shapes.size() != inputs) {
@@ -132,18 +153,15 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     }
     for (ValueInfo& info : model.graph.outputs)
         info.dims.reset(); // inferred: symbols of the open model would stay
+    LATHE_CHECK(settle(model));
     for (std::size_t round = 0; round < max_rounds; ++round) {
-        if (auto inferred = infer_shapes(model, {true, true}); !inferred) {
-            Error error = std::move(inferred).error();
-            error.code = ErrorCode::out_of_range;
-            error.hint = "the model does not allow these input shapes together";
-            return error;
-        }
-        LATHE_TRY(const bool changed, fold(model));
-        if (!changed) break;
+        LATHE_TRY(const bool written, write_out_functions(model, needs_writing_out));
+        if (!written) break;
         for (ValueInfo& info : model.graph.outputs)
             info.dims.reset();
+        LATHE_CHECK(settle(model));
     }
+    if (open == OpenShapes::left) return model;
     for (const auto& node : model.graph.nodes) {
         for (const std::string& output : node->outputs) {
             if (output.empty() || all_known(model.graph, output)) continue;
@@ -151,7 +169,8 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
             if (!read) continue;
             return Error{ErrorCode::out_of_range,
                          "the shape of " + output + " is not known before the model runs (" + node->op_type + ")",
-                         node->label(), "models whose shapes depend on their data run on the CPU"};
+                         node->label(),
+                         "let what depends on it run on the CPU (--allow-fallback), or build the whole for the CPU"};
         }
     }
     return model;

@@ -17,7 +17,9 @@ std::size_t repeated_axes(const Tensor& tensor);
 
 /// The prepared model for these shapes of the user's inputs, with every shape known and what then is constant folded.
 /// Errors: invalid_argument for the number of shapes, out_of_range where they do not fit the model, each other, or
-/// where a shape depends on data.
-Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& shapes);
+/// where a shape depends on data, unless such shapes are `left` open.
+enum class OpenShapes { refused, left };
+Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& shapes,
+                         OpenShapes open = OpenShapes::refused);
 
 } // namespace lathe::cuda
