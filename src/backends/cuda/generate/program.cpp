@@ -48,6 +48,7 @@ std::string expression(const PointInstruction& code, const std::string& a, const
         case PointOp::logical_or: return truth(a + " != 0.0f || " + b + " != 0.0f");
         case PointOp::select: return join(a, " != 0.0f ? ", b, " : ", c);
         case PointOp::cast: return a;
+        case PointOp::atan: return call("atanf");
     }
     return "";
 }

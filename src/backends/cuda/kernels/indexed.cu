@@ -4,6 +4,7 @@
 
 #include "backends/cuda/kernels/common.cuh"
 #include "backends/cuda/kernels/indexed.hpp"
+#include "backends/cuda/plan/grid_sample.hpp"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -279,6 +280,35 @@ __global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t co
             move(y, i, p.in[1], i / inner % depth == index ? 1 : 0);
             break;
         }
+        case IndexedKind::pad: {
+            const int axis = static_cast<int>(p.axis);
+            const std::int64_t wide = y.dims[axis], size = x.dims[axis], inner = product(y, axis + 1, y.rank);
+            const std::int64_t at = i / inner % wide - p.number;
+            const auto how = static_cast<Padding>(p.mode);
+            const bool within = at >= 0 && at < size;
+            if (within || how != Padding::constant) {
+                const std::int64_t from = within ? at : sampling::padded_from(at, size, how);
+                move(y, i, x, (i / (inner * wide) * size + from) * inner + i % inner);
+            } else if (p.in_count > 1) {
+                move(y, i, p.in[1], 0);
+            } else {
+                store_any(y.data, y.type, i, 0.0F);
+            }
+            break;
+        }
+        case IndexedKind::grid_sample: {
+            const std::int64_t places = y.dims[2] * y.dims[3], plane = i / places;
+            const std::int64_t place = plane / y.dims[1] * places + i % places;
+            const auto fetch = [&](std::int64_t row, std::int64_t column) {
+                return load_any(x.data, x.type, (plane * x.dims[2] + row) * x.dims[3] + column);
+            };
+            const float across = load_any(p.in[1].data, p.in[1].type, 2 * place);
+            const float down = load_any(p.in[1].data, p.in[1].type, 2 * place + 1);
+            store_any(y.data, y.type, i,
+                      sampling::sample(fetch, x.dims[2], x.dims[3], across, down, static_cast<Sampling>(p.mode),
+                                       static_cast<Outside>(p.number), p.first != 0));
+            break;
+        }
         case IndexedKind::arithmetic:
             store_integer(y, i,
                           compute(static_cast<Integer>(p.mode), load_integer(x, broadcast(x, y, i)),
@@ -286,6 +316,90 @@ __global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t co
             break;
     }
 }
+
+/// A float as an integer that sorts as it does; of equal ones the one with the lower place comes first.
+__device__ __forceinline__ std::uint64_t sort_key(float v, std::uint32_t place, bool largest) {
+    const std::uint32_t bits = __float_as_uint(v == 0.0F ? 0.0F : v);
+    const std::uint32_t up = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+    return static_cast<std::uint64_t>(largest ? ~up : up) << 32 | place;
+}
+
+constexpr int sort_threads = 1024;
+constexpr int sort_size = 8192;          // keys in shared memory, 64 KiB
+constexpr int sort_kept = sort_size / 2; // the best so far; the other half takes fresh ones
+
+__device__ void bitonic_sort(std::uint64_t* keys, int size) {
+    for (int run = 2; run <= size; run *= 2) {
+        for (int far = run / 2; far > 0; far /= 2) {
+            __syncthreads();
+            for (int i = static_cast<int>(threadIdx.x); i < size / 2; i += sort_threads) {
+                const int a = 2 * i - (i & (far - 1)), b = a + far;
+                const bool up = (a & run) == 0;
+                const std::uint64_t left = keys[a], right = keys[b];
+                if ((left > right) == up) {
+                    keys[a] = right;
+                    keys[b] = left;
+                }
+            }
+        }
+    }
+    __syncthreads();
+}
+
+/// A block a line: its numbers pass through shared memory, the best `k` so far stay there.
+__global__ void __launch_bounds__(sort_threads) top_k_sorted(const __grid_constant__ IndexedParams p) {
+    extern __shared__ std::uint64_t keys[];
+    pdl_wait();
+    const TensorDesc& x = p.in[0];
+    const Line line = line_of(p, x, blockIdx.x), to = line_of(p, p.out[0], blockIdx.x);
+    const bool largest = p.mode != 0;
+    std::int64_t taken = 0;
+    for (bool first = true; taken < line.size; first = false) {
+        const int from = first ? 0 : sort_kept;
+        const std::int64_t left = line.size - taken;
+        int size = sort_size;
+        if (first)
+            while (size / 2 >= left && size > 2)
+                size /= 2;
+        for (int i = from + static_cast<int>(threadIdx.x); i < size; i += sort_threads) {
+            const std::int64_t at = taken + i - from;
+            keys[i] = at < line.size ? sort_key(load_any(x.data, x.type, line.from + at * line.step),
+                                                static_cast<std::uint32_t>(at), largest)
+                                     : ~std::uint64_t{0};
+        }
+        taken += size - from;
+        bitonic_sort(keys, size);
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < to.size; i += sort_threads) {
+        const auto place = static_cast<std::int64_t>(keys[i] & 0xffffffffU);
+        move(p.out[0], to.from + i * to.step, x, line.from + place * line.step);
+        store_integer(p.out[1], to.from + i * to.step, place);
+    }
+}
+
+/// A block a line.
+__global__ void __launch_bounds__(threads) arg_extreme_line(const __grid_constant__ IndexedParams p) {
+    __shared__ std::uint64_t best[threads / 32];
+    pdl_wait();
+    const TensorDesc& x = p.in[0];
+    const Line line = line_of(p, x, blockIdx.x);
+    std::uint64_t held = ~std::uint64_t{0};
+    for (std::int64_t j = threadIdx.x; j < line.size; j += threads) {
+        const auto place = static_cast<std::uint32_t>(p.first != 0 ? line.size - 1 - j : j);
+        held = min(held, sort_key(load_any(x.data, x.type, line.from + j * line.step), place, p.mode != 0));
+    }
+    for (int far = 16; far > 0; far /= 2)
+        held = min(held, __shfl_xor_sync(0xffffffffU, held, far));
+    if (threadIdx.x % 32 == 0) best[threadIdx.x / 32] = held;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    for (int i = 1; i < threads / 32; ++i)
+        held = min(held, best[i]);
+    const auto place = static_cast<std::int64_t>(held & 0xffffffffU);
+    store_integer(p.out[0], blockIdx.x, p.first != 0 ? line.size - 1 - place : place);
+}
+
+bool is_float(const TensorDesc& t) { return t.type == type_f32 || t.type == type_f16 || t.type == type_bf16; }
 
 __global__ void copy_all(const __grid_constant__ IndexedParams p, std::int64_t count) {
     pdl_wait();
@@ -303,6 +417,18 @@ cudaError_t launch_indexed(const IndexedParams& p, cudaStream_t stream, bool pro
         if (code != cudaSuccess || count_of(p.in[2]) == 0) return code;
     }
     const std::int64_t count = work(p);
+    const bool line_fits = (p.kind == IndexedKind::top_k || p.kind == IndexedKind::arg_extreme) && is_float(p.in[0]) &&
+                           p.in[0].dims[p.axis] < 0x7fffffff && count < 0x7fffffff;
+    if (line_fits && p.kind == IndexedKind::top_k && p.out[0].dims[p.axis] <= sort_kept && p.in[0].dims[p.axis] >= 32) {
+        constexpr int bytes = sort_size * static_cast<int>(sizeof(std::uint64_t));
+        const cudaError_t code = cudaFuncSetAttribute(reinterpret_cast<const void*>(top_k_sorted),
+                                                      cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        if (code != cudaSuccess) return code;
+        return launch_kernel(top_k_sorted, static_cast<unsigned>(count), sort_threads, bytes, stream, programmatic, 1,
+                             p);
+    }
+    if (line_fits && p.kind == IndexedKind::arg_extreme && p.in[0].dims[p.axis] >= 128)
+        return launch_kernel(arg_extreme_line, static_cast<unsigned>(count), threads, 0, stream, programmatic, 1, p);
     return launch_kernel(indexed, blocks_for(count, threads), threads, 0, stream, programmatic, 1, p, count);
 }
 

@@ -56,6 +56,7 @@ __device__ __forceinline__ void point_op8(const PointCode& code, const float (&a
         case 29: LATHE_EACH(a[i] != 0 && b[i] != 0 ? 1.0F : 0.0F);
         case 30: LATHE_EACH(a[i] != 0 || b[i] != 0 ? 1.0F : 0.0F);
         case 31: LATHE_EACH(a[i] != 0 ? b[i] : c[i]);
+        case 33: LATHE_EACH(atanf(a[i]));
         default: LATHE_EACH(a[i]);
     }
 #undef LATHE_EACH

@@ -332,6 +332,7 @@ __device__ float point_op(const PointCode& code, float a, float b, float c) {
         case 29: return a != 0 && b != 0 ? 1.0F : 0.0F;
         case 30: return a != 0 || b != 0 ? 1.0F : 0.0F;
         case 31: return a != 0 ? b : c;
+        case 33: return atanf(a);
         default: return a;
     }
 }

@@ -2,14 +2,15 @@
 
 #include <array>
 
+#include "backends/cuda/plan/grid_sample.hpp"
 #include "backends/cuda/plan/interpret_op.hpp"
 
 namespace lathe::cuda {
 namespace {
 
-constexpr std::array names{"gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "top_k",
-                           "arg_extreme",     "cumulate",  "triangle",         "one_hot",    "arithmetic"};
-static_assert(names.size() == static_cast<std::size_t>(IndexedKind::arithmetic) + 1);
+constexpr std::array names{"gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "top_k", "arg_extreme",
+                           "cumulate",        "triangle",  "one_hot",          "arithmetic", "pad",   "grid_sample"};
+static_assert(names.size() == static_cast<std::size_t>(IndexedKind::grid_sample) + 1);
 
 std::size_t product(const Shape& dims, std::size_t from, std::size_t to) {
     std::size_t count = 1;
@@ -216,6 +217,41 @@ struct Interpreter {
         }
         store(std::move(out));
     }
+    void pad() const {
+        const Numbers& x = in(0);
+        const double beside = op.inputs.size() > 1 ? in(1)[0] : 0;
+        const std::size_t inner = product(out_dims(), axis() + 1, out_dims().size());
+        const auto size = static_cast<std::size_t>(dims(0)[axis()]),
+                   wide = static_cast<std::size_t>(out_dims()[axis()]);
+        const auto how = static_cast<Padding>(d.mode);
+        Numbers out(static_cast<std::size_t>(element_count(out_dims())));
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const std::int64_t at = static_cast<std::int64_t>(i / inner % wide) - d.number;
+            const bool within = at >= 0 && at < dims(0)[axis()];
+            const std::int64_t from =
+                within || how == Padding::constant ? at : sampling::padded_from(at, dims(0)[axis()], how);
+            out[i] = within || how != Padding::constant
+                         ? x[(i / (inner * wide) * size + static_cast<std::size_t>(from)) * inner + i % inner]
+                         : beside;
+        }
+        store(std::move(out));
+    }
+    void grid_sample() const {
+        const Shape &x = dims(0), &y = out_dims();
+        const auto height = static_cast<std::size_t>(x[2]), width = static_cast<std::size_t>(x[3]);
+        const std::size_t places = product(y, 2, 4), channels = static_cast<std::size_t>(y[1]);
+        Numbers out(static_cast<std::size_t>(element_count(y)));
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const std::size_t plane = i / places, place = plane / channels * places + i % places;
+            const auto fetch = [&](std::int64_t row, std::int64_t column) {
+                return in(
+                    0)[(plane * height + static_cast<std::size_t>(row)) * width + static_cast<std::size_t>(column)];
+            };
+            out[i] = sampling::sample(fetch, x[2], x[3], in(1)[2 * place], in(1)[2 * place + 1],
+                                      static_cast<Sampling>(d.mode), static_cast<Outside>(d.number), d.first);
+        }
+        store(std::move(out));
+    }
     void arithmetic() const {
         Numbers out(static_cast<std::size_t>(element_count(out_dims())));
         std::vector<std::size_t> right(out.size(), 0);
@@ -251,6 +287,8 @@ Result<void> OpInterpreter::operator()(const Indexed& d) {
         case IndexedKind::triangle: run.triangle(); break;
         case IndexedKind::one_hot: run.one_hot(); break;
         case IndexedKind::arithmetic: run.arithmetic(); break;
+        case IndexedKind::pad: run.pad(); break;
+        case IndexedKind::grid_sample: run.grid_sample(); break;
     }
     return {};
 }

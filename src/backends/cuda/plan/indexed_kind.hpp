@@ -16,7 +16,14 @@ enum class IndexedKind : std::int32_t {
     triangle,         ///< x; number: diagonal; first: the upper one
     one_hot,          ///< indices, values (off, on)
     arithmetic,       ///< integers, broadcast to the result; mode: Integer
+    pad,              ///< x, for Padding::constant the number; along `axis`, `number` before it (below 0: cut off)
+    grid_sample,      ///< x [N, C, H, W], places [N, P, Q, 2]; mode: Sampling; number: Outside; first: align corners
 };
+/// What stands beside a padded tensor.
+enum class Padding : std::int32_t { constant, reflect, edge, wrap };
+enum class Sampling : std::int32_t { linear, nearest, cubic };
+/// What lies outside a sampled image.
+enum class Outside : std::int32_t { zeros, border, reflection };
 /// What scattering makes of the number that is there and the new one.
 enum class Scatter : std::int32_t { replace, add, multiply, largest, smallest };
 /// Arithmetic of 64 bits; of one operand from `negate` on.

@@ -103,6 +103,7 @@ public:
     Result<void> operator()(const Indexed& d); // indexed.cpp
     Result<void> operator()(const GroupFactors& d);
     Result<void> operator()(const Rotary& d);
+    Result<void> operator()(const Recurrent& d); // recurrent.cpp
 
 private:
     const Value& in_value(std::size_t i) const { return state_.value(op_.inputs[i]); }

@@ -67,6 +67,7 @@ double point(const PointInstruction& i, double a, double b, double c) {
         case PointOp::logical_or: return a != 0 || b != 0 ? 1 : 0;
         case PointOp::select: return a != 0 ? b : c;
         case PointOp::cast: return a;
+        case PointOp::atan: return std::atan(a);
     }
     return 0;
 }

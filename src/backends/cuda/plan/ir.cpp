@@ -177,7 +177,8 @@ const char* kind_of(const FusedOp& op) {
                                  [](const Chain&) { return "chain"; },
                                  [](const Indexed&) { return "indexed"; },
                                  [](const GroupFactors&) { return "group_factors"; },
-                                 [](const Rotary&) { return "rotary"; }},
+                                 [](const Rotary&) { return "rotary"; },
+                                 [](const Recurrent&) { return "recurrent"; }},
                       op.detail);
 }
 
@@ -244,6 +245,10 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                               return " view" + number(d.x.offset) + "," + number(d.x.batch) + "," + number(d.x.row) +
                                      "," + number(d.x.head) + (d.interleaved ? " interleaved" : "") +
                                      operands(op, plan);
+                          },
+                          [&](const Recurrent& d) {
+                              return " cell" + number(static_cast<std::int64_t>(d.cell)) +
+                                     (d.linear_before_reset ? " linear" : "") + operands(op, plan);
                           },
                           [&](const Reduce& d) {
                               return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) +

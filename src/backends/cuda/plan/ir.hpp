@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/cuda/plan/indexed.hpp"
+#include "backends/cuda/plan/recurrent_kind.hpp"
 #include "lathe/engine_types.hpp"
 #include "lathe/types.hpp"
 
@@ -253,7 +254,8 @@ enum class PointOp : std::uint8_t {
     logical_and,
     logical_or,
     select,
-    cast
+    cast,
+    atan
 };
 /// Register machine, at most 12 registers of f32, at most 24 instructions; instruction i writes register i % 12.
 struct PointInstruction {
@@ -299,9 +301,22 @@ struct Rotary {
     bool interleaved = false;
 };
 
-using OpDetail =
-    std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm, Reduce, Gather,
-                 Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed, GroupFactors, Rotary>;
+/// One direction of ONNX's LSTM, GRU or RNN with its usual activations. inputs: gates [T, B, G H], the product with the
+/// input plus its bias, gates in the operator's order (LSTM: input, output, forget, cell; GRU: update, reset, hidden);
+/// the recurrence [D, G H, H], a constant, of which matrix `place` is read; its bias [G H], f32; where `initial`, the
+/// state [D, B, H] and for an LSTM the cell. outputs: all states [T, B, H], the last [B, H], for an LSTM the last cell.
+/// Linear.
+struct Recurrent {
+    Cell cell = Cell::lstm;
+    bool reverse = false;             ///< from the last step to the first
+    bool linear_before_reset = false; ///< GRU: the reset gate scales the product, not the state
+    bool initial = false;             ///< else zeros
+    std::int64_t place = 0;
+};
+
+using OpDetail = std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm,
+                              Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed,
+                              GroupFactors, Rotary, Recurrent>;
 
 /// How cosines and sines are read beside the result of a Rotary.
 struct RotaryTable {

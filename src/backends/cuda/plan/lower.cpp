@@ -5,6 +5,7 @@
 #include "backends/cuda/plan/fuse.hpp"
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
+#include "backends/cuda/plan/recurrent.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "backends/cuda/plan/spellings.hpp"
 #include "graph/subgraphs.hpp"
@@ -45,6 +46,7 @@ const LoweringTable& lowering_table() {
         add_pooling(made);
         add_normalization(made);
         add_rotary(made);
+        add_recurrent(made);
         add_movement(made);
         add_embedding(made);
         add_pointwise(made);
@@ -534,6 +536,10 @@ Support lowering_support(const Node& node, const Model&) {
     if (node.is("RotaryEmbedding")) {
         const std::string why = rotary_refusal(node);
         return why.empty() ? Support{} : Support{false, "RotaryEmbedding with " + why + " has no GPU form"};
+    }
+    if (node.is("LSTM") || node.is("GRU") || node.is("RNN")) {
+        const std::string why = recurrent_refusal(node);
+        return why.empty() ? Support{} : Support{false, node.op_type + " with " + why + " has no GPU form"};
     }
     if (lowering_table().contains(node.op_type) || folded.contains(node.op_type)) return {};
     return {false, "there is no GPU form of " + node.op_type};

@@ -195,6 +195,7 @@ void add_gemm(LoweringTable& table);
 void add_pooling(LoweringTable& table);
 void add_normalization(LoweringTable& table);
 void add_rotary(LoweringTable& table);
+void add_recurrent(LoweringTable& table);
 void add_movement(LoweringTable& table);
 void add_embedding(LoweringTable& table);
 void add_pointwise(LoweringTable& table);

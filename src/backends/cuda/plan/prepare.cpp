@@ -2,6 +2,7 @@
 
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/plan/specialise.hpp"
+#include "backends/cuda/plan/spellings.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
@@ -119,7 +120,10 @@ Result<void> settle(Model& model) {
 }
 
 /// Operators without a GPU form that ONNX itself defines by simpler ones (Selu, Mish, AffineGrid, losses, ...).
-bool needs_writing_out(const Node& node) { return !has_subgraph(node) && !lowering_support(node, Model{}).supported; }
+bool needs_writing_out(const Graph& graph, const Node& node) {
+    if (node.is("Attention")) return !attention_is_written_out(graph, node);
+    return !has_subgraph(node) && !lowering_support(node, Model{}).supported;
+}
 
 } // namespace
 
@@ -155,7 +159,8 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
         info.dims.reset(); // inferred: symbols of the open model would stay
     LATHE_CHECK(settle(model));
     for (std::size_t round = 0; round < max_rounds; ++round) {
-        LATHE_TRY(const bool written, write_out_functions(model, needs_writing_out));
+        LATHE_TRY(const bool written,
+                  write_out_functions(model, [&](const Node& node) { return needs_writing_out(model.graph, node); }));
         if (!written) break;
         for (ValueInfo& info : model.graph.outputs)
             info.dims.reset();

@@ -124,18 +124,24 @@ std::optional<std::string> additive_mask(const Site& site, const Shape& scores) 
     return mask;
 }
 
+/// Whether the rule below takes this node, whose sizes are known.
+bool attention_fits(const Graph& graph, const Node& node) {
+    if (!attention_refusal(node).empty() || type_of(graph, node.input(0)) != DataType::float32) return false;
+    const Shape q = dims_of(graph, node.input(0));
+    const Shape k = dims_of(graph, node.input(1));
+    const Shape v = dims_of(graph, node.input(2));
+    return q.size() == 4 && k.size() == 4 && v.size() == 4 && q[1] == k[1] && q[1] == v[1];
+}
+
 //  Attention(q, k, v [, mask])   ==>   MatMul(Softmax(MatMul(q, k transposed) * scale + mask), v)
 // With a boolean mask the Softmax's NaN become 0 before the last product.
 bool write_out_attention(const Site& site) {
     Graph& graph = site.graph;
     Node& root = site.root;
-    if (!attention_refusal(root).empty()) return false;
+    if (!attention_fits(graph, root)) return false;
     const DataType type = type_of(graph, root.input(0));
     const Shape q = dims_of(graph, root.input(0));
     const Shape k = dims_of(graph, root.input(1));
-    const Shape v = dims_of(graph, root.input(2));
-    if (type != DataType::float32 || q.size() != 4 || k.size() != 4 || v.size() != 4 || q[1] != k[1] || q[1] != v[1])
-        return false;
     const Shape scores{q[0], q[1], q[2], k[2]};
     const auto mask = additive_mask(site, scores);
     if (!mask) return false;
@@ -563,6 +569,8 @@ std::string attention_refusal(const Node& node) {
     }
     return "";
 }
+
+bool attention_is_written_out(const Graph& graph, const Node& node) { return attention_fits(graph, node); }
 
 std::string rotary_refusal(const Node& node) {
     if (node.int_or("rotary_embedding_dim", 0) != 0) return "positions on a part of each head";

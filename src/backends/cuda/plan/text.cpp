@@ -28,8 +28,8 @@ const char* to_string(PointOp op) {
     static constexpr std::array names{"input",   "constant", "add",   "sub",  "mul",    "div",   "min", "max",   "pow",
                                       "neg",     "abs",      "exp",   "log",  "sqrt",   "recip", "erf", "tanh",  "sigm",
                                       "relu",    "clip",     "floor", "ceil", "round",  "sin",   "cos", "equal", "less",
-                                      "greater", "not",      "and",   "or",   "select", "cast"};
-    static_assert(names.size() == static_cast<std::size_t>(PointOp::cast) + 1);
+                                      "greater", "not",      "and",   "or",   "select", "cast",  "atan"};
+    static_assert(names.size() == static_cast<std::size_t>(PointOp::atan) + 1);
     return names[static_cast<std::size_t>(op)];
 }
 
@@ -225,6 +225,12 @@ private:
                     return " groups=" + std::to_string(d.groups) + " epsilon=" + number(static_cast<double>(d.epsilon));
                 },
                 [&](const Rotary& d) { return view("x", d.x) + (d.interleaved ? " interleaved" : ""); },
+                [&](const Recurrent& d) {
+                    static constexpr std::array names{"rnn", "gru", "lstm"};
+                    return std::string(" ") + names[static_cast<std::size_t>(d.cell)] +
+                           " place=" + std::to_string(d.place) + (d.reverse ? " reverse" : "") +
+                           (d.linear_before_reset ? " linear_before_reset" : "") + (d.initial ? " initial" : "");
+                },
                 [&](const Reduce& d) {
                     static constexpr std::array names{"sum", "mean", "max", "min", "prod", "l2"};
                     return std::string(" ") + names[static_cast<std::size_t>(d.kind)] +

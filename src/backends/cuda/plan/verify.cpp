@@ -134,6 +134,7 @@ private:
         }
         if (std::holds_alternative<Indexed>(op.detail)) {
             if (op.inputs.size() > 3 || op.outputs.size() > 2) return wrong("", "operands of what is indexed");
+            if (!fits(op, std::get<Indexed>(op.detail))) return wrong("", "sizes of what is indexed");
             for (const auto* list : {&op.inputs, &op.outputs}) {
                 for (const ValueId id : *list) {
                     const Value& value = plan_.values[id];
@@ -150,6 +151,8 @@ private:
         }
         if (const auto* rotary = std::get_if<Rotary>(&op.detail); rotary != nullptr && !rotary_fits(op, *rotary))
             return wrong("", "the operands of rotary positions");
+        if (const auto* recurrent = std::get_if<Recurrent>(&op.detail); recurrent != nullptr && !fits(op, *recurrent))
+            return wrong("", "the operands of a recurrent cell");
         if (const auto* factors = std::get_if<GroupFactors>(&op.detail)) {
             const Value& x = plan_.values[op.inputs[0]];
             if (x.layout != Layout::nhwc || x.dims.size() != 4 || op.outputs.size() != 2 || factors->groups < 1 ||
@@ -175,6 +178,48 @@ private:
             view.offset + (dims[0] - 1) * view.batch + (dims[1] - 1) * view.head + (dims[2] - 1) * view.row + dims[3];
         return (table[3] == dims[3] || table[3] * 2 == dims[3]) && view.offset >= 0 && view.batch >= 0 &&
                view.head >= 0 && view.row >= 0 && last <= element_count(x.dims);
+    }
+
+    /// What its kernel would read of other sizes lies outside.
+    bool fits(const FusedOp& op, const Indexed& d) const {
+        const auto dims = [&](ValueId id) -> const Shape& { return plan_.values[id].dims; };
+        const Shape &x = dims(op.inputs[0]), &y = dims(op.outputs[0]);
+        if (d.kind == IndexedKind::pad) {
+            Shape same = y;
+            if (d.axis < 0 || d.axis >= static_cast<std::int64_t>(x.size()) || x.size() != y.size()) return false;
+            same[static_cast<std::size_t>(d.axis)] = x[static_cast<std::size_t>(d.axis)];
+            const bool beside =
+                op.inputs.size() < 2 || (element_count(dims(op.inputs[1])) == 1 &&
+                                         plan_.values[op.inputs[1]].type == plan_.values[op.outputs[0]].type);
+            return same == x && beside && element_count(x) > 0 &&
+                   plan_.values[op.inputs[0]].type == plan_.values[op.outputs[0]].type;
+        }
+        if (d.kind == IndexedKind::grid_sample) {
+            if (op.inputs.size() != 2 || x.size() != 4 || y.size() != 4 || element_count(x) == 0) return false;
+            return x[0] == y[0] && x[1] == y[1] && dims(op.inputs[1]) == Shape{y[0], y[2], y[3], 2};
+        }
+        return true;
+    }
+
+    bool fits(const FusedOp& op, const Recurrent& d) const {
+        const bool lstm = d.cell == Cell::lstm;
+        if (d.cell != Cell::rnn && d.cell != Cell::gru && !lstm) return false;
+        if (op.inputs.size() != 3U + (d.initial ? (lstm ? 2U : 1U) : 0U) || op.outputs.size() != (lstm ? 3U : 2U))
+            return false;
+        for (const auto* list : {&op.inputs, &op.outputs})
+            for (const ValueId id : *list)
+                if (plan_.values[id].layout != Layout::linear) return false;
+        const auto dims = [&](ValueId id) -> const Shape& { return plan_.values[id].dims; };
+        const Shape &gates = dims(op.inputs[0]), &matrix = dims(op.inputs[1]);
+        if (gates.size() != 3 || matrix.size() != 3 || d.place < 0 || d.place >= matrix[0]) return false;
+        const std::int64_t steps = gates[0], batch = gates[1], rows = gates[2], width = matrix[2];
+        if (steps < 1 || batch < 1 || width < 1 || rows != width * gates_of(d.cell) || matrix[1] != rows) return false;
+        if (plan_.values[op.inputs[2]].type != ElementType::f32 || dims(op.inputs[2]) != Shape{rows}) return false;
+        for (std::size_t i = 3; i < op.inputs.size(); ++i)
+            if (dims(op.inputs[i]) != Shape{matrix[0], batch, width}) return false;
+        for (std::size_t i = 0; i < op.outputs.size(); ++i)
+            if (dims(op.outputs[i]) != (i == 0 ? Shape{steps, batch, width} : Shape{batch, width})) return false;
+        return true;
     }
 
     /// Views stay inside their values.

@@ -227,6 +227,7 @@ public:
     void operator()(const Indexed&) { refuse("the reference kernel is the only one of what is indexed"); }
     void operator()(const GroupFactors&) { refuse("a kernel is generated for group normalisation"); }
     void operator()(const Rotary&) { refuse("a kernel is generated for rotary positions"); }
+    void operator()(const Recurrent&) { refuse("the reference kernel is the only one of recurrent cells"); }
     void operator()(const Chain&) { refuse("chains have kernels on Hopper alone"); }
 
 private:

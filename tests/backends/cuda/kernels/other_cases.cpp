@@ -71,6 +71,44 @@ TestPlan rotary_plan(const Shape& dims, const Shape& table, bool interleaved, T 
     return b.finish(detail, {x, cosines, sines}, {y}, T::f32);
 }
 
+struct Recurrence {
+    Cell cell;
+    std::int64_t steps, batch, width;
+    bool backwards = false, linear = false, initial = false; ///< backwards: the second of two directions
+};
+TestPlan recurrent_plan(const Recurrence& r, T type) {
+    PlanBuilder b;
+    const std::int64_t rows = r.width * gates_of(r.cell), directions = r.backwards ? 2 : 1;
+    const auto scaled = [&](const Shape& dims, float factor) { // noise that keeps the state near one
+        std::vector<float> numbers(static_cast<std::size_t>(element_count(dims)));
+        std::uint32_t seed = 5;
+        for (float& number : numbers) {
+            seed = seed * 1664525U + 1013904223U;
+            number = factor * (static_cast<float>(seed >> 8) / 8388608.0F - 1.0F);
+        }
+        return numbers;
+    };
+    const Shape matrix{directions, rows, r.width};
+    std::vector<ValueId> inputs{b.ready({r.steps, r.batch, rows}, type),
+                                b.constant(matrix, type, scaled(matrix, 1.5F / std::sqrt(static_cast<float>(r.width)))),
+                                b.constant({rows}, T::f32, scaled({rows}, 0.5F))};
+    const std::size_t states = r.cell == Cell::lstm ? 2 : 1;
+    for (std::size_t i = 0; r.initial && i < states; ++i)
+        inputs.push_back(b.ready({directions, r.batch, r.width}, type));
+    std::vector<ValueId> outputs{b.value({r.steps, r.batch, r.width}, type)};
+    for (std::size_t i = 0; i < states; ++i)
+        outputs.push_back(b.value({r.batch, r.width}, type));
+    return b.finish(Recurrent{r.cell, r.backwards, r.linear, r.initial, directions - 1}, inputs, outputs, type);
+}
+
+TestPlan grid_sample_plan(Sampling how, Outside outside, bool align, T type) {
+    PlanBuilder b;
+    const ValueId x = b.ready({2, 5, 9, 11}, type), places = b.input({2, 7, 6, 2}), y = b.value({2, 5, 7, 6}, type);
+    return b.finish(
+        Indexed{IndexedKind::grid_sample, 0, static_cast<std::int64_t>(outside), static_cast<std::int32_t>(how), align},
+        {x, places}, {y}, type);
+}
+
 TestPlan factors_plan(const Shape& x, std::int64_t groups, T type) {
     PlanBuilder b;
     const ValueId in = b.image(x, type);
@@ -208,12 +246,39 @@ void add_indexed_cases(Cases& add) {
             {{K::scatter_nd, 0, 0, mode(Scatter::largest)}, {20, 7}, {20, 7}, Shape{30, 1}, Shape{30, 7}});
         one("top_k", {{K::top_k, 1, 0, 1}, {3, 70, 5}, {3, 8, 5}});
         one("top_k_smallest", {{K::top_k, 2, 0, 0}, {3, 5, 70}, {3, 5, 8}});
+        one("top_k_long", {{K::top_k, 1, 0, 1}, {2, 8400, 1}, {2, 300, 1}});
+        one("top_k_longest", {{K::top_k, 2, 0, 0}, {1, 3, 20000}, {1, 3, 4000}});
+        one("top_k_all", {{K::top_k, 1, 0, 1}, {3, 100, 5}, {3, 100, 5}});
+        one("arg_max_long", {{K::arg_extreme, 2, 0, 1}, {3, 5, 5000}, {3, 5}});
+        one("arg_min_long_last", {{K::arg_extreme, 1, 0, 0, true}, {3, 700, 5}, {3, 5}});
+        for (const Padding how : {Padding::constant, Padding::reflect, Padding::edge, Padding::wrap}) {
+            one("pad_" + std::to_string(mode(how)), {{K::pad, 1, 3, mode(how)}, {3, 7, 5}, {3, 12, 5}});
+            one("crop_" + std::to_string(mode(how)), {{K::pad, 2, -2, mode(how)}, {3, 5, 7}, {3, 5, 9}});
+        }
         one("arg_max", {{K::arg_extreme, 2, 0, 1}, {3, 5, 70}, {3, 5}});
         one("arg_min_last", {{K::arg_extreme, 1, 0, 0, true}, {3, 70, 5}, {3, 5}});
         one("cumulate", {{K::cumulate, 1}, {3, 70, 5}, {3, 70, 5}});
         one("cumulate_back", {{K::cumulate, 2, 0, 0, true, true}, {3, 5, 70}, {3, 5, 70}});
         one("triangle", {{K::triangle, 0, 2, 0, true}, {3, 20, 30}, {3, 20, 30}});
         one("one_hot", {{K::one_hot, 1}, {}, {4, 20, 7}, Shape{4, 7}});
+    }
+    for (const Sampling how : {Sampling::linear, Sampling::nearest, Sampling::cubic}) {
+        for (const Outside outside : {Outside::zeros, Outside::border, Outside::reflection}) {
+            const std::string name = "grid_" + std::to_string(mode(how)) + "_" + std::to_string(mode(outside));
+            add(name, [=] { return grid_sample_plan(how, outside, outside == Outside::border, T::f32); });
+        }
+    }
+    add("grid_f16", [] { return grid_sample_plan(Sampling::linear, Outside::zeros, false, T::f16); });
+    for (const T type : {T::f32, T::f16}) {
+        const auto one = [&](const std::string& name, const Recurrence& r) {
+            add("recurrent_" + name + "_" + type_name(type), [=] { return recurrent_plan(r, type); });
+        };
+        one("lstm", {Cell::lstm, 9, 3, 64});
+        one("lstm_wide", {Cell::lstm, 5, 2, 512, true, false, true});
+        one("lstm_odd", {Cell::lstm, 7, 2, 37, false, false, true});
+        one("gru", {Cell::gru, 9, 3, 96, false, false, true});
+        one("gru_linear", {Cell::gru, 9, 2, 128, true, true});
+        one("rnn", {Cell::rnn, 9, 2, 20, true, false, true});
     }
     for (const Integer what : {Integer::add, Integer::subtract, Integer::multiply, Integer::divide, Integer::remainder,
                                Integer::smallest, Integer::less_equal, Integer::bits_xor}) {

@@ -145,6 +145,108 @@ Result<void> one_hot(Lowering& lowering, Node& node) {
     return emit(lowering, node, detail, {indices, values});
 }
 
+std::optional<Padding> padding_named(const std::string& name) {
+    if (name == "constant") return Padding::constant;
+    if (name == "reflect") return Padding::reflect;
+    if (name == "edge") return Padding::edge;
+    if (name == "wrap") return Padding::wrap;
+    return std::nullopt;
+}
+
+/// One operation an axis.
+Result<void> pad(Lowering& lowering, Node& node) {
+    const auto how = padding_named(node.string_or("mode", "constant"));
+    if (!how) return Lowering::cannot(node, "its mode");
+    const Shape x = lowering.dims(node.input(0));
+    const auto rank = static_cast<std::int64_t>(x.size());
+    std::vector<std::int64_t> pads = node.ints_or("pads", node.ints_or("paddings", {}));
+    const auto integers = [&](std::size_t input) -> std::optional<std::vector<std::int64_t>> {
+        const auto found = lowering.constant(node.input(input));
+        if (!found || found->tensor == nullptr) return std::nullopt;
+        return found->tensor->to_int64s();
+    };
+    std::vector<std::int64_t> axes;
+    for (std::int64_t axis = 0; axis < rank; ++axis)
+        axes.push_back(axis);
+    if (lowering.opset() >= 11) {
+        const auto given = integers(1);
+        if (!given) return Lowering::cannot(node, "its widths are computed");
+        pads = *given;
+        if (!node.input(3).empty()) {
+            const auto some = integers(3);
+            if (!some) return Lowering::cannot(node, "its axes are computed");
+            axes = *some;
+        }
+    }
+    if (pads.size() != 2 * axes.size()) return Lowering::cannot(node, "as many widths as it has");
+    const auto type = lowering.stored_type(lowering.type_of(node.output(0)));
+    if (!type) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.output(0))));
+    LATHE_TRY(const auto inputs, linear(lowering, node, 1));
+    if (element_count(x) == 0) return Lowering::cannot(node, "of nothing");
+    ValueId beside = none;
+    const float before_11 = node.float_or("value", 0);
+    if (*how == Padding::constant && lowering.opset() >= 11 && !node.input(2).empty()) {
+        if (!lowering.ready(node.input(2))) return Lowering::cannot(node, "an input is not made");
+        LATHE_TRY(beside, lowering.want_linear(node.input(2)));
+        if (lowering.value(beside).type != *type) return Lowering::cannot(node, "a number of another type");
+    } else if (*how == Padding::constant && before_11 != 0) {
+        if (*type != ElementType::f32) return Lowering::cannot(node, "its number, in this precision");
+        LATHE_TRY(beside, lowering.vector_value("padding " + std::to_string(before_11), {1}, [&] {
+            return Result<std::vector<float>>(std::vector<float>{before_11});
+        }));
+    }
+    std::vector<std::size_t> used;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+        if (axes[i] < 0) axes[i] += rank;
+        if (axes[i] < 0 || axes[i] >= rank) return Lowering::cannot(node, "its axes");
+        if (pads[i] != 0 || pads[i + axes.size()] != 0) used.push_back(i);
+    }
+    if (used.empty()) used.push_back(0);
+    ValueId last = inputs[0];
+    Shape dims = x;
+    for (const std::size_t i : used) {
+        Indexed detail;
+        detail.kind = IndexedKind::pad;
+        detail.axis = axes[i];
+        detail.number = pads[i];
+        detail.mode = static_cast<std::int32_t>(*how);
+        auto& size = dims[static_cast<std::size_t>(axes[i])];
+        size += pads[i] + pads[i + axes.size()];
+        if (size < 1) return Lowering::cannot(node, "of which nothing is left");
+        const bool end = i == used.back();
+        const ValueId made =
+            lowering.make(end ? node.output(0) : node.output(0) + "/axis", *type, dims, Layout::linear);
+        std::vector<ValueId> operands{last};
+        if (beside != none) operands.push_back(beside);
+        lowering.add(node, {}, detail, std::move(operands), {made}, *type);
+        last = made;
+    }
+    return {};
+}
+
+Result<void> grid_sample(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::grid_sample;
+    if (lowering.dims(node.input(0)).size() != 4)
+        return Lowering::cannot(node, "only images of two dimensions are taken");
+    const std::string mode = node.string_or("mode", "linear"), outside = node.string_or("padding_mode", "zeros");
+    const bool linear_mode = mode == "linear" || mode == "bilinear", cubic = mode == "cubic" || mode == "bicubic";
+    if (!linear_mode && !cubic && mode != "nearest") return Lowering::cannot(node, "mode " + mode);
+    if (outside != "zeros" && outside != "border" && outside != "reflection")
+        return Lowering::cannot(node, "padding_mode " + outside);
+    detail.mode = static_cast<std::int32_t>(linear_mode ? Sampling::linear
+                                            : cubic     ? Sampling::cubic
+                                                        : Sampling::nearest);
+    detail.number = static_cast<std::int64_t>(outside == "zeros"    ? Outside::zeros
+                                              : outside == "border" ? Outside::border
+                                                                    : Outside::reflection);
+    detail.first = node.int_or("align_corners", 0) != 0;
+    LATHE_TRY(auto inputs, linear(lowering, node, 2));
+    if (!is_real(lowering.value(inputs[0]).type) || !is_real(lowering.value(inputs[1]).type))
+        return Lowering::cannot(node, "of numbers that are not floating point");
+    return emit(lowering, node, detail, std::move(inputs));
+}
+
 struct Operator {
     const char* name;
     Integer what;
@@ -217,6 +319,8 @@ void add_indexed(LoweringTable& table) {
     table.emplace("CumSum", cumulate);
     table.emplace("Trilu", triangle);
     table.emplace("OneHot", one_hot);
+    table.emplace("Pad", pad);
+    table.emplace("GridSample", grid_sample);
     for (const char* name : {"Mod", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
         table.emplace(name, modulo);
 }

@@ -31,13 +31,15 @@ const std::map<std::string_view, PointOp>& plain_ops() {
         {"Equal", PointOp::equal},     {"Less", PointOp::less},
         {"Greater", PointOp::greater}, {"Not", PointOp::logical_not},
         {"And", PointOp::logical_and}, {"Or", PointOp::logical_or},
-        {"Where", PointOp::select},    {"Sum", PointOp::add}};
+        {"Where", PointOp::select},    {"Sum", PointOp::add},
+        {"Atan", PointOp::atan}};
     return table;
 }
 
-constexpr std::array other_ops{"Clip",   "LeakyRelu", "HardSigmoid", "HardSwish", "Gelu",        "Swish",
-                               "Elu",    "Softplus",  "Cast",        "PRelu",     "LessOrEqual", "GreaterOrEqual",
-                               "Expand", "Mean",      "IsNaN"};
+constexpr std::array other_ops{
+    "Clip",  "LeakyRelu",   "HardSigmoid",    "HardSwish", "Gelu",  "Swish", "Elu",   "Softplus", "Cast",
+    "PRelu", "LessOrEqual", "GreaterOrEqual", "Expand",    "Mean",  "IsNaN", "IsInf", "Xor",      "Sign",
+    "Tan",   "Sinh",        "Cosh",           "Asinh",     "Acosh", "Atanh", "Asin",  "Acos",     "Selu"};
 
 At write_cast(Lowering& lowering, PointProgram& p, const Node& node) {
     const auto to = static_cast<DataType>(node.int_or("to", 1));
@@ -65,6 +67,48 @@ At affine(PointProgram& p, At x, float a, float b) {
     const At product = p.emit(PointOp::mul, {*x, *ca});
     const At cb = p.constant(b);
     return product && cb ? p.emit(PointOp::add, {*product, *cb}) : At{};
+}
+
+/// Functions of one number that are written with those that kernels have.
+At write_function(PointProgram& p, const Node& node) {
+    const At x = p.operand(node.input(0));
+    if (!x) return x;
+    const std::string& type = node.op_type;
+    const auto one = [&](PointOp op, At a) { return a ? p.emit(op, {*a}) : At{}; };
+    const auto two = [&](PointOp op, At a, At b) { return a && b ? p.emit(op, {*a, *b}) : At{}; };
+    const auto sign = [&] {
+        const At zero = p.constant(0);
+        return two(PointOp::sub, two(PointOp::greater, x, zero), two(PointOp::less, x, zero));
+    };
+    if (type == "Sign") return sign();
+    if (type == "IsInf") {
+        const bool below = node.int_or("detect_negative", 1) != 0, above = node.int_or("detect_positive", 1) != 0;
+        const At from = below && above ? one(PointOp::abs, x) : below ? one(PointOp::neg, x) : x;
+        if (!below && !above) return two(PointOp::less, x, x);
+        return two(PointOp::equal, from, p.constant(INFINITY));
+    }
+    if (type == "Tan") return two(PointOp::div, one(PointOp::sin, x), one(PointOp::cos, x));
+    if (type == "Sinh" || type == "Cosh") {
+        const At up = one(PointOp::exp, x), down = one(PointOp::exp, one(PointOp::neg, x));
+        return affine(p, two(type == "Sinh" ? PointOp::sub : PointOp::add, up, down), 0.5F, 0);
+    }
+    if (type == "Asinh") { // odd: of the size, which loses nothing by cancellation
+        const At size = one(PointOp::abs, x);
+        const At root = one(PointOp::sqrt, affine(p, two(PointOp::mul, size, size), 1, 1));
+        return two(PointOp::mul, one(PointOp::log, two(PointOp::add, size, root)), sign());
+    }
+    if (type == "Acosh") {
+        const At root = one(PointOp::sqrt, affine(p, two(PointOp::mul, x, x), 1, -1));
+        return one(PointOp::log, two(PointOp::add, x, root));
+    }
+    if (type == "Atanh")
+        return affine(p, one(PointOp::log, two(PointOp::div, affine(p, x, 1, 1), affine(p, x, -1, 1))), 0.5F, 0);
+    if (type == "Asin" || type == "Acos") {
+        const At rest = one(PointOp::sqrt, affine(p, two(PointOp::mul, x, x), -1, 1));
+        const At angle = one(PointOp::atan, two(PointOp::div, x, rest));
+        return type == "Asin" ? angle : affine(p, angle, -1, 1.57079633F);
+    }
+    return {};
 }
 
 At write_activation(Lowering& lowering, PointProgram& p, const Node& node) {
@@ -108,11 +152,12 @@ At write_activation(Lowering& lowering, PointProgram& p, const Node& node) {
         return twice(PointOp::mul, x, affine(p, inner, 0.5F, 0.5F));
     }
     const At zero = p.constant(0);
-    if (type == "Elu") {
+    if (type == "Elu" || type == "Selu") {
         const At low = twice(PointOp::min, x, zero);
-        const float alpha = node.float_or("alpha", 1);
+        const float alpha = node.float_or("alpha", type == "Elu" ? 1.0F : 1.67326319F);
         const At curve = affine(p, low ? p.emit(PointOp::exp, {*low}) : At{}, alpha, -alpha);
-        return twice(PointOp::add, twice(PointOp::max, x, zero), curve);
+        const At sum = twice(PointOp::add, twice(PointOp::max, x, zero), curve);
+        return type == "Elu" ? sum : affine(p, sum, node.float_or("gamma", 1.05070102F), 0);
     }
     if (type == "Softplus") { // max(x, 0) + log(1 + exp(-|x|))
         const At size = p.emit(PointOp::abs, {*x});
@@ -229,6 +274,11 @@ bool write_node(Lowering& lowering, PointProgram& p, const Node& node) {
         const At x = p.operand(node.input(0));
         const At equal = x ? p.emit(PointOp::equal, {*x, *x}) : At{};
         if (equal) result = p.emit(PointOp::logical_not, {*equal});
+    } else if (node.is("Xor")) {
+        const At a = p.operand(node.input(0));
+        const At b = p.operand(node.input(1));
+        const At equal = a && b ? p.emit(PointOp::equal, {*a, *b}) : At{};
+        if (equal) result = p.emit(PointOp::logical_not, {*equal});
     } else if (node.is("LessOrEqual") || node.is("GreaterOrEqual")) {
         const At a = p.operand(node.input(0));
         const At b = p.operand(node.input(1));
@@ -237,6 +287,7 @@ bool write_node(Lowering& lowering, PointProgram& p, const Node& node) {
         if (less && equal) result = p.emit(PointOp::logical_or, {*less, *equal});
     } else {
         result = write_activation(lowering, p, node);
+        if (!result) result = write_function(p, node);
     }
     if (result) p.define(node.output(0), *result);
     return result.has_value();
