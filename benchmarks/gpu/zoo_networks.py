@@ -129,7 +129,7 @@ def encoder(kind, length, batches=(1, 32), **options):
     def make():
         import transformers
 
-        config = getattr(transformers, f"{kind}Config")(**options)
+        config = getattr(transformers, f"{kind.removesuffix('Encoder')}Config")(**options)
         config._attn_implementation = "sdpa"
         module = getattr(transformers, f"{kind}Model")(config)
         return First(Named(module), lambda result: result.last_hidden_state)
@@ -256,6 +256,87 @@ def vae_decoder(batches=(1,)):
                  family="diffusers")
 
 
+def transformers_model(kind, inputs, pick, batches, names=("input",), image=False, **options):
+    """A model of transformers that takes its inputs in order."""
+
+    def make():
+        import transformers
+
+        config = getattr(transformers, kind.removesuffix("Model").split("For")[0].removesuffix("Encoder") + "Config")(**options)
+        config._attn_implementation = "sdpa"
+        return First(getattr(transformers, kind)(config), pick)
+
+    return Entry(make, inputs, batches, names, image=image, family="transformers")
+
+
+def waves(length):
+    def make(batch):
+        return [torch.randn(batch, length, generator=torch.Generator().manual_seed(SEED + batch))]
+
+    return make
+
+
+def rt_detr(batches=(1, 8)):
+    """Detector with deformable attention (GridSample) and the best 300 of its queries (TopK)."""
+
+    def make():
+        import transformers
+
+        backbone = transformers.RTDetrResNetConfig(embedding_size=64, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2],
+                                                   layer_type="basic", out_features=["stage2", "stage3", "stage4"])
+        config = transformers.RTDetrConfig(backbone_config=backbone, encoder_in_channels=[128, 256, 512], decoder_layers=3,
+                                           hidden_expansion=0.5)
+        return First(transformers.RTDetrForObjectDetection(config), lambda result: (result.logits, result.pred_boxes))
+
+    return Entry(make, pictures(640), batches, family="transformers")
+
+
+class TextReader(nn.Module):
+    """Convolutions, two bidirectional LSTMs and a classifier of each column (Shi et al., CRNN, 2015)."""
+
+    def __init__(self, classes=97):
+        super().__init__()
+        layers, channels = [], 1
+        for width, pool in ((64, (2, 2)), (128, (2, 2)), (256, None), (256, (2, 1)), (512, None), (512, (2, 1)), (512, (2, 1))):
+            layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            if pool:
+                layers.append(nn.MaxPool2d(pool, pool))
+            channels = width
+        self.features = nn.Sequential(*layers)
+        self.reader = nn.LSTM(512, 256, num_layers=2, bidirectional=True)
+        self.classes = nn.Linear(512, classes)
+
+    def forward(self, x):
+        columns = self.features(x).squeeze(2).permute(2, 0, 1)
+        return self.classes(self.reader(columns)[0]).permute(1, 0, 2)
+
+
+class Stylist(nn.Module):
+    """A picture in another style (Johnson et al., 2016): reflected borders, instance normalisation, upsampling."""
+
+    def __init__(self):
+        super().__init__()
+
+        def conv(a, b, size, stride=1):
+            return [nn.ReflectionPad2d(size // 2), nn.Conv2d(a, b, size, stride), nn.InstanceNorm2d(b, affine=True)]
+
+        class Residual(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(*conv(128, 128, 3), nn.ReLU(), *conv(128, 128, 3))
+
+            def forward(self, x):
+                return x + self.body(x)
+
+        self.body = nn.Sequential(
+            *conv(3, 32, 9), nn.ReLU(), *conv(32, 64, 3, 2), nn.ReLU(), *conv(64, 128, 3, 2), nn.ReLU(),
+            *[Residual() for _ in range(5)], nn.Upsample(scale_factor=2), *conv(128, 64, 3), nn.ReLU(),
+            nn.Upsample(scale_factor=2), *conv(64, 32, 3), nn.ReLU(), nn.ReflectionPad2d(4), nn.Conv2d(32, 3, 9))
+
+    def forward(self, x):
+        return self.body(x)
+
+
 ZOO = {
     "resnet18": torchvision_entry("resnet18", int8=True),
     "resnet50": torchvision_entry("resnet50", int8=True),
@@ -304,6 +385,19 @@ ZOO = {
     "gpt2_prefill_512": gpt2_prefill(512),
     "gpt2_decode_512": gpt2_decode(512),
     "llama_1b_prefill_256": llama_prefill(256),
+    "rt_detr_r18": rt_detr(),
+    "crnn_bilstm": Entry(TextReader, lambda batch: [torch.randn(batch, 1, 32, 320, generator=torch.Generator().manual_seed(SEED))],
+                         family="own"),
+    "style_transfer": Entry(Stylist, pictures(256), (1, 8), family="own"),
+    "segformer_b0": transformers_model("SegformerForSemanticSegmentation", pictures(512), lambda result: result.logits, (1, 8),
+                                       image=True),
+    "wav2vec2_base": transformers_model("Wav2Vec2Model", waves(32000), lambda result: result.last_hidden_state, (1, 8)),
+    "whisper_tiny_encoder": Entry(
+        lambda: First(__import__("transformers").WhisperModel(__import__("transformers").WhisperConfig()).encoder,
+                      lambda result: result.last_hidden_state),
+        lambda batch: [torch.randn(batch, 80, 3000, generator=torch.Generator().manual_seed(SEED))], (1, 8), image=False,
+        family="transformers"),
+    "t5_small_encoder": encoder("T5Encoder", 128),
     "sd15_unet": unet(),
     "sd15_vae_decoder": vae_decoder(),
 }
@@ -314,6 +408,8 @@ def module_of(name: str) -> nn.Module:
     entry = ZOO[name]
     torch.manual_seed(SEED)
     module = entry.make().eval()
+    for linear in (m for m in module.modules() if isinstance(m, nn.Linear) and not m.weight.any()):
+        nn.init.normal_(linear.weight, std=0.02)  # a head that begins at zero would hide every error before it
     return settled(module, entry.inputs(2))
 
 
