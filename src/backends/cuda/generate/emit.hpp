@@ -75,6 +75,10 @@ Result<GeneratedKernel> emit_pool(const std::string& variant, const FusedOp& op,
 Family gather_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_gather(const std::string& variant, const FusedOp& op, const Plan& plan);
 
+/// Indexed of kind pad.
+Family pad_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_pad(const std::string& variant, const FusedOp& op, const Plan& plan);
+
 Family resize_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_resize(const std::string& variant, const FusedOp& op, const Plan& plan);
 

@@ -63,6 +63,11 @@ bool is_rows(const FusedOp& op) {
     return std::holds_alternative<Softmax>(op.detail) || std::holds_alternative<LayerNorm>(op.detail);
 }
 
+bool is_pad(const FusedOp& op) {
+    const auto* indexed = std::get_if<Indexed>(&op.detail);
+    return indexed != nullptr && indexed->kind == IndexedKind::pad;
+}
+
 Family elementwise_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target) {
     const auto space = elementwise_space(op, plan);
     if (!space) return refused(space.error().message);
@@ -86,6 +91,7 @@ Family family_of(const FusedOp& op, const Plan& plan, const GeneratedTarget& tar
     if (std::holds_alternative<Pool>(op.detail)) return pool_family(op, plan, target);
     if (std::holds_alternative<Gather>(op.detail)) return gather_family(op, plan, target);
     if (std::holds_alternative<Resize>(op.detail)) return resize_family(op, plan, target);
+    if (is_pad(op)) return pad_family(op, plan, target);
     return refused("no kernel is generated for this operation");
 }
 
@@ -110,6 +116,7 @@ Result<GeneratedKernel> generate(const std::string& variant, const FusedOp& op, 
     if (std::holds_alternative<Pool>(op.detail)) return emit_pool(variant, op, plan);
     if (std::holds_alternative<Gather>(op.detail)) return emit_gather(variant, op, plan);
     if (std::holds_alternative<Resize>(op.detail)) return emit_resize(variant, op, plan);
+    if (is_pad(op)) return emit_pad(variant, op, plan);
     if (!is_elementwise(op)) return no_variant(variant);
     LATHE_TRY(const Space space, elementwise_space(op, plan));
     if (variant.starts_with("t")) {

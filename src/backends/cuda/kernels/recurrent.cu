@@ -75,26 +75,27 @@ __global__ void __launch_bounds__(most_threads) recurrent(const __grid_constant_
     const int rows = width * static_cast<int>(gates_of(p.cell));
     float *h = shared, *c = h + width, *scaled = c + width, *sums = scaled + width;
     pdl_wait();
-    const std::int64_t b = blockIdx.x;
-    const std::int64_t first = (p.place * p.batch + b) * width;
-    const T* recurrence = static_cast<const T*>(p.recurrence) + p.place * rows * width;
+    const std::int64_t b = blockIdx.x, place = blockIdx.y, first = (place * p.batch + b) * width;
+    const T* recurrence = static_cast<const T*>(p.recurrence) + place * rows * width;
+    const float* bias = p.bias + place * rows;
+    const bool back = p.reverse != 0 || place == 1;
     for (int k = static_cast<int>(threadIdx.x); k < width; k += static_cast<int>(blockDim.x)) {
         h[k] = p.initial != nullptr ? load_any(p.initial, p.initial_type, first + k) : 0.0F;
         c[k] = p.initial_cell != nullptr ? load_any(p.initial_cell, p.initial_cell_type, first + k) : 0.0F;
     }
     __syncthreads();
     for (std::int64_t step = 0; step < p.steps; ++step) {
-        const std::int64_t t = p.reverse != 0 ? p.steps - 1 - step : step;
-        const std::int64_t gates = (t * p.batch + b) * rows;
+        const std::int64_t t = back ? p.steps - 1 - step : step;
+        const std::int64_t gates = ((t * p.batch + b) * p.directions + place) * rows;
         const auto x = [&](int row) { return load_any(p.gates, p.gates_type, gates + row); };
         const bool later = p.cell == Cell::gru && p.linear_before_reset == 0;
-        multiply<T, Wide>(recurrence, p.bias, h, sums, 0, later ? 2 * width : rows, width, lanes);
+        multiply<T, Wide>(recurrence, bias, h, sums, 0, later ? 2 * width : rows, width, lanes);
         __syncthreads();
         if (later) {
             for (int k = static_cast<int>(threadIdx.x); k < width; k += static_cast<int>(blockDim.x))
                 scaled[k] = logistic(x(width + k) + sums[width + k]) * h[k];
             __syncthreads();
-            multiply<T, Wide>(recurrence, p.bias, scaled, sums, 2 * width, rows, width, lanes);
+            multiply<T, Wide>(recurrence, bias, scaled, sums, 2 * width, rows, width, lanes);
             __syncthreads();
         }
         for (int k = static_cast<int>(threadIdx.x); k < width; k += static_cast<int>(blockDim.x)) {
@@ -116,10 +117,10 @@ __global__ void __launch_bounds__(most_threads) recurrent(const __grid_constant_
                 state = tanhf(x(k) + sums[k]);
             }
             h[k] = state;
-            store_any(p.y, p.y_type, (t * p.batch + b) * width + k, state);
+            store_any(p.y, p.y_type, ((t * p.directions + place) * p.batch + b) * width + k, state);
             if (step + 1 < p.steps) continue;
-            store_any(p.last, p.last_type, b * width + k, state);
-            if (p.cell == Cell::lstm) store_any(p.last_cell, p.last_cell_type, b * width + k, c[k]);
+            store_any(p.last, p.last_type, first + k, state);
+            if (p.cell == Cell::lstm) store_any(p.last_cell, p.last_cell_type, first + k, c[k]);
         }
         __syncthreads();
     }
@@ -147,8 +148,8 @@ cudaError_t launch(const RecurrentParams& p, cudaStream_t stream, bool programma
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(most_shared));
     if (code != cudaSuccess) return code;
-    return launch_kernel(kernel, static_cast<unsigned>(p.batch), static_cast<unsigned>(threads), bytes, stream,
-                         programmatic, 1, p, lanes);
+    return launch_kernel(kernel, dim3(static_cast<unsigned>(p.batch), static_cast<unsigned>(p.directions)),
+                         static_cast<unsigned>(threads), bytes, stream, programmatic, 1, p, lanes);
 }
 
 } // namespace

@@ -14,11 +14,11 @@ struct RecurrentParams {
     std::int32_t gates_type, weight_type, initial_type, initial_cell_type, y_type, last_type, last_cell_type;
     Cell cell;
     std::int32_t reverse, linear_before_reset;
-    std::int64_t steps, batch, width, place;
+    std::int64_t steps, batch, width, directions;
 };
 /// Whether the state of a sample fits a block's shared memory.
 bool recurrent_takes(const RecurrentParams& params);
-/// A block a sample walks over all steps.
+/// A block a sample and direction walks over all steps.
 cudaError_t launch_recurrent(const RecurrentParams& params, cudaStream_t stream, bool programmatic);
 
 } // namespace lathe::cuda::kernels

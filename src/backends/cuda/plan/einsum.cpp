@@ -157,7 +157,7 @@ public:
         const Term first = ordered(left, batch + rows + summed);
         const Term second = ordered(right, batch + summed + columns);
         Node product;
-        product.op_type = "MatMul";
+        product.op_type = summed.empty() ? "Mul" : "MatMul"; // a column times a row
         product.inputs = {reshaped(first.value, dims(first.letters), joined(rows, summed)),
                           reshaped(second.value, dims(second.letters), joined(summed, columns))};
         const std::string result = add(std::move(product), joined(rows, columns));

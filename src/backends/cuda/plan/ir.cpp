@@ -119,6 +119,19 @@ std::array<HeadView, 4> Attention::views() const {
             whole(out, q_len, heads, -1)};
 }
 
+PadLine pad_line(const Value& x, const Value& y, std::int64_t axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    PadLine line;
+    line.size = x.dims[at];
+    line.wide = y.dims[at];
+    for (std::size_t i = 0; i < x.dims.size(); ++i) {
+        if (i == at || (x.layout == Layout::nhwc && i == 1)) continue;
+        (i < at ? line.outer : line.inner) *= x.dims[i];
+    }
+    if (x.layout == Layout::nhwc) line.inner *= x.channel_stride;
+    return line;
+}
+
 RotaryTable::RotaryTable(const Shape& dims) : width(dims[3]) {
     std::int64_t step = width;
     for (std::size_t i = 3; i-- > 0; step *= dims[i])

@@ -301,22 +301,26 @@ struct Rotary {
     bool interleaved = false;
 };
 
-/// One direction of ONNX's LSTM, GRU or RNN with its usual activations. inputs: gates [T, B, G H], the product with the
-/// input plus its bias, gates in the operator's order (LSTM: input, output, forget, cell; GRU: update, reset, hidden);
-/// the recurrence [D, G H, H], a constant, of which matrix `place` is read; its bias [G H], f32; where `initial`, the
-/// state [D, B, H] and for an LSTM the cell. outputs: all states [T, B, H], the last [B, H], for an LSTM the last cell.
-/// Linear.
+/// ONNX's LSTM, GRU or RNN with its usual activations, one direction or both (D). inputs: gates [T, B, D G H], the
+/// product with the input plus its bias, gates in the operator's order (LSTM: input, output, forget, cell; GRU: update,
+/// reset, hidden); the recurrence [D, G H, H], a constant; its bias [D G H], f32; where `initial`, the state [D, B, H]
+/// and for an LSTM the cell. outputs: all states [T, D, B, H], the last [D, B, H], for an LSTM the last cell. Linear.
 struct Recurrent {
     Cell cell = Cell::lstm;
-    bool reverse = false;             ///< from the last step to the first
+    bool reverse = false;             ///< of one direction: from the last step to the first
     bool linear_before_reset = false; ///< GRU: the reset gate scales the product, not the state
     bool initial = false;             ///< else zeros
-    std::int64_t place = 0;
 };
 
 using OpDetail = std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm,
                               Reduce, Gather, Concat, Slice, Transpose, Resize, Reformat, Pointwise, Chain, Indexed,
                               GroupFactors, Rotary, Recurrent>;
+
+/// A padded tensor as it lies in memory: `outer` times `size` (`wide` in the result) runs of `inner` numbers.
+struct PadLine {
+    std::int64_t outer = 1, size = 1, wide = 1, inner = 1;
+};
+PadLine pad_line(const Value& x, const Value& y, std::int64_t axis);
 
 /// How cosines and sines are read beside the result of a Rotary.
 struct RotaryTable {

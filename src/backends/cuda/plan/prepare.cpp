@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "backends/cuda/plan/spellings.hpp"
@@ -158,6 +159,8 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     for (ValueInfo& info : model.graph.outputs)
         info.dims.reset(); // inferred: symbols of the open model would stay
     LATHE_CHECK(settle(model));
+    // Of constants it folds as soon as it is written as products.
+    if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
     for (std::size_t round = 0; round < max_rounds; ++round) {
         LATHE_TRY(const bool written,
                   write_out_functions(model, [&](const Node& node) { return needs_writing_out(model.graph, node); }));

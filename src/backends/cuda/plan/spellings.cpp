@@ -1,5 +1,4 @@
 #include "backends/cuda/plan/spellings.hpp"
-#include "backends/cuda/plan/recurrent.hpp"
 
 #include <algorithm>
 #include <array>
@@ -417,7 +416,6 @@ bool cast_to_known_type(const Site& site) {
 
 Result<void> unify_spellings(Model& model) {
     write_out_einsum(model.graph, model.opset());
-    write_out_recurrent(model.graph, model.opset());
     PassContext context;
     context.opset = model.opset();
     std::vector<Rule> rules{

@@ -227,8 +227,7 @@ private:
                 [&](const Rotary& d) { return view("x", d.x) + (d.interleaved ? " interleaved" : ""); },
                 [&](const Recurrent& d) {
                     static constexpr std::array names{"rnn", "gru", "lstm"};
-                    return std::string(" ") + names[static_cast<std::size_t>(d.cell)] +
-                           " place=" + std::to_string(d.place) + (d.reverse ? " reverse" : "") +
+                    return std::string(" ") + names[static_cast<std::size_t>(d.cell)] + (d.reverse ? " reverse" : "") +
                            (d.linear_before_reset ? " linear_before_reset" : "") + (d.initial ? " initial" : "");
                 },
                 [&](const Reduce& d) {

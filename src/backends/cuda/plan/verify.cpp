@@ -138,7 +138,9 @@ private:
             for (const auto* list : {&op.inputs, &op.outputs}) {
                 for (const ValueId id : *list) {
                     const Value& value = plan_.values[id];
-                    if (value.layout != Layout::linear || value.dims.size() > 8) return wrong("", "indexed not linear");
+                    const bool pads = std::get<Indexed>(op.detail).kind == IndexedKind::pad;
+                    if ((value.layout != Layout::linear && !pads) || value.dims.size() > 8)
+                        return wrong("", "indexed not linear");
                 }
             }
         }
@@ -191,8 +193,11 @@ private:
             const bool beside =
                 op.inputs.size() < 2 || (element_count(dims(op.inputs[1])) == 1 &&
                                          plan_.values[op.inputs[1]].type == plan_.values[op.outputs[0]].type);
-            return same == x && beside && element_count(x) > 0 &&
-                   plan_.values[op.inputs[0]].type == plan_.values[op.outputs[0]].type;
+            const Value &from = plan_.values[op.inputs[0]], &to = plan_.values[op.outputs[0]];
+            const bool image = from.layout == Layout::nhwc;
+            const bool lies = from.layout == to.layout && from.channel_stride == to.channel_stride &&
+                              (!image || (d.axis > 1 && (x.size() == 3 || x.size() == 4)));
+            return same == x && beside && lies && element_count(x) > 0 && from.type == to.type;
         }
         if (d.kind == IndexedKind::grid_sample) {
             if (op.inputs.size() != 2 || x.size() != 4 || y.size() != 4 || element_count(x) == 0) return false;
@@ -211,14 +216,19 @@ private:
                 if (plan_.values[id].layout != Layout::linear) return false;
         const auto dims = [&](ValueId id) -> const Shape& { return plan_.values[id].dims; };
         const Shape &gates = dims(op.inputs[0]), &matrix = dims(op.inputs[1]);
-        if (gates.size() != 3 || matrix.size() != 3 || d.place < 0 || d.place >= matrix[0]) return false;
-        const std::int64_t steps = gates[0], batch = gates[1], rows = gates[2], width = matrix[2];
-        if (steps < 1 || batch < 1 || width < 1 || rows != width * gates_of(d.cell) || matrix[1] != rows) return false;
-        if (plan_.values[op.inputs[2]].type != ElementType::f32 || dims(op.inputs[2]) != Shape{rows}) return false;
+        if (gates.size() != 3 || matrix.size() != 3) return false;
+        const std::int64_t steps = gates[0], batch = gates[1], directions = matrix[0], rows = matrix[1],
+                           width = matrix[2];
+        if (steps < 1 || batch < 1 || width < 1 || directions < 1 || directions > 2) return false;
+        if (rows != width * gates_of(d.cell) || gates[2] != directions * rows) return false;
+        if (plan_.values[op.inputs[2]].type != ElementType::f32 || dims(op.inputs[2]) != Shape{directions * rows})
+            return false;
         for (std::size_t i = 3; i < op.inputs.size(); ++i)
-            if (dims(op.inputs[i]) != Shape{matrix[0], batch, width}) return false;
+            if (dims(op.inputs[i]) != Shape{directions, batch, width}) return false;
         for (std::size_t i = 0; i < op.outputs.size(); ++i)
-            if (dims(op.outputs[i]) != (i == 0 ? Shape{steps, batch, width} : Shape{batch, width})) return false;
+            if (dims(op.outputs[i]) !=
+                (i == 0 ? Shape{steps, directions, batch, width} : Shape{directions, batch, width}))
+                return false;
         return true;
     }
 

@@ -8,6 +8,7 @@
 
 #include "backends/cuda/kernels/sm90/attention_wgmma.hpp"
 #include "backends/cuda/kernels/sm90/gemm_wgmma.hpp"
+#include "backends/cuda/kernels/sm90/recurrent_cluster.hpp"
 #include "backends/cuda/tactics/params.hpp"
 
 namespace lathe::cuda {
@@ -77,11 +78,27 @@ Result<std::vector<Candidate>> attentions(const FusedOp& fused, const Plan& plan
     return found;
 }
 
+Result<std::vector<Candidate>> recurrents(const FusedOp& fused, const Plan& plan) {
+    const RecurrentParams params = recurrent_params(fused, plan);
+    int count = 0;
+    const RecurrentTile* tiles = recurrent_tiles(count);
+    std::vector<Candidate> found;
+    for (int i = 0; i < count; ++i) {
+        if (!recurrent_cluster_takes(tiles[i], params)) continue;
+        const std::string id =
+            "recurrent_cluster/" + std::to_string(tiles[i].blocks) + "x" + std::to_string(tiles[i].samples);
+        found.push_back({id, i, false, static_cast<double>(i)});
+    }
+    if (found.empty()) return cannot(fused, "a recurrent state of a width, type or reset gate without a kernel");
+    return found;
+}
+
 /// Best guess first. The error says why there are none.
 Result<std::vector<Candidate>> ordered(const FusedOp& op, const Plan& plan, const Device& device) {
     if (device.sm != 90) return cannot(op, "needs a GPU of compute capability 9.0");
     const bool attends = std::holds_alternative<Attention>(op.detail);
-    LATHE_TRY(auto found, attends ? attentions(op, plan) : products(op, plan, device));
+    const bool recurs = std::holds_alternative<Recurrent>(op.detail);
+    LATHE_TRY(auto found, attends ? attentions(op, plan) : recurs ? recurrents(op, plan) : products(op, plan, device));
     std::ranges::stable_sort(found, {}, &Candidate::cost);
     return found;
 }
@@ -112,6 +129,19 @@ public:
         const auto chosen = std::ranges::find(all, id, &Candidate::id);
         if (chosen == all.end()) return no_such_tactic(name(), id, op);
         if (std::holds_alternative<Attention>(op.detail)) return attention(*chosen, op, plan);
+        if (std::holds_alternative<Recurrent>(op.detail)) {
+            int count = 0;
+            const RecurrentTile tile = recurrent_tiles(count)[chosen->number];
+            return make_kernel(id + " " + op.name, 0, true,
+                               [tile, params = recurrent_params(op, plan),
+                                set = recurrent_setter(op, plan)](const Pointers& pointers) -> Result<Launch> {
+                                   RecurrentParams bound = params;
+                                   set(bound, pointers);
+                                   return Launch([tile, bound](cudaStream_t stream, bool programmatic) {
+                                       return launch_recurrent_cluster(tile, bound, stream, programmatic);
+                                   });
+                               });
+        }
         LATHE_TRY(const ImplicitGemm gemm, implicit_gemm(op, plan));
         return make_kernel(
             id + " " + op.name, 0, true,

@@ -489,4 +489,35 @@ std::function<void(LayerNormParams&, const Pointers&)> layer_norm_setter(const F
     };
 }
 
+RecurrentParams recurrent_params(const FusedOp& op, const Plan& plan) {
+    const auto& detail = std::get<Recurrent>(op.detail);
+    const auto in = [&](std::size_t i) -> const Value& { return plan.values[op.inputs[i]]; };
+    const auto type_out = [&](std::size_t i) { return type_number(plan.values[op.outputs[i]].type); };
+    RecurrentParams p{};
+    p.cell = detail.cell;
+    p.reverse = detail.reverse ? 1 : 0;
+    p.linear_before_reset = detail.linear_before_reset ? 1 : 0;
+    p.steps = in(0).dims[0], p.batch = in(0).dims[1], p.width = in(1).dims[2], p.directions = in(1).dims[0];
+    p.gates_type = type_number(in(0).type), p.weight_type = type_number(in(1).type);
+    p.y_type = type_out(0), p.last_type = type_out(1);
+    if (op.inputs.size() > 3) p.initial_type = type_number(in(3).type);
+    if (op.inputs.size() > 4) p.initial_cell_type = type_number(in(4).type);
+    if (op.outputs.size() > 2) p.last_cell_type = type_out(2);
+    return p;
+}
+
+std::function<void(RecurrentParams&, const Pointers&)> recurrent_setter(const FusedOp& op, const Plan& plan) {
+    return
+        [in = places(plan, op.inputs), out = places(plan, op.outputs)](RecurrentParams& p, const Pointers& pointers) {
+            p.gates = in[0].in(pointers);
+            p.recurrence = in[1].in(pointers);
+            p.bias = static_cast<const float*>(in[2].in(pointers));
+            if (in.size() > 3) p.initial = in[3].in(pointers);
+            if (in.size() > 4) p.initial_cell = in[4].in(pointers);
+            p.y = out[0].in(pointers);
+            p.last = out[1].in(pointers);
+            if (out.size() > 2) p.last_cell = out[2].in(pointers);
+        };
+}
+
 } // namespace lathe::cuda

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/cuda/kernels/launch.hpp"
+#include "backends/cuda/kernels/recurrent.hpp"
 #include "backends/cuda/tactics/provider.hpp"
 
 namespace lathe::cuda {
@@ -82,6 +83,7 @@ Result<kernels::GatherParams> gather_params(const FusedOp& op, const Plan& plan)
 Result<kernels::PointwiseParams> pointwise_params(const FusedOp& op, const Plan& plan);
 kernels::SoftmaxParams softmax_params(const FusedOp& op, const Plan& plan);
 kernels::LayerNormParams layer_norm_params(const FusedOp& op, const Plan& plan);
+kernels::RecurrentParams recurrent_params(const FusedOp& op, const Plan& plan);
 
 /// Setters of addresses for the structs above.
 std::function<void(kernels::GemmParams&, const Pointers&)> gemm_setter(const FusedOp& op, const Plan& plan);
@@ -90,6 +92,7 @@ std::function<void(kernels::GatherParams&, const Pointers&)> gather_setter(const
 std::function<void(kernels::PointwiseParams&, const Pointers&)> pointwise_setter(const FusedOp& op, const Plan& plan);
 std::function<void(kernels::SoftmaxParams&, const Pointers&)> softmax_setter(const FusedOp& op, const Plan& plan);
 std::function<void(kernels::LayerNormParams&, const Pointers&)> layer_norm_setter(const FusedOp& op, const Plan& plan);
+std::function<void(kernels::RecurrentParams&, const Pointers&)> recurrent_setter(const FusedOp& op, const Plan& plan);
 
 Error cannot(const FusedOp& op, std::string why);
 Error no_such_tactic(const std::string& provider, const std::string& id, const FusedOp& op);

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "backends/cuda/kernels/indexed.hpp"
-#include "backends/cuda/kernels/recurrent.hpp"
 #include "backends/cuda/kernels/reference_norm.hpp"
 #include "backends/cuda/kernels/reference_rotary.hpp"
 #include "backends/cuda/tactics/sequence.hpp"
@@ -137,38 +136,10 @@ public:
             },
             launch_rotary_general);
     }
-    Prepared_ operator()(const Recurrent& detail) const {
-        RecurrentParams p{};
-        const bool lstm = detail.cell == Cell::lstm;
-        p.cell = detail.cell;
-        p.reverse = detail.reverse ? 1 : 0;
-        p.linear_before_reset = detail.linear_before_reset ? 1 : 0;
-        const Shape& gates = value(op_.inputs[0]).dims;
-        p.steps = gates[0], p.batch = gates[1], p.width = gates[2] / gates_of(detail.cell), p.place = detail.place;
-        p.gates_type = desc(op_.inputs[0]).type, p.weight_type = desc(op_.inputs[1]).type;
-        p.y_type = desc(op_.outputs[0]).type, p.last_type = desc(op_.outputs[1]).type;
-        if (detail.initial) p.initial_type = desc(op_.inputs[3]).type;
-        if (detail.initial && lstm) p.initial_cell_type = desc(op_.inputs[4]).type;
-        if (lstm) p.last_cell_type = desc(op_.outputs[2]).type;
-        if (!recurrent_takes(p)) return cannot(op_, "a recurrent state that is too wide");
-        std::vector<Place> in, out;
-        for (const ValueId id : op_.inputs)
-            in.push_back(place(id));
-        for (const ValueId id : op_.outputs)
-            out.push_back(place(id));
-        return make_kernel(
-            name(), waits_, p,
-            [in, out](RecurrentParams& q, const Pointers& pointers) {
-                q.gates = in[0].in(pointers);
-                q.recurrence = in[1].in(pointers);
-                q.bias = static_cast<const float*>(in[2].in(pointers));
-                if (in.size() > 3) q.initial = in[3].in(pointers);
-                if (in.size() > 4) q.initial_cell = in[4].in(pointers);
-                q.y = out[0].in(pointers);
-                q.last = out[1].in(pointers);
-                if (out.size() > 2) q.last_cell = out[2].in(pointers);
-            },
-            launch_recurrent);
+    Prepared_ operator()(const Recurrent&) const {
+        const RecurrentParams params = recurrent_params(op_, plan_);
+        if (!recurrent_takes(params)) return cannot(op_, "a recurrent state that is too wide");
+        return make_kernel(name(), waits_, params, recurrent_setter(op_, plan_), launch_recurrent);
     }
     Prepared_ operator()(const Reduce& detail) const {
         ReduceParams p{};
@@ -334,6 +305,14 @@ public:
         for (const ValueId id : op_.outputs) {
             p.out[out.size()] = desc(id);
             out.push_back(place(id));
+        }
+        if (detail.kind == IndexedKind::pad) { // as it lies in memory
+            const PadLine line = pad_line(value(op_.inputs[0]), value(op_.outputs[0]), detail.axis);
+            for (TensorDesc* t : {&p.in[0], &p.out[0]}) {
+                t->rank = 3;
+                t->dims[0] = line.outer, t->dims[1] = t == &p.in[0] ? line.size : line.wide, t->dims[2] = line.inner;
+            }
+            p.axis = 1;
         }
         return make_kernel(
             name(), waits_, p,

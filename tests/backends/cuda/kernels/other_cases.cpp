@@ -74,11 +74,11 @@ TestPlan rotary_plan(const Shape& dims, const Shape& table, bool interleaved, T 
 struct Recurrence {
     Cell cell;
     std::int64_t steps, batch, width;
-    bool backwards = false, linear = false, initial = false; ///< backwards: the second of two directions
+    bool both = false, linear = false, initial = false; ///< both directions
 };
 TestPlan recurrent_plan(const Recurrence& r, T type) {
     PlanBuilder b;
-    const std::int64_t rows = r.width * gates_of(r.cell), directions = r.backwards ? 2 : 1;
+    const std::int64_t rows = r.width * gates_of(r.cell), directions = r.both ? 2 : 1;
     const auto scaled = [&](const Shape& dims, float factor) { // noise that keeps the state near one
         std::vector<float> numbers(static_cast<std::size_t>(element_count(dims)));
         std::uint32_t seed = 5;
@@ -89,16 +89,16 @@ TestPlan recurrent_plan(const Recurrence& r, T type) {
         return numbers;
     };
     const Shape matrix{directions, rows, r.width};
-    std::vector<ValueId> inputs{b.ready({r.steps, r.batch, rows}, type),
+    std::vector<ValueId> inputs{b.ready({r.steps, r.batch, directions * rows}, type),
                                 b.constant(matrix, type, scaled(matrix, 1.5F / std::sqrt(static_cast<float>(r.width)))),
-                                b.constant({rows}, T::f32, scaled({rows}, 0.5F))};
+                                b.constant({directions * rows}, T::f32, scaled({directions * rows}, 0.5F))};
     const std::size_t states = r.cell == Cell::lstm ? 2 : 1;
     for (std::size_t i = 0; r.initial && i < states; ++i)
         inputs.push_back(b.ready({directions, r.batch, r.width}, type));
-    std::vector<ValueId> outputs{b.value({r.steps, r.batch, r.width}, type)};
+    std::vector<ValueId> outputs{b.value({r.steps, directions, r.batch, r.width}, type)};
     for (std::size_t i = 0; i < states; ++i)
-        outputs.push_back(b.value({r.batch, r.width}, type));
-    return b.finish(Recurrent{r.cell, r.backwards, r.linear, r.initial, directions - 1}, inputs, outputs, type);
+        outputs.push_back(b.value({directions, r.batch, r.width}, type));
+    return b.finish(Recurrent{r.cell, !r.both && r.initial, r.linear, r.initial}, inputs, outputs, type);
 }
 
 TestPlan grid_sample_plan(Sampling how, Outside outside, bool align, T type) {
@@ -107,6 +107,15 @@ TestPlan grid_sample_plan(Sampling how, Outside outside, bool align, T type) {
     return b.finish(
         Indexed{IndexedKind::grid_sample, 0, static_cast<std::int64_t>(outside), static_cast<std::int32_t>(how), align},
         {x, places}, {y}, type);
+}
+
+TestPlan pad_image_plan(std::int64_t axis, Padding how, T type) {
+    PlanBuilder b;
+    Shape dims{2, 20, 7, 9};
+    const ValueId x = b.image(dims, type);
+    dims[static_cast<std::size_t>(axis)] += 5;
+    return b.finish(Indexed{IndexedKind::pad, axis, 2, static_cast<std::int32_t>(how)}, {x},
+                    {b.value(dims, type, Layout::nhwc)}, type);
 }
 
 TestPlan factors_plan(const Shape& x, std::int64_t groups, T type) {
@@ -268,6 +277,8 @@ void add_indexed_cases(Cases& add) {
             add(name, [=] { return grid_sample_plan(how, outside, outside == Outside::border, T::f32); });
         }
     }
+    add("pad_rows", [] { return pad_image_plan(2, Padding::reflect, T::f16); });
+    add("pad_columns", [] { return pad_image_plan(3, Padding::constant, T::f32); });
     add("grid_f16", [] { return grid_sample_plan(Sampling::linear, Outside::zeros, false, T::f16); });
     for (const T type : {T::f32, T::f16}) {
         const auto one = [&](const std::string& name, const Recurrence& r) {
@@ -278,6 +289,7 @@ void add_indexed_cases(Cases& add) {
         one("lstm_odd", {Cell::lstm, 7, 2, 37, false, false, true});
         one("gru", {Cell::gru, 9, 3, 96, false, false, true});
         one("gru_linear", {Cell::gru, 9, 2, 128, true, true});
+        one("lstm_many", {Cell::lstm, 5, 33, 256, true});
         one("rnn", {Cell::rnn, 9, 2, 20, true, false, true});
     }
     for (const Integer what : {Integer::add, Integer::subtract, Integer::multiply, Integer::divide, Integer::remainder,

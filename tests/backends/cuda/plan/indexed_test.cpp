@@ -76,6 +76,11 @@ const std::vector<IndexedCase>& cases() {
          "%z = Pad(%x, %pads, %b_beside)\noutput %z: float32[2, 3, 8, 7]\n",
          {{2, 3, 5, 4}},
          "pad axis=2 number=1"},
+        {"Tile",
+         "opset 18\ninput %x: float32[2, 3, 5]\ninput %repeats: int64[3]\n"
+         "%z = Tile(%x, %repeats)\noutput %z: float32[2, 6, 15]\n",
+         {{2, 3, 5}},
+         "pad axis=2 mode=3"},
         {"GridSample",
          "opset 20\ninput %x: float32[2, 3, 5, 4]\ninput %g: float32[2, 6, 7, 2]\n"
          "%z = GridSample(%x, %g) {align_corners = 1, mode = \"linear\"}\noutput %z: float32[2, 3, 6, 7]\n",
@@ -87,14 +92,14 @@ const std::vector<IndexedCase>& cases() {
          "%y, %yh, %yc = LSTM(%x, %w_i, %w_r, %b_all, , %h, %c) {hidden_size = 3, direction = \"bidirectional\"}\n"
          "output %y: float32[6, 2, 2, 3]\noutput %yh: float32[2, 2, 3]\noutput %yc: float32[2, 2, 3]\n",
          {{6, 2, 5}, {2, 2, 3}, {2, 2, 3}},
-         "lstm place=1 reverse initial"},
+         "lstm initial"},
         {"Gru",
          "opset 18\ninput %x: float32[6, 2, 5]\ninput %w_i: float32[1, 9, 5]\ninput %w_r: float32[1, 9, 3]\n"
          "input %b_all: float32[1, 18]\n"
          "%y, %yh = GRU(%x, %w_i, %w_r, %b_all) {hidden_size = 3, linear_before_reset = 1}\n"
          "output %y: float32[6, 1, 2, 3]\noutput %yh: float32[1, 2, 3]\n",
          {{6, 2, 5}},
-         "gru place=0 linear_before_reset"},
+         "gru linear_before_reset"},
         {"EinsumOfOne",
          "opset 18\ninput %x: float32[2, 3, 5]\n%z = Einsum(%x) {equation = \"ijk -> ki\"}\n"
          "output %z: float32[5, 2]\n",
@@ -117,11 +122,14 @@ Model model_of(const IndexedCase& test) {
     fix("k", std::string(test.name) == "TopK" ? 5 : 1);
     fix("axis", 1);
     fix("six", 6);
-    if (model.graph.find_input("pads") != nullptr) {
-        const std::vector<std::int64_t> widths{0, 0, 1, 2, 0, 0, 2, 1};
-        model.graph.initializers.insert_or_assign("pads", Tensor::of_int64s("pads", {8}, widths));
-        std::erase_if(model.graph.inputs, [](const ValueInfo& input) { return input.name == "pads"; });
-    }
+    const auto fix_all = [&](const char* name, const std::vector<std::int64_t>& numbers) {
+        if (model.graph.find_input(name) == nullptr) return;
+        const Shape shape{static_cast<std::int64_t>(numbers.size())};
+        model.graph.initializers.insert_or_assign(name, Tensor::of_int64s(name, shape, numbers));
+        std::erase_if(model.graph.inputs, [&](const ValueInfo& input) { return input.name == name; });
+    };
+    fix_all("pads", {0, 0, 1, 2, 0, 0, 2, 1});
+    fix_all("repeats", {1, 2, 3});
     return model;
 }
 

@@ -1,5 +1,6 @@
-// A direction of an LSTM, GRU or RNN: the product with the input for all steps at once, then the steps.
+// LSTM, GRU, RNN: the product with the input for all steps and directions at once, then the steps.
 
+#include "backends/cuda/plan/recurrent.hpp"
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
@@ -7,29 +8,25 @@
 namespace lathe::cuda {
 namespace {
 
-std::optional<Cell> cell_named(const std::string& name) {
-    if (name == "LSTM") return Cell::lstm;
-    if (name == "GRU") return Cell::gru;
-    if (name == "RNN") return Cell::rnn;
-    return std::nullopt;
+/// The first or second half of each direction's biases: of the input, of the recurrence.
+Result<std::vector<float>> biases(const Lowering& lowering, const std::optional<Constant>& bias, std::int64_t half,
+                                  std::int64_t directions, std::int64_t rows) {
+    std::vector<float> made(static_cast<std::size_t>(directions * rows));
+    if (!bias) return made;
+    LATHE_TRY(const auto all, lowering.floats(*bias));
+    for (std::int64_t d = 0; d < directions; ++d)
+        std::copy_n(all.begin() + (2 * d + half) * rows, rows, made.begin() + d * rows);
+    return made;
 }
 
-/// Numbers from..from + count of a constant.
-Result<std::vector<float>> some(const Lowering& lowering, const Constant& constant, std::int64_t from,
-                                std::int64_t count) {
-    LATHE_TRY(const auto all, lowering.floats(constant));
-    return std::vector<float>(all.begin() + from, all.begin() + from + count);
-}
-
-Result<void> recurrent_direction(Lowering& lowering, Node& node) {
+Result<void> recurrent(Lowering& lowering, Node& node) {
+    if (const std::string why = recurrent_refusal(node); !why.empty()) return Lowering::cannot(node, why);
     Recurrent detail;
-    const auto cell = cell_named(node.string_or("cell", ""));
-    if (!cell) return Lowering::cannot(node, "its cell");
-    detail.cell = *cell;
-    detail.place = node.int_or("place", 0);
-    detail.reverse = node.int_or("reverse", 0) != 0;
+    detail.cell = node.is("LSTM") ? Cell::lstm : node.is("GRU") ? Cell::gru : Cell::rnn;
+    const bool lstm = detail.cell == Cell::lstm;
+    detail.reverse = node.string_or("direction", "forward") == "reverse";
     detail.linear_before_reset = node.int_or("linear_before_reset", 0) != 0;
-    detail.initial = !node.input(4).empty() || !node.input(5).empty();
+    detail.initial = !node.input(5).empty() || !node.input(6).empty();
     const auto weights = lowering.constant(node.input(1));
     const auto recurrence = lowering.constant(node.input(2));
     const auto bias = lowering.constant(node.input(3));
@@ -39,59 +36,59 @@ Result<void> recurrent_direction(Lowering& lowering, Node& node) {
     const Shape dims = lowering.dims(x);
     const auto type = lowering.stored_type(lowering.type_of(x));
     if (!type || !is_real(*type)) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
-    if (dims.size() != 3 || weights->shape.size() != 3) return Lowering::cannot(node, "its sizes");
-    const std::int64_t rows = weights->shape[1], inputs = weights->shape[2], width = recurrence->shape[2];
-    if (detail.initial && (node.input(4).empty() || (*cell == Cell::lstm && node.input(5).empty())))
+    if (dims.size() != 3 || weights->shape.size() != 3 || recurrence->shape.size() != 3)
+        return Lowering::cannot(node, "its sizes");
+    if (detail.initial && (node.input(5).empty() || (lstm && node.input(6).empty())))
         return Lowering::cannot(node, "only one of its two initial states");
+    const std::int64_t directions = weights->shape[0], rows = weights->shape[1], inputs = weights->shape[2];
+    const std::int64_t all = directions * rows, width = recurrence->shape[2];
+    if (bias && bias->count() != 2 * all) return Lowering::cannot(node, "the size of its bias");
 
     Gemm product;
     product.m = dims[0] * dims[1];
-    product.n = rows;
+    product.n = all;
     product.k = inputs;
-    const std::string key = weights->key() + "|direction " + std::to_string(detail.place);
-    LATHE_TRY(
-        product.weight,
-        lowering.store(key + "|" + to_string(*type), *type, {rows, inputs}, [&]() -> Result<std::vector<std::byte>> {
-            LATHE_TRY(const auto values, some(lowering, *weights, detail.place * rows * inputs, rows * inputs));
-            return converted(values, *type, weights->name);
-        }));
-    const std::int64_t padded = (rows + 15) / 16 * 16;
-    const std::string bias_key = bias ? bias->key() : "no bias";
-    LATHE_TRY(product.epilogue.bias,
-              lowering.store_vector(key + "|" + bias_key, padded, [&]() -> Result<std::vector<float>> {
-                  if (!bias) return std::vector<float>(static_cast<std::size_t>(rows));
-                  return some(lowering, *bias, detail.place * 2 * rows, rows);
-              }));
+    const std::string key = weights->key() + "|recurrent|" + to_string(*type);
+    LATHE_TRY(product.weight, lowering.store(key, *type, {all, inputs}, [&]() -> Result<std::vector<std::byte>> {
+        LATHE_TRY(const auto values, lowering.floats(*weights));
+        return converted(values, *type, weights->name);
+    }));
+    const std::string bias_key = key + "|" + (bias ? bias->key() : "no bias");
+    LATHE_TRY(product.epilogue.bias, lowering.store_vector(bias_key, (all + 15) / 16 * 16, [&] {
+        return biases(lowering, bias, 0, directions, rows);
+    }));
     LATHE_TRY(const ValueId in, lowering.want(x, *type, Layout::linear));
-    const ValueId gates = lowering.make(node.output(0) + "/gates", *type, {dims[0], dims[1], rows}, Layout::linear);
+    const ValueId gates = lowering.make(node.label() + "/gates", *type, {dims[0], dims[1], all}, Layout::linear);
     FusedOp& gemm = lowering.add(node, {}, product, {in}, {gates}, *type);
     gemm.macs = product.m * product.n * product.k;
     gemm.tf32 = lowering.tf32() && *type == ElementType::f32;
 
     LATHE_TRY(const ValueId matrix, lowering.constant_value(*recurrence, *type));
-    LATHE_TRY(const ValueId own_bias,
-              lowering.vector_value(key + "|recurrence " + bias_key, {rows}, [&]() -> Result<std::vector<float>> {
-                  if (!bias) return std::vector<float>(static_cast<std::size_t>(rows));
-                  return some(lowering, *bias, (detail.place * 2 + 1) * rows, rows);
-              }));
+    LATHE_TRY(const ValueId own_bias, lowering.vector_value(bias_key + "|own", {all}, [&] {
+        return biases(lowering, bias, 1, directions, rows);
+    }));
     std::vector<ValueId> operands{gates, matrix, own_bias};
-    if (detail.initial) {
-        for (const std::size_t i : {std::size_t{4}, std::size_t{5}}) {
-            if (i == 5 && *cell != Cell::lstm) break;
-            LATHE_TRY(const ValueId state, lowering.want_linear(node.input(i)));
-            operands.push_back(state);
-        }
+    for (std::size_t i = 5; detail.initial && i < (lstm ? 7U : 6U); ++i) {
+        LATHE_TRY(const ValueId state, lowering.want_linear(node.input(i)));
+        operands.push_back(state);
     }
     std::vector<ValueId> outputs;
-    for (const std::string& output : node.outputs)
-        outputs.push_back(lowering.make(output, *type, lowering.dims(output), Layout::linear));
+    for (std::size_t i = 0; i < (lstm ? 3U : 2U); ++i) {
+        const std::string name =
+            node.output(i).empty() ? node.label() + "/unread " + std::to_string(i) : node.output(i);
+        const Shape sizes = i == 0 ? Shape{dims[0], directions, dims[1], width} : Shape{directions, dims[1], width};
+        outputs.push_back(lowering.make(name, *type, sizes, Layout::linear));
+    }
     FusedOp& steps = lowering.add(node, {}, detail, std::move(operands), std::move(outputs), *type);
-    steps.macs = dims[0] * dims[1] * rows * width;
+    steps.macs = dims[0] * dims[1] * all * width;
     return {};
 }
 
 } // namespace
 
-void add_recurrent(LoweringTable& table) { table.emplace("RecurrentDirection", recurrent_direction); }
+void add_recurrent(LoweringTable& table) {
+    for (const char* name : {"LSTM", "GRU", "RNN"})
+        table.emplace(name, recurrent);
+}
 
 } // namespace lathe::cuda
