@@ -17,8 +17,12 @@ namespace lathe {
 /// What `lathe compare` does: two models or engines on the same inputs, value by value. (How closely an engine follows
 /// another on a dataset is `compare_engines`.)
 struct CompareModelsRequest {
-    std::filesystem::path first; ///< the reference: ONNX model, Lathe engine or OpenVINO IR (.xml)
-    std::filesystem::path second;
+    std::filesystem::path first;  ///< the reference: ONNX model, Lathe engine or OpenVINO IR (.xml)
+    std::filesystem::path second; ///< empty with `against`: the first, run by Lathe
+    /// "onnxruntime" (ONNX Runtime on the CPU, each node as written) or "reference" (ONNX's own reference, slow): what
+    /// computes the first one, of an engine the graph inside; both run in the Python that LATHE_PYTHON names. Empty:
+    /// Lathe's own.
+    std::string against = {};
     std::filesystem::path data = {};        ///< .npz by input names, or .npy for the only one; empty: random inputs
     std::vector<std::string> shapes = {};   ///< "NAME:1x3x224x224": sizes of random inputs
     std::uint64_t seed = 1;                 ///< of random inputs
@@ -52,8 +56,9 @@ struct CompareModelsResult {
 };
 
 /// Of ONNX models every float value of one name is compared, of engines and IR their outputs. A difference is no error.
-/// Errors: not_found, parse_error, invalid_argument (a shape of no input, one array for several inputs), mismatch
-/// (inputs or outputs that do not fit each other), what running gives, cancelled.
+/// Errors: not_found, parse_error, invalid_argument (a shape of no input, one array for several inputs, no second and
+/// no `against`, IR with `against`), unsupported (what `against` needs is not installed), mismatch (inputs or outputs
+/// that do not fit each other), what running gives, cancelled.
 LATHE_API Result<CompareModelsResult> compare_models(const CompareModelsRequest& request);
 
 } // namespace lathe

@@ -151,8 +151,8 @@ def _file_of(model: Any, folder: Path, example: Any) -> str:
     return os.fspath(path)
 
 
-def compare_models(first: Any, second: Any, *, data: Any = None, example: Any = None, shapes: Sequence[str] = (),
-                   seed: int = 1, rtol: float = 1e-3, atol: float = 1e-6, min_sqnr_db: float | None = None,
+def compare_models(first: Any, second: Any = None, *, against: str = "", data: Any = None, example: Any = None,
+                   shapes: Sequence[str] = (), seed: int = 1, rtol: float = 1e-3, atol: float = 1e-6, min_sqnr_db: float | None = None,
                    outputs_only: bool = False, threads: int = 0,
                    progress: bool | Reporter | None = None) -> CompareModelsResult:
     """Run two models or engines on the same inputs and compare every float value of one name, of engines their outputs:
@@ -161,21 +161,25 @@ def compare_models(first: Any, second: Any, *, data: Any = None, example: Any = 
     Args:
         first: The reference: an ONNX file, an engine or its file, OpenVINO IR (.xml), an onnx.ModelProto, a Model, or a
             torch.nn.Module with example inputs.
-        second: Likewise.
+        second: Likewise; None with `against`: the first one, run by Lathe.
+        against: What computes the first one, of an engine the graph inside: "onnxruntime" (ONNX Runtime on the CPU, each
+            node as written), "reference" (ONNX's own reference, slow); "": Lathe.
         data: One set of inputs: an array for a model of one input, a dict by name, an .npz or .npy file; None: random.
         shapes: "NAME:1x3x224x224": sizes of random inputs.
         rtol, atol: A value may differ by atol + rtol times its largest magnitude.
         min_sqnr_db: Instead: the least signal to noise, for quantised models.
 
     Raises:
-        Error: not_found, parse_error, invalid_argument, mismatch (inputs or outputs that do not fit each other).
+        Error: not_found, parse_error, invalid_argument, mismatch (inputs or outputs that do not fit each other),
+            unsupported (what `against` needs is not installed).
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        files = [_file_of(model, folder / name, example) for model, name in ((first, "first"), (second, "second"))]
         options: dict[str, Any] = {
-            "first": files[0], "second": files[1], "shapes": list(shapes), "seed": seed, "rtol": rtol, "atol": atol,
-            "min_sqnr_db": min_sqnr_db, "outputs_only": outputs_only, "threads": threads,
+            "first": _file_of(first, folder / "first", example),
+            "second": "" if second is None else _file_of(second, folder / "second", example), "against": against,
+            "shapes": list(shapes), "seed": seed, "rtol": rtol, "atol": atol, "min_sqnr_db": min_sqnr_db,
+            "outputs_only": outputs_only, "threads": threads,
         }
         if data is not None:
             given = samples_of(data)

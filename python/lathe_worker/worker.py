@@ -10,6 +10,8 @@ Speaks one line of JSON a request on standard input, one a reply on standard out
   turn        {"first", "count"}             -> {"call_ns"}
   metric      {"code"}                       -> {}; the function FILE.py:function that `judge` calls
   judge       {"file", "outputs", "samples"} -> {"values"}; one number a sample
+  interpreter {"kind"}                       -> {"libraries"}; what `compute` computes with
+  compute     {"model", "file", "inputs", "output", "threads"} -> {"outputs"}; the arrays lie in the file `output`
 
 A failure is {"error": {"code", "message", "hint"}}. What is timed is the framework's call with its inputs in memory,
 with the monotonic clock of this process; making framework tensors from memory and fetching the outputs are timed
@@ -24,6 +26,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from lathe_worker.interpreters import make_interpreter, write_outputs
 from lathe_worker.metric import judge, load_metric
 from lathe_worker.subjects import Unavailable, make_subject
 
@@ -80,6 +83,19 @@ class Worker:
         self.next_set = 0
         self.mix = []
         self.function = None
+        self.interpreter = None
+
+    def start_interpreter(self, request):
+        self.interpreter = make_interpreter(request["kind"])
+        return {"libraries": self.interpreter.libraries}
+
+    def compute(self, request):
+        """All outputs of an ONNX model, computed once."""
+        tensors = [Tensor(t["name"], t["type"], tuple(t["shape"])) for t in request["inputs"]]
+        (arrays,) = read_lists(request["file"], [tensors])
+        names = [tensor.name for tensor in tensors]
+        outputs, values = self.interpreter.compute(request["model"], names, arrays, request["threads"])
+        return {"outputs": write_outputs(request["output"], outputs, values)}
 
     def metric(self, request):
         self.function = load_metric(request["code"])
@@ -238,6 +254,8 @@ def serve_requests(requests, replies):
         "turn": worker.turn,
         "metric": worker.metric,
         "judge": worker.judge,
+        "interpreter": worker.start_interpreter,
+        "compute": worker.compute,
     }
     for line in requests:
         request = json.loads(line)

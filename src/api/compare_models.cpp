@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "api/interpreter.hpp"
 #include "backends/openvino/ir.hpp"
 #include "data/npy.hpp"
 #include "support/json.hpp"
@@ -50,6 +51,26 @@ Result<Comparand> load(const std::filesystem::path& file) {
     return subject;
 }
 
+/// The second; what is compared with an interpreter's numbers of it is the same file.
+const std::filesystem::path& second_of(const CompareModelsRequest& request) {
+    return request.second.empty() ? request.first : request.second;
+}
+
+/// Has the request's interpreter compute the first one.
+Result<void> interpret_first(const CompareModelsRequest& request, ModelComparison& made) {
+    if (made.a.runner) {
+        return Error{ErrorCode::invalid_argument, "OpenVINO's form is not run by others", request.first.string(),
+                     "give the ONNX model that it was made from"};
+    }
+    LATHE_TRY(Interpreter interpreter,
+              start_interpreter(request.against, request.progress != nullptr ? *request.progress : no_progress()));
+    made.a.engine.reset();
+    made.a.interpreter = std::move(interpreter.run);
+    made.interpreter = std::move(interpreter.title);
+    made.libraries = std::move(interpreter.libraries);
+    return {};
+}
+
 ComparedValue value_of(const ComparedTensor& tensor) {
     const TensorDifference& difference = tensor.difference;
     ComparedValue value;
@@ -73,9 +94,14 @@ ComparedValue value_of(const ComparedTensor& tensor) {
 } // namespace
 
 Result<ModelComparison> run_comparison(const CompareModelsRequest& request) {
+    if (request.second.empty() && request.against.empty()) {
+        return Error{ErrorCode::invalid_argument, "there is nothing to compare it with", request.first.string(),
+                     "give a second model, or --against onnxruntime"};
+    }
     ModelComparison made;
     LATHE_TRY(made.a, load(request.first));
-    LATHE_TRY(made.b, load(request.second));
+    LATHE_TRY(made.b, load(second_of(request)));
+    if (!request.against.empty()) LATHE_CHECK(interpret_first(request, made));
     LATHE_TRY(made.inputs, inputs_of(request, made.a, made.b));
     made.options.tolerance = {request.atol, request.rtol, request.min_sqnr_db};
     made.options.outputs_only = request.outputs_only;
@@ -85,13 +111,18 @@ Result<ModelComparison> run_comparison(const CompareModelsRequest& request) {
     return made;
 }
 
-Json comparison_document(const CompareModelsRequest& request, const Comparison& comparison) {
+Json comparison_document(const CompareModelsRequest& request, const ModelComparison& made) {
+    const Comparison& comparison = made.comparison;
     const ComparedTensor* first = comparison.first_past();
     Json document{{"kind", "compare"},
                   {"version", 1},
                   {"first", request.first.string()},
-                  {"second", request.second.string()},
+                  {"second", second_of(request).string()},
                   {"inputs", request.data.empty() ? "random" : request.data.string()}};
+    if (!request.against.empty()) {
+        document["against"] = request.against;
+        document["libraries"] = made.libraries;
+    }
     document["equal"] = first == nullptr;
     document["first_past"] = first == nullptr ? Json(nullptr) : Json(first->difference.tensor);
     document["tensors"] = Json::array();
@@ -107,7 +138,7 @@ Result<CompareModelsResult> compare_models(const CompareModelsRequest& request) 
         result.values.push_back(value_of(tensor));
     if (const ComparedTensor* first = made.comparison.first_past(); first != nullptr)
         result.first_past = first->difference.tensor;
-    result.document = comparison_document(request, made.comparison).dump(2, ' ', false, Json::error_handler_t::replace);
+    result.document = comparison_document(request, made).dump(2, ' ', false, Json::error_handler_t::replace);
     return result;
 }
 

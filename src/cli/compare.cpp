@@ -89,7 +89,9 @@ Result<Json> reduce_and_save(const ModelComparison& made, const Options& options
                   files[2].string());
     const std::string first = built(reduced.build_a, files[1], context);
     const std::string second = built(reduced.build_b, files[0], context);
-    context.print("  lathe compare " + first + " " + second + " --data " + files[2].string());
+    const std::string& against = options.request.against;
+    context.print("  lathe compare " + first + " " + second + " --data " + files[2].string() +
+                  (against.empty() ? "" : " --against " + against));
     Json inputs = Json::array();
     for (const HostTensor& input : reduced.inputs)
         inputs.push_back({{"name", input.name}, {"shape", input.shape}});
@@ -108,10 +110,14 @@ Result<void> run(const Options& options, const Context& context) {
     request.progress = &context.progress();
     LATHE_TRY(const ModelComparison made, run_comparison(request));
     const Comparison& comparison = made.comparison;
+    if (!made.interpreter.empty()) {
+        context.print("the first runs in " + made.interpreter +
+                      (request.second.empty() ? "; the second is the same file in Lathe" : ""));
+    }
     print_comparison(comparison, options, context);
 
     const ComparedTensor* first = comparison.first_past();
-    Json document = comparison_document(request, comparison);
+    Json document = comparison_document(request, made);
     if (first == nullptr) {
         context.print(context.green("within tolerance: " + std::to_string(comparison.tensors.size()) + " tensors"));
         if (!options.reduce.empty()) context.warn("nothing is past tolerance, so there is nothing to reduce");
@@ -149,13 +155,20 @@ void add_compare(Commands& commands) {
          "that differs; exit code 5 if one is past tolerance",
          {"lathe compare m.onnx m.simple.onnx", "lathe compare m.onnx m.int8.onnx --min-sqnr 20",
           "lathe compare m.onnx m.int8.engine --min-sqnr 15 --data inputs.npz",
+          "lathe compare m.onnx --against onnxruntime", "lathe compare m.onnx m.engine --against onnxruntime",
           "lathe compare old.onnx new.onnx --shape input:1x3x224x224 --reduce small.onnx",
           "lathe compare m.onnx m.engine --data inputs.npz --reduce small.onnx"}},
         [options, &context] { return run(*options, context); });
     command
         .add_option("first", options->request.first, "ONNX model, Lathe engine or OpenVINO IR (.xml): the reference")
         ->required();
-    command.add_option("second", options->request.second, "ONNX model, Lathe engine or OpenVINO IR (.xml)")->required();
+    command.add_option(
+        "second", options->request.second,
+        "ONNX model, Lathe engine or OpenVINO IR (.xml); may be left out with --against: the first, run by "
+        "Lathe");
+    command.add_option("--against", options->request.against,
+                       "What computes the first model, of an engine the graph inside: onnxruntime (ONNX Runtime, each "
+                       "node as written), or reference (ONNX's own, slow); both in Python");
     command.add_option("--data", options->request.data,
                        ".npz with an array for each input, or .npy for the only one (default: random)");
     command.add_option("--seed", options->request.seed, "Of random inputs")->capture_default_str();

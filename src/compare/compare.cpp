@@ -56,6 +56,28 @@ Result<Values> run_runner(const Comparand& subject, const std::vector<HostTensor
     return values;
 }
 
+/// All outputs of the model, by the comparand's interpreter.
+Result<std::vector<HostTensor>> interpret(const Comparand& subject, Model model, const std::vector<std::string>& names,
+                                          const std::vector<HostTensor>& inputs, std::size_t threads) {
+    std::vector<HostTensor> given;
+    for (const std::string& name : names) {
+        given.push_back(*find(inputs, name));
+        declare_input(model, given.back());
+    }
+    return subject.interpreter(model, given, threads);
+}
+
+Result<std::vector<HostTensor>> run_on_backend(Model model, const std::vector<std::string>& names,
+                                               const std::vector<Given>& given, std::size_t threads) {
+    std::erase_if(model.graph.inputs,
+                  [&](const ValueInfo& input) { return std::ranges::find(names, input.name) != names.end(); });
+    LATHE_TRY(std::vector<Batches> results, run_batches(std::move(model), given, {.threads = threads}));
+    std::vector<HostTensor> outputs;
+    for (Batches& each : results)
+        outputs.push_back(std::move(each.front()));
+    return outputs;
+}
+
 /// The outputs and the `seen` values of an ONNX model.
 Result<Values> run_model(const Comparand& subject, const std::vector<HostTensor>& inputs,
                          const std::vector<std::string>& seen, std::size_t threads) {
@@ -78,13 +100,13 @@ Result<Values> run_model(const Comparand& subject, const std::vector<HostTensor>
         model.graph.outputs.push_back(std::move(info));
     }
     const std::vector<ValueInfo> outputs = model.graph.outputs;
-    std::erase_if(model.graph.inputs,
-                  [&](const ValueInfo& input) { return std::ranges::find(names, input.name) != names.end(); });
-    auto results = run_batches(std::move(model), given, {.threads = threads});
+    Result<std::vector<HostTensor>> results = subject.interpreter
+                                                  ? interpret(subject, std::move(model), names, inputs, threads)
+                                                  : run_on_backend(std::move(model), names, given, threads);
     if (!results) return std::move(results).error().in(subject.file.string());
     Values values;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-        HostTensor tensor = std::move((*results)[i].front());
+        HostTensor tensor = std::move((*results)[i]);
         tensor.name = outputs[i].name;
         values.emplace(outputs[i].name, std::move(tensor));
     }
@@ -185,6 +207,14 @@ Result<std::vector<HostTensor>> outputs_of(const Engine& engine, const std::vect
         copies.push_back(std::move(tensor));
     }
     return copies;
+}
+
+void declare_input(Model& model, const HostTensor& value) {
+    const auto declared = std::ranges::find(model.graph.inputs, value.name, &ValueInfo::name);
+    ValueInfo& info = declared == model.graph.inputs.end() ? model.graph.inputs.emplace_back() : *declared;
+    info.name = value.name;
+    info.type = value.type;
+    fix_shape(info, value.shape);
 }
 
 std::vector<std::string> needed_inputs(const Model& model) {

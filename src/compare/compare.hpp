@@ -18,6 +18,11 @@
 
 namespace lathe {
 
+/// Computes a model that declares its inputs, once: all its outputs, in their order. `inputs`: a value for each of the
+/// model's that no initializer gives, by name.
+using ModelRunner = std::function<Result<std::vector<HostTensor>>(
+    const Model& model, const std::vector<HostTensor>& inputs, std::size_t threads)>;
+
 /// A model or an engine to compare.
 struct Comparand {
     std::filesystem::path file;
@@ -27,6 +32,8 @@ struct Comparand {
     /// order. `model` then has no nodes.
     std::function<Result<std::vector<HostTensor>>(const std::vector<const HostTensor*>& inputs, std::size_t threads)>
         runner{};
+    /// If set, computes the model, and the parts that `reduce` cuts of it, in place of the default backend.
+    ModelRunner interpreter{};
 };
 
 /// Errors: as load_onnx and Engine::load.
@@ -34,6 +41,9 @@ Result<Comparand> load_comparand(const std::filesystem::path& file);
 
 /// Inputs that a caller must give: those that no initializer gives already.
 std::vector<std::string> needed_inputs(const Model& model);
+
+/// Declares an input of the type and sizes of `value`, in place of the one that there may be of its name.
+void declare_input(Model& model, const HostTensor& value);
 
 /// The outputs of one run on copies of its own; `inputs` by their names, none null.
 Result<std::vector<HostTensor>> outputs_of(const Engine& engine, const std::vector<const HostTensor*>& inputs);
@@ -67,9 +77,9 @@ Result<std::vector<HostTensor>> inputs_for(const Comparand& a, const Comparand& 
                                            const std::map<std::string, Shape>& shapes, std::uint64_t seed);
 
 /// Runs both on the same inputs, of which each takes those it has. ONNX models run on the default backend in float32,
-/// and every float32 value of one name is compared; of an engine the outputs alone, on its own device. Outputs are
-/// paired by name, by position where the names of all differ. What a runner runs shows its outputs alone too.
-/// Errors: mismatch (inputs or outputs that do not fit each other), what running gives.
+/// or by their interpreter, and every float32 value of one name is compared; of an engine the outputs alone, on its own
+/// device. Outputs are paired by name, by position where the names of all differ. What a runner runs shows its outputs
+/// alone too. Errors: mismatch (inputs or outputs that do not fit each other), what running gives.
 Result<Comparison> compare(const Comparand& a, const Comparand& b, const std::vector<HostTensor>& inputs,
                            const CompareOptions& options);
 

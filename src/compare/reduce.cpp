@@ -29,9 +29,8 @@ class Reducer {
 public:
     Reducer(const Comparand& a, const Comparand& b, const std::map<std::string, HostTensor>& values, std::string target,
             const CompareOptions& options, Progress& progress)
-        : a_(a.model), b_(b.model), build_a_(build_options(a, options.threads)),
-          build_b_(build_options(b, options.threads)), values_(values), target_(std::move(target)), options_(options),
-          progress_(progress) {}
+        : a_(a), b_(b), build_a_(build_options(a, options.threads)), build_b_(build_options(b, options.threads)),
+          values_(values), target_(std::move(target)), options_(options), progress_(progress) {}
 
     /// `places`: values of both models before the target, in the first one's order.
     Result<Reduced> run(const std::vector<std::string>& places) {
@@ -55,17 +54,32 @@ private:
 
     Result<Pair> cut(const Names& stops) const {
         Pair pair;
-        LATHE_TRY(pair.a, cut_part(a_, target_, stops));
-        LATHE_TRY(pair.b, cut_part(b_, target_, stops));
+        LATHE_TRY(pair.a, cut_part(a_.model, target_, stops));
+        LATHE_TRY(pair.b, cut_part(b_.model, target_, stops));
         std::ranges::set_union(pair.a.inputs, pair.b.inputs, std::back_inserter(pair.inputs));
         return pair;
     }
 
-    Result<HostTensor> run_part(const Part& part, const std::optional<BuildOptions>& build) const {
+    Result<HostTensor> run_part(const Part& part, const Comparand& subject,
+                                const std::optional<BuildOptions>& build) const {
         for (const std::string& name : part.inputs) {
             if (!values_.contains(name)) return Error{ErrorCode::not_found, "the value was not seen", name, ""};
         }
+        if (subject.interpreter) return interpret(part, subject.interpreter);
         return build ? run_engine(part, *build) : run_graph(part);
+    }
+
+    Result<HostTensor> interpret(Part part, const ModelRunner& interpreter) const {
+        std::vector<HostTensor> inputs;
+        for (const std::string& name : part.inputs) {
+            inputs.push_back(values_.at(name));
+            inputs.back().name = name;
+            declare_input(part.model, inputs.back());
+        }
+        LATHE_TRY(std::vector<HostTensor> outputs, interpreter(part.model, inputs, options_.threads));
+        HostTensor result = std::move(outputs.front());
+        result.name = target_;
+        return result;
     }
 
     Result<HostTensor> run_graph(const Part& part) const {
@@ -106,8 +120,8 @@ private:
             failure_ = pair.error();
             return false;
         }
-        const auto of_a = run_part(pair->a, build_a_);
-        const auto of_b = of_a ? run_part(pair->b, build_b_) : of_a;
+        const auto of_a = run_part(pair->a, a_, build_a_);
+        const auto of_b = of_a ? run_part(pair->b, b_, build_b_) : of_a;
         if (!of_a || !of_b) {
             failure_ = of_a ? of_b.error() : of_a.error();
             if (failure_->code == ErrorCode::cancelled) return *failure_;
@@ -206,12 +220,9 @@ private:
 
     void declare_inputs(Part& part) const {
         for (const std::string& name : part.inputs) {
-            const HostTensor& value = values_.at(name);
-            ValueInfo info;
-            info.name = name;
-            info.type = value.type;
-            info.dims = sizes(value.shape);
-            part.model.graph.inputs.push_back(std::move(info));
+            HostTensor value = values_.at(name);
+            value.name = name;
+            declare_input(part.model, value);
         }
     }
 
@@ -221,8 +232,8 @@ private:
         part.model.graph.outputs.front().dims = sizes(result);
     }
 
-    const Model& a_;
-    const Model& b_;
+    const Comparand& a_;
+    const Comparand& b_;
     std::optional<BuildOptions> build_a_, build_b_;
     const std::map<std::string, HostTensor>& values_;
     std::string target_;
@@ -247,8 +258,8 @@ Result<Comparison> look_inside(const Comparand& a, const Comparand& b, const Com
             inputs.back().name = name;
         }
     }
-    const Comparand graph_a{a.file, a.model, std::nullopt, {}};
-    const Comparand graph_b{b.file, b.model, std::nullopt, {}};
+    const Comparand graph_a{a.file, a.model, std::nullopt, {}, a.interpreter};
+    const Comparand graph_b{b.file, b.model, std::nullopt, {}, b.interpreter};
     CompareOptions all = options;
     all.outputs_only = false;
     return compare(graph_a, graph_b, inputs, all);

@@ -147,6 +147,7 @@ nb::dict run_compare_models(const nb::dict& options, nb::object reporter) {
     CompareModelsRequest request;
     request.first = field(options, "first", request.first);
     request.second = field(options, "second", request.second);
+    request.against = field(options, "against", request.against);
     request.data = field(options, "data", request.data);
     request.shapes = field(options, "shapes", request.shapes);
     request.seed = field(options, "seed", request.seed);

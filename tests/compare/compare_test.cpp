@@ -10,6 +10,7 @@
 #include "backends/models.hpp"
 #include "compare/part.hpp"
 #include "compare/reduce.hpp"
+#include "correct/run.hpp"
 #include "data/npy.hpp"
 #include "onnx/onnx.hpp"
 #include "support/progress.hpp"
@@ -326,6 +327,41 @@ TEST(Reduce, OneDifferentNodeInManyRemains) {
     EXPECT_EQ(small.b.graph.nodes[0]->op_type, "Abs");
     ASSERT_EQ(small.inputs.size(), 1U);
     EXPECT_EQ(small.inputs[0].name, "a5");
+}
+
+TEST(Reduce, AnInterpreterComputesTheWholeAndTheParts) {
+    // It takes a Relu for Abs, as something that computes wrongly would.
+    std::size_t runs = 0;
+    Compared pair{of(network(5), "a.onnx"), of(network(5), "b.onnx"), {}, {}};
+    pair.a.interpreter = [&runs](const Model& model, const std::vector<HostTensor>& inputs, std::size_t threads) {
+        ++runs;
+        Model wrong = model;
+        for (const auto& node : wrong.graph.nodes)
+            if (node->name == "relu_b3") node->op_type = "Abs";
+        wrong.graph.inputs.clear();
+        std::vector<Given> given;
+        for (const HostTensor& input : inputs) {
+            EXPECT_NE(model.graph.find_input(input.name), nullptr) << input.name << " is not declared";
+            given.emplace_back(input.name, std::span(&input, 1));
+        }
+        auto outputs = run_batches(std::move(wrong), given, {.threads = threads});
+        std::vector<HostTensor> first;
+        for (Batches& each : outputs.value())
+            first.push_back(std::move(each.front()));
+        return Result<std::vector<HostTensor>>(std::move(first));
+    };
+    const auto inputs = inputs_for(pair.a, pair.b, {}, 1);
+    ASSERT_TRUE(inputs) << inputs.error().describe();
+    auto comparison = compare(pair.a, pair.b, *inputs, pair.options);
+    ASSERT_TRUE(comparison) << comparison.error().describe();
+    EXPECT_EQ(runs, 1U);
+    pair.comparison = *std::move(comparison);
+    EXPECT_EQ(pair.comparison.only_a, 0U);
+    const Reduced small = reduced(pair);
+    EXPECT_EQ(small.difference.tensor, "b3");
+    EXPECT_EQ(small.nodes_a, 1U);
+    EXPECT_EQ(small.inputs[0].name, "a3");
+    EXPECT_EQ(runs, 1 + small.trials);
 }
 
 TEST(Reduce, HiddenDifferencesKeepTheirSurroundings) {

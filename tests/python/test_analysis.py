@@ -66,6 +66,20 @@ class CompareModels(unittest.TestCase):
         self.assertEqual(lathe.compare_models(simplified, rough, data=pictures(2), min_sqnr_db=5).first_past, "")
         self.assertEqual(len(found.table()), len(found.values))
 
+    def test_against_onnx_runtime(self):
+        import onnx
+
+        found = lathe.compare_models(MODEL, against="onnxruntime", data=pictures(2))
+        self.assertEqual((found.first_past, found.document["against"]), ("", "onnxruntime"))
+        self.assertEqual([value.shape for value in found.values if value.output], [(2, 10)])
+        other = onnx.load(MODEL)
+        next(node for node in other.graph.node if node.op_type == "Relu").op_type = "Abs"
+        found = lathe.compare_models(other, MODEL, against="onnxruntime", data=pictures(2))
+        self.assertIn("Abs", [value.op_first for value in found.values if value.name == found.first_past])
+        with self.assertRaises(lathe.Error) as caught:
+            lathe.compare_models(MODEL)
+        self.assertEqual(caught.exception.code, "invalid_argument")
+
     def test_a_module_against_its_engine(self):
         import torch
 
