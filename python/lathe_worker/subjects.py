@@ -1,6 +1,7 @@
 """The frameworks, each used the way its own documentation tells a user to."""
 
 import os
+import platform
 import time
 from dataclasses import dataclass
 
@@ -118,10 +119,13 @@ class PyTorch:
             raise Unavailable(error.code, error.message + where, error.hint) from error
         self.compiled = compiled
         self.precision = precision or "fp32"
-        self.type = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[self.precision]
+        self.type = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(self.precision, torch.float32)
         self.libraries = {"torch": torch.__version__}
         self.set_up()
         self.function = self.module
+
+    def without_gradients(self):
+        return self.torch.inference_mode()
 
     def set_up(self):
         torch = self.torch
@@ -170,7 +174,7 @@ class PyTorch:
 
     def call(self, arrays):
         torch = self.torch
-        with torch.inference_mode():
+        with self.without_gradients():
             start = time.perf_counter_ns()
             inputs = [self.tensor(array) for array in arrays]
             bound = time.perf_counter_ns()
@@ -188,6 +192,55 @@ class PyTorch:
     def streams(self, count):
         del count
         return [self.call]
+
+
+class PyTorchInt8(PyTorch):
+    """PyTorch on an x86 CPU in int8 as torchao's guide has it: the exported module quantised for Inductor's x86 backend
+    (PT2E: static ranges for each tensor, weights for each output channel), then compiled with frozen weights. The ranges
+    are those of the inputs that it is prepared with: they decide the answers, not the time."""
+
+    def set_up(self):
+        try:
+            from torchao.quantization.pt2e import quantize_pt2e
+            from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer
+        except ImportError as error:
+            raise Unavailable(
+                "unsupported",
+                f"PyTorch's quantisation for x86 is not installed: {error}",
+                "pip install torchao, of a version that goes with this PyTorch",
+            ) from error
+        if platform.machine() not in ("x86_64", "AMD64"):
+            raise Unavailable("unsupported", "torchao's int8 kernels here are those of x86", "leave it out")
+        import torchao
+
+        self.quantize, self.x86 = quantize_pt2e, x86_inductor_quantizer
+        self.libraries["torchao"] = torchao.__version__
+        super().set_up()
+        self.mode = self.mode.replace("inference_mode", "no_grad") + ", PT2E for x86, ranges of the benchmark's inputs"
+        self.notes = [self.mode]
+
+    def without_gradients(self):
+        # Weights are frozen under no_grad alone.
+        return self.torch.no_grad()
+
+    def prepare(self, tensors, arrays):
+        torch = self.torch
+        self.function = self.module
+        if self.layout is None and any(len(tensor.shape) == 4 for tensor in tensors):
+            self.choose_layout(arrays)
+        inputs = tuple(self.tensor(array) for array in arrays)
+        quantizer = self.x86.X86InductorQuantizer()
+        quantizer.set_global(self.x86.get_default_x86_inductor_quantization_config())
+        torch._dynamo.reset()
+        with torch.no_grad():
+            observed = self.quantize.prepare_pt2e(torch.export.export(self.module, inputs).module(), quantizer)
+            observed(*inputs)
+            quantized = self.quantize.convert_pt2e(observed)
+            layers = sum("quantize_per_tensor" in str(node.target) for node in quantized.graph.nodes)
+            if layers == 0:
+                raise Unavailable("unsupported", "torchao quantises no layer of this module", "leave it out")
+            torch._inductor.config.freezing = True  # as an option of torch.compile it comes too late for int8 weights
+            self.function = torch.compile(quantized, dynamic=False)
 
 
 class PyTorchOnGpu(PyTorch):
@@ -258,6 +311,12 @@ def make_subject(kind, model, source, device="cpu", precision="fp32", code=None)
         return OnnxRuntime(model)
     if kind in ("pytorch", "torch-compile"):
         framework = PyTorch if device == "cpu" else PyTorchOnGpu
+        if precision == "int8":
+            if device != "cpu" or kind != "torch-compile":
+                raise Unavailable(
+                    "unsupported", "PyTorch is measured in int8 on the CPU, compiled", "write torch-compile=int8"
+                )
+            framework = PyTorchInt8
         return framework(source, code, precision, compiled=kind == "torch-compile")
     raise Unavailable("invalid_argument", f"unknown framework: {kind}")
 

@@ -182,8 +182,8 @@ private:
             // Beside engines of a GPU it runs on the GPU: anything else would be no comparison.
             if (engines_[0].device == "cuda") info.device = "cuda";
             if (info.device == "cpu" && info.precision == "fp16") {
-                return Error{ErrorCode::unsupported, "PyTorch is measured in fp32 or bf16 on the CPU", "",
-                             "write " + std::string(to_string(peer.kind)) + "=bf16"};
+                return Error{ErrorCode::unsupported, "PyTorch is measured in fp32, bf16 or int8 on the CPU", "",
+                             "write " + std::string(to_string(peer.kind)) + "=bf16, or torch-compile=int8"};
             }
             if (!models_.source()) {
                 return Error{ErrorCode::not_found,
@@ -372,9 +372,11 @@ Result<PeerRequest> parse_peer(const std::string& text) {
         peer.precision = peer.file.string();
         peer.file.clear();
         if (peer.precision == "fp32" || peer.precision == "fp16" || peer.precision == "bf16") return peer;
+        // Eager int8 is Q/DQ in float: nobody's fastest.
+        if (peer.precision == "int8" && *kind == SubjectKind::torch_compile) return peer;
         return Error{ErrorCode::invalid_argument, "PyTorch takes no model file, only a precision", text,
                      "its module is rebuilt from what `lathe export` wrote into the ONNX file (see --model); write "
-                     "fp32, fp16 or bf16"};
+                     "fp32, fp16 or bf16, and torch-compile also int8"};
     }
     if (!std::filesystem::is_regular_file(peer.file)) {
         return Error{ErrorCode::not_found, "no such model file", peer.file.string(), ""};

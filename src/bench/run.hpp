@@ -21,11 +21,11 @@ namespace lathe {
 struct PeerRequest {
     SubjectKind kind = SubjectKind::openvino;
     std::filesystem::path file; ///< a model file of its own; empty: the model that the engines came from
-    std::string precision{};    ///< of PyTorch on a GPU: "fp32", "fp16" or "bf16"; empty: fp32
+    std::string precision{}; ///< of PyTorch: "fp32", "bf16", on a GPU "fp16", compiled on the CPU "int8"; empty: fp32
 };
 
 /// "pytorch", "torch-compile", "onnxruntime", "openvino", the last two also "NAME=FILE", the first two also
-/// "NAME=PRECISION" (beside GPU engines).
+/// "NAME=PRECISION".
 /// Errors: invalid_argument naming the known ones; not_found for the file.
 Result<PeerRequest> parse_peer(const std::string& text);
 /// Whether `source` is empty or FILE.py:function with a file that is there. Errors: invalid_argument, not_found.

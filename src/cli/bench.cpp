@@ -433,9 +433,10 @@ void add_bench(Commands& commands) {
                     "trtexec, or the path of it: runs the files that are TensorRT plans, in turns with the engines")
         ->type_name("PROGRAM");
     command
-        .add_option("--against", options->against,
-                    "Compare with pytorch, torch-compile, onnxruntime, openvino; the last two also NAME=MODELFILE, the "
-                    "first two also NAME=bf16, and beside GPU engines NAME=fp16")
+        .add_option(
+            "--against", options->against,
+            "Compare with pytorch, torch-compile, onnxruntime, openvino; the last two also NAME=MODELFILE, the "
+            "first two also NAME=bf16, and beside GPU engines NAME=fp16; torch-compile=int8 (torchao, on the CPU)")
         ->delimiter(',');
     command.add_option("--model", options->model,
                        "ONNX model for the frameworks (default: the one the engines were built from)");

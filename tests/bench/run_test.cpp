@@ -152,6 +152,10 @@ TEST(ParsePeer, NamesAndFiles) {
     ASSERT_TRUE(half);
     EXPECT_EQ(half->precision, "fp16");
     EXPECT_TRUE(half->file.empty());
+    const auto int8 = parse_peer("torch-compile=int8");
+    ASSERT_TRUE(int8);
+    EXPECT_EQ(int8->precision, "int8");
+    EXPECT_FALSE(parse_peer("pytorch=int8")) << "eager, that is floats with roundings";
     const auto plain = parse_peer("torch-compile");
     ASSERT_TRUE(plain);
     EXPECT_EQ(plain->kind, SubjectKind::torch_compile);

@@ -117,5 +117,44 @@ class Matching(unittest.TestCase):
             subjects.match_inputs(["a"], ["a", "b"])
 
 
+
+class Int8(unittest.TestCase):
+    """torch-compile=int8."""
+
+    def test_only_compiled_and_on_the_cpu(self):
+        for kind, device in (("pytorch", "cpu"), ("torch-compile", "cuda")):
+            with self.assertRaises(subjects.Unavailable) as caught:
+                subjects.make_subject(kind, "", {"kind": "x"}, device, "int8")
+            self.assertIn("torch-compile=int8", caught.exception.hint)
+
+    def test_a_convolution_in_int8(self):
+        try:
+            import numpy
+            import torch
+            from torchao.quantization import pt2e  # noqa: F401
+        except ImportError as error:
+            self.skipTest(f"SKIPPED: {error}")
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(16 * 64, 8)
+        )
+        image = torch.randn(2, 3, 8, 8).numpy()
+        with mock.patch("lathe_export.rebuild.rebuild", lambda *_: module):
+            subject = subjects.make_subject("torch-compile", "", {"kind": "x"}, "cpu", "int8")
+        subject.prepare([worker.Tensor("x", "float32", image.shape)], [image])
+        with mock.patch.object(subjects, "touch", self.keep):
+            timing = subject.call([image])
+        self.assertGreater(timing.call, 0)
+        self.assertIn("torchao", subject.libraries)
+        with torch.no_grad():
+            truth = module(torch.from_numpy(image)).numpy()
+        error = numpy.abs(self.outputs[0] - truth).max() / numpy.abs(truth).max()
+        self.assertGreater(error, 1e-5, "nothing was rounded")
+        self.assertLess(error, 0.05)
+
+    def keep(self, outputs):
+        self.outputs = outputs
+
+
 if __name__ == "__main__":
     unittest.main()
