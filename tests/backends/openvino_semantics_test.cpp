@@ -1,4 +1,5 @@
 // What OpenVINO's own reader would compute otherwise than ONNX defines it. Expected values are worked out here.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -207,6 +208,38 @@ TEST(OpenVinoSemantics, LogSumExpOfInfinities) {
     EXPECT_EQ(got[0], -inf);
     EXPECT_EQ(got[1], inf);
     EXPECT_NEAR(got[2], 200.0F + std::log(2.0F), 1e-4F);
+}
+
+TEST(OpenVinoSemantics, TheExtremeOfInfinitiesIsInfinite) {
+    const float infinity = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max();
+    const std::vector<std::vector<float>> rows{{-infinity, -infinity, -infinity},
+                                               {-most, -infinity, -most},
+                                               {-1, 3, -infinity},
+                                               {0.3F, 0.1F, 0.2F},
+                                               {most, 1, infinity},
+                                               {1e-30F, -1, -infinity}};
+    for (const float sign : {1.0F, -1.0F}) {
+        const std::string operation = sign > 0 ? "ReduceMax" : "ReduceMin";
+        const HostTensor x = filled({6, 3}, [&](std::size_t i) { return sign * rows[i / 3][i % 3]; });
+        for (const char* opset : {"13", "18"}) {
+            const bool attribute = std::string(opset) == "13";
+            const std::string reduced =
+                std::string("opset ") + opset + "\ninput %x: float32[6, 3]\n" +
+                (attribute ? "" : "const %axes: int64[1] = {1}\n") + "%y = " + operation +
+                (attribute ? "(%x) {axes = [1], keepdims = 0}\n" : "(%x, %axes) {keepdims = 0}\n");
+            const auto got = run<float>(reduced + "output %y: float32[6]\n", {x});
+            ASSERT_EQ(got.size(), 6U);
+            for (std::size_t i = 0; i < 6; ++i) {
+                const float truth = *std::max_element(rows[i].begin(), rows[i].end());
+                EXPECT_EQ(got[i], sign * truth) << operation << " of row " << i;
+            }
+            // As the function of Attention asks whether all of a row is masked.
+            const auto masked = run<bool>(reduced + "const %none: float32[] = {" + (sign > 0 ? "-inf" : "inf") +
+                                              "}\n%z = Equal(%y, %none)\noutput %z: bool[6]\n",
+                                          {x});
+            EXPECT_EQ(masked, (std::vector<bool>{true, false, false, false, false, false}));
+        }
+    }
 }
 
 TEST(OpenVinoSemantics, BytesWrapAround) {

@@ -16,6 +16,7 @@
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "onnx/preconditions.hpp"
+#include "passes/rewrite.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
@@ -154,7 +155,12 @@ Result<std::string> serialize(const Model& model, const WeightLimits& limits, st
     // How many windows such a pool has depends on shapes. Where there is none, it stays as it is.
     const bool rounds_up =
         std::ranges::any_of(changed.graph.nodes, [](const auto& node) { return node->int_or("ceil_mode", 0) != 0; });
-    if (rounds_up) (void)infer_shapes(changed, {});
+    // So does whether a maximum is one of floats.
+    const bool lacks_type = std::ranges::any_of(changed.graph.nodes, [&](const auto& node) {
+        return (node->is("ReduceMax") || node->is("ReduceMin")) &&
+               type_of(changed.graph, node->input(0)) == DataType::undefined;
+    });
+    if (rounds_up || lacks_type) (void)infer_shapes(changed, {});
     write_onnx_semantics(changed.graph, model.opset());
     drop_unused_domains(changed);
     taken = take_large_weights(changed.graph, limits);

@@ -289,12 +289,43 @@ Nodes reduced_over_axes(Graph& graph, const Node& node) {
     return nodes;
 }
 
+/// Whether the value, or what up to `casts` Casts make of it, leaves the graph or is compared with something.
+bool is_looked_at(const Graph& graph, const std::string& name, int casts = 3) {
+    if (std::ranges::find(graph.outputs, name, &ValueInfo::name) != graph.outputs.end()) return true;
+    return std::ranges::any_of(graph.nodes, [&](const auto& reader) {
+        if (std::ranges::find(reader->inputs, name) == reader->inputs.end()) return false;
+        if (reader->is("Cast") || reader->is("Identity"))
+            return casts > 0 && is_looked_at(graph, reader->output(0), casts - 1);
+        return reader->is("Equal") || reader->is("IsInf") || reader->is("Greater") || reader->is("GreaterOrEqual") ||
+               reader->is("Less") || reader->is("LessOrEqual");
+    });
+}
+
+//  x ──▶ ReduceMax ──▶ y   ==>   x ──▶ · 0.5 ──▶ ReduceMax ──▶ · 2 ──▶ y
+// Of nothing but -inf OpenVINO gives the least float, which a finite number halved never is and which doubles to -inf;
+// ReduceMin likewise. Halving and doubling are exact (but of subnormal numbers). A maximum that is only subtracted, as
+// Softmax does, makes the same of either.
+Nodes infinite_extreme(Graph& graph, const Node& node) {
+    if (type_of(graph, node.input(0)) != DataType::float32 || !is_looked_at(graph, node.output(0))) return {};
+    const std::string& stem = node.output(0);
+    const std::string half = graph.unique_name(stem + "_half"), extreme = graph.unique_name(stem + "_extreme");
+    const auto factor = [&](float value) {
+        return constant(graph, stem + "_factor", Tensor::of<float>("", DataType::float32, {}, std::array{value}));
+    };
+    Node reduction = node;
+    reduction.inputs[0] = half;
+    reduction.outputs = {extreme};
+    return {made("Mul", {node.input(0), factor(0.5F)}, half), std::move(reduction),
+            made("Mul", {extreme, factor(2.0F)}, stem)};
+}
+
 bool feeds_max_pool(const Graph& graph, const Node& pad) {
     return std::ranges::any_of(
         graph.nodes, [&](const auto& reader) { return reader->is("MaxPool") && reader->input(0) == pad.output(0); });
 }
 
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset) {
+    if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
     if (node.is("ConvTranspose")) return enlarged_by_stride(graph, node);
     if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
