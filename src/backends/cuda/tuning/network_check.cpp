@@ -79,6 +79,10 @@ std::vector<std::string> ranking(std::vector<Timing> timings, std::size_t worksp
     return list;
 }
 
+std::string Bans::engine_of(const std::string& tactic) {
+    return tactic.starts_with("cudnn:") ? tactic.substr(0, tactic.find("_k")) : tactic;
+}
+
 Result<void> Bans::ban(const NetworkFault& fault, std::map<std::string, std::vector<std::string>>& order,
                        const std::vector<Timing>& timings, std::size_t workspace_limit,
                        const std::string& reference_tactic) {
@@ -91,7 +95,7 @@ Result<void> Bans::ban(const NetworkFault& fault, std::map<std::string, std::vec
     };
     if (fault.tactic == reference_tactic) return failed("it is the slow reference kernel, behind which there is none");
     if (banned_.size() >= most) return failed(std::to_string(most) + " kernels were wrong before it");
-    banned_.emplace(fault.signature, fault.tactic);
+    banned_.emplace(fault.signature, engine_of(fault.tactic));
     std::vector<Timing> rest = timings;
     std::erase_if(rest, [&](const Timing& timing) { return holds(fault.signature, timing.tactic); });
     std::vector<std::string>& list = order[fault.signature];

@@ -55,20 +55,23 @@ struct NetworkFault {
 /// Kernels that are not used any more in this build.
 class Bans {
 public:
-    /// Takes the fault's kernel out of `order` (by signature, best first) and puts the next best of `timings` there, at
-    /// last `reference_tactic`. Errors: verification_failed where the reference's kernel itself is at fault, or where
-    /// more than `most` kernels are.
+    /// Takes the fault's kernel, and all settings of the same cuDNN engine, out of `order` (by signature, best first)
+    /// and puts the next best of `timings` there, at last `reference_tactic`. Errors: verification_failed where the
+    /// reference's kernel itself is at fault, or where more than `most` kernels are.
     Result<void> ban(const NetworkFault& fault, std::map<std::string, std::vector<std::string>>& order,
                      const std::vector<Timing>& timings, std::size_t workspace_limit,
                      const std::string& reference_tactic);
     bool holds(const std::string& signature, const std::string& tactic) const {
-        return banned_.contains({signature, tactic});
+        return banned_.contains({signature, engine_of(tactic)});
     }
     std::size_t size() const { return banned_.size(); }
 
     static constexpr std::size_t most = 8;
 
 private:
+    /// "cudnn:fused/eng4" of "cudnn:fused/eng4_k24=28": what was wrong with one setting was wrong with all that were
+    /// seen.
+    static std::string engine_of(const std::string& tactic);
     std::set<std::pair<std::string, std::string>> banned_;
 };
 

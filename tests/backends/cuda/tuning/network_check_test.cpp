@@ -111,6 +111,18 @@ TEST(NetworkCheck, IndicesStayInTheirTable) {
     EXPECT_EQ(integer_range(plan, 0), (std::pair<std::int64_t, std::int64_t>{0, 29}));
 }
 
+TEST(NetworkCheck, AllSettingsOfACudnnEngineGoTogether) {
+    const std::vector<Timing> timings{timing("cudnn:fused/eng4_k24=28", 10), timing("cudnn:fused/eng4_k24=34", 11),
+                                      timing("cudnn:fused/eng40_k2=1", 12)};
+    std::map<std::string, std::vector<std::string>> order{{"conv a", {"cudnn:fused/eng4_k24=28"}}};
+    Bans bans;
+    ASSERT_TRUE(bans.ban(fault("cudnn:fused/eng4_k24=28"), order, timings, 0, "reference:general"));
+    EXPECT_EQ(order["conv a"], std::vector<std::string>{"cudnn:fused/eng40_k2=1"});
+    EXPECT_TRUE(bans.holds("conv a", "cudnn:fused/eng4_k24=34"));
+    EXPECT_FALSE(bans.holds("conv a", "cudnn:fused/eng40_k2=1"));
+    EXPECT_EQ(bans.size(), 1U);
+}
+
 TEST(NetworkCheck, TheNextBestReplacesWhatIsWrong) {
     const std::vector<Timing> timings{timing("x:1", 10), timing("y:1", 12), timing("x:2", 9, "wrong"),
                                       timing("z:1", 14)};
