@@ -1,102 +1,391 @@
-"""Many requests of a real Triton server with Lathe's backend, with faults between them: none lost, none crossed, memory flat.
+"""Many requests of a real Triton server with Lathe's backend, a fault every second between them: none lost, none crossed,
+memory flat, every failure an error with its cause.
 
-    triton_soak.py FOLDER BACKENDS LATHE [--requests 100000]
+    triton_soak.py LATHE [--engine m.engine] [--requests 100000] [--every 1] [--output soak.json]
 
-FOLDER and BACKENDS as tests/triton/check_server.py takes them, with a model m. Eight clients ask by HTTP and gRPC; every
-second a fault is injected: a bad request, one whose client goes away, a new version of the model. A request is lost when
-it is neither answered nor refused, crossed when its answer is another's. The server's memory after the first fifth of the
-requests is compared with that at the end.
+Without --engine a small classifier is built. Eight clients ask by HTTP and gRPC, and in turns these faults are injected:
+
+    bad         a request of a wrong shape, type, output or size of batch: refused with that reason
+    gone        half a request, and the connection is closed
+    cancelled   requests whose clients wait for less than their answers take, 0.2 to 3 ms
+    small       an input or output in a shared-memory region that is too small: refused with that reason
+    version     a new version of the model, put in place while requests run
+    damaged     a new version whose engine is damaged or missing: refused with the cause, the old one goes on serving
+    killed      the server is killed (SIGKILL) and started again: clients ask once more, until they are answered
+
+Servers are killed in the first and the last fifth of the requests; between those one server lives, and its memory after
+three tenths of the requests is compared with that before the last fifth. A request is lost when it is neither answered
+nor refused, or refused though it was a good one; crossed when its answer is another's. Exit code 1 if any was, if a fault
+was not answered as above, or if memory grew by more than 32 MiB.
 """
 import argparse
+import collections
+import contextlib
 import json
+import os
 import pathlib
 import shutil
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 import numpy
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "triton"))
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "triton"))
+import provenance
+
+CLIENTS = 8
+MOST_GROWTH_KIB = 32768
+# Longest that a client asks again after a server was killed, and that anything is waited for.
+PATIENCE = 60
+KINDS = ("bad", "version", "gone", "small", "cancelled", "damaged", "killed")
 
 
-def go_away(server, model):
-    """Half a request, and the connection is closed."""
-    host, port = server.http.split(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(f"POST /v2/models/{model.name}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n{{".encode())
+def small_network(file):
+    """A classifier of pictures 3x8x8 whose answers tell its inputs apart."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = numpy.random.default_rng(5)
+    weights = {"filters": random.standard_normal((16, 3, 3, 3)), "matrix": random.standard_normal((16 * 64, 10)) / 16}
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["input", "filters"], ["features"], pads=[1, 1, 1, 1]),
+         helper.make_node("Relu", ["features"], ["positive"]),
+         helper.make_node("Flatten", ["positive"], ["row"]),
+         helper.make_node("MatMul", ["row", "matrix"], ["scores"])],
+        "small", [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", 3, 8, 8])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["N", 10])],
+        [numpy_helper.from_array(values.astype(numpy.float32), name) for name, values in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
 
 
-def send_bad(server, model):
-    import check_server
+def alike(outputs):
+    """How near the answers of two samples come, against the scale of one: those that are alike would hide a mix-up."""
+    rows = next(iter(outputs.values())).reshape(len(next(iter(outputs.values()))), -1)
+    distance = numpy.abs(rows[:, None] - rows[None]).max(axis=2)
+    return float((distance + numpy.eye(len(rows)) * distance.max()).min())
 
-    with check_server.connect(server, "grpc") as client:
-        told = check_server.refusal(client, "grpc", model, {"input": numpy.zeros((1, 3, 8, 9), numpy.float32)})
-        assert "unexpected shape" in told, told
+
+class Counts:
+    """What the clients saw, together."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.answered = 0
+        self.retried = 0
+        self.lost = []
+        self.crossed = []
+        self.causes = collections.Counter()  # of requests that had to be asked again
+
+    def add(self, **more):
+        with self.lock:
+            for name, value in more.items():
+                setattr(self, name, getattr(self, name) + value)
+
+
+class Soak:
+    def __init__(self, options, folder):
+        import check_server
+        from server import Server
+
+        self.check = check_server
+        self.options, self.folder = options, folder
+        lathe = options.lathe
+        check_server.lathe_program = lambda: lathe
+        engine = options.engine
+        if engine is None:
+            small_network(folder / "small.onnx")
+            subprocess.run([lathe, "build", folder / "small.onnx", "-o", folder / "small.engine"], check=True,
+                           stdout=subprocess.DEVNULL)
+            engine = folder / "small.engine"
+        self.engine = engine
+        if engine != folder / "m.engine":
+            shutil.copy(engine, folder / "m.engine")
+        repository = folder / "repo"
+        deployed = json.loads(subprocess.run(
+            [lathe, "deploy", "triton", folder / "m.engine", "--backend", "lathe", "-o", repository, "--json"],
+            check=True, stdout=subprocess.PIPE, text=True).stdout)
+        self.backends = options.backends or deployed["backend_directory"]
+        self.home = repository / "m"
+        self.model = check_server.Model(folder, "m", count=64)
+        if alike(self.model.outputs) < 1e-3:
+            raise SystemExit(f"{engine}: two of the samples have answers so alike that crossed ones would not show")
+        self.input = next(iter(self.model.inputs))
+        self.versions = [1]
+        self.faults = dict.fromkeys(KINDS, 0)
+        self.reasons = {}  # what was told, an example for each kind of fault
+        self.wrong = []  # faults that were not answered as they should be
+        self.counts = Counts()
+        # A server that is killed: even while one runs, odd in between.
+        self.life = 0
+        self.server = Server(repository, self.backends, "--model-control-mode=explicit", "--load-model=m")
+
+    # Faults. Each says what it was told, and raises AssertionError where that is not what it should be.
+
+    def refused(self, kind, inputs, outputs, wanted, **options):
+        with self.check.connect(self.server, kind) as client:
+            try:
+                client.infer("m", inputs, outputs=outputs, **options)
+            except self.check.InferenceServerException as told:
+                assert wanted in str(told), f"the reason should hold {wanted!r}: {told}"
+                return str(told)
+        raise AssertionError(f"a request was answered that should have been refused with {wanted!r}")
+
+    def asked_for(self, kind, name=None):
+        return [self.check.KINDS[kind].InferRequestedOutput(name or next(iter(self.model.outputs)))]
+
+    def bad(self, turn):
+        kind = ("http", "grpc")[turn % 2]
+        rows = self.model.rows(0, 1)
+        good = rows[self.input]
+        longer = good.shape[:-1] + (good.shape[-1] + 1,)
+        name, arrays, output, wanted = (
+            ("shape", {self.input: numpy.zeros(longer, good.dtype)}, None, "unexpected shape"),
+            ("type", {self.input: good.astype(numpy.int64)}, None, "INT64"),
+            ("output", rows, "nothing", "nothing"),
+            ("batch", {self.input: numpy.repeat(good, 1000, axis=0)}, None, "batch-size must be <="),
+            ("input", {}, None, "input"),
+        )[turn // 2 % 5]
+        return name, self.refused(kind, self.check.inputs_of(kind, arrays), self.asked_for(kind, output), wanted)
+
+    def gone(self, _):
+        host, port = self.server.http.split(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+            head = "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n{"
+            connection.sendall(head.encode())
+        return "half a request", "the connection was closed"
+
+    def cancelled(self, _):
+        told = "all were answered in time"
+        with self.check.connect(self.server, "grpc") as client:
+            for place, milliseconds in enumerate((0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3)):
+                try:
+                    found = self.check.ask(client, "grpc", self.model, self.model.rows(place, 1),
+                                           client_timeout=milliseconds / 1000)
+                except self.check.InferenceServerException as late:
+                    told = str(late)
+                    assert "Deadline Exceeded" in told or "cancel" in told.lower(), told
+                else:
+                    self.check.check_close(found, self.model.expected(place, 1), "in time after all")
+        return "late", told
+
+    def small(self, turn):
+        """Both the server's check of an input and the backend's of an output that does not fit."""
+        kind = ("http", "grpc")[turn % 2]
+        memory = self.check.shared_memory
+        rows, wanted = self.model.rows(5, 2), self.model.expected(5, 2)
+        array = rows[self.input] if turn // 2 % 2 == 0 else wanted[next(iter(wanted))]
+        room = array.nbytes // 2
+        key = f"lathe-soak-{os.getpid()}-{turn}"
+        region = memory.create_shared_memory_region(key, f"/{key}", room)
+        try:
+            with self.check.connect(self.server, kind) as client:
+                client.register_system_shared_memory(key, f"/{key}", room)
+                try:
+                    given, asked = self.check.inputs_of(kind, rows), self.asked_for(kind)
+                    if turn // 2 % 2 == 0:
+                        for each, (name, values) in zip(given, rows.items()):
+                            if name == self.input:
+                                each.set_shared_memory(key, values.nbytes)
+                        return "input", self.refused(kind, given, asked, "shared memory region")
+                    asked[0].set_shared_memory(key, room)
+                    return "output", self.refused(kind, given, asked, "shared memory size specified with the request")
+                finally:
+                    client.unregister_system_shared_memory(key)
+        finally:
+            memory.destroy_shared_memory_region(region)
+
+    def put(self, change):
+        """The next version: a copy of the last, changed, renamed into place as a whole."""
+        following = self.versions[-1] + 1
+        shutil.copytree(self.home / str(self.versions[-1]), self.home.parent / ".next")
+        change(self.home.parent / ".next" / "model.engine")
+        (self.home.parent / ".next").rename(self.home / str(following))
+        return following
+
+    def version(self, _):
+        following = self.put(lambda _: None)
+        with self.check.connect(self.server, "http") as client:
+            client.load_model("m")
+            assert client.is_model_ready("m", str(following)), f"version {following} is not ready"
+        self.versions.append(following)
+        while len(self.versions) > 3:  # the server has unloaded it
+            shutil.rmtree(self.home / str(self.versions.pop(0)))
+        return "loaded", f"version {following} serves"
+
+    def damaged(self, turn):
+        def cut(engine):
+            engine.write_bytes(engine.read_bytes()[:-100])
+
+        def flip(engine):
+            content = bytearray(engine.read_bytes())
+            content[len(content) // 2] ^= 0x10
+            engine.write_bytes(content)
+
+        def empty(engine):
+            engine.write_bytes(b"")
+
+        name, change, wanted = (("cut", cut, "the engine file is damaged"), ("flipped", flip, "the engine file is damaged"),
+                                ("missing", pathlib.Path.unlink, "cannot open"), ("empty", empty, "engine"))[turn % 4]
+        following = self.put(change)
+        try:
+            with self.check.connect(self.server, "http") as client:
+                try:
+                    client.load_model("m")
+                except self.check.InferenceServerException as told:
+                    assert wanted in str(told) and f"version {following}" in str(told), f"not {wanted!r}: {told}"
+                    assert client.is_model_ready("m", str(self.versions[-1])), "the old version does not serve any more"
+                    found = self.check.ask(client, "http", self.model, self.model.rows(7, 1))
+                    self.check.check_close(found, self.model.expected(7, 1), "of the old version")
+                    return name, str(told)
+            raise AssertionError(f"a damaged engine ({name}) was loaded")
+        finally:
+            shutil.rmtree(self.home / str(following))
+
+    def killed(self, _):
+        self.life += 1
+        self.server.kill()
+        self.server.fixed_ports = self.server.ports
+        self.server.start()
+        assert self.server.wait(PATIENCE), "the server did not start again:\n" + self.server.text()[-2000:]
+        self.life += 1
+        return "SIGKILL", "the server was started again"
+
+    # Requests.
+
+    def connect(self, kind):
+        if kind == "http":
+            return self.check.connect(self.server, kind)
+        # Of its own: channels of one address otherwise share how long they wait before they connect again.
+        return self.check.grpc_client.InferenceServerClient(
+            self.server.grpc, channel_args=[("grpc.use_local_subchannel_pool", 1)])
+
+    def once(self, connection, kind, first, count):
+        return self.check.ask(connection, kind, self.model, self.model.rows(first, count))
+
+    def client(self, number):
+        """Its share of the requests, each until it is answered; gives up after one that is lost."""
+        kind = ("http", "grpc")[number % 2]
+        random = numpy.random.default_rng(number)
+        share = self.options.requests // CLIENTS + (number < self.options.requests % CLIENTS)
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(self.connect(kind))
+            for turn in range(share):
+                count = int(random.integers(1, 5))
+                first = int(random.integers(0, self.model.count - count + 1))
+                end = time.monotonic() + PATIENCE
+                while True:
+                    before = self.life
+                    try:
+                        found = self.once(connection, kind, first, count)
+                        break
+                    except Exception as failure:  # the clients' libraries have many for a connection that ended
+                        cause = f"{kind}: {failure or type(failure).__name__}"
+                        # No server was killed since it was sent: a good request was refused.
+                        if (before == self.life and before % 2 == 0) or time.monotonic() > end:
+                            self.counts.add(lost=[f"client {number}, request {turn}: {cause}"])
+                            return
+                    self.counts.add(retried=1, causes=collections.Counter([cause.split("(")[0][:120]]))
+                    time.sleep(0.05)
+                    stack.close()
+                    connection = stack.enter_context(self.connect(kind))
+                try:
+                    self.check.check_close(found, self.model.expected(first, count), (number, turn))
+                except AssertionError as differs:
+                    self.counts.add(crossed=[str(differs)[:300]])
+                self.counts.add(answered=1)
+
+    def inject(self, kind, turn):
+        self.faults[kind] += 1
+        try:
+            name, told = getattr(self, kind)(turn)
+            self.reasons.setdefault(f"{kind}: {name}", told.replace(f"{self.folder}/", "").strip())
+        except Exception as failure:
+            self.wrong.append(f"{kind} {turn}: {failure or type(failure).__name__}")
+            if self.server.process.poll() is not None:
+                raise SystemExit(f"the server ended by itself (code {self.server.process.poll()}) after the fault "
+                                 f"{kind} {turn}:\n{self.server.text()[-3000:]}") from failure
+
+    def run(self):
+        """The document of results."""
+        memory, turns, next_kind = [], collections.Counter(), 0
+        with self.server:
+            start = time.monotonic()
+            clients = [threading.Thread(target=self.client, args=(number,)) for number in range(CLIENTS)]
+            for client in clients:
+                client.start()
+            due = start + self.options.every
+            # Servers end with the thread that started them, so faults are this thread's.
+            while any(client.is_alive() for client in clients):
+                if time.monotonic() < due:
+                    clients[0].join(max(0.001, min(0.05, due - time.monotonic())))
+                    continue
+                due = max(due + self.options.every, time.monotonic())
+                done = self.counts.answered / self.options.requests
+                memory.append({"seconds": round(time.monotonic() - start, 1), "requests": self.counts.answered,
+                               "life": self.life // 2, "versions": self.faults["version"],
+                               "kib": self.server.resident_kib()})
+                kind = KINDS[next_kind % len(KINDS)]
+                if kind == "killed" and 0.2 <= done < 0.8:
+                    next_kind += 1
+                    kind = KINDS[next_kind % len(KINDS)]
+                next_kind += 1
+                self.inject(kind, turns[kind])
+                turns[kind] += 1
+            seconds = time.monotonic() - start
+            # Still there after all of it, and no request waits in it.
+            with self.check.connect(self.server, "http") as client:
+                self.check.check_close(self.once(client, "http", 0, 1), self.model.expected(0, 1), "at the end")
+            self.server.stop()
+            if self.server.code != 0:
+                self.wrong.append(f"the server ended with code {self.server.code}:\n{self.server.text()[-1000:]}")
+        return self.document(seconds, memory)
+
+    def document(self, seconds, memory):
+        requests = self.options.requests
+        steady = [row for row in memory if 0.3 * requests <= row["requests"] < 0.8 * requests]
+        lives = {row["life"] for row in steady}
+        grown = steady[-1]["kib"] - steady[0]["kib"] if len(steady) > 1 and len(lives) == 1 else None
+        counts = self.counts
+        return {
+            "kind": "soak", "version": 1, "requests": requests, "answered": counts.answered, "lost": len(counts.lost),
+            "crossed": len(counts.crossed), "asked_again": counts.retried, "clients": CLIENTS, "seconds": round(seconds, 1),
+            "seconds_between_faults": self.options.every, "faults": self.faults, "told": self.reasons,
+            "wrong": self.wrong, "lost_examples": counts.lost[:5], "crossed_examples": counts.crossed[:5],
+            "asked_again_after": dict(counts.causes.most_common(10)),
+            "memory": {"grown_kib": grown, "from": steady[0] if steady else None, "to": steady[-1] if steady else None,
+                       "series": [" ".join(f"{name} {value}" for name, value in row.items())
+                                  for row in memory[:: max(1, len(memory) // 20)]]},
+        }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("backends", type=pathlib.Path)
     parser.add_argument("lathe")
+    parser.add_argument("--engine", type=pathlib.Path, help="of one input of numbers; default: a small classifier")
+    parser.add_argument("--backends", help="the server's folder of backends; default: where lathe deploy says it is")
     parser.add_argument("--requests", type=int, default=100000)
+    parser.add_argument("--every", type=float, default=1, help="seconds from a fault to the next")
+    parser.add_argument("--output", type=pathlib.Path)
     options = parser.parse_args()
-    import check_server
-    from server import Server
-
-    check_server.lathe_program = lambda: options.lathe
-    model = check_server.Model(options.folder, "m")
-    clients, faults = 8, {"bad": 0, "gone": 0, "version": 0}
-    repository = options.folder / "repo"
-    versions = sorted(int(path.name) for path in (repository / "m").iterdir() if path.name.isdigit())
-    done = threading.Event()
-    memory = []
-    with Server(repository, options.backends, "--model-control-mode=explicit", "--load-model=m") as server:
-
-        def new_version():
-            following = versions[-1] + 1
-            shutil.copytree(repository / "m" / str(versions[-1]), repository / ".next")
-            (repository / ".next").rename(repository / "m" / str(following))
-            versions.append(following)
-            with check_server.connect(server, "http") as client:
-                client.load_model("m")
-
-        def inject():
-            turn = 0
-            while not done.wait(1):
-                kind = ("bad", "gone", "bad", "gone", "version")[turn % 5]
-                {"bad": lambda: send_bad(server, model), "gone": lambda: go_away(server, model), "version": new_version}[kind]()
-                faults[kind] += 1
-                turn += 1
-
-        def client(number):
-            kind = ("http", "grpc")[number % 2]
-            random = numpy.random.default_rng(number)
-            with check_server.connect(server, kind) as connection:
-                for turn in range(options.requests // clients):
-                    count = int(random.integers(1, 5))
-                    first = int(random.integers(0, model.count - count + 1))
-                    found = check_server.ask(connection, kind, model, model.rows(first, count))
-                    check_server.check_close(found, model.expected(first, count), (number, turn))
-                    if number == 0 and turn == options.requests // clients // 5:
-                        memory.append(server.resident_kib())
-
-        start = time.monotonic()
-        injector = threading.Thread(target=check_server.in_parallel, args=(1, lambda _: inject(), failures := []))
-        injector.start()
-        try:
-            check_server.in_parallel(clients, client)
-        finally:
-            done.set()
-            injector.join()
-        memory.append(server.resident_kib())
-        seconds = time.monotonic() - start
-    assert not failures, failures
-    print(json.dumps({"kind": "soak", "requests": options.requests, "seconds": round(seconds, 1), "faults": faults,
-                      "resident_kib": memory}))
-    return 0 if memory[1] - memory[0] < 32768 else 1
+    if options.requests < CLIENTS or options.every <= 0:
+        parser.error(f"at least {CLIENTS} requests, and some time between faults")
+    with tempfile.TemporaryDirectory(prefix="lathe-soak-") as folder:
+        soak = Soak(options, pathlib.Path(folder))
+        document = soak.run()
+        provenance.stamp(document, options.lathe, [soak.engine])
+    text = json.dumps(document, indent=1) + "\n"
+    if options.output:
+        options.output.write_text(text)
+    print(text, end="")
+    grown = document["memory"]["grown_kib"]
+    good = (document["answered"] == document["requests"] and not document["lost"] and not document["crossed"]
+            and not document["wrong"] and (grown is None or grown < MOST_GROWTH_KIB))
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

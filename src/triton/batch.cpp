@@ -123,6 +123,20 @@ bool Serving::can_share(const RequestInputs& one, const RequestInputs& other) co
     return true;
 }
 
+void Serving::next_run(std::span<const RequestInputs* const> waiting, std::vector<std::size_t>& group) const {
+    group.clear();
+    const RequestInputs* first = nullptr;
+    std::int64_t samples = 0;
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+        const RequestInputs* const request = waiting[i];
+        if (request == nullptr) continue;
+        if (first != nullptr && (samples + request->samples > most || !can_share(*first, *request))) continue;
+        if (first == nullptr) first = request;
+        samples += request->samples;
+        group.push_back(i);
+    }
+}
+
 std::int64_t Serving::length_for(std::int64_t samples, std::int64_t longest) const {
     const std::int64_t needed = std::max(longest, filling->least);
     std::int64_t best = needed;

@@ -46,6 +46,10 @@ struct Serving {
     Result<void> check(RequestInputs& request) const;
     /// Both may be in one run, as far as their shapes say.
     bool can_share(const RequestInputs& one, const RequestInputs& other) const;
+    /// Into `group`, in order: the first request that waits, and those behind it that fit into its run. A request that
+    /// does not wait (it was refused, or ran) is null. Empty where none waits. Asks for no memory where `group` has
+    /// room.
+    void next_run(std::span<const RequestInputs* const> waiting, std::vector<std::size_t>& group) const;
     /// The length to fill up to for a run of so many samples of which the longest is `longest`.
     std::int64_t length_for(std::int64_t samples, std::int64_t longest) const;
 };

@@ -76,7 +76,6 @@ struct Instance::Pending {
     std::vector<std::byte> strings; ///< its pictures or texts, where the server had them in pieces
     std::vector<float> floats;      ///< what its pictures became
     std::vector<HostTensor> tokens; ///< what its texts became
-    bool grouped = false;
     bool answered = false;
     bool succeeded = false;
 };
@@ -109,8 +108,13 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
         (void)taken(TRITONBACKEND_RequestRelease(pending.request, TRITONSERVER_REQUEST_RELEASE_ALL));
     };
     std::vector<Pending> all(requests.size());
-    std::vector<Pending*> group; // no memory is asked for once the first request is answered
+    // No memory is asked for once the first run was answered.
+    std::vector<Pending*> group;
+    std::vector<std::size_t> chosen;
+    std::vector<const RequestInputs*> waiting;
     group.reserve(all.size());
+    chosen.reserve(all.size());
+    waiting.reserve(all.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
         all[i].request = requests[i];
         auto inputs = read_inputs(requests[i], model_.serving());
@@ -123,23 +127,17 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
     if (model_.serving().pictures) decode(all);
     if (model_.serving().texts) tokenize(all);
     for (Pending& pending : all) {
-        if (!pending.answered) continue;
-        pending.grouped = true;
-        finish(pending);
+        waiting.push_back(pending.answered ? nullptr : &pending.inputs);
+        if (pending.answered) finish(pending);
     }
     // The server batches by its config; shapes that cannot share a run after all get runs of their own.
-    for (std::size_t first = 0; first < all.size(); ++first) {
-        if (all[first].grouped) continue;
+    for (model_.serving().next_run(waiting, chosen); !chosen.empty(); model_.serving().next_run(waiting, chosen)) {
         group.clear();
         std::int64_t samples = 0;
-        for (std::size_t i = first; i < all.size(); ++i) {
-            Pending& pending = all[i];
-            const bool joins = i == first || (model_.serving().can_share(all[first].inputs, pending.inputs) &&
-                                              samples + pending.inputs.samples <= model_.serving().most);
-            if (pending.grouped || !joins) continue;
-            pending.grouped = true;
-            samples += pending.inputs.samples;
-            group.push_back(&pending);
+        for (const std::size_t i : chosen) {
+            group.push_back(&all[i]);
+            samples += all[i].inputs.samples;
+            waiting[i] = nullptr;
         }
         run(group, times);
         const auto succeeded = std::ranges::any_of(group, [](const Pending* each) { return each->succeeded; });

@@ -241,6 +241,32 @@ TEST(BatchInput, WhatDoesNotBatchSharesNothing) {
     EXPECT_FALSE(serving.can_share(request, request));
     RequestInputs few{{{{1, 2}, {bytes_of(values).first(8)}}}, 0, 0};
     EXPECT_FALSE(serving.check(few)) << "nothing is filled up";
+    std::vector<std::size_t> group;
+    const std::vector<const RequestInputs*> waiting{&request, &request};
+    serving.next_run(waiting, group);
+    EXPECT_THAT(group, ElementsAre(0));
+}
+
+// A server hands over requests together; one whose client went away meanwhile has no inputs to look at.
+TEST(BatchInput, RequestsThatWereRefusedAreInNoRun) {
+    Serving serving = rows_of_two();
+    serving.most = 4;
+    const std::vector<float> values(8);
+    std::vector<RequestInputs> requests;
+    for (const std::int64_t samples : {2, 1, 3, 1}) {
+        requests.push_back({{{{samples, 2}, {bytes_of(values).first(static_cast<std::size_t>(8 * samples))}}}, 0, 0});
+        ASSERT_TRUE(serving.check(requests.back()));
+    }
+    std::vector<const RequestInputs*> waiting{nullptr,      &requests[0], nullptr, &requests[1],
+                                              &requests[2], nullptr,      nullptr, &requests[3]};
+    std::vector<std::size_t> group;
+    std::vector<std::vector<std::size_t>> runs;
+    for (serving.next_run(waiting, group); !group.empty(); serving.next_run(waiting, group)) {
+        runs.push_back(group);
+        for (const std::size_t i : group)
+            waiting[i] = nullptr;
+    }
+    EXPECT_THAT(runs, ElementsAre(ElementsAre(1, 3, 7), ElementsAre(4))) << "3 samples do not fit beside 2 and 1";
 }
 
 } // namespace

@@ -50,8 +50,9 @@ class Model:
             mask = (numpy.arange(12) < lengths[:, None]).astype(numpy.int64)
             self.inputs = {"input_ids": random.integers(1, 64, (count, 12)) * mask, "attention_mask": mask}
         else:
-            shape = (count * self.rows_each, 3, 8, 8)
-            self.inputs = {"input": random.standard_normal(shape).astype(numpy.float32)}
+            sizes = [int(size) for size in about["inputs"][0]["shape"].split("..")[-1].split("x")[1:]]
+            shape = (count * self.rows_each, *sizes)
+            self.inputs = {about["inputs"][0]["name"]: random.standard_normal(shape).astype(numpy.float32)}
         numpy.savez(folder / "inputs.npz", **self.inputs)
         subprocess.run([lathe_program(), "run", folder / f"{name}.engine", folder / "inputs.npz", "--batch-size",
                         str(self.rows_each), "-o", folder / "outputs.npz"], check=True, stdout=subprocess.DEVNULL)

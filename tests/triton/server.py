@@ -1,10 +1,9 @@
 """A real Triton server for the tests: on the loopback device alone, on free ports, ended with its parent."""
-import ctypes
 import os
 import pathlib
-import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -21,9 +20,14 @@ def free_ports(count):
     return ports
 
 
-def end_with_parent():
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+# Run in the new process before it becomes the server. subprocess's preexec_fn would not do: with it Python forks, and gRPC's
+# threads, where the clients here have any, do not survive that.
+END_WITH_PARENT = """
+import ctypes, os, signal, sys
+pr_set_pdeathsig = 1
+ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Server:
@@ -56,8 +60,8 @@ class Server:
         listening = [f"--{kind}-{key}={value}" for kind, port in zip(("http", "grpc", "metrics"), self.ports)
                      for key, value in (("address", "127.0.0.1"), ("port", port))]
         self.http, self.grpc, self.metrics = (f"127.0.0.1:{port}" for port in self.ports)
-        self.process = subprocess.Popen([self.program, *self.arguments, *listening], stdout=self.log,
-                                        stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
+        self.process = subprocess.Popen([sys.executable, "-I", "-S", "-c", END_WITH_PARENT, self.program, *self.arguments,
+                                         *listening], stdout=self.log, stderr=subprocess.STDOUT)
 
     def wait(self, seconds):
         """True once it is ready; False if it ended before or the time is over."""
