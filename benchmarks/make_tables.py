@@ -20,6 +20,7 @@ import gpu_tables
 import mix_tables
 import note_figures
 import note_tables
+import serving_tables
 from markdown_tables import load, markdown, milliseconds, percent
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -210,6 +211,7 @@ TABLES = {
     "gpu-accuracy": gpu_tables.accuracy,
     "gpu-scaling": gpu_tables.scaling,
     **mix_tables.TABLES,
+    **serving_tables.TABLES,
     **note_tables.TABLES,
 }
 

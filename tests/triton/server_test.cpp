@@ -113,6 +113,24 @@ TEST_F(TritonServer, AnswersAgainAfterItWasKilled) {
     check("killed");
 }
 
+// What benchmarks/triton_soak.py does with a hundred thousand requests, with a few of them and every kind of fault.
+TEST_F(TritonServer, LosesAndCrossesNoRequestWhateverHappens) {
+    work_.make_engine();
+    const CommandResult result =
+        run_command("'" + std::string(python_) +
+                    "' '" LATHE_SOURCE_DIR "/benchmarks/triton_soak.py' '" LATHE_BINARY "' --engine '" +
+                    work_.path("m.engine").string() + "' --requests 6000 --every 0.1 --output '" +
+                    work_.path("soak.json").string() + "'");
+    if (result.exit_code == 77) GTEST_SKIP() << result.output;
+    ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+    const auto soak = read_json_file(work_.path("soak.json"));
+    ASSERT_TRUE(soak) << soak.error().describe();
+    EXPECT_EQ((*soak)["answered"], 6000);
+    EXPECT_GE((*soak)["faults"]["killed"].get<int>(), 1);
+    EXPECT_GE((*soak)["faults"]["damaged"].get<int>(), 1);
+    EXPECT_THAT((*soak)["told"]["damaged: cut"].get<std::string>(), HasSubstr("the engine file is damaged"));
+}
+
 TEST_F(TritonServer, KeepsItsMemory) {
     deploy_classifier();
     check("memory");
