@@ -32,7 +32,7 @@ allowed() {
     compare) echo support graph onnx passes data tasks tasks/detection quantize runtime backends/api correct compare ;;
     sensitivity) echo support graph onnx passes data tasks tasks/detection calibrate quantize backends/api evaluate sensitivity ;;
     mix) echo support graph onnx data tasks tasks/detection calibrate quantize backends/api runtime bench evaluate correct sensitivity mix ;;
-    plan) echo support runtime bench plan ;;
+    plan) echo support data runtime bench plan ;;
     deploy) echo support graph onnx backends/openvino runtime bench plan deploy ;;
     triton) echo support data backends/openvino runtime deploy triton ;;
     report) echo support report ;;

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "api/plan.hpp"
@@ -251,18 +253,38 @@ std::string in_words(const std::optional<MachineMix>& mix, const PriceTable& pri
     return machines + ", " + fixed(mix->per_hour, 2) + " " + prices.currency + "/h";
 }
 
-void print_prices(const Context& context, const PricePlan& plan, const PriceTable& prices) {
-    std::vector<std::vector<std::string>> rows{
-        {"machine", prices.currency + "/h", "holds requests/s", "alone", prices.currency + "/h"}};
+/// What becomes of a mix at the rate, and when a machine fails.
+std::string in_words(const MixUnderFailure& load, const PriceTable& prices, const Slo& slo) {
+    const auto at = [&](const MixLoad& state) {
+        return state.slo_ms
+                   ? slo.name() + " " + ms(*state.slo_ms) + " ms at " + percent(state.of_held) + " of what they hold"
+                   : std::string(std::isfinite(state.of_held) ? "overloaded" : "nothing is left");
+    };
+    return at(load.whole) + "; with one " + prices.kinds[load.failing].name + " less " + at(load.one_less);
+}
+
+void print_prices(const Context& context, const PricePlan& plan, const PriceTable& prices,
+                  std::span<const HeldByOne> held, const Slo& slo, const std::optional<MixUnderFailure>& cheapest,
+                  const std::optional<MixUnderFailure>& with_spare) {
+    std::vector<std::vector<std::string>> rows{{"machine", prices.currency + "/h", "holds requests/s", "instances",
+                                                "batches up to", "wait ms", "alone", prices.currency + "/h"}};
     for (std::size_t k = 0; k < plan.kinds.size(); ++k) {
         const auto& alone = plan.kinds[k].alone;
+        const auto& choice = held[k].choice;
         rows.push_back({prices.kinds[k].name, fixed(prices.kinds[k].per_hour, 3), fixed(plan.kinds[k].rate_each, 0),
+                        choice ? std::to_string(choice->instances) : "",
+                        choice ? std::to_string(choice->max_batch) : "", choice ? ms(choice->max_wait_ms) : "",
                         alone ? std::to_string(alone->counts[k]) : "not at all",
                         alone ? fixed(alone->per_hour, 2) : ""});
     }
     context.print(table(rows));
     context.print(context.bold("cheapest: ") + in_words(plan.cheapest, prices));
-    context.print("if any one machine may fail: " + in_words(plan.with_spare, prices));
+    if (cheapest) context.print("  " + in_words(*cheapest, prices, slo));
+    const std::string more = plan.cheapest && plan.with_spare
+                                 ? " (" + fixed(plan.with_spare->per_hour - plan.cheapest->per_hour, 2) + " more)"
+                                 : "";
+    context.print("if any one machine may fail: " + in_words(plan.with_spare, prices) + more);
+    if (with_spare) context.print("  " + in_words(*with_spare, prices, slo));
 }
 
 /// The plan by price, without one engine's plan in detail.
@@ -278,19 +300,37 @@ Result<void> run_prices(const PlanOptions& options, const Context& context) {
     LATHE_TRY(const CapacityRequest request, capacity_request(common));
     LATHE_CHECK(check_writable({options.output}));
     LATHE_TRY(const PriceTable prices, PriceTable::read(options.prices));
+    std::vector<HeldByOne> held;
     std::vector<double> rates, per_hour;
     for (const MachineKind& kind : prices.kinds) {
-        LATHE_TRY(const double rate, rate_of_one(request, kind.curve, context.progress()));
-        rates.push_back(rate);
+        LATHE_TRY(held.emplace_back(), held_by_one(request, kind.curve, context.progress()));
+        rates.push_back(held.back().rate);
         per_hour.push_back(kind.per_hour);
     }
     const PricePlan plan = cheapest_machines(rates, per_hour, request.arrivals.rate());
     context.print(request.slo.name() + " within " + ms(request.slo.limit_ms) + " ms at " +
                   fixed(request.arrivals.rate(), 0) + " requests/s");
-    print_prices(context, plan, prices);
+    Json priced = to_json(plan, prices);
+    std::optional<MixUnderFailure> cheapest, with_spare;
+    const auto judge = [&](const std::optional<MachineMix>& mix, const char* name,
+                           std::optional<MixUnderFailure>& load) -> Result<void> {
+        if (!mix) return {};
+        LATHE_TRY(load, under_failure(request, prices, held, *mix, context.progress()));
+        priced[name]["load"] = to_json(*load, prices);
+        return {};
+    };
+    LATHE_CHECK(judge(plan.cheapest, "cheapest", cheapest));
+    LATHE_CHECK(judge(plan.with_spare, "with_spare", with_spare));
+    for (std::size_t k = 0; k < held.size(); ++k) {
+        if (!held[k].choice) continue;
+        priced["kinds"][k]["instances"] = held[k].choice->instances;
+        priced["kinds"][k]["max_batch"] = held[k].choice->max_batch;
+        priced["kinds"][k]["max_wait_ms"] = held[k].choice->max_wait_ms;
+    }
+    print_prices(context, plan, prices, held, request.slo, cheapest, with_spare);
     Json document{{"kind", "prices"},
                   {"version", 1},
-                  {"prices", to_json(plan, prices)},
+                  {"prices", std::move(priced)},
                   {"rate", request.arrivals.rate()},
                   {"command", context.command_line()}};
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
@@ -359,8 +399,8 @@ void add_plan(Commands& commands) {
     command.add_option("--from", options->request.bench, "Results of lathe bench at several batch sizes");
     command.add_option(
         "--prices", options->prices,
-        "In place of --from: a JSON file of kinds of machine, each with its price an hour and its bench; the "
-        "cheapest mix that holds the objective, and what it costs that one may fail");
+        "In place of --from: a JSON or CSV file of kinds of machine, each with its price an hour and its bench; the "
+        "cheapest mix that holds the objective, what it costs that one may fail, and what happens when one does");
     command.add_option("--subject", options->request.subject,
                        "Whose latencies (default: the first engine in the file)");
     command.add_option("--served", options->request.served,

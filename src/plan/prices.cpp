@@ -1,10 +1,13 @@
 #include "plan/prices.hpp"
-#include "support/json_fault.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+
+#include "data/csv.hpp"
+#include "support/files.hpp"
+#include "support/json_fault.hpp"
 
 namespace lathe {
 
@@ -79,10 +82,100 @@ Json to_json(const std::optional<MachineMix>& mix, const PriceTable& table) {
     return {{"machines", std::move(machines)}, {"per_hour", mix->per_hour}, {"rate", mix->rate}};
 }
 
+/// The rows of a .csv as the JSON that says the same. What is wrong with values is for the reader of that to say.
+Result<Json> table_of_csv(const std::filesystem::path& file) {
+    LATHE_TRY(const std::string text, read_text_file(file, 1U << 20U));
+    LATHE_TRY(const auto rows, parse_csv(text, file.string()));
+    const auto wrong = [&](const std::string& what) {
+        return Error{ErrorCode::parse_error, what, file.string(),
+                     "begin with the line name,per_hour,currency,from,subject; subject may be left out"};
+    };
+    if (rows.empty()) return wrong("the table of prices is empty");
+    Json json{{"machines", Json::array()}};
+    for (std::size_t r = 1; r < rows.size(); ++r) {
+        const std::string line = "row " + std::to_string(r) + " of the table of prices ";
+        if (rows[r].size() != rows[0].size())
+            return wrong(line + "has " + std::to_string(rows[r].size()) + " fields and the header " +
+                         std::to_string(rows[0].size()));
+        Json machine = Json::object();
+        for (std::size_t column = 0; column < rows[0].size(); ++column) {
+            const std::string& name = rows[0][column];
+            const std::string& value = rows[r][column];
+            if (name == "per_hour") {
+                Json number = Json::parse(value, nullptr, false);
+                if (!number.is_number()) return wrong(line + "has the price \"" + value + "\", which is no number");
+                machine[name] = std::move(number);
+            } else if (name == "currency") {
+                if (r > 1 && json["currency"] != value)
+                    return wrong(line + "is in " + value + ", and the first in " + json["currency"].get<std::string>());
+                json["currency"] = value;
+            } else if (name == "name" || name == "from" || (name == "subject" && !value.empty())) {
+                machine[name] = value;
+            } else if (name != "subject") {
+                return wrong("the table of prices has a column \"" + name + "\"");
+            }
+        }
+        json["machines"].push_back(std::move(machine));
+    }
+    return json;
+}
+
+Result<Json> table_of(const std::filesystem::path& file) {
+    if (file.extension() == ".csv") return table_of_csv(file);
+    return read_json_file(file);
+}
+
+/// The objective's quantile on one machine at a rate; nothing where it cannot serve that.
+Result<std::optional<double>> slo_at(const CapacityRequest& request, const LatencyCurve& curve,
+                                     const Configuration& choice, double rate, Progress& progress) {
+    LATHE_CHECK(progress.check());
+    CapacityRequest one = request;
+    one.curve = curve;
+    take_preprocess_of_bench(one);
+    one.machines = 1;
+    one.batch_sizes = {choice.max_batch};
+    one.instances = choice.instances;
+    one.max_wait_ms = choice.max_wait_ms;
+    one.max_utilisation = 0.99; // what happens is asked, not what should be planned
+    one.arrivals = Arrivals::poisson(rate);
+    const auto plan = plan_capacity(one, progress);
+    if (plan) return std::optional(plan->choice.slo_ms);
+    if (plan.error().code == ErrorCode::invalid_argument) return std::optional<double>();
+    return plan.error();
+}
+
+Result<MixLoad> load_of(const CapacityRequest& request, const PriceTable& table, std::span<const HeldByOne> held,
+                        std::span<const std::size_t> counts, Progress& progress) {
+    double all = 0;
+    for (std::size_t k = 0; k < counts.size(); ++k)
+        all += static_cast<double>(counts[k]) * held[k].rate;
+    MixLoad load;
+    if (all <= 0) {
+        load.of_held = nowhere;
+        return load;
+    }
+    load.of_held = request.arrivals.rate() / all;
+    double longest = 0;
+    for (std::size_t k = 0; k < counts.size(); ++k) {
+        if (counts[k] == 0 || !held[k].choice) continue;
+        LATHE_TRY(const auto slo_ms,
+                  slo_at(request, table.kinds[k].curve, *held[k].choice, load.of_held * held[k].rate, progress));
+        if (!slo_ms) return load;
+        longest = std::max(longest, *slo_ms);
+    }
+    load.slo_ms = longest;
+    return load;
+}
+
+Json to_json(const MixLoad& load) {
+    return {{"of_held", std::isfinite(load.of_held) ? Json(load.of_held) : Json(nullptr)},
+            {"slo_ms", load.slo_ms ? Json(*load.slo_ms) : Json(nullptr)}};
+}
+
 } // namespace
 
 Result<PriceTable> PriceTable::read(const std::filesystem::path& file) {
-    LATHE_TRY(const Json json, read_json_file(file));
+    LATHE_TRY(const Json json, table_of(file));
     constexpr std::size_t most_kinds = 100;
     PriceTable table;
     try {
@@ -111,7 +204,7 @@ Result<PriceTable> PriceTable::read(const std::filesystem::path& file) {
     return table;
 }
 
-Result<double> rate_of_one(const CapacityRequest& request, const LatencyCurve& curve, Progress& progress) {
+Result<HeldByOne> held_by_one(const CapacityRequest& request, const LatencyCurve& curve, Progress& progress) {
     CapacityRequest one = request;
     one.curve = curve;
     take_preprocess_of_bench(one);
@@ -124,12 +217,14 @@ Result<double> rate_of_one(const CapacityRequest& request, const LatencyCurve& c
     one.machines.reset();
     one.arrivals = Arrivals::poisson(few * most);
     LATHE_TRY(const CapacityPlan at_all, plan_capacity(one, progress));
-    if (!at_all.meets || at_all.choice.machines > 1) return 0.0;
+    if (!at_all.meets || at_all.choice.machines > 1) return HeldByOne{};
     one.machines = 1;
+    HeldByOne held{few * most, at_all.choice};
     const auto meets = [&](double rate) -> Result<bool> {
         LATHE_CHECK(progress.check());
         one.arrivals = Arrivals::poisson(rate);
         const auto plan = plan_capacity(one, progress);
+        if (plan && plan->meets) held = {rate, plan->choice};
         if (plan) return plan->meets;
         if (plan.error().code == ErrorCode::invalid_argument) return false; // more than the machine can serve at all
         return plan.error();
@@ -141,7 +236,7 @@ Result<double> rate_of_one(const CapacityRequest& request, const LatencyCurve& c
         LATHE_TRY(const bool good, meets(middle));
         (good ? low : high) = middle;
     }
-    return low;
+    return held;
 }
 
 PricePlan cheapest_machines(std::span<const double> rates_each, std::span<const double> prices, double rate) {
@@ -178,6 +273,26 @@ PricePlan cheapest_machines(std::span<const double> rates_each, std::span<const 
         better(plan.with_spare, cover(units, smaller, prices, units.needed(rate) + units.holds[largest], kinds));
     }
     return plan;
+}
+
+Result<MixUnderFailure> under_failure(const CapacityRequest& request, const PriceTable& table,
+                                      std::span<const HeldByOne> held, const MachineMix& mix, Progress& progress) {
+    MixUnderFailure load;
+    for (std::size_t k = 0; k < mix.counts.size(); ++k) {
+        const bool missed_more = mix.counts[load.failing] == 0 || held[k].rate > held[load.failing].rate;
+        if (mix.counts[k] > 0 && missed_more) load.failing = k;
+    }
+    LATHE_TRY(load.whole, load_of(request, table, held, mix.counts, progress));
+    std::vector<std::size_t> left = mix.counts;
+    --left[load.failing];
+    LATHE_TRY(load.one_less, load_of(request, table, held, left, progress));
+    return load;
+}
+
+Json to_json(const MixUnderFailure& load, const PriceTable& table) {
+    return {{"whole", to_json(load.whole)},
+            {"failing", table.kinds[load.failing].name},
+            {"one_less", to_json(load.one_less)}};
 }
 
 Json to_json(const PricePlan& plan, const PriceTable& table) {

@@ -22,12 +22,13 @@ struct MachineKind {
 };
 
 /// {"currency": "USD", "machines": [{"name": "cpu-8", "per_hour": 0.34, "from": "bench.json", "subject": "int8"}]};
-/// `from` is a bench, beside the file or with its whole path; `subject` as --subject.
+/// `from` is a bench, beside the file or with its whole path; `subject` as --subject. A file that ends in .csv has a
+/// header line with the columns name, per_hour, currency (the same in each row), from and perhaps subject.
 struct PriceTable {
     std::string currency;
     std::vector<MachineKind> kinds;
 
-    /// Errors: parse_error, naming what is wrong; those of reading the benches.
+    /// Errors: parse_error, naming what is wrong and where; those of reading the benches.
     static Result<PriceTable> read(const std::filesystem::path& file);
 };
 
@@ -49,14 +50,41 @@ struct PricePlan {
     std::optional<MachineMix> with_spare;
 };
 
+/// What one machine of a kind holds, and how it is run for that.
+struct HeldByOne {
+    double rate = 0; ///< requests a second within the objective; 0: none, and no choice
+    std::optional<Configuration> choice;
+};
+
 /// What one machine holds: the highest rate, to one in 256, at which `plan_capacity` meets the objective on one.
 /// `request` has all but the curve and the rate. Errors: cancelled, those of plan_capacity but machines that do not do.
-Result<double> rate_of_one(const CapacityRequest& request, const LatencyCurve& curve, Progress& progress);
+Result<HeldByOne> held_by_one(const CapacityRequest& request, const LatencyCurve& curve, Progress& progress);
 
 /// The cheapest machines for the rate. Requests are spread over machines at random, as many as each holds, so each
 /// meets the objective by itself and all do together. Exact to one in 1024 of the smallest kind's rate.
 PricePlan cheapest_machines(std::span<const double> rates_each, std::span<const double> prices, double rate);
 
+/// A mix at the rate, each machine with the share of the requests that it has of what the mix holds.
+struct MixLoad {
+    double of_held = 0; ///< the rate as a share of what the machines hold within the objective; above 1 it is broken
+    /// The objective's quantile on the kind where it is longest, in ms; nothing: machines are overloaded, or none is
+    /// left.
+    std::optional<double> slo_ms;
+};
+
+/// What becomes of a mix with all machines, and when one of the largest fails: the others take its requests.
+struct MixUnderFailure {
+    MixLoad whole;
+    std::size_t failing = 0; ///< the kind whose machine is missed most
+    MixLoad one_less;
+};
+
+/// `held` is what `held_by_one` gave for each kind of the table; `request` as there, with the rate. Errors: cancelled,
+/// those of plan_capacity but machines that do not do.
+Result<MixUnderFailure> under_failure(const CapacityRequest& request, const PriceTable& table,
+                                      std::span<const HeldByOne> held, const MachineMix& mix, Progress& progress);
+
+Json to_json(const MixUnderFailure& load, const PriceTable& table);
 Json to_json(const PricePlan& plan, const PriceTable& table);
 
 } // namespace lathe

@@ -75,11 +75,24 @@ TEST_F(Plan, FindsTheCheapestMachines) {
     EXPECT_GE(prices["with_spare"]["per_hour"], prices["cheapest"]["per_hour"]);
     for (const Json& kind : prices["kinds"])
         EXPECT_LE(prices["cheapest"]["per_hour"], kind["alone"]["per_hour"]);
+    for (const char* mix : {"cheapest", "with_spare"}) {
+        const Json& load = prices[mix]["load"];
+        EXPECT_LE(load["whole"]["of_held"], 1) << mix;
+        EXPECT_LE(load["whole"]["slo_ms"], 41) << mix;
+        EXPECT_GT(load["one_less"]["of_held"], load["whole"]["of_held"]) << mix;
+    }
+    EXPECT_LE(prices["with_spare"]["load"]["one_less"]["of_held"], 1);
+    EXPECT_LE(prices["with_spare"]["load"]["one_less"]["slo_ms"], 41);
+    EXPECT_GE(prices["kinds"][0]["max_batch"], 1);
     // What one holds, lathe plan itself finds it to hold.
     const Json one = work_.good_json("plan --slo p99=40ms --from bench.json --machines 1 --rate " +
                                      std::to_string(0.95 * large) + "/s");
     EXPECT_EQ(one["meets"], true);
-    EXPECT_THAT(work_.good(asked).output, HasSubstr("cheapest: "));
+    const std::string said = work_.good(asked).output;
+    EXPECT_THAT(said, HasSubstr("cheapest: "));
+    EXPECT_THAT(said, HasSubstr("with one large less "));
+    work_.write("prices.csv", "name,per_hour,currency,from\nlarge,4,EUR,bench.json\nsmall,0.25,EUR,slow.json\n");
+    EXPECT_EQ(work_.good_json("plan --slo p99=40ms --rate 2100/s --prices prices.csv")["prices"], prices);
     for (const char* wrong : {" --from bench.json", " --machines 2", " --subject int8"}) {
         const CommandResult refused = work_.lathe(asked + wrong);
         EXPECT_EQ(refused.exit_code, 2) << wrong << refused.errors;

@@ -94,8 +94,10 @@ TEST(Prices, WhatOneMachineHoldsIsWhatThePlanMeets) {
     request.slo = {0.99, 20};
     const auto curve = *read_latency_curve(bench_document({{1, 2}, {4, 4}, {8, 7}}), "", "");
     Progress silent;
-    const auto rate = rate_of_one(request, curve, silent);
-    ASSERT_TRUE(rate) << rate.error().describe();
+    const auto held = held_by_one(request, curve, silent);
+    ASSERT_TRUE(held) << held.error().describe();
+    const double* const rate = &held->rate;
+    ASSERT_TRUE(held->choice);
     EXPECT_GT(*rate, 300);
     EXPECT_LT(*rate, 8000.0 / 7);
     request.curve = curve;
@@ -106,7 +108,100 @@ TEST(Prices, WhatOneMachineHoldsIsWhatThePlanMeets) {
     const auto beyond = plan_capacity(request, silent);
     EXPECT_FALSE(beyond && beyond->meets);
     request.slo.limit_ms = 1;
-    EXPECT_EQ(*rate_of_one(request, curve, silent), 0) << "a call takes 2 ms";
+    const auto none = held_by_one(request, curve, silent);
+    EXPECT_EQ(none->rate, 0) << "a call takes 2 ms";
+    EXPECT_FALSE(none->choice);
+}
+
+// Two kinds, and what each of their machines is left with when one fails, reckoned by hand and simulated apart.
+TEST(Prices, AFailedMachinesRequestsGoToTheOthers) {
+    CapacityRequest request;
+    request.slo = {0.99, 20};
+    Progress silent;
+    PriceTable table;
+    table.kinds = {{"large", 4, *read_latency_curve(bench_document({{1, 2}, {4, 4}, {8, 7}}), "", "")},
+                   {"small", 1, *read_latency_curve(bench_document({{1, 6}, {4, 16}}), "", "")}};
+    std::vector<HeldByOne> held;
+    for (const MachineKind& kind : table.kinds)
+        held.push_back(*held_by_one(request, kind.curve, silent));
+    ASSERT_GT(held[0].rate, held[1].rate);
+    MachineMix mix;
+    mix.counts = {2, 2};
+    const double all = 2 * held[0].rate + 2 * held[1].rate;
+    request.arrivals = Arrivals::poisson(0.5 * all);
+    const auto half = under_failure(request, table, held, mix, silent);
+    ASSERT_TRUE(half) << half.error().describe();
+    EXPECT_EQ(half->failing, 0);
+    EXPECT_NEAR(half->whole.of_held, 0.5, 1e-9);
+    const double more = 0.5 * all / (held[0].rate + 2 * held[1].rate);
+    EXPECT_NEAR(half->one_less.of_held, more, 1e-9);
+    ASSERT_TRUE(half->whole.slo_ms && half->one_less.slo_ms);
+    EXPECT_LT(*half->whole.slo_ms, *half->one_less.slo_ms);
+    double longest = 0;
+    for (std::size_t k = 0; k < 2; ++k) {
+        CapacityRequest one = request;
+        one.curve = table.kinds[k].curve;
+        one.machines = 1;
+        one.batch_sizes = {held[k].choice->max_batch};
+        one.instances = held[k].choice->instances;
+        one.max_wait_ms = held[k].choice->max_wait_ms;
+        one.max_utilisation = 0.99;
+        one.arrivals = Arrivals::poisson(more * held[k].rate);
+        longest = std::max(longest, plan_capacity(one, silent)->choice.slo_ms);
+    }
+    EXPECT_DOUBLE_EQ(*half->one_less.slo_ms, longest);
+    // All of what they hold, and one fails: the objective is broken or the machines are overloaded.
+    request.arrivals = Arrivals::poisson(0.99 * all);
+    const auto full = under_failure(request, table, held, mix, silent);
+    ASSERT_TRUE(full);
+    EXPECT_LE(*full->whole.slo_ms, 20.5);
+    EXPECT_GT(full->one_less.of_held, 1);
+    EXPECT_TRUE(!full->one_less.slo_ms || *full->one_less.slo_ms > 20);
+    // Of one machine nothing is left.
+    mix.counts = {0, 1};
+    request.arrivals = Arrivals::poisson(0.5 * held[1].rate);
+    const auto single = under_failure(request, table, held, mix, silent);
+    ASSERT_TRUE(single);
+    EXPECT_EQ(single->failing, 1);
+    EXPECT_FALSE(single->one_less.slo_ms);
+    EXPECT_TRUE(to_json(*single, table)["one_less"]["of_held"].is_null());
+}
+
+TEST(Prices, TablesAreReadFromCsvToo) {
+    const TemporaryFolder folder;
+    ASSERT_TRUE(write_json_file(folder / "bench.json", bench_document({{1, 2}, {4, 4}})));
+    struct Case {
+        const char* text;
+        const char* reason; ///< null: it is a table
+    };
+    for (const Case& each : {
+             Case{
+                 "name,per_hour,currency,from,subject\r\na,0.3,EUR,bench.json,\r\n\"b, large\",1e1,EUR,bench.json,\r\n",
+                 nullptr},
+             Case{"from,name,currency,per_hour\nbench.json,a,EUR,0.3\nbench.json,\"b, large\",EUR,10\n", nullptr},
+             Case{"", "is empty"},
+             Case{"name,per_hour,currency,from\n", "no table of prices"},
+             Case{"name,per_hour,currency,from\na,0.3,EUR\n", "row 1 of the table of prices has 3 fields"},
+             Case{"name,per_hour,currency,from\na,cheap,EUR,bench.json\n", "the price \"cheap\""},
+             Case{"name,per_hour,currency,from\na,-1,EUR,bench.json\n", "per_hour"},
+             Case{"name,per_hour,currency,from\na,,EUR,bench.json\n", "no number"},
+             Case{"name,per_hour,currency,from\na,1,EUR,bench.json\nb,1,USD,bench.json\n", "row 2"},
+             Case{"name,per_hour,from\na,1,bench.json\n", "currency"},
+             Case{"name,per_hour,currency,from,gpu\na,1,EUR,bench.json,1\n", "a column \"gpu\""},
+             Case{"name,per_hour,currency,from\n\"a,1,EUR,bench.json\n", "quote"},
+         }) {
+        ASSERT_TRUE(write_file(folder / "prices.csv", std::string(each.text)));
+        const auto table = PriceTable::read(folder / "prices.csv");
+        ASSERT_EQ(static_cast<bool>(table), each.reason == nullptr) << each.text;
+        if (table) {
+            ASSERT_EQ(table->kinds.size(), 2);
+            EXPECT_EQ(table->currency, "EUR");
+            EXPECT_EQ(table->kinds[1].name, "b, large");
+            EXPECT_EQ(table->kinds[1].per_hour, 10);
+        } else {
+            EXPECT_THAT(table.error().describe(), HasSubstr(each.reason)) << each.text;
+        }
+    }
 }
 
 TEST(Prices, TablesAreCheckedBeforeTheyAreBelieved) {
