@@ -2,7 +2,7 @@
 on the same pictures beside them.
 
     suite.py NAME ENGINE --data FOLDER --lathe build/bin/lathe --work DIR --output NAME.mlperf.json
-             [--samples 200] [--systems triton,session] [--seconds 10] [--qps 20] [--expected 100]
+             [--samples 200] [--systems triton,session] [--modes accuracy,performance] [--seconds 10] [--qps 20] [--expected 100]
 
 FOLDER holds pictures and labels.csv (file,class_index). They become the engine's input as the engine's own preprocessing has
 it: `lathe run` of a model that hands its input through, built with that preprocessing. LoadGen's own logs stay in DIR.
@@ -86,7 +86,8 @@ def one_run(options, system, scenario, mode, work):
     done = subprocess.run(
         [sys.executable, HERE / "run.py", options.engine, "--samples", work / "samples.npz", "--labels", work / "labels.npy",
          "--system", system, "--scenario", scenario, "--mode", mode, "--seconds", str(options.seconds), "--qps",
-         str(options.qps if scenario == "Server" else options.expected), "--latency-ms", str(options.latency_ms), "--lathe", options.lathe, "--output", folder], stdout=subprocess.PIPE, text=True)
+         str(options.qps if scenario == "Server" else options.expected), "--latency-ms", str(options.latency_ms), "--queries",
+         str(options.queries), "--lathe", options.lathe, "--output", folder], stdout=subprocess.PIPE, text=True)
     summary = folder / "summary.json"
     if not summary.exists():
         sys.exit(f"run.py ended with exit code {done.returncode} and left no summary: {system}, {scenario}, {mode}")
@@ -102,7 +103,9 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--systems", default="triton,session")
+    parser.add_argument("--modes", default="accuracy,performance")
     parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--queries", type=int, default=100, help="of performance mode, at least")
     parser.add_argument("--qps", type=float, default=20, help="arrivals of Server")
     parser.add_argument("--expected", type=float, default=100, help="samples a second of the others: at least what they "
                         "reach, since LoadGen makes as many queries as that takes for --seconds")
@@ -116,13 +119,13 @@ def main():
     numpy.save(options.work / "labels.npy", numpy.array([label for _, label in rows]))
     preprocess(options.lathe, options.engine, [options.data / file for file, _ in rows], options.work)
     document = {"kind": "mlperf", "version": 1, "network": options.name, "load_average": round(load, 2),
-                "busy": load > len(os.sched_getaffinity(0)) / 4, "seconds": options.seconds, "qps": options.qps,
+                "busy": load > len(os.sched_getaffinity(0)) / 4, "seconds": options.seconds, "queries": options.queries, "qps": options.qps,
                 "expected": options.expected, "latency_ms": options.latency_ms,
                 "eval": judged(options.lathe, options.engine, options.data, rows, options.work), "runs": []}
     wrong = []
     for system in options.systems.split(","):
         for scenario in SCENARIOS:
-            for mode in ("accuracy", "performance"):
+            for mode in options.modes.split(","):
                 run = one_run(options, system, scenario, mode, options.work)
                 document["runs"].append(run)
                 told = f"{system}, {scenario}, {mode}"
