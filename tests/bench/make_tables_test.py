@@ -204,6 +204,28 @@ class MakeTables(unittest.TestCase):
         text = self.gpu_table("note-int8-gpu", "gpu", GPU | {"latency": times})
         self.assertIn("| Net | 1 | 0.2 | 0.25 | 0.80× |\n", text)
 
+    def test_serving(self):
+        at = {"time": "2026-01-01T00:00:00Z", "machine": {"cpu": "Some CPU", "cores": 2}}
+        row = {"kib": 10240, "requests": 30000, "versions": 2}
+        faults = dict.fromkeys(("bad", "gone", "cancelled", "small", "version", "damaged", "killed"), 3)
+        ended = [{"words": ["f in tritonserver"]}, {"words": ["f in libtriton_lathe.so"]}, {"words": ["f in tritonserver"]}]
+        text = self.gpu_table("soak", "soak", at | {
+            "requests": 100000, "answered": 99999, "lost": 1, "crossed": 0, "asked_again": 12, "faults": faults, "wrong": ["x"],
+            "server_ended": ended, "clients": 8, "seconds": 61.4, "seconds_between_faults": 1,
+            "memory": {"from": row, "to": row | {"kib": 11264, "requests": 80000, "versions": 7}}})
+        self.assertIn("| requests answered, of those sent | 99,999 of 100,000 |\n| lost, crossed | 1, 0 |\n", text)
+        self.assertIn("backend among the last words | 1 |\n| the same, without it | 2 |\n", text)
+        self.assertIn("5 new versions between | 10.0 to 11.0 MiB |", text)
+        runs = [{"system": "triton", "scenario": "Server", "mode": "accuracy", "accuracy": {"top1": 0.7, "answered": 10}},
+                {"system": "triton", "scenario": "Server", "mode": "performance",
+                 "figures": {"Result is": "INVALID", "Early stopping satisfied": "NO", "QPS": 1234.0}}]
+        suite = at | {"network": "Net", "eval": {"top1": 0.8}, "runs": runs, "busy": True, "load_average": 7.6}
+        text = self.gpu_table("mlperf", "mlperf", suite)
+        self.assertIn("| accuracy | top-1 70.00 % of 10 (`lathe eval`: 80.00 %) |\n", text)
+        self.assertIn("| performance | invalid (early stopping) |\n", text)
+        self.assertIn("load 8", text)
+        self.assertNotIn("1234", text)
+
     def test_the_best_mix_as_judged_and_timed(self):
         text = self.gpu_table("tune", "tune.cpu", TUNE | {"network": "Net"})
         self.assertIn("| Net, batch 4 | Some CPU, 2 cores | INT8, 1 layer FP32 | ~3.22× (3.20..3.24) | 0.982× (0.971..0.995) | "
