@@ -397,7 +397,8 @@ class Soak:
             "kind": "soak", "version": 1, "requests": requests, "answered": counts.answered, "lost": len(counts.lost),
             "crossed": len(counts.crossed), "asked_again": counts.retried, "clients": CLIENTS, "seconds": round(seconds, 1),
             "seconds_between_faults": self.options.every, "faults": self.faults, "told": self.reasons,
-            "wrong": self.wrong, "server_ended": self.server_ended, "lost_examples": counts.lost[:5], "crossed_examples": counts.crossed[:5],
+            "wrong": self.wrong, "server_ended": self.server_ended, "lost_examples": counts.lost[:5],
+            "crossed_examples": counts.crossed[:5],
             "asked_again_after": dict(counts.causes.most_common(10)),
             "memory": {"grown_kib": grown, "from": steady[0] if steady else None, "to": steady[-1] if steady else None,
                        "series": [" ".join(f"{name} {value}" for name, value in row.items())

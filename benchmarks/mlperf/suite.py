@@ -1,5 +1,5 @@
-"""All scenarios and modes of MLPerf's load generator (run.py) with one engine of a classifier, and its accuracy by `lathe eval`
-on the same pictures beside them.
+"""All scenarios and modes of MLPerf's load generator (run.py) with one engine of a classifier, and its accuracy by
+`lathe eval` on the same pictures beside them.
 
     suite.py NAME ENGINE --data FOLDER --lathe build/bin/lathe --work DIR --output NAME.mlperf.json
              [--samples 200] [--systems triton,session] [--modes accuracy,performance] [--seconds 10] [--qps 20] [--expected 100]
@@ -119,8 +119,8 @@ def main():
     numpy.save(options.work / "labels.npy", numpy.array([label for _, label in rows]))
     preprocess(options.lathe, options.engine, [options.data / file for file, _ in rows], options.work)
     document = {"kind": "mlperf", "version": 1, "network": options.name, "load_average": round(load, 2),
-                "busy": load > len(os.sched_getaffinity(0)) / 4, "seconds": options.seconds, "queries": options.queries, "qps": options.qps,
-                "expected": options.expected, "latency_ms": options.latency_ms,
+                "busy": load > len(os.sched_getaffinity(0)) / 4, "seconds": options.seconds, "queries": options.queries,
+                "qps": options.qps, "expected": options.expected, "latency_ms": options.latency_ms,
                 "eval": judged(options.lathe, options.engine, options.data, rows, options.work), "runs": []}
     wrong = []
     for system in options.systems.split(","):
