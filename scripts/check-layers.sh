@@ -18,6 +18,7 @@ allowed() {
     backends/api) echo support graph onnx passes calibrate backends/api ;;
     backends) (cd src && echo support graph calibrate backends/*) ;;
     # plan, generate and tuning are built without CUDA: they must not see the rest.
+    backends/fallback) echo support graph onnx backends/api backends/cuda/plan backends/fallback ;;
     backends/cuda/plan | backends/cuda/tuning) echo support graph onnx passes backends/api backends/cuda/plan backends/cuda/plan/patterns backends/cuda/tuning ;;
     backends/cuda/generate) echo backends/cuda/plan backends/cuda/generate ;;
     backends/cuda/*) echo support graph backends/api backends/cuda/plan backends/cuda/generate backends/cuda/tuning backends/cuda/device backends/cuda/tactics backends/cuda/kernels backends/cuda/kernels/sm90 ;;
