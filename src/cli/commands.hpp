@@ -38,5 +38,6 @@ void add_report(Commands& commands);
 void add_show(Commands& commands);
 void add_doctor(Commands& commands);
 void add_completion(Commands& commands);
+void add_man(Commands& commands);
 
 } // namespace lathe::cli

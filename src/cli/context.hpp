@@ -76,8 +76,24 @@ private:
     CommandBody chosen_;
 };
 
-/// 0 success, 1 failure, 2 wrong usage, 3 bad input (file, shape, value), 4 unsupported here,
-/// 5 a check of the result failed (verification, accuracy, lint), 130 interrupted, 143 by SIGTERM.
+struct ExitStatus {
+    int code;
+    const char* meaning;
+};
+
+/// What the process ends with, for people.
+inline constexpr ExitStatus exit_statuses[] = {
+    {0, "success"},
+    {1, "failure of the system (disk, memory)"},
+    {2, "wrong usage"},
+    {3, "bad input (file, shape, value)"},
+    {4, "unsupported here"},
+    {5, "a check of the result failed (verification, accuracy, lint)"},
+    {130, "interrupted (Ctrl-C)"},
+    {143, "terminated (SIGTERM)"},
+};
+
+/// One of exit_statuses.
 int exit_code(ErrorCode code);
 
 /// What writing to them would give, for the first that cannot be written; empty ones are not tried. Before long work.

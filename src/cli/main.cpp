@@ -85,6 +85,7 @@ int main(int argc, char** argv) {
     add_show(commands);
     add_doctor(commands);
     add_completion(commands);
+    add_man(commands);
     // CLI11 would only say that a command is required.
     const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(app.get_subcommands({}), named)) {

@@ -85,6 +85,8 @@ std::vector<Case> cases() {
             {"show m.onnx --with bench.json -o g.html", 3},
             {"completion fish", 0, "completion"},
             {"completion powershell", 2},
+            {"man", 0, "man"},
+            {"man page", 2},
             {"doctor", 0, "doctor"},
             // What cannot be understood, and a command that is not there.
             {"compare m.onnx", 2},
