@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
 # Makes what a release hands out, into dist/: a wheel that carries its third-party libraries (all but OpenVINO, which pip
-# installs), the source archive, a list of what is in the wheel (CycloneDX), and checksums; then installs the wheel into a
-# new virtual environment with nothing but pip and runs the demo there.
-#   scripts/release.sh [--no-check]
+# installs), a Debian package, the source archive, lists of what is in them (CycloneDX), and checksums; then installs the
+# wheel into a new virtual environment with nothing but pip and runs the demo there. The Dockerfile's first stage is this.
+#   scripts/release.sh [--no-check] [--no-deb]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LATHE_CUDA=${LATHE_CUDA:-OFF}
+check=true deb=true
+for word in "$@"; do
+  case $word in
+    --no-check) check=false ;;
+    --no-deb) deb=false ;;
+    *) echo "release.sh: $word is not known; known are --no-check and --no-deb" >&2; exit 2 ;;
+  esac
+done
 . scripts/setup.sh
 
 dist=$LATHE_ROOT/dist
@@ -30,9 +38,15 @@ PATH=$LATHE_VENV/bin:$PATH LD_LIBRARY_PATH=$OpenVINO_DIR/../libs "$LATHE_VENV/bi
 say "Source archive, contents, checksums"
 "$LATHE_PYTHON" -c 'import sys, scikit_build_core.build as build; print(build.build_sdist(sys.argv[1]))' "$dist"
 "$LATHE_PYTHON" scripts/sbom.py "$dist"/lathe-*.whl >"$dist/lathe.cdx.json"
+if $deb; then
+  say "Debian package"
+  build_lathe build-deb -DLATHE_TESTS=OFF
+  scripts/deb.sh build-deb "$dist"
+  "$LATHE_PYTHON" scripts/sbom.py "$dist"/lathe_*.deb >"$dist/lathe.deb.cdx.json"
+fi
 (cd "$dist" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)
 
-[ "${1:-}" = --no-check ] && exit 0
+$check || exit 0
 say "In an environment with nothing but pip"
 /usr/bin/python3 -m venv "$work/venv"
 time "$work/venv/bin/pip" install -q --disable-pip-version-check "$dist"/lathe-*.whl

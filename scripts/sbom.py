@@ -1,7 +1,8 @@
-"""Writes what a wheel is made of as CycloneDX 1.5 JSON: the libraries it carries with the versions of the Debian packages
-they are from, those compiled into it, and what pip installs beside it.
+"""Writes what a wheel or a Debian package is made of as CycloneDX 1.5 JSON. A wheel: the libraries it carries with the
+versions of the Debian packages they are from, those compiled into it, and what pip installs beside it. A package: what it
+depends on, in the versions that it was built with, those compiled into it, and the OpenVINO that it carries.
 
-    sbom.py WHEEL
+    sbom.py WHEEL|DEB
 """
 
 import hashlib
@@ -38,21 +39,41 @@ def pypi(requirement):
     return {"type": "library", "name": name, **({"version": version, "purl": f"pkg:pypi/{name}@{version}"} if version else {"purl": f"pkg:pypi/{name}"})}
 
 
-def main():
-    wheel = Path(sys.argv[1])
+def pinned(file, name):
+    """The version of a package that is pinned in requirements/."""
+    return re.search(rf"^{name}==([^\s;]+)", (ROOT / "requirements" / file).read_text(encoding="utf-8"), re.MULTILINE)[1]
+
+
+def of_wheel(wheel):
+    """Name, version, package URL and components."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = Parser().parsestr(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode())
     carried = sorted({package_of(name) for name in names if re.search(r"\.libs/.*\.so", name)})
     requirements = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
-    onnx = re.search(r"^onnx==(\S+)", (ROOT / "requirements/onnx-source.txt").read_text(encoding="utf-8"), re.MULTILINE)[1]
-    nanobind = re.search(r"^nanobind==(\S+)", (ROOT / "requirements/wheel.in").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    return (metadata["Name"], metadata["Version"], f"pkg:pypi/lathe@{metadata['Version']}",
+            [*map(debian, carried + COMPILED_IN), pypi(f"nanobind=={pinned('wheel.in', 'nanobind')}"), *map(pypi, requirements)])
+
+
+def of_package(package):
+    """The same of a Debian package."""
+    def told(name):
+        return subprocess.run(["dpkg-deb", "--field", package, name], capture_output=True, text=True, check=True).stdout.strip()
+
+    needed = [entry.split()[0] for entry in told("Depends").split(",")]
+    return (told("Package"), told("Version"), f"pkg:deb/lathe@{told('Version')}",
+            [*map(debian, needed + COMPILED_IN), pypi(f"openvino=={pinned('python.in', 'openvino')}")])
+
+
+def main():
+    file = Path(sys.argv[1])
+    name, version, url, components = of_package(file) if file.suffix == ".deb" else of_wheel(file)
     print(json.dumps({
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "metadata": {"component": {
-            "type": "library", "name": metadata["Name"], "version": metadata["Version"], "purl": f"pkg:pypi/lathe@{metadata['Version']}",
-            "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}]}},
-        "components": [*map(debian, carried + COMPILED_IN), pypi(f"onnx=={onnx}"), pypi(f"nanobind=={nanobind}"), *map(pypi, requirements)],
+            "type": "library", "name": name, "version": version, "purl": url,
+            "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(file.read_bytes()).hexdigest()}]}},
+        "components": [*components, pypi(f"onnx=={pinned('onnx-source.txt', 'onnx')}")],
     }, indent=2))
 
 

@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include "cli/commands.hpp"
 
@@ -53,15 +52,10 @@ std::string entry(const CLI::Option& option) {
     return ".TP\n" + names_of(option) + "\n" + roff(option.get_description()) + "\n";
 }
 
-/// Commands that do something, deepest first named whole: "optimize", "deploy triton".
-void collect(const CLI::App& app, const std::string& before,
-             std::vector<std::pair<std::string, const CLI::App*>>& found) {
-    for (const CLI::App* command : app.get_subcommands({})) {
-        if (command->get_group().empty()) continue;
-        const std::string name = before.empty() ? command->get_name() : before + " " + command->get_name();
-        found.emplace_back(name, command);
-        collect(*command, name, found);
-    }
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+    std::vector<const CLI::App*> commands = app.get_subcommands({});
+    std::erase_if(commands, [](const CLI::App* command) { return command->get_group().empty(); });
+    return commands;
 }
 
 bool same(const CLI::Option& a, const CLI::Option& b) {
@@ -76,19 +70,12 @@ bool has(const CLI::App& command, const CLI::Option& wanted) {
 std::string verbatim(const std::string& text) { return ".nf\n" + roff(text) + ".fi\n"; }
 
 std::string manual(const CLI::App& app, const std::string& version) {
-    std::vector<std::pair<std::string, const CLI::App*>> commands;
-    collect(app, "", commands);
-    // Options of every command that does something itself are told once.
-    std::vector<const CLI::Option*> shared;
-    const auto acts = [](const auto& command) { return command.second->get_subcommands({}).empty(); };
-    const auto first = std::ranges::find_if(commands, acts);
-    if (first != commands.end()) {
-        for (const CLI::Option* option : first->second->get_options()) {
-            if (std::ranges::all_of(
-                    commands, [&](const auto& command) { return !acts(command) || has(*command.second, *option); }))
-                shared.push_back(option);
-        }
-    }
+    const std::vector<const CLI::App*> commands = commands_of(app);
+    // Options of every command are told once.
+    std::vector<const CLI::Option*> shared = commands.front()->get_options();
+    std::erase_if(shared, [&](const CLI::Option* option) {
+        return !std::ranges::all_of(commands, [&](const CLI::App* command) { return has(*command, *option); });
+    });
     std::string page = ".TH LATHE 1 \"\" \"lathe " + roff(version) + "\" \"User Commands\"\n";
     page += ".SH NAME\nlathe \\- turns a trained network into the fastest engine that keeps its accuracy\n";
     page += ".SH SYNOPSIS\n.B lathe\n.I COMMAND\n[\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]\n";
@@ -102,8 +89,8 @@ std::string manual(const CLI::App& app, const std::string& version) {
         if (!hidden(*option)) page += entry(*option);
     }
     page += ".SH COMMANDS\n";
-    for (const auto& [name, command] : commands) {
-        page += ".SS " + roff("lathe " + name) + "\n" + roff(command->get_description()) + ".\n";
+    for (const CLI::App* command : commands) {
+        page += ".SS " + roff("lathe " + command->get_name()) + "\n" + roff(command->get_description()) + ".\n";
         for (const CLI::Option* option : command->get_options()) {
             const auto is_it = [&](const CLI::Option* other) { return same(*option, *other); };
             if (!hidden(*option) && std::ranges::none_of(shared, is_it)) page += entry(*option);
