@@ -16,6 +16,7 @@ anything else is refused with its line.
 """
 
 import argparse
+import fnmatch
 import json
 import os
 import re
@@ -59,8 +60,14 @@ def read(file):
 
 
 def ignored():
+    """For copytree, what .dockerignore leaves out: patterns of the clone's first level, with **/ of every."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
-    return shutil.ignore_patterns(*(line.removeprefix("**/") for line in lines))
+
+    def left_out(folder, names):
+        patterns = [line.removeprefix("**/") for line in lines if line.startswith("**/") or Path(folder) == ROOT]
+        return {name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
+
+    return left_out
 
 
 def inside(root, path):

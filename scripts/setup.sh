@@ -38,10 +38,10 @@ install_python_packages() {
     "$LATHE_VENV/bin/pip" install -q --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r "$lock"
     touch "$LATHE_VENV/.complete"
   fi
-  # More packages (text models, diffusion, Triton's schema, notebooks, detection, the wheel, Ray, Kubernetes) go
+  # More packages (text models, diffusion, Triton's schema, notebooks, detection, the wheel, Ray, Kubernetes, the site) go
   # into the same environment, each on its own lock: a change there leaves PyTorch where it is.
   local name more marker
-  for name in text diffusion triton notebook detection wheel ray kubernetes; do
+  for name in text diffusion triton notebook detection wheel ray kubernetes docs; do
     more=$LATHE_ROOT/requirements/$name.txt
     marker=$LATHE_VENV/.$name-$(sha256sum "$more" | cut -c1-12)
     [ -e "$marker" ] && continue

@@ -33,12 +33,12 @@ def help_of(*command):
 
 def subcommands(text):
     _, _, listed = text.partition("\nSubcommands:\n")
-    return re.findall(r"^  ([a-z][a-z-]*)", listed.partition("\n\n")[0], re.M)
+    return re.findall(r"^  ([a-z][a-z-]*)", listed.partition("\n\n")[0], re.MULTILINE)
 
 
 def options(text):
     """Of a help text: what its lists of options begin with."""
-    return {name for line in re.findall(r"^  (-\S+)", text, re.M) for name in OPTION.findall(line)}
+    return {name for line in re.findall(r"^  (-\S+)", text, re.MULTILINE) for name in OPTION.findall(line)}
 
 
 def plain(page):
@@ -56,14 +56,14 @@ class Manual(unittest.TestCase):
         """What the page says of a command, and what it says of all."""
         parts = self.text.split(f".SS lathe {command}\n")
         self.assertEqual(len(parts), 2, f"lathe {command} has no section, or several")
-        return re.split(r"^\.S[SH] ", parts[1], flags=re.M)[0], self.text.split(".SH COMMANDS")[0]
+        return re.split(r"^\.S[SH] ", parts[1], flags=re.MULTILINE)[0], self.text.split(".SH COMMANDS")[0]
 
     def check(self, command):
         text = help_of(command)
         known = options(text)
         self.assertIn("--help", known)
         own, shared = self.section(command)
-        entries = set(OPTION.findall("\n".join(re.findall(r"^\.TP\n(.*)$", own + shared, re.M))))
+        entries = set(OPTION.findall("\n".join(re.findall(r"^\.TP\n(.*)$", own + shared, re.MULTILINE))))
         with self.subTest(command=command):
             self.assertEqual(known - entries, set())
             for line in text.partition("\nExamples:\n")[2].splitlines():
@@ -77,7 +77,7 @@ class Manual(unittest.TestCase):
 
     def test_the_exit_codes_are_those_of_the_documents(self):
         told = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").split("## Exit codes")[1].split(";")[0]
-        codes = re.findall(r"(?:^|· )(\d+) ([a-z]+)", told, re.M)
+        codes = re.findall(r"(?:^|· )(\d+) ([a-z]+)", told, re.MULTILINE)
         self.assertGreaterEqual(len(codes), 8)
         _, _, status = self.text.partition(".SH EXIT STATUS\n")
         for code, meaning in codes:
