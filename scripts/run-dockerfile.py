@@ -95,7 +95,8 @@ def copy(rest, root, folders):
 
 def chrooted(root, command, *, env, user, folder, mounts, cache, shared):
     """Runs a command (a list) in `root`; its exit code. Mounts end with it."""
-    lines = ["set -e", f"mount --bind /dev {shlex.quote(str(root / 'dev'))}", f"mount -t proc proc {shlex.quote(str(root / 'proc'))}"]
+    lines = ["set -e", f"mount --bind /dev {shlex.quote(str(root / 'dev'))}", f"mount -t proc proc {shlex.quote(str(root / 'proc'))}",
+             f"mount --rbind -o ro /sys {shlex.quote(str(root / 'sys'))}"]
     for target in mounts:
         inside(root, target).mkdir(parents=True, exist_ok=True)
         lines.append(f"mount --bind {shlex.quote(str(cache))} {shlex.quote(str(inside(root, target)))}")

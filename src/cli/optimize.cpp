@@ -26,7 +26,20 @@ struct Arguments {
     std::string tune = "default";
     std::vector<std::string> precisions;
     std::vector<std::string> against;
+    bool quick = false;
+    bool duration_given = false;
+    bool time_limit_given = false;
+    bool evaluate_samples_given = false;
+    bool answer_limit_given = false;
 };
+
+/// --quick: a verdict within a minute for a network of a few ms. What was given stands.
+void shorten(const Arguments& arguments, OptimizeRequest& request) {
+    if (!arguments.duration_given) request.duration_s = 0.3;
+    if (!arguments.time_limit_given) request.time_limit_s = 1;
+    if (!arguments.evaluate_samples_given) request.evaluate_samples = 200;
+    if (!arguments.answer_limit_given) request.answer_limit_s = 15;
+}
 
 Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& context) {
     OptimizeRequest request = arguments.request;
@@ -55,6 +68,7 @@ Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& co
             if (!name.empty()) request.against->push_back(name); // --against '' compares with nothing
         }
     }
+    if (arguments.quick) shorten(arguments, request);
     request.program = {"/proc/self/exe"};
     request.command_line = context.command_line();
     request.progress = &context.progress();
@@ -86,17 +100,26 @@ void add_optimize(Commands& commands) {
     auto options = std::make_shared<Arguments>();
     OptimizeRequest& request = options->request;
     Context& context = commands.context();
+    auto self = std::make_shared<const CLI::App*>();
     CLI::App& command = commands.add(
         {"optimize",
          "The whole job: simplify, calibrate, quantize, build, evaluate, benchmark, report, with a verdict",
          {"lathe optimize lite0.onnx --calibrate photos/ --evaluate labelled/ --output out/",
           "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --max-drop 0.5 --batch-sizes 1,32",
+          "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --quick",
           "lathe optimize m.onnx --calibrate photos/ --evaluate labelled/ --effort 2",
           "lathe optimize depth.onnx --calibrate inputs/ --evaluate data/ --task regression",
           "lathe optimize m.onnx --calibrate arrays/ --evaluate arrays/ --task mine.py:score",
           "lathe optimize m.onnx --precisions fp32,bf16 --against onnxruntime",
           "lathe optimize m.onnx --device cuda --calibrate photos/ --evaluate labelled/ --batch-sizes 1,8,32"}},
-        [options, &context] { return run_optimize(*options, context); });
+        [options, &context, self]() -> Result<void> {
+            options->duration_given = (*self)->count("--duration") > 0;
+            options->time_limit_given = (*self)->count("--time-limit") > 0;
+            options->evaluate_samples_given = (*self)->count("--evaluate-samples") > 0;
+            options->answer_limit_given = (*self)->count("--answer-limit") > 0;
+            return run_optimize(*options, context);
+        });
+    *self = &command;
     command.add_option("model", request.model, "ONNX model in floating point (see lathe export)")->required();
     command.add_option("--calibrate", request.calibrate,
                        "Data to calibrate on: folder of images, .npy, .npz; texts (.tsv, .csv, .jsonl)");
@@ -160,6 +183,10 @@ void add_optimize(Commands& commands) {
     command.add_option("--time-limit", request.time_limit_s, "Seconds for each latency measurement, at most")
         ->check(positive_number())
         ->capture_default_str();
+    command.add_flag(
+        "--quick", options->quick,
+        "A verdict in a minute, with wider intervals: --duration 0.3 --time-limit 1 --evaluate-samples 200 "
+        "--answer-limit 15, where these are not given");
     command.add_option("--threads", request.threads, "Threads (default: all cores)");
     command.add_option("--preprocess", request.preprocess, preprocess_help());
     command.add_flag(
