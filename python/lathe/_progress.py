@@ -89,10 +89,14 @@ def reporter(progress: bool | Reporter | None) -> Reporter:
     if progress is None and not notebook and not sys.stderr.isatty():
         return Quiet()
     try:
+        from tqdm import tqdm
+
         if notebook:
-            from tqdm.notebook import tqdm
-        else:
-            from tqdm import tqdm
+            from tqdm import notebook as drawn
+
+            # tqdm has this class only where ipywidgets is; its bars fail without. Text serves there.
+            if drawn.IProgress is not None:
+                tqdm = drawn.tqdm
     except ImportError:
         return Quiet()
     return Bar(tqdm)

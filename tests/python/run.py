@@ -81,6 +81,10 @@ def main():
     run(python, tests / "test_analysis.py", cwd=work, env=environment)
     run(python, tests / "test_torch.py", cwd=work, env=environment)
     run(python, tests / "test_examples.py", cwd=work, env=environment)
+    if importlib.util.find_spec("nbclient"):
+        run(python, source / "tests" / "docs" / "run_notebooks.py", "--package", cwd=work, env=environment)
+    else:
+        print("SKIPPED: the notebooks; LATHE_PYTHON names a Python that has requirements/notebook.txt")
     if importlib.util.find_spec("ray"):
         run(python, tests / "test_ray.py", cwd=work, env=environment)
     else:
