@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/evaluate.hpp"
 #include "lathe/export.hpp"
 #include "lathe/progress.hpp"
 #include "lathe/result.hpp"
@@ -30,6 +31,9 @@ struct CompareModelsRequest {
     double atol = 1e-6;                     ///< see rtol
     std::optional<double> min_sqnr_db = {}; ///< instead: the least signal to noise, for quantised models
     bool outputs_only = false;
+    /// What the models are for: the second's answers are judged by the task's metric, the first's being the truth.
+    /// Empty name: by numbers alone.
+    TaskOptions task = {};
     std::size_t threads = 0;      ///< 0: all cores
     Progress* progress = nullptr; ///< nullptr: silent
 };
@@ -49,15 +53,28 @@ struct ComparedValue {
     bool past = false;               ///< the tolerance
 };
 
+/// How far the second model's answers are the first's, by a task's metric.
+struct ComparedAnswers {
+    std::string task;   ///< "detection"
+    std::string metric; ///< for people
+    double value = 0;   ///< 1: the same answers
+    /// Of `value` minus what the first model has against itself: a bootstrap's 95 % over the samples.
+    double low = 0;
+    double high = 0;
+    std::size_t samples = 0;
+};
+
 struct CompareModelsResult {
-    std::vector<ComparedValue> values; ///< in the first model's order; outputs are among them
-    std::string first_past;            ///< name of the first value past tolerance; empty: all are within
-    std::string document;              ///< everything, as JSON text: what `lathe compare --json` prints
+    std::vector<ComparedValue> values;      ///< in the first model's order; outputs are among them
+    std::optional<ComparedAnswers> answers; ///< where a task was named
+    std::string first_past;                 ///< name of the first value past tolerance; empty: all are within
+    std::string document;                   ///< everything, as JSON text: what `lathe compare --json` prints
 };
 
 /// Of ONNX models every float value of one name is compared, of engines and IR their outputs. A difference is no error.
 /// Errors: not_found, parse_error, invalid_argument (a shape of no input, one array for several inputs, no second and
-/// no `against`, IR with `against`), unsupported (what `against` needs is not installed), mismatch (inputs or outputs
+/// no `against`, IR with `against`), unsupported (what `against` needs is not
+/// installed, a task that cannot judge so), mismatch (inputs or outputs
 /// that do not fit each other), what running gives, cancelled.
 LATHE_API Result<CompareModelsResult> compare_models(const CompareModelsRequest& request);
 

@@ -6,6 +6,7 @@
 #include "api/interpreter.hpp"
 #include "backends/openvino/ir.hpp"
 #include "data/npy.hpp"
+#include "evaluate/run.hpp"
 #include "support/json.hpp"
 #include "support/progress.hpp"
 
@@ -69,6 +70,63 @@ Result<void> interpret_first(const CompareModelsRequest& request, ModelCompariso
     made.interpreter = std::move(interpreter.title);
     made.libraries = std::move(interpreter.libraries);
     return {};
+
+IoInfo io_of(const HostTensor& tensor) {
+    IoInfo info;
+    info.name = tensor.name;
+    info.type = tensor.type;
+    info.range = {tensor.shape, tensor.shape, tensor.shape};
+    return info;
+}
+
+/// The second's answers judged by the task, the first's being the truth.
+Result<ComparedAnswers> compare_answers(const CompareModelsRequest& request, const ModelComparison& made) {
+    if (request.data.empty()) {
+        return Error{ErrorCode::invalid_argument, "--task judges answers, and random inputs have none", "--task",
+                     "give real inputs with --data FILE.npz, already preprocessed"};
+    }
+    EngineInfo info;
+    info.name = request.first.string();
+    for (const HostTensor& input : made.inputs)
+        info.inputs.push_back(io_of(input));
+    for (const HostTensor& output : made.comparison.outputs_a)
+        info.outputs.push_back(io_of(output));
+    if (made.a.engine) info.labels = made.a.engine->info().labels;
+    EvalRequest eval;
+    eval.data = request.data;
+    set_task(eval, request.task);
+    LATHE_TRY(const auto judging, find_task_judging(eval, info));
+    if (!judging) {
+        return Error{ErrorCode::unsupported, "classification is compared by the argmax of the outputs", "--task",
+                     "leave --task out"};
+    }
+    if (judging->one_sample) {
+        return Error{ErrorCode::unsupported, "the outputs have no axis for the sample", request.first.string(),
+                     "leave --task out, or compare engines with lathe eval"};
+    }
+    std::vector<HostTensor> first, second;
+    for (const HostTensor& output : made.comparison.outputs_a)
+        first.push_back(as_floats(output.view(), output.name));
+    for (const HostTensor& output : made.comparison.outputs_b)
+        second.push_back(as_floats(output.view(), output.name));
+    Batch batch;
+    const Shape& shape = first.front().shape;
+    for (std::int64_t i = 0; i < (shape.empty() ? 1 : shape.front()); ++i) {
+        batch.names.push_back(std::to_string(i));
+        batch.labels.push_back(-1);
+    }
+    const auto judge = judging->make();
+    LATHE_CHECK(judge->add(0, batch, first));
+    LATHE_CHECK(judge->add(1, batch, second));
+    const TaskScore score = judge->score(1);
+    if (!score.defined()) {
+        return Error{ErrorCode::invalid_argument,
+                     "the first model finds nothing in the samples, so " + judging->metric + " says nothing",
+                     request.data.string(), "give inputs that it finds something in"};
+    }
+    const Interval change = judge->difference(1, 0);
+    return ComparedAnswers{judging->task, judging->metric, score.agreement,
+                           change.low,    change.high,     batch.names.size()};
 }
 
 ComparedValue value_of(const ComparedTensor& tensor) {
@@ -107,6 +165,9 @@ Result<ModelComparison> run_comparison(const CompareModelsRequest& request) {
     made.options.outputs_only = request.outputs_only;
     made.options.threads = request.threads;
     LATHE_TRY(made.comparison, compare(made.a, made.b, made.inputs, made.options));
+    if (!request.task.name.empty()) {
+        LATHE_TRY(made.answers, compare_answers(request, made));
+    }
     LATHE_CHECK((request.progress != nullptr ? *request.progress : no_progress()).check());
     return made;
 }
@@ -128,12 +189,20 @@ Json comparison_document(const CompareModelsRequest& request, const ModelCompari
     document["tensors"] = Json::array();
     for (const ComparedTensor& tensor : comparison.tensors)
         document["tensors"].push_back(to_json(tensor));
+    if (made.answers) {
+        document["task"] = {{"name", made.answers->task},
+                            {"metric", made.answers->metric},
+                            {"value", made.answers->value},
+                            {"delta_ci95", {made.answers->low, made.answers->high}},
+                            {"samples", made.answers->samples}};
+    }
     return document;
 }
 
 Result<CompareModelsResult> compare_models(const CompareModelsRequest& request) {
     LATHE_TRY(const ModelComparison made, run_comparison(request));
     CompareModelsResult result;
+    result.answers = made.answers;
     for (const ComparedTensor& tensor : made.comparison.tensors)
         result.values.push_back(value_of(tensor));
     if (const ComparedTensor* first = made.comparison.first_past(); first != nullptr)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct ModelComparison {
     std::vector<HostTensor> inputs;
     CompareOptions options;
     Comparison comparison;
+    std::optional<ComparedAnswers> answers; ///< where a task was named
 };
 
 Result<ModelComparison> run_comparison(const CompareModelsRequest& request);

@@ -4,6 +4,7 @@
 
 #include "api/compare_models.hpp"
 #include "cli/commands.hpp"
+#include "cli/task.hpp"
 #include "compare/reduce.hpp"
 #include "support/files.hpp"
 
@@ -115,6 +116,12 @@ Result<void> run(const Options& options, const Context& context) {
                       (request.second.empty() ? "; the second is the same file in Lathe" : ""));
     }
     print_comparison(comparison, options, context);
+    if (made.answers) {
+        const ComparedAnswers& answers = *made.answers;
+        context.print(answers.metric + ": " + number(100 * answers.value, "%.2f") + " % on " +
+                      std::to_string(answers.samples) + " samples (change " + number(100 * answers.low, "%+.2f") +
+                      ".." + number(100 * answers.high, "%+.2f") + " pt)");
+    }
 
     const ComparedTensor* first = comparison.first_past();
     Json document = comparison_document(request, made);
@@ -157,6 +164,7 @@ void add_compare(Commands& commands) {
           "lathe compare m.onnx m.int8.engine --min-sqnr 15 --data inputs.npz",
           "lathe compare m.onnx --against onnxruntime", "lathe compare m.onnx m.engine --against onnxruntime",
           "lathe compare old.onnx new.onnx --shape input:1x3x224x224 --reduce small.onnx",
+          "lathe compare yolox.onnx yolox.int8.onnx --data pictures.npz --task detection --min-sqnr 10",
           "lathe compare m.onnx m.engine --data inputs.npz --reduce small.onnx"}},
         [options, &context] { return run(*options, context); });
     command
@@ -182,6 +190,7 @@ void add_compare(Commands& commands) {
     command.add_option("--atol", options->request.atol, "See --rtol")->capture_default_str();
     command.add_option("--min-sqnr", options->request.min_sqnr_db,
                        "Instead: the least signal to noise in dB, for quantised models");
+    add_task_options(command, options->request.task);
     command.add_flag("--outputs-only", options->request.outputs_only, "Do not look inside");
     command.add_option(
         "--reduce", options->reduce,

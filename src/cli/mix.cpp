@@ -3,6 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/mixer.hpp"
 #include "cli/numbers.hpp"
+#include "cli/task.hpp"
 #include "cli/tune.hpp"
 
 // `lathe tune`: the best mix of precisions. (cli/tune.hpp is the option --tune, about the time of GPU kernels.)
@@ -21,6 +22,7 @@ void add_tune(Commands& commands) {
           "lathe tune m.onnx --data labelled/ --max-drop 0.5 --min-speedup 1.5 --time-budget 30m --report tune.html "
           "--output best.engine",
           "lathe tune m.onnx --data photos/ --metric agreement --max-drop 2 --judge others/ --output best.engine",
+          "lathe tune yolox.onnx --data coco/ --calibrate photos/ --max-drop 0.5 --output best.engine",
           "lathe tune m.onnx --data labelled/ --max-drop 0.1 --device cuda --output best.engine"}},
         [options, &context] { return run_mixer(*options, context); });
     add_prepare_options(command, options->prepare);
@@ -30,10 +32,12 @@ void add_tune(Commands& commands) {
         ->capture_default_str();
     command.add_option("--judge", options->judge, "Other data to judge the winner on; --data is then all searched on");
     command
-        .add_option("--metric", options->metric,
-                    "What --max-drop limits: top1 and agreement (points), kl (nats), sqnr (noise in % of the signal)")
-        ->check(CLI::IsMember({"top1", "agreement", "kl", "sqnr"}))
-        ->capture_default_str();
+        .add_option(
+            "--metric", options->metric,
+            "What --max-drop limits: top1 and agreement (points), kl (nats), sqnr (noise in % of the signal), task "
+            "(points of --task's metric; default where a task is named or told, else top1)")
+        ->check(CLI::IsMember({"top1", "agreement", "kl", "sqnr", "task"}));
+    add_task_options(command, options->task);
     command.add_option("--max-drop", options->search.max_drop, "Largest loss against FP32")
         ->check(not_negative_number())
         ->capture_default_str();
@@ -72,7 +76,6 @@ void add_tune(Commands& commands) {
                     "How much to correct what INT8 costs before the search, as for lathe quantize, on the calibration "
                     "samples (default: 2, or 0 where there are too few of them)")
         ->check(CLI::Range(0, 3));
-    command.add_option("--output-name", options->workshop.output_name, "Output to judge (default: the first)");
     command.add_option("--timing-cache", options->timing_cache, "GPU: file of kernel times (see lathe build)");
     add_tune_option(command, options->tune);
     command

@@ -5,11 +5,13 @@
 #include <memory>
 
 #include "api/correct.hpp"
+#include "api/judged_by.hpp"
 #include "backends/api/backend.hpp"
 #include "cli/correction.hpp"
 #include "cli/mix_print.hpp"
 #include "cli/tune.hpp"
 #include "evaluate/engine_predictor.hpp"
+#include "evaluate/run.hpp"
 #include "mix/outcome.hpp"
 #include "mix/part_dataset.hpp"
 #include "mix/record.hpp"
@@ -55,7 +57,10 @@ public:
 
     Result<void> run() {
         LATHE_CHECK(settle_options());
-        LATHE_TRY(prepared_, prepare_model(options_.prepare, context_,
+        prepare_ = options_.prepare;
+        LATHE_TRY(const auto samples, samples_of(options_.prepare.data, options_.task));
+        prepare_.data = samples.string();
+        LATHE_TRY(prepared_, prepare_model(prepare_, context_,
                                            [this](const PreparedModel& model) { return calibration_samples(model); }));
         LATHE_CHECK(open_data(prepared_));
         LATHE_TRY(layers_, quantizable_layers(prepared_.model, workshop_options_.target));
@@ -78,7 +83,10 @@ private:
     Result<void> settle_options() {
         search_options_ = options_.search;
         workshop_options_ = options_.workshop;
-        LATHE_TRY(search_options_.metric, damage_metric_from_name(options_.metric));
+        if (!options_.metric.empty()) {
+            LATHE_TRY(search_options_.metric, damage_metric_from_name(options_.metric));
+        }
+        workshop_options_.output_name = options_.task.output_name;
         LATHE_TRY(search_options_.budget_s, parse_duration(options_.budget));
         LATHE_TRY(backend_, backend_for_device(options_.device));
         const bool gpu = options_.device != "cpu";
@@ -107,7 +115,20 @@ private:
     /// Reads the part of the data that the search sees, once.
     Result<void> open_data(const PreparedModel& prepared) {
         if (data_) return {};
-        LATHE_TRY(data_, open_labelled(options_.prepare.data, prepared, options_.prepare));
+        LATHE_TRY(by_, judged_by(prepared, options_.prepare.data, options_.task, options_.metric, DamageMetric::top1,
+                                 options_.prepare.length));
+        LATHE_TRY(data_, open_labelled(prepare_.data, prepared, prepare_));
+        if (options_.task.name == "classification" && options_.metric.empty() && !data_->has_labels())
+            by_.metric = DamageMetric::agreement;
+        search_options_.metric = by_.metric;
+        if (by_.task) {
+            if (by_.task->one_sample) {
+                return Error{ErrorCode::unsupported, "the outputs have no axis for the sample", options_.prepare.model,
+                             "limit --metric sqnr, or judge engines with lathe eval"};
+            }
+            workshop_options_.judging = &*by_.task;
+            context_.print("judged by " + by_.task->metric + " (--task " + by_.task->task + ")");
+        }
         if (search_options_.metric == DamageMetric::top1 && !data_->has_labels()) {
             return Error{ErrorCode::invalid_argument, "--metric top1 needs labels, and the data has none",
                          options_.prepare.data, "add labels.csv or class subfolders, or use --metric agreement or kl"};
@@ -171,11 +192,16 @@ private:
     /// What an earlier run has found, or the sensitivity of the layers.
     Result<void> resume() {
         LATHE_TRY(const std::string digest, data_->digest());
+        if (by_.task) {
+            LATHE_TRY(task_key_, task_digest(options_.task));
+            task_key_ += by_.task->digest;
+        }
         Hasher hasher;
         for (const std::string& part : {prepared_.key,
                                         digest,
                                         options_.device,
-                                        options_.metric,
+                                        std::string(to_string(search_options_.metric)),
+                                        task_key_,
                                         std::string(to_string(ranking_metric(search_options_.metric))),
                                         options_.judge,
                                         backend_->blob_key(),
@@ -230,7 +256,10 @@ private:
             measure.threads = options_.prepare.threads;
             measure.length = options_.prepare.length;
             measure.output_name = workshop_options_.output_name;
-            measure.journal = options_.output + ".sensitivity.part";
+            if (by_.task)
+                measure.judging = &*by_.task;
+            else
+                measure.journal = options_.output + ".sensitivity.part";
             measure.key = key_;
             const Model& model = corrected_ ? corrected_->real : prepared_.model;
             const RangesFile& ranges = corrected_ ? corrected_->ranges : prepared_.ranges;
@@ -291,6 +320,9 @@ private:
         LATHE_TRY(const Engine engine, Engine::load(options_.output));
         Judged judged;
         LATHE_TRY(judged.evaluation, evaluate_saved(workshop, engine));
+        if (by_.task) {
+            LATHE_TRY(judged.task, judge_saved(workshop, engine));
+        }
         std::vector<Mix> others;
         for (const Trial& trial : record_->state.trials) {
             if (!trial.failed.empty() || trial.mix.any_int8()) continue;
@@ -337,23 +369,68 @@ private:
         return samples;
     }
 
+    /// The part of the data that the search did not see, or that of --judge.
+    Result<std::unique_ptr<Dataset>> judging_data() {
+        if (options_.judge.empty()) {
+            auto part = std::make_unique<PartDataset>(*data_, 1, 2);
+            part->rewind();
+            return std::unique_ptr<Dataset>(std::move(part));
+        }
+        PrepareOptions all = options_.prepare;
+        all.samples = 0;
+        LATHE_TRY(const auto samples, samples_of(options_.judge, options_.task));
+        return open_labelled(samples, prepared_, all);
+    }
+
+    /// By the task, against the FP32 engine, with the truth of --judge where that is given.
+    Result<Judged::ByTask> judge_saved(EngineWorkshop& workshop, const Engine& engine) {
+        JudgedBy by = by_;
+        if (!options_.judge.empty()) {
+            LATHE_TRY(by, judged_by(prepared_, options_.judge, options_.task, "task", DamageMetric::task,
+                                    options_.prepare.length));
+            if (by.task->labelled != by_.task->labelled || by.task->task != by_.task->task) {
+                return Error{ErrorCode::mismatch,
+                             "--judge is judged by " + by.task->metric + ", --data by " + by_.task->metric,
+                             options_.judge, "give both truth of one kind, or neither"};
+            }
+        }
+        LATHE_TRY(const Engine plain, workshop.build(Mix::all_float(Precision::float32, layers_.size())));
+        std::vector<std::string> names;
+        for (const IoInfo& output : engine.info().outputs)
+            names.push_back(output.name);
+        LATHE_TRY(const auto reference, make_outputs_predictor(plain, "FP32", names, {}, OutputsHold::numbers));
+        LATHE_TRY(const auto subject, make_outputs_predictor(engine, "saved", names, {}, OutputsHold::numbers));
+        LATHE_TRY(const auto data, judging_data());
+        const auto judge = by.task->make();
+        context_.progress().begin("judging the saved engine", data->size());
+        while (true) {
+            LATHE_CHECK(context_.progress().check());
+            LATHE_TRY(const std::optional<Batch> batch, data->next(workshop_options_.evaluate_batch));
+            if (!batch || batch->size() == 0) break;
+            LATHE_TRY(const auto expected, reference->predict_all(*batch));
+            LATHE_CHECK(judge->add(0, *batch, expected));
+            LATHE_TRY(const auto actual, subject->predict_all(*batch));
+            LATHE_CHECK(judge->add(1, *batch, actual));
+            context_.progress().advance(batch->size());
+        }
+        context_.progress().end();
+        Judged::ByTask found{by.task->task, by.task->metric, by.task->labelled, {}, {}, judge->left_out()};
+        found.score = judge->score(1);
+        if (!found.score.defined()) {
+            return Error{ErrorCode::invalid_argument,
+                         "nothing is to be found in the samples that judge, so " + found.metric + " says nothing",
+                         options_.judge.empty() ? options_.prepare.data : options_.judge,
+                         "give more samples, or others with --judge"};
+        }
+        found.change = judge->difference(1, 0);
+        return found;
+    }
+
     Result<Evaluation> evaluate_saved(EngineWorkshop& workshop, const Engine& engine) {
         LATHE_TRY(const Engine plain, workshop.build(Mix::all_float(Precision::float32, layers_.size())));
         LATHE_TRY(const auto reference, make_engine_predictor(plain, "FP32", workshop_options_.output_name));
         LATHE_TRY(const auto subject, make_engine_predictor(engine, "saved", workshop_options_.output_name));
-        std::unique_ptr<Dataset> other;
-        std::unique_ptr<PartDataset> part;
-        Dataset* data = nullptr;
-        if (options_.judge.empty()) {
-            part = std::make_unique<PartDataset>(*data_, 1, 2);
-            part->rewind();
-            data = part.get();
-        } else {
-            PrepareOptions all = options_.prepare;
-            all.samples = 0;
-            LATHE_TRY(other, open_labelled(options_.judge, prepared_, all));
-            data = other.get();
-        }
+        LATHE_TRY(const auto data, judging_data());
         Predictor* judged = subject.get();
         EvaluateOptions evaluation;
         evaluation.batch_size = workshop_options_.evaluate_batch;
@@ -377,6 +454,9 @@ private:
     WorkshopOptions workshop_options_;
     const Backend* backend_ = nullptr;
     PreparedModel prepared_;
+    PrepareOptions prepare_; ///< with the samples' own folder for `data`
+    JudgedBy by_;
+    std::string task_key_;
     std::optional<CorrectOutcome> corrected_;
     std::unique_ptr<Dataset> data_;
     std::vector<Batch> samples_; ///< that the search sees

@@ -7,6 +7,7 @@
 
 #include "cli/context.hpp"
 #include "cli/prepare.hpp"
+#include "lathe/evaluate.hpp"
 #include "lathe/result.hpp"
 #include "mix/engine_workshop.hpp"
 #include "mix/search.hpp"
@@ -18,7 +19,8 @@ struct MixOptions {
     PrepareOptions prepare;
     SearchOptions search;
     WorkshopOptions workshop;
-    std::string metric = to_string(DamageMetric::top1);
+    std::string metric; ///< empty: the task's where there is one, else top1
+    TaskOptions task;
     std::string budget = "10m";
     std::string device = "cpu";
     std::string judge;

@@ -4,6 +4,7 @@
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
 #include "cli/prepare.hpp"
+#include "cli/task.hpp"
 #include "lathe/sensitivity.hpp"
 #include "report/document.hpp"
 #include "report/html.hpp"
@@ -33,7 +34,23 @@ std::string number(const Json& json, const char* key, const char* format, double
     return text;
 }
 
-std::vector<std::string> row_of(const Json& layer, const std::string& rank) {
+std::string pair_of(const Json& interval) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "%+.2f..%+.2f", 100 * interval[0].get<double>(), 100 * interval[1].get<double>());
+    return text;
+}
+
+std::vector<std::string> row_of(const Json& layer, const std::string& rank, bool by_task) {
+    if (by_task) {
+        return {rank,
+                layer.value("node", "everything in INT8"),
+                layer.value("role", ""),
+                number(layer, "task_delta", "%+.2f", 100),
+                number(layer, "task_agreement", "%.2f", 100),
+                layer["sqnr_db"].is_null() ? "no noise" : number(layer, "sqnr_db", "%.1f"),
+                number(layer, "damage_share", "%.1f", 100),
+                number(layer, "macs_share", "%.1f", 100)};
+    }
     return {rank,
             layer.value("node", "everything in INT8"),
             layer.value("role", ""),
@@ -48,6 +65,12 @@ std::vector<std::string> row_of(const Json& layer, const std::string& rank) {
 void print_result(const Json& document, bool all, const Context& context) {
     std::vector<std::vector<std::string>> rows{{"rank", "layer quantised alone", "role", "SQNR dB", "mean KL",
                                                 "agreement %", "top-1 pt", "damage %", "work %"}};
+    const bool by_task = document.contains("task");
+    const std::string judged_by =
+        by_task ? document["task"]["metric"].get<std::string>() : document["metric"].get<std::string>();
+    if (by_task)
+        rows = {{"rank", "layer quantised alone", "role", "metric pt", "FP32's answers %", "SQNR dB", "damage %",
+                 "work %"}};
     std::size_t hidden = 0;
     std::size_t kept_float = 0;
     for (const Json& layer : document["layers"]) {
@@ -56,13 +79,19 @@ void print_result(const Json& document, bool all, const Context& context) {
         } else if (!all && rows.size() > rows_shown) {
             ++hidden;
         } else {
-            rows.push_back(row_of(layer, std::to_string(layer["rank"].get<std::size_t>())));
+            rows.push_back(row_of(layer, std::to_string(layer["rank"].get<std::size_t>()), by_task));
         }
     }
-    rows.push_back(row_of(document["everything"], ""));
-    context.print(context.bold("Sensitivity by " + document["metric"].get<std::string>() + " on " +
+    rows.push_back(row_of(document["everything"], "", by_task));
+    context.print(context.bold("Sensitivity by " + judged_by + " on " +
                                std::to_string(document["samples"].get<std::size_t>()) + " samples"));
     context.print(table(rows));
+    if (by_task) {
+        const Json& task = document["task"];
+        context.print(judged_by + ": " + number(task, "reference", "%.2f", 100) + " in float, " +
+                      number(task, "everything", "%.2f", 100) + " with everything in INT8 (" +
+                      number(task, "delta", "%+.2f", 100) + " pt, 95 % " + pair_of(task["delta_ci95"]) + ")");
+    }
     if (hidden > 0) context.print("and " + std::to_string(hidden) + " less harmful layers (--all shows them)");
     if (kept_float > 0) {
         context.print(std::to_string(kept_float) + " more stay in float for this target (--json gives the reasons)");
@@ -143,6 +172,7 @@ void add_sensitivity(Commands& commands) {
          {"lathe sensitivity resnet50.onnx --data labelled/ --output sensitivity.json --report sensitivity.html",
           "lathe sensitivity m.onnx --data labelled/ --calibrate photos/ --metric top1 --samples 2000",
           "lathe sensitivity m.onnx --data photos/ --ranges m.ranges --metric kl --json",
+          "lathe sensitivity yolox.onnx --data coco/ --calibrate photos/ --task detection",
           "lathe sensitivity m.onnx --data labelled/ --device cuda"}},
         [options, &context] { return run_sensitivity(*options, context); });
     add_prepare_options(command, options->prepare);
@@ -150,9 +180,10 @@ void add_sensitivity(Commands& commands) {
         ->capture_default_str();
     command
         .add_option("--metric", options->request.metric,
-                    "Rank by: sqnr (noise at the output), kl, agreement (classes changed), top1 (right answers lost)")
-        ->check(CLI::IsMember({"sqnr", "kl", "agreement", "top1"}))
-        ->capture_default_str();
+                    "Rank by: sqnr (noise at the outputs), kl, agreement (classes changed), top1 (right answers lost), "
+                    "task (what --task's metric loses; default where a task is named or told, else sqnr)")
+        ->check(CLI::IsMember({"sqnr", "kl", "agreement", "top1", "task"}));
+    add_task_options(command, options->request.task);
     command
         .add_option("--device", options->device,
                     "Quantise as engines of this device want it; the CPU computes in any case (see --target)")
@@ -166,7 +197,6 @@ void add_sensitivity(Commands& commands) {
         .add_option("--batch-size", options->request.batch_size,
                     "Samples at once, where the model leaves it open (default: one a core)")
         ->check(positive_number());
-    command.add_option("--output-name", options->request.output_name, "Output to judge (default: the first)");
     command.add_option("-o,--output", options->request.output,
                        "JSON to write; FILE.part beside it keeps what is done, so that the same command goes on");
     command.add_option("--report", options->report, "HTML page to write: ranked table and chart");

@@ -295,6 +295,11 @@ Result<Comparison> compare(const Comparand& a, const Comparand& b, const std::ve
         ComparedTensor tensor;
         tensor.difference = difference_of(of_a->second, of_b->second, options.tolerance);
         tensor.output = output;
+        if (output) {
+            result.outputs_a.push_back(of_a->second);
+            result.outputs_b.push_back(of_b->second);
+            result.outputs_b.back().name = name;
+        }
         if (const auto maker = makers_a.find(name); maker != makers_a.end()) {
             tensor.node_a = maker->second->label();
             tensor.op_a = maker->second->op_type;
@@ -309,6 +314,12 @@ Result<Comparison> compare(const Comparand& a, const Comparand& b, const std::ve
         return Error{ErrorCode::mismatch, "the models have no value to compare",
                      a.file.string() + " and " + b.file.string(), "compare models of the same outputs"};
     }
+    // By the order of the model's outputs, not of the nodes that make them.
+    std::map<std::string, std::size_t> places;
+    for (const std::string& name : output_names(a))
+        places.emplace(name, places.size());
+    for (auto* outputs : {&result.outputs_a, &result.outputs_b})
+        std::ranges::stable_sort(*outputs, {}, [&](const HostTensor& output) { return places.at(output.name); });
     for (const HostTensor& input : inputs)
         result.values_a.insert_or_assign(input.name, input);
     return result;

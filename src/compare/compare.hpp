@@ -66,6 +66,8 @@ struct Comparison {
     std::size_t only_a = 0, only_b = 0;  ///< float values that have no namesake in the other
     /// The first model's values by name, its inputs too: what `reduce` cuts with.
     std::map<std::string, HostTensor> values_a;
+    /// The outputs of both that are paired, in the first model's order and under its names.
+    std::vector<HostTensor> outputs_a, outputs_b;
 
     /// The first past tolerance; nullptr if there is none.
     const ComparedTensor* first_past() const;

@@ -113,9 +113,6 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
     return open_dataset(path, preprocess, input_specs(engine), with_lengths(options, engine));
 }
 
-namespace {
-
-/// The task that the outputs themselves tell, where it is another than classification.
 const EvaluationTask* task_of_outputs(const EngineInfo& engine, const std::string& head) {
     std::string_view name;
     if (detection_head(engine, head)) {
@@ -129,6 +126,8 @@ const EvaluationTask* task_of_outputs(const EngineInfo& engine, const std::strin
     const auto found = std::ranges::find_if(tasks, [&](const EvaluationTask& task) { return name == task.name; });
     return found == tasks.end() ? nullptr : &*found;
 }
+
+namespace {
 
 Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progress& progress) {
     std::vector<std::unique_ptr<Predictor>> owned;

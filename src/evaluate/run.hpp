@@ -15,6 +15,7 @@
 #include "evaluate/detection.hpp"
 #include "evaluate/evaluate.hpp"
 #include "evaluate/squad.hpp"
+#include "evaluate/task_judge.hpp"
 #include "lathe/engine.hpp"
 #include "lathe/evaluate.hpp"
 #include "lathe/result.hpp"
@@ -22,6 +23,8 @@
 #include "support/progress.hpp"
 
 namespace lathe {
+
+struct EvaluationTask;
 
 /// The engine's own preprocessing; nothing where it has none. Errors: parse_error.
 Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine);
@@ -84,6 +87,9 @@ Result<DetectionHead> detection_head(const EngineInfo& engine, const std::string
 
 /// The engine's outputs; sizes that it leaves open are -1, as is the sample's axis.
 std::vector<OutputShape> output_shapes(const EngineInfo& engine);
+/// The task that the outputs themselves tell, where it is another than classification; else null. `head`: a detection
+/// head that was named, or empty.
+const EvaluationTask* task_of_outputs(const EngineInfo& engine, const std::string& head);
 /// Height and width of the one input that takes pictures. Errors: unsupported (other inputs).
 Result<Preprocess::Size> picture_input(const EngineInfo& engine);
 
@@ -102,6 +108,8 @@ struct EvaluationTask {
     Result<bool> (*suits)(const EvalRequest& request);
     Result<EvaluationData> (*data)(const EvalRequest& request);
     Result<Json> (*evaluate)(const EvalRequest& request, Progress& progress);
+    /// How `lathe sensitivity`, `tune` and `compare` judge by it; null where they cannot.
+    Result<TaskJudging> (*judge)(const EvalRequest& request, const EngineInfo& model);
 };
 /// All tasks, in the order in which they are asked whether data suit them; the last suits any.
 std::span<const EvaluationTask> evaluation_tasks();

@@ -28,6 +28,7 @@ struct CountedPlan {
     std::function<Result<Judged>(const EngineInfo&)> judged;
     std::function<Result<std::optional<CountedTruth>>(const Preprocess&)> truth;
     std::function<void(Json&, const CountedTruth*, const std::string& samples)> describe;
+    const char* metric; ///< its first figure, for people
 };
 
 Result<Json> evaluate_engines_by(const CountedPlan& plan, const EvalRequest& request, Progress& progress) {
@@ -81,6 +82,29 @@ Result<Json> evaluate_engines_by(const CountedPlan& plan, const EvalRequest& req
     return json;
 }
 
+Result<TaskJudging> judge_by(const CountedPlan& plan, const EvalRequest& request, const EngineInfo& model) {
+    std::optional<Preprocess> preprocess = request.preprocess;
+    if (!preprocess) {
+        LATHE_TRY(preprocess, preprocess_of(model));
+    }
+    LATHE_TRY(Judged judged, plan.judged(model));
+    LATHE_TRY(auto found, plan.truth(preprocess.value_or(Preprocess{})));
+    const auto output = std::ranges::find(model.outputs, judged.output, &IoInfo::name);
+    TaskJudging judging;
+    judging.task = plan.name;
+    judging.metric = std::string(plan.metric) + (found ? "" : " against the float network's answers");
+    judging.labelled = found.has_value();
+    judging.samples = found ? found->samples : request.data;
+    if (found) judging.digest = found->digest;
+    const std::shared_ptr<const CountedTask> task = std::move(judged.task);
+    const std::shared_ptr<const CountedTruth> truth =
+        found ? std::make_shared<const CountedTruth>(*std::move(found)) : nullptr;
+    judging.make = [task, truth, index = static_cast<std::size_t>(output - model.outputs.begin())] {
+        return make_counted_judge(task, index, truth);
+    };
+    return judging;
+}
+
 /// The position of the output asked for; the first where none is.
 Result<std::size_t> output_index(const EngineInfo& engine, const std::string& name) {
     const auto found = std::ranges::find(engine.outputs, name, &IoInfo::name);
@@ -100,14 +124,14 @@ Result<std::vector<std::string>> characters_of(const EvalRequest& request, const
                  "give --characters FILE, a character a line in the order of the classes"};
 }
 
-} // namespace
-
-Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress& progress) {
-    std::size_t classes = 0;
+/// `request` must outlive it.
+Result<CountedPlan> segmentation_plan(const EvalRequest& request) {
+    const auto classes = std::make_shared<std::size_t>(0);
     CountedPlan plan;
+    plan.metric = "mean IoU";
     plan.name = "segmentation";
     plan.missing = "put masks in PNG, named as the pictures, into masks/ beside images/";
-    plan.judged = [&](const EngineInfo& engine) -> Result<Judged> {
+    plan.judged = [&request, classes](const EngineInfo& engine) -> Result<Judged> {
         LATHE_TRY(const Preprocess::Size size, picture_input(engine));
         std::vector<OutputShape> outputs = output_shapes(engine);
         if (!request.output_name.empty()) {
@@ -115,13 +139,13 @@ Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress&
             outputs = {outputs[index]};
         }
         LATHE_TRY(SegmentationHead head, segmentation_head(outputs, size.height, size.width));
-        classes = head.classes > 1 ? head.classes : 0;
+        *classes = head.classes > 1 ? head.classes : 0;
         const std::string output = outputs[head.output].name;
         head.output = 0;
         return Judged{output, make_segmentation_task(head)};
     };
-    plan.truth = [&](const Preprocess& preprocess) {
-        return find_masks(request.data, request.counted, preprocess, classes);
+    plan.truth = [&request, classes](const Preprocess& preprocess) {
+        return find_masks(request.data, request.counted, preprocess, *classes);
     };
     plan.describe = [](Json& json, const CountedTruth* truth, const std::string& samples) {
         using enum FigureFormat;
@@ -130,22 +154,24 @@ Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress&
                          {{"mean IoU change", "miou_delta", points, 2},
                           {"mean IoU with the reference's classes", "agreement", share, 2}});
     };
-    return evaluate_engines_by(plan, request, progress);
+    return plan;
 }
 
-Result<Json> evaluate_regression_engines(const EvalRequest& request, Progress& progress) {
+/// `request` must outlive it.
+Result<CountedPlan> regression_plan(const EvalRequest& request) {
     CountedPlan plan;
+    plan.metric = "R2";
     double peak = request.counted.peak;
     plan.name = "regression";
     plan.missing = "put targets, named as the samples, into targets/ beside inputs/";
     LATHE_TRY(const auto found, find_targets(request.data, request.counted));
     if (peak <= 0 && found && found->pictures) peak = 255 * request.counted.target_scale;
-    plan.judged = [&](const EngineInfo& engine) -> Result<Judged> {
+    plan.judged = [&request, peak](const EngineInfo& engine) -> Result<Judged> {
         LATHE_TRY(const std::size_t index, output_index(engine, request.output_name));
         return Judged{engine.outputs.at(index).name, make_regression_task({0, peak})};
     };
-    plan.truth = [&](const Preprocess&) -> Result<std::optional<CountedTruth>> { return found; };
-    plan.describe = [&](Json& json, const CountedTruth* truth, const std::string& samples) {
+    plan.truth = [found](const Preprocess&) -> Result<std::optional<CountedTruth>> { return found; };
+    plan.describe = [peak](Json& json, const CountedTruth* truth, const std::string& samples) {
         using enum FigureFormat;
         const std::string heading = "Regression on " + samples + " samples" + against(truth);
         const Figure change{"R2 change", "r2_delta", points, 2};
@@ -161,20 +187,22 @@ Result<Json> evaluate_regression_engines(const EvalRequest& request, Progress& p
             describe_figures(json, {"R2", "r2"}, heading, {r2, mae, rmse}, {change, same});
         }
     };
-    return evaluate_engines_by(plan, request, progress);
+    return plan;
 }
 
-Result<Json> evaluate_text_engines(const EvalRequest& request, Progress& progress) {
+/// `request` must outlive it.
+Result<CountedPlan> text_plan(const EvalRequest& request) {
     CountedPlan plan;
+    plan.metric = "right characters";
     plan.name = "text-recognition";
     plan.missing = "add texts.csv (file,text) to the folder of pictures";
-    plan.judged = [&](const EngineInfo& engine) -> Result<Judged> {
+    plan.judged = [&request](const EngineInfo& engine) -> Result<Judged> {
         LATHE_TRY(const std::size_t index, output_index(engine, request.output_name));
         LATHE_TRY(auto characters, characters_of(request, engine));
         return Judged{engine.outputs.at(index).name,
                       make_text_recognition_task({0, std::move(characters), request.counted.blank_last})};
     };
-    plan.truth = [&](const Preprocess&) { return find_texts(request.data); };
+    plan.truth = [&request](const Preprocess&) { return find_texts(request.data); };
     plan.describe = [](Json& json, const CountedTruth* truth, const std::string& samples) {
         using enum FigureFormat;
         describe_figures(json, {"character accuracy", "character_accuracy"},
@@ -185,7 +213,39 @@ Result<Json> evaluate_text_engines(const EvalRequest& request, Progress& progres
                          {{"change", "character_accuracy_delta", points, 2},
                           {"same characters as the reference", "agreement", share, 2}});
     };
+    return plan;
+}
+
+} // namespace
+
+Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress& progress) {
+    LATHE_TRY(const CountedPlan plan, segmentation_plan(request));
     return evaluate_engines_by(plan, request, progress);
+}
+
+Result<Json> evaluate_regression_engines(const EvalRequest& request, Progress& progress) {
+    LATHE_TRY(const CountedPlan plan, regression_plan(request));
+    return evaluate_engines_by(plan, request, progress);
+}
+
+Result<Json> evaluate_text_engines(const EvalRequest& request, Progress& progress) {
+    LATHE_TRY(const CountedPlan plan, text_plan(request));
+    return evaluate_engines_by(plan, request, progress);
+}
+
+Result<TaskJudging> judge_segmentation(const EvalRequest& request, const EngineInfo& model) {
+    LATHE_TRY(const CountedPlan plan, segmentation_plan(request));
+    return judge_by(plan, request, model);
+}
+
+Result<TaskJudging> judge_regression(const EvalRequest& request, const EngineInfo& model) {
+    LATHE_TRY(const CountedPlan plan, regression_plan(request));
+    return judge_by(plan, request, model);
+}
+
+Result<TaskJudging> judge_text_recognition(const EvalRequest& request, const EngineInfo& model) {
+    LATHE_TRY(const CountedPlan plan, text_plan(request));
+    return judge_by(plan, request, model);
 }
 
 } // namespace lathe

@@ -57,30 +57,30 @@ constexpr std::array<EvaluationTask, 7> tasks{{
     {"detection",
      "mAP as COCO has it, its data being pictures with COCO's JSON, YOLO's or Pascal VOC's boxes, or without any the "
      "reference's own detections being the truth",
-     has_boxes, with_boxes, evaluate_detection_engines},
+     has_boxes, with_boxes, evaluate_detection_engines, judge_detection},
     {"segmentation",
      "mean IoU of a class a pixel, its data holding images/ and masks/ (PNG), or without masks the reference's own "
      "classes being the truth",
-     is_found<masks>, data_found<masks>, evaluate_segmentation_engines},
+     is_found<masks>, data_found<masks>, evaluate_segmentation_engines, judge_segmentation},
     {"regression",
      "R2, mean absolute error and PSNR of numbers, its data holding inputs/ and targets/ (.npy or PNG), or without "
      "targets against the reference's own numbers",
-     is_found<targets>, data_found<targets>, evaluate_regression_engines},
+     is_found<targets>, data_found<targets>, evaluate_regression_engines, judge_regression},
     {"text-recognition",
      "character error rate of text read by CTC, its data being pictures with texts.csv (file,text), or without it "
      "against what the reference reads",
-     is_found<texts>, data_found<texts>, evaluate_text_engines},
+     is_found<texts>, data_found<texts>, evaluate_text_engines, judge_text_recognition},
     {"similarity",
      "does the cosine between two texts' embeddings (or the one value of a model that reads both) follow their score",
-     only_when_named, as_given, evaluate_similarity_engines},
+     only_when_named, as_given, evaluate_similarity_engines, nullptr},
     {"squad", "exact match and F1 of answers, its data being SQuAD's JSON file", only_when_named, as_given,
-     evaluate_squad_engines},
-    {"classification", "is the likeliest class right", always, as_given, evaluate_classification_engines},
+     evaluate_squad_engines, nullptr},
+    {"classification", "is the likeliest class right", always, as_given, evaluate_classification_engines, nullptr},
 }};
 
 /// Not in the list: it has no name of its own.
-constexpr EvaluationTask own_metric{"FILE.py:function", "a metric of the user's own", only_when_named, as_given,
-                                    evaluate_engines_by_metric};
+constexpr EvaluationTask own_metric{"FILE.py:function", "a metric of the user's own", only_when_named,
+                                    as_given,           evaluate_engines_by_metric,   nullptr};
 
 } // namespace
 

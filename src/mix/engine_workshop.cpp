@@ -10,6 +10,7 @@
 #include "mix/layer_times.hpp"
 #include "mix/session_subject.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/edges.hpp"
 #include "quantize/ops.hpp"
 #include "support/clock.hpp"
 
@@ -81,37 +82,109 @@ Result<Engine> EngineWorkshop::build(const Mix& mix, bool profiling) const {
     return Engine::build(quantised.model, build);
 }
 
-Result<std::vector<HostTensor>> EngineWorkshop::predict(const Engine& engine, const std::string& name) const {
-    LATHE_TRY(const auto predictor, make_engine_predictor(engine, name, options_.output_name));
-    std::vector<HostTensor> outputs;
+std::vector<std::string> EngineWorkshop::outputs_of(const Engine& engine) const {
+    std::vector<std::string> names;
+    const auto& outputs = engine.info().outputs;
+    if (options_.judging != nullptr) {
+        for (const IoInfo& output : outputs)
+            names.push_back(output.name);
+        return names;
+    }
+    if (!options_.output_name.empty() || outputs.empty()) return {options_.output_name};
+    names.push_back(outputs.front().name);
+    const EdgeIndex readers(model_.graph);
+    const auto& first = outputs.front().range;
+    for (const IoInfo& output : outputs) {
+        const bool floats =
+            output.type == DataType::float32 || output.type == DataType::float16 || output.type == DataType::bfloat16;
+        const bool rows = !output.range.opt.empty() && !first.opt.empty() && output.range.opt[0] == first.opt[0] &&
+                          output.range.min[0] == first.min[0] && output.range.max[0] == first.max[0];
+        if (output.name != names.front() && floats && rows && readers.readers(output.name).empty())
+            names.push_back(output.name);
+    }
+    return names;
+}
+
+Result<std::vector<std::vector<HostTensor>>> EngineWorkshop::predict(const Engine& engine,
+                                                                     const std::string& name) const {
+    const std::vector<std::string> names = outputs_of(engine);
+    LATHE_TRY(const auto predictor,
+              make_outputs_predictor(engine, name, names, std::nullopt,
+                                     options_.judging != nullptr ? OutputsHold::numbers : OutputsHold::scores));
+    std::vector<std::vector<HostTensor>> outputs;
     for (const Batch& batch : samples_) {
         LATHE_CHECK(progress_.check());
-        LATHE_TRY(HostTensor output, predictor->predict(batch));
-        outputs.push_back(std::move(output));
+        LATHE_TRY(std::vector<HostTensor> all, predictor->predict_all(batch));
+        outputs.push_back(std::move(all));
     }
     return outputs;
+}
+
+void EngineWorkshop::weigh_outputs() {
+    const EdgeIndex readers(model_.graph);
+    const bool texts = model_.find_metadata("lathe.tokenizer") != nullptr;
+    const std::vector<HostTensor>& first = expected_.front();
+    const auto is_named = [&](const HostTensor& output) { return output.name == options_.output_name; };
+    const auto named = std::ranges::find_if(first, is_named);
+    const std::size_t judged = named == first.end() ? 0 : static_cast<std::size_t>(named - first.begin());
+    const auto take = [&](std::size_t index) {
+        NoisyOutput output{index, {}, 1};
+        if (!texts) output.groups = find_output_groups(first[index].shape, {first[index].as<float>()});
+        noisy_.push_back(std::move(output));
+    };
+    take(judged);
+    const std::size_t samples = samples_.front().size();
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        const bool rows = !first[i].bytes.empty() && first[i].as<float>().size() % samples == 0;
+        // A task's answers may also lie in whole numbers; those are no signal.
+        const auto info = std::ranges::find(model_.graph.outputs, first[i].name, &ValueInfo::name);
+        const bool floats =
+            info == model_.graph.outputs.end() || info->type == DataType::float32 || info->type == DataType::undefined;
+        const bool ends = readers.readers(first[i].name).empty();
+        if (i != judged && options_.output_name.empty() && rows && floats && ends) take(i);
+    }
+    if (noisy_.size() == 1) return; // in the output's own unit
+    for (NoisyOutput& output : noisy_) {
+        Score alone;
+        const auto values = first[output.index].as<float>();
+        const std::size_t row = values.size() / samples;
+        for (std::size_t i = 0; i < samples; ++i)
+            alone.add(values.subspan(i * row, row), values.subspan(i * row, row), -1, OutputKind::logits,
+                      output.groups);
+        output.scale = alone.signal > 0 ? static_cast<double>(samples) / alone.signal : 0;
+    }
 }
 
 Result<Score> EngineWorkshop::judge(const Engine& engine) {
     if (expected_.empty()) {
         LATHE_TRY(const Engine plain, build(Mix::all_float(Precision::float32, layers_.size())));
         LATHE_TRY(expected_, predict(plain, "fp32"));
+        weigh_outputs();
+        if (options_.judging != nullptr) {
+            judge_ = options_.judging->make();
+            for (std::size_t i = 0; i < samples_.size(); ++i)
+                LATHE_CHECK(judge_->add(0, samples_[i], expected_[i]));
+        }
     }
-    LATHE_TRY(const std::vector<HostTensor> actual, predict(engine, "mix"));
+    LATHE_TRY(const auto actual, predict(engine, "mix"));
     Score score;
     for (std::size_t i = 0; i < samples_.size(); ++i) {
         const std::size_t samples = samples_[i].size();
-        const auto reference = expected_[i].as<float>();
-        const auto subject = actual[i].as<float>();
-        if (reference.size() != subject.size() || reference.size() % samples != 0 || reference.empty()) {
-            return Error{ErrorCode::mismatch, "two engines of one model give outputs of different sizes", "", ""};
+        for (const NoisyOutput& output : noisy_) {
+            const std::size_t values = expected_[i][output.index].as<float>().size();
+            if (values != actual[i][output.index].as<float>().size() || values % samples != 0 || values == 0) {
+                return Error{ErrorCode::mismatch, "two engines of one model give outputs of different sizes",
+                             actual[i][output.index].name, ""};
+            }
         }
-        const std::size_t classes = reference.size() / samples;
-        if (!kind_) {
-            kind_ = detect_output_kind(reference, classes);
-            if (model_.find_metadata("lathe.tokenizer") == nullptr)
-                groups_ = find_output_groups(expected_[i].shape, {reference});
-        }
+        const auto row = [&](const HostTensor& output, std::size_t sample) {
+            const auto all = output.as<float>();
+            return all.subspan(sample * (all.size() / samples), all.size() / samples);
+        };
+        const NoisyOutput& judged = noisy_.front();
+        const HostTensor& reference = expected_[i][judged.index];
+        const std::size_t classes = reference.as<float>().size() / samples;
+        if (!kind_) kind_ = detect_output_kind(reference.as<float>(), classes);
         for (std::size_t sample = 0; sample < samples; ++sample) {
             const std::int64_t label = samples_[i].labels[sample];
             if (label >= static_cast<std::int64_t>(classes)) {
@@ -120,8 +193,24 @@ Result<Score> EngineWorkshop::judge(const Engine& engine) {
                                  " classes",
                              samples_[i].names[sample], "are these the labels of the data the model was trained on?"};
             }
-            score.add(reference.subspan(sample * classes, classes), subject.subspan(sample * classes, classes), label,
-                      *kind_, groups_);
+            std::vector<OtherOutput> others;
+            for (std::size_t k = 1; k < noisy_.size(); ++k)
+                others.push_back({row(expected_[i][noisy_[k].index], sample), row(actual[i][noisy_[k].index], sample),
+                                  &noisy_[k].groups, noisy_[k].scale});
+            score.add(row(reference, sample), row(actual[i][judged.index], sample), label, *kind_, judged.groups,
+                      others, judged.scale);
+        }
+    }
+    if (judge_ != nullptr) {
+        const std::size_t network = ++judged_;
+        for (std::size_t i = 0; i < samples_.size(); ++i)
+            LATHE_CHECK(judge_->add(network, samples_[i], actual[i]));
+        score.task = judge_->score(network);
+        if (!score.task->defined()) {
+            return Error{ErrorCode::invalid_argument,
+                         "nothing is to be found in the samples that are searched on, so " + options_.judging->metric +
+                             " says nothing",
+                         "", "give data with more samples, or --metric sqnr"};
         }
     }
     return score;

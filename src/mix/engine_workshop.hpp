@@ -24,9 +24,10 @@ namespace lathe {
 struct WorkshopOptions {
     BuildOptions build; ///< device, shapes, threads, provenance; name and precision are set here
     Target target = Target::openvino;
-    std::int64_t batch_size = 1; ///< that latency is measured at
-    double time_limit_s = 1.5;   ///< of timing an engine in a trial; in `time_again` and `compare` longer
-    std::string output_name;     ///< that is judged; empty: the first
+    std::int64_t batch_size = 1;          ///< that latency is measured at
+    double time_limit_s = 1.5;            ///< of timing an engine in a trial; in `time_again` and `compare` longer
+    std::string output_name;              ///< that is judged; empty: all in float that end the network
+    const TaskJudging* judging = nullptr; ///< by what answers are judged as well; it must outlive the workshop
     std::size_t evaluate_batch = 16;
 };
 
@@ -79,7 +80,10 @@ private:
     Result<const InputSets*> inputs_for(const Engine& engine);
     Result<Trial> measure_built(const Mix& mix, const Trial* reference);
     Result<Timing> time(const Engine& engine, const Mix& mix, const Trial* reference, double time_limit_s);
-    Result<std::vector<HostTensor>> predict(const Engine& engine, const std::string& name) const;
+    /// The outputs that are judged, or with a task all of them: a batch each.
+    Result<std::vector<std::vector<HostTensor>>> predict(const Engine& engine, const std::string& name) const;
+    std::vector<std::string> outputs_of(const Engine& engine) const;
+    void weigh_outputs();
 
     const Model& model_;
     const RangesFile& ranges_;
@@ -89,9 +93,17 @@ private:
     WorkshopOptions options_;
     Progress& progress_;
 
-    std::vector<HostTensor> expected_; ///< the FP32 engine's outputs, a batch each
+    std::vector<std::vector<HostTensor>> expected_; ///< the FP32 engine's outputs, a batch each
     std::optional<OutputKind> kind_;
-    OutputGroups groups_; ///< of the output, as the first batch tells them
+    /// An output that noise is measured at, as the first batch tells it.
+    struct NoisyOutput {
+        std::size_t index = 0; ///< among those predicted
+        OutputGroups groups;
+        double scale = 1; ///< of its squares, so that all weigh alike
+    };
+    std::vector<NoisyOutput> noisy_; ///< the output to judge first
+    std::unique_ptr<TaskJudge> judge_;
+    std::size_t judged_ = 0; ///< networks given to it
     std::optional<InputSets> inputs_;
     std::map<std::string, std::unique_ptr<Subject>> references_; ///< by mix
     std::optional<Engine> last_;

@@ -2,6 +2,7 @@
 #include "support/json_fault.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 
@@ -94,6 +95,7 @@ double drop_of(const Score& score, DamageMetric metric) {
         case DamageMetric::agreement: return 100 * score.damage(metric);
         case DamageMetric::kl: return score.damage(metric);
         case DamageMetric::sqnr: return 100 * score.damage(metric);
+        case DamageMetric::task: return score.task ? 100 * score.task->loss() : 0;
     }
     return 0;
 }
@@ -107,21 +109,25 @@ const char* drop_unit(DamageMetric metric) {
 }
 
 DamageMetric ranking_metric(DamageMetric limit) {
+    if (limit == DamageMetric::task) return limit;
     return limit == DamageMetric::sqnr ? DamageMetric::sqnr : DamageMetric::kl;
 }
 
-double loss_of(const Score& score, DamageMetric limit) { return score.damage(ranking_metric(limit)); }
+double loss_of(const Score& score, DamageMetric limit) {
+    if (limit == DamageMetric::task) return score.task ? score.task->unlikeness() : 0;
+    return score.damage(ranking_metric(limit));
+}
 
-bool loses_surely_less(const Score& one, const Score& other, DamageMetric limit) {
-    const bool noise = ranking_metric(limit) == DamageMetric::sqnr;
-    const double less = noise ? other.noise - one.noise : other.kl - one.kl;
-    const auto& own = noise ? one.part_noise : one.part_kl;
-    const auto& others = noise ? other.part_noise : other.part_kl;
+namespace {
+
+/// Whether `less`, which parts of the samples make by `greater` - `smaller`, is over its one-sided 95 % point.
+bool surely_positive(const std::array<double, Score::parts>& greater, const std::array<double, Score::parts>& smaller,
+                     double less) {
     constexpr auto parts = static_cast<double>(Score::parts);
     double sum = 0;
     double squares = 0;
     for (std::size_t i = 0; i < Score::parts; ++i) {
-        const double difference = others.at(i) - own.at(i);
+        const double difference = greater.at(i) - smaller.at(i);
         sum += difference;
         squares += difference * difference;
     }
@@ -130,19 +136,38 @@ bool loses_surely_less(const Score& one, const Score& other, DamageMetric limit)
     return less > t95 * std::sqrt(variance);
 }
 
+} // namespace
+
+bool loses_surely_less(const Score& one, const Score& other, DamageMetric limit) {
+    if (limit == DamageMetric::task && one.task && other.task) {
+        // The parts' mean, not their sum, is about what all samples give.
+        constexpr auto parts = static_cast<double>(Score::parts);
+        return surely_positive(one.task->part_agreement, other.task->part_agreement,
+                               parts * (one.task->agreement - other.task->agreement));
+    }
+    const bool noise = ranking_metric(limit) == DamageMetric::sqnr;
+    if (noise) return surely_positive(other.part_noise, one.part_noise, other.noise - one.noise);
+    return surely_positive(other.part_kl, one.part_kl, other.kl - one.kl);
+}
+
 Result<double> loss_from_json(const Json& layer, DamageMetric limit) {
     const bool noise = ranking_metric(limit) == DamageMetric::sqnr;
-    const char* name = noise ? "sqnr_db" : "mean_kl";
+    const bool by_task = limit == DamageMetric::task;
+    const char* name = by_task ? "task_agreement" : noise ? "sqnr_db" : "mean_kl";
     const auto found = layer.find(name);
     if (noise && found != layer.end() && found->is_null()) return 0.0; // infinite: no noise
     if (found == layer.end() || !found->is_number()) {
         return Error{ErrorCode::parse_error, std::string("a layer lacks ") + name, layer.value("node", ""),
-                     "write the file anew with lathe sensitivity --output FILE"};
+                     limit == DamageMetric::task
+                         ? "write the file anew with lathe sensitivity --task TASK --output FILE"
+                         : "write the file anew with lathe sensitivity --output FILE"};
     }
+    if (by_task) return std::max(0.0, 1 - found->get<double>());
     return noise ? std::pow(10, -found->get<double>() / 10) : found->get<double>();
 }
 
 const char* loss_name(DamageMetric limit) {
+    if (limit == DamageMetric::task) return "answers changed";
     return ranking_metric(limit) == DamageMetric::sqnr ? "noise/signal" : "KL";
 }
 

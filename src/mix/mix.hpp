@@ -53,7 +53,7 @@ Json to_json(const Trial& trial);
 Result<Trial> trial_from_json(const Json& json);
 
 /// What is lost against FP32, as the search sees it, in the metric's unit: top1 (smoothed, see Score::soft_top1_drop)
-/// and agreement in percentage points, kl in nats, sqnr as noise over signal in percent.
+/// agreement and task in percentage points, kl in nats, sqnr as noise over signal in percent.
 double drop_of(const Score& score, DamageMetric metric);
 const char* drop_unit(DamageMetric metric);
 
@@ -61,10 +61,11 @@ const char* drop_unit(DamageMetric metric);
 /// count (embeddings, hidden states), which a softmax over features would not judge. kl: itself. top1 and agreement:
 /// KL, since a count of answers is too coarse to rank by: of 200 samples one is 0.5 points, a layer by itself changes
 /// none or two, and which of two mixes changes fewer is chance. KL moves with every sample's probabilities, and is
-/// small where few answers change.
+/// small where few answers change. task: itself, by the float network's own answers (TaskScore::unlikeness), which
+/// every sample has and a truth's chance does not blur.
 DamageMetric ranking_metric(DamageMetric limit);
 /// What a mix or a layer by itself loses, as it is ranked: KL in nats, or noise over signal. Never negative, about
-/// additive over layers; 0 for none.
+/// additive over layers; 0 for none. By a task, 1 minus its metric against the float network's answers.
 double loss_of(const Score& score, DamageMetric limit);
 /// Whether `one` loses less than `other`, of the same samples, beyond the chance of which samples these are: their
 /// difference is over its one-sided 95 % point, by Student's t over Score::parts parts of the samples.

@@ -17,11 +17,16 @@ std::string text(const char* format, double value) {
 }
 
 std::string with_unit(double drop, DamageMetric metric) {
-    return text(metric == DamageMetric::top1 ? "%.2f" : "%.3g", drop) + " " + drop_unit(metric);
+    return text(metric == DamageMetric::top1 || metric == DamageMetric::task ? "%.2f" : "%.3g", drop) + " " +
+           drop_unit(metric);
 }
 
 /// The loss on the judging data and its 95 % interval; the value itself where it has none.
 std::pair<double, Interval> judged_loss(const Judged& judged, DamageMetric metric) {
+    if (metric == DamageMetric::task) {
+        const Judged::ByTask& task = judged.task.value();
+        return {100 * task.score.loss(), {0.0 - 100 * task.change.high, 0.0 - 100 * task.change.low}};
+    }
     const SubjectEvaluation& subject = judged.evaluation.subjects.at(1);
     const ReferenceComparison& versus = subject.versus.value();
     double loss = 0;
@@ -37,6 +42,7 @@ std::pair<double, Interval> judged_loss(const Judged& judged, DamageMetric metri
             loss = 100 * (1 - static_cast<double>(versus.agree) / static_cast<double>(versus.samples));
             return {loss, {100 * share.low, 100 * share.high}};
         }
+        case DamageMetric::task: break; // above
         case DamageMetric::kl: loss = versus.fidelity.mean_kl(); break;
         case DamageMetric::sqnr: loss = 100 * std::pow(10, -versus.fidelity.sqnr_db() / 10); break;
     }
@@ -51,12 +57,14 @@ void judge_accuracy(Outcome& outcome, const Judged& judged, const SearchOptions&
     const std::string limit = with_unit(options.max_drop, options.metric);
     const std::string where =
         " on " + std::to_string(judged.evaluation.samples) + " samples that the search did not see";
-    const bool has_interval = options.metric == DamageMetric::top1 || options.metric == DamageMetric::agreement;
+    const bool counts_right = options.metric == DamageMetric::top1 || options.metric == DamageMetric::task;
+    const bool has_interval = counts_right || options.metric == DamageMetric::agreement;
     std::string measured = "it loses " + with_unit(loss, options.metric);
+    if (judged.task) measured += " of " + judged.task->metric;
     if (has_interval) measured += " (" + text("%.2f", interval.low) + " to " + text("%.2f", interval.high) + ")";
     measured += where;
     const bool over = loss > options.max_drop + 1e-9;
-    const bool certain = options.metric == DamageMetric::top1 ? interval.low > 0 : interval.low > options.max_drop;
+    const bool certain = counts_right ? interval.low > 0 : interval.low > options.max_drop;
     if (judged.evaluation.subjects.at(1).nonfinite > 0) {
         outcome.good = false;
         outcome.reasons.push_back("It gives NaN or infinity for some samples.");
@@ -144,7 +152,8 @@ Outcome judge(const Trial& chosen, const Judged& judged, const SearchOptions& op
         return outcome;
     }
     outcome.text = chosen.mix.name() + ": " + text("%.2f", ratio.median) + "x FP32, loses " +
-                   with_unit(outcome.drop, options.metric) + " (" + to_string(options.metric) + ")" + ": " +
+                   with_unit(outcome.drop, options.metric) + " (" +
+                   (judged.task ? judged.task->metric : to_string(options.metric)) + ")" + ": " +
                    advice(outcome, options);
     return outcome;
 }
@@ -178,28 +187,39 @@ Json to_json(const SearchState& state, std::size_t chosen, const std::vector<std
                          {"speedup_ci95", pair(engine.speedup.ci95)},
                          {"noisy", engine.noisy}});
     }
-    return {{"kind", "tune"},
-            {"version", 1},
-            {"metric", to_string(options.metric)},
-            {"max_drop", options.max_drop},
-            {"drop_unit", drop_unit(options.metric)},
-            {"ranked_by", to_string(ranking_metric(options.metric))},
-            {"min_speedup", options.min_speedup},
-            {"slack", options.slack},
-            {"time_budget_s", options.budget_s},
-            {"seconds", seconds},
-            {"trials", std::move(trials)},
-            {"chosen", best.mix.name()},
-            {"layers", std::move(precisions)},
-            {"judged",
-             {{"samples", judged.evaluation.samples},
-              {"drop", outcome.drop},
-              {"drop_ci95", pair(outcome.drop_ci95)},
-              {"subjects", to_json(judged.evaluation)},
-              {"timed", std::move(timed)}}},
-            {"good", outcome.good},
-            {"text", outcome.text},
-            {"reasons", outcome.reasons}};
+    Json json{{"kind", "tune"},
+              {"version", 1},
+              {"metric", to_string(options.metric)},
+              {"max_drop", options.max_drop},
+              {"drop_unit", drop_unit(options.metric)},
+              {"ranked_by", to_string(ranking_metric(options.metric))},
+              {"min_speedup", options.min_speedup},
+              {"slack", options.slack},
+              {"time_budget_s", options.budget_s},
+              {"seconds", seconds},
+              {"trials", std::move(trials)},
+              {"chosen", best.mix.name()},
+              {"layers", std::move(precisions)},
+              {"judged",
+               {{"samples", judged.evaluation.samples},
+                {"drop", outcome.drop},
+                {"drop_ci95", pair(outcome.drop_ci95)},
+                {"subjects", to_json(judged.evaluation)},
+                {"timed", std::move(timed)}}},
+              {"good", outcome.good},
+              {"text", outcome.text},
+              {"reasons", outcome.reasons}};
+    if (judged.task) {
+        json["task"] = {{"name", judged.task->name},
+                        {"metric", judged.task->metric},
+                        {"labelled", judged.task->labelled},
+                        {"left_out", judged.task->left_out},
+                        {"reference", judged.task->score.reference},
+                        {"saved", judged.task->score.metric},
+                        {"agreement", judged.task->score.agreement},
+                        {"delta_ci95", pair(judged.task->change)}};
+    }
+    return json;
 }
 
 } // namespace lathe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,18 @@ namespace lathe {
 
 /// The engine that is handed out, as saved: judged on data that the search did not see, and timed again.
 struct Judged {
-    Evaluation evaluation;                 ///< the FP32 engine, then the one saved
-    std::vector<TimedEngine> timed;        ///< the one saved, then FP32, the device's other precisions and INT8
-    std::size_t floats = 1;                ///< how many of those behind the first compute in floating point throughout
+    Evaluation evaluation;          ///< the FP32 engine, then the one saved
+    std::vector<TimedEngine> timed; ///< the one saved, then FP32, the device's other precisions and INT8
+    std::size_t floats = 1;         ///< how many of those behind the first compute in floating point throughout
+    /// By the task's metric, on the same data: the one saved against the FP32 engine.
+    struct ByTask {
+        std::string name, metric;
+        bool labelled = false;
+        TaskScore score;
+        Interval change; ///< of the metric, 95 %
+        std::size_t left_out = 0;
+    };
+    std::optional<ByTask> task;            ///< where a task judges
     std::vector<std::string> beyond_limit; ///< of those, by name: what loses more than the limit in the search
 };
 
@@ -28,9 +38,10 @@ struct Outcome {
     Interval drop_ci95;
 };
 
-/// Accuracy is missed where the loss measured is over the limit and its whole 95 % interval over zero (top1), or over
-/// the limit (agreement); kl and sqnr are compared as measured. Speed is missed where `min_speedup` is not reached as
-/// measured, or the interval of the ratio to FP32 or another floating-point engine that keeps the limit lies below 1.
+/// Accuracy is missed where the loss measured is over the limit and its whole 95 % interval over zero (top1, task), or
+/// over the limit (agreement); kl and sqnr are compared as measured. Speed is missed where `min_speedup` is not reached
+/// as measured, or the interval of the ratio to FP32 or another floating-point engine that keeps the limit lies
+/// below 1.
 Outcome judge(const Trial& chosen, const Judged& judged, const SearchOptions& options);
 
 /// The document of kind "tune": limits, every trial with what it measured ("drop": drop_of, "loss": loss_of, by

@@ -31,23 +31,28 @@ std::string listed(const Sensitivity& sensitivity, const std::vector<RankedLayer
     return names;
 }
 
-std::string what_is_measured(DamageMetric metric) {
+std::string what_is_measured(const Sensitivity& sensitivity, DamageMetric metric) {
     switch (metric) {
         case DamageMetric::sqnr: return "noise at the output";
         case DamageMetric::kl: return "KL divergence at the output";
         case DamageMetric::agreement: return "changed classes";
         case DamageMetric::top1: return "lost right answers";
+        case DamageMetric::task: return "loss of " + sensitivity.task_metric;
     }
     return "damage";
 }
 
 /// What INT8 throughout loses, in words.
-std::string whole_loss(const Score& everything, DamageMetric metric) {
+std::string whole_loss(const Sensitivity& sensitivity, DamageMetric metric) {
+    const Score& everything = sensitivity.everything;
     switch (metric) {
         case DamageMetric::sqnr: return "leaves " + text("%.1f", everything.sqnr_db()) + " dB of signal to noise";
         case DamageMetric::kl: return "costs a KL divergence of " + text("%.4f", everything.mean_kl());
         case DamageMetric::agreement: return "changes " + percent(1 - everything.agreement()) + " of the classes";
         case DamageMetric::top1: return "loses " + text("%.2f", 100 * everything.top1_drop()) + " points of top-1";
+        case DamageMetric::task:
+            return "loses " + text("%.2f", 100 * everything.task->loss()) + " points of " + sensitivity.task_metric +
+                   " (" + text("%.2f", 100 * everything.task->reference) + " in float)";
     }
     return "";
 }
@@ -60,6 +65,7 @@ bool is_much(const Score& everything, DamageMetric metric) {
         case DamageMetric::kl: return everything.mean_kl() > 0.05;
         case DamageMetric::agreement: return everything.agreement() < 0.95;
         case DamageMetric::top1: return everything.top1_drop() > 0.01;
+        case DamageMetric::task: return everything.task->loss() > 0.01;
     }
     return false;
 }
@@ -81,8 +87,14 @@ std::vector<RankedLayer> rank_layers(const Sensitivity& sensitivity, DamageMetri
         layer.damage_share = damage > 0 ? layer.damage / damage : 0;
         layer.macs_share = macs > 0 ? layer.macs_share / macs : 0;
     }
-    std::stable_sort(ranked.begin(), ranked.end(), [](const RankedLayer& a, const RankedLayer& b) {
-        return a.damage != b.damage ? a.damage > b.damage : a.macs_share < b.macs_share;
+    std::stable_sort(ranked.begin(), ranked.end(), [&](const RankedLayer& a, const RankedLayer& b) {
+        if (a.damage != b.damage) return a.damage > b.damage;
+        // A task's metric counts answers: many layers change none by themselves.
+        const auto& one = sensitivity.layers[a.layer].score.task;
+        const auto& other = sensitivity.layers[b.layer].score.task;
+        if (metric == DamageMetric::task && one && other && one->agreement != other->agreement)
+            return one->agreement < other->agreement;
+        return a.macs_share < b.macs_share;
     });
     return ranked;
 }
@@ -112,15 +124,15 @@ std::vector<std::string> advise(const Sensitivity& sensitivity, DamageMetric met
         const bool much = is_much(everything, metric);
         sentences.push_back(std::string("No layer stands out") + (much ? ": " : ", so INT8 throughout: ") +
                             "the most harmful one, " + first.node + " (" + first.role + "), causes " +
-                            percent(ranked.front().damage_share) + " of the " + what_is_measured(metric) +
+                            percent(ranked.front().damage_share) + " of the " + what_is_measured(sensitivity, metric) +
                             " that the layers cause one by one.");
         if (much) {
             sentences.push_back(
-                "But INT8 throughout " + whole_loss(everything, metric) +
+                "But INT8 throughout " + whole_loss(sensitivity, metric) +
                 ", spread over the layers: lathe quantize --effort 2 takes much of that away, and lathe "
                 "tune finds the fastest mix within a limit.");
         } else if (everything.samples > 0) {
-            sentences.push_back("INT8 throughout " + whole_loss(everything, metric) + ".");
+            sentences.push_back("INT8 throughout " + whole_loss(sensitivity, metric) + ".");
         }
     } else if (!worst.empty()) {
         double damage = 0;
@@ -129,9 +141,9 @@ std::vector<std::string> advise(const Sensitivity& sensitivity, DamageMetric met
             damage += layer.damage_share;
             macs += layer.macs_share;
         }
-        sentences.push_back("Keep " + listed(sensitivity, worst) +
-                            " in FP16 (or FP32, BF16 on a CPU): " + percent(damage) + " of the " +
-                            what_is_measured(metric) + " for " + percent(macs) + " of the multiply-accumulates.");
+        sentences.push_back("Keep " + listed(sensitivity, worst) + " in FP16 (or FP32, BF16 on a CPU): " +
+                            percent(damage) + " of the " + what_is_measured(sensitivity, metric) + " for " +
+                            percent(macs) + " of the multiply-accumulates.");
         std::string excluded;
         for (const RankedLayer& layer : worst)
             excluded += " --exclude '" + sensitivity.layers[layer.layer].node + "'";

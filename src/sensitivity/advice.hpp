@@ -16,7 +16,8 @@ struct RankedLayer {
     double macs_share = 0;   ///< of the multiply-accumulates of all layers, the float ones included
 };
 
-/// Equal damage: the one of less work first, since it costs less to keep; then graph order.
+/// Equal damage: by a task's metric the one with fewer of the float network's answers first; then the one of less work,
+/// since it costs less to keep; then graph order.
 std::vector<RankedLayer> rank_layers(const Sensitivity& sensitivity, DamageMetric metric);
 
 /// The layers that stand out: at least 5 % of all damage and five times the median layer's, most harmful first, at most

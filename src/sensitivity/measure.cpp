@@ -8,8 +8,10 @@
 #include <optional>
 #include <unordered_map>
 
+#include "evaluate/task_judge.hpp"
 #include "onnx/macs.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/edges.hpp"
 #include "quantize/ops.hpp"
 #include "quantize/quantize.hpp"
 #include "sensitivity/differences.hpp"
@@ -60,10 +62,20 @@ public:
     Measurement(const Model& model, const RangesFile& ranges, Dataset& data, const Backend& backend,
                 const SensitivityOptions& options, Progress& progress)
         : model_(model), ranges_(ranges), data_(data), backend_(backend), options_(options), progress_(progress),
-          journal_(options.journal, options.key) {}
+          journal_(options.judging == nullptr ? options.journal : std::filesystem::path(), options.key) {}
 
     Result<Sensitivity> run() {
         start_ = Clock::now();
+        if (options_.judging != nullptr) {
+            if (options_.judging->one_sample) {
+                return Error{ErrorCode::unsupported, "the outputs have no axis for the sample", model_.graph.name,
+                             "judge by --metric sqnr, or by engines with lathe eval"};
+            }
+            judge_ = options_.judging->make();
+            result_.task = options_.judging->task;
+            result_.task_metric = options_.judging->metric;
+            result_.task_labelled = options_.judging->labelled;
+        }
         result_.batch_size = runnable_batch(model_, options_.batch_size, options_.threads);
         rules_.weight_range = range_for_this_cpu(profile_of(options_.target));
         Model raised = model_;
@@ -135,7 +147,7 @@ private:
         for (const char* name : {"seconds", "timed_seconds"}) {
             if (!state->contains(name) || !(*state)[name].is_number()) return damaged;
         }
-        if (!state->contains("groups") || !state->contains("layers") ||
+        if (!state->contains("outputs") || !state->contains("layers") ||
             (*state)["layers"].size() != result_.layers.size() || !state->contains("everything"))
             return damaged;
         for (std::size_t i = 0; i < result_.layers.size(); ++i) {
@@ -147,34 +159,61 @@ private:
         result_.seconds = (*state)["seconds"].get<double>();
         timed_seconds_ = (*state)["timed_seconds"].get<double>();
         timed_samples_ = (*state)["timed_samples"].get<std::size_t>();
-        LATHE_CHECK(groups_from((*state)["groups"], damaged));
+        LATHE_CHECK(noisy_from((*state)["outputs"], damaged));
         result_.output_kind =
             state->value("output_kind", "") == "probabilities" ? OutputKind::probabilities : OutputKind::logits;
         result_.resumed_samples = result_.samples;
         return {};
     }
 
-    Result<void> groups_from(const Json& json, const Error& damaged) {
+    static Result<OutputGroups> groups_from(const Json& json, const Error& damaged) {
+        OutputGroups groups;
         std::size_t end = 0;
         try {
-            groups_ = {count_of(json.at("axis")), count_of(json.at("channels")), count_of(json.at("inner")), {}};
+            groups = {count_of(json.at("axis")), count_of(json.at("channels")), count_of(json.at("inner")), {}};
             for (const Json& each : json.at("groups")) {
-                groups_.groups.push_back(
+                groups.groups.push_back(
                     {count_of(each.at("begin")), count_of(each.at("end")), positive_at(each, "power")});
-                if (groups_.groups.back().begin != end || groups_.groups.back().end <= end) return damaged;
-                end = groups_.groups.back().end;
+                if (groups.groups.back().begin != end || groups.groups.back().end <= end) return damaged;
+                end = groups.groups.back().end;
             }
         } catch (const Json::exception&) {
             return damaged;
         }
-        return end > 0 && end == groups_.channels && groups_.inner > 0 ? Result<void>() : damaged;
+        if (end == 0 || end != groups.channels || groups.inner == 0) return damaged;
+        return groups;
     }
 
-    Json groups_json() const {
-        Json groups = Json::array();
-        for (const OutputGroups::Group& each : groups_.groups)
-            groups.push_back({{"begin", each.begin}, {"end", each.end}, {"power", each.power}});
-        return {{"axis", groups_.axis}, {"channels", groups_.channels}, {"inner", groups_.inner}, {"groups", groups}};
+    Result<void> noisy_from(const Json& json, const Error& damaged) {
+        if (!json.is_array() || json.empty()) return damaged;
+        for (const Json& each : json) {
+            const auto name = each.is_object() ? each.find("name") : each.end();
+            const auto scale = each.is_object() ? each.find("scale") : each.end();
+            if (!each.is_object() || name == each.end() || !name->is_string() || scale == each.end() ||
+                !scale->is_number())
+                return damaged;
+            LATHE_TRY(OutputGroups groups, groups_from(each, damaged));
+            noisy_.push_back({name->get<std::string>(), std::move(groups), scale->get<double>()});
+            result_.outputs.push_back(noisy_.back().name);
+            if (fixed_.graph.find_output(noisy_.back().name) == nullptr) return damaged;
+        }
+        return noisy_.front().name == output_ ? Result<void>() : damaged;
+    }
+
+    Json noisy_json() const {
+        Json outputs = Json::array();
+        for (const NoisyOutput& output : noisy_) {
+            Json groups = Json::array();
+            for (const OutputGroups::Group& each : output.groups.groups)
+                groups.push_back({{"begin", each.begin}, {"end", each.end}, {"power", each.power}});
+            outputs.push_back({{"name", output.name},
+                               {"scale", output.scale},
+                               {"axis", output.groups.axis},
+                               {"channels", output.groups.channels},
+                               {"inner", output.groups.inner},
+                               {"groups", std::move(groups)}});
+        }
+        return outputs;
     }
 
     Result<void> keep() {
@@ -187,7 +226,7 @@ private:
                                {"timed_seconds", timed_seconds_},
                                {"timed_samples", timed_samples_},
                                {"output_kind", to_string(result_.output_kind)},
-                               {"groups", groups_json()},
+                               {"outputs", noisy_json()},
                                {"everything", sums_to_json(result_.everything)},
                                {"layers", std::move(layers)}});
     }
@@ -292,6 +331,7 @@ private:
         if (result_.samples == 0) {
             return Error{ErrorCode::invalid_argument, "the data holds no samples", "", "name data with samples"};
         }
+        LATHE_CHECK(score_task());
         result_.float_seconds =
             timed_seconds_ * static_cast<double>(result_.samples) / static_cast<double>(timed_samples_);
         return {};
@@ -315,13 +355,13 @@ private:
         if (result_.samples == 0) {
             result_.classes = reference.as<float>().size() / result_.batch_size;
             result_.output_kind = detect_output_kind(reference.as<float>(), result_.classes);
-            // Tokens are no channels, and the longest sample's padding is among them.
-            if (model_.find_metadata("lathe.tokenizer") == nullptr)
-                groups_ = find_output_groups(reference.shape, {reference.as<float>()});
+            find_noisy_outputs(computed);
         }
+        LATHE_CHECK(judge_answers(0, batch, computed, computed));
         LATHE_TRY(const Values all, everything_->run(none, values));
         Score everything = result_.everything;
-        LATHE_CHECK(add(everything, reference, all.at(output_), batch));
+        LATHE_CHECK(add(everything, computed, all, batch));
+        LATHE_CHECK(judge_answers(1, batch, computed, all));
         std::vector<Score> scores;
         for (QuantisedLayer& quantised : quantised_) {
             LATHE_CHECK(progress_.check());
@@ -331,8 +371,8 @@ private:
                 changed.insert(behind.begin(), behind.end());
             }
             scores.push_back(result_.layers[quantised.layer].score);
-            const auto own = changed.find(output_);
-            LATHE_CHECK(add(scores.back(), reference, own == changed.end() ? reference : own->second, batch));
+            LATHE_CHECK(add(scores.back(), computed, changed, batch));
+            LATHE_CHECK(judge_answers(scores.size() + 1, batch, computed, changed));
         }
         for (std::size_t i = 0; i < scores.size(); ++i)
             result_.layers[quantised_[i].layer].score = scores[i];
@@ -420,17 +460,104 @@ private:
         return {};
     }
 
-    Result<void> add(Score& score, const TensorView& reference, const TensorView& subject, const Batch& batch) const {
-        const auto expected = reference.as<float>();
-        const auto actual = subject.as<float>();
-        if (expected.size() != actual.size()) {
-            return Error{ErrorCode::internal, "the quantised model's output has another size", output_, ""};
+    /// An output that noise is measured at.
+    struct NoisyOutput {
+        std::string name;
+        OutputGroups groups; ///< as the first batch tells them
+        double scale = 1;    ///< of its squares
+    };
+
+    /// The output to judge, and without one that was named all others in float that nothing in the network reads on:
+    /// boxes beside scores. Each weighs alike: its signal in the first batch is 1 a sample.
+    void find_noisy_outputs(const Values& computed) {
+        const EdgeIndex readers(fixed_.graph);
+        // Tokens are no channels, and the longest sample's padding is among them.
+        const bool texts = model_.find_metadata("lathe.tokenizer") != nullptr;
+        noisy_.clear();
+        const auto take = [&](const std::string& name) {
+            const TensorView& values = computed.at(name);
+            NoisyOutput output{name, {}, 1};
+            if (!texts) output.groups = find_output_groups(values.shape, {values.as<float>()});
+            noisy_.push_back(std::move(output));
+        };
+        take(output_);
+        for (const ValueInfo& info : fixed_.graph.outputs) {
+            if (!options_.output_name.empty() || info.name == output_ || !readers.readers(info.name).empty()) continue;
+            const auto found = computed.find(info.name);
+            if (found == computed.end() || found->second.type != DataType::float32 || found->second.shape.empty() ||
+                found->second.shape[0] != static_cast<std::int64_t>(result_.batch_size) ||
+                found->second.as<float>().empty())
+                continue;
+            take(info.name);
         }
+        result_.outputs.clear();
+        for (NoisyOutput& output : noisy_) {
+            result_.outputs.push_back(output.name);
+            if (noisy_.size() == 1) continue; // signal and noise in the output's own unit
+            Score alone;
+            const auto values = computed.at(output.name).as<float>();
+            const std::size_t row = values.size() / result_.batch_size;
+            for (std::size_t i = 0; i < result_.batch_size; ++i)
+                alone.add(values.subspan(i * row, row), values.subspan(i * row, row), -1, OutputKind::logits,
+                          output.groups);
+            // One that is 0 throughout has no unit to tell noise in.
+            output.scale = alone.signal > 0 ? static_cast<double>(result_.batch_size) / alone.signal : 0;
+        }
+    }
+
+    /// `changed`: what of the outputs differs from `reference`.
+    Result<void> add(Score& score, const Values& reference, const Values& changed, const Batch& batch) const {
+        const auto subject_of = [&](const std::string& name) -> const TensorView& {
+            const auto own = changed.find(name);
+            return own == changed.end() ? reference.at(name) : own->second;
+        };
+        for (const NoisyOutput& output : noisy_) {
+            if (reference.at(output.name).as<float>().size() != subject_of(output.name).as<float>().size())
+                return Error{ErrorCode::internal, "the quantised model's output has another size", output.name, ""};
+        }
+        std::vector<OtherOutput> others(noisy_.size() - 1);
+        const auto row = [&](const TensorView& values, std::size_t i) {
+            const auto all = values.as<float>();
+            const std::size_t size = all.size() / result_.batch_size;
+            return all.subspan(i * size, size);
+        };
         for (std::size_t i = 0; i < batch.size(); ++i) {
-            const std::size_t first = i * result_.classes;
-            score.add(expected.subspan(first, result_.classes), actual.subspan(first, result_.classes), batch.labels[i],
-                      result_.output_kind, groups_);
+            for (std::size_t k = 0; k < others.size(); ++k) {
+                const NoisyOutput& output = noisy_[k + 1];
+                others[k] = {row(reference.at(output.name), i), row(subject_of(output.name), i), &output.groups,
+                             output.scale};
+            }
+            score.add(row(reference.at(output_), i), row(subject_of(output_), i), batch.labels[i], result_.output_kind,
+                      noisy_.front().groups, others, noisy_.front().scale);
         }
+        return {};
+    }
+
+    /// All outputs of one network, as the task's judge takes them.
+    Result<void> judge_answers(std::size_t network, const Batch& batch, const Values& reference,
+                               const Values& changed) {
+        if (judge_ == nullptr) return {};
+        std::vector<HostTensor> outputs;
+        for (const ValueInfo& output : fixed_.graph.outputs) {
+            const auto own = changed.find(output.name);
+            outputs.push_back(as_floats(own == changed.end() ? reference.at(output.name) : own->second, output.name));
+        }
+        return judge_->add(network, batch, outputs);
+    }
+
+    /// What all samples together say by the task.
+    Result<void> score_task() {
+        if (judge_ == nullptr) return {};
+        result_.left_out = judge_->left_out();
+        result_.everything.task = judge_->score(1);
+        if (!result_.everything.task->defined()) {
+            return Error{ErrorCode::invalid_argument,
+                         "nothing is to be found in the samples, so " + result_.task_metric + " says nothing", "",
+                         "give data with more samples, or judge by --metric sqnr"};
+        }
+        result_.task_change = judge_->difference(1, 0);
+        for (std::size_t i = 0; i < quantised_.size(); ++i)
+            result_.layers[quantised_[i].layer].score.task = judge_->score(i + 2);
         return {};
     }
 
@@ -445,7 +572,8 @@ private:
     Sensitivity result_;
     Model fixed_;
     std::string output_;
-    OutputGroups groups_; ///< of the output, as the first batch tells them
+    std::vector<NoisyOutput> noisy_; ///< the output to judge first
+    std::unique_ptr<TaskJudge> judge_;
     LayerRules rules_{ranges_, options_.target};
     std::unordered_map<std::size_t, std::size_t> position_; ///< node to layer
     std::optional<Piece> whole_;

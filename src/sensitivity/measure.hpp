@@ -39,6 +39,12 @@ struct Sensitivity {
     double float_seconds =
         0; ///< the whole float model alone, for as many samples; timed on some batches between the rest
     std::size_t resumed_samples = 0;
+    std::vector<std::string> outputs; ///< that noise is measured at; `classes` and KL are of the first
+    std::string task;                 ///< that judged; empty: none did
+    std::string task_metric;          ///< for people
+    bool task_labelled = false;       ///< by the truth, not by the float network's answers
+    Interval task_change;             ///< 95 %: of the metric, `everything` minus float
+    std::size_t left_out = 0;         ///< samples that the truth does not speak of
 };
 
 struct SensitivityOptions {
@@ -47,7 +53,10 @@ struct SensitivityOptions {
     std::size_t batch_size = 0;
     std::size_t threads = 0;  ///< 0: all cores
     std::size_t length = 128; ///< of a text model's samples, where that is open
-    std::string output_name;  ///< of the output to judge; empty: the first
+    std::string output_name;  ///< of the output to judge; empty: all that are float and end the network
+    /// By what the answers are judged as well, each layer's score then having a `task`. Answers are kept in memory and
+    /// not in the record, so a run with it begins anew. It must outlive the call; null: none.
+    const TaskJudging* judging = nullptr;
     /// Record of what is done, so that a run that was stopped goes on; empty: none.
     std::filesystem::path journal;
     std::string key;            ///< digest of what else the result depends on: data, ranges

@@ -10,7 +10,7 @@ namespace lathe {
 
 namespace {
 
-constexpr std::array metric_names{"sqnr", "kl", "agreement", "top1"};
+constexpr std::array metric_names{"sqnr", "kl", "agreement", "top1", "task"};
 
 double share(std::uint64_t part, std::uint64_t whole) {
     return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -33,6 +33,36 @@ double softly_right(std::span<const float> row, std::size_t label, OutputKind ki
     return 1 / (1 + std::exp(other - own));
 }
 
+struct Energies {
+    double signal = 0;
+    double noise = 0;
+};
+
+/// Squares of the reference and of the difference, each group's in its own scale.
+Energies energies(std::span<const float> reference, std::span<const float> subject, const OutputGroups& groups) {
+    Energies sum;
+    for (std::size_t first = 0; first < reference.size();) {
+        // Runs of one group: whole samples where there is but one.
+        const std::size_t group = groups.group_at(first);
+        const std::size_t end = groups.single() ? reference.size() : first + groups.inner;
+        const double weight = groups.single() ? 1.0 : groups.weight(group);
+        for (; first < end; ++first) {
+            const double x = reference[first];
+            const double difference = x - static_cast<double>(subject[first]);
+            sum.signal += weight * x * x;
+            sum.noise += weight * difference * difference;
+        }
+    }
+    return sum;
+}
+
+Json task_to_json(const TaskScore& task) {
+    return {{"metric", task.metric},
+            {"reference", task.reference},
+            {"agreement", task.agreement},
+            {"part_agreement", task.part_agreement}};
+}
+
 } // namespace
 
 const char* to_string(DamageMetric metric) { return metric_names.at(static_cast<std::size_t>(metric)); }
@@ -42,11 +72,11 @@ Result<DamageMetric> damage_metric_from_name(std::string_view name) {
         if (metric_names.at(i) == name) return static_cast<DamageMetric>(i);
     }
     return Error{ErrorCode::invalid_argument, "unknown metric '" + std::string(name) + "'", "--metric",
-                 "use sqnr, kl, agreement or top1"};
+                 "use sqnr, kl, agreement, top1 or task"};
 }
 
 void Score::add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind,
-                const OutputGroups& groups) {
+                const OutputGroups& groups, std::span<const OtherOutput> others, double scale) {
     const std::size_t part = samples % parts;
     ++samples;
     const auto expected = top_class(reference);
@@ -58,7 +88,9 @@ void Score::add(std::span<const float> reference, std::span<const float> subject
         soft_right += softly_right(subject, static_cast<std::size_t>(label), kind);
         soft_reference_right += softly_right(reference, static_cast<std::size_t>(label), kind);
     }
-    if (!all_finite(reference) || !all_finite(subject)) {
+    const bool finite = std::ranges::all_of(
+        others, [](const OtherOutput& other) { return all_finite(other.reference) && all_finite(other.subject); });
+    if (!finite || !all_finite(reference) || !all_finite(subject)) {
         ++nonfinite;
         return;
     }
@@ -66,21 +98,17 @@ void Score::add(std::span<const float> reference, std::span<const float> subject
     const double divergence = kl_divergence(reference, subject, kind);
     kl += divergence;
     part_kl.at(part) += divergence;
-    double squares = 0;
-    for (std::size_t first = 0; first < reference.size();) {
-        // Runs of one group: whole samples where there is but one.
-        const std::size_t group = groups.group_at(first);
-        const std::size_t end = groups.single() ? reference.size() : first + groups.inner;
-        const double weight = groups.single() ? 1.0 : groups.weight(group);
-        for (; first < end; ++first) {
-            const double x = reference[first];
-            const double difference = x - static_cast<double>(subject[first]);
-            signal += weight * x * x;
-            squares += weight * difference * difference;
-        }
+    Energies sum = energies(reference, subject, groups);
+    sum.signal *= scale;
+    sum.noise *= scale;
+    for (const OtherOutput& other : others) {
+        const Energies own = energies(other.reference, other.subject, *other.groups);
+        sum.signal += other.scale * own.signal;
+        sum.noise += other.scale * own.noise;
     }
-    noise += squares;
-    part_noise.at(part) += squares;
+    signal += sum.signal;
+    noise += sum.noise;
+    part_noise.at(part) += sum.noise;
 }
 
 double Score::mean_kl() const { return samples > nonfinite ? kl / static_cast<double>(samples - nonfinite) : 0.0; }
@@ -106,6 +134,7 @@ double Score::damage(DamageMetric metric) const {
         case DamageMetric::kl: return mean_kl();
         case DamageMetric::agreement: return 1 - agreement();
         case DamageMetric::top1: return std::max(0.0, top1_drop());
+        case DamageMetric::task: return task ? std::max(0.0, task->loss()) : 0.0;
         case DamageMetric::sqnr: break;
     }
     if (noise == 0) return 0;
@@ -113,19 +142,21 @@ double Score::damage(DamageMetric metric) const {
 }
 
 Json sums_to_json(const Score& score) {
-    return {{"samples", score.samples},
-            {"nonfinite", score.nonfinite},
-            {"agree", score.agree},
-            {"labelled", score.labelled},
-            {"right", score.right},
-            {"reference_right", score.reference_right},
-            {"soft_right", score.soft_right},
-            {"soft_reference_right", score.soft_reference_right},
-            {"kl", score.kl},
-            {"signal", score.signal},
-            {"noise", score.noise},
-            {"part_kl", score.part_kl},
-            {"part_noise", score.part_noise}};
+    Json json{{"samples", score.samples},
+              {"nonfinite", score.nonfinite},
+              {"agree", score.agree},
+              {"labelled", score.labelled},
+              {"right", score.right},
+              {"reference_right", score.reference_right},
+              {"soft_right", score.soft_right},
+              {"soft_reference_right", score.soft_reference_right},
+              {"kl", score.kl},
+              {"signal", score.signal},
+              {"noise", score.noise},
+              {"part_kl", score.part_kl},
+              {"part_noise", score.part_noise}};
+    if (score.task) json["task"] = task_to_json(*score.task);
+    return json;
 }
 
 Result<Score> score_from_json(const Json& json) {
@@ -155,6 +186,18 @@ Result<Score> score_from_json(const Json& json) {
     };
     read_parts("part_kl", score.part_kl);
     read_parts("part_noise", score.part_noise);
+    if (const auto found = whole ? json.find("task") : json.end(); whole && found != json.end()) {
+        TaskScore task;
+        try {
+            task.metric = found->at("metric").get<double>();
+            task.reference = found->at("reference").get<double>();
+            task.agreement = found->at("agreement").get<double>();
+            task.part_agreement = found->at("part_agreement").get<std::array<double, TaskScore::parts>>();
+        } catch (const Json::exception&) {
+            whole = false;
+        }
+        score.task = task;
+    }
     if (!whole) return Error{ErrorCode::corrupt, "a score lacks one of its sums", "", ""};
     return score;
 }
@@ -173,6 +216,11 @@ Json to_json(const Score& score) {
         json["top1"] = share(score.right, score.labelled);
         json["top1_delta"] = 0.0 - score.top1_drop();
         json["soft_top1_delta"] = 0.0 - score.soft_top1_drop();
+    }
+    if (score.task) {
+        json["task_metric"] = score.task->metric;
+        json["task_delta"] = 0.0 - score.task->loss();
+        json["task_agreement"] = score.task->agreement;
     }
     return json;
 }

@@ -3,21 +3,31 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "evaluate/fidelity.hpp"
 #include "evaluate/output_groups.hpp"
+#include "evaluate/task_judge.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
 
 namespace lathe {
 
 /// By what a layer's damage is told.
-enum class DamageMetric { sqnr, kl, agreement, top1 };
+enum class DamageMetric { sqnr, kl, agreement, top1, task };
 const char* to_string(DamageMetric metric);
 /// invalid_argument, with the names that exist, for any other text.
 Result<DamageMetric> damage_metric_from_name(std::string_view name);
+
+/// One sample of an output beside the first.
+struct OtherOutput {
+    std::span<const float> reference;
+    std::span<const float> subject; ///< of equal length
+    const OutputGroups* groups = nullptr;
+    double scale = 1; ///< of its squares, so that all outputs weigh alike
+};
 
 /// How far outputs with something quantised are from those in float, summed over samples in float64. Plain sums, so
 /// that what was summed before an interruption can be kept and added to.
@@ -38,11 +48,13 @@ struct Score {
     static constexpr std::size_t parts = 16;
     std::array<double, parts> part_kl{};
     std::array<double, parts> part_noise{};
+    std::optional<TaskScore> task; ///< of all samples together; absent where no task judges
 
     /// One sample's outputs, of equal length; label -1 where unknown. `groups`: the same for every sample; each of
-    /// several weighs alike in signal and noise, whatever its size and number.
+    /// several weighs alike in signal and noise, whatever its size and number. `others` add to signal and noise alone,
+    /// the first output's times `scale`.
     void add(std::span<const float> reference, std::span<const float> subject, std::int64_t label, OutputKind kind,
-             const OutputGroups& groups = {});
+             const OutputGroups& groups = {}, std::span<const OtherOutput> others = {}, double scale = 1);
 
     double mean_kl() const;
     double sqnr_db() const; ///< infinite where there is no noise
@@ -55,7 +67,8 @@ struct Score {
     /// the same.
     double soft_top1_drop() const;
     /// Never negative, 0 for none, and of several layers about the sum: mean KL, noise over signal, share of classes
-    /// changed, share of right answers lost. Beyond all of them where no sample is finite.
+    /// changed, share of right answers lost, what the task's metric loses. Beyond all of them where no sample is
+    /// finite.
     double damage(DamageMetric metric) const;
 };
 

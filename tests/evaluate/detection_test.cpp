@@ -1,4 +1,5 @@
 #include "evaluate/detection.hpp"
+#include "evaluate/task_judge.hpp"
 
 #include <limits>
 
@@ -133,6 +134,55 @@ TEST(EvaluateDetection, WithoutTruthTheReferencesDetectionsAreIt) {
                 subjects[1]["agreement"].get<double>() - 1, 1e-12);
     EXPECT_LT(subjects[1]["vs_reference"]["agreement_delta_ci95"][1].get<double>(), 0);
     EXPECT_EQ(subjects[1]["nonfinite_samples"], 1);
+}
+
+/// The outputs of detectors as TaskJudge is given them, and what evaluate_detection says of the same.
+TEST(TaskJudge, SaysOfOutputsInMemoryWhatEvaluationSaysOfEngines) {
+    Detector reference("fp32", 0, 0);
+    Detector moved("int8", 30, 6);
+    std::vector<OutputsPredictor*> detectors{&reference, &moved};
+    const DetectionTruth truth = truth_of(10); // it does not speak of two
+    const DetectionOptions options;
+    Pictures data;
+    const auto evaluation =
+        evaluate_detection(detectors, true, data, letterbox(), head, &truth, {1}, options, no_progress());
+    ASSERT_TRUE(evaluation) << evaluation.error().describe();
+    const Json subjects = to_json(*evaluation, {"", "cat"}, options);
+    const auto judge = make_detection_judge(head, options, letterbox(), std::make_shared<DetectionTruth>(truth), {1});
+    data.rewind();
+    while (true) {
+        auto batch = data.next(5);
+        ASSERT_TRUE(batch);
+        if (!*batch) break;
+        for (std::size_t network = 0; network < detectors.size(); ++network) {
+            const auto outputs = detectors[network]->predict_all(**batch);
+            ASSERT_TRUE(judge->add(network, **batch, *outputs));
+        }
+    }
+    const TaskScore score = judge->score(1);
+    EXPECT_EQ(judge->left_out(), 2U);
+    EXPECT_DOUBLE_EQ(score.reference, subjects[0]["map"].get<double>());
+    EXPECT_DOUBLE_EQ(score.metric, subjects[1]["map"].get<double>());
+    EXPECT_DOUBLE_EQ(score.agreement, subjects[1]["vs_reference"]["agreement"].get<double>());
+    EXPECT_NEAR(0 - score.loss(), subjects[1]["vs_reference"]["map_delta"].get<double>(), 1e-12);
+    const Interval change = judge->difference(1, 0);
+    EXPECT_DOUBLE_EQ(change.low, subjects[1]["vs_reference"]["map_delta_ci95"][0].get<double>());
+    EXPECT_DOUBLE_EQ(change.high, subjects[1]["vs_reference"]["map_delta_ci95"][1].get<double>());
+    EXPECT_DOUBLE_EQ(score.part_agreement[0], 1) << "picture 0 is right";
+    EXPECT_DOUBLE_EQ(score.part_agreement[7], 0) << "picture 7 is moved";
+    EXPECT_DOUBLE_EQ(score.part_agreement[15], 1) << "there is no picture 15 to say anything";
+    EXPECT_DOUBLE_EQ(judge->score(0).agreement, 1);
+}
+
+TEST(TaskJudge, NothingToFindSaysNothing) {
+    const auto judge = make_detection_judge(head, {}, std::nullopt, nullptr, {});
+    Batch batch;
+    batch.names = {"a"};
+    batch.labels = {-1};
+    HostTensor output("out", DataType::float32, {1, rows, 6}); // all scores are 0
+    ASSERT_TRUE(judge->add(0, batch, {&output, 1}));
+    ASSERT_TRUE(judge->add(1, batch, {&output, 1}));
+    EXPECT_FALSE(judge->score(1).defined());
 }
 
 TEST(EvaluateDetection, TruthThatFitsNothingIsRefused) {

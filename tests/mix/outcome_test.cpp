@@ -71,6 +71,32 @@ TEST(Outcome, SaysThatAPlainerEngineIsFaster) {
     EXPECT_FALSE(judge(int8_trial(), judged(0, 0, ratio(1.1, 1.2, 1.3), ratio(1, 1.1, 1.2)), options).good);
 }
 
+TEST(Outcome, OfATaskItsMetricCountsAndItsInterval) {
+    SearchOptions options;
+    options.metric = DamageMetric::task;
+    options.max_drop = 0.5;
+    Judged lost = judged(2, 1, ratio(2.9, 3, 3.1), ratio(1.4, 1.5, 1.6));
+    Judged::ByTask task;
+    task.name = "detection";
+    task.metric = "mAP 0.50:0.95";
+    task.score.reference = 0.30;
+    task.score.metric = 0.28;
+    task.change = {-0.03, -0.01};
+    lost.task = task;
+    const Outcome outcome = judge(int8_trial(), lost, options);
+    EXPECT_FALSE(outcome.good);
+    EXPECT_NEAR(outcome.drop, 2, 1e-9);
+    EXPECT_NEAR(outcome.drop_ci95.low, 1, 1e-9);
+    EXPECT_NEAR(outcome.drop_ci95.high, 3, 1e-9);
+    EXPECT_THAT(outcome.reasons.front(), HasSubstr("is missed"));
+    EXPECT_THAT(outcome.text, HasSubstr("loses 2.00 pt (mAP 0.50:0.95)"));
+    lost.task->change = {-0.045, 0.002};
+    EXPECT_TRUE(judge(int8_trial(), lost, options).good) << "chance cannot be ruled out";
+    lost.task->score.metric = 0.301;
+    lost.task->change = {-0.004, 0.006};
+    EXPECT_THAT(judge(int8_trial(), lost, options).reasons.front(), HasSubstr("holds beyond doubt"));
+}
+
 TEST(Outcome, OtherMetrics) {
     SearchOptions options;
     options.metric = DamageMetric::agreement;

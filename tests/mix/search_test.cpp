@@ -458,6 +458,35 @@ TEST(Mix, LessIsLostBeyondChanceOnly) {
     }
 }
 
+TEST(Mix, ATaskLimitsByItsMetricAndRanksByTheFloatNetworksAnswers) {
+    Score score;
+    score.samples = 32;
+    TaskScore task;
+    task.reference = 0.30;
+    task.metric = 0.31; // won, by chance
+    task.agreement = 0.9;
+    task.part_agreement.fill(0.9);
+    score.task = task;
+    EXPECT_NEAR(drop_of(score, DamageMetric::task), -1, 1e-9);
+    EXPECT_EQ(score.damage(DamageMetric::task), 0);
+    EXPECT_NEAR(loss_of(score, DamageMetric::task), 0.1, 1e-12);
+    EXPECT_STREQ(drop_unit(DamageMetric::task), "pt");
+    EXPECT_NEAR(loss_from_json(to_json(score), DamageMetric::task).value(), 0.1, 1e-12);
+    EXPECT_FALSE(loss_from_json(to_json(Score()), DamageMetric::task)) << "the file was made without a task";
+    const auto kept = score_from_json(sums_to_json(score));
+    ASSERT_TRUE(kept && kept->task);
+    EXPECT_EQ(kept->task->metric, task.metric);
+    EXPECT_EQ(kept->task->part_agreement, task.part_agreement);
+    Score worse = score;
+    worse.task->agreement = 0.85;
+    worse.task->part_agreement.fill(0.85);
+    EXPECT_TRUE(loses_surely_less(score, worse, DamageMetric::task));
+    EXPECT_FALSE(loses_surely_less(worse, score, DamageMetric::task));
+    for (std::size_t i = 0; i < Score::parts; ++i)
+        worse.task->part_agreement.at(i) = i % 2 == 0 ? 0.65 : 1.05; // 0.05 on average, +-0.2
+    EXPECT_FALSE(loses_surely_less(score, worse, DamageMetric::task)) << "chance";
+}
+
 TEST(SearchMix, NoSpeedForWhatMayBeChance) {
     std::vector<Trial> trials{scored(2, 0), scored(1.98, 0), scored(1, 0)};
     trials[0].mix = trials[1].mix = Mix::all_int8(Precision::float32, 1);

@@ -16,6 +16,7 @@
 #include "support/machine.hpp"
 #include "support/progress.hpp"
 #include "support_lib/command.hpp"
+#include "tasks/regression.hpp"
 
 namespace lathe::test {
 namespace {
@@ -237,6 +238,77 @@ TEST(Sensitivity, OutputsThatAreInfiniteInFloatTooAreNoDisagreement) {
     const auto found = measure_sensitivity(model, ranges, *dataset, cpu(), options(), no_progress());
     ASSERT_TRUE(found) << found.error().describe();
     EXPECT_EQ(found->everything.nonfinite, 4U);
+}
+
+/// Two heads: "y", which "left" alone makes, and a thousand times as large "z" of "right", whose weights 8 bits hold
+/// badly.
+Model two_heads() {
+    Model model = model_from_text("opset 18\n"
+                                  "input %x: float32[N, 3, 8, 8]\n"
+                                  "input %w1: float32[8, 3, 3, 3]\ninput %w2: float32[8, 3, 1, 1]\n"
+                                  "%y = Conv(%x, %w1) {name = \"left\"}\n"
+                                  "%z = Conv(%x, %w2) {name = \"right\"}\n"
+                                  "output %y: float32[N, 8, 6, 6]\noutput %z: float32[N, 8, 8, 8]\n");
+    model.graph.inputs.resize(1);
+    add_weights(model, "w1", {8, 3, 3, 3}, 1);
+    std::vector<float> second = noise(24, 3);
+    for (std::size_t i = 0; i < second.size(); ++i)
+        second[i] *= i % 3 == 0 ? 1000.0F : 3.0F;
+    model.graph.initializers.insert_or_assign("w2", Tensor::of_floats("w2", {8, 3, 1, 1}, second));
+    return model;
+}
+
+TEST(Sensitivity, AllOutputsCountAndEachAlike) {
+    const Model model = two_heads();
+    const RangesFile ranges = ranges_of(model);
+    const auto measured = [&](const std::string& output) {
+        SensitivityOptions one = options();
+        one.output_name = output;
+        const auto dataset = data(10);
+        return measure_sensitivity(model, ranges, *dataset, cpu(), one, no_progress());
+    };
+    const auto all = measured("");
+    const auto first = measured("y");
+    const auto second = measured("z");
+    ASSERT_TRUE(all && first && second) << all.error().describe();
+    EXPECT_THAT(all->outputs, testing::ElementsAre("y", "z"));
+    EXPECT_THAT(second->outputs, testing::ElementsAre("z"));
+    EXPECT_EQ(first->layers[1].score.noise, 0) << "\"right\" is not behind y";
+    EXPECT_GT(all->layers[1].score.noise, 0);
+    EXPECT_GT(all->layers[0].score.noise, 0);
+    // Each output's noise over its own signal, and half of it: there are two. The scales are the first batch's.
+    for (std::size_t i = 0; i < 2; ++i) {
+        const Score& own = (i == 0 ? first : second)->layers[i].score;
+        EXPECT_NEAR(all->layers[i].score.damage(DamageMetric::sqnr), own.damage(DamageMetric::sqnr) / 2,
+                    0.2 * own.damage(DamageMetric::sqnr));
+    }
+}
+
+TEST(Sensitivity, ATaskJudgesEachLayersAnswers) {
+    const Model model = two_heads();
+    TaskJudging judging;
+    judging.task = "regression";
+    judging.metric = "R2";
+    judging.make = [] { return make_counted_judge(make_regression_task({}), 1, nullptr); }; // of output z
+    const test::TemporaryFolder folder;
+    SensitivityOptions by_task = options();
+    by_task.judging = &judging;
+    by_task.journal = folder.path() / "record";
+    const auto dataset = data(10);
+    const auto found = measure_sensitivity(model, ranges_of(model), *dataset, cpu(), by_task, no_progress());
+    ASSERT_TRUE(found) << found.error().describe();
+    ASSERT_TRUE(found->everything.task && found->layers[0].score.task && found->layers[1].score.task);
+    EXPECT_EQ(found->layers[0].score.task->agreement, 1) << "\"left\" is not behind z";
+    EXPECT_LT(found->layers[1].score.task->agreement, 1);
+    EXPECT_NEAR(found->everything.task->metric, found->layers[1].score.task->metric, 1e-6);
+    EXPECT_EQ(found->everything.task->reference, 1) << "its own answers are the truth";
+    EXPECT_LE(found->task_change.high, 0);
+    EXPECT_EQ(found->layers[rank_layers(*found, DamageMetric::task).front().layer].node, "right");
+    EXPECT_FALSE(std::filesystem::exists(by_task.journal)) << "answers are not kept";
+    judging.one_sample = true;
+    const auto refused = measure_sensitivity(model, ranges_of(model), *dataset, cpu(), by_task, no_progress());
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
 }
 
 TEST(Sensitivity, RefusesWhatMakesNoSense) {
