@@ -127,6 +127,10 @@ Result<Json> evaluate_squad_engines(const EvalRequest& request, Progress& progre
 /// Errors: unsupported where the outputs are those of no known head.
 Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& progress);
 
+/// Poses judged by OKS AP with COCO's keypoints (find_keypoint_truth), or with the reference's own poses.
+/// Errors: unsupported where the outputs are those of no known pose network; mismatch (another number of keypoints).
+Result<Json> evaluate_keypoint_engines(const EvalRequest& request, Progress& progress);
+
 /// A class for every pixel, judged by mean IoU with masks (find_masks) or with the reference's own classes.
 Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress& progress);
 /// Numbers judged by R2 with targets (find_targets) or with the reference's own numbers.

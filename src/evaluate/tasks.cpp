@@ -4,6 +4,7 @@
 #include "evaluate/run.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
+#include "tasks/detection/keypoints.hpp"
 
 namespace lathe {
 
@@ -17,6 +18,10 @@ Result<EvaluationData> as_given(const EvalRequest& request) { return EvaluationD
 
 Result<bool> has_boxes(const EvalRequest& request) {
     LATHE_TRY(const auto truth, find_detection_truth(request.data));
+    return truth.has_value();
+}
+Result<bool> has_keypoints(const EvalRequest& request) {
+    LATHE_TRY(const auto truth, find_keypoint_truth(request.data));
     return truth.has_value();
 }
 Result<EvaluationData> with_boxes(const EvalRequest& request) {
@@ -53,7 +58,12 @@ Result<EvaluationData> data_found(const EvalRequest& request) {
     return found_by(request, find);
 }
 
-constexpr std::array<EvaluationTask, 7> tasks{{
+constexpr std::array<EvaluationTask, 8> tasks{{
+    {"keypoints",
+     "OKS AP of poses as COCO has it, its data being pictures with COCO's keypoints, or without any the reference's "
+     "own "
+     "poses being the truth",
+     has_keypoints, with_boxes, evaluate_keypoint_engines, judge_keypoints},
     {"detection",
      "mAP as COCO has it, its data being pictures with COCO's JSON, YOLO's or Pascal VOC's boxes, or without any the "
      "reference's own detections being the truth",

@@ -36,6 +36,7 @@ void append(Batch& batch, Batch&& other) {
     join(batch.pictures, other.pictures);
     join(batch.names, other.names);
     join(batch.labels, other.labels);
+    join(batch.sizes, other.sizes);
     join(batch.scores, other.scores);
 }
 
@@ -60,6 +61,7 @@ Batch rows_of(const Batch& batch, const std::vector<std::size_t>& rows) {
         if (!batch.pictures.empty()) part.pictures.push_back(batch.pictures[row]);
         part.names.push_back(batch.names[row]);
         part.labels.push_back(batch.labels[row]);
+        if (!batch.sizes.empty()) part.sizes.push_back(batch.sizes[row]);
         if (!batch.scores.empty()) part.scores.push_back(batch.scores[row]);
     }
     return part;

@@ -63,5 +63,21 @@ TEST(MemoryDataset, TakesSamplesEvenly) {
     EXPECT_TRUE(few.has_labels());
 }
 
+TEST(MemoryDataset, KeepsThePicturesSizes) {
+    std::vector<Batch> batches(2);
+    for (std::size_t i = 0; i < 2; ++i) {
+        batches[i].inputs.emplace_back("x", DataType::float32, Shape{2, 1});
+        batches[i].names = {std::to_string(2 * i), std::to_string(2 * i + 1)};
+        batches[i].labels = {-1, -1};
+        batches[i].sizes = {{10 * i + 1, 5}, {10 * i + 2, 5}};
+    }
+    MemoryDataset data(batches, 0);
+    const auto all = data.next(4);
+    ASSERT_TRUE(all && *all);
+    ASSERT_EQ((*all)->sizes.size(), 4U) << "a task maps boxes back by them";
+    EXPECT_EQ((*all)->sizes[1].width, 2U);
+    EXPECT_EQ((*all)->sizes[2].width, 11U);
+}
+
 } // namespace
 } // namespace lathe::test

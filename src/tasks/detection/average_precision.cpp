@@ -12,7 +12,7 @@ namespace lathe {
 
 namespace {
 
-constexpr std::size_t most_detections = 100; ///< a class and picture
+constexpr std::size_t most_detections = 100; ///< a class and picture, at most
 constexpr std::size_t recall_steps = 100;
 constexpr std::array<std::pair<double, double>, 4> size_ranges{
     {{0, 1e10}, {0, 32.0 * 32}, {32.0 * 32, 96.0 * 96}, {96.0 * 96, 1e10}}};
@@ -54,16 +54,28 @@ constexpr std::size_t none = static_cast<std::size_t>(-1);
 
 } // namespace
 
-DetectionMatches::DetectionMatches(std::span<const DetectedPicture> pictures) : pictures_(pictures.size()) {
+DetectionMatches::DetectionMatches(std::span<const DetectedPicture> pictures)
+    : DetectionMatches(pictures, {most_detections,
+                                  [pictures](std::size_t picture, std::size_t detection, std::size_t object) {
+                                      const TrueObject& truth = pictures[picture].truth[object];
+                                      return overlap(pictures[picture].detections[detection].box, truth.box,
+                                                     truth.crowd);
+                                  },
+                                  [pictures](std::size_t picture, std::size_t detection) {
+                                      return pictures[picture].detections[detection].box.area();
+                                  }}) {}
+
+DetectionMatches::DetectionMatches(std::span<const DetectedPicture> pictures, const MatchRules& rules)
+    : pictures_(pictures.size()) {
     for (std::size_t i = 0; i < pictures.size(); ++i)
-        match_picture(static_cast<std::uint32_t>(i), pictures[i]);
+        match_picture(static_cast<std::uint32_t>(i), pictures[i], rules);
     for (auto& by_class : classes_) {
         for (ClassMatches& each : by_class)
             std::ranges::stable_sort(each.matches, std::greater<>(), &Match::score);
     }
 }
 
-void DetectionMatches::match_picture(std::uint32_t picture, const DetectedPicture& content) {
+void DetectionMatches::match_picture(std::uint32_t picture, const DetectedPicture& content, const MatchRules& rules) {
     std::map<std::int32_t, Content> by_class;
     for (const TrueObject& object : content.truth)
         by_class[object.class_index].truth.push_back(&object);
@@ -73,12 +85,17 @@ void DetectionMatches::match_picture(std::uint32_t picture, const DetectedPictur
     for (auto& [class_index, each] : by_class) {
         if (class_index < 0) continue; // what the model has no class for cannot be found
         std::ranges::stable_sort(each.detections, std::greater<>(), &Detection::score);
-        if (each.detections.size() > most_detections) each.detections.resize(most_detections);
+        if (each.detections.size() > rules.most) each.detections.resize(rules.most);
         const std::size_t objects = each.truth.size();
+        std::vector<double> areas;
+        for (const Detection* detection : each.detections)
+            areas.push_back(rules.area(picture, static_cast<std::size_t>(detection - content.detections.data())));
         std::vector<double> overlaps(each.detections.size() * objects);
         for (std::size_t d = 0; d < each.detections.size(); ++d) {
             for (std::size_t t = 0; t < objects; ++t)
-                overlaps[d * objects + t] = overlap(each.detections[d]->box, each.truth[t]->box, each.truth[t]->crowd);
+                overlaps[d * objects + t] =
+                    rules.overlap(picture, static_cast<std::size_t>(each.detections[d] - content.detections.data()),
+                                  static_cast<std::size_t>(each.truth[t] - content.truth.data()));
         }
         for (std::size_t size = 0; size < size_count; ++size) {
             const auto& range = size_ranges[size];
@@ -122,7 +139,7 @@ void DetectionMatches::match_picture(std::uint32_t picture, const DetectedPictur
                     }
                     Match& match = found.matches[first + d];
                     if (partner == none) {
-                        if (!outside(each.detections[d]->box.area(), range)) match.wrong |= bit;
+                        if (!outside(areas[d], range)) match.wrong |= bit;
                         continue;
                     }
                     taken[partner] = true;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,14 @@ enum class OverlapRange {
     half, ///< IoU 0.50 alone
 };
 
+/// What is matched by something else than boxes (pycocotools' iouType "keypoints"). Numbers are those of the pictures
+/// and of what they hold, as given.
+struct MatchRules {
+    std::size_t most = 100; ///< detections a class and picture
+    std::function<double(std::size_t picture, std::size_t detection, std::size_t object)> overlap;
+    std::function<double(std::size_t picture, std::size_t detection)> area; ///< of what was found, pixels
+};
+
 /// The detections of many pictures, matched with their truth once, so that figures over any sample of the pictures
 /// are cheap.
 ///
@@ -42,6 +51,7 @@ enum class OverlapRange {
 class DetectionMatches {
 public:
     explicit DetectionMatches(std::span<const DetectedPicture> pictures);
+    DetectionMatches(std::span<const DetectedPicture> pictures, const MatchRules& rules);
 
     std::size_t pictures() const { return pictures_; }
     AveragePrecision figures() const;
@@ -75,7 +85,7 @@ private:
         double recall = -1;    ///< reached
     };
 
-    void match_picture(std::uint32_t picture, const DetectedPicture& content);
+    void match_picture(std::uint32_t picture, const DetectedPicture& content, const MatchRules& rules);
     static Curve curve(const ClassMatches& matches, std::size_t overlap_index, std::size_t most,
                        std::span<const std::uint32_t> weights);
 
