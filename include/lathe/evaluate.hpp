@@ -20,8 +20,7 @@ namespace lathe {
 /// What is measured, and how data and outputs are read for it. Fields of other tasks count for nothing.
 struct TaskOptions {
     /// "classification", "keypoints", "detection", "segmentation", "regression", "text-recognition", "similarity",
-    /// "squad", or FILE.py:function, a metric of your own, whose code is run. Empty: what the data tell, else what the
-    /// outputs do.
+    /// "squad", or FILE.py:function, a metric of your own, whose code is run. Empty: what the data or the outputs tell.
     std::string name = {};
     std::string output_name = {};     ///< the output to judge; empty: the first, or the one that suits the task
     std::string head = {};            ///< detection: how outputs hold detections ("yolox", ...); empty: recognised
