@@ -126,8 +126,7 @@ Result<PoseHead> pose_head(std::span<const OutputShape> outputs, std::size_t hei
             head.points = static_cast<std::size_t>((values - 5) / 3);
             return head;
         }
-        if (columns >= 9 && (columns - 6) % 3 == 0) {
-            head.anchors_last = false;
+        if (!head.anchors_last && columns >= 9 && (columns - 6) % 3 == 0) {
             head.end_to_end = true;
             head.points = static_cast<std::size_t>((columns - 6) / 3);
             return head;
