@@ -73,9 +73,8 @@ struct CompareModelsResult {
 
 /// Of ONNX models every float value of one name is compared, of engines and IR their outputs. A difference is no error.
 /// Errors: not_found, parse_error, invalid_argument (a shape of no input, one array for several inputs, no second and
-/// no `against`, IR with `against`), unsupported (what `against` needs is not
-/// installed, a task that cannot judge so), mismatch (inputs or outputs
-/// that do not fit each other), what running gives, cancelled.
+/// no `against`, IR with `against`), unsupported (what `against` needs is not installed, a task that cannot judge so),
+/// mismatch (inputs or outputs that do not fit each other), what running gives, cancelled.
 LATHE_API Result<CompareModelsResult> compare_models(const CompareModelsRequest& request);
 
 } // namespace lathe

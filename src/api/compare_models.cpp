@@ -70,6 +70,7 @@ Result<void> interpret_first(const CompareModelsRequest& request, ModelCompariso
     made.interpreter = std::move(interpreter.title);
     made.libraries = std::move(interpreter.libraries);
     return {};
+}
 
 IoInfo io_of(const HostTensor& tensor) {
     IoInfo info;

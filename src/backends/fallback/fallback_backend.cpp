@@ -6,6 +6,7 @@
 #include "backends/fallback/split_form.hpp"
 #include "backends/fallback/split_model.hpp"
 #include "onnx/onnx.hpp"
+#include "support/log.hpp"
 
 namespace lathe {
 namespace {
@@ -41,6 +42,21 @@ Result<std::vector<Shape>> only_shapes(const Model& model, const CompileOptions&
         shapes.push_back(*shape);
     }
     return shapes;
+}
+
+/// In a line: how much is on the CPU, and of the first why. The report names all.
+void tell(const cuda::Cut& cut) {
+    std::size_t nodes = 0, parts = 0;
+    std::string first;
+    for (const cuda::Part& part : cut.parts) {
+        if (part.gpu) continue;
+        ++parts;
+        nodes += part.model.graph.nodes.size();
+        if (first.empty() && !part.reasons.empty()) first = part.reasons.front();
+    }
+    log(LogLevel::warning, std::to_string(nodes) + " nodes run on the CPU, in " + std::to_string(parts) +
+                               (parts == 1 ? " part" : " parts") + ", and " + std::to_string(cut.copied.size()) +
+                               " values are copied in each run (--explain names all); the first: " + first);
 }
 
 class FallbackBackend final : public Backend {
@@ -102,7 +118,7 @@ private:
         for (cuda::Part& piece : cut.parts) {
             SplitPart part;
             part.gpu = piece.gpu;
-            part.reasons = std::move(piece.reasons);
+            part.reasons = piece.reasons;
             if (piece.gpu) {
                 CompileOptions own = options;
                 own.shapes.clear();
@@ -115,6 +131,7 @@ private:
             }
             parts.push_back(std::move(part));
         }
+        tell(cut);
         std::vector<IoInfo> inputs, outputs;
         std::size_t at = 0;
         for (const ValueInfo& input : model.graph.inputs) {
