@@ -86,6 +86,14 @@ Result<ComparedAnswers> compare_answers(const CompareModelsRequest& request, con
         return Error{ErrorCode::invalid_argument, "--task judges answers, and random inputs have none", "--task",
                      "give real inputs with --data FILE.npz, already preprocessed"};
     }
+    const Shape& given = made.inputs.front().shape;
+    const Shape& answered = made.comparison.outputs_a.front().shape;
+    if (!given.empty() && !answered.empty() && given.front() != answered.front()) {
+        return Error{ErrorCode::mismatch,
+                     std::to_string(given.front()) + " samples were given, and the outputs have " +
+                         std::to_string(answered.front()) + ": the model is made for another batch",
+                     request.first.string(), "give as many samples at a time as it takes"};
+    }
     EngineInfo info;
     info.name = request.first.string();
     for (const HostTensor& input : made.inputs)

@@ -147,17 +147,17 @@ const std::string stem = "opset 18\ninput %x: float32[1, 3, 16, 16]\ninput %w: f
 
 std::vector<Case> cases() {
     return {
-        {"OperatorWithoutForm", stem + "%a = Asinh(%r)\n%y = Mul(%r, %a)\noutput %y: float32[1, 8, 16, 16]\n", 2,
-         "Asinh"},
+        {"OperatorWithoutForm", stem + "%a = LRN(%r) {size = 3}\n%y = Mul(%r, %a)\noutput %y: float32[1, 8, 16, 16]\n",
+         2, "LRN"},
         // What the detector's tail makes has a size that is known afterwards.
         {"SizeKnownAfterwards",
          stem + "%n = NonZero(%r)\n%t = Transpose(%n) {perm = [1, 0]}\n%y = Cast(%t) {to = 1}\n"
                 "output %y: float32[count, 4]\noutput %r: float32[1, 8, 16, 16]\n",
          2, "NonZero"},
         {"ThereAndBack",
-         stem + "%a = Atanh(%r)\n%e = Conv(%a, %v) {pads = [1, 1, 1, 1]}\n%y = Relu(%e)\n"
+         stem + "%a = LRN(%r) {size = 3}\n%e = Conv(%a, %v) {pads = [1, 1, 1, 1]}\n%y = Relu(%e)\n"
                 "output %y: float32[1, 4, 16, 16]\n",
-         3, "Atanh"},
+         3, "LRN"},
         {"BeforeTheGpu",
          "opset 18\ninput %u: uint8[1, 16, 16, 3]\ninput %w: float32[8, 3, 3, 3]\n%f = Cast(%u) {to = 1}\n"
          "%x = Transpose(%f) {perm = [0, 3, 1, 2]}\n%c = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\n"
@@ -264,8 +264,8 @@ TEST(Fallback, WhatIsRefusedSaysWhy) {
     const auto backend = make_fallback_backend(std::make_unique<PlanBackend>(), *host);
     CompileOptions options;
     options.allow_fallback = true;
-    const Model nothing =
-        model_from_text("opset 18\ninput %x: float32[2, 3]\n%y = Atanh(%x)\noutput %y: float32[2, 3]\n");
+    const Model nothing = model_from_text(
+        "opset 18\ninput %x: float32[1, 4, 2, 3]\n%y = LRN(%x) {size = 3}\noutput %y: float32[1, 4, 2, 3]\n");
     const auto none = backend->compile(nothing, options);
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code, ErrorCode::unsupported);

@@ -122,7 +122,7 @@ TEST(SearchMix, KeepsTheHarmfulLayersThatCostLittle) {
     const Trial best = search(World{}, limits(0.2));
     EXPECT_FALSE(best.mix.int8[0]);
     EXPECT_FALSE(best.mix.int8[3]);
-    for (const std::size_t layer : {1, 2, 4, 5, 6})
+    for (const std::size_t layer : {1U, 2U, 4U, 5U, 6U})
         EXPECT_TRUE(best.mix.int8[layer]) << layer;
 }
 
