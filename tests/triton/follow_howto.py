@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 
-from server import end_with_parent, free_ports
+from server import END_WITH_PARENT, free_ports
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -41,8 +41,9 @@ def main():
     script = "\n".join(commands[1:]).replace("--http-port=8000", ports).replace(":8000", f":{http}")
     environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{lathe.parent}:{os.environ['PATH']}"}
     with open(folder / "log", "w+") as log:
-        shell = subprocess.Popen(["bash", "-eu", "-c", script], cwd=folder, env=environment, stdout=subprocess.PIPE,
-                                 stderr=log, text=True, start_new_session=True, preexec_fn=end_with_parent)
+        shell = subprocess.Popen([sys.executable, "-I", "-S", "-c", END_WITH_PARENT, "/bin/bash", "-eu", "-c", script],
+                                 cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
+                                 start_new_session=True)
         try:
             shell.wait(120)  # the server, in the background, holds the pipe open
         finally:
