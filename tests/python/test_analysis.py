@@ -2,7 +2,10 @@
 
 import json
 import math
+import os
+import sys
 import unittest
+import unittest.mock
 
 import lathe
 import numpy as np
@@ -66,6 +69,7 @@ class CompareModels(unittest.TestCase):
         self.assertEqual(lathe.compare_models(simplified, rough, data=pictures(2), min_sqnr_db=5).first_past, "")
         self.assertEqual(len(found.table()), len(found.values))
 
+    @unittest.mock.patch.dict(os.environ, {"LATHE_PYTHON": sys.executable})
     def test_against_onnx_runtime(self):
         import onnx
 
