@@ -259,6 +259,26 @@ void open_kernel(Source& source, GeneratedKernel& kernel, const std::vector<Oper
     source.line("KERNEL void __launch_bounds__(", kernel.threads, ") ", kernel.entry, "(", arguments, ") {");
 }
 
+void open_pieces(Source& source, GeneratedKernel& kernel, const std::vector<Operand>& inputs,
+                 const std::vector<Operand>& outputs, const Vectors& vectors, std::int64_t total) {
+    const std::int64_t block = usual_threads * vectors.count;
+    kernel.threads = usual_threads;
+    kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
+    open_kernel(source, kernel, inputs, outputs);
+    source.line("  wait_for_previous();");
+    source.line("  let_next_start();");
+    source.line("#pragma unroll");
+    source.line("  for (int u = 0; u < ", vectors.count, "; ++u) {");
+    source.line("    const u32 i = block_x() * ", block, "u + u * ", usual_threads, "u + thread_index();");
+    source.line("    if (i >= ", total, "u) break;");
+}
+
+void close_pieces(Source& source, GeneratedKernel& kernel) {
+    source.line("  }");
+    source.line("}");
+    kernel.source = source.take();
+}
+
 std::int64_t elementwise_width(const Space& space) {
     std::int64_t widest = 1;
     for (const Operand& each : space.outputs)

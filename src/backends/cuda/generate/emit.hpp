@@ -30,6 +30,11 @@ inline constexpr std::uint32_t usual_threads = 256;
 /// The line that opens a kernel: its name, its arguments with their types; inputs first.
 void open_kernel(Source& source, GeneratedKernel& kernel, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& outputs);
+/// The same, and a loop in which thread after thread takes piece `i` of `total`, `vectors.count` of them each; sets
+/// threads and grid. `close_pieces` ends loop and kernel.
+void open_pieces(Source& source, GeneratedKernel& kernel, const std::vector<Operand>& inputs,
+                 const std::vector<Operand>& outputs, const Vectors& vectors, std::int64_t total);
+void close_pieces(Source& source, GeneratedKernel& kernel);
 inline Error no_variant(const std::string& variant) {
     return {ErrorCode::mismatch, "no generated kernel \"" + variant + "\"", "", "build again"};
 }

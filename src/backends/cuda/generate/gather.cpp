@@ -91,22 +91,14 @@ Result<GeneratedKernel> emit_gather(const std::string& variant, const FusedOp& o
     if (vectors.width != g.piece) return no_variant(variant);
     GeneratedKernel kernel;
     kernel.entry = "lathe_gather";
-    kernel.threads = usual_threads;
-    const std::int64_t total = g.outer * g.count * g.inner / g.piece, block = usual_threads * vectors.count;
-    kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
+    const std::int64_t total = g.outer * g.count * g.inner / g.piece;
     std::vector<Operand> inputs;
     for (const Table& table : g.tables) {
         inputs.push_back(table.rows);
         inputs.push_back(table.indices);
     }
     Source s;
-    open_kernel(s, kernel, inputs, {g.y});
-    s.line("  wait_for_previous();");
-    s.line("  let_next_start();");
-    s.line("#pragma unroll");
-    s.line("  for (int u = 0; u < ", vectors.count, "; ++u) {");
-    s.line("    const u32 i = block_x() * ", block, "u + u * ", usual_threads, "u + thread_index();");
-    s.line("    if (i >= ", total, "u) break;");
+    open_pieces(s, kernel, inputs, {g.y}, vectors, total);
     const std::int64_t run = g.inner / g.piece;
     s.line("    const u32 column = i % ", run, "u * ", g.piece, "u, which = i / ", run, "u % ", g.count,
            "u, outer = i / ", run * g.count, "u;");
@@ -134,9 +126,7 @@ Result<GeneratedKernel> emit_gather(const std::string& variant, const FusedOp& o
         s.line("    for (int e = 0; e < ", g.piece, "; ++e) y[e] = ", from_float(g.y.type, sum), ";");
         s.line("    store<", g.piece, ">(q0 + i * ", g.piece, "u, y);");
     }
-    s.line("  }");
-    s.line("}");
-    kernel.source = s.take();
+    close_pieces(s, kernel);
     return kernel;
 }
 

@@ -44,20 +44,11 @@ Result<GeneratedKernel> emit_pad(const std::string& variant, const FusedOp& op, 
     if (line.inner % vectors.width != 0) return no_variant(variant);
     GeneratedKernel kernel;
     kernel.entry = "lathe_pad";
-    kernel.threads = usual_threads;
     const std::int64_t run = line.inner / vectors.width, total = line.outer * line.wide * run;
-    const std::int64_t block = usual_threads * vectors.count;
-    kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
     std::vector<Operand> inputs{p.x};
     if (op.inputs.size() > 1) inputs.push_back(operand_of(plan, op.inputs[1]));
     Source s;
-    open_kernel(s, kernel, inputs, {p.y});
-    s.line("  wait_for_previous();");
-    s.line("  let_next_start();");
-    s.line("#pragma unroll");
-    s.line("  for (int u = 0; u < ", vectors.count, "; ++u) {");
-    s.line("    const u32 i = block_x() * ", block, "u + u * ", usual_threads, "u + thread_index();");
-    s.line("    if (i >= ", total, "u) break;");
+    open_pieces(s, kernel, inputs, {p.y}, vectors, total);
     s.line("    const u32 column = i % ", run, "u * ", vectors.width, "u, outer = i / ", run * line.wide, "u;");
     s.line("    int at = (int)(i / ", run, "u % ", line.wide, "u) - (", detail.number, ");");
     s.line("    ", storage(p.y.type), " y[", vectors.width, "];");
@@ -87,9 +78,7 @@ Result<GeneratedKernel> emit_pad(const std::string& variant, const FusedOp& op, 
     s.line("      load<", vectors.width, ">(p0 + (outer * ", size, "u + (u32)at) * ", line.inner, "u + column, y);");
     s.line("    }");
     s.line("    store<", vectors.width, ">(q0 + i * ", vectors.width, "u, y);");
-    s.line("  }");
-    s.line("}");
-    kernel.source = s.take();
+    close_pieces(s, kernel);
     return kernel;
 }
 

@@ -51,18 +51,10 @@ Result<GeneratedKernel> emit_pool(const std::string& variant, const FusedOp& op,
     const Window& w = detail.window;
     GeneratedKernel kernel;
     kernel.entry = "lathe_pool";
-    kernel.threads = usual_threads;
-    const std::int64_t total = elements(p) / p.piece, block = usual_threads * vectors.count;
-    kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
+    const std::int64_t total = elements(p) / p.piece;
     const std::int64_t run = p.to.channel_stride / p.piece, height = p.from.dims[2], width = p.from.dims[3];
     Source s;
-    open_kernel(s, kernel, {p.x}, {p.y});
-    s.line("  wait_for_previous();");
-    s.line("  let_next_start();");
-    s.line("#pragma unroll");
-    s.line("  for (int u = 0; u < ", vectors.count, "; ++u) {");
-    s.line("    const u32 i = block_x() * ", block, "u + u * ", usual_threads, "u + thread_index();");
-    s.line("    if (i >= ", total, "u) break;");
+    open_pieces(s, kernel, {p.x}, {p.y}, vectors, total);
     s.line("    const u32 c = i % ", run, "u * ", p.piece, "u, pixel = i / ", run, "u;");
     s.line("    const int q = pixel % ", p.to.dims[3], "u, line = pixel / ", p.to.dims[3], "u, p = line % ",
            p.to.dims[2], "u, n = line / ", p.to.dims[2], "u;");
@@ -108,9 +100,7 @@ Result<GeneratedKernel> emit_pool(const std::string& variant, const FusedOp& op,
                : from_float(p.y.type, value),
            ";");
     s.line("    store<", p.piece, ">(q0 + i * ", p.piece, "u, y);");
-    s.line("  }");
-    s.line("}");
-    kernel.source = s.take();
+    close_pieces(s, kernel);
     return kernel;
 }
 

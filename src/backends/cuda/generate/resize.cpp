@@ -131,18 +131,10 @@ Result<GeneratedKernel> emit_resize(const std::string& variant, const FusedOp& o
     const auto& detail = std::get<Resize>(op.detail);
     GeneratedKernel kernel;
     kernel.entry = "lathe_resize";
-    kernel.threads = usual_threads;
-    const std::int64_t total = r.total() / r.piece, block = usual_threads * vectors.count, run = r.inner / r.piece;
-    kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
+    const std::int64_t total = r.total() / r.piece, run = r.inner / r.piece;
     Source s;
     s.line("DEVICE int within(int i, int size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }");
-    open_kernel(s, kernel, {r.x}, {r.y});
-    s.line("  wait_for_previous();");
-    s.line("  let_next_start();");
-    s.line("#pragma unroll");
-    s.line("  for (int u = 0; u < ", vectors.count, "; ++u) {");
-    s.line("    const u32 i = block_x() * ", block, "u + u * ", usual_threads, "u + thread_index();");
-    s.line("    if (i >= ", total, "u) break;");
+    open_pieces(s, kernel, {r.x}, {r.y}, vectors, total);
     s.line("    const u32 c = i % ", run, "u * ", r.piece, "u, pixel = i / ", run, "u;");
     s.line("    const int q = pixel % ", r.width.to, "u, line = pixel / ", r.width.to, "u, p = line % ", r.height.to,
            "u, plane = line / ", r.height.to, "u;");
@@ -169,9 +161,7 @@ Result<GeneratedKernel> emit_resize(const std::string& variant, const FusedOp& o
     s.line("    for (int e = 0; e < ", r.piece, "; ++e) y[e] = ",
            r.valid < r.inner ? join("c + e < ", r.valid, "u ? ", value, " : (", storage(r.y.type), ")0") : value, ";");
     s.line("    store<", r.piece, ">(q0 + i * ", r.piece, "u, y);");
-    s.line("  }");
-    s.line("}");
-    kernel.source = s.take();
+    close_pieces(s, kernel);
     return kernel;
 }
 
