@@ -2,8 +2,7 @@
 // recurrence each step: groups of lanes take a row, in pieces of 16 bytes, four rows at once so that loads are in
 // flight. The recurrence comes from L2 again in every step, which is what bounds it.
 
-#include "backends/cuda/kernels/common.cuh"
-#include "backends/cuda/kernels/recurrent.hpp"
+#include "backends/cuda/kernels/recurrent.cuh"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -11,21 +10,12 @@ namespace {
 constexpr int most_threads = 1024;
 constexpr std::size_t most_shared = 96 * 1024; // of every GPU since sm_80
 
-__device__ __forceinline__ float logistic(float x) { return 1.0F / (1.0F + expf(-x)); }
-
-/// Numbers of 16 bytes.
-template <class T>
-struct Piece {
-    static constexpr int count = 16 / sizeof(T);
-    alignas(16) T v[count];
-};
-
 /// sums[row] = bias[row] + recurrence[row] . state for the rows from..to.
 template <class T, bool Wide>
 __device__ void multiply(const T* recurrence, const float* bias, const float* state, float* sums, int from, int to,
                          int width, int lanes) {
     constexpr int at_once = 4;
-    constexpr int step = Wide ? Piece<T>::count : 1; // a multiple of 4 if wide
+    constexpr int step = Wide ? Vec16<T>::count : 1; // a multiple of 4 if wide
     const int lane = static_cast<int>(threadIdx.x) % lanes, group = static_cast<int>(threadIdx.x) / lanes;
     const int groups = static_cast<int>(blockDim.x) / lanes;
     // All lanes of a warp make as many turns, so that the shuffles meet.
@@ -34,14 +24,16 @@ __device__ void multiply(const T* recurrence, const float* bias, const float* st
         const int row = from + (turn * groups + group) * at_once;
         float sum[at_once] = {};
         for (int k = lane * step; k < width; k += lanes * step) {
-            Piece<T> piece[at_once];
+            float weights[at_once][step];
 #pragma unroll
             for (int r = 0; r < at_once; ++r) {
                 const T* at = recurrence + static_cast<std::int64_t>(row + r < to ? row + r : from) * width + k;
-                if constexpr (Wide)
-                    piece[r] = *reinterpret_cast<const Piece<T>*>(at);
-                else
-                    piece[r].v[0] = *at;
+                if constexpr (Wide) {
+                    const uint4 raw = *reinterpret_cast<const uint4*>(at); // one load
+                    unpack<T>(raw, weights[r]);
+                } else {
+                    weights[r][0] = to_float(*at);
+                }
             }
             alignas(16) float own[step];
             if constexpr (Wide) {
@@ -56,7 +48,7 @@ __device__ void multiply(const T* recurrence, const float* bias, const float* st
                 const float s = own[i];
 #pragma unroll
                 for (int r = 0; r < at_once; ++r)
-                    sum[r] += to_float(piece[r].v[i]) * s;
+                    sum[r] += weights[r][i] * s;
             }
         }
 #pragma unroll
@@ -93,29 +85,18 @@ __global__ void __launch_bounds__(most_threads) recurrent(const __grid_constant_
         __syncthreads();
         if (later) {
             for (int k = static_cast<int>(threadIdx.x); k < width; k += static_cast<int>(blockDim.x))
-                scaled[k] = logistic(x(width + k) + sums[width + k]) * h[k];
+                scaled[k] = logistic<false>(x(width + k) + sums[width + k]) * h[k];
             __syncthreads();
             multiply<T, Wide>(recurrence, bias, scaled, sums, 2 * width, rows, width, lanes);
             __syncthreads();
         }
         for (int k = static_cast<int>(threadIdx.x); k < width; k += static_cast<int>(blockDim.x)) {
-            float state = 0;
-            if (p.cell == Cell::lstm) {
-                const float input = logistic(x(k) + sums[k]);
-                const float output = logistic(x(width + k) + sums[width + k]);
-                const float forget = logistic(x(2 * width + k) + sums[2 * width + k]);
-                const float fresh = tanhf(x(3 * width + k) + sums[3 * width + k]);
-                c[k] = forget * c[k] + input * fresh;
-                state = output * tanhf(c[k]);
-            } else if (p.cell == Cell::gru) {
-                const float update = logistic(x(k) + sums[k]);
-                const float product = sums[2 * width + k];
-                const float fresh =
-                    tanhf(x(2 * width + k) + (later ? product : logistic(x(width + k) + sums[width + k]) * product));
-                state = (1.0F - update) * fresh + update * h[k];
-            } else {
-                state = tanhf(x(k) + sums[k]);
-            }
+            float gate[most_gates] = {};
+#pragma unroll
+            for (int g = 0; g < most_gates; ++g)
+                if (g < gates_of(p.cell)) gate[g] = x(g * width + k);
+            const float state = next_state<false>(
+                p.cell, later, gate, [&](int g) { return sums[g * width + k]; }, h[k], c[k]);
             h[k] = state;
             store_any(p.y, p.y_type, ((t * p.directions + place) * p.batch + b) * width + k, state);
             if (step + 1 < p.steps) continue;
@@ -132,7 +113,7 @@ std::size_t shared_bytes(const RecurrentParams& p) {
 
 template <class T>
 cudaError_t launch(const RecurrentParams& p, cudaStream_t stream, bool programmatic) {
-    const std::int64_t a_piece = Piece<T>::count;
+    const std::int64_t a_piece = Vec16<T>::count;
     const bool wide = p.width % a_piece == 0;
     const std::int64_t pieces = wide ? p.width / a_piece : p.width;
     int lanes = 1;

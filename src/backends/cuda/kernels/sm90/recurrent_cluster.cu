@@ -3,7 +3,7 @@
 // others.
 #include <cooperative_groups.h>
 
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/recurrent.cuh"
 #include "backends/cuda/kernels/sm90/recurrent_cluster.hpp"
 
 namespace lathe::cuda::kernels {
@@ -11,22 +11,13 @@ namespace {
 
 constexpr int threads = 256;
 constexpr std::size_t most_shared = 227 * 1024;
-constexpr int most_gates = 4;
 constexpr RecurrentTile tiles[] = {{8, 1}, {16, 1}, {4, 1}, {2, 1}, {8, 4}, {16, 4}, {4, 4}, {8, 8}, {16, 8}, {8, 2}};
-
-__device__ __forceinline__ float logistic(float x) { return 1.0F / (1.0F + __expf(-x)); }
-
-template <class T>
-struct Piece {
-    static constexpr int count = 16 / sizeof(T);
-    alignas(16) T v[count];
-};
 
 template <class T, int Samples>
 __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_constant__ RecurrentParams p, int lanes) {
     namespace cg = cooperative_groups;
     extern __shared__ __align__(16) unsigned char shared[];
-    constexpr int step_k = Piece<T>::count, at_once = 4;
+    constexpr int step_k = Vec16<T>::count, at_once = 4;
     const cg::cluster_group cluster = cg::this_cluster();
     const int blocks = static_cast<int>(cluster.num_blocks()), rank = static_cast<int>(cluster.block_rank());
     const int width = static_cast<int>(p.width), gates = static_cast<int>(gates_of(p.cell));
@@ -44,8 +35,8 @@ __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_consta
     const int pieces = width / step_k;
     for (int i = thread; i < rows * pieces; i += threads) {
         const int row = i / pieces, k = i % pieces * step_k;
-        *reinterpret_cast<Piece<T>*>(weights + row * width + k) =
-            *reinterpret_cast<const Piece<T>*>(recurrence + static_cast<std::int64_t>(row_of(row)) * width + k);
+        *reinterpret_cast<uint4*>(weights + row * width + k) =
+            *reinterpret_cast<const uint4*>(recurrence + static_cast<std::int64_t>(row_of(row)) * width + k);
     }
     pdl_wait();
     for (int i = thread; i < Samples * width; i += threads) {
@@ -83,10 +74,13 @@ __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_consta
             const int row = (turn * groups + group) * at_once;
             float sum[at_once][Samples] = {};
             for (int k = lane * step_k; k < width; k += lanes * step_k) {
-                Piece<T> piece[at_once];
+                float w[at_once][step_k];
 #pragma unroll
-                for (int r = 0; r < at_once; ++r)
-                    piece[r] = *reinterpret_cast<const Piece<T>*>(weights + (row + r < rows ? row + r : 0) * width + k);
+                for (int r = 0; r < at_once; ++r) {
+                    const T* at = weights + (row + r < rows ? row + r : 0) * width + k;
+                    const uint4 raw = *reinterpret_cast<const uint4*>(at); // one load
+                    unpack<T>(raw, w[r]);
+                }
 #pragma unroll
                 for (int s = 0; s < Samples; ++s) {
                     alignas(16) float h[step_k];
@@ -97,7 +91,7 @@ __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_consta
                     for (int r = 0; r < at_once; ++r)
 #pragma unroll
                         for (int i = 0; i < step_k; ++i)
-                            sum[r][s] += to_float(piece[r].v[i]) * h[i];
+                            sum[r][s] += w[r][i] * h[i];
                 }
             }
 #pragma unroll
@@ -113,19 +107,7 @@ __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_consta
         __syncthreads();
         if (mine) {
             const auto product = [&](int g) { return sums[own * rows + g * units + unit] + bias[g]; };
-            float fresh = 0;
-            if (p.cell == Cell::lstm) {
-                const float input = logistic(x[0] + product(0)), output = logistic(x[1] + product(1));
-                const float forget = logistic(x[2] + product(2));
-                cell = forget * cell + input * tanhf(x[3] + product(3));
-                fresh = output * tanhf(cell);
-            } else if (p.cell == Cell::gru) {
-                const float update = logistic(x[0] + product(0));
-                const float candidate = tanhf(x[2] + logistic(x[1] + product(1)) * product(2));
-                fresh = (1.0F - update) * candidate + update * now[own * width + column];
-            } else {
-                fresh = tanhf(x[0] + product(0));
-            }
+            const float fresh = next_state<true>(p.cell, false, x, product, now[own * width + column], cell);
             for (int to = 0; to < blocks; ++to)
                 cluster.map_shared_rank(next, to)[own * width + column] = fresh;
             store_any(p.y, p.y_type, ((t * p.directions + place) * p.batch + sample) * width + column, fresh);
@@ -157,7 +139,7 @@ cudaError_t launch(const RecurrentTile& tile, const RecurrentParams& p, cudaStre
         code = cudaFuncSetAttribute(address, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     if (code != cudaSuccess) return code;
     int lanes = 1;
-    while (lanes < 8 && lanes * 2 * Piece<T>::count <= p.width)
+    while (lanes < 8 && lanes * 2 * Vec16<T>::count <= p.width)
         lanes *= 2;
     const dim3 grid(static_cast<unsigned>((p.batch + Samples - 1) / Samples), static_cast<unsigned>(p.directions),
                     static_cast<unsigned>(tile.blocks));

@@ -1,0 +1,36 @@
+#pragma once
+// What a step makes of its sums, the same for all kernels of recurrent networks.
+
+#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/recurrent.hpp"
+
+namespace lathe::cuda::kernels {
+
+inline constexpr int most_gates = 4;
+
+/// `Quick`: by the special function unit, to 2 units in the last place more.
+template <bool Quick>
+__device__ __forceinline__ float logistic(float x) {
+    return 1.0F / (1.0F + (Quick ? __expf(-x) : expf(-x)));
+}
+
+/// A unit's new state. `x` holds its gates from the input, `product(g)` is that of the recurrence with its bias. A GRU
+/// whose reset gate scales the state (`scaled`) has used that gate before. `cell` is an LSTM's, and is replaced.
+template <bool Quick, class Product>
+__device__ __forceinline__ float next_state(Cell kind, bool scaled, const float (&x)[most_gates],
+                                            const Product& product, float state, float& cell) {
+    if (kind == Cell::lstm) {
+        const float input = logistic<Quick>(x[0] + product(0)), output = logistic<Quick>(x[1] + product(1));
+        const float forget = logistic<Quick>(x[2] + product(2));
+        cell = forget * cell + input * tanhf(x[3] + product(3));
+        return output * tanhf(cell);
+    }
+    if (kind == Cell::gru) {
+        const float update = logistic<Quick>(x[0] + product(0));
+        const float fresh = tanhf(x[2] + (scaled ? product(2) : logistic<Quick>(x[1] + product(1)) * product(2)));
+        return (1.0F - update) * fresh + update * state;
+    }
+    return tanhf(x[0] + product(0));
+}
+
+} // namespace lathe::cuda::kernels
