@@ -113,13 +113,14 @@ Result<ComparedAnswers> compare_answers(const CompareModelsRequest& request, con
         return Error{ErrorCode::unsupported, "the outputs have no axis for the sample", request.first.string(),
                      "leave --task out, or compare engines with lathe eval"};
     }
-    const auto floats_of = [](std::vector<HostTensor> outputs) {
-        for (HostTensor& output : outputs)
-            output = as_floats(output.view(), output.name);
+    const auto floats_of = [](std::vector<HostTensor> outputs) -> Result<std::vector<HostTensor>> {
+        for (HostTensor& output : outputs) {
+            LATHE_TRY(output, as_floats(output.view(), output.name));
+        }
         return outputs;
     };
-    const std::vector<HostTensor> first = floats_of(made.comparison.outputs_a);
-    const std::vector<HostTensor> second = floats_of(made.comparison.outputs_b);
+    LATHE_TRY(const std::vector<HostTensor> first, floats_of(made.comparison.outputs_a));
+    LATHE_TRY(const std::vector<HostTensor> second, floats_of(made.comparison.outputs_b));
     Batch batch;
     const Shape& shape = first.front().shape;
     for (std::int64_t i = 0; i < (shape.empty() ? 1 : shape.front()); ++i) {

@@ -3,33 +3,19 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/convert.hpp"
 #include "data/picture_batch.hpp"
-#include "support/half.hpp"
 
 namespace lathe {
 
 namespace {
 
-/// Appends a tensor's values to `out` as float32; at most `count` of them.
-void append_floats(const TensorView& view, std::size_t count, std::vector<float>& out) {
-    const auto convert = [&](auto values, auto&& one) {
-        for (std::size_t i = 0; i < count; ++i)
-            out.push_back(one(values[i]));
-    };
-    switch (view.type) {
-        case DataType::float16: convert(view.as<const std::uint16_t>(), float_from_half); return;
-        case DataType::bfloat16: convert(view.as<const std::uint16_t>(), float_from_bfloat16); return;
-        case DataType::float64:
-            convert(view.as<const double>(), [](double value) { return static_cast<float>(value); });
-            return;
-        case DataType::int64:
-            convert(view.as<const std::int64_t>(), [](std::int64_t value) { return static_cast<float>(value); });
-            return;
-        case DataType::int32:
-            convert(view.as<const std::int32_t>(), [](std::int32_t value) { return static_cast<float>(value); });
-            return;
-        default: convert(view.as<const float>(), [](float value) { return value; }); return;
-    }
+/// Appends the first `count` of a tensor's values to `out` as float32.
+Result<void> append_floats(const TensorView& view, std::size_t count, std::vector<float>& out) {
+    const std::size_t from = out.size();
+    out.resize(from + count);
+    return convert_elements(view.type, view.bytes.first(byte_size(view.type, count)), DataType::float32,
+                            std::as_writable_bytes(std::span(out).subspan(from)), view.name);
 }
 
 /// One output of all parts of a batch.
@@ -125,7 +111,8 @@ private:
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
             const TensorView& view = outputs.at(outputs_[i]);
             if (one_sample_) {
-                append_floats(view, static_cast<std::size_t>(element_count(view.shape)), gathered[i].values);
+                LATHE_CHECK(
+                    append_floats(view, static_cast<std::size_t>(element_count(view.shape)), gathered[i].values));
                 gathered[i].shape = view.shape;
                 continue;
             }
@@ -136,7 +123,7 @@ private:
                              view.name, "only outputs with one row of scores a sample can be evaluated"};
             }
             const auto row = static_cast<std::size_t>(element_count(view.shape)) / size;
-            append_floats(view, row * count, gathered[i].values);
+            LATHE_CHECK(append_floats(view, row * count, gathered[i].values));
             gathered[i].shape = view.shape;
         }
         return {};

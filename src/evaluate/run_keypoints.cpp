@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "evaluate/figures.hpp"
+#include "evaluate/match_judge.hpp"
 #include "evaluate/run.hpp"
 #include "runtime/engine.hpp"
 #include "support/hash.hpp"
@@ -13,93 +14,33 @@ namespace lathe {
 
 namespace {
 
-double defined_or_nan(double value) { return value <= -1 ? std::nan("") : value; }
-
 /// -1, where there was nothing to find, is null.
 Json defined(double value) { return value <= -1 ? Json(nullptr) : Json(value); }
 
-/// The poses of networks, with the truth or the first network's own poses.
-class PoseJudge final : public TaskJudge {
+class PoseJudge final : public MatchJudge<Pose, TruePose, PosedPicture> {
 public:
     PoseJudge(PoseHead head, DetectionOptions options, std::optional<Preprocess> preprocess,
               std::shared_ptr<const KeypointTruth> truth)
-        : head_(head), options_(std::move(options)), preprocess_(std::move(preprocess)), truth_(std::move(truth)) {}
-
-    Result<void> add(std::size_t network, const Batch& batch, std::span<const HostTensor> outputs) override {
-        if (network >= found_.size()) found_.resize(network + 1);
-        const bool pictures = !batch.sizes.empty();
-        if (truth_ != nullptr && !pictures)
-            return Error{ErrorCode::invalid_argument, "the truth is of pictures, but the data are arrays", "", ""};
-        DecodeOptions decoding = options_.decode;
-        decoding.most = std::min<std::size_t>(decoding.most, 100); // COCO counts 20
-        for (std::size_t i = 0; i < batch.size(); ++i) {
-            LATHE_TRY(auto poses, decode_poses(head_, outputs, i, decoding));
-            if (pictures && preprocess_)
-                map_back(poses, preprocess_->mapping(batch.sizes[i].width, batch.sizes[i].height));
-            if (network == 0) {
-                own_.push_back(as_truth(poses, options_.least_true_score));
-                auto expected = truth_ == nullptr ? std::optional(std::vector<TruePose>()) : truth_->of(batch.names[i]);
-                chosen_.push_back(expected.has_value());
-                if (!expected) ++left_out_;
-                if (expected) names_.push_back(batch.names[i]);
-                expected_.push_back(std::move(expected).value_or(std::vector<TruePose>()));
-            }
-            found_[network].push_back(std::move(poses));
-        }
-        return {};
+        : MatchJudge(truth != nullptr, options.resamples, std::move(preprocess)), head_(head),
+          options_(std::move(options)), truth_(std::move(truth)) {
+        options_.decode.most = std::min<std::size_t>(options_.decode.most, 100); // COCO counts 20
     }
-
-    TaskScore score(std::size_t network) const override {
-        const DetectionMatches alike = agreement(network);
-        TaskScore score;
-        score.agreement = defined_or_nan(alike.average_precision(OverlapRange::half));
-        for (std::size_t part = 0; part < TaskScore::parts; ++part) {
-            std::vector<std::uint32_t> weights(alike.pictures(), 0U);
-            for (std::size_t i = part; i < weights.size(); i += TaskScore::parts)
-                weights[i] = 1;
-            const double value = alike.average_precision(weights, OverlapRange::half);
-            score.part_agreement.at(part) = value <= -1 ? 1.0 : value;
-        }
-        score.metric = defined_or_nan(judged(network).average_precision(range()));
-        score.reference = defined_or_nan(judged(0).average_precision(range()));
-        return score;
-    }
-
-    Interval difference(std::size_t network, std::size_t other) const override {
-        return bootstrap_difference(judged(network), judged(other), range(), options_.resamples);
-    }
-
-    std::size_t left_out() const override { return left_out_; }
-
-    /// Against the truth, or without one against network 0's own poses.
-    DetectionMatches judged(std::size_t network) const {
-        return matches(network, truth_ == nullptr ? own_ : expected_);
-    }
-    DetectionMatches agreement(std::size_t network) const { return matches(network, own_); }
-    OverlapRange range() const { return truth_ == nullptr ? OverlapRange::half : OverlapRange::coco; }
-    /// Of the samples that count.
-    const std::vector<std::string>& names() const { return names_; }
 
 private:
-    using Truths = std::vector<std::vector<TruePose>>;
-
-    DetectionMatches matches(std::size_t network, const Truths& truth) const {
-        std::vector<PosedPicture> pictures;
-        for (std::size_t i = 0; i < found_.at(network).size(); ++i) {
-            if (chosen_.at(i)) pictures.push_back({truth.at(i), found_[network][i]});
-        }
-        return match_poses(pictures);
+    Result<std::vector<Pose>> decoded(std::span<const HostTensor> outputs, std::size_t i) const override {
+        return decode_poses(head_, outputs, i, options_.decode);
     }
+    std::vector<TruePose> taken_for_truth(const std::vector<Pose>& answers) const override {
+        return as_truth(answers, options_.least_true_score);
+    }
+    std::optional<std::vector<TruePose>> truth_of(const Batch& batch, std::size_t i) const override {
+        return truth_->of(batch.names[i]);
+    }
+    DetectionMatches match(const std::vector<PosedPicture>& pictures) const override { return match_poses(pictures); }
 
     PoseHead head_;
     DetectionOptions options_;
-    std::optional<Preprocess> preprocess_;
     std::shared_ptr<const KeypointTruth> truth_;
-    Truths expected_, own_;
-    std::vector<bool> chosen_;
-    std::vector<std::string> names_;
-    std::size_t left_out_ = 0;
-    std::vector<std::vector<std::vector<Pose>>> found_; ///< by network, then picture
 };
 
 Result<PoseHead> head_of(const EngineInfo& engine) {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
+#include "data/convert.hpp"
 #include "evaluate/counted.hpp"
 #include "evaluate/detection.hpp"
+#include "evaluate/match_judge.hpp"
 #include "evaluate/run.hpp"
-#include "support/half.hpp"
 
 namespace lathe {
 
@@ -17,112 +17,37 @@ namespace {
 /// Detections a picture that are kept of a network: hundreds of networks are judged beside each other.
 constexpr std::size_t most_detections = 300;
 
-/// Samples part, part + 16, ...
-std::vector<std::uint32_t> weights_of_part(std::size_t samples, std::size_t part) {
-    std::vector<std::uint32_t> weights(samples, 0U);
-    for (std::size_t i = part; i < samples; i += TaskScore::parts)
-        weights[i] = 1;
-    return weights;
-}
-
-double defined_or_nan(double value) { return value <= -1 ? std::nan("") : value; }
-
-class DetectionTruthJudge final : public TaskJudge {
+class DetectionTruthJudge final : public MatchJudge<Detection, TrueObject, DetectedPicture> {
 public:
     DetectionTruthJudge(DetectionHead head, DetectionOptions options, std::optional<Preprocess> preprocess,
                         std::shared_ptr<const DetectionTruth> truth, std::vector<std::int32_t> classes)
-        : head_(std::move(head)), options_(std::move(options)), preprocess_(std::move(preprocess)),
-          truth_(std::move(truth)), classes_(std::move(classes)) {
+        : MatchJudge(truth != nullptr, options.resamples, std::move(preprocess)), head_(std::move(head)),
+          options_(std::move(options)), truth_(std::move(truth)), classes_(std::move(classes)) {
         options_.decode.most = std::min(options_.decode.most, most_detections);
     }
 
-    Result<void> add(std::size_t network, const Batch& batch, std::span<const HostTensor> outputs) override {
-        if (network >= found_.size()) found_.resize(network + 1);
-        const bool pictures = !batch.sizes.empty();
-        if (truth_ != nullptr && !pictures)
-            return Error{ErrorCode::invalid_argument, "the truth is of pictures, but the data are arrays", "", ""};
-        for (std::size_t i = 0; i < batch.size(); ++i) {
-            LATHE_TRY(auto detections, decode(head_, outputs, head_.one_sample ? 0 : i, options_.decode));
-            if (pictures && preprocess_)
-                map_back(detections, preprocess_->mapping(batch.sizes[i].width, batch.sizes[i].height));
-            if (network == 0) LATHE_CHECK(add_expected(batch, i, detections));
-            found_[network].push_back(std::move(detections));
-        }
-        return {};
-    }
-
-    TaskScore score(std::size_t network) const override {
-        const DetectionMatches alike = matches(network, own_);
-        TaskScore score;
-        score.agreement = defined_or_nan(alike.average_precision(OverlapRange::half));
-        for (std::size_t part = 0; part < TaskScore::parts; ++part) {
-            const double value = alike.average_precision(weights_of_part(alike.pictures(), part), OverlapRange::half);
-            score.part_agreement.at(part) = value <= -1 ? 1.0 : value;
-        }
-        score.metric = truth_ == nullptr ? score.agreement : metric(network);
-        score.reference = truth_ == nullptr ? agreement_of_reference() : metric(0);
-        return score;
-    }
-
-    Interval difference(std::size_t network, std::size_t other) const override {
-        if (truth_ == nullptr)
-            return bootstrap_difference(matches(network, own_), matches(other, own_), OverlapRange::half,
-                                        options_.resamples);
-        return bootstrap_difference(matches(network, expected_), matches(other, expected_), OverlapRange::coco,
-                                    options_.resamples);
-    }
-
-    std::size_t left_out() const override { return left_out_; }
-
 private:
-    using Objects = std::vector<std::vector<TrueObject>>;
-
-    Result<void> add_expected(const Batch& batch, std::size_t i, const std::vector<Detection>& detections) {
-        own_.push_back(as_truth(detections, options_.least_true_score));
-        chosen_.push_back(true);
-        if (truth_ == nullptr) return {};
+    Result<std::vector<Detection>> decoded(std::span<const HostTensor> outputs, std::size_t i) const override {
+        return decode(head_, outputs, head_.one_sample ? 0 : i, options_.decode);
+    }
+    std::vector<TrueObject> taken_for_truth(const std::vector<Detection>& answers) const override {
+        return as_truth(answers, options_.least_true_score);
+    }
+    std::optional<std::vector<TrueObject>> truth_of(const Batch& batch, std::size_t i) const override {
         auto objects = truth_->of(batch.names[i], batch.sizes[i]);
-        chosen_.back() = objects.has_value();
-        if (!objects) {
-            ++left_out_;
-            objects.emplace();
-        }
+        if (!objects) return std::nullopt;
         for (TrueObject& object : *objects)
             object.class_index = classes_.at(static_cast<std::size_t>(object.class_index));
-        expected_.push_back(*std::move(objects));
-        return {};
+        return objects;
     }
-
-    DetectionMatches matches(std::size_t network, const Objects& truth) const {
-        std::vector<DetectedPicture> pictures;
-        for (std::size_t i = 0; i < found_.at(network).size(); ++i) {
-            if (chosen_.at(i)) pictures.push_back({truth.at(i), found_[network][i]});
-        }
+    DetectionMatches match(const std::vector<DetectedPicture>& pictures) const override {
         return DetectionMatches(pictures);
-    }
-
-    double metric(std::size_t network) const {
-        if (network == 0 && reference_) return *reference_;
-        const double value = defined_or_nan(matches(network, expected_).average_precision(OverlapRange::coco));
-        if (network == 0) reference_ = value;
-        return value;
-    }
-
-    double agreement_of_reference() const {
-        if (!reference_) reference_ = defined_or_nan(matches(0, own_).average_precision(OverlapRange::half));
-        return *reference_;
     }
 
     DetectionHead head_;
     DetectionOptions options_;
-    std::optional<Preprocess> preprocess_;
     std::shared_ptr<const DetectionTruth> truth_;
     std::vector<std::int32_t> classes_;
-    Objects expected_, own_; ///< by picture: what is there, what the reference found
-    std::vector<bool> chosen_;
-    std::size_t left_out_ = 0;
-    std::vector<std::vector<std::vector<Detection>>> found_; ///< by network, then picture
-    mutable std::optional<double> reference_;                ///< of network 0, once all samples are there
 };
 
 class CountedTruthJudge final : public TaskJudge {
@@ -204,33 +129,22 @@ private:
 
 } // namespace
 
+std::vector<std::uint32_t> weights_of_part(std::size_t samples, std::size_t part) {
+    std::vector<std::uint32_t> weights(samples, 0U);
+    for (std::size_t i = part; i < samples; i += TaskScore::parts)
+        weights[i] = 1;
+    return weights;
+}
+
 bool TaskScore::defined() const { return !std::isnan(metric) && !std::isnan(reference) && !std::isnan(agreement); }
 
 double TaskScore::loss() const { return reference - metric; }
 
 double TaskScore::unlikeness() const { return std::max(0.0, 1 - agreement); }
 
-HostTensor as_floats(const TensorView& values, std::string name) {
+Result<HostTensor> as_floats(const TensorView& values, std::string name) {
     HostTensor floats(std::move(name), DataType::float32, values.shape);
-    const auto out = floats.as<float>();
-    const auto convert = [&](auto from, auto&& one) {
-        for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = one(from[i]);
-    };
-    switch (values.type) {
-        case DataType::float16: convert(values.as<const std::uint16_t>(), float_from_half); break;
-        case DataType::bfloat16: convert(values.as<const std::uint16_t>(), float_from_bfloat16); break;
-        case DataType::float64:
-            convert(values.as<const double>(), [](double value) { return static_cast<float>(value); });
-            break;
-        case DataType::int64:
-            convert(values.as<const std::int64_t>(), [](std::int64_t value) { return static_cast<float>(value); });
-            break;
-        case DataType::int32:
-            convert(values.as<const std::int32_t>(), [](std::int32_t value) { return static_cast<float>(value); });
-            break;
-        default: convert(values.as<const float>(), [](float value) { return value; }); break;
-    }
+    LATHE_CHECK(convert_elements(values.type, values.bytes, DataType::float32, floats.bytes, floats.name));
     return floats;
 }
 

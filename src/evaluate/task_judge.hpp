@@ -70,8 +70,8 @@ struct TaskJudging {
 /// and `lathe optimize` judge by); what reading the truth and finding the head give.
 Result<std::optional<TaskJudging>> find_task_judging(const EvalRequest& request, const EngineInfo& model);
 
-/// Any numbers as float32, for TaskJudge.
-HostTensor as_floats(const TensorView& values, std::string name);
+/// Any numbers as float32, for TaskJudge. Errors: unsupported (strings, numbers of less than a byte).
+Result<HostTensor> as_floats(const TensorView& values, std::string name);
 
 // What each task's row in evaluation_tasks() has for it.
 Result<TaskJudging> judge_detection(const EvalRequest& request, const EngineInfo& model);

@@ -16,6 +16,7 @@
 #include "quantize/quantize.hpp"
 #include "sensitivity/differences.hpp"
 #include "sensitivity/journal.hpp"
+#include "sensitivity/noisy_output.hpp"
 #include "sensitivity/only_layers.hpp"
 #include "sensitivity/piece.hpp"
 #include "sensitivity/segments.hpp"
@@ -159,61 +160,16 @@ private:
         result_.seconds = (*state)["seconds"].get<double>();
         timed_seconds_ = (*state)["timed_seconds"].get<double>();
         timed_samples_ = (*state)["timed_samples"].get<std::size_t>();
-        LATHE_CHECK(noisy_from((*state)["outputs"], damaged));
+        LATHE_TRY(noisy_, noisy_outputs_from((*state)["outputs"], damaged));
+        for (const NoisyOutput& output : noisy_) {
+            if (fixed_.graph.find_output(output.name) == nullptr) return damaged;
+            result_.outputs.push_back(output.name);
+        }
+        if (noisy_.front().name != output_) return damaged;
         result_.output_kind =
             state->value("output_kind", "") == "probabilities" ? OutputKind::probabilities : OutputKind::logits;
         result_.resumed_samples = result_.samples;
         return {};
-    }
-
-    static Result<OutputGroups> groups_from(const Json& json, const Error& damaged) {
-        OutputGroups groups;
-        std::size_t end = 0;
-        try {
-            groups = {count_of(json.at("axis")), count_of(json.at("channels")), count_of(json.at("inner")), {}};
-            for (const Json& each : json.at("groups")) {
-                groups.groups.push_back(
-                    {count_of(each.at("begin")), count_of(each.at("end")), positive_at(each, "power")});
-                if (groups.groups.back().begin != end || groups.groups.back().end <= end) return damaged;
-                end = groups.groups.back().end;
-            }
-        } catch (const Json::exception&) {
-            return damaged;
-        }
-        if (end == 0 || end != groups.channels || groups.inner == 0) return damaged;
-        return groups;
-    }
-
-    Result<void> noisy_from(const Json& json, const Error& damaged) {
-        if (!json.is_array() || json.empty()) return damaged;
-        for (const Json& each : json) {
-            const auto name = each.is_object() ? each.find("name") : each.end();
-            const auto scale = each.is_object() ? each.find("scale") : each.end();
-            if (!each.is_object() || name == each.end() || !name->is_string() || scale == each.end() ||
-                !scale->is_number())
-                return damaged;
-            LATHE_TRY(OutputGroups groups, groups_from(each, damaged));
-            noisy_.push_back({name->get<std::string>(), std::move(groups), scale->get<double>()});
-            result_.outputs.push_back(noisy_.back().name);
-            if (fixed_.graph.find_output(noisy_.back().name) == nullptr) return damaged;
-        }
-        return noisy_.front().name == output_ ? Result<void>() : damaged;
-    }
-
-    Json noisy_json() const {
-        Json outputs = Json::array();
-        for (const NoisyOutput& output : noisy_) {
-            Json groups = Json::array();
-            for (const OutputGroups::Group& each : output.groups.groups)
-                groups.push_back({{"begin", each.begin}, {"end", each.end}, {"power", each.power}});
-            outputs.push_back({{"name", output.name},
-                               {"scale", output.scale},
-                               {"axis", output.groups.axis},
-                               {"channels", output.groups.channels},
-                               {"inner", output.groups.inner},
-                               {"groups", std::move(groups)}});
-        }
-        return outputs;
     }
 
     Result<void> keep() {
@@ -226,7 +182,7 @@ private:
                                {"timed_seconds", timed_seconds_},
                                {"timed_samples", timed_samples_},
                                {"output_kind", to_string(result_.output_kind)},
-                               {"outputs", noisy_json()},
+                               {"outputs", to_json(noisy_)},
                                {"everything", sums_to_json(result_.everything)},
                                {"layers", std::move(layers)}});
     }
@@ -460,13 +416,6 @@ private:
         return {};
     }
 
-    /// An output that noise is measured at.
-    struct NoisyOutput {
-        std::string name;
-        OutputGroups groups; ///< as the first batch tells them
-        double scale = 1;    ///< of its squares
-    };
-
     /// The output to judge, and without one that was named all others in float that nothing in the network reads on:
     /// boxes beside scores. Each weighs alike: its signal in the first batch is 1 a sample.
     void find_noisy_outputs(const Values& computed) {
@@ -540,7 +489,9 @@ private:
         std::vector<HostTensor> outputs;
         for (const ValueInfo& output : fixed_.graph.outputs) {
             const auto own = changed.find(output.name);
-            outputs.push_back(as_floats(own == changed.end() ? reference.at(output.name) : own->second, output.name));
+            LATHE_TRY(HostTensor floats,
+                      as_floats(own == changed.end() ? reference.at(output.name) : own->second, output.name));
+            outputs.push_back(std::move(floats));
         }
         return judge_->add(network, batch, outputs);
     }
