@@ -1,21 +1,15 @@
 #include "tasks/detection/average_precision.hpp"
 
-#include <cstdlib>
-#include <random>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "support/files.hpp"
-#include "support/json.hpp"
-#include "support_lib/command.hpp"
+#include "tasks/detection/pycocotools.hpp"
 
 namespace lathe {
 namespace {
 
-Box box_of(const Json& json) {
-    return {json[0].get<double>(), json[1].get<double>(), json[2].get<double>(), json[3].get<double>()};
-}
+using test::box_of;
 
 std::vector<DetectedPicture> pictures_of(const Json& json) {
     std::vector<DetectedPicture> pictures;
@@ -36,21 +30,7 @@ std::vector<DetectedPicture> pictures_of(const Json& json) {
 
 /// All twelve figures and every class's, of 200 random cases and the degenerate ones, against pycocotools.
 TEST(AveragePrecision, EqualsPycocotools) {
-    const char* python = std::getenv("LATHE_PYTHON");
-    if (python == nullptr) GTEST_SKIP() << "SKIPPED: LATHE_PYTHON names no Python with pycocotools";
-    const unsigned seed = std::random_device{}() % 1'000'000;
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const test::TemporaryFolder folder;
-    const std::string file = (folder / "cases.json").string();
-    const auto result = test::run_command(std::string(python) + " " LATHE_TASK_TESTS "/detection/coco_cases.py " +
-                                          file + " " + std::to_string(seed));
-    if (result.exit_code == 77) GTEST_SKIP() << "SKIPPED: " << result.errors;
-    ASSERT_EQ(result.exit_code, 0) << result.errors;
-    const auto cases = read_json_file(file);
-    ASSERT_TRUE(cases) << cases.error().describe();
-    ASSERT_GE(cases->size(), 213U);
-    for (const Json& each : *cases) {
-        SCOPED_TRACE(each["name"].get<std::string>());
+    test::compare_with_pycocotools("coco_cases.py", [](const Json& each) {
         const auto pictures = pictures_of(each["pictures"]);
         const DetectionMatches matches(pictures);
         const AveragePrecision figures = matches.figures();
@@ -66,7 +46,7 @@ TEST(AveragePrecision, EqualsPycocotools) {
         }
         EXPECT_NEAR(matches.average_precision(OverlapRange::coco), figures.ap, 1e-12);
         EXPECT_NEAR(matches.average_precision(OverlapRange::half), figures.ap50, 1e-12);
-    }
+    });
 }
 
 /// Pictures with `found` of 10 objects each detected, and as many wrong ones below them.

@@ -5,22 +5,9 @@
 200 random cases, and the degenerate ones by name. Exit code 77: pycocotools is not installed here.
 """
 
-import contextlib
-import io
-import json
 import random
-import sys
-from typing import Any
 
-try:
-    import numpy as np
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-except ImportError as error:
-    print(error, file=sys.stderr)
-    sys.exit(77)
-
-Case = dict[str, Any]
+from pycoco import Case, evaluate, np, write_cases
 
 
 def truth(box: list[float], label: int, area: float | None = None, crowd: bool = False) -> Case:
@@ -119,58 +106,23 @@ def degenerate_cases() -> dict[str, list[Case]]:
     }
 
 
-def evaluate(pictures: list[Case]) -> tuple[list[float], dict[str, float]]:
+def figures(pictures: list[Case]) -> Case:
     labels = sorted({each["class"] for picture in pictures for part in ("truth", "detections") for each in picture[part]}) or [0]
-    annotations, results = [], []
-    for image, picture in enumerate(pictures):
-        for each in picture["truth"]:
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": image + 1,
-                    "category_id": each["class"] + 1,
-                    "bbox": each["box"],
-                    "area": each["area"],
-                    "iscrowd": int(each["crowd"]),
-                }
-            )
-        for each in picture["detections"]:
-            results.append({"image_id": image + 1, "category_id": each["class"] + 1, "bbox": each["box"], "score": each["score"]})
-    with contextlib.redirect_stdout(io.StringIO()):
-        data = COCO()
-        data.dataset = {
-            "images": [{"id": image + 1} for image in range(len(pictures))],
-            "annotations": annotations,
-            "categories": [{"id": label + 1, "name": str(label)} for label in labels],
-        }
-        data.createIndex()
-        detected = data.loadRes(results) if results else COCO()
-        if not results:
-            detected.dataset = {**data.dataset, "annotations": []}
-            detected.createIndex()
-        evaluation = COCOeval(data, detected, "bbox")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
+    evaluation = evaluate(
+        pictures,
+        "bbox",
+        labels,
+        lambda each: {"category_id": each["class"] + 1},
+        lambda each: {"category_id": each["class"] + 1, "bbox": each["box"]},
+        "detections",
+    )
     by_class = {}
     for index, label in enumerate(evaluation.params.catIds):
         values = evaluation.eval["precision"][:, :, index, 0, 2]
         values = values[values > -1]
         by_class[str(label - 1)] = float(np.mean(values)) if values.size else -1.0
-    return [float(value) for value in evaluation.stats], by_class
+    return {"figures": [float(value) for value in evaluation.stats], "classes": by_class}
 
 
-def main() -> None:
-    seed = int(sys.argv[2])
-    rng = random.Random(seed)
-    cases = [(name, pictures) for name, pictures in degenerate_cases().items()]
-    cases += [(f"random {index}", random_case(rng)) for index in range(200)]
-    written = []
-    for name, pictures in cases:
-        figures, by_class = evaluate(pictures)
-        written.append({"name": name, "pictures": pictures, "figures": figures, "classes": by_class})
-    with open(sys.argv[1], "w") as file:
-        json.dump(written, file)
-
-
-main()
+if __name__ == "__main__":
+    write_cases(degenerate_cases(), random_case, figures)

@@ -5,22 +5,9 @@
 200 random cases, and the degenerate ones by name. Exit code 77: pycocotools is not installed here.
 """
 
-import contextlib
-import io
-import json
 import random
-import sys
-from typing import Any
 
-try:
-    import numpy as np
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-except ImportError as error:
-    print(error, file=sys.stderr)
-    sys.exit(77)
-
-Case = dict[str, Any]
+from pycoco import Case, evaluate, np, write_cases
 POINTS = 17
 
 
@@ -101,50 +88,21 @@ def degenerate_cases() -> dict[str, list[Case]]:
     }
 
 
-def evaluate(pictures: list[Case]) -> list[float]:
-    annotations, results = [], []
-    for image, picture in enumerate(pictures):
-        for each in picture["truth"]:
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": image + 1,
-                    "category_id": 1,
-                    "bbox": each["box"],
-                    "area": each["area"],
-                    "iscrowd": int(each["crowd"]),
-                    "keypoints": each["points"],
-                    "num_keypoints": sum(1 for value in each["points"][2::3] if value > 0),
-                }
-            )
-        for each in picture["poses"]:
-            results.append({"image_id": image + 1, "category_id": 1, "keypoints": each["points"], "score": each["score"]})
-    with contextlib.redirect_stdout(io.StringIO()):
-        data = COCO()
-        data.dataset = {
-            "images": [{"id": image + 1} for image in range(len(pictures))],
-            "annotations": annotations,
-            "categories": [{"id": 1, "name": "person"}],
-        }
-        data.createIndex()
-        detected = data.loadRes(results) if results else COCO()
-        if not results:
-            detected.dataset = {**data.dataset, "annotations": []}
-            detected.createIndex()
-        evaluation = COCOeval(data, detected, "keypoints")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return [float(value) for value in evaluation.stats]
+def figures(pictures: list[Case]) -> Case:
+    evaluation = evaluate(
+        pictures,
+        "keypoints",
+        [0],
+        lambda each: {
+            "category_id": 1,
+            "keypoints": each["points"],
+            "num_keypoints": sum(1 for value in each["points"][2::3] if value > 0),
+        },
+        lambda each: {"category_id": 1, "keypoints": each["points"]},
+        "poses",
+    )
+    return {"figures": [float(value) for value in evaluation.stats]}
 
 
-def main() -> None:
-    rng = random.Random(int(sys.argv[2]))
-    cases = list(degenerate_cases().items())
-    cases += [(f"random {index}", random_case(rng)) for index in range(200)]
-    written = [{"name": name, "pictures": pictures, "figures": evaluate(pictures)} for name, pictures in cases]
-    with open(sys.argv[1], "w") as file:
-        json.dump(written, file)
-
-
-main()
+if __name__ == "__main__":
+    write_cases(degenerate_cases(), random_case, figures)

@@ -1,15 +1,11 @@
 #include "tasks/detection/keypoints.hpp"
 
-#include <cstdlib>
-#include <random>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/files.hpp"
-#include "support/json.hpp"
-#include "support_lib/command.hpp"
+#include "tasks/detection/pycocotools.hpp"
 
 namespace lathe {
 namespace {
@@ -26,9 +22,8 @@ std::vector<PosedPicture> pictures_of(const Json& json) {
     for (const Json& each : json) {
         PosedPicture picture;
         for (const Json& object : each["truth"]) {
-            const Json& box = object["box"];
             TruePose pose;
-            pose.object.box = {box[0].get<double>(), box[1].get<double>(), box[2].get<double>(), box[3].get<double>()};
+            pose.object.box = test::box_of(object["box"]);
             pose.object.area = object["area"].get<double>();
             pose.object.crowd = object["crowd"].get<bool>();
             pose.points = points_of(object["points"]);
@@ -49,21 +44,7 @@ std::vector<PosedPicture> pictures_of(const Json& json) {
 
 /// Of 200 random cases and the degenerate ones, against pycocotools.
 TEST(Keypoints, EqualPycocotools) {
-    const char* python = std::getenv("LATHE_PYTHON");
-    if (python == nullptr) GTEST_SKIP() << "SKIPPED: LATHE_PYTHON names no Python with pycocotools";
-    const unsigned seed = std::random_device{}() % 1'000'000;
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const test::TemporaryFolder folder;
-    const std::string file = (folder / "cases.json").string();
-    const auto result = test::run_command(std::string(python) + " " LATHE_TASK_TESTS "/detection/keypoint_cases.py " +
-                                          file + " " + std::to_string(seed));
-    if (result.exit_code == 77) GTEST_SKIP() << "SKIPPED: " << result.errors;
-    ASSERT_EQ(result.exit_code, 0) << result.errors;
-    const auto cases = read_json_file(file);
-    ASSERT_TRUE(cases) << cases.error().describe();
-    ASSERT_GE(cases->size(), 213U);
-    for (const Json& each : *cases) {
-        SCOPED_TRACE(each["name"].get<std::string>());
+    test::compare_with_pycocotools("keypoint_cases.py", [](const Json& each) {
         const auto pictures = pictures_of(each["pictures"]);
         const AveragePrecision ours = match_poses(pictures).figures();
         // pycocotools': AP, AP50, AP75, medium, large, and recall, its own at 0.5 and 0.75 left out, medium, large.
@@ -72,7 +53,7 @@ TEST(Keypoints, EqualPycocotools) {
             {ours.ap_large, 4}, {ours.recall_100, 5}, {ours.recall_medium, 8}, {ours.recall_large, 9}};
         for (const auto& [mine, index] : figures)
             EXPECT_NEAR(mine, each["figures"][index].get<double>(), 1e-6) << "figure " << index;
-    }
+    });
 }
 
 std::vector<float> anchor(float x, float score) {
