@@ -362,7 +362,7 @@ def main():
     output = Path(options.output or Path(options.work) / "fp16.zoo.json")
     left = lambda: options.seconds - (time.time() - begun)
     document = {"kind": "gpu-zoo", "version": 1, "machine": machine("cuda"), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "command": sys.argv, "lathe": run([options.lathe, "--version"], 20).strip(),
+                "lathe": run([options.lathe, "--version"], 20).strip(),
                 "libraries": {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())},
                 "method": "turns, device times between events, CUDA graphs on both sides; see benchmarks/gpu/zoo.py", "networks": []}
     provenance.stamp(document, options.lathe, [__file__])  # which makes the models, from seeds
