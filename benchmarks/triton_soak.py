@@ -13,7 +13,8 @@ Without --engine a small classifier is built. Eight clients ask by HTTP and gRPC
     damaged     a new version whose engine is damaged or missing: refused with the cause, the old one goes on serving
     killed      the server is killed (SIGKILL) and started again: clients ask once more, until they are answered
 
-Servers are killed in the first and the last fifth of the requests; between those one server lives, and its memory after
+Servers are killed in the first and the last fifth of the requests, in the first before anything else, so that it happens
+however fast requests are answered; between those one server lives, and its memory after
 three tenths of the requests is compared with that before the last fifth. A request is lost when it is neither answered
 nor refused, or refused though it was a good one; crossed when its answer is another's. Exit code 1 if any was, if a fault
 was not answered as above, or if memory grew by more than 32 MiB.
@@ -49,7 +50,7 @@ CLIENTS = 8
 MOST_GROWTH_KIB = 32768
 # Longest that a client asks again after a server was killed, and that anything is waited for.
 PATIENCE = 60
-KINDS = ("bad", "version", "gone", "small", "cancelled", "damaged", "killed")
+KINDS = ("killed", "damaged", "bad", "version", "gone", "small", "cancelled")
 
 
 def small_network(file):

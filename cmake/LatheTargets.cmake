@@ -25,13 +25,15 @@ function(lathe_library name)
                                                  VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# lathe_test(NAME SOURCES … LINK targets…): one GoogleTest binary test_NAME; every case becomes a ctest test.
+# lathe_test(NAME SOURCES … LINK targets…): one GoogleTest binary test_NAME; every case becomes a ctest test; ALONE:
+# nothing runs beside them.
 function(lathe_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(test_${name} ${ARG_SOURCES})
   target_link_libraries(test_${name} PRIVATE lathe_flags lathe_test_support ${ARG_LINK} GTest::gtest_main GTest::gmock)
-  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
 endfunction()
