@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -238,6 +239,83 @@ TEST(OpenVinoSemantics, TheExtremeOfInfinitiesIsInfinite) {
                                               "}\n%z = Equal(%y, %none)\noutput %z: bool[6]\n",
                                           {x});
             EXPECT_EQ(masked, (std::vector<bool>{true, false, false, false, false, false}));
+        }
+    }
+}
+
+TEST(OpenVinoSemantics, TheExtremeOfNarrowInfinitiesIsInfinite) {
+    for (const char* type : {"float16", "bfloat16"}) {
+        const HostTensor x = filled({2, 2}, [](std::size_t i) {
+            return i < 2 ? -std::numeric_limits<float>::infinity() : static_cast<float>(i);
+        });
+        const std::string narrow = type;
+        const auto masked = run<bool>(
+            "opset 18\ninput %x: float32[2, 2]\n%n = Cast(%x) {to = " + std::string(narrow == "float16" ? "10" : "16") +
+                "}\nconst %axes: int64[1] = {1}\n%y = ReduceMax(%n, %axes) {keepdims = 0}\n"
+                "const %least: float32[] = {-inf}\n%none = CastLike(%least, %n)\n"
+                "%z = Equal(%y, %none)\noutput %z: bool[2]\n",
+            {x});
+        EXPECT_EQ(masked, (std::vector<bool>{true, false})) << type;
+    }
+}
+
+TEST(OpenVinoSemantics, BoxesThatOverlapByTheThresholdStay) {
+    // Two pairs of boxes, of which one pair overlaps by a seventh (or by nothing), the other by more.
+    const std::vector<float> corners{0, 0, 1, 1, 0.5F, 0.5F, 1.5F, 1.5F, 4, 4, 5, 5, 4, 4, 5, 4.9F, 9, 9, 10, 10};
+    const std::vector<float> certainties{0.9F, 0.8F, 0.7F, 0.6F, 0.5F};
+    HostTensor boxes("boxes", DataType::float32, {1, 5, 4}), scores("scores", DataType::float32, {1, 1, 5});
+    std::ranges::copy(corners, boxes.as<float>().begin());
+    std::ranges::copy(certainties, scores.as<float>().begin());
+    HostTensor given("t", DataType::float32, {1});
+    const auto kept = [&](const std::string& threshold, std::vector<HostTensor> inputs) {
+        const auto rows = run<std::int64_t>(
+            "opset 13\ninput %boxes: float32[1, 5, 4]\ninput %scores: float32[1, 1, 5]\n" + threshold +
+                "const %most: int64[1] = {9}\n%y = NonMaxSuppression(%boxes, "
+                "%scores, %most" +
+                (threshold.empty() ? "" : ", %t") + ")\noutput %y: int64[N, 3]\n",
+            std::move(inputs));
+        std::vector<std::int64_t> found;
+        for (std::size_t i = 2; i < rows.size(); i += 3)
+            if (rows[i] >= 0) found.push_back(rows[i]);
+        return found;
+    };
+    const std::vector<std::int64_t> beyond{0, 1, 2, 4};
+    const float seventh = 0.25F / 1.75F;
+    EXPECT_EQ(kept("const %t: float32[1] = {0.142857149}\n", {boxes, scores}), beyond);
+    EXPECT_EQ(kept("const %t: float32[1] = {0.14}\n", {boxes, scores}), (std::vector<std::int64_t>{0, 2, 4}));
+    for (const float limit : {seventh, 0.14F, 0.5F, 0.25F, 0.0F}) {
+        given.as<float>()[0] = limit;
+        EXPECT_EQ(kept("input %t: float32[1]\n", {boxes, scores, given}),
+                  limit < seventh ? (std::vector<std::int64_t>{0, 2, 4}) : beyond)
+            << limit;
+    }
+    EXPECT_EQ(kept("", {boxes, scores}), (std::vector<std::int64_t>{0, 2, 4})); // 0: any overlap
+}
+
+TEST(OpenVinoSemantics, OfEqualValuesTheFirstAreFirst) {
+    const HostTensor x = filled({2, 300}, [](std::size_t i) { return static_cast<float>(i * 7 % 5); });
+    for (const std::int64_t k : {1, 5, 20, 60}) {
+        for (const bool largest : {true, false}) {
+            for (const char* sorted : {"1", "0"}) {
+                const auto got = run<std::int64_t>(
+                    "opset 13\ninput %x: float32[2, 300]\nconst %k: int64[1] = {" + std::to_string(k) +
+                        "}\n%v, %i = TopK(%x, %k) {axis = 1, largest = " + (largest ? "1" : "0") +
+                        ", sorted = " + sorted + "}\noutput %i: int64[2, " + std::to_string(k) + "]\n",
+                    {x});
+                ASSERT_EQ(got.size(), static_cast<std::size_t>(2 * k));
+                for (std::size_t row = 0; row < 2; ++row) {
+                    std::vector<std::int64_t> order(300);
+                    std::iota(order.begin(), order.end(), 0);
+                    const auto value = [&](std::int64_t i) {
+                        return x.as<float>()[row * 300 + static_cast<std::size_t>(i)];
+                    };
+                    std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
+                        return largest ? value(a) > value(b) : value(a) < value(b);
+                    });
+                    for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i)
+                        EXPECT_EQ(got[row * static_cast<std::size_t>(k) + i], order[i]) << "k " << k << ", place " << i;
+                }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -24,6 +25,12 @@ Node made(std::string type, std::vector<std::string> inputs, std::string output)
     node.op_type = std::move(type);
     node.inputs = std::move(inputs);
     node.outputs = {std::move(output)};
+    return node;
+}
+
+Node cast(const std::string& input, DataType to, std::string output) {
+    Node node = made("Cast", {input}, std::move(output));
+    node.set("to", static_cast<std::int64_t>(to));
     return node;
 }
 
@@ -217,8 +224,7 @@ Nodes wrapped_bytes(Graph& graph, const Node& node) {
     Node whole = node;
     for (std::string& input : whole.inputs) {
         const std::string wide = graph.unique_name(stem + "_wide");
-        nodes.push_back(made("Cast", {input}, wide));
-        nodes.back().set("to", static_cast<std::int64_t>(DataType::int32));
+        nodes.push_back(cast(input, DataType::int32, wide));
         input = wide;
     }
     const std::string sum = graph.unique_name(stem + "_whole"), up = graph.unique_name(stem + "_up"),
@@ -232,8 +238,7 @@ Nodes wrapped_bytes(Graph& graph, const Node& node) {
     nodes.push_back(made("Add", {sum, number(low)}, up));
     nodes.push_back(made("Mod", {up, number(256)}, rest)); // of integers: the sign of the divisor
     nodes.push_back(made("Sub", {rest, number(low)}, down));
-    nodes.push_back(made("Cast", {down}, stem));
-    nodes.back().set("to", static_cast<std::int64_t>(type));
+    nodes.push_back(cast(down, type, stem));
     return nodes;
 }
 
@@ -306,17 +311,61 @@ bool is_looked_at(const Graph& graph, const std::string& name, int casts = 3) {
 // ReduceMin likewise. Halving and doubling are exact (but of subnormal numbers). A maximum that is only subtracted, as
 // Softmax does, makes the same of either.
 Nodes infinite_extreme(Graph& graph, const Node& node) {
-    if (type_of(graph, node.input(0)) != DataType::float32 || !is_looked_at(graph, node.output(0))) return {};
+    const DataType type = type_of(graph, node.input(0));
+    const bool narrow = type == DataType::float16 || type == DataType::bfloat16;
+    if ((type != DataType::float32 && !narrow) || !is_looked_at(graph, node.output(0))) return {};
     const std::string& stem = node.output(0);
-    const std::string half = graph.unique_name(stem + "_half"), extreme = graph.unique_name(stem + "_extreme");
-    const auto factor = [&](float value) {
-        return constant(graph, stem + "_factor", Tensor::of<float>("", DataType::float32, {}, std::array{value}));
+    const auto value = [&](const char* what) { return graph.unique_name(stem + what); };
+    const auto factor = [&](float number) {
+        return constant(graph, stem + "_factor", Tensor::of<float>("", DataType::float32, {}, std::array{number}));
     };
+    const std::string half = value("_half"), extreme = value("_extreme");
+    Nodes nodes;
+    std::string read = node.input(0), written = stem;
+    if (narrow) { // which is computed in float32 in any case
+        read = value("_wide");
+        written = value("_doubled");
+        nodes.push_back(cast(node.input(0), DataType::float32, read));
+    }
     Node reduction = node;
     reduction.inputs[0] = half;
     reduction.outputs = {extreme};
-    return {made("Mul", {node.input(0), factor(0.5F)}, half), std::move(reduction),
-            made("Mul", {extreme, factor(2.0F)}, stem)};
+    nodes.push_back(made("Mul", {read, factor(0.5F)}, half));
+    nodes.push_back(std::move(reduction));
+    nodes.push_back(made("Mul", {extreme, factor(2.0F)}, written));
+    if (narrow) nodes.push_back(cast(written, type, stem));
+    return nodes;
+}
+
+//  NonMaxSuppression(iou_threshold t)   ==>   NonMaxSuppression(the next float after t)
+// ONNX drops a box that overlaps a better one by more than t, OpenVINO by t or more.
+Nodes dropped_beyond_threshold(Graph& graph, const Node& node) {
+    constexpr float least = std::numeric_limits<float>::min();
+    Node changed = node;
+    changed.inputs.resize(std::max<std::size_t>(node.inputs.size(), 4));
+    std::string& threshold = changed.inputs[3];
+    const std::string& stem = node.output(0);
+    const auto number = [&](float value) {
+        return constant(graph, stem + "_number", Tensor::of<float>("", DataType::float32, {1}, std::array{value}));
+    };
+    if (threshold.empty()) { // 0 by default
+        threshold = number(least);
+        return {std::move(changed)};
+    }
+    if (const Tensor* known = graph.constant(threshold)) {
+        const std::vector<float> values = known->to_floats();
+        if (values.size() != 1 || known->type() != DataType::float32) return {}; // refused by who reads it
+        threshold = number(std::max(least, std::nextafter(values[0], std::numeric_limits<float>::infinity())));
+        return {std::move(changed)};
+    }
+    // 0.625 to 1.25 units in the last place more: rounded, the next number.
+    const auto value = [&](const char* what) { return graph.unique_name(stem + what); };
+    const std::string more = value("_more"), next = value("_next"), positive = value("_positive");
+    Nodes nodes{made("Mul", {threshold, number(1.25F / (1 << 24))}, more), made("Add", {threshold, more}, next),
+                made("Max", {next, number(least)}, positive)};
+    threshold = positive;
+    nodes.push_back(std::move(changed));
+    return nodes;
 }
 
 bool feeds_max_pool(const Graph& graph, const Node& pad) {
@@ -326,6 +375,7 @@ bool feeds_max_pool(const Graph& graph, const Node& pad) {
 
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset) {
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
+    if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
     if (node.is("ConvTranspose")) return enlarged_by_stride(graph, node);
     if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
