@@ -30,7 +30,7 @@ template <class T>
 __global__ void compare_floats(const T* reference, const T* candidate, std::size_t count, int channels, int stride,
                                Difference* result) {
     double error = 0, norm = 0;
-    unsigned long long bad = 0, padding = 0;
+    unsigned long long bad = 0, padding = 0, infinite = 0;
     const std::size_t step = static_cast<std::size_t>(gridDim.x) * threads;
     for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * threads + threadIdx.x; i < count; i += step) {
         const float got = to_float(candidate[i]);
@@ -40,6 +40,7 @@ __global__ void compare_floats(const T* reference, const T* candidate, std::size
         }
         const float wanted = to_float(reference[i]);
         if (!isfinite(wanted)) {
+            ++infinite;
             // NaN for NaN, infinity for the same infinity; large floats may overflow in another order of sums.
             bad += isfinite(got) ? 1 : 0;
             continue;
@@ -56,6 +57,7 @@ __global__ void compare_floats(const T* reference, const T* candidate, std::size
     reduce_into(norm, &result->squared_reference);
     reduce_into(bad, &result->unwritten_or_nan);
     reduce_into(padding, &result->bad_padding);
+    reduce_into(infinite, &result->reference_infinite);
 }
 
 template <class T>

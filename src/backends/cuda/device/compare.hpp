@@ -12,9 +12,10 @@ namespace lathe::cuda::kernels {
 struct Difference {
     double squared_error = 0;
     double squared_reference = 0;
-    unsigned long long unwritten_or_nan = 0; ///< NaN or infinite where the reference is not
-    unsigned long long bad_padding = 0;      ///< NaN or infinite in the padding
-    unsigned long long by_one = 0;           ///< integers: off by one
+    unsigned long long unwritten_or_nan = 0;   ///< NaN or infinite where the reference is not
+    unsigned long long bad_padding = 0;        ///< NaN or infinite in the padding
+    unsigned long long reference_infinite = 0; ///< NaN or infinite in the reference
+    unsigned long long by_one = 0;             ///< integers: off by one
     unsigned long long by_more = 0;
 };
 

@@ -59,9 +59,14 @@ protected:
         ASSERT_TRUE(found) << found.error().describe();
         state_.devices.push_back(std::make_unique<DeviceState>(std::move(*found)));
         state_.workspace_limit = std::size_t{64} << 20;
-        auto prepared = prepare(network(residual_network()), Precision::float16);
+        check_instead(residual_network());
+    }
+
+    void check_instead(const std::string& text) {
+        auto prepared = prepare(network(text), Precision::float16);
         ASSERT_TRUE(prepared) << prepared.error().describe();
         state_.prepared = std::move(*prepared);
+        state_.devices.front()->plans = LruCache<std::string, std::shared_ptr<const DevicePlan>>(64);
         auto plan = plan_for(state_, 0, shapes_);
         ASSERT_TRUE(plan) << plan.error().describe();
         plan_ = std::move(*plan);
@@ -109,6 +114,17 @@ protected:
 };
 
 TEST_F(CudaNetworkCheck, FindsNothingWhereAllIsRight) {
+    const auto fault = check();
+    EXPECT_FALSE(fault) << fault->name << ": " << fault->what;
+}
+
+// The 32nd power of a normal number passes float16's range in every seventh element.
+TEST_F(CudaNetworkCheck, FindsNothingWhereRandomInputsOverflow) {
+    check_instead("opset 18\ninput %x: float32[N, 3, 32, 32]\ninput %w_a: float32[16, 3, 3, 3]\n"
+                  "input %w_b: float32[16, 16, 3, 3]\n"
+                  "%x2 = Mul(%x, %x)\n%x4 = Mul(%x2, %x2)\n%x8 = Mul(%x4, %x4)\n%x16 = Mul(%x8, %x8)\n"
+                  "%x32 = Mul(%x16, %x16)\n%a = Conv(%x32, %w_a) {pads = [1, 1, 1, 1]}\n%a_r = Relu(%a)\n"
+                  "%b = Conv(%a_r, %w_b) {pads = [1, 1, 1, 1]}\n%y = Relu(%b)\noutput %y: float32[N, 16, 32, 32]\n");
     const auto fault = check();
     EXPECT_FALSE(fault) << fault->name << ": " << fault->what;
 }
