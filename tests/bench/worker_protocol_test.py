@@ -118,6 +118,30 @@ class Matching(unittest.TestCase):
 
 
 
+class FasterKernels(unittest.TestCase):
+    """torch-compile on the CPU takes max-autotune's kernels where they are faster."""
+
+    def chosen(self, milliseconds):
+        subject = subjects.PyTorch.__new__(subjects.PyTorch)
+        subject.notes, subject.compiled_as = ["torch.compile"], []
+        subject.compile = subject.compiled_as.append
+        subject.call = lambda _: subjects.Timing(
+            milliseconds["max-autotune" if "max_autotune" in subject.compiled_as[-1] else "default"]
+        )
+        subject.choose_kernels([])
+        return subject
+
+    def test_the_faster_stays(self):
+        faster = self.chosen({"default": 3, "max-autotune": 2})
+        self.assertEqual(faster.compiled_as, [{"freezing": True}, {"freezing": True, "max_autotune": True}])
+        self.assertEqual(faster.notes, ["torch.compile, the faster kernels here: max-autotune"])
+        default = self.chosen({"default": 2, "max-autotune": 3})
+        self.assertEqual(default.compiled_as[2:], [{"freezing": True}])
+        # Another batch size: chosen anew, told once.
+        default.choose_kernels([])
+        self.assertEqual(default.notes, ["torch.compile, the faster kernels here: default kernels"])
+
+
 class Int8(unittest.TestCase):
     """torch-compile=int8."""
 
