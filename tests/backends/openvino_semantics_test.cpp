@@ -292,30 +292,65 @@ TEST(OpenVinoSemantics, BoxesThatOverlapByTheThresholdStay) {
     EXPECT_EQ(kept("", {boxes, scores}), (std::vector<std::int64_t>{0, 2, 4})); // 0: any overlap
 }
 
+// In short and long rows, few rows and many (which are turned), along the last axis and another.
 TEST(OpenVinoSemantics, OfEqualValuesTheFirstAreFirst) {
-    const HostTensor x = filled({2, 300}, [](std::size_t i) { return static_cast<float>(i * 7 % 5); });
-    for (const std::int64_t k : {1, 5, 20, 60}) {
-        for (const bool largest : {true, false}) {
-            for (const char* sorted : {"1", "0"}) {
-                const auto got = run<std::int64_t>(
-                    "opset 13\ninput %x: float32[2, 300]\nconst %k: int64[1] = {" + std::to_string(k) +
-                        "}\n%v, %i = TopK(%x, %k) {axis = 1, largest = " + (largest ? "1" : "0") +
-                        ", sorted = " + sorted + "}\noutput %i: int64[2, " + std::to_string(k) + "]\n",
-                    {x});
-                ASSERT_EQ(got.size(), static_cast<std::size_t>(2 * k));
-                for (std::size_t row = 0; row < 2; ++row) {
-                    std::vector<std::int64_t> order(300);
-                    std::iota(order.begin(), order.end(), 0);
-                    const auto value = [&](std::int64_t i) {
-                        return x.as<float>()[row * 300 + static_cast<std::size_t>(i)];
-                    };
-                    std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
-                        return largest ? value(a) > value(b) : value(a) < value(b);
-                    });
-                    for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i)
-                        EXPECT_EQ(got[row * static_cast<std::size_t>(k) + i], order[i]) << "k " << k << ", place " << i;
+    struct Layout {
+        std::int64_t rows, length, behind;
+        std::vector<std::int64_t> counts;
+    };
+    for (const auto& [rows, length, behind, counts] :
+         {Layout{2, 300, 1, {1, 5, 20, 60}}, Layout{40, 91, 1, {1, 3, 5, 8}}, Layout{2, 30, 12, {1, 4, 9}}}) {
+        const HostTensor x =
+            filled({rows, length, behind}, [](std::size_t i) { return static_cast<float>(i * 7 % 11 % 5); });
+        const std::string shape =
+            std::to_string(rows) + ", " + std::to_string(length) + (behind > 1 ? ", " + std::to_string(behind) : "");
+        HostTensor given("x", DataType::float32, behind > 1 ? Shape{rows, length, behind} : Shape{rows, length});
+        std::ranges::copy(x.as<float>(), given.as<float>().begin());
+        for (const std::int64_t k : counts) {
+            for (const bool largest : {true, false}) {
+                for (const char* sorted : {"1", "0"}) {
+                    SCOPED_TRACE(shape + ": " + std::to_string(k) + (largest ? " largest" : " smallest"));
+                    const auto got = run<std::int64_t>(
+                        "opset 13\ninput %x: float32[" + shape + "]\nconst %k: int64[1] = {" + std::to_string(k) +
+                            "}\n%v, %i = TopK(%x, %k) {axis = 1, largest = " + (largest ? "1" : "0") +
+                            ", sorted = " + sorted + "}\noutput %i: int64[" + std::to_string(rows) + ", " +
+                            std::to_string(k) + (behind > 1 ? ", " + std::to_string(behind) : "") + "]\n",
+                        {given});
+                    ASSERT_EQ(got.size(), static_cast<std::size_t>(rows * k * behind));
+                    for (std::int64_t row = 0; row < rows * behind; ++row) {
+                        const std::int64_t at = row / behind * length * behind + row % behind;
+                        const auto value = [&](std::int64_t i) {
+                            return x.as<float>()[static_cast<std::size_t>(at + i * behind)];
+                        };
+                        std::vector<std::int64_t> order(static_cast<std::size_t>(length));
+                        std::iota(order.begin(), order.end(), 0);
+                        std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
+                            return largest ? value(a) > value(b) : value(a) < value(b);
+                        });
+                        for (std::int64_t i = 0; i < k; ++i) {
+                            const std::int64_t place = row / behind * k * behind + i * behind + row % behind;
+                            ASSERT_EQ(got[static_cast<std::size_t>(place)], order[static_cast<std::size_t>(i)])
+                                << "row " << row << ", place " << i;
+                        }
+                    }
                 }
             }
+        }
+    }
+}
+
+TEST(OpenVinoSemantics, TheFirstOfTheLargestIsItsIndex) {
+    const HostTensor x = filled({64, 30}, [](std::size_t i) { return static_cast<float>(i * 7 % 11 % 5); });
+    for (const bool most : {true, false}) {
+        const auto got =
+            run<std::int64_t>("opset 13\ninput %x: float32[64, 30]\n%y = " + std::string(most ? "ArgMax" : "ArgMin") +
+                                  "(%x) {axis = -1, keepdims = 0}\noutput %y: int64[64]\n",
+                              {x});
+        ASSERT_EQ(got.size(), 64U);
+        for (std::size_t row = 0; row < 64; ++row) {
+            const auto values = x.as<float>().subspan(row * 30, 30);
+            const auto first = most ? std::ranges::max_element(values) : std::ranges::min_element(values);
+            EXPECT_EQ(got[row], first - values.begin()) << row;
         }
     }
 }

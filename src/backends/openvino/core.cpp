@@ -13,7 +13,7 @@
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
 #include "backends/openvino/refusals.hpp"
-#include "backends/openvino/ties.hpp"
+#include "backends/openvino/top_k.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "onnx/preconditions.hpp"
@@ -256,7 +256,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightL
             auto result = core().read_model(bytes, ov::Tensor());
             give_large_weights(*result, taken);
             copy_shared_constants(*result);
-            order_ties(*result);
+            improve_top_k(*result);
             LATHE_CHECK(check_ranks(*result));
             return result;
         });
