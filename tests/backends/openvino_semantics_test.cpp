@@ -298,15 +298,16 @@ TEST(OpenVinoSemantics, OfEqualValuesTheFirstAreFirst) {
         std::int64_t rows, length, behind;
         std::vector<std::int64_t> counts;
     };
-    for (const auto& [rows, length, behind, counts] :
+    for (const Layout& each :
          {Layout{2, 300, 1, {1, 5, 20, 60}}, Layout{40, 91, 1, {1, 3, 5, 8}}, Layout{2, 30, 12, {1, 4, 9}}}) {
+        const std::int64_t rows = each.rows, length = each.length, behind = each.behind;
         const HostTensor x =
             filled({rows, length, behind}, [](std::size_t i) { return static_cast<float>(i * 7 % 11 % 5); });
         const std::string shape =
             std::to_string(rows) + ", " + std::to_string(length) + (behind > 1 ? ", " + std::to_string(behind) : "");
         HostTensor given("x", DataType::float32, behind > 1 ? Shape{rows, length, behind} : Shape{rows, length});
         std::ranges::copy(x.as<float>(), given.as<float>().begin());
-        for (const std::int64_t k : counts) {
+        for (const std::int64_t k : each.counts) {
             for (const bool largest : {true, false}) {
                 for (const char* sorted : {"1", "0"}) {
                     SCOPED_TRACE(shape + ": " + std::to_string(k) + (largest ? " largest" : " smallest"));
