@@ -3,9 +3,9 @@
 `optimize` does the whole job; `simplify`, `calibrate`, `quantize`, `build`, `evaluate` and `compare` are its steps.
 `Engine` and `Session` run what came of it. `bench` times engines and frameworks in turns, `report` makes a page of
 results, `show` draws a network, `inspect` tells what it is, `compare_models` where two differ, `plan` how many
-machines a service needs, `sensitivity` which layer int8 hurts. `from_torch` compiles a module of PyTorch, and
-`torch.compile(module, backend="lathe")` puts engines behind PyTorch's own compiler (`lathe.torch`). Failures are `Error`,
-with code, place and cure.
+machines a service needs, `sensitivity` which layer int8 hurts. `autocast` writes FP16 or BF16 where values fit it. `from_torch` compiles a module of
+PyTorch, and `torch.compile(module, backend="lathe")` puts engines behind PyTorch's own compiler (`lathe.torch`). Failures
+are `Error`, with code, place and cure.
 """
 
 from . import _load
@@ -17,6 +17,7 @@ from ._analysis import (  # noqa: E402
     ComparedValue, CompareModelsResult, Configuration, InspectResult, Layer, PlanResult, Stage, Value, compare_models,
     inspect, plan,
 )
+from ._autocast import AutocastResult, CastDecision, Overflow, autocast  # noqa: E402
 from ._bench import BenchGap, BenchRatio, BenchResult, BenchRow, bench  # noqa: E402
 from ._engine import Engine, Session, Tensor  # noqa: E402
 from ._errors import Error  # noqa: E402
@@ -31,12 +32,12 @@ from ._steps import (  # noqa: E402
 
 __version__: str = _lathe.version
 __all__ = [
-    "BenchGap", "BenchRatio", "BenchResult", "BenchRow", "Calibration", "CompareModelsResult", "ComparedValue",
-    "Comparison", "Configuration", "Engine", "Error", "InspectResult", "Layer", "Measured", "Model", "OptimizeResult",
-    "Picture", "PlanResult", "QuantizeResult", "ReportResult", "Reporter", "Row", "Scores", "SensitiveLayer",
-    "SensitivityResult", "Session", "SimplifyResult", "Stage", "Tensor", "Value", "bench", "build", "calibrate",
-    "compare", "compare_models", "evaluate", "from_torch", "inspect", "load_images", "optimize", "plan", "quantize",
-    "report", "sensitivity", "show", "simplify",
+    "AutocastResult", "BenchGap", "BenchRatio", "BenchResult", "BenchRow", "Calibration", "CastDecision",
+    "CompareModelsResult", "ComparedValue", "Comparison", "Configuration", "Engine", "Error", "InspectResult", "Layer",
+    "Measured", "Model", "OptimizeResult", "Overflow", "Picture", "PlanResult", "QuantizeResult", "ReportResult",
+    "Reporter", "Row", "Scores", "SensitiveLayer", "SensitivityResult", "Session", "SimplifyResult", "Stage", "Tensor",
+    "Value", "autocast", "bench", "build", "calibrate", "compare", "compare_models", "evaluate", "from_torch",
+    "inspect", "load_images", "optimize", "plan", "quantize", "report", "sensitivity", "show", "simplify",
 ]
 
 _lathe.send_log_to(log)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import _load
+from . import _lathe, _load
 from ._errors import Error
 
 
@@ -161,3 +161,26 @@ def samples_of(data: Any) -> Path | Samples:
     if not arrays:
         raise Error("the iterable gives no batches", "invalid_argument", "data", "give at least one batch")
     return Samples({name: _joined(parts) for name, parts in arrays.items()}, labels or None)
+
+
+def data_file(data: Any, file: Path, model: Path) -> str:
+    """The data as a path: what lies in memory is saved as `file` (.npz), by the names of the model's inputs."""
+    given = samples_of(data)
+    if isinstance(given, Samples):
+        given = given.save(file, _lathe.load_model(os.fspath(model)).inputs())
+    return os.fspath(given)
+
+
+TASK_OPTIONS = ("name", "output_name", "head", "score_threshold", "nms_overlap", "ignored_label", "first_label",
+                "target_scale", "peak", "characters", "blank_last")
+
+
+def task_options(task: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A task as the extension takes it: its name, or a dict that says more."""
+    if isinstance(task, str):
+        return {"name": task}
+    for key in task:
+        if key not in TASK_OPTIONS:
+            raise Error(f"a task has no option '{key}'", "invalid_argument", "task",
+                        "choose from " + ", ".join(TASK_OPTIONS))
+    return dict(task)

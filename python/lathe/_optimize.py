@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _lathe, _load
 from ._errors import Error
-from ._inputs import Samples, model_file, samples_of
+from ._inputs import Samples, model_file, samples_of, task_options
 from ._progress import Reporter, reporter
 from ._results import Measured, OptimizeResult, Row, measured
 
@@ -25,20 +25,6 @@ def _input_names(path: Path) -> list[str]:
 
 def _saved(samples: Samples, name: str, inputs: list[str], folder: Path) -> Path:
     return samples.save(folder / name, inputs)
-
-
-TASK_OPTIONS = ("name", "output_name", "head", "score_threshold", "nms_overlap", "ignored_label", "first_label",
-                "target_scale", "peak", "characters", "blank_last")
-
-
-def _task(task: str | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(task, str):
-        return {"name": task}
-    for key in task:
-        if key not in TASK_OPTIONS:
-            raise Error(f"a task has no option '{key}'", "invalid_argument", "task",
-                        "choose from " + ", ".join(TASK_OPTIONS))
-    return dict(task)
 
 
 def _spare(folder: Path, force: bool, write: Callable[[Path], Path]) -> Path:
@@ -147,7 +133,7 @@ def optimize(
         "model": os.fspath(path), "output": os.fspath(folder), "device": device, "precisions": list(precisions),
         "method": method, "effort": effort, "answer_loss": answer_loss,
         "answer_limit_s": answer_limit_s, "exclude": list(exclude), "noisy_layers": noisy_layers, "weights": weights,
-        "activations": activations, "source": source, "shapes": list(shapes), "columns": columns, "task": _task(task),
+        "activations": activations, "source": source, "shapes": list(shapes), "columns": columns, "task": task_options(task),
         "batch_sizes": list(batch_sizes), "max_drop": max_drop, "evaluate_samples": evaluate_samples,
         "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "force": force,
         "program": _load.command(), "command_line": "lathe.optimize",

@@ -12,6 +12,7 @@
 #include "support/hash.hpp"
 #include "support/lost_inputs.hpp"
 #include "support/machine.hpp"
+#include "support/writable.hpp"
 
 namespace lathe {
 namespace {
@@ -83,7 +84,7 @@ Result<SensitivityResult> sensitivity(const SensitivityRequest& request) {
         LATHE_CHECK(refuse_lost_inputs({output, output + ".part"},
                                        {request.model.string(), request.data.string(), request.calibrate.string(),
                                         request.ranges.string(), request.preprocess.string()}));
-        if (auto writable = AtomicFile::create(request.output); !writable) return std::move(writable).error();
+        LATHE_CHECK(check_writable({output}));
     }
     SensitivityOptions measure;
     LATHE_TRY(measure.target, target_from_name(request.target));

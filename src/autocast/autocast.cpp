@@ -5,6 +5,7 @@
 
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
+#include "support/json.hpp"
 #include "support/score_mask.hpp"
 
 namespace lathe {
@@ -47,6 +48,7 @@ Result<AutocastOutcome> autocast_model(const Model& model, const RangesFile& ran
     LATHE_TRY(CastModel made, insert_casts(prepared, outcome.plan, options));
     outcome.model = std::move(made.model);
     outcome.casts = made.casts;
+    outcome.constants = made.constants;
     outcome.cast_nodes = static_cast<std::size_t>(
         std::ranges::count_if(outcome.plan.decisions, [](const auto& decision) { return decision.is_cast(); }));
     outcome.kept_nodes = outcome.plan.decisions.size() - outcome.cast_nodes;
@@ -58,16 +60,6 @@ Result<AutocastOutcome> autocast_model(const Model& model, const RangesFile& ran
                        {"data_digest", ranges.key.data}};
     outcome.model.set_metadata("lathe.autocast", provenance.dump());
     LATHE_CHECK(check_onnx(outcome.model, {.full = true}));
-
-    outcome.document = to_json(outcome.plan, options);
-    outcome.document["samples"] = ranges.samples_seen;
-    outcome.document["opset"] = outcome.model.opset();
-    if (outcome.converted_from != 0) outcome.document["converted_from_opset"] = outcome.converted_from;
-    outcome.document["cast_nodes"] = outcome.cast_nodes;
-    outcome.document["fp32_nodes"] = outcome.kept_nodes;
-    outcome.document["added_casts"] = outcome.casts;
-    outcome.document["constants_in_16_bits"] = made.constants;
-    outcome.document["remarks"] = outcome.remarks;
     return outcome;
 }
 

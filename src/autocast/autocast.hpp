@@ -2,12 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "autocast/decide.hpp"
 #include "autocast/insert.hpp"
 #include "calibrate/ranges_file.hpp"
 #include "graph/graph.hpp"
-#include "support/json.hpp"
 
 namespace lathe {
 
@@ -18,8 +19,8 @@ struct AutocastOutcome {
     std::size_t kept_nodes = 0;
     std::size_t casts = 0;           ///< Cast nodes that were added
     std::int64_t converted_from = 0; ///< the opset before lifting; 0 where that was not needed
+    std::size_t constants = 0;       ///< that became 16 bits wide
     std::vector<std::string> remarks;
-    Json document; ///< {"kind": "autocast", "version": 1, ...}
 };
 
 /// The model as calibration and decisions see it: Constant nodes as initializers, types and shapes inferred.
@@ -29,8 +30,5 @@ Result<Model> prepared_for_casting(const Model& model);
 /// pooling know bfloat16 from opset 22 on), decide, insert Casts, and pass the result through the ONNX checker.
 /// Errors: mismatch (ranges of another model), those of plan_autocast and insert_casts, verification_failed.
 Result<AutocastOutcome> autocast_model(const Model& model, const RangesFile& ranges, const AutocastOptions& options);
-
-/// What overflows and what becomes subnormal, with all decisions: the document's parts.
-Json to_json(const AutocastPlan& plan, const AutocastOptions& options);
 
 } // namespace lathe

@@ -1,220 +1,168 @@
-#include "autocast/autocast.hpp"
+#include "lathe/autocast.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "backends/api/typed_graph.hpp"
-#include "cli/calibrate.hpp"
 #include "cli/commands.hpp"
-#include "onnx/onnx.hpp"
-#include "onnx/preconditions.hpp"
+#include "support/json.hpp"
 
 namespace lathe::cli {
 
 namespace {
 
 struct Arguments {
-    std::string model;
-    std::string ranges;
-    std::string format = fp16.name;
-    std::string output;
+    AutocastRequest request;
+    std::string format = "fp16";
     std::string io_types = "keep";
     std::string accumulators = "fp32";
-    std::string preprocess;
-    CalibrateRequest calibrate;
-    AutocastOptions options;
     bool explain = false;
     std::vector<const CLI::Option*> of_ranges; ///< options that mean something with measured ranges alone
 };
 
 constexpr std::size_t rows_shown = 10;
 
-std::string depth_of(const CastDecision& decision) {
-    if (!decision.reduction) return "-";
-    const Reduction& reduction = *decision.reduction;
-    if (reduction.depth == 0) return "?";
-    return (reduction.assumed ? "~" : "") + std::to_string(reduction.depth);
+std::string terms_of(const AutocastDecision& decision) {
+    if (!decision.sum) return "-";
+    const CastSum& sum = *decision.sum;
+    if (sum.terms == 0) return "?";
+    return (sum.assumed ? "~" : "") + std::to_string(sum.terms);
 }
 
 /// Every decision with the figures behind it.
-void print_decisions(const AutocastPlan& plan, const AutocastOptions& options, const Context& context) {
+void print_decisions(const AutocastResult& result, std::int64_t open_size, const Context& context) {
     std::vector<std::vector<std::string>> rows{
         {"", "node", "op", "largest |x|", "terms", "sums in", "error bound", "why"}};
-    for (const CastDecision& decision : plan.decisions) {
-        const bool reduces = decision.reduction.has_value();
-        rows.push_back(
-            {decision.is_cast() ? options.format.name : "fp32", decision.node, decision.op_type,
-             number(decision.absmax), depth_of(decision),
-             !reduces                   ? "-"
-             : decision.reduction->wide ? "fp32"
-                                        : "own type",
-             reduces ? number(decision.error_bound, "%.2g") : "-",
-             std::string(to_string(decision.reason)) + (decision.detail.empty() ? "" : " (" + decision.detail + ")")});
+    for (const AutocastDecision& decision : result.decisions) {
+        rows.push_back({decision.cast ? result.format : "fp32", decision.node, decision.op, number(decision.absmax),
+                        terms_of(decision),
+                        !decision.sum           ? "-"
+                        : decision.sum->in_fp32 ? "fp32"
+                                                : "own type",
+                        decision.sum ? number(decision.sum->error_bound, "%.2g") : "-",
+                        decision.reason + (decision.detail.empty() ? "" : " (" + decision.detail + ")")});
     }
     context.print(table(rows));
-    context.print("terms: how many a sum adds, ~ with open sizes taken as " + std::to_string(options.open_size) + "\n");
+    context.print("terms: how many a sum adds, ~ with open sizes taken as " + std::to_string(open_size) + "\n");
 }
 
 /// "12 stay FP32: 8 deep_reduction, it adds up ...".
-void print_kept(const AutocastOutcome& outcome, const Context& context) {
-    std::map<std::string, std::pair<std::size_t, CastReason>> counts;
-    for (const CastDecision& decision : outcome.plan.decisions) {
-        if (decision.is_cast()) continue;
-        auto& count = counts.try_emplace(to_string(decision.reason), 0, decision.reason).first->second;
-        ++count.first;
+void print_kept(const AutocastResult& result, const Context& context) {
+    std::map<std::string, std::pair<std::size_t, std::string>> counts;
+    for (const AutocastDecision& decision : result.decisions) {
+        if (decision.cast) continue;
+        ++counts.try_emplace(decision.reason, 0, decision.explanation).first->second.first;
     }
     for (const auto& [name, count] : counts)
-        context.print("  fp32: " + std::to_string(count.first) + " x " + name + ", " + explain(count.second));
+        context.print("  fp32: " + std::to_string(count.first) + " x " + name + ", " + count.second);
 }
 
-std::string percent(const Json& share) {
-    const double least = 100 * share[0].get<double>();
-    const double most = 100 * share[1].get<double>();
+std::string percent(const ShareBounds& share) {
+    const double least = 100 * share.least;
+    const double most = 100 * share.most;
     if (least == most) return number(most, "%.3g") + " %";
     return number(least, "%.3g") + " to " + number(most, "%.3g") + " %";
 }
 
-void print_overflow(const Json& document, const Context& context) {
-    const Json& tensors = document["overflow"]["tensors"];
-    const Json& nodes = document["overflow"]["inside_nodes"];
-    const std::string largest = number(document["largest"].get<double>(), "%.6g");
-    context.print("overflow: " + std::to_string(tensors.size()) + " tensors above " + largest +
-                  "; products or sums inside " + std::to_string(nodes.size()) + " nodes may pass it");
-    for (std::size_t i = 0; i < std::min(tensors.size(), rows_shown); ++i) {
-        const Json& row = tensors[i];
-        context.print("  " + row["tensor"].get<std::string>() + (row["constant"].get<bool>() ? " (constant)" : "") +
-                      ": reaches " + number(row["absmax"].get<double>()) + ", " + percent(row["share"]) + " of it");
+void print_overflow(const AutocastResult& result, const Context& context) {
+    const auto& nodes = result.inside_overflow;
+    context.print("overflow: " + std::to_string(result.overflow.size()) + " tensors above " +
+                  number(result.largest, "%.6g") + "; products or sums inside " + std::to_string(nodes.size()) +
+                  " nodes may pass it");
+    for (std::size_t i = 0; i < std::min(result.overflow.size(), rows_shown); ++i) {
+        const OverflowingTensor& row = result.overflow[i];
+        context.print("  " + row.tensor + (row.constant ? " (constant)" : "") + ": reaches " + number(row.absmax) +
+                      ", " + percent(row.share) + " of it");
     }
-    std::size_t held = 0;
-    for (const Json& row : nodes)
-        held += row["held_in_fp32"].get<bool>() ? 1 : 0;
-    if (!nodes.empty()) {
-        context.print("  " + std::to_string(held) + " of these " + std::to_string(nodes.size()) +
-                      " nodes hold them in FP32");
+    if (nodes.empty()) return;
+    const auto held = std::ranges::count_if(nodes, &OverflowingNode::held_in_fp32);
+    context.print("  " + std::to_string(held) + " of these " + std::to_string(nodes.size()) +
+                  " nodes hold them in FP32");
+}
+
+void print_subnormals(const std::string& kind, const Subnormals& part, double smallest_normal, const Context& context) {
+    context.print("subnormal " + kind + ": " + percent(part.subnormal) + " of " + std::to_string(part.values) +
+                  " values under " + number(smallest_normal) + ", " + percent(part.flushed) + " become 0");
+    if (!context.verbose) return;
+    for (std::size_t i = 0; i < std::min(part.tensors.size(), rows_shown); ++i) {
+        const SubnormalTensor& row = part.tensors[i];
+        context.print("  " + row.tensor + ": " + percent(row.subnormal) + ", " + percent(row.flushed) +
+                      " become 0, error " + number(100 * row.relative_error, "%.2g") + " %");
     }
 }
 
-void print_subnormals(const Json& document, const Context& context) {
-    for (const char* kind : {"constants", "activations"}) {
-        const Json& part = document["subnormal"][kind];
-        context.print("subnormal " + std::string(kind) + ": " + percent(part["subnormal"]) + " of " +
-                      std::to_string(part["values"].get<std::uint64_t>()) + " values under " +
-                      number(document["smallest_normal"].get<double>()) + ", " + percent(part["flushed"]) +
-                      " become 0");
-        if (!context.verbose) continue;
-        for (std::size_t i = 0; i < std::min(part["tensors"].size(), rows_shown); ++i) {
-            const Json& row = part["tensors"][i];
-            context.print("  " + row["tensor"].get<std::string>() + ": " + percent(row["subnormal"]) + ", " +
-                          percent(row["flushed"]) + " become 0, error " +
-                          number(100 * row["relative_error"].get<double>(), "%.2g") + " %");
-        }
-    }
-}
-
-Result<RangesFile> ranges_of(Arguments& arguments, const Model& model, const Context& context) {
-    CalibrateRequest& request = arguments.calibrate;
-    if (request.data.empty()) return load_ranges(arguments.ranges);
-    request.all_activations = true;
-    request.method = Method::minmax; // no clipping is asked for, so no search for it
-    request.output = arguments.ranges;
-    if (!arguments.preprocess.empty()) {
-        LATHE_TRY(request.preprocess, Preprocess::from_file(arguments.preprocess));
-    }
-    LATHE_TRY(CalibrateOutcome outcome, calibrate_model(model, request, context));
-    return std::move(outcome.ranges);
-}
-
-/// Without measurements: what each operation does decides, and Q/DQ stays int8.
-Result<void> cast_by_operation(const Arguments& arguments, const Context& context) {
+/// What can be told before any work.
+Result<AutocastRequest> request_of(const Arguments& arguments, const Context& context) {
+    AutocastRequest request = arguments.request;
+    const bool measured = !request.data.empty() || !request.ranges.empty();
     for (const CLI::Option* option : arguments.of_ranges) {
-        if (option->count() == 0) continue;
+        if (measured || option->count() == 0) continue;
         return Error{ErrorCode::invalid_argument, "this option judges measured values, and there are none",
                      option->get_name(),
                      "--data DIR measures the model on samples; --ranges FILE takes what lathe calibrate --all-tensors "
                      "measured; both: FILE is made, or reused"};
     }
-    if (arguments.output.empty()) {
+    if (request.output.empty() && !measured)
         return Error{ErrorCode::invalid_argument, "--output is needed", "", "name the model to write"};
-    }
-    LATHE_TRY(const HalfFormat format, half_format_from_name(arguments.format));
-    LATHE_TRY(const Model model, load_onnx(arguments.model));
-    warn_about_nonfinite(model);
-    auto typed = write_precision(model, *precision_from_name(format.name));
-    if (!typed) return std::move(typed).error().in(arguments.model);
-    typed->model.set_metadata("lathe.autocast", Json{{"format", format.name}, {"by", "operation"}}.dump());
-    LATHE_CHECK(check_onnx(typed->model, {.full = true}));
-    LATHE_CHECK(context.progress().check());
-    LATHE_CHECK(save_onnx(typed->model, arguments.output));
-
-    const NarrowReport& report = typed->report;
-    std::size_t kept = 0;
-    for (const auto& [op, count] : report.kept_ops)
-        kept += count;
-    context.print(context.bold(arguments.output) + ": " + std::to_string(report.low_nodes) + " of " +
-                  std::to_string(report.low_nodes + kept) + " nodes in " + format.name + ", " +
-                  std::to_string(report.casts) + " casts, by what each operation does");
-    for (const std::string& note : typed->notes)
-        context.print("  " + note);
-    if (typed->model.opset() != model.opset()) {
-        context.print("Converted from opset " + std::to_string(model.opset()) + " to " +
-                      std::to_string(typed->model.opset()) + ".");
-    }
-    context.print_json({{"kind", "autocast"},
-                        {"version", 1},
-                        {"by", "operation"},
-                        {"format", format.name},
-                        {"opset", typed->model.opset()},
-                        {"cast_nodes", report.low_nodes},
-                        {"fp32_nodes", kept},
-                        {"added_casts", report.casts},
-                        {"kept_ops", report.kept_ops},
-                        {"kept_for_range", report.kept_for_range},
-                        {"file", arguments.output}});
-    return {};
-}
-
-Result<void> autocast(Arguments& arguments, const Context& context) {
-    if (arguments.calibrate.data.empty() && arguments.ranges.empty()) return cast_by_operation(arguments, context);
-    if (arguments.output.empty() && !arguments.explain) {
+    if (request.output.empty() && !arguments.explain) {
         return Error{ErrorCode::invalid_argument, "--output is needed", "",
                      "name the model to write, or ask for --explain to see the decisions alone"};
     }
-    AutocastOptions& options = arguments.options;
-    LATHE_TRY(options.format, half_format_from_name(arguments.format));
-    options.accumulators = arguments.accumulators == "own" ? Accumulators::own : Accumulators::fp32;
-    if (arguments.io_types != "keep") {
-        LATHE_TRY(const HalfFormat io, half_format_from_name(arguments.io_types));
-        options.io_type = io.type;
-    }
-    LATHE_CHECK(check_writable({arguments.output}));
-    LATHE_TRY(const Model model, load_onnx(arguments.model));
-    warn_about_nonfinite(model);
-    LATHE_TRY(const RangesFile ranges, ranges_of(arguments, model, context));
-    auto outcome = autocast_model(model, ranges, options);
-    if (!outcome) return std::move(outcome).error().in(arguments.model);
-    LATHE_CHECK(context.progress().check());
-    if (!arguments.output.empty()) LATHE_CHECK(save_onnx(outcome->model, arguments.output));
+    const auto half = [](const std::string& name) { return *precision_from_name(name); }; // checked by the options
+    request.format = half(arguments.format);
+    if (arguments.io_types != "keep") request.io_types = half(arguments.io_types);
+    request.wide_sums = arguments.accumulators == "fp32";
+    request.progress = &context.progress();
+    return request;
+}
 
-    if (arguments.explain) print_decisions(outcome->plan, options, context);
-    for (const std::string& remark : outcome->remarks)
+void print_measured(const AutocastResult& result, const Arguments& arguments, const Context& context) {
+    if (!result.reused.empty()) context.print(result.reused);
+    if (arguments.explain) print_decisions(result, arguments.request.open_size, context);
+    for (const std::string& remark : result.remarks)
         context.warn(remark);
-    if (outcome->converted_from != 0) {
-        context.print("Converted from opset " + std::to_string(outcome->converted_from) + " to " +
-                      std::to_string(outcome->model.opset()) + ", where convolutions know bfloat16.");
+    if (result.converted_from != 0) {
+        context.print("Converted from opset " + std::to_string(result.converted_from) + " to " +
+                      std::to_string(result.opset) + ", where convolutions know bfloat16.");
     }
-    const std::string whole = std::to_string(outcome->cast_nodes + outcome->kept_nodes);
-    context.print((arguments.output.empty() ? "" : context.bold(arguments.output) + ": ") +
-                  std::to_string(outcome->cast_nodes) + " of " + whole + " nodes in " + options.format.name + ", " +
-                  std::to_string(outcome->casts) + " casts, inputs and outputs in " + to_string(options.io_type));
-    print_kept(*outcome, context);
-    print_overflow(outcome->document, context);
-    print_subnormals(outcome->document, context);
-    if (!arguments.output.empty()) outcome->document["file"] = arguments.output;
-    context.print_json(outcome->document);
+    const std::string output = arguments.request.output.string();
+    const std::string whole = std::to_string(result.cast_nodes + result.fp32_nodes);
+    const std::string edges = arguments.io_types == "keep"   ? "float32"
+                              : arguments.io_types == "fp16" ? "float16"
+                                                             : "bfloat16";
+    context.print((output.empty() ? "" : context.bold(output) + ": ") + std::to_string(result.cast_nodes) + " of " +
+                  whole + " nodes in " + result.format + ", " + std::to_string(result.casts) +
+                  " casts, inputs and outputs in " + edges);
+    print_kept(result, context);
+    print_overflow(result, context);
+    print_subnormals("constants", result.constants, result.smallest_normal, context);
+    print_subnormals("activations", result.activations, result.smallest_normal, context);
+}
+
+void print_unmeasured(const AutocastResult& result, const Arguments& arguments, const Context& context) {
+    context.print(context.bold(arguments.request.output.string()) + ": " + std::to_string(result.cast_nodes) + " of " +
+                  std::to_string(result.cast_nodes + result.fp32_nodes) + " nodes in " + result.format + ", " +
+                  std::to_string(result.casts) + " casts, by what each operation does");
+    for (const std::string& remark : result.remarks)
+        context.print("  " + remark);
+    if (result.converted_from != 0) {
+        context.print("Converted from opset " + std::to_string(result.converted_from) + " to " +
+                      std::to_string(result.opset) + ".");
+    }
+}
+
+Result<void> run_autocast(const Arguments& arguments, const Context& context) {
+    LATHE_TRY(const AutocastRequest request, request_of(arguments, context));
+    LATHE_TRY(const AutocastResult result, autocast(request));
+    if (result.measured)
+        print_measured(result, arguments, context);
+    else
+        print_unmeasured(result, arguments, context);
+    LATHE_TRY(Json document, parse_json(result.document, "autocast"));
+    context.print_json(std::move(document));
     return {};
 }
 
@@ -222,7 +170,6 @@ Result<void> autocast(Arguments& arguments, const Context& context) {
 
 void add_autocast(Commands& commands) {
     auto arguments = std::make_shared<Arguments>();
-    arguments->calibrate.samples = 100;
     Context& context = commands.context();
     CLI::App& app = commands.add(
         {"autocast",
@@ -234,18 +181,18 @@ void add_autocast(Commands& commands) {
           "lathe autocast m.onnx --ranges m.all.ranges --explain --json",
           "lathe autocast m.onnx --ranges m.all.ranges --io-types fp16 --exclude Softmax --output m.fp16.onnx",
           "lathe autocast m.int8.onnx --output m.int8-fp16.onnx"}},
-        [arguments, &context] { return autocast(*arguments, context); });
-    app.add_option("model", arguments->model,
+        [arguments, &context] { return run_autocast(*arguments, context); });
+    app.add_option("model", arguments->request.model,
                    "ONNX model in FP32, best a simplified one; without measurements also one with Q/DQ")
         ->required();
-    app.add_option("--data", arguments->calibrate.data,
+    app.add_option("--data", arguments->request.data,
                    "Samples to measure the model on: images, arrays or texts, as lathe calibrate takes them");
-    app.add_option("--ranges", arguments->ranges,
+    app.add_option("--ranges", arguments->request.ranges,
                    "Ranges that lathe calibrate --all-tensors wrote; with --data: made here, and reused next time");
-    app.add_option("--columns", arguments->calibrate.columns, columns_help);
-    app.add_option("--samples", arguments->calibrate.samples, "How many samples, spread evenly over the data; 0: all")
+    app.add_option("--columns", arguments->request.columns, columns_help);
+    app.add_option("--samples", arguments->request.samples, "How many samples, spread evenly over the data; 0: all")
         ->capture_default_str();
-    app.add_option("--preprocess", arguments->preprocess, "JSON file that overrides the model's preprocessing");
+    app.add_option("--preprocess", arguments->request.preprocess, "JSON file that overrides the model's preprocessing");
     app.add_option(
            "--to", arguments->format,
            "The 16-bit format. Who computes so: tensorrt in the types as written; cpu (lathe build --precision "
@@ -254,27 +201,27 @@ void add_autocast(Commands& commands) {
            "node stays FP32 there")
         ->check(CLI::IsMember({"fp16", "bf16"}))
         ->capture_default_str();
-    app.add_option("-o,--output", arguments->output, "Where to write the model");
+    app.add_option("-o,--output", arguments->request.output, "Where to write the model");
     app.add_option("--io-types", arguments->io_types, "Of the model's floating-point inputs and outputs; keep: FP32")
         ->check(CLI::IsMember({"keep", "fp16", "bf16"}))
         ->capture_default_str();
-    app.add_option("--headroom", arguments->options.headroom,
+    app.add_option("--headroom", arguments->request.headroom,
                    "Measured magnitudes count so many times, for data not seen")
         ->capture_default_str();
-    app.add_option("--error-limit", arguments->options.error_limit,
+    app.add_option("--error-limit", arguments->request.error_limit,
                    "Largest bound of the relative error of a sum that is not kept in FP32")
         ->capture_default_str();
     app.add_option("--accumulate", arguments->accumulators,
                    "Sums of products (Conv, Gemm, MatMul): fp32, as matrix units do, or own for the 16-bit type")
         ->check(CLI::IsMember({"fp32", "own"}))
         ->capture_default_str();
-    app.add_option("--open-size", arguments->options.open_size, "Size of open axes that are summed over")
+    app.add_option("--open-size", arguments->request.open_size, "Size of open axes that are summed over")
         ->capture_default_str();
-    app.add_option("--exclude", arguments->options.exclude,
+    app.add_option("--exclude", arguments->request.exclude,
                    "Leave in FP32: a node's name, an op type, or a regular expression for whole node names; repeatable")
         ->allow_extra_args(false);
     app.add_flag("--explain", arguments->explain, "Print every decision with its figures and reason");
-    app.add_flag("--force", arguments->calibrate.force, "Measure anew even if the ranges file exists");
+    app.add_flag("--force", arguments->request.force, "Measure anew even if the ranges file exists");
     for (const char* name : {"--columns", "--samples", "--preprocess", "--io-types", "--headroom", "--error-limit",
                              "--accumulate", "--open-size", "--exclude", "--explain", "--force"})
         arguments->of_ranges.push_back(app.get_option(name));

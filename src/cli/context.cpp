@@ -18,10 +18,10 @@
 #include "cli/interruption.hpp"
 #include "cli/terminal.hpp"
 #include "cli/written_files.hpp"
-#include "support/files.hpp"
 #include "support/log.hpp"
 #include "support/memory_limit.hpp"
 #include "support/printable.hpp"
+#include "support/writable.hpp"
 
 namespace lathe::cli {
 
@@ -247,15 +247,7 @@ int exit_code(ErrorCode code) {
     return 1;
 }
 
-Result<void> check_writable(const std::vector<std::string>& paths) {
-    for (const std::string& path : paths) {
-        std::error_code failed;
-        // Opening a pipe and closing it again would end what reads it.
-        if (path.empty() || std::filesystem::is_fifo(path, failed)) continue;
-        if (auto writable = AtomicFile::create(path); !writable) return std::move(writable).error();
-    }
-    return {};
-}
+Result<void> check_writable(const std::vector<std::string>& paths) { return lathe::check_writable(paths); }
 
 std::string fixed(double value, int digits) {
     char text[64];

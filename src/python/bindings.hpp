@@ -6,6 +6,7 @@ namespace lathe::python {
 
 // One file a part: each adds its classes and functions to the module.
 void add_analysis(nanobind::module_& module);
+void add_autocast(nanobind::module_& module);
 void add_batching(nanobind::module_& module);
 void add_bench(nanobind::module_& module);
 void add_engine(nanobind::module_& module);

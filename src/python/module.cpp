@@ -41,6 +41,7 @@ NB_MODULE(_lathe, module) {
     lathe::python::register_errors();
     module.def("send_log_to", &send_log_to, nb::arg("sink").none());
     lathe::python::add_analysis(module);
+    lathe::python::add_autocast(module);
     lathe::python::add_batching(module);
     lathe::python::add_bench(module);
     lathe::python::add_engine(module);
