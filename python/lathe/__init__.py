@@ -3,7 +3,7 @@
 `optimize` does the whole job; `simplify`, `calibrate`, `quantize`, `build`, `evaluate` and `compare` are its steps.
 `Engine` and `Session` run what came of it. `bench` times engines and frameworks in turns, `report` makes a page of
 results, `show` draws a network, `inspect` tells what it is, `compare_models` where two differ, `plan` how many
-machines a service needs, `sensitivity` which layer int8 hurts. `autocast` writes FP16 or BF16 where values fit it. `from_torch` compiles a module of
+machines a service needs, `sensitivity` which layer int8 hurts. `autocast` writes FP16 or BF16 where values fit it, `deploy` makes a model repository for Triton. `from_torch` compiles a module of
 PyTorch, and `torch.compile(module, backend="lathe")` puts engines behind PyTorch's own compiler (`lathe.torch`). Failures
 are `Error`, with code, place and cure.
 """
@@ -19,6 +19,7 @@ from ._analysis import (  # noqa: E402
 )
 from ._autocast import AutocastResult, CastDecision, Overflow, autocast  # noqa: E402
 from ._bench import BenchGap, BenchRatio, BenchResult, BenchRow, bench  # noqa: E402
+from ._deploy import Cluster, DeployedModel, DeployResult, deploy  # noqa: E402
 from ._engine import Engine, Session, Tensor  # noqa: E402
 from ._errors import Error  # noqa: E402
 from ._optimize import optimize  # noqa: E402
@@ -32,12 +33,13 @@ from ._steps import (  # noqa: E402
 
 __version__: str = _lathe.version
 __all__ = [
-    "AutocastResult", "BenchGap", "BenchRatio", "BenchResult", "BenchRow", "Calibration", "CastDecision",
-    "CompareModelsResult", "ComparedValue", "Comparison", "Configuration", "Engine", "Error", "InspectResult", "Layer",
-    "Measured", "Model", "OptimizeResult", "Overflow", "Picture", "PlanResult", "QuantizeResult", "ReportResult",
-    "Reporter", "Row", "Scores", "SensitiveLayer", "SensitivityResult", "Session", "SimplifyResult", "Stage", "Tensor",
-    "Value", "autocast", "bench", "build", "calibrate", "compare", "compare_models", "evaluate", "from_torch",
-    "inspect", "load_images", "optimize", "plan", "quantize", "report", "sensitivity", "show", "simplify",
+    "AutocastResult", "BenchGap", "BenchRatio", "BenchResult", "BenchRow", "Calibration", "CastDecision", "Cluster",
+    "CompareModelsResult", "ComparedValue", "Comparison", "Configuration", "DeployResult", "DeployedModel", "Engine",
+    "Error", "InspectResult", "Layer", "Measured", "Model", "OptimizeResult", "Overflow", "Picture", "PlanResult",
+    "QuantizeResult", "ReportResult", "Reporter", "Row", "Scores", "SensitiveLayer", "SensitivityResult", "Session",
+    "SimplifyResult", "Stage", "Tensor", "Value", "autocast", "bench", "build", "calibrate", "compare",
+    "compare_models", "deploy", "evaluate", "from_torch", "inspect", "load_images", "optimize", "plan", "quantize",
+    "report", "sensitivity", "show", "simplify",
 ]
 
 _lathe.send_log_to(log)

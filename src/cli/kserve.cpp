@@ -1,8 +1,10 @@
 #include "cli/kserve.hpp"
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "cli/numbers.hpp"
 
@@ -59,51 +61,39 @@ void add_kserve_options(CLI::App& command, KserveOptions& options) {
         ->group(group);
 }
 
-Result<ClusterService> cluster_service(const KserveOptions& options, const std::string& first_model,
-                                       const Json& models) {
-    ClusterService service;
-    service.name = options.service.empty() ? first_model : options.service;
-    service.image = options.image;
-    service.storage = options.storage;
-    service.prometheus = options.prometheus;
-    if (!(options.queue_time_ms >= 0.001 && options.queue_time_ms <= 3.6e6))
-        return Error{ErrorCode::invalid_argument, "requests wait a microsecond at least and an hour at most",
-                     "--queue-time-ms", "10 is usual"};
-    service.queue_time_us = std::llround(options.queue_time_ms * 1000);
-    LATHE_TRY(const auto servers, parse_servers(options.servers));
-    service.least = servers.first;
-    service.most = servers.second;
-    std::size_t bytes = 0;
-    std::size_t cores = 0;
-    for (const Json& model : models) {
-        service.own_backend = service.own_backend || model["backend"] == "lathe";
-        service.gpus = std::max<std::size_t>(service.gpus, model["gpu"].get<bool>() ? 1 : 0);
-        cores += model["cores"].get<std::size_t>();
-        bytes += model["bytes"].get<std::size_t>();
-    }
-    service.cores = std::max<std::size_t>(1, cores);
-    service.memory_mib =
-        options.memory_mib > 0 ? static_cast<std::size_t>(options.memory_mib) : 1024 + 3 * (bytes >> 20U);
-    LATHE_CHECK(check(service));
-    return service;
+bool asks_for_a_cluster(const KserveOptions& options) {
+    const KserveOptions usual;
+    return !(options.image + options.storage + options.service + options.prometheus).empty() ||
+           options.servers != usual.servers || options.queue_time_ms != usual.queue_time_ms ||
+           options.memory_mib != usual.memory_mib;
 }
 
-Result<Json> deploy_to_cluster(const ClusterService& service, const std::filesystem::path& folder,
-                               const Context& context) {
-    LATHE_TRY(const std::vector<std::string> files, write_manifests(service, folder));
-    Json names = Json::array();
-    for (const std::string& file : files)
-        names.push_back((folder / file).string());
-    context.print("copy " + (folder / "models").string() +
-                  (service.own_backend ? " and " + (folder / "backends").string() : "") + " to " + service.storage +
-                  ", then: kubectl apply -f " + (folder / "inferenceservice.yaml").string());
-    if (files.size() > 1)
+Result<ClusterRequest> cluster_request(const KserveOptions& options) {
+    ClusterRequest request;
+    request.image = options.image;
+    request.storage = options.storage;
+    request.service = options.service;
+    LATHE_TRY(const auto servers, parse_servers(options.servers));
+    request.least_servers = servers.first;
+    request.most_servers = servers.second;
+    request.queue_time_ms = options.queue_time_ms;
+    request.prometheus = options.prometheus;
+    request.memory_mib = options.memory_mib;
+    return request;
+}
+
+void print_cluster(const DeployResult& result, const DeployRequest& request, const Context& context) {
+    const std::filesystem::path& folder = request.output;
+    context.print("copy " + result.repository.string() +
+                  (result.backend_directory.empty() ? "" : " and " + result.backend_directory.string()) + " to " +
+                  request.cluster->storage + ", then: kubectl apply -f " + (folder / "inferenceservice.yaml").string());
+    if (result.manifests.size() > 1)
         context.print("without KServe: kubectl apply -f " + (folder / "deployment.yaml").string() +
                       ", with the metric of queue-time-rule.yaml");
-    context.print("  " + std::to_string(service.cores) + (service.cores == 1 ? " core" : " cores") + " and " +
-                  std::to_string(service.memory_mib) + " MiB a server" + (service.gpus > 0 ? ", with a GPU" : "") +
+    const ServerResources server = result.server.value_or(ServerResources{});
+    context.print("  " + std::to_string(server.cores) + (server.cores == 1 ? " core" : " cores") + " and " +
+                  std::to_string(server.memory_mib) + " MiB a server" + (server.gpus > 0 ? ", with a GPU" : "") +
                   ": first estimates, to be corrected by what a server takes under load");
-    return names;
 }
 
 } // namespace lathe::cli

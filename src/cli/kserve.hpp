@@ -1,11 +1,10 @@
 #pragma once
 
-#include <filesystem>
+#include <cstdint>
 #include <string>
 
 #include "cli/commands.hpp"
-#include "deploy/kubernetes.hpp"
-#include "support/json.hpp"
+#include "lathe/deploy.hpp"
 
 namespace lathe::cli {
 
@@ -22,12 +21,12 @@ struct KserveOptions {
 
 void add_kserve_options(CLI::App& command, KserveOptions& options);
 
-/// The service for the models that `lathe deploy` wrote or will write (its JSON of each). Errors: invalid_argument.
-Result<ClusterService> cluster_service(const KserveOptions& options, const std::string& first_model,
-                                       const Json& models);
+/// Whether any of them was given another value than the usual one.
+bool asks_for_a_cluster(const KserveOptions& options);
+/// Errors: invalid_argument (--servers in another form).
+Result<ClusterRequest> cluster_request(const KserveOptions& options);
 
-/// Writes the manifests beside the repository, says what to do with them, and gives their names.
-Result<Json> deploy_to_cluster(const ClusterService& service, const std::filesystem::path& folder,
-                               const Context& context);
+/// What to do with the manifests that were written.
+void print_cluster(const DeployResult& result, const DeployRequest& request, const Context& context);
 
 } // namespace lathe::cli

@@ -9,6 +9,7 @@ void add_analysis(nanobind::module_& module);
 void add_autocast(nanobind::module_& module);
 void add_batching(nanobind::module_& module);
 void add_bench(nanobind::module_& module);
+void add_deploy(nanobind::module_& module);
 void add_engine(nanobind::module_& module);
 void add_model(nanobind::module_& module);
 void add_optimize(nanobind::module_& module);

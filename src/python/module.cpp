@@ -44,6 +44,7 @@ NB_MODULE(_lathe, module) {
     lathe::python::add_autocast(module);
     lathe::python::add_batching(module);
     lathe::python::add_bench(module);
+    lathe::python::add_deploy(module);
     lathe::python::add_engine(module);
     lathe::python::add_model(module);
     lathe::python::add_optimize(module);

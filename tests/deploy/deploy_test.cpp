@@ -1,11 +1,16 @@
 #include <cstdlib>
+#include <filesystem>
+#include <link.h>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "backends/models.hpp"
+#include "deploy/backend_folder.hpp"
 #include "deploy/text_proto.hpp"
 #include "deploy/triton.hpp"
 #include "onnx/onnx.hpp"
@@ -187,6 +192,41 @@ TEST(TritonSizings, InstancesFollowTheMeasuredThroughput) {
         EXPECT_EQ(sizing->one_thread_each, each.instances > 1) << each.what;
         EXPECT_THAT(sizing->reason, HasSubstr(each.why)) << each.what;
     }
+}
+
+/// Where a library of this process lies.
+std::filesystem::path loaded(const std::string& beginning) {
+    std::pair<std::string, std::filesystem::path> wanted{beginning, {}};
+    ::dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* found) {
+            auto& [start, path] = *static_cast<std::pair<std::string, std::filesystem::path>*>(found);
+            const std::filesystem::path file = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+            if (file.filename().string().starts_with(start)) path = file;
+            return 0;
+        },
+        &wanted);
+    return wanted.second;
+}
+
+/// A program that uses the library has libraries of its own, which the backend does not need.
+TEST(CopiedBackends, HaveTheLibrariesThatTheyNeedAndNoOthers) {
+    const TemporaryFolder folder;
+    std::filesystem::create_directories(folder / "installed" / "lathe");
+    const auto backend = folder / "installed" / "lathe" / "libtriton_lathe.so";
+    ASSERT_FALSE(loaded("libopenvino.so").empty());
+    ASSERT_FALSE(loaded("libpng16.so").empty());
+    std::filesystem::copy_file(loaded("libpng16.so"), backend); // in place of the backend: it needs libz
+    ASSERT_TRUE(copy_triton_backend(folder / "installed", folder / "copied", {}));
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "copied" / "lathe"))
+        names.insert(entry.path().filename().string());
+    EXPECT_EQ(names, (std::set<std::string>{"libtriton_lathe.so", loaded("libz.so").filename().string()}));
+
+    ASSERT_TRUE(write_file(backend, "\177ELF cut off"));
+    const auto cut = copy_triton_backend(folder / "installed", folder / "other", {});
+    ASSERT_FALSE(cut);
+    EXPECT_EQ(cut.error().code, ErrorCode::corrupt);
+    EXPECT_FALSE(std::filesystem::exists(folder / "other" / "lathe"));
 }
 
 } // namespace
