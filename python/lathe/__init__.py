@@ -3,7 +3,8 @@
 `optimize` does the whole job; `simplify`, `calibrate`, `quantize`, `build`, `evaluate` and `compare` are its steps.
 `Engine` and `Session` run what came of it. `bench` times engines and frameworks in turns, `report` makes a page of
 results, `show` draws a network, `inspect` tells what it is, `compare_models` where two differ, `plan` how many
-machines a service needs, `sensitivity` which layer int8 hurts. `autocast` writes FP16 or BF16 where values fit it, `deploy` makes a model repository for Triton. `from_torch` compiles a module of
+machines a service needs, `sensitivity` which layer int8 hurts. `autocast` writes FP16 or BF16 where values fit it, `tune`
+searches a precision for every layer, `deploy` makes a model repository for Triton. `from_torch` compiles a module of
 PyTorch, and `torch.compile(module, backend="lathe")` puts engines behind PyTorch's own compiler (`lathe.torch`). Failures
 are `Error`, with code, place and cure.
 """
@@ -30,6 +31,7 @@ from ._sensitivity import SensitiveLayer, SensitivityResult, sensitivity  # noqa
 from ._steps import (  # noqa: E402
     Calibration, Model, build, calibrate, compare, evaluate, from_torch, load_images, quantize, simplify,
 )
+from ._tune import TimedBeside, Trial, TunedLayer, TuneResult, tune  # noqa: E402
 
 __version__: str = _lathe.version
 __all__ = [
@@ -37,9 +39,9 @@ __all__ = [
     "CompareModelsResult", "ComparedValue", "Comparison", "Configuration", "DeployResult", "DeployedModel", "Engine",
     "Error", "InspectResult", "Layer", "Measured", "Model", "OptimizeResult", "Overflow", "Picture", "PlanResult",
     "QuantizeResult", "ReportResult", "Reporter", "Row", "Scores", "SensitiveLayer", "SensitivityResult", "Session",
-    "SimplifyResult", "Stage", "Tensor", "Value", "autocast", "bench", "build", "calibrate", "compare",
-    "compare_models", "deploy", "evaluate", "from_torch", "inspect", "load_images", "optimize", "plan", "quantize",
-    "report", "sensitivity", "show", "simplify",
+    "SimplifyResult", "Stage", "Tensor", "TimedBeside", "Trial", "TuneResult", "TunedLayer", "Value", "autocast",
+    "bench", "build", "calibrate", "compare", "compare_models", "deploy", "evaluate", "from_torch", "inspect",
+    "load_images", "optimize", "plan", "quantize", "report", "sensitivity", "show", "simplify", "tune",
 ]
 
 _lathe.send_log_to(log)

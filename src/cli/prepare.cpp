@@ -23,12 +23,4 @@ void add_prepare_options(CLI::App& command, PrepareOptions& options) {
     command.add_option("--threads", options.threads, "Threads (default: all cores)");
 }
 
-Result<PreparedModel> prepare_model(const PrepareOptions& options, const Context& context,
-                                    const OwnSamples& own_samples) {
-    LATHE_TRY(PreparedModel prepared, lathe::prepare_model(options, context.progress(), own_samples));
-    for (const std::string& notice : prepared.notices)
-        context.warn(notice);
-    return prepared;
-}
-
 } // namespace lathe::cli

@@ -15,5 +15,6 @@ void add_model(nanobind::module_& module);
 void add_optimize(nanobind::module_& module);
 void add_parts(nanobind::module_& module);
 void add_report(nanobind::module_& module);
+void add_tune(nanobind::module_& module);
 
 } // namespace lathe::python
