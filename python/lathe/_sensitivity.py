@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from . import _lathe
-from ._inputs import Samples, model_file, samples_of
+from ._inputs import data_file, model_file, task_options
 from ._progress import Reporter, reporter
 from ._results import Documented, frame
-from ._steps import Calibration, Model
+from ._steps import Calibration
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class SensitiveLayer:
         mean_kl: KL(float || quantised) in nats.
         agreement: Share of samples with the same likeliest class.
         top1_delta: Share of right answers, against the float model; None without labels.
+        task_delta: Of the task's metric, against the float model; None where no task judged.
+        task_agreement: The metric against the float model's own answers, 1: the same; None where no task judged.
         damage_share: Of the damage of all layers together, by the metric.
         macs_share: Of the work of all layers.
     """
@@ -41,6 +43,8 @@ class SensitiveLayer:
     mean_kl: float
     agreement: float
     top1_delta: float | None
+    task_delta: float | None
+    task_agreement: float | None
     damage_share: float
     macs_share: float
 
@@ -71,7 +75,7 @@ class SensitivityResult(Documented):
 
 
 def sensitivity(model: Any, data: Any, *, calibration: Calibration | None = None, calibrate: Any = None,
-                example: Any = None, metric: str = "sqnr", target: str = "openvino", samples: int = 500,
+                example: Any = None, metric: str = "", task: str | Mapping[str, Any] = "", target: str = "openvino", samples: int = 500,
                 calibrate_samples: int = 300, method: str = "mse", columns: str = "", length: int = 128,
                 preprocess: Mapping[str, Any] | None = None, batch_size: int = 0, output_name: str = "",
                 output: str | os.PathLike[str] | None = None, force: bool = False, threads: int = 0,
@@ -85,7 +89,9 @@ def sensitivity(model: Any, data: Any, *, calibration: Calibration | None = None
         calibration: Ready ranges of this model, or of it simplified, instead of calibrating.
         calibrate: To calibrate on; None: `data`.
         metric: To rank by: "sqnr" (noise at the output), "kl", "agreement" (classes changed), "top1" (right answers
-            lost).
+            lost), "task" (what the task's metric loses); "": the task's where one is named or told by data or outputs,
+            else "sqnr".
+        task: As `lathe.optimize` takes it.
         target: Quantise as this runtime wants it: "openvino", "onnxruntime", "tensorrt", "cuda".
         samples: To judge on, spread evenly; 0: all.
         length: Tokens a sample, of texts.
@@ -101,17 +107,13 @@ def sensitivity(model: Any, data: Any, *, calibration: Calibration | None = None
         folder = Path(place)
         path = model_file(model, folder, example)
         options: dict[str, Any] = {
-            "model": os.fspath(path), "metric": metric, "target": target, "samples": samples, "method": method,
+            "model": os.fspath(path), "metric": metric, "task": task_options(task), "target": target, "samples": samples, "method": method,
             "calibrate_samples": calibrate_samples, "columns": columns, "length": length, "batch_size": batch_size,
             "output_name": output_name, "force": force, "threads": threads,
         }
         for name, given in (("data", data), ("calibrate", calibrate)):
-            if given is None:
-                continue
-            found = samples_of(given)
-            if isinstance(found, Samples):
-                found = found.save(folder / f"{name}.npz", Model.load(path)._native.inputs())
-            options[name] = os.fspath(found)
+            if given is not None:
+                options[name] = data_file(given, folder / f"{name}.npz", path)
         if calibration is not None:
             calibration.save(folder / "ranges")
             options["ranges"] = os.fspath(folder / "ranges")

@@ -14,6 +14,7 @@
 #include "python/bindings.hpp"
 #include "python/fields.hpp"
 #include "python/progress.hpp"
+#include "python/task.hpp"
 
 namespace nb = nanobind;
 
@@ -73,6 +74,8 @@ nb::dict told_of(const SensitiveLayer& layer) {
     told["mean_kl"] = layer.mean_kl;
     told["agreement"] = layer.agreement;
     told["top1_delta"] = layer.top1_delta;
+    told["task_delta"] = layer.task_delta;
+    told["task_agreement"] = layer.task_agreement;
     told["damage_share"] = layer.damage_share;
     told["macs_share"] = layer.macs_share;
     return told;
@@ -184,6 +187,7 @@ nb::dict run_sensitivity(const nb::dict& options, nb::object reporter) {
     request.target = field(options, "target", request.target);
     request.batch_size = field(options, "batch_size", request.batch_size);
     request.output_name = field(options, "output_name", request.output_name);
+    request.task = task_of(field(options, "task", nb::dict()));
     request.output = field(options, "output", request.output);
     request.force = field(options, "force", request.force);
     request.command_line = "lathe.sensitivity";

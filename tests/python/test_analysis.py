@@ -133,6 +133,17 @@ class Sensitivity(unittest.TestCase):
         self.assertEqual(json.loads(output.read_text(encoding="utf-8"))["layers"], found.document["layers"])
         self.assertFalse((FOLDER / "sensitivity.json.part").exists())
 
+    def test_the_metric_is_chosen_as_on_the_command_line(self):
+        simplified = lathe.simplify(MODEL).model
+        calibration = lathe.calibrate(simplified, DEMO / "calibrate", samples=16)
+        given = {"calibration": calibration, "samples": 16}
+        self.assertEqual(lathe.sensitivity(MODEL, DEMO / "evaluate", **given).document["metric"], "sqnr")
+        classes = lathe.sensitivity(MODEL, DEMO / "evaluate", task="classification", **given)
+        self.assertEqual(classes.document["metric"], "top1")
+        with self.assertRaises(lathe.Error) as caught:
+            lathe.sensitivity(MODEL, DEMO / "evaluate", task={"nmae": "classification"}, **given)
+        self.assertEqual((caught.exception.code, caught.exception.place), ("invalid_argument", "task"))
+
     def test_labels_and_ready_ranges(self):
         simplified = lathe.simplify(MODEL).model
         calibration = lathe.calibrate(simplified, DEMO / "calibrate", samples=16)
