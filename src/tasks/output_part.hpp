@@ -12,6 +12,8 @@ enum class Meaning {
     objectness, ///< whether there is an object at all
     class_score,
     class_index,
+    mask_coefficient, ///< of one object, for each prototype
+    mask_prototype,   ///< a mask that others are made of
 };
 const char* to_string(Meaning meaning);
 

@@ -43,7 +43,7 @@ public:
 };
 
 /// Detection with this head: answers are detections with a score of at least 0.001, the truth the reference's with at
-/// least 0.25, and the metric mAP at IoU 0.5.
+/// least 0.25, and the metric mAP at IoU 0.5; of masks, where the head has them.
 std::unique_ptr<Task> make_detection_task(DetectionHead head, DecodeOptions options = {});
 
 /// Classification of pictures with output `output`, NxC scores: is the likeliest class the float network's.

@@ -32,8 +32,23 @@ enum class OverlapRange {
     half, ///< IoU 0.50 alone
 };
 
-/// What is matched by something else than boxes (pycocotools' iouType "keypoints"). Numbers are those of the pictures
-/// and of what they hold, as given.
+/// The objects and detections of pictures that hold more of them than boxes: {true, found}, each with its `object` and
+/// `detection`.
+template <class Picture>
+std::vector<DetectedPicture> plain_pictures(std::span<const Picture> pictures) {
+    std::vector<DetectedPicture> plain;
+    for (const auto& [truth, answers] : pictures) {
+        DetectedPicture& own = plain.emplace_back();
+        for (const auto& each : truth)
+            own.truth.push_back(each.object);
+        for (const auto& each : answers)
+            own.detections.push_back(each.detection);
+    }
+    return plain;
+}
+
+/// What is matched by something else than boxes (pycocotools' iouType "keypoints" and "segm"). Numbers are those of the
+/// pictures and of what they hold, as given.
 struct MatchRules {
     std::size_t most = 100; ///< detections a class and picture
     std::function<double(std::size_t picture, std::size_t detection, std::size_t object)> overlap;

@@ -60,10 +60,12 @@ Box from_centre(double x, double y, double width, double height) {
     return {x - width / 2, y - height / 2, width, height};
 }
 
-void add(std::vector<Detection>& found, const Box& box, float score, std::size_t class_index, float threshold) {
+using Found = std::vector<DecodedRow>;
+
+void add(Found& found, std::size_t row, const Box& box, float score, std::size_t class_index, float threshold) {
     // Written so that NaN is below any threshold.
     if (!(score >= threshold) || !std::isfinite(score) || !finite(box) || box.width < 0 || box.height < 0) return;
-    found.push_back({box, score, static_cast<std::int32_t>(class_index)});
+    found.push_back({{box, score, static_cast<std::int32_t>(class_index)}, row});
 }
 
 /// Index of the greatest finite value.
@@ -88,8 +90,8 @@ bool is_decoded(const Rows& rows, std::size_t width) {
 }
 
 /// Every class of an anchor for itself, as here and below: as detectors are evaluated with a low threshold.
-Result<std::vector<Detection>> decode_yolox(const DetectionHead& head, const Rows& rows, float threshold) {
-    std::vector<Detection> found;
+Result<Found> decode_yolox(const DetectionHead& head, const Rows& rows, float threshold) {
+    Found found;
     const bool decoded = is_decoded(rows, head.width);
     std::size_t anchor = 0;
     for (const std::size_t stride : head.strides) {
@@ -104,15 +106,15 @@ Result<std::vector<Detection>> decode_yolox(const DetectionHead& head, const Row
                                                       std::exp(static_cast<double>(row[2])) * step,
                                                       std::exp(static_cast<double>(row[3])) * step);
                 for (std::size_t c = 0; c < head.classes; ++c)
-                    add(found, box, row[4] * row[5 + c], c, threshold);
+                    add(found, anchor, box, row[4] * row[5 + c], c, threshold);
             }
         }
     }
     return found;
 }
 
-std::vector<Detection> decode_yolo(const DetectionHead& head, const Rows& rows, float threshold) {
-    std::vector<Detection> found;
+Found decode_yolo(const DetectionHead& head, const Rows& rows, float threshold) {
+    Found found;
     const bool objectness = head.form == HeadForm::yolov5;
     const std::size_t anchors = head.anchors_last ? rows.columns : rows.rows;
     const auto value = [&](std::size_t anchor, std::size_t item) {
@@ -123,26 +125,25 @@ std::vector<Detection> decode_yolo(const DetectionHead& head, const Rows& rows, 
         if (!(object >= threshold)) continue;
         const Box box = from_centre(value(anchor, 0), value(anchor, 1), value(anchor, 2), value(anchor, 3));
         for (std::size_t c = 0; c < head.classes; ++c)
-            add(found, box, object * value(anchor, (objectness ? 5 : 4) + c), c, threshold);
+            add(found, anchor, box, object * value(anchor, (objectness ? 5 : 4) + c), c, threshold);
     }
     return found;
 }
 
-std::vector<Detection> decode_end_to_end(const Rows& rows, float threshold) {
-    std::vector<Detection> found;
+Found decode_end_to_end(const Rows& rows, float threshold) {
+    Found found;
     for (std::size_t i = 0; i < rows.rows; ++i) {
         const auto row = rows.row(i);
         const float index = row[5];
         if (!(index >= 0 && index < class_limit)) continue;
-        add(found, {row[0], row[1], static_cast<double>(row[2]) - row[0], static_cast<double>(row[3]) - row[1]}, row[4],
-            static_cast<std::size_t>(index), threshold);
+        add(found, i, {row[0], row[1], static_cast<double>(row[2]) - row[0], static_cast<double>(row[3]) - row[1]},
+            row[4], static_cast<std::size_t>(index), threshold);
     }
     return found;
 }
 
-std::vector<Detection> decode_queries(const DetectionHead& head, const Rows& logits, const Rows& boxes,
-                                      float threshold) {
-    std::vector<Detection> found;
+Found decode_queries(const DetectionHead& head, const Rows& logits, const Rows& boxes, float threshold) {
+    Found found;
     const auto width = static_cast<double>(head.width);
     const auto height = static_cast<double>(head.height);
     for (std::size_t i = 0; i < logits.rows; ++i) {
@@ -151,7 +152,7 @@ std::vector<Detection> decode_queries(const DetectionHead& head, const Rows& log
         const Box box = from_centre(place[0] * width, place[1] * height, place[2] * width, place[3] * height);
         if (head.form == HeadForm::rt_detr) {
             for (std::size_t c = 0; c < row.size(); ++c)
-                add(found, box, sigmoid(row[c]), c, threshold);
+                add(found, i, box, sigmoid(row[c]), c, threshold);
             continue;
         }
         // Softmax with "no object" among the classes, last.
@@ -160,13 +161,13 @@ std::vector<Detection> decode_queries(const DetectionHead& head, const Rows& log
         for (const float value : row)
             sum += std::exp(value - most);
         const std::size_t best = greatest(row.first(head.classes));
-        add(found, box, std::exp(row[best] - most) / sum, best, threshold);
+        add(found, i, box, std::exp(row[best] - most) / sum, best, threshold);
     }
     return found;
 }
 
-std::vector<Detection> decode_ssd(const DetectionHead& head, const Rows& scores, const Rows& boxes, float threshold) {
-    std::vector<Detection> found;
+Found decode_ssd(const DetectionHead& head, const Rows& scores, const Rows& boxes, float threshold) {
+    Found found;
     const auto width = static_cast<double>(head.width);
     const auto height = static_cast<double>(head.height);
     for (std::size_t i = 0; i < scores.rows; ++i) {
@@ -174,7 +175,7 @@ std::vector<Detection> decode_ssd(const DetectionHead& head, const Rows& scores,
         const Box box{place[0] * width, place[1] * height, (static_cast<double>(place[2]) - place[0]) * width,
                       (static_cast<double>(place[3]) - place[1]) * height};
         for (std::size_t c = 1; c < scores.columns; ++c) // class 0 is the background
-            add(found, box, scores.at(i, c), c - 1, threshold);
+            add(found, i, box, scores.at(i, c), c - 1, threshold);
     }
     return found;
 }
@@ -194,8 +195,8 @@ Result<std::span<const float>> list_of(const HostTensor& output, std::size_t sam
     return all.subspan(sample * size, size);
 }
 
-Result<std::vector<Detection>> decode_lists(const DetectionHead& head, std::span<const HostTensor> outputs,
-                                            std::size_t sample, float threshold) {
+Result<Found> decode_lists(const DetectionHead& head, std::span<const HostTensor> outputs, std::size_t sample,
+                           float threshold) {
     if (std::ranges::any_of(head.outputs, [&](std::size_t index) { return index >= outputs.size(); })) {
         return Error{ErrorCode::mismatch, "the head reads more outputs than there are", "decode", ""};
     }
@@ -208,13 +209,13 @@ Result<std::vector<Detection>> decode_lists(const DetectionHead& head, std::span
     const bool shares = std::ranges::none_of(boxes, [](float value) { return value > 2; });
     const double width = shares ? static_cast<double>(head.width) : 1;
     const double height = shares ? static_cast<double>(head.height) : 1;
-    std::vector<Detection> found;
+    Found found;
     for (std::size_t i = 0; i < scores.size(); ++i) {
         if (!(classes[i] >= 0 && classes[i] < class_limit)) continue;
         const auto edges = boxes.subspan(4 * i, 4);
         const std::size_t x = head.vertical_first ? 1 : 0;
         const std::size_t y = 1 - x;
-        add(found,
+        add(found, i,
             {edges[x] * width, edges[y] * height, (static_cast<double>(edges[x + 2]) - edges[x]) * width,
              (static_cast<double>(edges[y + 2]) - edges[y]) * height},
             scores[i], static_cast<std::size_t>(classes[i]), threshold);
@@ -222,14 +223,21 @@ Result<std::vector<Detection>> decode_lists(const DetectionHead& head, std::span
     return found;
 }
 
+std::vector<Detection> plain(const Found& found) {
+    std::vector<Detection> detections;
+    for (const DecodedRow& each : found)
+        detections.push_back(each.detection);
+    return detections;
+}
+
 /// Best score first, at most `most`.
-void keep_best(std::vector<Detection>& found, std::size_t most) {
-    std::ranges::stable_sort(found, std::greater<>(), &Detection::score);
+void keep_best(Found& found, std::size_t most) {
+    std::ranges::stable_sort(found, std::greater<>(), [](const DecodedRow& each) { return each.detection.score; });
     if (found.size() > most) found.resize(most);
 }
 
-Result<std::vector<Detection>> candidates(const DetectionHead& head, std::span<const HostTensor> outputs,
-                                          std::size_t sample, float threshold) {
+Result<Found> candidates(const DetectionHead& head, std::span<const HostTensor> outputs, std::size_t sample,
+                         float threshold) {
     if (head.form == HeadForm::lists) return decode_lists(head, outputs, sample, threshold);
     LATHE_TRY(const Rows rows, rows_of(outputs, head.outputs.front(), sample));
     const HostTensor& output = outputs[head.outputs.front()];
@@ -246,14 +254,15 @@ Result<std::vector<Detection>> candidates(const DetectionHead& head, std::span<c
         }
         case HeadForm::yolov5:
         case HeadForm::yolov8: {
-            const std::size_t values = head.classes + (head.form == HeadForm::yolov5 ? 5 : 4);
+            const std::size_t values = head.classes + (head.form == HeadForm::yolov5 ? 5 : 4) + head.coefficients;
             if ((head.anchors_last ? rows.rows : rows.columns) != values) {
                 return unlike(output, std::to_string(values) + " values an anchor");
             }
             return decode_yolo(head, rows, threshold);
         }
         case HeadForm::end_to_end:
-            if (rows.columns != 6) return unlike(output, "6 values a detection");
+            if (rows.columns != 6 + head.coefficients)
+                return unlike(output, std::to_string(6 + head.coefficients) + " values a detection");
             return decode_end_to_end(rows, threshold);
         default: break;
     }
@@ -287,21 +296,27 @@ std::vector<std::size_t> suppress(std::span<const Detection> detections, float o
     return kept;
 }
 
-Result<std::vector<Detection>> decode(const DetectionHead& head, std::span<const HostTensor> outputs,
-                                      std::size_t sample, const DecodeOptions& options) {
+Result<std::vector<DecodedRow>> decode_rows(const DetectionHead& head, std::span<const HostTensor> outputs,
+                                            std::size_t sample, const DecodeOptions& options) {
     if (head.outputs.empty()) return Error{ErrorCode::invalid_argument, "the head names no output", "decode", ""};
-    LATHE_TRY(std::vector<Detection> found, candidates(head, outputs, sample, options.score_threshold));
+    LATHE_TRY(Found found, candidates(head, outputs, sample, options.score_threshold));
     const bool suppresses = head.form == HeadForm::yolox || head.form == HeadForm::yolov5 ||
                             head.form == HeadForm::yolov8 || head.form == HeadForm::ssd;
     if (suppresses) {
         keep_best(found, most_candidates);
-        std::vector<Detection> kept;
-        for (const std::size_t i : suppress(found, options.overlap_threshold))
+        Found kept;
+        for (const std::size_t i : suppress(plain(found), options.overlap_threshold))
             kept.push_back(found[i]);
         found = std::move(kept);
     }
     keep_best(found, options.most);
     return found;
+}
+
+Result<std::vector<Detection>> decode(const DetectionHead& head, std::span<const HostTensor> outputs,
+                                      std::size_t sample, const DecodeOptions& options) {
+    LATHE_TRY(const Found found, decode_rows(head, outputs, sample, options));
+    return plain(found);
 }
 
 void map_back(std::vector<Detection>& detections, const Preprocess::Mapping& mapping) {

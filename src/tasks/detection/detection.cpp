@@ -13,6 +13,13 @@ double overlap(const Box& detected, const Box& truth, bool crowd) {
     return common / (crowd ? detected.area() : detected.area() + truth.area() - common);
 }
 
+Json to_json(const Detection& detection) {
+    const Box& box = detection.box;
+    return {{"box", {box.left, box.top, box.width, box.height}},
+            {"score", detection.score},
+            {"class", detection.class_index}};
+}
+
 std::vector<TrueObject> as_truth(const std::vector<Detection>& detections, float least_score) {
     std::vector<TrueObject> truth;
     for (const Detection& detection : detections) {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "support/json.hpp"
+
 namespace lathe {
 
 /// A rectangle in pixels, as COCO writes it: edges lie between pixels, so that a picture is {0, 0, width, height}.
@@ -39,6 +41,9 @@ struct TrueObject {
     bool difficult = false;       ///< one object that counts for nothing either (Pascal VOC)
     bool operator==(const TrueObject&) const = default;
 };
+
+/// {"box": [left, top, width, height], "score", "class"}.
+Json to_json(const Detection& detection);
 
 /// What is in a picture and what was found there.
 struct DetectedPicture {

@@ -50,33 +50,61 @@ std::size_t size_of(const Shape& shape, std::size_t axis) {
     return axis < shape.size() && shape[axis] > 0 ? static_cast<std::size_t>(shape[axis]) : 0;
 }
 
-/// Output number `index` as that of a YOLO, if it fits `form`.
+/// The output with the prototypes of masks.
+std::optional<std::size_t> prototypes(std::span<const OutputShape> outputs, std::size_t height, std::size_t width) {
+    const auto quarter = [](std::size_t size, std::size_t whole) { return size == 0 || size * 4 == whole; };
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const Shape& shape = outputs[i].shape;
+        if (shape.size() == 4 && size_of(shape, 1) >= 8 && quarter(size_of(shape, 2), height) &&
+            quarter(size_of(shape, 3), width))
+            return i;
+    }
+    return std::nullopt;
+}
+
+/// Output number `index` as that of a YOLO, if it fits `form` and has so many values of masks.
 std::optional<DetectionHead> one_output(HeadForm form, const Shape& shape, std::size_t index, std::size_t height,
-                                        std::size_t width) {
+                                        std::size_t width, std::size_t coefficients) {
     if (shape.size() != 3) return std::nullopt;
     const std::size_t rows = size_of(shape, 1);
     const std::size_t columns = size_of(shape, 2);
     DetectionHead head{form, {index}, 0, height, width, {}};
+    head.coefficients = coefficients;
     switch (form) {
         case HeadForm::yolox:
             head.strides = strides_for(rows, height, width);
-            if (head.strides.empty() || columns < 6) return std::nullopt;
+            if (head.strides.empty() || columns < 6 || coefficients > 0) return std::nullopt;
             head.classes = columns - 5;
             return head;
         case HeadForm::yolov5:
-            if (rows == 0 || columns < 6) return std::nullopt;
-            head.classes = columns - 5;
+            if (rows == 0 || columns < 6 + coefficients) return std::nullopt;
+            head.classes = columns - 5 - coefficients;
             return head;
-        case HeadForm::yolov8:
-            head.anchors_last = columns == 0 || rows < columns;
-            if ((head.anchors_last ? rows : columns) < 5) return std::nullopt;
-            head.classes = (head.anchors_last ? rows : columns) - 4;
+        case HeadForm::yolov8: {
+            head.anchors_last = columns == 0 || rows < columns || !strides_for(columns, height, width).empty();
+            const std::size_t values = head.anchors_last ? rows : columns;
+            if (values < 5 + coefficients) return std::nullopt;
+            head.classes = values - 4 - coefficients;
             return head;
+        }
         case HeadForm::end_to_end:
-            if (columns != 6) return std::nullopt;
+            if (columns != 6 + coefficients) return std::nullopt;
             return head;
         default: return std::nullopt;
     }
+}
+
+/// The same with the values of masks where there are prototypes, if they fit so.
+std::optional<DetectionHead> one_output(HeadForm form, std::span<const OutputShape> outputs, std::size_t index,
+                                        std::size_t height, std::size_t width) {
+    if (const auto masks = prototypes(outputs, height, width)) {
+        auto head = one_output(form, outputs[index].shape, index, height, width, size_of(outputs[*masks].shape, 1));
+        if (head) {
+            head->masks = masks;
+            return head;
+        }
+    }
+    return one_output(form, outputs[index].shape, index, height, width, 0);
 }
 
 /// Two outputs with as many boxes: scores first.
@@ -108,7 +136,7 @@ std::optional<DetectionHead> three_outputs(std::span<const OutputShape> outputs,
                                [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
         return std::ranges::any_of(words, [&](const char* word) { return name.find(word) != std::string::npos; });
     };
-    std::optional<std::size_t> boxes, scores, classes;
+    std::optional<std::size_t> boxes, scores, classes, masks;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
         const Shape& shape = outputs[i].shape;
         const bool four = (shape.size() == 2 || shape.size() == 3) && size_of(shape, shape.size() - 1) == 4;
@@ -119,6 +147,8 @@ std::optional<DetectionHead> three_outputs(std::span<const OutputShape> outputs,
                 scores = i;
             else if (!classes && named(outputs[i], {"label", "class", "categor"}))
                 classes = i;
+        } else if (!masks && named(outputs[i], {"mask"})) {
+            masks = i;
         }
     }
     if (!boxes || !scores || !classes) return std::nullopt;
@@ -127,6 +157,8 @@ std::optional<DetectionHead> three_outputs(std::span<const OutputShape> outputs,
     DetectionHead head{HeadForm::lists, {*boxes, *scores, *classes}, 0, height, width, {}};
     head.one_sample = rank == 2;
     head.vertical_first = named(outputs[*boxes], {"detection_boxes"});
+    if (masks && (outputs[*masks].shape.size() == rank + 1 || outputs[*masks].shape.size() == rank + 2))
+        head.masks = masks;
     return head;
 }
 
@@ -160,9 +192,12 @@ std::optional<DetectionHead> recognise_head(std::span<const OutputShape> outputs
         if (!strides_for(rows, height, width, 3).empty()) form = HeadForm::yolov5;
         if (!strides_for(rows, height, width).empty()) form = HeadForm::yolox;
         // Fewer rows than the smallest grids have cells: what is left of them.
-        if (!form && outputs.size() == 1 && columns == 6 && rows <= 1000) form = HeadForm::end_to_end;
+        if (!form && rows <= 1000) {
+            auto head = one_output(HeadForm::end_to_end, outputs, i, height, width);
+            if (head && (outputs.size() == 1 || head->masks)) return head;
+        }
         if (!form) continue;
-        if (auto head = one_output(*form, shape, i, height, width)) return head;
+        if (auto head = one_output(*form, outputs, i, height, width)) return head;
     }
     if (outputs.size() == 2) {
         auto head = two_outputs(HeadForm::rt_detr, outputs, height, width);
@@ -183,7 +218,7 @@ Result<DetectionHead> make_head(HeadForm form, std::span<const OutputShape> outp
         head = two_outputs(form, outputs, height, width);
     } else {
         for (std::size_t i = 0; i < outputs.size() && !head; ++i)
-            head = one_output(form, outputs[i].shape, i, height, width);
+            head = one_output(form, outputs, i, height, width);
     }
     if (head) return *std::move(head);
     std::string found;
@@ -195,34 +230,48 @@ Result<DetectionHead> make_head(HeadForm form, std::span<const OutputShape> outp
 
 std::vector<OutputPart> parts_of(const DetectionHead& head) {
     const std::size_t first = head.outputs.front();
+    std::vector<OutputPart> parts;
+    std::size_t axis = 2;
+    std::size_t values = 0; // of an anchor, without those of masks
     switch (head.form) {
         case HeadForm::yolox:
         case HeadForm::yolov5:
-            return {{first, 2, 0, 2, Meaning::box_centre},
-                    {first, 2, 2, 4, Meaning::box_size},
-                    {first, 2, 4, 5, Meaning::objectness},
-                    {first, 2, 5, 5 + head.classes, Meaning::class_score}};
-        case HeadForm::yolov8: {
-            const std::size_t axis = head.anchors_last ? 1 : 2;
-            return {{first, axis, 0, 2, Meaning::box_centre},
-                    {first, axis, 2, 4, Meaning::box_size},
-                    {first, axis, 4, 4 + head.classes, Meaning::class_score}};
-        }
+            values = 5 + head.classes;
+            parts = {{first, 2, 0, 2, Meaning::box_centre},
+                     {first, 2, 2, 4, Meaning::box_size},
+                     {first, 2, 4, 5, Meaning::objectness},
+                     {first, 2, 5, values, Meaning::class_score}};
+            break;
+        case HeadForm::yolov8:
+            axis = head.anchors_last ? 1 : 2;
+            values = 4 + head.classes;
+            parts = {{first, axis, 0, 2, Meaning::box_centre},
+                     {first, axis, 2, 4, Meaning::box_size},
+                     {first, axis, 4, values, Meaning::class_score}};
+            break;
         case HeadForm::end_to_end:
-            return {{first, 2, 0, 4, Meaning::box_edges},
-                    {first, 2, 4, 5, Meaning::class_score},
-                    {first, 2, 5, 6, Meaning::class_index}};
+            values = 6;
+            parts = {{first, 2, 0, 4, Meaning::box_edges},
+                     {first, 2, 4, 5, Meaning::class_score},
+                     {first, 2, 5, 6, Meaning::class_index}};
+            break;
         case HeadForm::detr:
         case HeadForm::rt_detr:
-            return {{first, 2, 0, head.classes + (head.form == HeadForm::detr ? 1U : 0U), Meaning::class_score},
-                    {head.outputs[1], 2, 0, 2, Meaning::box_centre},
-                    {head.outputs[1], 2, 2, 4, Meaning::box_size}};
+            parts = {{first, 2, 0, head.classes + (head.form == HeadForm::detr ? 1U : 0U), Meaning::class_score},
+                     {head.outputs[1], 2, 0, 2, Meaning::box_centre},
+                     {head.outputs[1], 2, 2, 4, Meaning::box_size}};
+            break;
         case HeadForm::ssd:
-            return {{first, 2, 0, head.classes + 1, Meaning::class_score},
-                    {head.outputs[1], 2, 0, 4, Meaning::box_edges}};
+            parts = {{first, 2, 0, head.classes + 1, Meaning::class_score},
+                     {head.outputs[1], 2, 0, 4, Meaning::box_edges}};
+            break;
         case HeadForm::lists: break; // their number differs from sample to sample: there is nothing to cut
     }
-    return {};
+    if (head.coefficients > 0) {
+        parts.push_back({first, axis, values, values + head.coefficients, Meaning::mask_coefficient});
+        parts.push_back({*head.masks, 1, 0, head.coefficients, Meaning::mask_prototype});
+    }
+    return parts;
 }
 
 const char* to_string(Meaning meaning) {
@@ -233,6 +282,8 @@ const char* to_string(Meaning meaning) {
         case Meaning::objectness: return "objectness";
         case Meaning::class_score: return "class scores";
         case Meaning::class_index: return "classes";
+        case Meaning::mask_coefficient: return "mask coefficients";
+        case Meaning::mask_prototype: return "mask prototypes";
     }
     return "";
 }

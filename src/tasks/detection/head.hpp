@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/dataset.hpp"
 #include "data/preprocess.hpp"
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
@@ -51,13 +52,19 @@ struct DetectionHead {
     bool anchors_last = false;        ///< of yolov8: Nx(4+C)xA
     bool vertical_first = false;      ///< of lists: boxes are top, left, bottom, right, as TensorFlow's
     bool one_sample = false;          ///< of lists: they have no axis for the sample
+    /// The output with masks, of a network that finds instances: prototypes NxMxhxw, of which each anchor has M
+    /// coefficients behind all else it says; of lists [N,]K[x1]xhxw, the object's probability in its box or the input.
+    std::optional<std::size_t> masks = std::nullopt;
+    std::size_t coefficients = 0; ///< M; 0 of lists
     bool operator==(const DetectionHead&) const = default;
 };
 
 /// The head that the outputs' shapes tell, or nothing. One output is a YOLO's if its anchors are those of the input's
 /// grids of strides 8, 16, 32 (or up to 64): A cells with 5 + C values yolox, 3 A cells yolov5, 4 + C values before the
 /// cells yolov8. Two outputs with the same number of boxes are DETR's (100 queries, or 91 + 1 classes), an SSD's (at
-/// least 1000 boxes) or RT-DETR's; three are lists where one has 4 values a box, and two one.
+/// least 1000 boxes) or RT-DETR's; three are lists where one has 4 values a box, and two one. Masks are told by an
+/// output of four axes beside a YOLO's, of at least 8 channels and a quarter of the input's size, or one beside lists
+/// that is named so.
 std::optional<DetectionHead> recognise_head(std::span<const OutputShape> outputs, std::size_t height,
                                             std::size_t width);
 
@@ -80,6 +87,21 @@ struct DecodeOptions {
 /// Errors: mismatch where an output is not as the head's shapes were.
 Result<std::vector<Detection>> decode(const DetectionHead& head, std::span<const HostTensor> outputs,
                                       std::size_t sample, const DecodeOptions& options);
+
+/// A detection and where in its output it stands: the anchor, query, or place in the lists.
+struct DecodedRow {
+    Detection detection;
+    std::size_t row = 0;
+};
+/// The same as decode, with the rows.
+Result<std::vector<DecodedRow>> decode_rows(const DetectionHead& head, std::span<const HostTensor> outputs,
+                                            std::size_t sample, const DecodeOptions& options);
+
+/// The picture that a sample was made of.
+struct PicturePlace {
+    Preprocess::Mapping mapping; ///< from its pixels to the model's input's
+    PictureSize size;
+};
 
 /// From pixels of the model's input to the picture's own.
 void map_back(std::vector<Detection>& detections, const Preprocess::Mapping& mapping);

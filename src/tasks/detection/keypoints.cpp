@@ -87,14 +87,6 @@ double keypoint_similarity(const std::vector<Keypoint>& found, const TruePose& t
 }
 
 DetectionMatches match_poses(std::span<const PosedPicture> pictures) {
-    std::vector<DetectedPicture> boxes;
-    for (const PosedPicture& picture : pictures) {
-        DetectedPicture& own = boxes.emplace_back();
-        for (const TruePose& truth : picture.truth)
-            own.truth.push_back(truth.object);
-        for (const Pose& pose : picture.poses)
-            own.detections.push_back(pose.detection);
-    }
     MatchRules rules;
     rules.most = most_poses;
     rules.overlap = [pictures](std::size_t picture, std::size_t pose, std::size_t object) {
@@ -104,7 +96,7 @@ DetectionMatches match_poses(std::span<const PosedPicture> pictures) {
     rules.area = [pictures](std::size_t picture, std::size_t pose) {
         return area_of(pictures[picture].poses[pose].points);
     };
-    return {boxes, rules};
+    return {plain_pictures(pictures), rules};
 }
 
 Result<PoseHead> pose_head(std::span<const OutputShape> outputs, std::size_t height, std::size_t width) {
@@ -264,6 +256,14 @@ Result<std::optional<KeypointTruth>> find_keypoint_truth(const std::filesystem::
         truth.by_name[names.at(annotations[i]["image_id"].get<std::int64_t>())].push_back(std::move(points));
     }
     return std::optional<KeypointTruth>(std::move(truth));
+}
+
+Json to_json(const Pose& pose) {
+    Json json = to_json(pose.detection);
+    json["points"] = Json::array();
+    for (const Keypoint& point : pose.points)
+        json["points"].push_back({point.x, point.y, point.score});
+    return json;
 }
 
 std::vector<TruePose> as_truth(const std::vector<Pose>& poses, float least_score) {

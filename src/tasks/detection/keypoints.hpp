@@ -94,6 +94,9 @@ struct KeypointTruth {
 /// unsupported for points of several categories.
 Result<std::optional<KeypointTruth>> find_keypoint_truth(const std::filesystem::path& path);
 
+/// As a detection's, with "points": x, y and score of each.
+Json to_json(const Pose& pose);
+
 /// Poses as truth for another network: those with at least this score; points of a score of at least 0.5 are labelled.
 std::vector<TruePose> as_truth(const std::vector<Pose>& poses, float least_score);
 

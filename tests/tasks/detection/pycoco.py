@@ -33,7 +33,7 @@ def evaluate(
     with contextlib.redirect_stdout(io.StringIO()):
         data = COCO()
         data.dataset = {
-            "images": [{"id": image + 1} for image in range(len(pictures))],
+            "images": [{"id": image + 1} | picture.get("size", {}) for image, picture in enumerate(pictures)],
             "annotations": annotations,
             "categories": [{"id": label + 1, "name": str(label)} for label in labels],
         }
