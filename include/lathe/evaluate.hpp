@@ -19,8 +19,8 @@ namespace lathe {
 
 /// What is measured, and how data and outputs are read for it. Fields of other tasks count for nothing.
 struct TaskOptions {
-    /// "classification", "keypoints", "detection", "segmentation", "regression", "text-recognition", "similarity",
-    /// "squad", or FILE.py:function, a metric of your own, whose code is run. Empty: what the data or the outputs tell.
+    /// "classification", "keypoints", "detection", "instances", "segmentation", "regression", "text-recognition",
+    /// "similarity", "squad", or FILE.py:function, your own metric, whose code is run. Empty: what data or outputs say.
     std::string name = {};
     std::string output_name = {};     ///< the output to judge; empty: the first, or the one that suits the task
     std::string head = {};            ///< detection: how outputs hold detections ("yolox", ...); empty: recognised

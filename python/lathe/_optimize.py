@@ -106,10 +106,10 @@ def optimize(
             "int8": they do not.
         weights: "per-channel" or "per-tensor"; None: what the device runs best.
         activations: "symmetric" or "asymmetric"; None: what the device runs best.
-        task: What `evaluate` is judged by: "classification", "detection", "segmentation", "regression",
-            "text-recognition", "similarity", "squad", or FILE.py:function, a metric of your own, whose code is run.
+        task: What `evaluate` is judged by: "classification", "keypoints", "detection", "instances",
+            "segmentation", "regression", "text-recognition", "similarity", "squad", or FILE.py:function, a metric of your own, whose code is run.
             Empty: what data and outputs tell. A dict says more: "name", "output_name", "head", "score_threshold",
-            "nms_overlap" (detection), "ignored_label", "first_label" (segmentation), "target_scale", "peak"
+            "nms_overlap" (detection, instances), "ignored_label", "first_label" (segmentation), "target_scale", "peak"
             (regression), "characters", "blank_last" (text recognition).
         against: Frameworks to measure beside the engines ("pytorch", "torch-compile", "onnxruntime", "openvino"); None:
             those usual; (): none.

@@ -20,15 +20,17 @@ void add_task_options(CLI::App& command, TaskOptions& task) {
         });
     command.add_option("--output-name", task.output_name, "Output to judge (default: the first)");
     command.add_option("--head", task.head,
-                       "Of --task detection: how the outputs hold detections: " + head_form_names() +
+                       "Of --task detection and instances: how the outputs hold detections: " + head_form_names() +
                            " (default: recognised by their shapes)");
     command
-        .add_option("--score-threshold", task.score_threshold, "Of --task detection: the least score of a detection")
+        .add_option("--score-threshold", task.score_threshold,
+                    "Of --task detection, instances and keypoints: the least score of a detection")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command
         .add_option("--nms-overlap", task.nms_overlap,
-                    "Of --task detection: a box that overlaps a better one of its class by more is dropped")
+                    "Of --task detection, instances and keypoints: a box that overlaps a better one of its class by "
+                    "more is dropped")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command

@@ -4,12 +4,18 @@
 #include <cstring>
 #include <utility>
 
+#include "data/encode.hpp"
+#include "data/resize.hpp"
 #include "evaluate/fidelity.hpp"
 #include "evaluate/figures.hpp"
+#include "support/base64.hpp"
 
 namespace lathe {
 
 namespace {
+
+constexpr std::size_t pictures_shown = 4;  ///< a subject; each some 30 KB in the document
+constexpr std::size_t picture_width = 480; ///< pixels, at most
 
 /// One sample of a batch, as a batch.
 Batch sample_of(const Batch& batch, std::size_t sample) {
@@ -48,10 +54,7 @@ Json boxes_of(const std::vector<Detection>& detections, float least_score) {
     Json boxes = Json::array();
     for (const Detection& detection : detections) {
         if (detection.score < least_score) continue;
-        const Box& box = detection.box;
-        boxes.push_back({{"box", {box.left, box.top, box.width, box.height}},
-                         {"score", detection.score},
-                         {"class", detection.class_index}});
+        boxes.push_back(to_json(detection));
     }
     return boxes;
 }
@@ -161,6 +164,40 @@ Result<DetectionEvaluation> evaluate_detection(std::span<OutputsPredictor* const
                      truth != nullptr ? truth->source.string() : std::string(), "do its file names fit?"};
     }
     return evaluation;
+}
+
+std::vector<std::string> class_names_of(std::vector<std::string> own, const DetectionHead& head,
+                                        const DetectionTruth* truth, const std::vector<std::int32_t>& classes) {
+    for (std::size_t i = 0; truth != nullptr && own.size() < head.classes && i < classes.size(); ++i) {
+        const auto index = static_cast<std::size_t>(classes[i]);
+        if (own.size() <= index) own.resize(index + 1);
+        own[index] = truth->classes[i];
+    }
+    return own;
+}
+
+void show_pictures(Json& subjects, const std::filesystem::path& folder) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(folder, ignored)) return;
+    for (Json& subject : subjects) {
+        if (!subject.contains("worst")) continue;
+        std::size_t shown = 0;
+        for (Json& entry : subject["worst"]) {
+            if (shown++ == pictures_shown) break;
+            // One that cannot be read any more is not shown; its boxes are listed all the same.
+            const auto image = read_image(folder / entry["sample"].get<std::string>());
+            if (!image) continue;
+            const std::size_t width = std::min(picture_width, image->width);
+            const std::size_t height = std::max<std::size_t>(1, image->height * width / image->width);
+            const auto small = resize(*image, width, height, Interpolation::bilinear);
+            if (!small) continue;
+            const auto bytes = encode_jpeg(*small, 80);
+            if (!bytes) continue;
+            entry["width"] = image->width;
+            entry["height"] = image->height;
+            entry["picture"] = "data:image/jpeg;base64," + encode_base64(*bytes);
+        }
+    }
 }
 
 Json to_json(const DetectionEvaluation& evaluation, const std::vector<std::string>& class_names,

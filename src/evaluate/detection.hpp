@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,6 +53,14 @@ Result<DetectionEvaluation> evaluate_detection(std::span<OutputsPredictor* const
                                                Dataset& data, const Preprocess& preprocess, const DetectionHead& head,
                                                const DetectionTruth* truth, const std::vector<std::int32_t>& classes,
                                                const DetectionOptions& options, Progress& progress);
+
+/// The model's class names; of those it does not tell, the truth's, whose classes become the model's through `classes`.
+std::vector<std::string> class_names_of(std::vector<std::string> own, const DetectionHead& head,
+                                        const DetectionTruth* truth, const std::vector<std::int32_t>& classes);
+
+/// Puts the first of each subject's "worst" pictures themselves into the document, small, for the report to draw into.
+/// Nothing is put where `folder` is none.
+void show_pictures(Json& subjects, const std::filesystem::path& folder);
 
 /// The "subjects" array of the eval JSON. `class_names` are by the model's class index and may be empty.
 Json to_json(const DetectionEvaluation& evaluation, const std::vector<std::string>& class_names,

@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "evaluate/task_judge.hpp"
+#include "evaluate/detection.hpp"
+#include "evaluate/matched.hpp"
 #include "tasks/detection/average_precision.hpp"
+#include "tasks/detection/head.hpp"
 
 namespace lathe {
 
@@ -20,10 +22,10 @@ inline double defined_or_nan(double value) { return value <= -1 ? std::nan("") :
 /// Samples part, part + 16, ...
 std::vector<std::uint32_t> weights_of_part(std::size_t samples, std::size_t part);
 
-/// Judges what is found in pictures (boxes, poses) by average precision: against the truth, at COCO's overlaps, or
-/// without one against network 0's own answers, at a half. `Picture` is {what is true, what was found}.
+/// Judges what is found in pictures (boxes, poses, instances) by average precision: against the truth, at COCO's
+/// overlaps, or without one against network 0's own answers, at a half. `Picture` is {what is true, what was found}.
 template <class Answer, class Truth, class Picture>
-class MatchJudge : public TaskJudge {
+class MatchJudge : public MatchesJudge {
 public:
     Result<void> add(std::size_t network, const Batch& batch, std::span<const HostTensor> outputs) override {
         if (network >= found_.size()) found_.resize(network + 1);
@@ -31,10 +33,13 @@ public:
         if (labelled_ && !pictures)
             return Error{ErrorCode::invalid_argument, "the truth is of pictures, but the data are arrays", "", ""};
         for (std::size_t i = 0; i < batch.size(); ++i) {
-            LATHE_TRY(auto answers, decoded(outputs, i));
-            if (pictures && preprocess_)
-                map_back(answers, preprocess_->mapping(batch.sizes[i].width, batch.sizes[i].height));
-            if (network == 0) expect(batch, i, answers);
+            std::optional<PicturePlace> place;
+            if (pictures && preprocess_) {
+                const PictureSize& size = batch.sizes[i];
+                place = PicturePlace{preprocess_->mapping(size.width, size.height), size};
+            }
+            LATHE_TRY(auto answers, decoded(outputs, i, place));
+            if (network == 0) LATHE_CHECK(expect(batch, i, answers));
             found_[network].push_back(std::move(answers));
         }
         return {};
@@ -59,36 +64,74 @@ public:
 
     std::size_t left_out() const override { return left_out_; }
 
-    /// Against the truth, or without one against network 0's own answers.
-    DetectionMatches judged(std::size_t network) const { return matches(network, labelled_ ? expected_ : own_); }
-    DetectionMatches agreement(std::size_t network) const { return matches(network, own_); }
-    OverlapRange range() const { return labelled_ ? OverlapRange::coco : OverlapRange::half; }
-    /// Of the samples that count.
-    const std::vector<std::string>& names() const { return names_; }
+    DetectionMatches judged(std::size_t network) const override {
+        return matches(network, labelled_ ? expected_ : own_);
+    }
+    DetectionMatches agreement(std::size_t network) const override { return matches(network, own_); }
+    const std::vector<std::string>& names() const override { return names_; }
+
+    Json worst(std::size_t network, std::size_t count) const override {
+        struct Entry {
+            std::size_t picture;
+            std::string name;
+            double agreement;
+        };
+        std::vector<Entry> entries;
+        std::size_t chosen = 0;
+        for (std::size_t i = 0; i < own_.size(); ++i) {
+            if (!chosen_[i]) continue;
+            std::vector<Picture> one(1);
+            auto& [truth, found] = one.front();
+            truth = own_[i];
+            found = found_.at(network)[i];
+            const double alike = match(one).average_precision(OverlapRange::half);
+            if (alike > -1) entries.push_back({i, names_[chosen], alike});
+            ++chosen;
+        }
+        std::ranges::stable_sort(entries, {}, &Entry::agreement);
+        if (entries.size() > count) entries.resize(count);
+        Json worst = Json::array();
+        for (const Entry& entry : entries) {
+            worst.push_back({{"sample", entry.name},
+                             {"agreement", entry.agreement},
+                             {"reference_boxes", shown(found_.front()[entry.picture])},
+                             {"subject_boxes", shown(found_[network][entry.picture])}});
+        }
+        return worst;
+    }
 
 protected:
     MatchJudge(bool labelled, std::size_t resamples, std::optional<Preprocess> preprocess)
         : labelled_(labelled), resamples_(resamples), preprocess_(std::move(preprocess)) {}
 
-    /// What the outputs say of sample `i`, in the input's pixels.
-    virtual Result<std::vector<Answer>> decoded(std::span<const HostTensor> outputs, std::size_t i) const = 0;
+    /// What the outputs say of sample `i`, in the picture's pixels; where it is none, in the input's.
+    virtual Result<std::vector<Answer>> decoded(std::span<const HostTensor> outputs, std::size_t i,
+                                                const std::optional<PicturePlace>& place) const = 0;
     virtual std::vector<Truth> taken_for_truth(const std::vector<Answer>& answers) const = 0;
     /// Of a labelled judge: nothing for pictures that the truth does not speak of.
-    virtual std::optional<std::vector<Truth>> truth_of(const Batch& batch, std::size_t i) const = 0;
+    virtual Result<std::optional<std::vector<Truth>>> truth_of(const Batch& batch, std::size_t i) const = 0;
     virtual DetectionMatches match(const std::vector<Picture>& pictures) const = 0;
+    /// Those of an answer that are worth a look, in a document.
+    virtual Json shown(const std::vector<Answer>& answers) const = 0;
 
 private:
     using Truths = std::vector<std::vector<Truth>>;
 
-    void expect(const Batch& batch, std::size_t i, const std::vector<Answer>& answers) {
+    OverlapRange range() const { return labelled_ ? OverlapRange::coco : OverlapRange::half; }
+
+    Result<void> expect(const Batch& batch, std::size_t i, const std::vector<Answer>& answers) {
         own_.push_back(taken_for_truth(answers));
-        auto expected = labelled_ ? truth_of(batch, i) : std::optional(std::vector<Truth>());
+        std::optional<std::vector<Truth>> expected = std::vector<Truth>();
+        if (labelled_) {
+            LATHE_TRY(expected, truth_of(batch, i));
+        }
         chosen_.push_back(expected.has_value());
         if (expected)
             names_.push_back(batch.names[i]);
         else
             ++left_out_;
         expected_.push_back(std::move(expected).value_or(std::vector<Truth>()));
+        return {};
     }
 
     DetectionMatches matches(std::size_t network, const Truths& truth) const {

@@ -115,8 +115,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 
 const EvaluationTask* task_of_outputs(const EngineInfo& engine, const std::string& head) {
     std::string_view name;
-    if (detection_head(engine, head)) {
-        name = "detection";
+    if (const auto found = detection_head(engine, head)) {
+        name = found->masks ? "instances" : "detection";
     } else if (const auto size = picture_input(engine)) {
         const auto told = recognise_task(output_shapes(engine), size->height, size->width);
         if (told != nullptr) name = told->name();

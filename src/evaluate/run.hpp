@@ -25,6 +25,7 @@
 namespace lathe {
 
 struct EvaluationTask;
+struct PoseHead;
 
 /// The engine's own preprocessing; nothing where it has none. Errors: parse_error.
 Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine);
@@ -85,6 +86,11 @@ Json eval_document(const EvalRequest& request, const Json& libraries, const std:
 /// Errors: invalid_argument (no such name), mismatch (named, but the outputs are others), unsupported (none is told).
 Result<DetectionHead> detection_head(const EngineInfo& engine, const std::string& name);
 
+/// The same with masks. Errors: also unsupported, where the head has none.
+Result<DetectionHead> instance_head(const EngineInfo& engine, const std::string& name);
+/// The head of a pose network's engine. Errors: unsupported.
+Result<PoseHead> keypoint_head(const EngineInfo& engine);
+
 /// The engine's outputs; sizes that it leaves open are -1, as is the sample's axis.
 std::vector<OutputShape> output_shapes(const EngineInfo& engine);
 /// The task that the outputs themselves tell, where it is another than classification; else null. `head`: a detection
@@ -130,6 +136,13 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
 /// Poses judged by OKS AP with COCO's keypoints (find_keypoint_truth), or with the reference's own poses.
 /// Errors: unsupported where the outputs are those of no known pose network; mismatch (another number of keypoints).
 Result<Json> evaluate_keypoint_engines(const EvalRequest& request, Progress& progress);
+
+/// Instances judged by the mAP of their masks with COCO's segmentations (find_instance_truth), or with the reference's
+/// own masks. Errors: unsupported where the outputs are those of no known head with masks; mismatch (masks of another
+/// size than the pictures).
+Result<Json> evaluate_instance_engines(const EvalRequest& request, Progress& progress);
+/// Whether a network that finds instances is judged by them, where it was not told: not with a truth of boxes alone.
+Result<bool> has_outlines(const EvalRequest& request, bool has_boxes);
 
 /// A class for every pixel, judged by mean IoU with masks (find_masks) or with the reference's own classes.
 Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress& progress);

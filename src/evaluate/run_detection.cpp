@@ -1,12 +1,9 @@
 #include <algorithm>
 
-#include "data/encode.hpp"
-#include "data/resize.hpp"
 #include "evaluate/detection.hpp"
 #include "evaluate/figures.hpp"
 #include "evaluate/run.hpp"
 #include "runtime/engine.hpp"
-#include "support/base64.hpp"
 #include "support/hash.hpp"
 #include "support/log.hpp"
 
@@ -33,36 +30,6 @@ Result<Preprocess::Size> picture_input(const EngineInfo& engine) {
     return Error{ErrorCode::unsupported, "models with one input of pictures can be evaluated so, this one has another",
                  engine.name, ""};
 }
-
-namespace {
-
-constexpr std::size_t pictures_shown = 4;  ///< a subject; each some 30 KB in the document
-constexpr std::size_t picture_width = 480; ///< pixels, at most
-
-/// Puts the worst pictures themselves into the document, small, for the report to draw boxes into.
-void show_pictures(Json& subjects, const std::filesystem::path& folder) {
-    for (Json& subject : subjects) {
-        if (!subject.contains("worst")) continue;
-        std::size_t shown = 0;
-        for (Json& entry : subject["worst"]) {
-            if (shown++ == pictures_shown) break;
-            // One that cannot be read any more is not shown; its boxes are listed all the same.
-            const auto image = read_image(folder / entry["sample"].get<std::string>());
-            if (!image) continue;
-            const std::size_t width = std::min(picture_width, image->width);
-            const std::size_t height = std::max<std::size_t>(1, image->height * width / image->width);
-            const auto small = resize(*image, width, height, Interpolation::bilinear);
-            if (!small) continue;
-            const auto bytes = encode_jpeg(*small, 80);
-            if (!bytes) continue;
-            entry["width"] = image->width;
-            entry["height"] = image->height;
-            entry["picture"] = "data:image/jpeg;base64," + encode_base64(*bytes);
-        }
-    }
-}
-
-} // namespace
 
 Result<DetectionHead> detection_head(const EngineInfo& engine, const std::string& name) {
     LATHE_TRY(const Preprocess::Size size, picture_input(engine));
@@ -111,6 +78,11 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
         return {};
     };
     LATHE_TRY(const LoadedEngines loaded, load_engines(request, take, progress));
+    // Where the data alone told the task, a network that finds instances is judged by them.
+    if (request.task.empty() && head.masks) {
+        LATHE_TRY(const bool outlined, has_outlines(request, truth.has_value()));
+        if (outlined) return evaluate_instance_engines(request, progress);
+    }
     std::vector<OutputsPredictor*> detectors;
     for (const auto& predictor : owned)
         detectors.push_back(predictor.get());
@@ -122,11 +94,7 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
     std::vector<std::string> class_names = loaded.first.labels;
     if (truth) {
         LATHE_TRY(classes, map_classes(*truth, class_names, head.classes));
-        for (std::size_t i = 0; class_names.size() < head.classes && i < classes.size(); ++i) {
-            const auto index = static_cast<std::size_t>(classes[i]);
-            if (class_names.size() <= index) class_names.resize(index + 1);
-            class_names[index] = truth->classes[i];
-        }
+        class_names = class_names_of(std::move(class_names), head, &*truth, classes);
     }
     DatasetOptions opening;
     opening.samples = request.samples;
@@ -156,9 +124,7 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
     json["nms_overlap"] = options.decode.overlap_threshold;
     json["class_names"] = class_names;
     json["subjects"] = to_json(evaluation, class_names, options);
-    std::error_code ignored;
-    const std::filesystem::path folder = truth ? truth->pictures : request.data;
-    if (std::filesystem::is_directory(folder, ignored)) show_pictures(json["subjects"], folder);
+    show_pictures(json["subjects"], truth ? truth->pictures : request.data);
     const std::string pictures = std::to_string(evaluation.pictures.size()) + " pictures";
     using enum FigureFormat;
     if (truth) {

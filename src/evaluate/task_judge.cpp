@@ -27,21 +27,30 @@ public:
     }
 
 private:
-    Result<std::vector<Detection>> decoded(std::span<const HostTensor> outputs, std::size_t i) const override {
-        return decode(head_, outputs, head_.one_sample ? 0 : i, options_.decode);
+    Result<std::vector<Detection>> decoded(std::span<const HostTensor> outputs, std::size_t i,
+                                           const std::optional<PicturePlace>& place) const override {
+        LATHE_TRY(std::vector<Detection> found, decode(head_, outputs, head_.one_sample ? 0 : i, options_.decode));
+        if (place) map_back(found, place->mapping);
+        return found;
     }
     std::vector<TrueObject> taken_for_truth(const std::vector<Detection>& answers) const override {
         return as_truth(answers, options_.least_true_score);
     }
-    std::optional<std::vector<TrueObject>> truth_of(const Batch& batch, std::size_t i) const override {
+    Result<std::optional<std::vector<TrueObject>>> truth_of(const Batch& batch, std::size_t i) const override {
         auto objects = truth_->of(batch.names[i], batch.sizes[i]);
-        if (!objects) return std::nullopt;
-        for (TrueObject& object : *objects)
-            object.class_index = classes_.at(static_cast<std::size_t>(object.class_index));
+        for (std::size_t k = 0; objects && k < objects->size(); ++k)
+            (*objects)[k].class_index = classes_.at(static_cast<std::size_t>((*objects)[k].class_index));
         return objects;
     }
     DetectionMatches match(const std::vector<DetectedPicture>& pictures) const override {
         return DetectionMatches(pictures);
+    }
+    Json shown(const std::vector<Detection>& answers) const override {
+        Json boxes = Json::array();
+        for (const Detection& detection : answers) {
+            if (detection.score >= options_.least_true_score) boxes.push_back(to_json(detection));
+        }
+        return boxes;
     }
 
     DetectionHead head_;
@@ -164,6 +173,10 @@ std::unique_ptr<TaskJudge> make_counted_judge(std::shared_ptr<const CountedTask>
 Result<TaskJudging> judge_detection(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const DetectionHead head, detection_head(model, request.detection.head));
     LATHE_TRY(auto found, find_detection_truth(request.data));
+    if (request.task.empty() && head.masks) {
+        LATHE_TRY(const bool outlined, has_outlines(request, found.has_value()));
+        if (outlined) return judge_instances(request, model);
+    }
     std::optional<Preprocess> preprocess = request.preprocess;
     if (!preprocess) {
         LATHE_TRY(preprocess, preprocess_of(model));

@@ -76,6 +76,7 @@ Result<HostTensor> as_floats(const TensorView& values, std::string name);
 // What each task's row in evaluation_tasks() has for it.
 Result<TaskJudging> judge_detection(const EvalRequest& request, const EngineInfo& model);
 Result<TaskJudging> judge_keypoints(const EvalRequest& request, const EngineInfo& model);
+Result<TaskJudging> judge_instances(const EvalRequest& request, const EngineInfo& model);
 Result<TaskJudging> judge_segmentation(const EvalRequest& request, const EngineInfo& model);
 Result<TaskJudging> judge_regression(const EvalRequest& request, const EngineInfo& model);
 Result<TaskJudging> judge_text_recognition(const EvalRequest& request, const EngineInfo& model);

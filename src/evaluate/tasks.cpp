@@ -58,7 +58,7 @@ Result<EvaluationData> data_found(const EvalRequest& request) {
     return found_by(request, find);
 }
 
-constexpr std::array<EvaluationTask, 8> tasks{{
+constexpr std::array<EvaluationTask, 9> tasks{{
     {"keypoints",
      "OKS AP of poses as COCO has it, its data being pictures with COCO's keypoints, or without any the reference's "
      "own "
@@ -68,6 +68,10 @@ constexpr std::array<EvaluationTask, 8> tasks{{
      "mAP as COCO has it, its data being pictures with COCO's JSON, YOLO's or Pascal VOC's boxes, or without any the "
      "reference's own detections being the truth",
      has_boxes, with_boxes, evaluate_detection_engines, judge_detection},
+    {"instances",
+     "mAP of masks as COCO has it (instance segmentation), its data being pictures with the outlines of COCO's "
+     "instances.json, or without any the reference's own masks being the truth",
+     only_when_named, with_boxes, evaluate_instance_engines, judge_instances},
     {"segmentation",
      "mean IoU of a class a pixel, its data holding images/ and masks/ (PNG), or without masks the reference's own "
      "classes being the truth",
