@@ -26,6 +26,8 @@
 #include "evaluate/similarity.hpp"
 #include "runtime/engine.hpp"
 #include "tasks/detection/draw.hpp"
+#include "tasks/detection/instances.hpp"
+#include "tasks/detection/keypoints.hpp"
 
 namespace lathe::cli {
 
@@ -45,6 +47,7 @@ struct Options {
     std::size_t top_k = 5;
     std::size_t batch_size = 0;
     std::size_t samples = 0;
+    std::string task;
     std::string head;
     std::filesystem::path draw;
     DecodeOptions decode{0.25F, 0.45F, 300}; ///< as for people to look at, not as evaluations count
@@ -185,12 +188,21 @@ public:
     }
 
 private:
-    /// A detector is known by its outputs, or told.
+    /// A detector is known by its outputs, or told; a network that finds poses is only told.
     Result<void> find_head() {
+        if (options_.task == "keypoints") {
+            LATHE_TRY(poses_, keypoint_head(*info_));
+            return {};
+        }
+        if (options_.task == "instances") {
+            LATHE_TRY(head_, instance_head(*info_, options_.head));
+            return {};
+        }
         auto head = detection_head(*info_, options_.head);
         if (head) {
             head_ = *std::move(head);
-        } else if (!options_.head.empty() || !options_.draw.empty()) {
+            if (options_.task == "detection") head_->masks.reset();
+        } else if (!options_.head.empty() || !options_.draw.empty() || !options_.task.empty()) {
             return std::move(head).error();
         }
         return {};
@@ -220,7 +232,7 @@ private:
             LATHE_TRY(const std::vector<TensorView> outputs, run_batch(*batch, session));
             if (!options_.output.empty()) LATHE_CHECK(collector_.add(outputs));
             cut_.add(*batch);
-            if (head_) {
+            if (head_ || poses_) {
                 LATHE_CHECK(show_detections(*batch, outputs));
             } else {
                 show(*batch, outputs);
@@ -277,6 +289,48 @@ private:
         }
     }
 
+    /// What one sample holds.
+    struct Found {
+        std::vector<Detection> detections;
+        std::vector<Json> json; ///< of each, with its mask or points
+        std::vector<ObjectMask> masks;
+        std::vector<std::vector<Keypoint>> points;
+    };
+
+    Result<Found> found_in(const Batch& batch, const std::vector<HostTensor>& outputs, std::size_t sample) const {
+        std::optional<PicturePlace> place;
+        if (!batch.sizes.empty() && preprocess_) {
+            const PictureSize& size = batch.sizes[sample];
+            place = PicturePlace{preprocess_->mapping(size.width, size.height), size};
+        }
+        Found found;
+        const auto take = [&](const auto& each, const Detection& detection) {
+            found.detections.push_back(detection);
+            found.json.push_back(to_json(each));
+        };
+        if (poses_) {
+            LATHE_TRY(std::vector<Pose> poses, decode_poses(*poses_, outputs, sample, options_.decode));
+            if (place) map_back(poses, place->mapping);
+            for (Pose& pose : poses) {
+                take(pose, pose.detection);
+                found.points.push_back(std::move(pose.points));
+            }
+        } else if (head_->masks) {
+            LATHE_TRY(std::vector<Instance> instances,
+                      decode_instances(*head_, outputs, sample, options_.decode, place));
+            for (Instance& instance : instances) {
+                take(instance, instance.detection);
+                found.masks.push_back(std::move(instance.mask));
+            }
+        } else {
+            LATHE_TRY(std::vector<Detection> detections, decode(*head_, outputs, sample, options_.decode));
+            if (place) map_back(detections, place->mapping);
+            for (const Detection& detection : detections)
+                take(detection, detection);
+        }
+        return found;
+    }
+
     Result<void> show_detections(const Batch& batch, const std::vector<TensorView>& outputs) {
         std::vector<HostTensor> tensors;
         for (const TensorView& view : outputs) {
@@ -285,14 +339,12 @@ private:
             tensors.push_back(std::move(tensor));
         }
         for (std::size_t sample = 0; sample < batch.size(); ++sample) {
-            LATHE_TRY(std::vector<Detection> found, decode(*head_, tensors, sample, options_.decode));
-            if (!batch.sizes.empty() && preprocess_) {
-                map_back(found, preprocess_->mapping(batch.sizes[sample].width, batch.sizes[sample].height));
-            }
+            LATHE_TRY(const Found found, found_in(batch, tensors, sample));
             ++count_;
             context_.print(context_.bold(batch.names[sample]));
             Json list = Json::array();
-            for (const Detection& detection : found) {
+            for (std::size_t i = 0; i < found.detections.size(); ++i) {
+                const Detection& detection = found.detections[i];
                 const std::string name = class_name(info_->labels, detection.class_index);
                 const Box& box = detection.box;
                 char text[160];
@@ -300,10 +352,8 @@ private:
                               static_cast<double>(detection.score) * 100.0, name.c_str(), box.left, box.top,
                               box.right(), box.bottom());
                 context_.print(text);
-                list.push_back({{"class", detection.class_index},
-                                {"name", name},
-                                {"score", detection.score},
-                                {"box", {box.left, box.top, box.width, box.height}}});
+                list.push_back(found.json[i]);
+                list.back()["name"] = name;
             }
             samples_.push_back({{"sample", batch.names[sample]}, {"detections", std::move(list)}});
             if (!options_.draw.empty()) LATHE_CHECK(draw(batch, sample, found));
@@ -312,7 +362,7 @@ private:
     }
 
     /// Into the file named, for one picture, else into a folder under the pictures' own names.
-    Result<void> draw(const Batch& batch, std::size_t sample, const std::vector<Detection>& found) const {
+    Result<void> draw(const Batch& batch, std::size_t sample, const Found& found) const {
         if (batch.sizes.empty()) {
             return Error{ErrorCode::invalid_argument, "boxes are drawn into pictures, and the data are arrays",
                          source_.string(), "give pictures, or leave out --draw"};
@@ -327,7 +377,12 @@ private:
                          "give --draw a folder"};
         }
         LATHE_TRY(Image image, read_image(from));
-        draw_detections(image, found, info_->labels);
+        // The best is drawn last.
+        for (std::size_t i = found.masks.size(); i-- > 0;)
+            draw_mask(image, found.masks[i], found.detections[i].class_index);
+        for (const std::vector<Keypoint>& points : found.points)
+            draw_points(image, points);
+        draw_detections(image, found.detections, info_->labels);
         std::filesystem::path to = options_.draw;
         if (!one) {
             to /= from.filename();
@@ -339,7 +394,7 @@ private:
                          "give --draw another file or folder"};
         }
         LATHE_CHECK(write_image(to, image));
-        context_.print(to.string() + ": " + std::to_string(found.size()) + " boxes");
+        context_.print(to.string() + ": " + std::to_string(found.detections.size()) + " boxes");
         return {};
     }
 
@@ -412,6 +467,7 @@ private:
     const Context& context_;
     const EngineInfo* info_ = nullptr;
     std::optional<DetectionHead> head_;
+    std::optional<PoseHead> poses_;
     std::filesystem::path source_; ///< of the samples being run
     bool embeds_ = false;          ///< rather than scores of classes
     std::optional<Preprocess> preprocess_;
@@ -434,7 +490,8 @@ void add_run(Commands& commands) {
          {"lathe run lite0.engine photo.jpg", "lathe run lite0.engine photos/ --top-k 3 --json",
           "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16",
           "lathe run sentiment.engine --text 'a quiet, moving film'",
-          "lathe run yolox.engine street.jpg --draw boxes.jpg"}},
+          "lathe run yolox.engine street.jpg --draw boxes.jpg",
+          "lathe run pose.engine street.jpg --task keypoints --draw poses.jpg"}},
         [options, &context] {
             if (options->inputs.empty() && options->texts.empty() && options->raw_inputs.empty()) {
                 return Result<void>(Error{ErrorCode::invalid_argument, "there is nothing to run on", "",
@@ -456,7 +513,14 @@ void add_run(Commands& commands) {
     command.add_option("-o,--output", options->output, "Write the raw outputs to this .npz file");
     command.add_option(
         "--draw", options->draw,
-        "Detectors: write the picture with its boxes to this .jpg or .png, several ones into this folder");
+        "Detectors: write the picture with its boxes, masks and keypoints to this .jpg or .png, several ones into this "
+        "folder");
+    command
+        .add_option("--task", options->task,
+                    "Detectors: what to look for in the outputs: boxes alone, masks (instances), or poses (keypoints, "
+                    "which the outputs' shapes do not tell from a detector's). Default: instances or detection, as the "
+                    "shapes tell")
+        ->check(CLI::IsMember({"detection", "instances", "keypoints"}));
     command.add_option("--head", options->head,
                        "Detectors: how the outputs hold detections: " + head_form_names() +
                            " (default: recognised by their shapes)");

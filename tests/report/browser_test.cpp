@@ -58,6 +58,7 @@ constexpr const char* probe = R"js(<script>
       tableHeads: [...document.querySelectorAll("th")].map((cell) => cell.textContent),
       tableCells: [...document.querySelectorAll("td")].map((cell) => cell.textContent),
       images: document.images.length,
+      marks: [...document.querySelectorAll("figure.detections svg > *")].map((node) => node.tagName + " " + (node.getAttribute("d") || "")),
       alerted: window.alerted || 0,
       whiskers: window.whiskers(),
     });
@@ -299,6 +300,33 @@ TEST_F(Browser, ATaskTellsItsColumnsAndDetectorsShowPictures) {
     EXPECT_EQ(seen["tables"]["Worst pictures of INT8"], 1);
     for (const char* figure : {"30.00\u202F%", "95.0\u202F%", "25.00\u202F%"})
         EXPECT_THAT(seen["tableCells"].dump(), HasSubstr(figure));
+}
+
+TEST_F(Browser, MasksAndKeypointsAreDrawnIntoThePictures) {
+    Json instances = test::detection_eval();
+    instances["task"] = "instances";
+    Json& worst = instances["subjects"][1]["worst"][0];
+    // Of 2 x 4 pixels the second column, and the upper one of the third.
+    worst["reference_boxes"][0]["mask"] = {{"size", {2, 4}}, {"counts", "233"}};
+    worst["subject_boxes"] = worst["reference_boxes"];
+    worst["subject_boxes"][0]["mask"]["counts"] = "\x01<script>";
+    const Json masks = look(page_of(instances), 1280);
+    expect_good(masks);
+    EXPECT_EQ(masks["marks"], Json::parse(R"(["image ", "path M1.5 0v2M2.5 0v1", "rect ", "text ",
+                                               "image ", "rect ", "text "])"));
+    EXPECT_THAT(masks["tableHeads"], testing::Contains("Same masks"));
+
+    Json keypoints = test::detection_eval();
+    keypoints["task"] = "keypoints";
+    Json& person = keypoints["subjects"][1]["worst"][0]["reference_boxes"][0];
+    for (int i = 0; i < 17; ++i)
+        person["points"].push_back({i % 4, 1, i == 13 || i == 15 || i == 2 ? 0.9 : 0.1});
+    const Json points = look(page_of(keypoints), 1280);
+    expect_good(points);
+    // One limb has both of its ends.
+    EXPECT_EQ(points["marks"],
+              Json::parse(R"(["image ", "line ", "circle ", "circle ", "circle ", "rect ", "text ", "image "])"));
+    EXPECT_THAT(points["tableHeads"], testing::Contains("Same poses"));
 }
 
 TEST_F(Browser, LengthsOfTextsAreDrawn) {

@@ -259,7 +259,7 @@ function significanceNotes() {
 }
 
 function worstSamples() {
-  if ((evaluation || {}).task === "detection") return worstPictures();
+  if (["detection", "instances", "keypoints"].includes((evaluation || {}).task)) return worstPictures();
   return evaluated.filter((subject) => list(subject.worst).length > 0).map((subject) => disclosure(
     "Samples on which " + labelOf(subject.name) + " differs most",
     makeTable(
@@ -270,7 +270,41 @@ function worstSamples() {
   ));
 }
 
-// One picture with the boxes of one network; the boxes are in the picture's pixels.
+// Of COCO's 17 points of people: between which ones lines are drawn.
+const LIMBS = [[15, 13], [13, 11], [16, 14], [14, 12], [11, 12], [5, 11], [6, 12], [5, 6], [5, 7], [7, 9], [6, 8], [8, 10], [0, 1], [0, 2], [1, 3], [2, 4], [3, 5], [4, 6]];
+
+// COCO's compressed runs over the pixels, column after column, outside and inside in turn, as lines of an SVG path: one
+// down each column, a pixel wide. Nothing for text that is none.
+function maskPath(mask) {
+  const height = list((mask || {}).size)[0];
+  if (!isNumber(height) || height < 1 || typeof mask.counts !== "string") return "";
+  const runs = [];
+  let value = 0, shift = 0;
+  for (const letter of mask.counts) {
+    const group = letter.charCodeAt(0) - 48;
+    if (group < 0 || group > 63 || shift > 30) return "";
+    value += (group & 31) * 2 ** shift;
+    shift += 5;
+    if (group & 32) continue;
+    if (group & 16) value -= 2 ** shift;
+    runs.push(value + (runs.length > 2 ? runs[runs.length - 2] : 0));
+    value = shift = 0;
+  }
+  let path = "", at = 0;
+  runs.forEach((run, index) => {
+    for (let rest = index % 2 ? run : 0; rest > 0;) {
+      const row = at % height;
+      const step = Math.min(rest, height - row);
+      path += "M" + ((at - row) / height + 0.5) + " " + row + "v" + step;
+      at += step;
+      rest -= step;
+    }
+    if (index % 2 === 0) at += run;
+  });
+  return path;
+}
+
+// One picture with what one network found: boxes, masks and points are in the picture's pixels.
 function drawnPicture(row, boxes, caption) {
   const names = list((evaluation || {}).class_names);
   const { width, height, picture } = row;
@@ -282,9 +316,19 @@ function drawnPicture(row, boxes, caption) {
   };
   const svg = tag("svg", { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": caption + ", " + row.sample });
   svg.append(tag("image", { href: picture, width, height }));
-  for (const { box, score, class: index } of list(boxes)) {
+  for (const { box, score, class: index, mask, points } of list(boxes)) {
     if (!Array.isArray(box) || box.length !== 4 || !box.every(isNumber)) continue;
     const hue = (Number(index) * 137) % 360;
+    const outline = maskPath(mask);
+    // A little wider than a pixel, so that columns leave no gaps.
+    if (outline) svg.append(tag("path", { d: outline, fill: "none", stroke: "hsl(" + hue + " 90% 45%)", "stroke-width": 1.05, "stroke-opacity": 0.5 }));
+    const there = list(points).map((point) => Array.isArray(point) && point.length === 3 && point.every(isNumber) && point[2] >= 0.5);
+    for (const [from, to] of there.length === 17 ? LIMBS : []) {
+      if (there[from] && there[to]) svg.append(tag("line", { x1: points[from][0], y1: points[from][1], x2: points[to][0], y2: points[to][1], stroke: "hsl(55 95% 50%)", "stroke-width": width / 200 }));
+    }
+    there.forEach((shown, k) => {
+      if (shown) svg.append(tag("circle", { cx: points[k][0], cy: points[k][1], r: width / 150, fill: "hsl(0 90% 50%)" }));
+    });
     svg.append(tag("rect", { x: box[0], y: box[1], width: Math.max(0, box[2]), height: Math.max(0, box[3]), fill: "none", stroke: "hsl(" + hue + " 90% 45%)", "stroke-width": width / 200 }));
     svg.append(tag("text", { x: box[0], y: Math.max(box[1], width / 32) - width / 160, "font-size": width / 32, fill: "hsl(" + hue + " 90% 45%)" }, (names[index] || "class " + index) + " " + format.percent(score, 0)));
   }
@@ -302,7 +346,7 @@ function worstPictures() {
         : null)).filter(Boolean),
       makeTable(
         "Worst pictures of " + labelOf(subject.name),
-        [{ title: "Picture" }, ...["Same detections", reference, labelOf(subject.name)].map((title) => ({ title, number: true }))],
+        [{ title: "Picture" }, ...["Same " + ({ instances: "masks", keypoints: "poses" }[evaluation.task] || "detections"), reference, labelOf(subject.name)].map((title) => ({ title, number: true }))],
         rows.map((row) => [String(row.sample ?? DASH), format.percent(row.agreement), format.count(list(row.reference_boxes).length), format.count(list(row.subject_boxes).length)]),
       )],
     );

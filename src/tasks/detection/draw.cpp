@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace lathe {
 
@@ -58,6 +59,31 @@ void fill(Image& image, double left, double top, double right, double bottom, co
     }
 }
 
+/// How many times as thick as in a small picture lines and letters are.
+double line_scale(const Image& image) {
+    return std::max(1.0, std::nearbyint(static_cast<double>(std::min(image.width, image.height)) / 400.0));
+}
+
+/// Of COCO's 17 points: between which ones lines are drawn.
+constexpr std::array<std::pair<std::size_t, std::size_t>, 18> limbs{{{15, 13},
+                                                                     {13, 11},
+                                                                     {16, 14},
+                                                                     {14, 12},
+                                                                     {11, 12},
+                                                                     {5, 11},
+                                                                     {6, 12},
+                                                                     {5, 6},
+                                                                     {5, 7},
+                                                                     {7, 9},
+                                                                     {6, 8},
+                                                                     {8, 10},
+                                                                     {0, 1},
+                                                                     {0, 2},
+                                                                     {1, 3},
+                                                                     {2, 4},
+                                                                     {3, 5},
+                                                                     {4, 6}}};
+
 /// Dark letters on a strip of the colour; what has no letter is left blank.
 void write(Image& image, const std::string& text, double left, double top, double scale, const Colour& colour) {
     constexpr Colour ink{0, 0, 0};
@@ -84,9 +110,44 @@ std::string class_name(const std::vector<std::string>& names, std::int32_t class
     return class_index >= 0 && index < names.size() ? names[index] : "class " + std::to_string(class_index);
 }
 
+void draw_mask(Image& image, const ObjectMask& mask, std::int32_t class_index) {
+    if (mask.height() != image.height || mask.width() != image.width) return;
+    const Colour colour = colour_of(class_index);
+    std::size_t pixel = 0; // column after column
+    for (std::size_t run = 0; run < mask.runs().size(); ++run) {
+        for (std::size_t i = 0; i < mask.runs()[run]; ++i, ++pixel) {
+            if (run % 2 == 0) continue;
+            std::uint8_t* const at = &image.pixels[(pixel % mask.height() * image.width + pixel / mask.height()) * 3];
+            for (std::size_t c = 0; c < 3; ++c)
+                at[c] = static_cast<std::uint8_t>((at[c] + colour[c]) / 2);
+        }
+    }
+}
+
+void draw_points(Image& image, std::span<const Keypoint> points) {
+    const double radius = 2 * line_scale(image);
+    const auto is_there = [](const Keypoint& point) { return point.score >= 0.5F; };
+    for (std::size_t i = 0; points.size() == 17 && i < limbs.size(); ++i) {
+        const Keypoint& from = points[limbs[i].first];
+        const Keypoint& to = points[limbs[i].second];
+        if (!is_there(from) || !is_there(to)) continue;
+        // No more steps than a line through the picture has.
+        const double steps = std::clamp(std::ceil(std::hypot(to.x - from.x, to.y - from.y)), 1.0,
+                                        2.0 * static_cast<double>(image.width + image.height));
+        for (double step = 0; step <= steps; ++step) {
+            const double x = from.x + (to.x - from.x) * step / steps;
+            const double y = from.y + (to.y - from.y) * step / steps;
+            fill(image, x - radius / 2, y - radius / 2, x + radius / 2, y + radius / 2, {255, 255, 0});
+        }
+    }
+    for (const Keypoint& point : points) {
+        if (!is_there(point)) continue;
+        fill(image, point.x - radius, point.y - radius, point.x + radius, point.y + radius, {255, 0, 0});
+    }
+}
+
 void draw_detections(Image& image, std::span<const Detection> detections, const std::vector<std::string>& names) {
-    const double scale =
-        std::max(1.0, std::nearbyint(static_cast<double>(std::min(image.width, image.height)) / 400.0));
+    const double scale = line_scale(image);
     const double line = 2 * scale;
     std::vector<const Detection*> order;
     for (const Detection& detection : detections)

@@ -33,6 +33,38 @@ TEST(DrawDetections, FramesTheBoxAndLeavesTheRest) {
     EXPECT_EQ(drawn(image, 110, 0, 200, 100), 0U);
 }
 
+TEST(DrawDetections, MasksShineThroughAndPointsAreJoined) {
+    Image image(6, 4);
+    std::ranges::fill(image.pixels, std::uint8_t{101});
+    const auto mask = ObjectMask::from_runs(4, 6, std::vector<std::uint32_t>{5, 2, 17});
+    ASSERT_TRUE(mask);
+    draw_mask(image, *mask, 0);
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < image.pixels.size(); ++i)
+        changed += image.pixels[i] != 101 ? 1U : 0U;
+    EXPECT_EQ(changed, 6U);
+    const std::size_t at = (1 * 6 + 1) * 3; // column 1, row 1
+    EXPECT_EQ(image.pixels[at], 178) << "half of 101, half of 255";
+    EXPECT_EQ(image.pixels[at + 1], 78);
+    const Image before = image;
+    draw_mask(image, ObjectMask(6, 4), 0);
+    EXPECT_EQ(image.pixels, before.pixels) << "a mask of another size";
+
+    Image plain(100, 100);
+    std::vector<Keypoint> points(17);
+    points[13] = {20, 50, 0.9F};
+    points[15] = {80, 50, 0.9F};
+    points[0] = {1e18, -1e18, 0.9F};
+    points[1] = {50, 90, 0.2F};
+    draw_points(plain, points);
+    EXPECT_EQ(drawn(plain, 18, 48, 22, 52), 16U) << "the point";
+    EXPECT_EQ(drawn(plain, 30, 49, 70, 51), 80U) << "the limb";
+    EXPECT_EQ(drawn(plain, 40, 80, 60, 100), 0U) << "a point that is hardly there";
+    Image dots(100, 100);
+    draw_points(dots, std::span(points).first(16));
+    EXPECT_EQ(drawn(dots, 30, 0, 70, 100), 0U) << "limbs are those of COCO's 17 points";
+}
+
 /// Classes have colours of their own, and wild boxes draw only what is in the picture.
 TEST(DrawDetections, AnyBoxAndClass) {
     Image image(40, 30);
