@@ -14,13 +14,17 @@ Without --engine a small classifier is built. Eight clients ask by HTTP and gRPC
     killed      the server is killed (SIGKILL) and started again: clients ask once more, until they are answered
 
 Servers are killed in the first and the last fifth of the requests, in the first before anything else, so that it happens
-however fast requests are answered; between those one server lives, and its memory after
-three tenths of the requests is compared with that before the last fifth. A request is lost when it is neither answered
+however fast requests are answered, and again once a thirtieth of the requests was answered since; between those fifths one
+server lives, and its memory after three tenths of the requests is compared with that before the last fifth. A request is lost when it is neither answered
 nor refused, or refused though it was a good one; crossed when its answer is another's. Exit code 1 if any was, if a fault
 was not answered as above, or if memory grew by more than 32 MiB.
 
 A server that ends by itself is started again, and its last words are kept (`server_ended`). With Lathe's backend among them
 that is a fault of the backend, and exit code 1.
+
+Where the time went is told (`took`): of each kind of fault and of the server's starts the number, all seconds and the
+longest, and the longest that a client waited. A start is mostly the processor's time (OpenVINO and the engine are read
+anew): half a second on two idle cores, ten and more where other programs leave a tenth of them.
 """
 import argparse
 import collections
@@ -48,8 +52,10 @@ import provenance
 
 CLIENTS = 8
 MOST_GROWTH_KIB = 32768
-# Longest that a client asks again after a server was killed, and that anything is waited for.
+# Longest that a client asks again once the server is there, and that anything is waited for.
 PATIENCE = 60
+# Share of the requests that is answered between two kills. Without it a slow machine kills servers that hardly served.
+BETWEEN_KILLS = 1 / 30
 KINDS = ("killed", "damaged", "bad", "version", "gone", "small", "cancelled")
 
 
@@ -76,6 +82,29 @@ def alike(outputs):
     rows = next(iter(outputs.values())).reshape(len(next(iter(outputs.values()))), -1)
     distance = numpy.abs(rows[:, None] - rows[None]).max(axis=2)
     return float((distance + numpy.eye(len(rows)) * distance.max()).min())
+
+
+class Durations:
+    """Of something that happens more than once, in seconds."""
+
+    def __init__(self):
+        self.count, self.total, self.longest = 0, 0.0, 0.0
+
+    @contextlib.contextmanager
+    def one(self):
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(time.monotonic() - begin)
+
+    def add(self, seconds):
+        self.count += 1
+        self.total += seconds
+        self.longest = max(self.longest, seconds)
+
+    def told(self):
+        return {"count": self.count, "seconds": round(self.total, 2), "longest": round(self.longest, 2)}
 
 
 class Counts:
@@ -128,6 +157,8 @@ class Soak:
         self.reasons = {}  # what was told, an example for each kind of fault
         self.server_ended = []
         self.wrong = []  # faults that were not answered as they should be
+        self.took = collections.defaultdict(Durations)
+        self.longest_request = 0.0
         self.counts = Counts()
         # A server that is killed: even while one runs, odd in between.
         self.life = 0
@@ -270,8 +301,9 @@ class Soak:
     def start_again(self):
         self.read = len(self.server.text())
         self.server.fixed_ports = self.server.ports
-        self.server.start()
-        assert self.server.wait(PATIENCE), "the server did not start again:\n" + self.server.text()[-2000:]
+        with self.took["server start"].one():
+            self.server.start()
+            assert self.server.wait(PATIENCE), "the server did not start again:\n" + self.server.text()[-2000:]
         self.life += 1
 
     def ended(self):
@@ -297,6 +329,12 @@ class Soak:
         return self.check.grpc_client.InferenceServerClient(
             self.server.grpc, channel_args=[("grpc.use_local_subchannel_pool", 1)])
 
+    def wait_for_a_server(self):
+        """While it is started again. Asking then would only take the processor from it."""
+        end = time.monotonic() + PATIENCE
+        while self.life % 2 == 1 and time.monotonic() < end:
+            time.sleep(0.02)
+
     def once(self, connection, kind, first, count):
         # Over HTTP the client waits for a minute by itself.
         patience = {"client_timeout": PATIENCE} if kind == "grpc" else {}
@@ -315,13 +353,16 @@ class Soak:
                 end = time.monotonic() + PATIENCE
                 while True:
                     before = self.life
+                    begin = time.monotonic()
                     try:
                         found = self.once(connection, kind, first, count)
+                        with self.counts.lock:
+                            self.longest_request = max(self.longest_request, time.monotonic() - begin)
                         break
                     except Exception as failure:  # the clients' libraries have many for a connection that ended
                         cause = f"{kind}: {failure or type(failure).__name__}"
                         # A server that ended was killed, or the other thread will notice it in a moment.
-                        noticed = time.monotonic() + 2
+                        noticed = time.monotonic() + 10
                         while self.life == before and before % 2 == 0 and time.monotonic() < noticed:
                             time.sleep(0.02)
                         # None ended since it was sent: a good request was refused.
@@ -330,6 +371,9 @@ class Soak:
                             return
                     self.counts.add(retried=1, causes=collections.Counter([cause.split("(")[0][:120]]))
                     time.sleep(0.05)
+                    self.wait_for_a_server()
+                    if self.life != before:
+                        end = time.monotonic() + PATIENCE
                     stack.close()
                     connection = stack.enter_context(self.connect(kind))
                 try:
@@ -341,7 +385,8 @@ class Soak:
     def inject(self, kind, turn):
         self.faults[kind] += 1
         try:
-            name, told = getattr(self, kind)(turn)
+            with self.took[kind].one():
+                name, told = getattr(self, kind)(turn)
             self.reasons.setdefault(f"{kind}: {name}", told.replace(f"{self.folder}/", "").strip())
         except Exception as failure:
             if not self.ended():
@@ -350,6 +395,7 @@ class Soak:
     def run(self):
         """The document of results."""
         memory, turns, next_kind = [], collections.Counter(), 0
+        next_kill = 0
         with self.server:
             start = time.monotonic()
             clients = [threading.Thread(target=self.client, args=(number,)) for number in range(CLIENTS)]
@@ -371,17 +417,20 @@ class Soak:
                 memory.append({"seconds": round(time.monotonic() - start, 1), "requests": self.counts.answered,
                                "life": self.life // 2, "versions": self.faults["version"], "kib": kib})
                 kind = KINDS[next_kind % len(KINDS)]
-                if kind == "killed" and 0.2 <= done < 0.8:
+                if kind == "killed" and (0.2 <= done < 0.8 or done < next_kill):
                     next_kind += 1
                     kind = KINDS[next_kind % len(KINDS)]
                 next_kind += 1
+                if kind == "killed":
+                    next_kill = done + BETWEEN_KILLS
                 self.inject(kind, turns[kind])
                 turns[kind] += 1
             seconds = time.monotonic() - start
             # Still there after all of it, and no request waits in it.
             with self.check.connect(self.server, "http") as client:
                 self.check.check_close(self.once(client, "http", 0, 1), self.model.expected(0, 1), "at the end")
-            self.server.stop()
+            with self.took["server stop"].one():
+                self.server.stop()
             if self.server.code != 0:
                 self.wrong.append(f"the server ended with code {self.server.code}:\n{self.server.text()[-1000:]}")
         return self.document(seconds, memory)
@@ -401,6 +450,8 @@ class Soak:
             "wrong": self.wrong, "server_ended": self.server_ended, "lost_examples": counts.lost[:5],
             "crossed_examples": counts.crossed[:5],
             "asked_again_after": dict(counts.causes.most_common(10)),
+            "took": {name: durations.told() for name, durations in self.took.items()},
+            "longest_request": round(self.longest_request, 2),
             "memory": {"grown_kib": grown, "from": steady[0] if steady else None, "to": steady[-1] if steady else None,
                        "series": [" ".join(f"{name} {value}" for name, value in row.items())
                                   for row in memory[:: max(1, len(memory) // 20)]]},
