@@ -12,6 +12,7 @@
 
 #include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
+#include "cli/generate.hpp"
 #include "cli/numbers.hpp"
 #include "cli/trtexec_names.hpp"
 #include "data/convert.hpp"
@@ -50,6 +51,7 @@ struct Options {
     std::string task;
     std::string head;
     std::filesystem::path draw;
+    GenerateOptions generate;
     DecodeOptions decode{0.25F, 0.45F, 300}; ///< as for people to look at, not as evaluations count
 };
 
@@ -491,8 +493,17 @@ void add_run(Commands& commands) {
           "lathe run lite0.engine inputs.npy --output outputs.npz --batch-size 16",
           "lathe run sentiment.engine --text 'a quiet, moving film'",
           "lathe run yolox.engine street.jpg --draw boxes.jpg",
-          "lathe run pose.engine street.jpg --task keypoints --draw poses.jpg"}},
+          "lathe run pose.engine street.jpg --task keypoints --draw poses.jpg",
+          "lathe run decode.engine --prefill prefill.engine --text 'the quiet' --max-tokens 20"}},
         [options, &context] {
+            if (options->generate.max_tokens > 0) {
+                if (!options->inputs.empty() || !options->raw_inputs.empty() || !options->output.empty()) {
+                    return Result<void>(Error{ErrorCode::invalid_argument,
+                                              "a text is continued from --text or --ids, and no file is written",
+                                              "--max-tokens", "leave out files and --output"});
+                }
+                return run_generation(options->engine, options->generate, options->texts, options->devices, context);
+            }
             if (options->inputs.empty() && options->texts.empty() && options->raw_inputs.empty()) {
                 return Result<void>(Error{ErrorCode::invalid_argument, "there is nothing to run on", "",
                                           "name images, arrays or a text file, or give --text"});
@@ -510,6 +521,7 @@ void add_run(Commands& commands) {
     command.add_option("--text-pair", options->pairs, "The second text of each --text, where the model reads pairs")
         ->allow_extra_args(false);
     command.add_option("--columns", options->columns, columns_help);
+    add_generate_options(command, options->generate);
     command.add_option("-o,--output", options->output, "Write the raw outputs to this .npz file");
     command.add_option(
         "--draw", options->draw,
