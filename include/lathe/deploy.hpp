@@ -44,6 +44,8 @@ struct DeployedModel {
     std::string reason;    ///< where the figures come from, a sentence
     /// Where Triton loads the plan in the engine file: the TensorRT that it is for, "TensorRT 10.16.0"; else empty.
     std::string plan_environment;
+    bool generates = false;           ///< continues texts, one answer a token
+    bool takes_texts = false;         ///< the backend cuts texts into tokens
     bool version_compatible = false;  ///< that plan also loads in later versions
     std::vector<std::string> notices; ///< what a user should know before relying on it
 };
@@ -71,6 +73,10 @@ struct DeployRequest {
     std::int64_t max_queue = 0; ///< refuse requests once so many wait; 0: any number
     bool pictures = false;      ///< clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses
     bool texts = false;         ///< clients send texts, which Lathe's backend cuts into tokens
+    /// The engines are decoders: clients send tokens or a text, which Lathe's backend continues, one answer a token.
+    bool generate = false;
+    std::filesystem::path prefill = {}; ///< with `generate`: reads prompts at once; empty: the decoder reads them
+    std::size_t streams = 0;            ///< with `generate`: texts continued at once; 0: 8
     std::optional<ClusterRequest> cluster = {};              ///< absent: a model repository alone
     std::string command_line = {};                           ///< for the record
     Progress* progress = nullptr;                            ///< nullptr: silent

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,8 +24,11 @@ Result<void> check_backend(const std::string& name) {
                  "choose from lathe, onnxruntime, openvino, tensorrt"};
 }
 
+constexpr std::size_t usual_streams = 8;
+
 TritonBackend backend_for(const DeployRequest& request, const EngineInfo& info) {
     if (!request.backend.empty()) return *triton_backend_from_name(request.backend);
+    if (request.generate) return TritonBackend::lathe;
     if (!request.plan.empty() || info.device == "tensorrt") return TritonBackend::tensorrt;
     return info.device == "cpu" ? TritonBackend::openvino : TritonBackend::lathe;
 }
@@ -117,7 +121,7 @@ fs::path repository_of(const DeployRequest& request) {
 /// What a user should know of the model that was written.
 std::vector<std::string> notices_of(const TritonModel& model, const DeployableEngine& engine, std::int64_t max_batch) {
     std::vector<std::string> notices;
-    if (!engine.tokenizer.empty() && !takes_texts(engine) && !model.texts)
+    if (!engine.tokenizer.empty() && !takes_texts(engine) && !model.texts && !model.generates)
         notices.push_back("client.py of " + model.name + " takes arrays alone: " + engine.file.string() +
                           " carries no tokenizer.json of Hugging Face's, or has inputs that texts do not fill. Engines "
                           "of older exports lack it: lathe export and build again");
@@ -149,16 +153,30 @@ Result<DeployedModel> deploy_one(const DeployRequest& request, std::size_t index
     if (model.backend == TritonBackend::lathe) {
         LATHE_TRY(const auto installed, triton_backends_folder()); // before anything is written
     }
-    LATHE_TRY(model.sizing, sizing_of(request, engine, model.backend));
+    std::optional<DeployableEngine> prefill;
+    if (!request.prefill.empty()) {
+        LATHE_TRY(prefill, read_deployable(request.prefill));
+    }
+    if (request.generate) {
+        model.generates = true;
+        model.texts = !engine.info.tokenizer.empty() || (prefill && !prefill->info.tokenizer.empty());
+        model.sizing.instances = request.streams == 0 ? usual_streams : request.streams;
+        model.sizing.max_queue = request.max_queue;
+        model.sizing.reason = "Continues texts, so many at once as there are instances.";
+    } else {
+        LATHE_TRY(model.sizing, sizing_of(request, engine, model.backend));
+    }
     const fs::path repository = repository_of(request);
-    LATHE_CHECK(write_triton_model(model, engine, request.plan, repository));
+    LATHE_CHECK(write_triton_model(model, engine, request.plan, repository, prefill ? &*prefill : nullptr));
     const bool own_plan = uses_own_plan(request, engine, model.backend);
     DeployedModel told;
     told.name = model.name;
     told.folder = repository / model.name;
     told.engine = engine.file;
     told.backend = to_string(model.backend);
-    told.max_batch = has_open_batch(engine.info) ? model.sizing.max_batch : 0;
+    told.generates = model.generates;
+    told.takes_texts = model.texts;
+    told.max_batch = !model.generates && has_open_batch(engine.info) ? model.sizing.max_batch : 0;
     told.preferred_batches = model.sizing.preferred;
     told.max_queue_delay_us = model.sizing.max_queue_delay_us;
     told.instances = model.sizing.instances;
@@ -199,7 +217,7 @@ Result<fs::path> backends_for(const DeployRequest& request, const std::vector<De
     LATHE_TRY(const fs::path installed, triton_backends_folder());
     if (request.copy_backend.empty()) return installed;
     fs::path tokenizers;
-    if (request.texts) {
+    if (std::ranges::any_of(models, &DeployedModel::takes_texts)) {
         LATHE_TRY(tokenizers, openvino::tokenizers_library());
     }
     LATHE_CHECK(copy_triton_backend(installed, request.copy_backend, tokenizers));
@@ -252,6 +270,27 @@ Result<DeployRequest> for_cluster(DeployRequest request) {
     return request;
 }
 
+/// What belongs to `generate`, and what does not.
+Result<void> check_generate(const DeployRequest& request) {
+    const auto refuse = [](const std::string& what, const std::string& where, const std::string& hint) {
+        return Error{ErrorCode::invalid_argument, what, where, hint};
+    };
+    if (!request.generate) {
+        if (!request.prefill.empty()) return refuse("prompts are read to be continued", "--prefill", "add --generate");
+        if (request.streams > 0) return refuse("streams are texts that are continued", "--streams", "add --generate");
+        return {};
+    }
+    if (request.pictures || request.texts)
+        return refuse("a decoder is told by --generate alone", "--pictures, --texts", "leave them out");
+    if (!request.bench.empty()) {
+        return refuse("lathe bench does not measure how a text is continued", "--from",
+                      "leave it out, and say how many at once with --streams");
+    }
+    if (!request.prefill.empty() && request.engines.size() > 1)
+        return refuse("one engine for prompts belongs to one decoder", "--prefill", "name one engine");
+    return {};
+}
+
 /// What the request contradicts itself in.
 Result<void> check_request(const DeployRequest& request) {
     if (request.engines.empty())
@@ -270,6 +309,7 @@ Result<void> check_request(const DeployRequest& request) {
         return Error{ErrorCode::invalid_argument, "a model takes pictures or texts, not both", "pictures, texts",
                      "leave one of them out"};
     LATHE_CHECK(check_backend(request.backend));
+    LATHE_CHECK(check_generate(request));
     if (auto goal = goal_of(request); !goal) return std::move(goal).error();
     return {};
 }
@@ -283,6 +323,8 @@ Json to_json(const DeployedModel& model) {
             {"max_queue_delay_microseconds", model.max_queue_delay_us},
             {"instances", model.instances},
             {"gpu", model.gpu},
+            {"generates", model.generates},
+            {"takes_texts", model.takes_texts},
             {"cores", model.cores},
             {"bytes", model.bytes},
             {"sized", model.sized},

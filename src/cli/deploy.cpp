@@ -20,6 +20,12 @@ struct Options {
 };
 
 void print_model(const DeployedModel& model, const Context& context) {
+    if (model.generates) {
+        context.print(context.bold(model.folder.string()) + ": lathe, " + std::to_string(model.instances) +
+                      (model.instances == 1 ? " stream, " : " streams at once, ") +
+                      (model.takes_texts ? "of texts or tokens" : "of tokens (no engine here carries a tokenizer)"));
+        return;
+    }
     context.print(context.bold(model.folder.string()) + ": " + model.backend + ", batches up to " +
                   std::to_string(std::max<std::int64_t>(1, model.max_batch)) + ", queue delay " +
                   std::to_string(model.max_queue_delay_us) + " us, " + std::to_string(model.instances) +
@@ -84,6 +90,7 @@ void add_deploy(Commands& commands) {
           "lathe deploy triton int8.engine fp32.engine --name small --name exact --output repo/ --backend onnxruntime",
           "lathe deploy triton gpu.engine --output repo/ --from bench.json --copy-backend backends/",
           "lathe deploy triton trt.engine --output repo/ --from bench.json",
+          "lathe deploy triton decode.engine --generate --prefill prefill.engine --output repo/",
           "lathe deploy triton gpu.engine --plan model.plan --output repo/ --from bench.json",
           "lathe deploy kserve int8.engine --output cluster/ --image IMAGE --storage pvc://models/int8 --servers 2..8",
           "python3 repo/int8/client.py --url http://localhost:8000 photo.jpg",
@@ -125,10 +132,28 @@ void add_deploy(Commands& commands) {
         "--pictures", options->request.pictures,
         "Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses as the model was "
         "trained");
+    CLI::Option* const texts =
+        command
+            .add_flag("--texts", options->request.texts,
+                      "Clients send texts, which Lathe's backend cuts into tokens as the model was trained")
+            ->excludes(pictures);
     command
-        .add_flag("--texts", options->request.texts,
-                  "Clients send texts, which Lathe's backend cuts into tokens as the model was trained")
-        ->excludes(pictures);
+        .add_flag("--generate", options->request.generate,
+                  "A decoder (lathe export gpt2 --phase decode): clients send tokens, or a text, which Lathe's backend "
+                  "continues, with one answer a token")
+        ->excludes(pictures)
+        ->excludes(texts);
+    command
+        .add_option("--prefill", options->request.prefill,
+                    "With --generate: the engine that reads prompts at once (--phase prefill), and carries the "
+                    "tokenizer; without it prompts are read a token at a time")
+        ->check(CLI::ExistingFile)
+        ->type_name("ENGINE");
+    command
+        .add_option("--streams", options->request.streams,
+                    "With --generate: texts that are continued at once, each in an instance with memory of its own "
+                    "(default: 8)")
+        ->check(positive_number());
     command.add_option("--name", options->request.names, "The model's name, one for each engine (default: the file's)")
         ->allow_extra_args(false);
     add_kserve_options(command, options->kserve);

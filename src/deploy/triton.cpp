@@ -10,6 +10,7 @@
 #include "deploy/staged_folder.hpp"
 #include "onnx/onnx.hpp"
 #include "plan/capacity.hpp"
+#include "runtime/decoder.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/engine_file.hpp"
 #include "support/files.hpp"
@@ -183,6 +184,27 @@ Json description(const TritonModel& model, const DeployableEngine& engine) {
     return json;
 }
 
+/// A decoder for Lathe's backend, and what reads its prompts.
+Result<void> check_generates(const TritonModel& model, const DeployableEngine& engine,
+                             const DeployableEngine* prefill) {
+    if (model.backend != TritonBackend::lathe) {
+        return Error{ErrorCode::invalid_argument, to_string(model.backend) + " continues no texts",
+                     engine.file.string() + ", --generate", "add --backend lathe"};
+    }
+    auto decoder = Decoder::of(engine.info);
+    if (!decoder) return std::move(decoder).error().in(engine.file.string() + ", --generate");
+    if (prefill == nullptr) return {};
+    if (prefill->info.device != engine.info.device) {
+        return Error{ErrorCode::invalid_argument,
+                     "one model runs on one device, and the engines are for " + engine.info.device + " and " +
+                         prefill->info.device,
+                     prefill->file.string() + ", --prefill", "build both for one"};
+    }
+    auto reads = Prefill::of(prefill->info, *decoder);
+    if (!reads) return std::move(reads).error().in(prefill->file.string() + ", --prefill");
+    return {};
+}
+
 Result<void> check_takes_pictures(const TritonModel& model, const DeployableEngine& engine) {
     const std::string where = engine.file.string() + ", --pictures";
     if (model.backend != TritonBackend::lathe) {
@@ -274,7 +296,8 @@ Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, boo
 }
 
 Result<void> write_triton_model(const TritonModel& model, const DeployableEngine& engine,
-                                const std::filesystem::path& plan, const std::filesystem::path& repository) {
+                                const std::filesystem::path& plan, const std::filesystem::path& repository,
+                                const DeployableEngine* prefill) {
     LATHE_CHECK(check_name(model.name));
     const std::filesystem::path target = repository / model.name;
     if (std::filesystem::exists(target)) {
@@ -283,14 +306,17 @@ Result<void> write_triton_model(const TritonModel& model, const DeployableEngine
     }
     if (model.backend == TritonBackend::tensorrt && plan.empty()) LATHE_CHECK(own_plan(engine));
     if (model.pictures) LATHE_CHECK(check_takes_pictures(model, engine));
-    if (model.texts) LATHE_CHECK(check_takes_texts(model, engine));
+    if (model.generates) LATHE_CHECK(check_generates(model, engine, prefill));
+    if (model.texts && !model.generates) LATHE_CHECK(check_takes_texts(model, engine));
     LATHE_TRY(const std::string config, triton_config(model));
     LATHE_TRY(StagedFolder folder, StagedFolder::create(target));
     std::error_code failed;
     std::filesystem::create_directory(folder / "1", failed);
     if (failed) return Error{ErrorCode::io, "the folder cannot be made: " + failed.message(), target.string(), ""};
     LATHE_CHECK(write_model_file(model, engine, plan, folder / "1" / model_file_of(model.backend)));
+    if (prefill != nullptr) LATHE_CHECK(write_file(folder / "1" / "prefill.engine", prefill->mapped->bytes()));
     LATHE_CHECK(write_file(folder / "config.pbtxt", config));
+    if (model.generates) return folder.commit();
     if (!model.info.labels.empty()) {
         std::string labels;
         for (const std::string& label : model.info.labels)

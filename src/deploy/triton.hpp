@@ -47,10 +47,12 @@ Result<TritonSizing> size_for(const LatencyCurve& curve, std::int64_t limit, boo
 
 /// Makes the folder REPOSITORY/NAME whole: config.pbtxt, labels.txt, 1/ with the model, client.py and, for it,
 /// model.json and tokenizer.json (of an engine that takes texts). `plan`: for the tensorrt backend, its engine; empty:
-/// the plan in the engine file. Errors: invalid_argument (a name that Triton cannot have; the folder exists; no plan),
-/// unsupported (an operator or type that the backend lacks; a plan that Triton does not load), io. Nothing is left
-/// behind.
+/// the plan in the engine file. `prefill`: of a model that generates, the engine that reads prompts, or null; client.py
+/// is not written, since it does not read answers that come one by one. Errors: invalid_argument (a name that Triton
+/// cannot have; the folder exists; no plan), unsupported (an operator or type that the backend lacks; a plan that
+/// Triton does not load), io. Nothing is left behind.
 Result<void> write_triton_model(const TritonModel& model, const DeployableEngine& engine,
-                                const std::filesystem::path& plan, const std::filesystem::path& repository);
+                                const std::filesystem::path& plan, const std::filesystem::path& repository,
+                                const DeployableEngine* prefill = nullptr);
 
 } // namespace lathe

@@ -26,6 +26,31 @@ void write_strings(TextProto& out, const std::string& name) {
     out.close();
 }
 
+void write_small(TextProto& out, const char* field, const char* name, const char* type, std::int64_t size,
+                 bool optional) {
+    out.open(field);
+    out.text("name", name);
+    out.name("data_type", type);
+    out.numbers("dims", {size});
+    if (optional) out.name("optional", "true");
+    out.close();
+}
+
+/// As triton/generation.hpp reads it.
+void write_generation(TextProto& out, const TritonModel& model) {
+    out.open("model_transaction_policy");
+    out.name("decoupled", "true");
+    out.close();
+    if (model.texts) write_small(out, "input", "text", "TYPE_STRING", 1, true);
+    write_small(out, "input", "input_ids", "TYPE_INT64", -1, model.texts);
+    write_small(out, "input", "max_tokens", "TYPE_INT32", 1, false);
+    write_small(out, "input", "eos", "TYPE_INT64", 1, true);
+    write_small(out, "input", "temperature", "TYPE_FP32", 1, true);
+    write_small(out, "input", "top_k", "TYPE_INT32", 1, true);
+    write_small(out, "input", "seed", "TYPE_INT64", 1, true);
+    write_small(out, "output", "token", "TYPE_INT64", 1, false);
+}
+
 Result<void> write_tensor(TextProto& out, const char* field, const IoInfo& io, bool batched, bool filled,
                           const std::vector<std::string>& labels) {
     LATHE_TRY(const std::string type, triton_type(io));
@@ -166,7 +191,7 @@ bool has_open_batch(const EngineInfo& info) {
 }
 
 Result<std::string> triton_config(const TritonModel& model) {
-    const bool batched = has_open_batch(model.info);
+    const bool batched = !model.generates && has_open_batch(model.info);
     const std::int64_t max_batch = batched ? model.sizing.max_batch : 0;
     const bool filled = model.backend == TritonBackend::lathe && max_batch > 1 && text_filling_of(model.info);
     TextProto out;
@@ -175,23 +200,29 @@ Result<std::string> triton_config(const TritonModel& model) {
     out.text("backend", to_string(model.backend));
     out.text("default_model_filename", model_file_of(model.backend));
     out.number("max_batch_size", max_batch);
-    if (model.texts) write_strings(out, "text");
+    if (model.generates) {
+        write_generation(out, model);
+    } else if (model.texts) {
+        write_strings(out, "text");
+    }
     for (const IoInfo& io : model.info.inputs) {
-        if (model.texts) break;
+        if (model.texts || model.generates) break;
         if (model.pictures) {
             write_strings(out, io.name);
         } else {
             LATHE_CHECK(write_tensor(out, "input", io, batched, filled, {}));
         }
     }
-    for (const IoInfo& io : model.info.outputs)
-        LATHE_CHECK(write_tensor(out, "output", io, batched, false, model.info.labels));
+    for (const IoInfo& io : model.info.outputs) {
+        if (!model.generates) LATHE_CHECK(write_tensor(out, "output", io, batched, false, model.info.labels));
+    }
     out.open("instance_group");
     out.number("count", static_cast<std::int64_t>(model.sizing.instances));
     out.name("kind", model.gpu ? "KIND_GPU" : "KIND_CPU");
     out.close();
     if (max_batch > 1) write_batching(out, model.sizing);
-    if (!model.pictures && !model.texts) { // the server makes up numbers for a warm-up, no pictures or words
+    if (!model.pictures && !model.texts &&
+        !model.generates) { // the server makes up numbers for a warm-up, no pictures or words
         LATHE_CHECK(write_warmup(out, model, 1, batched));
         if (max_batch > 1) LATHE_CHECK(write_warmup(out, model, max_batch, batched));
     }

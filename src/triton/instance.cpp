@@ -1,57 +1,17 @@
 #include "triton/instance.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <utility>
+
+#include "triton/requests.hpp"
 
 namespace lathe::triton {
 
 namespace {
 
-std::uint64_t now() {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-            .count());
-}
-
-Error in_gpu_memory(const std::string& tensor) {
-    return {ErrorCode::unsupported, "the tensor is to lie in a GPU's memory, which this backend does not reach", tensor,
-            "send and ask for it in system memory, or in system shared memory"};
-}
-
-Result<InputPieces> read_input(TRITONBACKEND_Request* request, const std::string& wanted,
-                               TRITONSERVER_DataType wanted_type) {
-    TRITONBACKEND_Input* input = nullptr;
-    LATHE_CHECK(taken(TRITONBACKEND_RequestInput(request, wanted.c_str(), &input)));
-    const char* name = nullptr;
-    TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
-    const std::int64_t* shape = nullptr;
-    std::uint32_t rank = 0;
-    std::uint64_t bytes = 0;
-    std::uint32_t buffers = 0;
-    LATHE_CHECK(taken(TRITONBACKEND_InputProperties(input, &name, &type, &shape, &rank, &bytes, &buffers)));
-    if (type != wanted_type) {
-        return Error{ErrorCode::invalid_argument, "the input is of another type than config.pbtxt says", wanted, ""};
-    }
-    InputPieces read;
-    read.shape.assign(shape, shape + rank);
-    for (std::uint32_t i = 0; i < buffers; ++i) {
-        const void* buffer = nullptr;
-        std::uint64_t size = 0;
-        TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
-        std::int64_t device = 0;
-        LATHE_CHECK(taken(TRITONBACKEND_InputBuffer(input, i, &buffer, &size, &memory, &device)));
-        if (memory == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(wanted);
-        read.pieces.emplace_back(static_cast<const std::byte*>(buffer), size);
-    }
-    return read;
-}
-
 Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const ServedAs& serving) try {
-    bool cancelled = false;
-    LATHE_CHECK(taken(TRITONBACKEND_RequestIsCancelled(request, &cancelled)));
-    if (cancelled) return Error{ErrorCode::cancelled, "the client cancelled the request", "", ""};
+    LATHE_CHECK(check_not_cancelled(request));
     RequestInputs read;
     if (serving.takes_strings()) { // which have no shape yet
         LATHE_TRY(InputPieces pieces, read_input(request, serving.string_input(), TRITONSERVER_TYPE_BYTES));
@@ -89,8 +49,12 @@ struct Instance::Times {
 Result<std::unique_ptr<Instance>> Instance::make(TRITONBACKEND_ModelInstance* instance, ServedModel& model) {
     std::int32_t device = 0;
     LATHE_CHECK(taken(TRITONBACKEND_ModelInstanceDeviceId(instance, &device)));
-    LATHE_TRY(Session session, model.make_session(device));
-    std::unique_ptr<Instance> made(new Instance(instance, model, std::move(session)));
+    std::unique_ptr<Instance> made(new Instance(instance, model));
+    if (model.serving().generation) {
+        LATHE_TRY(made->generating_, Generating::make(instance, model, device));
+        return made;
+    }
+    LATHE_TRY(made->session_, model.make_session(device));
     if (model.serving().pictures) made->pool_ = std::make_unique<ThreadPool>();
     if (model.serving().texts) {
         LATHE_TRY(made->tokenizer_, model.make_tokenizer());
@@ -99,6 +63,10 @@ Result<std::unique_ptr<Instance>> Instance::make(TRITONBACKEND_ModelInstance* in
 }
 
 void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
+    if (generating_) {
+        generating_->execute(requests);
+        return;
+    }
     Times times;
     times.begin = times.compute_begin = times.compute_end = now();
     const auto finish = [&](Pending& pending) {
@@ -246,9 +214,9 @@ Result<void> Instance::run_group(std::span<Pending*> group, Times& times) {
     inputs.reserve(group.size());
     for (const Pending* pending : group)
         inputs.push_back(&pending->inputs);
-    const auto views = joined_.join(model_.serving(), inputs, [&](std::size_t i) { return session_.input_memory(i); });
+    const auto views = joined_.join(model_.serving(), inputs, [&](std::size_t i) { return session_->input_memory(i); });
     times.compute_begin = now();
-    LATHE_TRY(const std::vector<TensorView> outputs, session_.run(views));
+    LATHE_TRY(const std::vector<TensorView> outputs, session_->run(views));
     times.compute_end = now();
     std::int64_t first = 0;
     for (Pending* pending : group) {
@@ -257,45 +225,6 @@ Result<void> Instance::run_group(std::span<Pending*> group, Times& times) {
     }
     return {};
 }
-
-namespace {
-
-/// A response that is deleted unless it was sent.
-class Response {
-public:
-    static Result<Response> to(TRITONBACKEND_Request* request) {
-        Response response;
-        LATHE_CHECK(taken(TRITONBACKEND_ResponseNew(&response.response_, request)));
-        return response;
-    }
-    Response(Response&& other) noexcept : response_(std::exchange(other.response_, nullptr)) {}
-    Response& operator=(Response&&) = delete;
-    ~Response() {
-        if (response_ != nullptr) (void)taken(TRITONBACKEND_ResponseDelete(response_));
-    }
-
-    Result<std::byte*> memory_for(const std::string& name, DataType type, const Shape& shape, std::size_t bytes) {
-        TRITONBACKEND_Output* output = nullptr;
-        LATHE_CHECK(taken(TRITONBACKEND_ResponseOutput(response_, &output, name.c_str(), type_for_server(type),
-                                                       shape.data(), static_cast<std::uint32_t>(shape.size()))));
-        void* memory = nullptr;
-        TRITONSERVER_MemoryType where = TRITONSERVER_MEMORY_CPU;
-        std::int64_t device = 0;
-        LATHE_CHECK(taken(TRITONBACKEND_OutputBuffer(output, &memory, bytes, &where, &device)));
-        if (where == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(name);
-        return static_cast<std::byte*>(memory);
-    }
-    Result<void> send(TRITONSERVER_Error* error) {
-        return taken(
-            TRITONBACKEND_ResponseSend(std::exchange(response_, nullptr), TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
-    }
-
-private:
-    Response() = default;
-    TRITONBACKEND_Response* response_ = nullptr;
-};
-
-} // namespace
 
 Result<void> Instance::answer(Pending& pending, const std::vector<TensorView>& outputs, std::int64_t first) {
     LATHE_TRY(Response response, Response::to(pending.request));
@@ -311,28 +240,18 @@ Result<void> Instance::answer(Pending& pending, const std::vector<TensorView>& o
         LATHE_TRY(const OutputPart part,
                   OutputPart::of(model_.serving(), index, outputs[index], joined_, pending.inputs, first));
         LATHE_TRY(std::byte* const memory,
-                  response.memory_for(found->name, outputs[index].type, part.shape(), part.bytes()));
+                  response.memory_for(found->name, type_for_server(outputs[index].type), part.shape(), part.bytes()));
         part.write(memory);
     }
     pending.answered = true;
-    LATHE_CHECK(response.send(nullptr));
+    LATHE_CHECK(response.send(nullptr, true));
     pending.succeeded = true;
     return {};
 }
 
 void Instance::refuse(Pending& pending, const Error& error) {
     if (std::exchange(pending.answered, true)) return;
-    TRITONSERVER_Error* const told = made(
-        Error{error.code, error.message, model_.name() + (error.where.empty() ? "" : ": ") + error.where, error.hint});
-    Result<void> sent;
-    if (auto response = Response::to(pending.request); response) {
-        sent = response->send(told);
-    } else {
-        sent = response.error();
-    }
-    TRITONSERVER_ErrorDelete(told);
-    if (!sent)
-        log_to_server(TRITONSERVER_LOG_ERROR, model_.name() + ": no answer could be sent: " + sent.error().describe());
+    refuse_request(pending.request, model_.name(), error);
 }
 
 } // namespace lathe::triton

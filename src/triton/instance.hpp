@@ -8,6 +8,7 @@
 
 #include "lathe/engine.hpp"
 #include "triton/batch.hpp"
+#include "triton/generating.hpp"
 #include "triton/model.hpp"
 #include "triton/server.hpp"
 
@@ -26,8 +27,7 @@ private:
     struct Pending; ///< a request that waits for its answer
     struct Times;
 
-    Instance(TRITONBACKEND_ModelInstance* instance, const ServedModel& model, Session session)
-        : instance_(instance), model_(model), session_(std::move(session)) {}
+    Instance(TRITONBACKEND_ModelInstance* instance, const ServedModel& model) : instance_(instance), model_(model) {}
 
     Result<std::vector<std::span<const std::byte>>> strings_of(Pending& pending) const;
     void tokenize(std::span<Pending> all);
@@ -39,7 +39,8 @@ private:
 
     TRITONBACKEND_ModelInstance* instance_;
     const ServedModel& model_;
-    Session session_;
+    std::unique_ptr<Generating> generating_; ///< does all, of a model that continues texts
+    std::optional<Session> session_;         ///< of others
     BatchInputs joined_;
     std::unique_ptr<ThreadPool> pool_;     ///< decodes pictures; null for models that take none
     std::shared_ptr<Tokenizer> tokenizer_; ///< null for models that take no texts

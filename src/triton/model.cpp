@@ -67,32 +67,74 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(TRITONBACKEND_Model* mode
                                                        const std::filesystem::path& folder) {
     LATHE_TRY(Json config, config_of(model));
     LATHE_TRY(LoadConfig load, read_load_config(config));
-    LATHE_TRY(std::filesystem::path file, find_engine(folder, load.file));
-    LATHE_TRY(const EngineInfo info, read_info(file));
+    Loaded main;
+    LATHE_TRY(main.file, find_engine(folder, load.file));
+    LATHE_TRY(const EngineInfo info, read_info(main.file));
     LATHE_CHECK(check_instances(load, info));
     LATHE_CHECK(complete(model, config, info));
-    LATHE_TRY(ServedAs serving, serving_of(config, info));
-    LATHE_TRY(Engine engine, Engine::load(file, load_options(load)));
-    return std::unique_ptr<ServedModel>(new ServedModel(std::move(name), std::move(file), std::move(load),
-                                                        std::move(engine), std::move(serving), info.tokenizer));
+    std::optional<Loaded> prefill;
+    std::optional<EngineInfo> prefill_info;
+    if (const auto beside = folder / "prefill.engine"; std::filesystem::exists(beside)) {
+        LATHE_TRY(prefill_info, read_info(beside));
+        LATHE_CHECK(check_instances(load, *prefill_info));
+        prefill.emplace(Loaded{beside, std::nullopt});
+    }
+    LATHE_TRY(ServedAs serving, serving_of(config, info, prefill_info ? &*prefill_info : nullptr));
+    LATHE_TRY(main.engine, Engine::load(main.file, load_options(load)));
+    if (prefill) {
+        LATHE_TRY(prefill->engine, Engine::load(prefill->file, load_options(load)));
+    }
+    const bool other = info.tokenizer.empty() && prefill_info;
+    return std::unique_ptr<ServedModel>(new ServedModel(std::move(name), std::move(load), std::move(main),
+                                                        std::move(prefill), std::move(serving),
+                                                        other ? prefill_info->tokenizer : info.tokenizer));
 }
 
 Result<std::shared_ptr<Tokenizer>> ServedModel::make_tokenizer() const {
-    return openvino::make_tokenizer(tokenizer_, serving_.texts->limit());
+    // A text that is to be continued is not cut, but refused.
+    return openvino::make_tokenizer(tokenizer_, serving_.texts ? serving_.texts->limit() : 0);
+}
+
+Result<std::vector<Session>> ServedModel::sessions_of(Loaded& loaded, int gpu, std::size_t count) {
+    std::vector<Session> sessions;
+    const auto make = [&](const Engine& engine) -> Result<void> {
+        while (sessions.size() < count) {
+            LATHE_TRY(Session session, config_.gpus.empty() ? engine.make_session() : engine.make_session_on(gpu));
+            sessions.push_back(std::move(session));
+        }
+        return {};
+    };
+    std::optional<Engine> own;
+    {
+        const std::lock_guard lock(mutex_);
+        if (config_.threads == 0) {
+            LATHE_CHECK(make(*loaded.engine));
+            return sessions;
+        }
+        own = std::exchange(loaded.engine, std::nullopt); // each instance on threads of its own
+    }
+    if (!own) {
+        LATHE_TRY(own, Engine::load(loaded.file, load_options(config_)));
+    }
+    LATHE_CHECK(make(*own));
+    return sessions;
 }
 
 Result<Session> ServedModel::make_session(int gpu) {
-    const bool own_engine = config_.threads > 0; // each instance on threads of its own
-    std::optional<Engine> loaded;
-    {
-        const std::lock_guard lock(mutex_);
-        if (!own_engine) return config_.gpus.empty() ? engine_->make_session() : engine_->make_session_on(gpu);
-        loaded = std::exchange(engine_, std::nullopt);
+    LATHE_TRY(std::vector<Session> sessions, sessions_of(main_, gpu, 1));
+    return std::move(sessions[0]);
+}
+
+Result<Generator> ServedModel::make_generator(int gpu) {
+    LATHE_TRY(std::vector<Session> sessions, sessions_of(main_, gpu, 2));
+    LATHE_TRY(EngineInfo info, read_info(main_.file));
+    std::optional<Generator::Prompting> prompting;
+    if (prefill_) {
+        LATHE_TRY(std::vector<Session> reading, sessions_of(*prefill_, gpu, 1));
+        LATHE_TRY(EngineInfo reads, read_info(prefill_->file));
+        prompting.emplace(Generator::Prompting{std::move(reads), std::move(reading[0])});
     }
-    if (!loaded) {
-        LATHE_TRY(loaded, Engine::load(file_, load_options(config_)));
-    }
-    return loaded->make_session();
+    return Generator::make({std::move(info), std::move(sessions[0]), std::move(sessions[1])}, std::move(prompting));
 }
 
 } // namespace lathe::triton

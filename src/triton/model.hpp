@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lathe/engine.hpp"
 #include "lathe/result.hpp"
@@ -26,6 +27,8 @@ public:
     const std::string& name() const { return name_; }
     const ServedAs& serving() const { return serving_; }
 
+    /// For an instance of a model that continues texts, on this GPU; on the CPU the number is not read.
+    Result<Generator> make_generator(int gpu);
     /// For an instance of a model that takes texts, of its own. Errors: not_found (the library of OpenVINO Tokenizers).
     Result<std::shared_ptr<Tokenizer>> make_tokenizer() const;
     /// For an instance on this GPU; on the CPU the number is not read.
@@ -34,16 +37,24 @@ public:
 private:
     static Result<std::unique_ptr<ServedModel>> load(TRITONBACKEND_Model* model, std::string name,
                                                      const std::filesystem::path& folder);
-    ServedModel(std::string name, std::filesystem::path file, LoadConfig config, Engine engine, ServedAs serving,
+    /// An engine file, and the engine until an instance has it to itself.
+    struct Loaded {
+        std::filesystem::path file;
+        std::optional<Engine> engine;
+    };
+    ServedModel(std::string name, LoadConfig config, Loaded main, std::optional<Loaded> prefill, ServedAs serving,
                 std::string tokenizer)
-        : name_(std::move(name)), file_(std::move(file)), config_(std::move(config)), engine_(std::move(engine)),
+        : name_(std::move(name)), config_(std::move(config)), main_(std::move(main)), prefill_(std::move(prefill)),
           serving_(std::move(serving)), tokenizer_(std::move(tokenizer)) {}
 
+    /// So many sessions of one engine.
+    Result<std::vector<Session>> sessions_of(Loaded& loaded, int gpu, std::size_t count);
+
     std::string name_;
-    std::filesystem::path file_;
     LoadConfig config_;
     std::mutex mutex_;
-    std::optional<Engine> engine_; ///< nothing once an instance has it to itself
+    Loaded main_;
+    std::optional<Loaded> prefill_; ///< reads prompts at once, of a model that continues texts
     ServedAs serving_;
     std::string tokenizer_; ///< its description
 };

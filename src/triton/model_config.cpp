@@ -160,8 +160,13 @@ Result<Json> complete_config(Json config, const EngineInfo& info) {
     return config;
 }
 
-Result<ServedAs> serving_of(const Json& config, const EngineInfo& info) {
+Result<ServedAs> serving_of(const Json& config, const EngineInfo& info, const EngineInfo* prefill) {
     ServedAs serving;
+    LATHE_TRY(serving.generation, GenerationStage::of(config, info, prefill));
+    if (serving.generation) return serving;
+    if (prefill != nullptr)
+        return wrong("model_transaction_policy", "there is an engine for prompts, and the model continues no texts",
+                     "write model_transaction_policy { decoupled: true }, or remove prefill.engine");
     serving.inputs = info.inputs;
     serving.outputs = info.outputs;
     const std::int64_t max_batch = max_batch_of(config);

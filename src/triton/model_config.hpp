@@ -11,6 +11,7 @@
 #include "lathe/result.hpp"
 #include "support/json.hpp"
 #include "triton/batch.hpp"
+#include "triton/generation.hpp"
 #include "triton/pictures.hpp"
 #include "triton/texts.hpp"
 
@@ -38,6 +39,7 @@ Result<Json> complete_config(Json config, const EngineInfo& info);
 struct ServedAs : Serving {
     std::optional<PictureStage> pictures;
     std::optional<TextStage> texts;
+    std::optional<GenerationStage> generation; ///< then the rest is not used
 
     /// A request's one input is strings, which become the engine's inputs here.
     bool takes_strings() const { return pictures || texts; }
@@ -46,7 +48,7 @@ struct ServedAs : Serving {
 };
 
 /// What the engine is served as. Errors: invalid_argument for a config that contradicts the engine (names, types,
-/// sizes, max_batch_size), naming tensor and cure.
-Result<ServedAs> serving_of(const Json& config, const EngineInfo& info);
+/// sizes, max_batch_size), naming tensor and cure. `prefill`: of the engine beside it that reads prompts, or null.
+Result<ServedAs> serving_of(const Json& config, const EngineInfo& info, const EngineInfo* prefill = nullptr);
 
 } // namespace lathe::triton

@@ -1,12 +1,14 @@
 // Lathe's backend in a real Triton server: engines of this machine's CPU, asked over HTTP and gRPC.
 #include <cstdlib>
 
+#include "backends/decoders.hpp"
 #include "cli/workspace.hpp"
 
 namespace lathe::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 /// A text model whose answers do not depend on padding: the states of its own tokens, and their sum.
 Model text_model() {
@@ -160,6 +162,27 @@ TEST_F(TritonServer, TakesTextsAsTheyAre) {
     EXPECT_TRUE(std::filesystem::exists(work_.path("copied/lathe/libopenvino_tokenizers.so")));
     backends_ = work_.path("copied").string();
     check("sentences");
+}
+
+TEST_F(TritonServer, ContinuesTextsATokenAnAnswer) {
+    work_.save(TinyDecoder::decode(), "d.onnx");
+    Model prompts = TinyDecoder::prefill();
+    const auto golden = read_json_file(LATHE_TOKENIZER);
+    ASSERT_TRUE(golden) << golden.error().describe();
+    prompts.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
+    work_.save(prompts, "p.onnx");
+    work_.good("build d.onnx -o d.engine " + TinyDecoder::shapes(40));
+    work_.good("build p.onnx -o p.engine " + TinyDecoder::prefill_shapes(12));
+    work_.save(TinyDecoder::decode(4096), "long.onnx");
+    work_.good("build long.onnx -o long.engine " + TinyDecoder::shapes(3010));
+    deploy("d.engine", "--generate --prefill p.engine");
+    EXPECT_THAT(work_.read("repo/d/config.pbtxt"), HasSubstr("model_transaction_policy {\n  decoupled: true\n}\n"));
+    EXPECT_TRUE(std::filesystem::exists(work_.path("repo/d/1/prefill.engine")));
+    deploy("d.engine", "--generate --name e --streams 3");
+    EXPECT_THAT(work_.read("repo/e/config.pbtxt"), HasSubstr("count: 3\n"));
+    EXPECT_THAT(work_.read("repo/e/config.pbtxt"), Not(HasSubstr("TYPE_STRING")));
+    deploy("long.engine", "--generate --streams 1");
+    check("streams");
 }
 
 TEST_F(TritonServer, TheHowtoLeadsToAnAnswer) {
