@@ -52,7 +52,7 @@ TEST_F(Generate, SaysWhatCannotBeContinued) {
     refused("run d.engine --ids 5", 2, "--max-tokens");
     refused("run d.engine --ids 5,x --max-tokens 4", 2, "these are no token ids");
     refused("run d.engine --ids 5,64 --max-tokens 4", 2, "64 is not in the vocabulary");
-    refused("run d.engine --ids 5 --max-tokens 21", 2, "21 tokens behind a prompt of 1 are more than the 20");
+    refused("run d.engine --ids 5 --max-tokens 21", 3, "21 tokens behind a prompt of 1 are more than the 20");
     refused("run d.engine --text hello --max-tokens 4", 2, "no engine here carries a tokenizer");
     refused("run d.engine arrays.npy --ids 5 --max-tokens 4", 2, "leave out files");
     refused("run p.engine --ids 5 --max-tokens 4", 2, "reads no keys and values of a past");
