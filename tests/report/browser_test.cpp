@@ -510,6 +510,41 @@ TEST_F(Browser, IntervalsTooLongForTheirAxisAreCutWithAnArrow) {
     EXPECT_EQ(farthest(bars), std::pair(bars["right"].get<double>(), true));
 }
 
+TEST_F(Browser, ARatioThatDidNotSettleSetsNoScale) {
+    Json json = test::sample();
+    Json& ratios = json["bench"]["ratios"];
+    const std::string subject = json["verdict"]["recommended"];
+    double largest = 0;
+    Json* wild = nullptr;
+    for (Json& row : ratios) {
+        if (row["subject"] != subject) continue;
+        if (wild == nullptr)
+            wild = &row;
+        else
+            largest = std::max(largest, row["speedup"].get<double>());
+    }
+    ASSERT_NE(wild, nullptr);
+    ASSERT_GT(largest, 0);
+    (*wild)["speedup"] = 1802;
+    (*wild)["ci95"] = {2, 9000};
+    const auto chart_of = [&](bool noisy) {
+        for (Json& row : json["bench"]["latency"])
+            if (row["batch"] == (*wild)["batch"] && row["subject"] == (*wild)["reference"]) row["noisy"] = noisy;
+        const Json seen = look(page_of(json), 1280);
+        expect_good(seen);
+        return whiskers_of(seen, "chart-speedup");
+    };
+    const Json torn = chart_of(true);
+    EXPECT_LE(torn["max"].get<double>(), 2 * largest);
+    EXPECT_THAT(torn["note"].get<std::string>(), HasSubstr("A torn bar goes on beyond the frame"));
+    EXPECT_THAT(torn["table"].get<std::string>(), HasSubstr("1802"));
+    // One that settled is believed, however large.
+    (*wild)["ci95"] = {1700, 1900};
+    const Json whole = chart_of(false);
+    EXPECT_GE(whole["max"].get<double>(), 1802);
+    EXPECT_THAT(whole["note"].get<std::string>(), Not(HasSubstr("torn")));
+}
+
 TEST_F(Browser, ImagesOfEveryChart) {
     const auto files = write_images(page_of(test::sample()), folder_ / "charts");
     ASSERT_TRUE(files) << files.error().describe();

@@ -55,13 +55,27 @@ function seriesStyle(theme, style) {
 }
 
 // How far a linear axis goes that begins at zero, so that intervals show: to the end of the longest, but to no more than
-// twice the largest value, or one noisy measurement would crowd all others at the start. `cut`: an interval runs on.
-function intervalAxis(values, intervals) {
-  const most = 2 * Math.max(...values);
-  const end = Math.max(...values, ...intervals.filter(Boolean).map((bounds) => bounds[1]));
-  return end > most ? { cut: true, bounds: { max: most } } : { cut: false, bounds: { suggestedMax: end } };
+// twice the largest value, or one noisy measurement would crowd all others at the start. Values that are not `settled`
+// (a predicate of the index) do not count for that; where none is, the middle one does. `cut`: an interval runs on.
+// `torn`: a value itself does.
+function intervalAxis(values, intervals, settled = () => true) {
+  const trusted = values.filter((value, i) => settled(i));
+  const largest = trusted.length ? Math.max(...trusted) : [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
+  const most = 2 * largest;
+  const torn = values.some((value) => value > most);
+  const within = intervals.filter((bounds, i) => bounds && !(values[i] > most));
+  const end = Math.max(...values.filter((value) => value <= most), ...within.map((bounds) => bounds[1]));
+  const cut = end > most;
+  return { cut, torn, bounds: cut || torn ? { max: most } : { suggestedMax: end } };
 }
 
+// Whether a ratio may set the scale of its chart: both sides settled, or at least its interval is narrow.
+function ratioSettled(row, noisy) {
+  const bounds = pair(row.ci95);
+  return !noisy || (bounds !== null && bounds[0] > 0 && bounds[1] <= 1.5 * bounds[0]);
+}
+
+const tornNote = " A torn bar goes on beyond the frame: its figure did not settle, and sets no scale.";
 const cutNote = " An arrow: the interval runs on beyond the frame, to the end given under Numbers.";
 
 // 95 % intervals as whiskers: dataset.intervals[i] along the value axis, dataset.intervalsAcross[i] along the other. An
@@ -77,7 +91,7 @@ const intervalPlugin = {
       const sideways = chart.options.indexAxis === "y";
       meta.data.forEach((element, i) => {
         const draw = (bounds, scale, horizontal) => {
-          if (!bounds) return;
+          if (!bounds || (meta.type === "bar" && dataset.data[i] > scale.max)) return; // a torn bar has no end to mark
           const ends = bounds.map((bound) => scale.getPixelForValue(Math.min(Math.max(bound, scale.min), scale.max)));
           if (!ends.every(Number.isFinite)) return;
           const cut = [bounds[0] < scale.min, bounds[1] > scale.max];
@@ -138,6 +152,20 @@ const labelPlugin = {
         ctx.textAlign = "left";
         ctx.fillStyle = theme.text;
         const bounds = list(dataset.intervals)[i];
+        if (meta.type === "bar" && meta.xScale && chart.options.indexAxis === "y" && dataset.data[i] > meta.xScale.max) {
+          // Cut at the frame: two strokes of paper through it, and the figure beside it.
+          ctx.strokeStyle = theme.paper;
+          ctx.lineWidth = 2;
+          const half = element.height / 2 + 1;
+          for (const x of [chartArea.right - 14, chartArea.right - 8]) {
+            ctx.beginPath();
+            ctx.moveTo(x - 3, element.y + half);
+            ctx.lineTo(x + 3, element.y - half);
+            ctx.stroke();
+          }
+          ctx.fillText(text, chartArea.right + 7, element.y);
+          return;
+        }
         if (meta.type === "bar") {
           const end = bounds ? Math.max(element.x, meta.xScale.getPixelForValue(Math.min(bounds[1], meta.xScale.max))) : element.x;
           ctx.fillText(text, end + 7, element.y);

@@ -177,7 +177,11 @@ function speedupFigure() {
   const references = [...new Set(rows.map((row) => row.reference))];
   const sizes = [...new Set(rows.map((row) => row.batch))].sort((a, b) => a - b);
   const at = (reference, batch) => rows.find((row) => row.reference === reference && row.batch === batch);
-  const span = intervalAxis([...rows.map((row) => row.speedup), 1], rows.map((row) => pair(row.ci95)));
+  const noisy = (name, batch) => Boolean((latencyOf(name, batch) || {}).noisy);
+  const settled = (row) => ratioSettled(row, noisy(row.subject, row.batch) || noisy(row.reference, row.batch));
+  const span = intervalAxis(rows.map((row) => row.speedup), rows.map((row) => pair(row.ci95)), (i) => settled(rows[i]));
+  if (span.bounds.suggestedMax < 1) span.bounds.suggestedMax = 1;
+  if (span.bounds.max < 1) span.bounds.max = 1;
   const table = makeTable(
     "Speed-up",
     [{ title: "Subject" }, { title: "Against" }, ...["Batch", "Speed-up", "95 % interval", "Pairs"].map((title) => ({ title, number: true }))],
@@ -187,7 +191,7 @@ function speedupFigure() {
   return makeFigure({
     id: "speedup", table,
     title: "Speed-up of " + labelOf(subject),
-    note: "How many times as fast as each of these, from paired runs, with 95 % intervals. The dotted line is equal speed." + (span.cut ? cutNote : ""),
+    note: "How many times as fast as each of these, from paired runs, with 95 % intervals. The dotted line is equal speed." + (span.cut ? cutNote : "") + (span.torn ? tornNote : ""),
     summary: rows.map((row) => format.times(row.speedup) + " " + labelOf(row.reference) + " at batch " + row.batch).join(", "),
     height: () => barHeight(references.length * (sizes.length + 0.6), 19, sizes.length > 1 ? 110 : 70),
     build: (theme, width) => ({
@@ -208,7 +212,7 @@ function speedupFigure() {
       },
       options: {
         indexAxis: "y",
-        layout: { padding: { right: 44 } },
+        layout: { padding: { right: span.torn ? 62 : 44 } },
         latheMarks: [{ value: 1 }],
         scales: {
           x: axis(theme, "Speed-up (×)", { beginAtZero: true, ...span.bounds, ticks: { includeBounds: false } }),
