@@ -1,17 +1,21 @@
 #include "api/assume.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "api/model_data.hpp"
+#include "api/picture_size.hpp"
 #include "api/simplify.hpp"
 #include "data/preprocess_presets.hpp"
 #include "evaluate/engine_predictor.hpp"
 #include "evaluate/fidelity.hpp"
 #include "onnx/onnx.hpp"
 #include "runtime/engine.hpp"
+#include "support/clock.hpp"
 
 namespace lathe {
 
@@ -79,12 +83,13 @@ bool gives_classes(const Engine& engine) {
 }
 
 Result<Trial> try_preset(const PreprocessPreset& preset, const Preprocess& preprocess, Predictor& predictor,
-                         const std::vector<InputSpec>& inputs, const fs::path& pictures, Progress& progress) {
+                         const std::vector<InputSpec>& inputs, const fs::path& pictures, std::size_t samples,
+                         Progress& progress) {
     Trial trial;
     trial.preset = &preset;
     trial.preprocess = preprocess;
     DatasetOptions options;
-    options.samples = tried_samples;
+    options.samples = samples;
     LATHE_TRY(const auto data, open_dataset(pictures, preprocess, inputs, options));
     while (true) {
         LATHE_CHECK(progress.check());
@@ -98,6 +103,22 @@ Result<Trial> try_preset(const PreprocessPreset& preset, const Preprocess& prepr
             trial.add(values.subspan(i * classes, classes), kind, batch->labels[i]);
         progress.advance(batch->size());
     }
+}
+
+/// As many as the time limit has room for, by how long the first takes; 0 where that are too few to tell presets apart.
+Result<std::size_t> samples_to_try(Predictor& predictor, const std::vector<InputSpec>& inputs, const fs::path& pictures,
+                                   const AssumeRequest& request) {
+    if (request.preset_limit_s <= 0) return tried_samples;
+    constexpr std::size_t looked_at = 1;
+    constexpr std::size_t least = 4;
+    LATHE_TRY(const Preprocess preprocess, make_preprocess(preprocess_presets().front(), inputs));
+    const auto start = std::chrono::steady_clock::now();
+    LATHE_TRY(const Trial trial, try_preset(preprocess_presets().front(), preprocess, predictor, inputs, pictures,
+                                            looked_at, *request.progress));
+    const double each = seconds_since(start) / static_cast<double>(std::max<std::size_t>(1, trial.samples));
+    const double room = request.preset_limit_s / (each * static_cast<double>(preprocess_presets().size()));
+    const auto samples = static_cast<std::size_t>(std::min(room, static_cast<double>(tried_samples)));
+    return samples < least ? 0 : samples;
 }
 
 std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
@@ -118,6 +139,29 @@ const Trial& best_of(const std::vector<Trial>& trials, std::string& why) {
     return *best;
 }
 
+/// Whether the only output is a row of scores for each step along the width, as readers of lines of text give them.
+bool reads_lines(const Engine& engine, const Model& model, const Preprocess& sized) {
+    const EngineInfo info = engine.info();
+    if (info.outputs.size() != 1 || info.outputs.front().range.opt.size() != 3) return false;
+    const Shape& output = info.outputs.front().range.opt;
+    const auto stride = static_cast<std::int64_t>(picture_strides(model).width);
+    const auto steps = static_cast<std::int64_t>(sized.output_size().width) / stride;
+    return stride > 1 && output[2] > 2 && std::abs(output[1] - steps) <= 1;
+}
+
+/// As PaddleOCR and most readers of text are fed: the line as high as the input, what is left of the width grey, values
+/// -1..1.
+Preprocess usual_for_lines(const Preprocess& sized) {
+    Preprocess preprocess;
+    preprocess.layout = sized.layout;
+    preprocess.letterbox = sized.output_size();
+    preprocess.align = Alignment::top_left;
+    preprocess.pad = 128;
+    preprocess.scale = 1.0 / 127.5;
+    preprocess.mean = {1, 1, 1};
+    return preprocess;
+}
+
 /// The one input of pictures with 3 channels and a known size.
 bool takes_pictures(const std::vector<InputSpec>& inputs) {
     return inputs.size() == 1 && make_preprocess(preprocess_presets().front(), inputs).has_value();
@@ -136,15 +180,24 @@ Result<std::optional<Preprocess>> guess_preset(const Model& model, const AssumeR
     const PreprocessPreset& usual = preprocess_presets().front();
     if (!gives_classes(engine)) {
         LATHE_TRY(const Preprocess preprocess, make_preprocess(usual, inputs));
+        if (reads_lines(engine, model, preprocess))
+            return told(usual_for_lines(preprocess), "as is usual for a network that reads a line of text");
         return told(preprocess, std::string("as is most usual (") + usual.name + "), since the outputs do not tell");
     }
     LATHE_TRY(const auto predictor, make_engine_predictor(engine, "float"));
     const fs::path& pictures = holds_pictures(request.evaluate) ? request.evaluate : request.calibrate;
     std::vector<Trial> trials;
-    request.progress->begin("preprocessing", tried_samples * preprocess_presets().size());
+    LATHE_TRY(const std::size_t samples, samples_to_try(*predictor, inputs, pictures, request));
+    if (samples == 0) {
+        LATHE_TRY(const Preprocess preprocess, make_preprocess(usual, inputs));
+        return told(preprocess,
+                    std::string("as is most usual (") + usual.name + "), since trying others would take too long");
+    }
+    request.progress->begin("preprocessing", samples * preprocess_presets().size());
     for (const PreprocessPreset& preset : preprocess_presets()) {
         LATHE_TRY(const Preprocess preprocess, make_preprocess(preset, inputs));
-        LATHE_TRY(Trial trial, try_preset(preset, preprocess, *predictor, inputs, pictures, *request.progress));
+        LATHE_TRY(Trial trial,
+                  try_preset(preset, preprocess, *predictor, inputs, pictures, samples, *request.progress));
         trials.push_back(std::move(trial));
     }
     request.progress->end();
@@ -189,16 +242,27 @@ Result<void> take_sizes_of_arrays(Model& model, const AssumeRequest& request) {
 Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeRequest& request) {
     std::optional<Preprocess> preprocess = request.preprocess;
     bool fixed = false;
+    std::string why;
     const bool pictures = holds_pictures(request.calibrate) || holds_pictures(request.evaluate);
     if (request.fix_sizes) {
         LATHE_TRY(auto size, fix_picture_size(model, preprocess));
         if (!size && pictures && !preprocess) {
             const auto& outputs = model.graph.outputs;
             const bool classes = outputs.size() == 1 && outputs.front().dims && outputs.front().dims->size() == 2;
-            LATHE_TRY(size, fix_picture_size(model, preprocess, classes ? usual_for_classes : usual_otherwise));
+            OpenSize open{classes ? usual_for_classes : usual_otherwise};
+            open.pictures = holds_pictures(request.calibrate) ? request.calibrate : request.evaluate;
+            open.time_limit_s = request.size_limit_s;
+            open.progress = request.progress;
+            LATHE_TRY(const auto guess, guess_picture_size(model, open));
+            if (guess) {
+                LATHE_TRY(size, set_picture_size(model, guess->size));
+                why = " (" + guess->why + ")";
+            }
         }
         fixed = size.has_value();
-        if (fixed) request.tell("pictures of " + *size + ", which the model leaves open (--shape says otherwise)");
+        if (fixed)
+            request.tell("pictures of " + *size + ", which the model leaves open" + why +
+                         "; --shape or --preprocess NAME@" + *size + " says otherwise");
     }
     if (preprocess) return preprocess;
     // Detectors rarely say how pictures become their input, but their heads tell how that is usually done.

@@ -58,8 +58,7 @@ std::optional<Preprocess::Size> trained_size(const Model& model) {
 
 } // namespace
 
-Result<std::optional<std::string>> fix_picture_size(Model& model, const std::optional<Preprocess>& preprocess,
-                                                    std::optional<Preprocess::Size> otherwise) {
+Result<std::optional<std::string>> fix_picture_size(Model& model, const std::optional<Preprocess>& preprocess) {
     const std::vector<InputSpec> inputs = input_specs(model);
     if (inputs.size() != 1 || inputs.front().shape.size() != 4) return std::optional<std::string>();
     const Shape& shape = inputs.front().shape;
@@ -71,11 +70,17 @@ Result<std::optional<std::string>> fix_picture_size(Model& model, const std::opt
         const std::size_t at = preprocess->layout == Layout::nhwc ? 1 : 2;
         size = {static_cast<std::size_t>(made[at]), static_cast<std::size_t>(made[at + 1])};
     }
-    if (!size) size = otherwise;
     if (!size) return std::optional<std::string>();
-    const std::string sides = std::to_string(size->height) + "x" + std::to_string(size->width);
-    LATHE_CHECK(set_input_shapes(model, {first == 1 ? "?x" + sides + "x?" : "?x?x" + sides}));
-    return std::optional(sides);
+    LATHE_TRY(std::string sides, set_picture_size(model, *size));
+    return std::optional(std::move(sides));
+}
+
+Result<std::string> set_picture_size(Model& model, Preprocess::Size size) {
+    const std::vector<InputSpec> inputs = input_specs(model);
+    std::string sides = std::to_string(size.height) + "x" + std::to_string(size.width);
+    const bool last = inputs.front().shape[3] == 3 && inputs.front().shape[1] != 3;
+    LATHE_CHECK(set_input_shapes(model, {last ? "?x" + sides + "x?" : "?x?x" + sides}));
+    return sides;
 }
 
 TextOptions text_options(const Model& model, std::string columns) {

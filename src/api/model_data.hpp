@@ -24,11 +24,13 @@ std::optional<DetectionHead> head_of(const Model& model);
 std::optional<Preprocess> assumed_preprocess(const Model& model);
 
 /// Gives a network for pictures of any size the one that its preprocessing makes, or without preprocessing that of the
-/// metadata "imgsz" ([height, width], as Ultralytics writes it), or without that `otherwise`, and infers shapes anew.
-/// What was fixed ("320x320"), or nothing: the size is fixed already, is told nowhere, or the model has other inputs.
-/// Errors: as set_input_shapes.
-Result<std::optional<std::string>> fix_picture_size(Model& model, const std::optional<Preprocess>& preprocess,
-                                                    std::optional<Preprocess::Size> otherwise = {});
+/// metadata "imgsz" ([height, width], as Ultralytics writes it), and infers shapes anew. What was fixed ("320x320"), or
+/// nothing: the size is fixed already, is told nowhere, or the model has other inputs. Errors: as set_input_shapes.
+Result<std::optional<std::string>> fix_picture_size(Model& model, const std::optional<Preprocess>& preprocess);
+
+/// Fixes height and width of the only input, of rank 4, and infers shapes anew. Returns "HEIGHTxWIDTH". Errors: as
+/// set_input_shapes.
+Result<std::string> set_picture_size(Model& model, Preprocess::Size size);
 
 /// How texts become this model's inputs: its tokenizer, if it has one, run by OpenVINO. Labels are not read.
 TextOptions text_options(const Model& model, std::string columns);
