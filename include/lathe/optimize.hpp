@@ -31,6 +31,11 @@ struct OptimizeRequest {
     /// Folder for engines, JSON and the report, made if it is not there. Steps whose inputs have not changed since an
     /// earlier call with the same folder are not done again.
     std::filesystem::path output = "out";
+    /// A verdict within a minute on two cores, as far as a single inference allows: shorter measurements and fewer
+    /// samples where the fields below leave them open, and what would pass the minute (samples of the calibration and
+    /// the evaluation, corrections, layer times, peers, batch sizes, throughput) is cut or left out. One of
+    /// OptimizeResult::reasons tells what was.
+    bool quick = false;
     std::string preprocess = {}; ///< a preset's name, JSON text or a JSON file, instead of the model's own
 
     Method method = Method::mse;
@@ -43,7 +48,7 @@ struct OptimizeRequest {
     /// Where int8 loses more than max_drop on the evaluation's data, a network corrected with effort 2 is made
     /// beside it ("int8-effort2"), judged and measured like the others, if that takes no longer than answer_limit_s.
     bool answer_loss = true;
-    double answer_limit_s = 90;
+    std::optional<double> answer_limit_s = {}; ///< absent: 90, quick: 15
     std::optional<WeightGranularity> weights = {};
     std::optional<ActivationScheme> activations = {};
 
@@ -61,11 +66,11 @@ struct OptimizeRequest {
     /// FILE.py:function whose code PyTorch's peers may run, where the model was exported from it; else they are left
     /// out.
     std::string source = {};
-    std::vector<std::int64_t> batch_sizes = {}; ///< to measure; empty: those of 1, 8, 16 that the engine takes
-    std::size_t evaluate_samples = 0;           ///< 0: all
-    double max_drop = 1.0;                      ///< largest acceptable loss of the task's metric (top-1), in points
-    double duration_s = 1.5;                    ///< of each throughput measurement; 0: none
-    double time_limit_s = 4;                    ///< of each latency measurement, at most
+    std::vector<std::int64_t> batch_sizes = {};       ///< to measure; empty: those of 1, 8, 16 that the engine takes
+    std::optional<std::size_t> evaluate_samples = {}; ///< 0: all; absent: all, quick: 200
+    double max_drop = 1.0;                   ///< largest acceptable loss of the task's metric (top-1), in points
+    std::optional<double> duration_s = {};   ///< of each throughput measurement; 0: none; absent: 1.5, quick: 0.3
+    std::optional<double> time_limit_s = {}; ///< of each latency measurement, at most; absent: 4, quick: 1
 
     bool force = false; ///< do every step anew, whatever the folder holds
     /// The words that start the lathe program, which measures load time and memory; none: not measured.

@@ -62,7 +62,7 @@ def optimize(
     samples: int | None = None,
     effort: int = 0,
     answer_loss: bool = True,
-    answer_limit_s: float = 90.0,
+    answer_limit_s: float | None = None,
     exclude: Sequence[str] = (),
     noisy_layers: str = "auto",
     weights: str | None = None,
@@ -74,9 +74,10 @@ def optimize(
     source: str = "",
     batch_sizes: Sequence[int] = (),
     max_drop: float = 1.0,
-    evaluate_samples: int = 0,
-    duration_s: float = 1.5,
-    time_limit_s: float = 4.0,
+    evaluate_samples: int | None = None,
+    duration_s: float | None = None,
+    time_limit_s: float | None = None,
+    quick: bool = False,
     threads: int = 0,
     force: bool = False,
     progress: bool | Reporter | None = None,
@@ -100,7 +101,7 @@ def optimize(
         effort: How much to correct what int8 costs, 0 to 3.
         answer_loss: Where int8 loses more than `max_drop` on `evaluate`, a network of effort 2 is made beside
             it ("int8-effort2"), judged and measured like the others.
-        answer_limit_s: Seconds that correcting that network may take, at most; else it is left out.
+        answer_limit_s: Seconds that correcting that network may take, at most; else it is left out. None: 90, quick 15.
         exclude: Left in float: node names, op types or regular expressions.
         noisy_layers: "auto": layers whose output int8 would turn into noise stay in float, where that costs little;
             "int8": they do not.
@@ -116,7 +117,11 @@ def optimize(
         source: FILE.py:function that the model was exported from, for PyTorch as a framework beside the engines. Its
             code is run, and only if its SHA-256 digest is the one that the model records.
         max_drop: Largest acceptable loss of the task's metric (top-1, mAP, ...), in points.
-        duration_s, time_limit_s: Seconds of each throughput and, at most, latency measurement.
+        evaluate_samples: To judge on; 0: all. None: all, quick 200.
+        duration_s, time_limit_s: Seconds of each throughput and, at most, latency measurement. None: 1.5 and 4, quick
+            0.3 and 1.
+        quick: A verdict within a minute on two cores, as far as a single inference allows: what would pass the minute
+            is cut or left out, and one of the result's reasons tells what was.
         force: Do every step anew, whatever the folder holds, and write over another model.onnx or .npz there.
         progress: True or False: with or without a bar; None: on a terminal or in a notebook.
 
@@ -135,7 +140,8 @@ def optimize(
         "answer_limit_s": answer_limit_s, "exclude": list(exclude), "noisy_layers": noisy_layers, "weights": weights,
         "activations": activations, "source": source, "shapes": list(shapes), "columns": columns, "task": task_options(task),
         "batch_sizes": list(batch_sizes), "max_drop": max_drop, "evaluate_samples": evaluate_samples,
-        "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "force": force,
+        "duration_s": duration_s, "time_limit_s": time_limit_s, "threads": threads, "quick": quick,
+        "force": force,
         "program": _load.command(), "command_line": "lathe.optimize",
     }
     for name, data in (("calibrate", calibrate), ("evaluate", evaluate)):

@@ -129,9 +129,19 @@ Result<CalibrateOutcome> calibrate_on(const CalibrationTask& task, CalibrationDa
         if (auto writable = AtomicFile::create(request.output); !writable) return std::move(writable).error();
     }
     const auto start = std::chrono::steady_clock::now();
-    LATHE_TRY(const CollectOptions options, collect_options(task, std::min(key.samples, dataset.size()), request));
+    LATHE_TRY(CollectOptions options, collect_options(task, std::min(key.samples, dataset.size()), request));
+    options.time_limit_s = request.time_limit_s;
+    const std::size_t wanted = options.samples == 0 ? dataset.size() : std::min(options.samples, dataset.size());
     LATHE_TRY(CalibrateOutcome outcome, measure(task, dataset, std::move(key), options, request, progress));
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    RangesFile& ranges = outcome.ranges;
+    const bool settled = ranges.convergence && ranges.convergence->settled;
+    outcome.cut = request.time_limit_s > 0 && ranges.samples_seen < wanted && !settled;
+    if (outcome.cut) {
+        // The file must not pass for one of all the samples that were asked for.
+        ranges.key.samples = ranges.samples_seen;
+        if (ranges.convergence) ranges.convergence->available = ranges.samples_seen;
+    }
     if (!request.output.empty()) LATHE_CHECK(save_ranges(request.output, outcome.ranges));
     return outcome;
 }

@@ -22,6 +22,7 @@ struct CalibrateRequest {
     bool until_settled = false;           ///< at most so many; stop when the ranges stand still (SettleRule)
     std::size_t batch_size = 0;           ///< 0: the model's own, 1 where that is free
     std::size_t threads = 0;              ///< 0: all cores
+    double time_limit_s = 0;              ///< of reading samples, which then ends early (`cut`); 0: none
     Method method = Method::mse;
     EstimateOptions options;
     /// Every float32 activation (quantize/given.hpp), as calibration caches hold them and casting to 16 bits needs
@@ -34,6 +35,7 @@ struct CalibrateRequest {
 struct CalibrateOutcome {
     RangesFile ranges;              ///< with the findings about data and activations
     bool reused = false;            ///< no model was run
+    bool cut = false;               ///< the time limit ended it; the ranges are those of so many samples as were read
     std::string reuse;              ///< what was reused, for people
     double seconds = 0.0;           ///< of collecting and estimating; 0 where reused
     double inference_seconds = 0.0; ///< of it, running the model

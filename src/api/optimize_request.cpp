@@ -47,6 +47,11 @@ Result<void> check_task(const OptimizeRequest& request) {
 } // namespace
 
 Result<OptimizeRequest> completed(OptimizeRequest request) {
+    constexpr std::size_t quick_samples = 200;
+    if (!request.duration_s) request.duration_s = request.quick ? 0.3 : 1.5;
+    if (!request.time_limit_s) request.time_limit_s = request.quick ? 1 : 4;
+    if (!request.evaluate_samples) request.evaluate_samples = request.quick ? quick_samples : 0;
+    if (!request.answer_limit_s) request.answer_limit_s = request.quick ? 15 : 90;
     const bool on_gpu = request.device != "cpu";
     auto& precisions = request.precisions;
     if (precisions.empty()) {

@@ -1,6 +1,7 @@
 #include "lathe/optimize.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "api/assume.hpp"
@@ -15,6 +16,7 @@
 #include "api/summary.hpp"
 #include "backends/api/backend.hpp"
 #include "backends/openvino/tokenizer.hpp"
+#include "bench/bench.hpp"
 #include "bench/run.hpp"
 #include "calibrate/report.hpp"
 #include "data/open_dataset.hpp"
@@ -47,6 +49,9 @@ std::string key_of(std::initializer_list<std::string> parts) {
     return hasher.hex();
 }
 
+/// A quick job's minute, less what writing the report takes.
+constexpr double quick_budget_s = 57;
+
 /// Cancels a part of the job when its time is over.
 class TimeLimited final : public Progress {
 public:
@@ -78,13 +83,14 @@ public:
         check_layers();
         if (wants(Precision::int8)) {
             LATHE_CHECK(calibrate());
-            LATHE_CHECK(quantize("int8", options_.effort, progress_));
+            LATHE_CHECK(quantize_first());
         }
         LATHE_CHECK(build());
         LATHE_CHECK(evaluate());
         LATHE_CHECK(answer_loss());
         LATHE_CHECK(profile());
         LATHE_CHECK(measure());
+        if (!cut_.empty()) tell(told_cuts());
         return report();
     }
 
@@ -95,6 +101,18 @@ private:
         if (!wants(Precision::int8) || !quantizable_tensors(model_).empty()) return;
         std::erase(precisions_, Precision::int8);
         leave_out("int8", "the model has no Conv, Gemm or MatMul in floating point that could become INT8");
+    }
+    /// Seconds that a quick job has left; of any other, without end.
+    double left() const { return options_.quick ? quick_budget_s - seconds_since(start_) : no_limit_s; }
+    /// Seconds for a stage of a quick job that wants `wanted` and must leave `later` to those behind it.
+    double share(double wanted, double later) const { return std::clamp(left() - later, 1.0, wanted); }
+    /// Of a quick job: what was cut or left out for its minute.
+    void cut(const std::string& what) { cut_.push_back(what); }
+    std::string told_cuts() const {
+        std::string line = "Left out or cut for a verdict within a minute (quick): ";
+        for (std::size_t i = 0; i < cut_.size(); ++i)
+            line += (i == 0 ? "" : ", ") + cut_[i];
+        return line + ".";
     }
     void tell(const std::string& line) const {
         if (options_.tell) options_.tell(line);
@@ -116,6 +134,7 @@ private:
         AssumeRequest assume{preprocess_, options_.calibrate, options_.evaluate, options_.shapes.empty()};
         assume.tell = [this](std::string_view line) { tell(std::string(line)); };
         assume.progress = &progress_;
+        if (options_.quick) assume.size_limit_s = assume.preset_limit_s = 6;
         LATHE_TRY(preprocess_, assume_inputs(model_, assume));
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
@@ -141,6 +160,7 @@ private:
     }
 
     CorrectOptions corrections_of(int effort) const {
+        if (uncorrected_) return {};
         CorrectOptions correcting = options_of_effort(effort, options_.corrections);
         correcting.auto_ranges = correcting.auto_ranges || options_.ranges_by_error;
         correcting.threads = options_.threads;
@@ -152,9 +172,9 @@ private:
         const auto number = [](const auto& value) { return value ? std::to_string(static_cast<int>(*value)) : "-"; };
         std::string key =
             key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)), to_string(target()),
-                    std::to_string(effort), number(choice.bias), number(choice.rounding), number(choice.equalize),
-                    number(choice.smooth), number(choice.float_last), number(choice.noisy_in_float),
-                    number(options_.weights), number(options_.activations)});
+                    std::to_string(effort), uncorrected_ ? "uncorrected" : "", number(choice.bias),
+                    number(choice.rounding), number(choice.equalize), number(choice.smooth), number(choice.float_last),
+                    number(choice.noisy_in_float), number(options_.weights), number(options_.activations)});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         return key;
@@ -171,6 +191,7 @@ private:
         request.until_settled = options_.until_settled.value_or(!corrections_of(options_.effort).any());
         request.threads = options_.threads;
         request.method = options_.method;
+        if (options_.quick) request.time_limit_s = share(10, 30);
         request.output = file(".ranges");
         request.force = options_.force;
         auto outcome = calibrate_model(model_, request, progress_);
@@ -182,10 +203,23 @@ private:
         }
         if (!outcome) return std::move(outcome).error();
         if (outcome->reused) tell(outcome->reuse);
+        if (outcome->cut) cut("calibration ended after " + std::to_string(outcome->ranges.samples_seen) + " samples");
         calibration_ = calibration_to_json(outcome->ranges, profile.activations, outcome->seconds);
         timings_extra_.push_back({{"name", "calibrate"}, {"seconds", outcome->seconds}, {"reused", outcome->reused}});
         ranges_ = std::move(outcome->ranges);
         return {};
+    }
+
+    /// The INT8 network that was asked for; of a quick job whose minute has no room for its corrections, without them.
+    Result<void> quantize_first() {
+        if (!options_.quick || !corrections_of(options_.effort).any())
+            return quantize("int8", options_.effort, progress_);
+        TimeLimited limited(progress_, share(*options_.answer_limit_s, 22));
+        auto made = quantize("int8", options_.effort, limited);
+        if (made || progress_.cancelled() || !limited.expired()) return made;
+        cut("the corrections of effort " + std::to_string(options_.effort));
+        uncorrected_ = true;
+        return quantize("int8", 0, progress_);
     }
 
     /// Writes the INT8 network called `name`.
@@ -217,8 +251,18 @@ private:
     }
 
     Result<void> build() {
-        for (const Precision precision : precisions_)
+        for (const Precision precision : precisions_) {
+            // Another float precision is worth less than measuring the two that the verdict is about.
+            const bool needed = precision == Precision::float32 || precision == Precision::int8;
+            if (!needed && left() < 2 * build_seconds_ + 15) {
+                cut(to_string(precision));
+                skipped_.push_back({{"subject", to_string(precision)}, {"reason", over_budget}});
+                continue;
+            }
+            const auto start = std::chrono::steady_clock::now();
             LATHE_CHECK(build_named(to_string(precision), precision));
+            build_seconds_ = std::max(build_seconds_, seconds_since(start));
+        }
         return {};
     }
 
@@ -255,7 +299,7 @@ private:
     /// failure.
     Result<void> answer_loss() {
         static constexpr int effort = 2;
-        if (!options_.answer_loss || options_.effort >= effort || eval_.is_null() || !wants(Precision::int8)) return {};
+        if (uncorrected_ || !options_.answer_loss || options_.effort >= effort || eval_.is_null() || !wants(Precision::int8)) return {};
         report::VerdictOptions limit;
         limit.max_drop_points = options_.max_drop;
         const report::Verdict verdict = report::make_verdict(nullptr, &eval_, limit);
@@ -267,13 +311,20 @@ private:
         const std::string name = "int8-effort" + std::to_string(effort);
         tell("INT8 loses more than the " + report::decimals(options_.max_drop, -1) +
              " pt allowed: correcting it with effort " + std::to_string(effort) + " as " + name);
-        TimeLimited limited(progress_, options_.answer_limit_s);
+        // Building, judging and measuring one engine more must fit in as well.
+        const double limit_s = std::min(*options_.answer_limit_s, left() - 16 - build_seconds_);
+        if (limit_s < 1) {
+            cut("correcting INT8 (effort " + std::to_string(effort) + ")");
+            return {};
+        }
+        TimeLimited limited(progress_, limit_s);
         if (auto made = quantize(name, effort, limited); !made) {
             if (progress_.cancelled()) return made;
-            const std::string reason = limited.expired() ? "correcting it took more than " +
-                                                               report::decimals(options_.answer_limit_s, -1) +
-                                                               " s; without limit: --effort " + std::to_string(effort)
-                                                         : made.error().describe();
+            if (limited.expired() && options_.quick) cut("correcting INT8 (effort " + std::to_string(effort) + ")");
+            const std::string reason = limited.expired()
+                                           ? "correcting it took more than " + report::decimals(limit_s, 0) +
+                                                 " s; without limit: --effort " + std::to_string(effort)
+                                           : made.error().describe();
             leave_out(name, reason);
             return {};
         }
@@ -320,6 +371,7 @@ private:
     /// `stage`: another name for other engines, or each would undo what is kept of the other.
     Result<void> evaluate(const std::string& stage = "evaluate") {
         if (options_.evaluate.empty()) return {};
+        choose_evaluation_samples();
         EvalRequest request = eval_request();
         request.engines = engines_;
         LATHE_TRY(const std::string digest, evaluation_digest());
@@ -337,6 +389,43 @@ private:
         return write_json_file(folder_ / "eval.json", eval_);
     }
 
+    /// Of a quick job as many as a share of its minute has room for, chosen once, so that all engines are judged on the
+    /// same.
+    void choose_evaluation_samples() {
+        if (!options_.quick || evaluation_chosen_) return;
+        evaluation_chosen_ = true;
+        constexpr std::size_t least = 8;
+        const double each = sample_seconds() * static_cast<double>(engines_.size());
+        if (each <= 0) return;
+        const auto room = static_cast<std::size_t>(std::min(share(10, 20) / each, 1e9));
+        if (evaluation_samples_ != 0 && room >= evaluation_samples_) return;
+        evaluation_samples_ = std::max(least, room);
+        cut("at most " + std::to_string(evaluation_samples_) + " evaluation samples");
+    }
+
+    /// Seconds a sample of the FP32 engine: the second of two runs on zeros. 0 where it cannot be told.
+    double sample_seconds() {
+        if (sample_seconds_) return *sample_seconds_;
+        sample_seconds_ = 0;
+        const auto engine = Engine::load(engines_.front());
+        if (!engine) return 0;
+        auto session = engine->make_session();
+        if (!session) return 0;
+        std::vector<HostTensor> zeros;
+        std::vector<TensorView> views;
+        for (const IoInfo& input : session->inputs())
+            zeros.emplace_back(input.name, input.type, input.range.min);
+        for (HostTensor& each : zeros)
+            views.push_back(each.view());
+        for (int run = 0; run < 2; ++run) {
+            const auto start = std::chrono::steady_clock::now();
+            if (!session->run(views)) return 0;
+            const std::int64_t batch = zeros.empty() || zeros.front().shape.empty() ? 1 : zeros.front().shape[0];
+            sample_seconds_ = seconds_since(start) / static_cast<double>(std::max<std::int64_t>(1, batch));
+        }
+        return *sample_seconds_;
+    }
+
     EvalRequest eval_request() const {
         EvalRequest request;
         request.reference = file(".fp32.engine");
@@ -344,7 +433,7 @@ private:
         request.columns = options_.columns;
         set_task(request, options_.task);
         request.make_tokenizer = openvino::make_tokenizer;
-        request.samples = options_.evaluate_samples;
+        request.samples = evaluation_samples_;
         request.preprocess = preprocess_;
         request.command_line = options_.command_line;
         return request;
@@ -364,7 +453,7 @@ private:
     Result<std::string> evaluation_digest() {
         if (!evaluation_digest_.empty()) return evaluation_digest_;
         DatasetOptions data;
-        data.samples = options_.evaluate_samples;
+        data.samples = evaluation_samples_;
         data.text = text_options(model_, options_.columns);
         LATHE_TRY(const EvaluationData where, evaluation_data());
         LATHE_TRY(const auto dataset, open_dataset(where.samples, preprocess_, input_specs(model_), data));
@@ -375,7 +464,17 @@ private:
 
     Result<void> profile() {
         LATHE_TRY(const std::string engines, engines_key());
-        LATHE_TRY(layers_, stages_.run("profile", engines, {}, [&] { return profile_engines(engines_, progress_); }));
+        // It compiles each engine anew.
+        const double room =
+            left() - 14 - static_cast<double>(engines_.size()) * (build_seconds_ + 2 * sample_seconds());
+        if (options_.quick && room < 0) {
+            cut("the layers' times");
+            return {};
+        }
+        const double limit_s =
+            options_.quick ? std::clamp(room / static_cast<double>(engines_.size()), 0.1, 1.0) : no_limit_s;
+        LATHE_TRY(layers_, stages_.run("profile", key_of({engines, options_.quick ? "quick" : ""}), {},
+                                       [&] { return profile_engines(engines_, progress_, limit_s); }));
         return {};
     }
 
@@ -398,6 +497,30 @@ private:
         return sizes;
     }
 
+    /// Peers and batch sizes of which a few calls each have room in what is left of a quick job's minute.
+    void fit_benchmark(BenchRequest& request) {
+        constexpr double least_s = 8; // where earlier stages took all
+        request.budget_s = std::max(least_s, left());
+        constexpr double calls = 5; // that each subject makes at a batch size at least
+        const auto cost = [&](double batch) {
+            const auto subjects = static_cast<double>(request.engines.size() + request.against.size());
+            return calls * subjects * batch * sample_seconds();
+        };
+        const auto smallest = static_cast<double>(request.batch_sizes.front());
+        while (!request.against.empty() && cost(smallest) > 0.7 * request.budget_s) {
+            cut(options_.against->at(request.against.size() - 1));
+            request.against.pop_back();
+        }
+        double total = cost(smallest);
+        for (std::size_t i = 1; i < request.batch_sizes.size(); ++i) {
+            total += cost(static_cast<double>(request.batch_sizes[i]));
+            if (total <= 0.7 * request.budget_s) continue;
+            for (std::size_t late = i; late < request.batch_sizes.size(); ++late)
+                cut("batch " + std::to_string(request.batch_sizes[late]));
+            request.batch_sizes.resize(i);
+        }
+    }
+
     Result<void> measure() {
         BenchRequest request;
         request.engines = engines_;
@@ -408,8 +531,8 @@ private:
         request.model = options_.model;
         request.code = options_.source;
         request.batch_sizes = batch_sizes();
-        request.duration_s = options_.duration_s;
-        request.time_limit_s = options_.time_limit_s;
+        request.duration_s = *options_.duration_s;
+        request.time_limit_s = *options_.time_limit_s;
         request.data = options_.calibrate;
         if (!options_.evaluate.empty()) {
             LATHE_TRY(const EvaluationData where, evaluation_data());
@@ -422,15 +545,21 @@ private:
         request.probe_command = options_.program;
         if (!options_.program.empty()) request.probe_command.insert(request.probe_command.end(), {"bench", "--probe"});
         request.command_line = options_.command_line;
+        if (options_.quick) fit_benchmark(request);
         LATHE_TRY(std::string key, engines_key());
-        key = key_of({key, source_hash_, this_machine().fingerprint(), std::to_string(options_.duration_s),
-                      std::to_string(options_.time_limit_s), request.data.string(), request.columns, request.code});
+        key = key_of({key, source_hash_, this_machine().fingerprint(), std::to_string(request.duration_s),
+                      std::to_string(request.time_limit_s), options_.quick ? "quick" : "", request.data.string(),
+                      request.columns, request.code});
         for (const auto& text : options_.against.value())
             key = key_of({key, text});
         for (const auto batch : request.batch_sizes)
             key = key_of({key, std::to_string(batch)});
         LATHE_TRY(bench_, stages_.run("benchmark", key, {}, [&] { return bench(request, progress_); }));
         for (const Json& entry : bench_["unavailable"]) {
+            if (entry.value("reason", "") == over_budget) {
+                cut(entry.value("subject", ""));
+                continue;
+            }
             const std::string cure = entry.value("cure", "");
             log(LogLevel::warning, entry.value("subject", "") + " was not measured: " + entry.value("reason", "") +
                                        (cure.empty() ? "" : "; " + cure));
@@ -450,6 +579,7 @@ private:
 
     /// What limits the verdict, for a person who reads it.
     Result<void> add_caveats(report::Verdict& verdict) {
+        if (!cut_.empty()) verdict.reasons.push_back(told_cuts());
         if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
             verdict.reasons.emplace_back(
                 "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
@@ -497,7 +627,7 @@ private:
                       {"precisions", precision_names()},
                       {"bench", bench_}};
         if (!eval_.is_null()) document["eval"] = eval_;
-        document["layers"] = layers_;
+        if (!layers_.is_null()) document["layers"] = layers_;
         if (!calibration_.is_null()) document["calibration"] = calibration_;
         if (quantizations_.contains("int8")) document["quantization"] = quantizations_["int8"];
         if (quantizations_.size() > 1) document["quantizations"] = quantizations_;
@@ -556,6 +686,13 @@ private:
     std::string key_; ///< of the model as read, with its preprocessing
     RangesFile ranges_;
     std::vector<fs::path> engines_;
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    std::vector<std::string> cut_; ///< of a quick job, in the order of the stages
+    bool uncorrected_ = false;     ///< there was no time for the corrections that were asked for
+    double build_seconds_ = 0;     ///< of the slowest engine
+    std::optional<double> sample_seconds_;
+    std::size_t evaluation_samples_ = options_.evaluate_samples.value_or(0);
+    bool evaluation_chosen_ = false;
     std::optional<EvaluationData> evaluation_data_;
     std::string evaluation_digest_;
     Json first_engine_; ///< what the first built engine says of itself

@@ -1,9 +1,11 @@
 #include "api/profile.hpp"
 
+#include <chrono>
 #include <numeric>
 #include <random>
 
 #include "runtime/engine.hpp"
+#include "support/clock.hpp"
 
 namespace lathe {
 
@@ -32,14 +34,15 @@ HostTensor random_input(const IoInfo& input, std::mt19937& generator) {
 
 } // namespace
 
-Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress& progress) {
+Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress& progress, double limit_s) {
     EngineLoadOptions options;
     options.profiling = true;
     LATHE_TRY(const Engine engine, Engine::load(file, options));
-    return profile_engine(engine, file, progress);
+    return profile_engine(engine, file, progress, limit_s);
 }
 
-Result<EngineProfile> profile_engine(const Engine& engine, const std::filesystem::path& file, Progress& progress) {
+Result<EngineProfile> profile_engine(const Engine& engine, const std::filesystem::path& file, Progress& progress,
+                                     double limit_s) {
     LATHE_TRY(Session session, engine.make_session());
     std::mt19937 generator(1); // NOLINT: the same inputs every time
     std::vector<HostTensor> tensors;
@@ -50,10 +53,16 @@ Result<EngineProfile> profile_engine(const Engine& engine, const std::filesystem
         views.push_back(tensor.view());
 
     EngineProfile profile;
-    for (std::size_t run = 0; run < warm_up_runs + measured_runs; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t run = 0, warm = 0; run < warm_up_runs + measured_runs; ++run) {
+        const bool late = seconds_since(start) > limit_s;
+        if (late && profile.runs > 0) break;
         LATHE_CHECK(progress.check());
         LATHE_TRY(const auto outputs, session.run(views));
-        if (run < warm_up_runs) continue;
+        if (warm < warm_up_runs && !(late && warm > 0)) {
+            ++warm;
+            continue;
+        }
         LATHE_TRY(const std::vector<LayerInfo> layers, session.profile());
         if (profile.runs == 0) {
             profile.layers = layers;
@@ -74,11 +83,11 @@ Result<EngineProfile> profile_engine(const Engine& engine, const std::filesystem
     return profile;
 }
 
-Result<Json> profile_engines(const std::vector<std::filesystem::path>& engines, Progress& progress) {
+Result<Json> profile_engines(const std::vector<std::filesystem::path>& engines, Progress& progress, double limit_s) {
     Json document{{"kind", "layers"}, {"version", 1}, {"subjects", Json::array()}};
     progress.begin("profile", engines.size());
     for (const auto& file : engines) {
-        LATHE_TRY(const EngineProfile profile, profile_engine(file, progress));
+        LATHE_TRY(const EngineProfile profile, profile_engine(file, progress, limit_s));
         Json rows = Json::array();
         for (const LayerInfo& layer : profile.layers)
             rows.push_back(to_json(layer));

@@ -23,6 +23,9 @@ struct Unavailable {
     std::string cure; ///< may be empty
 };
 
+/// The reason of what was left out for want of time.
+constexpr const char* over_budget = "left out to stay within the time for the whole run";
+
 struct MeasureOptions {
     std::vector<std::int64_t> batch_sizes{1, 4, 8, 16, 32};
     double duration_s = 3;        ///< of each throughput measurement; 0 leaves throughput out
@@ -31,6 +34,9 @@ struct MeasureOptions {
     Dataset* data = nullptr;      ///< real inputs instead of random ones
     bool scaling = false;         ///< of subjects with devices: throughput on 1, 2, 4, ... of them
     InterleaveOptions interleave; ///< its time limit is replaced by the one above
+    /// Seconds left for everything; empty: no limit. Later batch sizes and throughput for which they will not do, by
+    /// what was measured before, are left out.
+    std::function<double()> left_s{};
     /// The model's inputs at a batch size; an error if the engines cannot run it.
     std::function<Result<std::vector<InputSpec>>(std::int64_t batch)> inputs;
 };

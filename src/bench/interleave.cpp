@@ -99,7 +99,7 @@ Result<std::vector<Result<InterleavedLatency>>> interleave(std::span<Subject* co
         const double least = now() + options.warm_up_s;
         const double deadline = now() + options.time_limit_s / 5;
         const auto warm = [&](bool steady) {
-            return now() >= least && (steady || (turn.steady.bursts() >= 2 && now() >= deadline));
+            return now() >= least && (steady || (turn.steady.bursts() >= options.warm_bursts && now() >= deadline));
         };
         for (bool steady = false; !turn.failure && !warm(steady);) {
             LATHE_TRY(const std::optional<Burst> burst, take_burst(turn, options.burst));

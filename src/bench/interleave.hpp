@@ -14,8 +14,9 @@ namespace lathe {
 struct InterleaveOptions {
     BurstPlan burst;
     SteadyRule rule;
-    double time_limit_s = 10; ///< a subject: all of them together may take this times their number
-    double warm_up_s = 0;     ///< least time to warm each subject up; then until steady
+    double time_limit_s = 10;    ///< a subject: all of them together may take this times their number
+    double warm_up_s = 0;        ///< least time to warm each subject up; then until steady
+    std::size_t warm_bursts = 2; ///< at least, even where a fifth of the time limit is over
     /// Percentiles to tell beside those of Summary, in percent.
     std::vector<double> percentiles;
     /// Above 0: each turn of an engine has, besides, a burst of calls that come after this pause each, and one of calls

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "bench/bench.hpp"
 #include "bench/scaling.hpp"
@@ -84,8 +85,19 @@ public:
         : subjects_(subjects), options_(options), progress_(progress) {}
 
     Result<Json> all() {
-        for (const std::int64_t batch : options_.batch_sizes)
+        double seconds = 0; // of the batch size before
+        std::int64_t before = 0;
+        for (const std::int64_t batch : options_.batch_sizes) {
+            if (before > 0 && seconds * static_cast<double>(batch) / static_cast<double>(before) > left()) {
+                leave_out("batch " + std::to_string(batch));
+                continue;
+            }
+            const double had = left();
             LATHE_CHECK(one_batch_size(batch));
+            if (!options_.left_s) continue;
+            seconds = had - left();
+            before = batch;
+        }
         progress_.end();
         Json document{{"latency", std::move(latency_)},
                       {"throughput", std::move(throughput_)},
@@ -96,6 +108,11 @@ public:
     }
 
 private:
+    double left() const { return options_.left_s ? options_.left_s() : std::numeric_limits<double>::infinity(); }
+    void leave_out(const std::string& what) {
+        unavailable_.push_back(to_json(Unavailable{what, 0, over_budget, "measure longer"}));
+    }
+
     Result<void> one_batch_size(std::int64_t batch) {
         const std::string title = "batch " + std::to_string(batch);
         LATHE_TRY(auto specs, options_.inputs(batch));
@@ -114,6 +131,12 @@ private:
         progress_.begin(title + ": latency", 0);
         InterleaveOptions interleaving = options_.interleave;
         interleaving.time_limit_s = options_.time_limit_s;
+        if (options_.left_s) {
+            // Warming up comes on top; throughput shall have its part.
+            const double share = 0.6 * left() / (1.2 * static_cast<double>(std::max<std::size_t>(1, ready.size())));
+            interleaving.time_limit_s = std::clamp(share, 0.05, options_.time_limit_s);
+            interleaving.warm_bursts = 1;
+        }
         LATHE_TRY(const auto results, interleave(ready, interleaving, progress_));
         for (std::size_t i = 0; i < ready.size(); ++i) {
             if (!results[i])
@@ -122,8 +145,16 @@ private:
                 add_latency(ready[i]->info(), batch, *results[i], inputs.preprocess_ms());
         }
         add_ratios(ratios_, batch, ready, results);
-        if (options_.duration_s > 0) LATHE_CHECK(serve(ready, results, batch));
-        return {};
+        if (options_.duration_s <= 0) return {};
+        // A few requests of each stream are begun whatever the time.
+        double needed = 0;
+        for (const auto& result : results)
+            if (result) needed += options_.duration_s + 2e-9 * result->call_ns.median;
+        if (needed > left()) {
+            leave_out("throughput at batch " + std::to_string(batch));
+            return {};
+        }
+        return serve(ready, results, batch);
     }
 
     void add_latency(const SubjectInfo& info, std::int64_t batch, const InterleavedLatency& latency,

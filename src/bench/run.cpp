@@ -46,6 +46,13 @@ public:
     }
 
 private:
+    /// Of the budget, by when peers and probes must have begun.
+    static constexpr double peers_share = 0.3;
+    static constexpr double probes_share = 0.4;
+    bool spent(double share) const {
+        return request_.budget_s > 0 && seconds_since(start_) > share * request_.budget_s;
+    }
+
     Result<void> load_engines() {
         progress_.begin("load", request_.engines.size() + request_.plans.size() + request_.against.size());
         EngineLoadOptions load;
@@ -156,6 +163,12 @@ private:
         }
         for (const PeerRequest& peer : request_.against) {
             LATHE_CHECK(progress_.check());
+            if (spent(peers_share)) {
+                const std::string name = peer.precision.empty() ? std::string(to_string(peer.kind))
+                                                                : to_string(peer.kind) + ("-" + peer.precision);
+                unavailable_.push_back(to_json(Unavailable{name, 0, over_budget, "measure longer"}));
+                continue;
+            }
             SubjectInfo info;
             info.kind = peer.kind;
             std::string stem = peer.file.empty() ? "" : ":" + peer.file.stem().string();
@@ -221,6 +234,10 @@ private:
             progress_.advance();
             const SubjectKind kind = subject->info().kind;
             if (kind != SubjectKind::engine && kind != SubjectKind::openvino) continue;
+            if (spent(probes_share)) {
+                subject->info().notes.push_back(std::string("memory and load time were ") + over_budget);
+                continue;
+            }
             // Over a length mix, engines may be of lengths that the first does not take.
             auto own = engine_inputs(engines_[i < engines_.size() ? i : 0], batch_sizes_.front());
             const bool mix = !request_.lengths_from.empty() && own;
@@ -266,6 +283,7 @@ private:
         options.interleave.call_pause_ms = request_.pause_ms;
         options.interleave.rule.min_calls = request_.min_calls;
         options.interleave.percentiles = request_.percentiles;
+        if (request_.budget_s > 0) options.left_s = [this] { return request_.budget_s - seconds_since(start_); };
         options.data = data.get();
         options.inputs = [this](std::int64_t batch) { return inputs_at(batch); };
         return measure(subjects_, options, progress_);
@@ -343,6 +361,7 @@ private:
     }
 
     const BenchRequest& request_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     Progress& progress_;
     ScratchFolder scratch_;
     std::set<std::string> taken_;

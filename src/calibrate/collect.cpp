@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "data/position_mask.hpp"
 #include "support/clock.hpp"
@@ -78,13 +80,15 @@ private:
 /// Deals out the batches of the dataset to the lanes, one lane at a time.
 class Batches {
 public:
-    Batches(Dataset& dataset, Progress& progress, std::size_t wanted, std::size_t batch_size)
-        : dataset_(dataset), progress_(progress), wanted_(wanted), batch_size_(batch_size) {}
+    /// `late` tells that no more than the first batch is to be read.
+    Batches(Dataset& dataset, Progress& progress, std::size_t wanted, std::size_t batch_size,
+            std::function<bool()> late)
+        : dataset_(dataset), progress_(progress), wanted_(wanted), batch_size_(batch_size), late_(std::move(late)) {}
 
     /// Nothing at the end, and after a failure of any lane.
     std::optional<Batch> next() {
         const std::lock_guard lock(mutex_);
-        if (failure_ || dealt_ >= wanted_) return std::nullopt;
+        if (failure_ || dealt_ >= wanted_ || late_()) return std::nullopt;
         auto batch = take();
         if (!batch) {
             failure_ = std::move(batch).error();
@@ -125,6 +129,7 @@ private:
     std::mutex mutex_;
     std::size_t wanted_;
     std::size_t batch_size_;
+    std::function<bool()> late_;
     std::size_t dealt_ = 0;
     std::size_t seen_ = 0;
     std::optional<Error> failure_;
@@ -160,6 +165,9 @@ struct Collector::State {
     std::size_t threads_a_lane = 1;
     std::size_t lanes = 1;
     std::size_t seen = 0;
+    Clock::time_point start = Clock::now();
+    double time_limit_s = 0;
+    bool dealt = false; ///< a batch
 };
 
 Collector::Collector(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -180,6 +188,7 @@ Result<Collector> Collector::make(ActivationSource& source, Dataset& dataset, co
     // A lane on each core, if there are batches for them all, keeps every core busy from the first layer to the last
     // and counts a tensor while it is still in the core's cache.
     state->lanes = source.set_lanes(std::clamp<std::size_t>(runs, 1, threads));
+    state->time_limit_s = options.time_limit_s;
     state->threads_a_lane = std::max<std::size_t>(1, threads / state->lanes);
     dataset.rewind();
     progress.begin("calibrate", wanted);
@@ -194,7 +203,11 @@ Result<ActivationStatistics> Collector::next(std::size_t count) {
     std::vector<std::unique_ptr<Lane>> lanes;
     for (std::size_t i = 0; i < state.lanes; ++i)
         lanes.push_back(std::make_unique<Lane>(state.source.tensors().size(), state.threads_a_lane));
-    Batches batches(state.dataset, state.progress, std::min(count, state.wanted - state.seen), state.batch_size);
+    const auto late = [&state] { // called under the lock of the batches
+        if (state.time_limit_s <= 0) return false;
+        return std::exchange(state.dealt, true) && seconds_since(state.start) > state.time_limit_s;
+    };
+    Batches batches(state.dataset, state.progress, std::min(count, state.wanted - state.seen), state.batch_size, late);
     ThreadPool(state.lanes).for_each(state.lanes, [&](std::size_t i) {
         run_lane(state.source, i, *lanes[i], batches);
     });

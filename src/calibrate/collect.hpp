@@ -20,6 +20,9 @@ struct CollectOptions {
     std::size_t batch_size = 1; ///< samples a run of the source
     std::size_t threads = 0;    ///< runs side by side, where the source can; 0 means all cores
     bool whole_batches = false; ///< the source takes batches of just that size
+    /// Seconds from the making of the collector after which no further batch is begun, but for the first; 0: no limit.
+    /// How many samples are seen then depends on the machine.
+    double time_limit_s = 0;
 };
 
 struct TensorStatistics {

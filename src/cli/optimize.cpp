@@ -26,20 +26,7 @@ struct Arguments {
     std::string tune = "default";
     std::vector<std::string> precisions;
     std::vector<std::string> against;
-    bool quick = false;
-    bool duration_given = false;
-    bool time_limit_given = false;
-    bool evaluate_samples_given = false;
-    bool answer_limit_given = false;
 };
-
-/// --quick: a verdict within a minute for a network of a few ms. What was given stands.
-void shorten(const Arguments& arguments, OptimizeRequest& request) {
-    if (!arguments.duration_given) request.duration_s = 0.3;
-    if (!arguments.time_limit_given) request.time_limit_s = 1;
-    if (!arguments.evaluate_samples_given) request.evaluate_samples = 200;
-    if (!arguments.answer_limit_given) request.answer_limit_s = 15;
-}
 
 Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& context) {
     OptimizeRequest request = arguments.request;
@@ -68,7 +55,6 @@ Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& co
             if (!name.empty()) request.against->push_back(name); // --against '' compares with nothing
         }
     }
-    if (arguments.quick) shorten(arguments, request);
     request.program = {"/proc/self/exe"};
     request.command_line = context.command_line();
     request.progress = &context.progress();
@@ -100,7 +86,6 @@ void add_optimize(Commands& commands) {
     auto options = std::make_shared<Arguments>();
     OptimizeRequest& request = options->request;
     Context& context = commands.context();
-    auto self = std::make_shared<const CLI::App*>();
     CLI::App& command = commands.add(
         {"optimize",
          "The whole job: simplify, calibrate, quantize, build, evaluate, benchmark, report, with a verdict",
@@ -112,14 +97,7 @@ void add_optimize(Commands& commands) {
           "lathe optimize m.onnx --calibrate arrays/ --evaluate arrays/ --task mine.py:score",
           "lathe optimize m.onnx --precisions fp32,bf16 --against onnxruntime",
           "lathe optimize m.onnx --device cuda --calibrate photos/ --evaluate labelled/ --batch-sizes 1,8,32"}},
-        [options, &context, self]() -> Result<void> {
-            options->duration_given = (*self)->count("--duration") > 0;
-            options->time_limit_given = (*self)->count("--time-limit") > 0;
-            options->evaluate_samples_given = (*self)->count("--evaluate-samples") > 0;
-            options->answer_limit_given = (*self)->count("--answer-limit") > 0;
-            return run_optimize(*options, context);
-        });
-    *self = &command;
+        [options, &context] { return run_optimize(*options, context); });
     command.add_option("model", request.model, "ONNX model in floating point (see lathe export)")->required();
     command.add_option("--calibrate", request.calibrate,
                        "Data to calibrate on: folder of images, .npy, .npz; texts (.tsv, .csv, .jsonl)");
@@ -131,7 +109,8 @@ void add_optimize(Commands& commands) {
     add_task_options(command, request.task);
     command.add_option("-o,--output", request.output, "Folder for engines, JSON and report")->capture_default_str();
     add_samples_option(command, options->samples, &options->samples_given);
-    command.add_option("--evaluate-samples", request.evaluate_samples, "Evaluation samples; 0: all");
+    command.add_option("--evaluate-samples", request.evaluate_samples,
+                       "Evaluation samples; 0: all (default; with --quick 200)");
     command
         .add_option("--method", options->method,
                     "Range estimator; auto: for each tensor the range with the least error in what reads it, kept if "
@@ -143,9 +122,9 @@ void add_optimize(Commands& commands) {
                      "Where INT8 loses more than --max-drop, do not make a network of --effort 2 beside it");
     command
         .add_option("--answer-limit", request.answer_limit_s,
-                    "Seconds that correcting such a network may take, at most; else it is left out")
-        ->check(positive_number())
-        ->capture_default_str();
+                    "Seconds that correcting such a network may take, at most; else it is left out (default 90, with "
+                    "--quick 15)")
+        ->check(positive_number());
     add_format_options(command, options->formats);
     command.add_option("--exclude", request.exclude, "Leave in float: node, op type or regular expression; repeatable")
         ->allow_extra_args(false);
@@ -177,16 +156,17 @@ void add_optimize(Commands& commands) {
                     "Largest acceptable loss of the task's metric (top-1, mAP, ...), in points")
         ->check(not_negative_number())
         ->capture_default_str();
-    command.add_option("--duration", request.duration_s, "Seconds of each throughput measurement; 0: none")
-        ->check(not_negative_number())
-        ->capture_default_str();
-    command.add_option("--time-limit", request.time_limit_s, "Seconds for each latency measurement, at most")
-        ->check(positive_number())
-        ->capture_default_str();
-    command.add_flag(
-        "--quick", options->quick,
-        "A verdict in a minute, with wider intervals: --duration 0.3 --time-limit 1 --evaluate-samples 200 "
-        "--answer-limit 15, where these are not given");
+    command
+        .add_option("--duration", request.duration_s,
+                    "Seconds of each throughput measurement; 0: none (default 1.5, with --quick 0.3)")
+        ->check(not_negative_number());
+    command
+        .add_option("--time-limit", request.time_limit_s,
+                    "Seconds for each latency measurement, at most (default 4, with --quick 1)")
+        ->check(positive_number());
+    command.add_flag("--quick", request.quick,
+                     "A verdict in a minute on two cores, with wider intervals: what would pass it is cut or left out, "
+                     "and that is told");
     command.add_option("--threads", request.threads, "Threads (default: all cores)");
     command.add_option("--preprocess", request.preprocess, preprocess_help());
     command.add_flag(

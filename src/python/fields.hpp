@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include <nanobind/nanobind.h>
 
 namespace lathe::python {
@@ -10,6 +12,13 @@ T field(const nanobind::dict& options, const char* name, T otherwise) {
     if (!options.contains(name)) return otherwise;
     const nanobind::object value = options[name];
     return value.is_none() ? otherwise : nanobind::cast<T>(value);
+}
+
+/// The field of `options`; nothing where it is not there or None.
+template <class T>
+std::optional<T> optional_field(const nanobind::dict& options, const char* name) {
+    if (!options.contains(name) || options[name].is_none()) return std::nullopt;
+    return nanobind::cast<T>(options[name]);
 }
 
 } // namespace lathe::python

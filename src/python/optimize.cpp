@@ -37,7 +37,7 @@ OptimizeRequest request_of(const nb::dict& options) {
     request.exclude = field(options, "exclude", request.exclude);
     request.effort = field(options, "effort", request.effort);
     request.answer_loss = field(options, "answer_loss", request.answer_loss);
-    request.answer_limit_s = field(options, "answer_limit_s", request.answer_limit_s);
+    request.answer_limit_s = optional_field<double>(options, "answer_limit_s");
     // Absent and "auto" are the same to the library, but only one of them to what it keeps in the folder.
     if (!noisy_in_float_named(field<std::string>(options, "noisy_layers", "auto")))
         request.corrections.noisy_in_float = false;
@@ -54,10 +54,11 @@ OptimizeRequest request_of(const nb::dict& options) {
     request.threads = field(options, "threads", request.threads);
     if (options.contains("against")) request.against = nb::cast<std::vector<std::string>>(options["against"]);
     request.batch_sizes = field(options, "batch_sizes", request.batch_sizes);
-    request.evaluate_samples = field(options, "evaluate_samples", request.evaluate_samples);
+    request.evaluate_samples = optional_field<std::size_t>(options, "evaluate_samples");
     request.max_drop = field(options, "max_drop", request.max_drop);
-    request.duration_s = field(options, "duration_s", request.duration_s);
-    request.time_limit_s = field(options, "time_limit_s", request.time_limit_s);
+    request.duration_s = optional_field<double>(options, "duration_s");
+    request.time_limit_s = optional_field<double>(options, "time_limit_s");
+    request.quick = field(options, "quick", request.quick);
     request.force = field(options, "force", request.force);
     request.program = field(options, "program", request.program);
     request.command_line = field(options, "command_line", request.command_line);

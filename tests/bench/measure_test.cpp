@@ -39,6 +39,49 @@ protected:
     std::vector<std::unique_ptr<Subject>> subjects_;
 };
 
+/// What was left out, as the results list it.
+std::vector<std::string> left_out(const Json& result) {
+    std::vector<std::string> names;
+    for (const Json& entry : result.at("unavailable"))
+        if (entry.at("reason") == over_budget) names.push_back(entry.at("subject"));
+    return names;
+}
+
+TEST_F(Measure, LeavesOutWhatDoesNotFitIntoTheTimeLeft) {
+    add("int8", SubjectKind::engine, 1e9); // a second a call
+    add("fp32", SubjectKind::engine, 2e9);
+    MeasureOptions limited = options();
+    limited.batch_sizes = {1, 8, 16};
+    limited.left_s = [this] { return 20 - clock_; };
+    const auto result = measure(subjects_, limited, no_progress());
+    ASSERT_TRUE(result) << result.error().describe();
+    EXPECT_EQ(result->at("latency").size(), 2U) << "of the first batch size alone";
+    EXPECT_THAT(left_out(*result), ElementsAre("throughput at batch 1", "batch 8", "batch 16"));
+    EXPECT_LT(clock_, 20);
+}
+
+TEST_F(Measure, TimeThatIsOverStillGivesTheFirstLatencies) {
+    add("int8", SubjectKind::engine, 1e9);
+    MeasureOptions limited = options();
+    limited.left_s = [this] { return -1 - clock_; };
+    const auto result = measure(subjects_, limited, no_progress());
+    ASSERT_TRUE(result) << result.error().describe();
+    EXPECT_EQ(result->at("latency").size(), 1U);
+    EXPECT_THAT(result->at("throughput"), IsEmpty());
+    EXPECT_THAT(left_out(*result), ElementsAre("throughput at batch 1", "batch 8"));
+}
+
+TEST_F(Measure, EnoughTimeLeavesNothingOut) {
+    add("int8", SubjectKind::engine, 1e6);
+    MeasureOptions limited = options();
+    limited.left_s = [this] { return 100 - clock_; };
+    const auto result = measure(subjects_, limited, no_progress());
+    ASSERT_TRUE(result) << result.error().describe();
+    EXPECT_EQ(result->at("latency").size(), 2U);
+    EXPECT_EQ(result->at("throughput").size(), 2U);
+    EXPECT_THAT(left_out(*result), IsEmpty());
+}
+
 TEST_F(Measure, GivesLatencyThroughputAndRatiosOfEngines) {
     add("int8", SubjectKind::engine, 1e6);
     add("fp32", SubjectKind::engine, 2e6);

@@ -212,6 +212,36 @@ TEST(Collect, TakesTheFirstSamplesOnly) {
     EXPECT_EQ(all->samples, 20U);
 }
 
+TEST(Collect, ReadsOneBatchWhereTheTimeIsOver) {
+    for (const std::size_t lanes : {1U, 3U}) {
+        RandomDataset dataset(20, 100, 3);
+        CopySource source(2, lanes);
+        CollectOptions options;
+        options.batch_size = 2;
+        options.threads = 3;
+        options.time_limit_s = 1e-9;
+        const auto cut = collect(source, dataset, options);
+        ASSERT_TRUE(cut) << cut.error().describe();
+        EXPECT_EQ(cut->samples, 2U);
+        EXPECT_EQ(cut->tensors[0].histogram.count(), 200U);
+        options.time_limit_s = 1000;
+        const auto all = collect(source, dataset, options);
+        ASSERT_TRUE(all) << all.error().describe();
+        EXPECT_EQ(all->samples, 20U);
+    }
+}
+
+TEST(Collect, TimeIsThatOfAllRoundsTogether) {
+    RandomDataset dataset(20, 100, 3);
+    CopySource source(2);
+    CollectOptions options;
+    options.time_limit_s = 1e-9;
+    auto collector = Collector::make(source, dataset, options, no_progress());
+    ASSERT_TRUE(collector) << collector.error().describe();
+    EXPECT_EQ(collector->next(8)->samples, 1U);
+    EXPECT_EQ(collector->next(8)->samples, 0U);
+}
+
 TEST(Collect, Failures) {
     struct Case {
         const char* name;
