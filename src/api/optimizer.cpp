@@ -203,6 +203,8 @@ private:
         }
         if (!outcome) return std::move(outcome).error();
         if (outcome->reused) tell(outcome->reuse);
+        if (!outcome->reused && outcome->ranges.samples_seen > 0)
+            observed_seconds_ = outcome->seconds / static_cast<double>(outcome->ranges.samples_seen);
         if (outcome->cut) cut("calibration ended after " + std::to_string(outcome->ranges.samples_seen) + " samples");
         calibration_ = calibration_to_json(outcome->ranges, profile.activations, outcome->seconds);
         timings_extra_.push_back({{"name", "calibrate"}, {"seconds", outcome->seconds}, {"reused", outcome->reused}});
@@ -210,13 +212,23 @@ private:
         return {};
     }
 
+    /// Whether corrections may be done within so many seconds. They run both networks piece by piece on some hundred
+    /// samples, and a piece under way cannot be stopped: what surely takes longer is better not begun.
+    bool corrections_fit(double seconds) const {
+        constexpr double samples = 300;
+        return samples * observed_seconds_ <= seconds;
+    }
+
     /// The INT8 network that was asked for; of a quick job whose minute has no room for its corrections, without them.
     Result<void> quantize_first() {
         if (!options_.quick || !corrections_of(options_.effort).any())
             return quantize("int8", options_.effort, progress_);
-        TimeLimited limited(progress_, share(*options_.answer_limit_s, 22));
-        auto made = quantize("int8", options_.effort, limited);
-        if (made || progress_.cancelled() || !limited.expired()) return made;
+        const double limit_s = share(*options_.answer_limit_s, 22);
+        if (corrections_fit(limit_s)) {
+            TimeLimited limited(progress_, limit_s);
+            auto made = quantize("int8", options_.effort, limited);
+            if (made || progress_.cancelled() || !limited.expired()) return made;
+        }
         cut("the corrections of effort " + std::to_string(options_.effort));
         uncorrected_ = true;
         return quantize("int8", 0, progress_);
@@ -299,7 +311,9 @@ private:
     /// failure.
     Result<void> answer_loss() {
         static constexpr int effort = 2;
-        if (uncorrected_ || !options_.answer_loss || options_.effort >= effort || eval_.is_null() || !wants(Precision::int8)) return {};
+        if (uncorrected_ || !options_.answer_loss || options_.effort >= effort || eval_.is_null() ||
+            !wants(Precision::int8))
+            return {};
         report::VerdictOptions limit;
         limit.max_drop_points = options_.max_drop;
         const report::Verdict verdict = report::make_verdict(nullptr, &eval_, limit);
@@ -313,7 +327,7 @@ private:
              " pt allowed: correcting it with effort " + std::to_string(effort) + " as " + name);
         // Building, judging and measuring one engine more must fit in as well.
         const double limit_s = std::min(*options_.answer_limit_s, left() - 16 - build_seconds_);
-        if (limit_s < 1) {
+        if (limit_s < 1 || (options_.quick && !corrections_fit(limit_s))) {
             cut("correcting INT8 (effort " + std::to_string(effort) + ")");
             return {};
         }
@@ -690,6 +704,7 @@ private:
     std::vector<std::string> cut_; ///< of a quick job, in the order of the stages
     bool uncorrected_ = false;     ///< there was no time for the corrections that were asked for
     double build_seconds_ = 0;     ///< of the slowest engine
+    double observed_seconds_ = 0;  ///< a sample of the calibration; 0 where it was reused
     std::optional<double> sample_seconds_;
     std::size_t evaluation_samples_ = options_.evaluate_samples.value_or(0);
     bool evaluation_chosen_ = false;
