@@ -105,7 +105,8 @@ def _engine_file(engine: Any, folder: Path, index: int) -> str:
 def deploy(engines: Any, output: str | os.PathLike[str], *, names: Sequence[str] = (),
            bench: str | os.PathLike[str] | BenchResult | None = None, slo: str = "", rate: str = "", backend: str = "",
            plan: str | os.PathLike[str] | None = None, copy_backend: str | os.PathLike[str] | None = None,
-           max_queue: int = 0, pictures: bool = False, texts: bool = False, cluster: Cluster | None = None,
+           max_queue: int = 0, pictures: bool = False, texts: bool = False, generate: bool = False,
+           prefill: str | os.PathLike[str] | None = None, streams: int = 0, cluster: Cluster | None = None,
            progress: bool | Reporter | None = None) -> DeployResult:
     """Write a model repository for NVIDIA Triton, with a KServe v2 client, and with `cluster` Kubernetes' manifests: the
     commands `lathe deploy triton` and `lathe deploy kserve`.
@@ -134,6 +135,10 @@ def deploy(engines: Any, output: str | os.PathLike[str], *, names: Sequence[str]
         max_queue: Refuse requests once so many wait; 0: any number.
         pictures: Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses.
         texts: Clients send texts, which Lathe's backend cuts into tokens.
+        generate: The engines are decoders: clients send tokens or a text, which Lathe's backend continues, one answer a
+            token.
+        prefill: With `generate`, the engine file that reads prompts at once; None: the decoder reads them.
+        streams: With `generate`, texts continued at once; 0: 8.
 
     Raises:
         Error: invalid_argument (names that Triton or Kubernetes cannot have, a model that exists already, options that
@@ -143,9 +148,10 @@ def deploy(engines: Any, output: str | os.PathLike[str], *, names: Sequence[str]
     given = [engines] if isinstance(engines, (str, os.PathLike, Engine)) else list(engines)
     options: dict[str, Any] = {
         "output": os.fspath(output), "names": list(names), "slo": slo, "rate": rate, "backend": backend,
-        "max_queue": max_queue, "pictures": pictures, "texts": texts,
+        "max_queue": max_queue, "pictures": pictures, "texts": texts, "generate": generate,
+        "streams": streams,
     }
-    for name, file in (("plan", plan), ("copy_backend", copy_backend)):
+    for name, file in (("plan", plan), ("copy_backend", copy_backend), ("prefill", prefill)):
         if file is not None:
             options[name] = os.fspath(file)
     if cluster is not None:

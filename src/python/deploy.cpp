@@ -32,6 +32,9 @@ DeployRequest request_of(const nb::dict& options) {
     request.max_queue = field(options, "max_queue", request.max_queue);
     request.pictures = field(options, "pictures", request.pictures);
     request.texts = field(options, "texts", request.texts);
+    request.generate = field(options, "generate", request.generate);
+    request.prefill = field(options, "prefill", request.prefill);
+    request.streams = field(options, "streams", request.streams);
     request.command_line = "lathe.deploy";
     if (!options.contains("cluster")) return request;
     const auto given = nb::cast<nb::dict>(options["cluster"]);

@@ -37,6 +37,8 @@ class Deploy(unittest.TestCase):
         for engines, options, code in (([], {}, "invalid_argument"), (FOLDER / "none.engine", {}, "not_found"),
                                        (engine(), {"backend": "pytorch"}, "invalid_argument"),
                                        (engine(), {"slo": "p99=1s"}, "invalid_argument"),
+                                       (engine(), {"streams": 2}, "invalid_argument"),
+                                       (engine(), {"generate": True}, "invalid_argument"),
                                        (engine(), {"cluster": bad}, "invalid_argument")):
             with self.subTest(options=options), self.assertRaises(lathe.Error) as caught:
                 lathe.deploy(engines, FOLDER / "wrong", **options)
