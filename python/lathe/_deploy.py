@@ -91,13 +91,19 @@ class DeployResult(Documented):
         return frame(self.models)
 
 
+def _model_name(engine: Any) -> str:
+    if isinstance(engine, Engine):
+        return Path(engine.metadata["name"] or "model").name
+    return Path(os.fspath(engine)).stem
+
+
 def _engine_file(engine: Any, folder: Path, index: int) -> str:
-    """An engine in memory is saved under its name, in a folder of its own."""
+    """An engine in memory is saved in a folder of its own, by the name that `lathe.bench` gives it."""
     if not isinstance(engine, Engine):
         return str(os.fspath(engine))
     place = folder / str(index)
     place.mkdir()
-    path = place / f"{engine.metadata['name'] or 'model'}.engine"
+    path = place / f"{_model_name(engine)}.{engine.metadata['precision']}.engine"
     engine.save(path)
     return os.fspath(path)
 
@@ -147,10 +153,11 @@ def deploy(engines: Any, output: str | os.PathLike[str], *, names: Sequence[str]
     """
     given = [engines] if isinstance(engines, (str, os.PathLike, Engine)) else list(engines)
     options: dict[str, Any] = {
-        "output": os.fspath(output), "names": list(names), "slo": slo, "rate": rate, "backend": backend,
-        "max_queue": max_queue, "pictures": pictures, "texts": texts, "generate": generate,
-        "streams": streams,
+        "output": os.fspath(output), "slo": slo, "rate": rate, "backend": backend, "max_queue": max_queue,
+        "pictures": pictures, "texts": texts, "generate": generate, "streams": streams,
     }
+    named = list(names)
+    options["names"] = named + [_model_name(engine) for engine in given[len(named):]]
     for name, file in (("plan", plan), ("copy_backend", copy_backend), ("prefill", prefill)):
         if file is not None:
             options[name] = os.fspath(file)

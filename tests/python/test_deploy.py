@@ -16,13 +16,14 @@ class Deploy(unittest.TestCase):
         self.assertFalse(told.models[0].sized)
         self.assertIn("max_batch_size: 64", (told.models[0].folder / "config.pbtxt").read_text(encoding="utf-8"))
         self.assertTrue((told.models[0].folder / "client.py").exists())
-        self.assertEqual(told.document["models"][0]["engine"].rpartition("/")[2], "shapes.engine")
+        self.assertEqual(told.document["models"][1]["engine"].rpartition("/")[2], "shapes.engine")
         self.assertEqual(len(told.table()), 2)
 
     def test_a_size_by_measurements(self):
         bench = lathe.bench([engine()], against=[], batch_sizes=[1, 8], duration_s=0.1, time_limit_s=0.3)
         sized = lathe.deploy(engine(), FOLDER / "sized", bench=bench, backend="onnxruntime")
         self.assertTrue(sized.models[0].sized)
+        self.assertEqual(sized.models[0].name, "shapes")
         self.assertGreater(len(sized.models[0].reason), 10)
 
     def test_manifests(self):
