@@ -99,8 +99,8 @@ def autocast(model: Any, data: Any = None, *, to: str = "fp16", ranges: str | os
     >>> found.cast_nodes, found.kept_ops
     (1, {'Softmax': 1})
     >>> measured = lathe.autocast(module, torch.ones(8, 4), example=torch.zeros(2, 4), exclude=["Softmax"])
-    >>> [(decision.op, decision.reason) for decision in measured.decisions]
-    [('Gemm', 'cast'), ('Softmax', 'excluded_by_user')]
+    >>> {decision.op: decision.reason for decision in measured.decisions}
+    {'Gemm': 'cast', 'Softmax': 'excluded_by_user'}
 
     Args:
         model: In FP32, best a simplified one, without measurements also one with Q/DQ: an ONNX file, an onnx.ModelProto,

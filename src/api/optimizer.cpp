@@ -327,7 +327,7 @@ private:
              " pt allowed: correcting it with effort " + std::to_string(effort) + " as " + name);
         // Building, judging and measuring one engine more must fit in as well.
         const double limit_s = std::min(*options_.answer_limit_s, left() - 16 - build_seconds_);
-        if (limit_s < 1 || (options_.quick && !corrections_fit(limit_s))) {
+        if (options_.quick && (limit_s < 1 || !corrections_fit(limit_s))) {
             cut("correcting INT8 (effort " + std::to_string(effort) + ")");
             return {};
         }
@@ -335,10 +335,10 @@ private:
         if (auto made = quantize(name, effort, limited); !made) {
             if (progress_.cancelled()) return made;
             if (limited.expired() && options_.quick) cut("correcting INT8 (effort " + std::to_string(effort) + ")");
-            const std::string reason = limited.expired()
-                                           ? "correcting it took more than " + report::decimals(limit_s, 0) +
-                                                 " s; without limit: --effort " + std::to_string(effort)
-                                           : made.error().describe();
+            const std::string reason = limited.expired() ? "correcting it took more than " +
+                                                               report::decimals(limit_s, options_.quick ? 0 : -1) +
+                                                               " s; without limit: --effort " + std::to_string(effort)
+                                                         : made.error().describe();
             leave_out(name, reason);
             return {};
         }

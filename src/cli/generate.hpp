@@ -13,7 +13,7 @@ namespace lathe::cli {
 
 /// `lathe run` of a decoder: texts are continued.
 struct GenerateOptions {
-    std::int64_t max_tokens = 0; ///< 0: nothing is continued
+    std::int64_t max_tokens = 0;  ///< 0: nothing is continued
     std::vector<std::string> ids; ///< prompts, "3,4,5"
     std::filesystem::path prefill;
     std::optional<std::int64_t> eos;

@@ -214,8 +214,8 @@ TEST(CopiedBackends, HaveTheLibrariesThatTheyNeedAndNoOthers) {
     std::filesystem::create_directories(folder / "installed" / "lathe");
     const auto backend = folder / "installed" / "lathe" / "libtriton_lathe.so";
     ASSERT_FALSE(loaded("libopenvino.so").empty());
-    ASSERT_FALSE(loaded("libpng16.so").empty());
-    std::filesystem::copy_file(loaded("libpng16.so"), backend); // in place of the backend: it needs libz
+    ASSERT_FALSE(loaded("libprotobuf.so").empty());
+    std::filesystem::copy_file(loaded("libprotobuf.so"), backend); // in place of the backend: it needs libz
     ASSERT_TRUE(copy_triton_backend(folder / "installed", folder / "copied", {}));
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder / "copied" / "lathe"))

@@ -295,7 +295,7 @@ Result<std::vector<Instance>> decode_instances(const DetectionHead& head, std::s
         std::vector<Detection> placed{each.detection};
         map_back(placed, there.mapping);
         LATHE_TRY(ObjectMask mask, masks.at(each.row, each.detection.box, placed.front().box, there));
-        instances.push_back({placed.front(), std::move(mask)});
+        if (mask.area() > 0) instances.push_back({placed.front(), std::move(mask)});
     }
     return instances;
 }

@@ -45,6 +45,7 @@ DetectionMatches match_instances(std::span<const InstancePicture> pictures);
 ///  - prototypes: sigmoid of the sum of prototypes times coefficients, 0 outside the box (Ultralytics' process_mask);
 ///  - lists: the mask as it is where it has the input's size; else pasted into the box in the picture, whose edges are
 ///    made whole pixels, with a border of zeros around it (torchvision's paste_masks_in_image).
+/// What has no pixel is no instance.
 /// Errors: mismatch where an output is not as the head's shapes were.
 Result<std::vector<Instance>> decode_instances(const DetectionHead& head, std::span<const HostTensor> outputs,
                                                std::size_t sample, const DecodeOptions& options,

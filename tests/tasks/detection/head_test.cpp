@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         ShapeCase{"Yolov5", {{"output0", {1, 25200, 85}}}, 640, "yolov5", 80},
         ShapeCase{"Yolov8", {{"output0", {1, 84, 8400}}}, 640, "yolov8", 80},
         ShapeCase{"NudeNet", {{"output0", {-1, 22, 2100}}}, 320, "yolov8", 18},
-        ShapeCase{"Yolov8Last", {{"output0", {1, 84, 8400}}, {"output1", {1, 32, 160, 160}}}, 640, "yolov8", 80},
+        ShapeCase{"Yolov8Masks", {{"output0", {1, 116, 8400}}, {"output1", {1, 32, 160, 160}}}, 640, "yolov8", 80},
         ShapeCase{"Yolov10", {{"output0", {1, 300, 6}}}, 640, "end-to-end", 0},
         ShapeCase{"Detr", {{"logits", {1, 100, 92}}, {"pred_boxes", {1, 100, 4}}}, 800, "detr", 91},
         ShapeCase{"RtDetr", {{"logits", {1, 300, 80}}, {"pred_boxes", {1, 300, 4}}}, 640, "rt-detr", 80},
