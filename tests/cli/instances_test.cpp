@@ -54,7 +54,7 @@ Model tiny_poses() {
                                   "%output0 = Mul(%shares, %scale)\n"
                                   "output %output0: float32[1, 11, 16]\n");
     model.graph.inputs.resize(1);
-    add_weights(model, "w16", {11, 3, 16, 16}, 1);
+    add_weights(model, "w16", {11, 3, 16, 16}, 4);
     model.set_metadata("lathe.preprocess", R"({"resize":{"letterbox":[64,64]},"pad":114,"scale":0.0039})");
     return model;
 }
@@ -106,7 +106,9 @@ TEST_F(Instances, RunShowsAndDrawsMasks) {
     EXPECT_EQ(first["box"].size(), 4U);
     const Json boxes = workspace_.good_json("run a.engine pictures/rgb.png --task detection --draw boxes.png");
     EXPECT_FALSE(boxes["samples"][0]["detections"][0].contains("mask"));
-    EXPECT_EQ(boxes["samples"][0]["detections"][0]["box"], first["box"]);
+    // Among them, since boxes without pixels are there too.
+    EXPECT_TRUE(std::ranges::any_of(boxes["samples"][0]["detections"],
+                                    [&](const Json& each) { return each["box"] == first["box"]; }));
     EXPECT_NE(read_image(workspace_.path("masks.png"))->pixels, read_image(workspace_.path("boxes.png"))->pixels);
     const auto poses = workspace_.lathe("run a.engine pictures/rgb.png --task keypoints");
     EXPECT_EQ(poses.exit_code, 4) << poses.errors;
@@ -140,9 +142,11 @@ TEST_F(Instances, EvalJudgesMasks) {
     EXPECT_LT(judged["subjects"][1]["mask_map"].get<double>(), 1);
     EXPECT_LT(judged["subjects"][1]["vs_reference"]["mask_map_delta_ci95"][0].get<double>(), 0);
     const Json boxes = workspace_.good_json("eval a.engine --task detection" + options);
-    EXPECT_NEAR(boxes["subjects"][0]["map"].get<double>(), 1, 1e-9);
+    EXPECT_EQ(boxes["metric"]["key"], "map");
+    EXPECT_FALSE(boxes["subjects"][0].contains("mask_map"));
     workspace_.save_array("inputs.npy", {1, 3, 64, 64});
-    const auto compared = workspace_.good("compare a.onnx b.onnx --data inputs.npy --task instances");
+    const auto compared = workspace_.lathe("compare a.onnx b.onnx --data inputs.npy --task instances");
+    EXPECT_EQ(compared.exit_code, 5) << compared.errors; // they differ
     EXPECT_THAT(compared.output, HasSubstr("mask mAP"));
 
     // Of boxes alone a detector's metric is all that there is.
