@@ -91,7 +91,9 @@ public:
           shape_(shape_of_pictures(open.pictures)) {
         for (const ValueInfo& output : model.graph.outputs) {
             const Shape declared = output.shape().value_or(Shape{});
-            for (std::size_t axis = 1; axis < declared.size(); ++axis)
+            // Of three axes the last are scores, not places.
+            const std::size_t places = declared.size() == 3 ? 2 : declared.size();
+            for (std::size_t axis = 1; axis < places; ++axis)
                 if (declared[axis] > 1) implied_.push_back(static_cast<std::size_t>(declared[axis]) * strides_.width);
         }
     }

@@ -39,7 +39,7 @@ class Deploy(unittest.TestCase):
                                        (engine(), {"backend": "pytorch"}, "invalid_argument"),
                                        (engine(), {"slo": "p99=1s"}, "invalid_argument"),
                                        (engine(), {"streams": 2}, "invalid_argument"),
-                                       (engine(), {"generate": True}, "invalid_argument"),
+                                       (engine(), {"generate": True}, "not_found"),
                                        (engine(), {"cluster": bad}, "invalid_argument")):
             with self.subTest(options=options), self.assertRaises(lathe.Error) as caught:
                 lathe.deploy(engines, FOLDER / "wrong", **options)
