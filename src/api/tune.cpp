@@ -422,12 +422,17 @@ private:
         std::vector<Mix> others;
         for (const Trial& trial : record_->state.trials) {
             if (!trial.failed.empty() || trial.mix.any_int8()) continue;
+            // How batches are cut is timed at every build, and a small network may lack BF16 uncut that it had cut.
+            LATHE_TRY(const bool there, workshop.can_build(trial.mix));
+            if (!there) continue;
             others.push_back(trial.mix);
             if (!is_feasible(trial, search_options_, false)) judged.beyond_limit.push_back(trial.mix.name());
         }
         judged.floats = others.size();
         for (const Trial& trial : record_->state.trials) {
-            if (trial.failed.empty() && trial.phase == "int8") others.push_back(trial.mix);
+            if (!trial.failed.empty() || trial.phase != "int8") continue;
+            LATHE_TRY(const bool there, workshop.can_build(trial.mix));
+            if (there) others.push_back(trial.mix);
         }
         progress_.begin("timing the saved engine", 0);
         LATHE_TRY(const Engine fresh, Engine::load(request_.output));

@@ -237,6 +237,13 @@ Result<Subject*> EngineWorkshop::reference_subject(const Mix& mix) {
     return subject.get();
 }
 
+Result<bool> EngineWorkshop::can_build(const Mix& mix) {
+    const auto subject = reference_subject(mix);
+    if (!subject && subject.error().code == ErrorCode::unsupported) return false;
+    if (!subject) return Error(subject.error());
+    return true;
+}
+
 Result<Trial> EngineWorkshop::measure(const Mix& mix, const Trial* reference) {
     const auto start = Clock::now();
     auto trial = measure_built(mix, reference);

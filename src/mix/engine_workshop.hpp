@@ -71,6 +71,8 @@ public:
     Result<void> save(const Mix& mix, const std::filesystem::path& output);
     /// `profiling`: sessions can tell per-layer times.
     Result<Engine> build(const Mix& mix, bool profiling = false) const;
+    /// Whether the mix's engine can be built; the next comparison uses it.
+    Result<bool> can_build(const Mix& mix);
     /// Times an engine (the first) in turns with those of the mixes. It should not have run larger batches.
     Result<std::vector<TimedEngine>> compare(const Engine& engine, const std::vector<Mix>& mixes);
 

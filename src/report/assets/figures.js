@@ -172,7 +172,9 @@ function throughputFigure() {
 function speedupFigure() {
   const all = bench ? list(bench.ratios) : [];
   if (all.length === 0) return null;
-  const subject = all.some((row) => row.subject === recommended) ? recommended : all[0].subject;
+  // Where nothing is recommended, the fastest.
+  const fastest = all.reduce((best, row) => (row.speedup > best.speedup ? row : best)).subject;
+  const subject = all.some((row) => row.subject === recommended) ? recommended : fastest;
   const rows = all.filter((row) => row.subject === subject);
   const references = [...new Set(rows.map((row) => row.reference))];
   const sizes = [...new Set(rows.map((row) => row.batch))].sort((a, b) => a - b);
