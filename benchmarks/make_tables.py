@@ -51,10 +51,27 @@ def own_name(name):
     return re.sub(r"^lathe-effort-(\d)$", r"int8, effort \1", name)
 
 
+NNCF = {".onnx": "its ONNX form", ".xml": "its IR form"}
+
+
+def forms_of_nncf(document):
+    """The subject of NNCF's result in the faster of its two forms at batch 1, how that form is called, and a sentence on the
+    other. None and "" where it was not measured."""
+    times = {entry["subject"]: entry["median_ms"] for entry in document["latency"] if entry["batch"] == 1}
+    forms = {subject["name"]: NNCF[Path(subject["file"]).suffix] for subject in document["subjects"]
+             if subject["kind"] == "openvino" and Path(subject.get("file", "")).stem == "nncf" and subject["name"] in times}
+    if not forms:
+        return None, "", ""
+    best = min(forms, key=times.get)
+    others = [f"{forms[name]} takes {times[name] / times[best]:.2f}× as long at batch 1" for name in forms if name != best]
+    return best, forms[best], f"NNCF's result is shown in {'; '.join([forms[best], *others])}. "
+
+
 def latency_table(folder):
     """Median ms a batch size, and how many times as fast the int8 engine is, pair by pair."""
     text = ""
-    for document in load(folder, "bench"):
+    for document in load(folder, "latency"):
+        nncf, _, about_nncf = forms_of_nncf(document)
         batches = sorted({entry["batch"] for entry in document["latency"]})
         times = {(entry["subject"], entry["batch"]): entry for entry in document["latency"]}
         ratios = {
@@ -65,8 +82,8 @@ def latency_table(folder):
         rows = []
         for subject in document["subjects"]:
             name = subject["name"]
-            if name.startswith("openvino:") and name not in ("openvino:nncf", "openvino:int8"):
-                continue  # in the peers' table
+            if name.startswith("openvino:nncf") and name != nncf:
+                continue
             cells = []
             for batch in batches:
                 entry = times.get((name, batch))
@@ -74,13 +91,14 @@ def latency_table(folder):
                 noisy = "~" if entry and entry["noisy"] else ""
                 cell = f"{noisy}{milliseconds(entry['median_ms'])}" if entry else "–"
                 cells.append(cell + (f" ({ratio:.2f}×)" if ratio and entry else ""))
-            title = f"**Lathe {own_name(name)}**" if subject["kind"] == "engine" else name
+            title = "openvino:nncf" if name == nncf else name
+            title = f"**Lathe {own_name(name)}**" if subject["kind"] == "engine" else title
             rows.append([title, subject["precision"], *cells])
         heading = [document.get("network", "network"), "precision", *(f"batch {batch}" for batch in batches)]
         text += markdown(heading, rows) + "\n" if rows else ""
         text += (
             "Median ms a call; in brackets, how many times as fast Lathe int8 is, pair by pair in one interleaved run; "
-            f"~ marks what did not settle within 1 %. {peer_settings(document)}{machine_line(document)}.\n\n"
+            f"~ marks what did not settle within 1 %. {about_nncf}{peer_settings(document)}{machine_line(document)}.\n\n"
             if rows
             else ""
         )
@@ -183,13 +201,14 @@ def summary_table(folder):
     beside torch.compile."""
     rows = []
     evals = {document.get("network"): document for document in load(folder, "eval")}
-    for document in load(folder, "bench"):
+    for document in load(folder, "latency"):
         times = {entry["subject"]: entry for entry in document["latency"] if entry["batch"] == 1}
         ratios = {entry["reference"]: entry["speedup"] for entry in document["ratios"]
                   if entry["subject"] == "int8" and entry["batch"] == 1}
+        nncf, *_ = forms_of_nncf(document)
         beside = [f"{ratios[name]:.2f}× {title}" for name, title in
                   (("onnxruntime", "ONNX Runtime fp32"), ("onnxruntime:ort-minmax-u8s8", "its int8"),
-                   ("openvino:nncf", "OpenVINO with NNCF")) if name in ratios]
+                   (nncf, "OpenVINO with NNCF")) if name in ratios]
         judged = {subject["name"]: subject for subject in evals.get(document["network"], {}).get("subjects", [])}
         versus = judged.get("lathe-effort-2", {}).get("vs_reference")
         if "int8" in times:

@@ -82,7 +82,7 @@ class MakeTables(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def test_writes_the_results_between_the_marks(self):
-        (self.results / "net.bench.json").write_text(json.dumps(BENCH), encoding="utf-8")
+        (self.results / "net.latency.json").write_text(json.dumps(BENCH), encoding="utf-8")
         self.assertNotEqual(self.run_script("--check").returncode, 0)
         self.assertEqual(self.run_script().returncode, 0)
         text = self.readme.read_text(encoding="utf-8")
@@ -92,6 +92,20 @@ class MakeTables(unittest.TestCase):
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
         self.assertNotIn("old", text)
         self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_a_peer_is_shown_in_its_faster_form(self):
+        forms = [{"name": "openvino:nncf", "kind": "openvino", "precision": "int8", "file": "nncf.onnx"},
+                 {"name": "openvino:nncf-2", "kind": "openvino", "precision": "int8", "file": "nncf.xml"}]
+        for times, shown, told in (((2.0, 3.0), "2", "ONNX form; its IR form takes 1.50× as long"),
+                                   ((3.0, 1.5), "1.5", "IR form; its ONNX form takes 2.00× as long")):
+            latency = [entry("int8", 1, 1.0), *(entry(form["name"], 1, time) for form, time in zip(forms, times))]
+            document = dict(BENCH, subjects=BENCH["subjects"][:1] + forms, latency=latency, ratios=[])
+            (self.results / "net.latency.json").write_text(json.dumps(document), encoding="utf-8")
+            self.assertEqual(self.run_script().returncode, 0)
+            text = self.readme.read_text(encoding="utf-8")
+            self.assertIn(f"| openvino:nncf | int8 | {shown} |\n", text)
+            self.assertNotIn("| openvino:nncf-2", text)
+            self.assertIn(f"NNCF's result is shown in its {told} at batch 1.", text)
 
     def test_figures_in_sentences_follow_the_results(self):
         document = dict(GPU, network="ResNet-50", latency=[
@@ -117,12 +131,12 @@ class MakeTables(unittest.TestCase):
 
     def test_results_that_do_not_say_where_they_come_from_are_refused(self):
         def refusal(document):
-            (self.results / "net.bench.json").write_text(json.dumps(document), encoding="utf-8")
+            (self.results / "net.latency.json").write_text(json.dumps(document), encoding="utf-8")
             return self.run_script().stderr
 
-        self.assertIn("net.bench.json does not record machine, time", refusal(dict(BENCH, machine={}, time="")))
+        self.assertIn("net.latency.json does not record machine, time", refusal(dict(BENCH, machine={}, time="")))
         later = dict(BENCH, time="2027-01-01T00:00:00Z", command="lathe bench", commit="1234")
-        self.assertIn("net.bench.json does not record lathe_version, hashes", refusal(later))
+        self.assertIn("net.latency.json does not record lathe_version, hashes", refusal(later))
         self.assertEqual(refusal(later | {"lathe_version": "0.1.0", "hashes": {"m.onnx": "56"}}), "")
 
     def test_an_unknown_figure_is_an_error(self):
