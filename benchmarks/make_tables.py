@@ -196,6 +196,34 @@ def peers_table(folder):
     return text.rstrip("\n") + "\n" if text else ""
 
 
+def detectors_table(folder):
+    """Every tool's int8 detector: mAP less FP32's in points, and latency in OpenVINO."""
+    text = ""
+    for document in load(folder, "detector"):
+        def timed(row):
+            if row.get("median_ms") is None:
+                return ["–", "–"]
+            ratio = row.get("speedup")
+            return [("~" if row["noisy"] else "") + milliseconds(row["median_ms"]), f"{ratio:.2f}×" if ratio else ""]
+
+        whole = document["fp32"]
+        rows = [["**Lathe**", "fp32", "", "", f"{100 * whole['map']:.2f} mAP", "", *timed(whole)]]
+        for row in document["methods"]:
+            title = "**Lathe**" if row["tool"] == "lathe" else f"{row['tool']} {row['version']}"
+            seconds = f"{row['seconds']:.0f}" if row.get("seconds") is not None else "–"
+            if row.get("failed"):
+                rows.append([title, row["variant"], str(row["samples"]), "failed", *["–"] * 4])
+                continue
+            low, high = row["map_delta_ci95"]
+            rows.append([title, row["variant"], str(row["samples"]), seconds,
+                         f"{100 * row['map_delta']:+.2f} ({100 * low:+.2f}..{100 * high:+.2f})", percent(row["same"]), *timed(row)])
+        heading = [f"{document['network']}, {document['photos']} photos", "method", "photos read", "seconds",
+                   "mAP against FP32, points (95 %)", "FP32's detections found (mAP 0.50)", "ms at batch 1",
+                   f"Lathe {document['beside'].replace('lathe-effort-', 'effort ')} is faster"]
+        text += markdown(heading, rows) + f"\n{machine_line(document)}.\n\n"
+    return text.rstrip("\n") + "\n" if text else ""
+
+
 def summary_table(folder):
     """A row a network: the int8 engine of the CPU's benchmarks beside ONNX Runtime, the fastest engine of the GPU's
     beside torch.compile."""
@@ -223,6 +251,7 @@ TABLES = {
     "summary": summary_table,
     "latency": latency_table,
     "peers": peers_table,
+    "detectors": detectors_table,
     "accuracy": accuracy_table,
     "gpu": gpu_tables.latency,
     "gpu-memory": gpu_tables.memory,

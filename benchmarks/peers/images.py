@@ -27,7 +27,13 @@ def preprocess(path, rules):
     image = Image.open(path).convert("RGB")
     method = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}[rules.get("interpolation", "bilinear")]
     resize = rules.get("resize")
-    if isinstance(resize, dict):
+    if isinstance(resize, dict) and "letterbox" in resize:
+        (height, width), fill = resize["letterbox"], (int(rules.get("pad", 0)),) * 3
+        factor, corner = min(height / image.height, width / image.width), rules.get("align") == "top-left"
+        inner = [int(factor * side) if corner else round(factor * side) for side in image.size]
+        box, image = image.resize(inner, method), Image.new("RGB", (width, height), fill)
+        image.paste(box, (0, 0) if corner else ((width - inner[0]) // 2, (height - inner[1]) // 2))
+    elif isinstance(resize, dict):
         short, (width, height) = resize["short_side"], image.size
         if width <= height:
             image = image.resize((short, int(short * height / width)), method)

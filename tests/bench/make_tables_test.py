@@ -218,6 +218,21 @@ class MakeTables(unittest.TestCase):
         text = self.gpu_table("note-int8-gpu", "gpu", GPU | {"latency": times})
         self.assertIn("| Net | 1 | 0.2 | 0.25 | 0.80× |\n", text)
 
+    def test_detectors(self):
+        method = {"tool": "lathe", "variant": "effort 1", "samples": 160, "seconds": 21.4, "map": 0.3, "map_delta": -0.0012,
+                  "map_delta_ci95": [-0.006, 0.004], "same": 0.981, "median_ms": 4.2, "noisy": False, "speedup": None}
+        peer = method | {"tool": "nncf", "version": "3.4.0", "variant": "default", "map_delta": -0.05, "noisy": True, "speedup": 1.1}
+        failed = {"tool": "x", "version": "1", "variant": "max", "samples": 160, "failed": "Error: no"}
+        del peer["seconds"]
+        document = {"network": "Net", "time": "2026-01-01T00:00:00Z", "machine": {"cpu": "Some CPU", "cores": 2}, "photos": 80,
+                    "fp32": {"map": 0.2997, "median_ms": 9.0, "noisy": False, "speedup": 2.14}, "beside": "lathe-effort-1",
+                    "methods": [method, peer, failed]}
+        text = self.gpu_table("detectors", "detector", document)
+        self.assertIn("| **Lathe** | fp32 |  |  | 29.97 mAP |  | 9 | 2.14× |\n", text)
+        self.assertIn("| **Lathe** | effort 1 | 160 | 21 | -0.12 (-0.60..+0.40) | 98.10 % | 4.2 |  |\n", text)
+        self.assertIn("| nncf 3.4.0 | default | 160 | – | -5.00 (-0.60..+0.40) | 98.10 % | ~4.2 | 1.10× |\n", text)
+        self.assertIn("| x 1 | max | 160 | failed | – | – | – | – |\n", text)
+
     def test_serving(self):
         at = {"time": "2026-01-01T00:00:00Z", "machine": {"cpu": "Some CPU", "cores": 2}}
         row = {"kib": 10240, "requests": 30000, "versions": 2}
