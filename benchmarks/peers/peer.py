@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import onnx
+from onnx import version_converter
 from images import choose, preprocess, rules_of
 
 
@@ -31,6 +32,11 @@ class Peer:
         self.output = Path(options.output)
         self.output.mkdir(parents=True, exist_ok=True)
         self.model = onnx.load(options.model)
+        # Below opset 13 Q/DQ has one scale a tensor: NNCF then falls back to that, ONNX Runtime writes what no runtime takes.
+        if next(entry.version for entry in self.model.opset_import if not entry.domain) < 13:
+            self.model = version_converter.convert_version(self.model, 13)
+            options.model = str(self.output / "opset-13.onnx")
+            onnx.save(self.model, options.model)
         self.input = self.model.graph.input[0].name
         self.rules = rules_of(self.model, options.preprocess)
         self.variants = options.variants.split(",")

@@ -18,7 +18,6 @@ from pathlib import Path
 import nncf
 import numpy as np
 import onnx
-import onnx.version_converter
 import openvino
 from nncf.quantization.advanced_parameters import OverflowFix
 from peer import Peer, command_line
@@ -43,8 +42,6 @@ def main():
     options = command_line(__doc__, "default").parse_args()
     peer = Peer("nncf", "nncf", nncf.__version__, options)
     files = peer.images()
-    if peer.model.opset_import[0].version < 13:  # NNCF's weights would have one scale a tensor
-        peer.model = onnx.version_converter.convert_version(peer.model, 13)
     # Two data sets, since NNCF's front end for ONNX wants names and that for OpenVINO does not.
     plain = nncf.Dataset(files, peer.load)
     named = nncf.Dataset(files, lambda file: {peer.input: peer.load(file)})
