@@ -105,6 +105,9 @@ class MakeTables(unittest.TestCase):
             text = self.readme.read_text(encoding="utf-8")
             self.assertIn(f"| openvino:nncf | int8 | {shown} |\n", text)
             self.assertNotIn("| openvino:nncf-2", text)
+            (self.results / "other.bench.json").write_text(json.dumps(dict(document, network="Other")), encoding="utf-8")
+            self.assertEqual(self.run_script().returncode, 0)
+            self.assertIn("| Other | precision | batch 1 |", self.readme.read_text(encoding="utf-8"))
             self.assertIn(f"NNCF's result is shown in its {told} at batch 1.", text)
 
     def test_figures_in_sentences_follow_the_results(self):
