@@ -115,7 +115,7 @@ class LineReader(nn.Module):
 
 
 class Heavy(nn.Module):
-    """More than a second a picture on two cores: for --quick."""
+    """9 GMACs a picture, more than a minute has room for: for --quick."""
 
     def __init__(self):
         super().__init__()
@@ -225,7 +225,7 @@ STRANGERS = [
     Stranger("ocr_free_width_13", Ocr, {"line": torch.randn(1, 3, 32, 96)}, 13, free=("batch", "width"), told=("the height is the model's",)),
     Stranger("ocr_free_12", LineReader, {"line": torch.randn(1, 3, 12, 96)}, 12, free=("batch", "height", "width"),
              told=("pictures of 12x", "the network takes no 640x640", "reads a line of text")),
-    Stranger("heavy_17", Heavy, image(320), 17, told=("Left out or cut for a verdict within a minute",), seconds=180),
+    Stranger("heavy_17", Heavy, image(96), 17, told=("Left out or cut for a verdict within a minute",), seconds=180),
     Stranger("vad_16", Vad, {"sound": torch.randn(1, 512), "state": torch.zeros(1, 1, 16)}, 16, free=(), pictures=False),
     Stranger("nhwc_11", Nhwc, {"image": torch.randn(1, 64, 64, 3)}, 11),
     Stranger("denoiser_24", Denoiser, image(batch=2), 24),
