@@ -59,7 +59,7 @@ public:
     }
 
     Interval difference(std::size_t network, std::size_t other) const override {
-        return bootstrap_difference(judged(network), judged(other), range(), resamples_);
+        return bootstrap_difference(judged(network), judged(other), range(), options_.resamples);
     }
 
     std::size_t left_out() const override { return left_out_; }
@@ -101,26 +101,37 @@ public:
     }
 
 protected:
-    MatchJudge(bool labelled, std::size_t resamples, std::optional<Preprocess> preprocess)
-        : labelled_(labelled), resamples_(resamples), preprocess_(std::move(preprocess)) {}
+    /// Of a picture's answers `most` are kept at most.
+    MatchJudge(bool labelled, DetectionOptions options, std::size_t most, std::optional<Preprocess> preprocess)
+        : labelled_(labelled), options_(std::move(options)), preprocess_(std::move(preprocess)) {
+        options_.decode.most = std::min(options_.decode.most, most);
+    }
+
+    const DecodeOptions& decoding() const { return options_.decode; }
 
     /// What the outputs say of sample `i`, in the picture's pixels; where it is none, in the input's.
     virtual Result<std::vector<Answer>> decoded(std::span<const HostTensor> outputs, std::size_t i,
                                                 const std::optional<PicturePlace>& place) const = 0;
-    virtual std::vector<Truth> taken_for_truth(const std::vector<Answer>& answers) const = 0;
     /// Of a labelled judge: nothing for pictures that the truth does not speak of.
     virtual Result<std::optional<std::vector<Truth>>> truth_of(const Batch& batch, std::size_t i) const = 0;
     virtual DetectionMatches match(const std::vector<Picture>& pictures) const = 0;
-    /// Those of an answer that are worth a look, in a document.
-    virtual Json shown(const std::vector<Answer>& answers) const = 0;
 
 private:
     using Truths = std::vector<std::vector<Truth>>;
 
     OverlapRange range() const { return labelled_ ? OverlapRange::coco : OverlapRange::half; }
 
+    /// Those that are worth a look, in a document.
+    Json shown(const std::vector<Answer>& answers) const {
+        Json list = Json::array();
+        for (const Answer& answer : answers) {
+            if (score_of(answer) >= options_.least_true_score) list.push_back(to_json(answer));
+        }
+        return list;
+    }
+
     Result<void> expect(const Batch& batch, std::size_t i, const std::vector<Answer>& answers) {
-        own_.push_back(taken_for_truth(answers));
+        own_.push_back(as_truth(answers, options_.least_true_score));
         std::optional<std::vector<Truth>> expected = std::vector<Truth>();
         if (labelled_) {
             LATHE_TRY(expected, truth_of(batch, i));
@@ -150,7 +161,7 @@ private:
     }
 
     bool labelled_;
-    std::size_t resamples_;
+    DetectionOptions options_;
     std::optional<Preprocess> preprocess_;
     Truths expected_, own_; ///< by picture: what is there, what the reference found
     std::vector<bool> chosen_;

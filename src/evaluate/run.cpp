@@ -105,6 +105,11 @@ Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine) {
     return Preprocess::from_text(engine.preprocess, "the engine's preprocessing");
 }
 
+Result<std::optional<Preprocess>> preprocess_for(const EvalRequest& request, const EngineInfo& engine) {
+    if (request.preprocess) return request.preprocess;
+    return preprocess_of(engine);
+}
+
 Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
                                               const EngineInfo& engine, const DatasetOptions& options) {
     if (!preprocess) {

@@ -29,6 +29,8 @@ struct PoseHead;
 
 /// The engine's own preprocessing; nothing where it has none. Errors: parse_error.
 Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine);
+/// What the request says, else what the engine says.
+Result<std::optional<Preprocess>> preprocess_for(const EvalRequest& request, const EngineInfo& engine);
 
 /// What the engine expects of data, input by input: -1 for the batch and for sizes that it leaves open.
 std::vector<InputSpec> input_specs(const EngineInfo& engine);
@@ -141,8 +143,10 @@ Result<Json> evaluate_keypoint_engines(const EvalRequest& request, Progress& pro
 /// own masks. Errors: unsupported where the outputs are those of no known head with masks; mismatch (masks of another
 /// size than the pictures).
 Result<Json> evaluate_instance_engines(const EvalRequest& request, Progress& progress);
-/// Whether a network that finds instances is judged by them, where it was not told: not with a truth of boxes alone.
-Result<bool> has_outlines(const EvalRequest& request, bool has_boxes);
+/// Whether a network is judged by its masks although that was not asked for: where the data alone told the task and it
+/// finds instances, but not with a truth of boxes alone.
+Result<bool> judged_by_masks(const EvalRequest& request, const DetectionHead& head,
+                             const std::optional<DetectionTruth>& truth);
 
 /// A class for every pixel, judged by mean IoU with masks (find_masks) or with the reference's own classes.
 Result<Json> evaluate_segmentation_engines(const EvalRequest& request, Progress& progress);

@@ -83,10 +83,7 @@ Result<Json> evaluate_engines_by(const CountedPlan& plan, const EvalRequest& req
 }
 
 Result<TaskJudging> judge_by(const CountedPlan& plan, const EvalRequest& request, const EngineInfo& model) {
-    std::optional<Preprocess> preprocess = request.preprocess;
-    if (!preprocess) {
-        LATHE_TRY(preprocess, preprocess_of(model));
-    }
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
     LATHE_TRY(Judged judged, plan.judged(model));
     LATHE_TRY(auto found, plan.truth(preprocess.value_or(Preprocess{})));
     const auto output = std::ranges::find(model.outputs, judged.output, &IoInfo::name);

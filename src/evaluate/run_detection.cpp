@@ -78,11 +78,8 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
         return {};
     };
     LATHE_TRY(const LoadedEngines loaded, load_engines(request, take, progress));
-    // Where the data alone told the task, a network that finds instances is judged by them.
-    if (request.task.empty() && head.masks) {
-        LATHE_TRY(const bool outlined, has_outlines(request, truth.has_value()));
-        if (outlined) return evaluate_instance_engines(request, progress);
-    }
+    LATHE_TRY(const bool by_masks, judged_by_masks(request, head, truth));
+    if (by_masks) return evaluate_instance_engines(request, progress);
     std::vector<OutputsPredictor*> detectors;
     for (const auto& predictor : owned)
         detectors.push_back(predictor.get());

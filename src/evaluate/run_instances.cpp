@@ -15,18 +15,13 @@ class InstanceJudge final : public MatchJudge<Instance, TrueInstance, InstancePi
 public:
     InstanceJudge(DetectionHead head, DetectionOptions options, std::optional<Preprocess> preprocess,
                   std::shared_ptr<const InstanceTruth> truth, std::vector<std::int32_t> classes)
-        : MatchJudge(truth != nullptr, options.resamples, std::move(preprocess)), head_(std::move(head)),
-          options_(std::move(options)), truth_(std::move(truth)), classes_(std::move(classes)) {
-        options_.decode.most = std::min(options_.decode.most, most_instances);
-    }
+        : MatchJudge(truth != nullptr, std::move(options), most_instances, std::move(preprocess)),
+          head_(std::move(head)), truth_(std::move(truth)), classes_(std::move(classes)) {}
 
 private:
     Result<std::vector<Instance>> decoded(std::span<const HostTensor> outputs, std::size_t i,
                                           const std::optional<PicturePlace>& place) const override {
-        return decode_instances(head_, outputs, head_.one_sample ? 0 : i, options_.decode, place);
-    }
-    std::vector<TrueInstance> taken_for_truth(const std::vector<Instance>& answers) const override {
-        return as_truth(answers, options_.least_true_score);
+        return decode_instances(head_, outputs, head_.one_sample ? 0 : i, decoding(), place);
     }
     Result<std::optional<std::vector<TrueInstance>>> truth_of(const Batch& batch, std::size_t i) const override {
         LATHE_TRY(auto objects, truth_->of(batch.names[i], batch.sizes[i]));
@@ -39,16 +34,8 @@ private:
     DetectionMatches match(const std::vector<InstancePicture>& pictures) const override {
         return match_instances(pictures);
     }
-    Json shown(const std::vector<Instance>& answers) const override {
-        Json instances = Json::array();
-        for (const Instance& instance : answers) {
-            if (instance.detection.score >= options_.least_true_score) instances.push_back(to_json(instance));
-        }
-        return instances;
-    }
 
     DetectionHead head_;
-    DetectionOptions options_;
     std::shared_ptr<const InstanceTruth> truth_;
     std::vector<std::int32_t> classes_;
 };
@@ -75,10 +62,7 @@ void describe(Json& document, const std::string& where, bool labelled) {
 Result<MatchedPlan> plan_of(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const DetectionHead head, instance_head(model, request.detection.head));
     LATHE_TRY(auto found, find_instance_truth(request.data));
-    std::optional<Preprocess> preprocess = request.preprocess;
-    if (!preprocess) {
-        LATHE_TRY(preprocess, preprocess_of(model));
-    }
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
     MatchedPlan plan{"instances",
                      "masks",
                      "mask mAP",
@@ -113,10 +97,11 @@ Result<DetectionHead> instance_head(const EngineInfo& engine, const std::string&
                  "output \"masks\" beside boxes, labels and scores; or --task detection"};
 }
 
-Result<bool> has_outlines(const EvalRequest& request, bool has_boxes) {
-    if (!has_boxes) return true;
-    LATHE_TRY(const auto truth, find_instance_truth(request.data));
-    return truth.has_value();
+Result<bool> judged_by_masks(const EvalRequest& request, const DetectionHead& head,
+                             const std::optional<DetectionTruth>& truth) {
+    if (!request.task.empty() || !head.masks) return false;
+    if (!truth) return true;
+    return has_outlines(*truth);
 }
 
 Result<TaskJudging> judge_instances(const EvalRequest& request, const EngineInfo& model) {

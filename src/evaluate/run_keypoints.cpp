@@ -8,39 +8,28 @@ namespace lathe {
 
 namespace {
 
+constexpr std::size_t most_poses_kept = 100; ///< a picture; COCO counts 20
+
 class PoseJudge final : public MatchJudge<Pose, TruePose, PosedPicture> {
 public:
     PoseJudge(PoseHead head, DetectionOptions options, std::optional<Preprocess> preprocess,
               std::shared_ptr<const KeypointTruth> truth)
-        : MatchJudge(truth != nullptr, options.resamples, std::move(preprocess)), head_(head),
-          options_(std::move(options)), truth_(std::move(truth)) {
-        options_.decode.most = std::min<std::size_t>(options_.decode.most, 100); // COCO counts 20
-    }
+        : MatchJudge(truth != nullptr, std::move(options), most_poses_kept, std::move(preprocess)), head_(head),
+          truth_(std::move(truth)) {}
 
 private:
     Result<std::vector<Pose>> decoded(std::span<const HostTensor> outputs, std::size_t i,
                                       const std::optional<PicturePlace>& place) const override {
-        LATHE_TRY(std::vector<Pose> poses, decode_poses(head_, outputs, i, options_.decode));
+        LATHE_TRY(std::vector<Pose> poses, decode_poses(head_, outputs, i, decoding()));
         if (place) map_back(poses, place->mapping);
         return poses;
-    }
-    std::vector<TruePose> taken_for_truth(const std::vector<Pose>& answers) const override {
-        return as_truth(answers, options_.least_true_score);
     }
     Result<std::optional<std::vector<TruePose>>> truth_of(const Batch& batch, std::size_t i) const override {
         return truth_->of(batch.names[i]);
     }
     DetectionMatches match(const std::vector<PosedPicture>& pictures) const override { return match_poses(pictures); }
-    Json shown(const std::vector<Pose>& answers) const override {
-        Json poses = Json::array();
-        for (const Pose& pose : answers) {
-            if (pose.detection.score >= options_.least_true_score) poses.push_back(to_json(pose));
-        }
-        return poses;
-    }
 
     PoseHead head_;
-    DetectionOptions options_;
     std::shared_ptr<const KeypointTruth> truth_;
 };
 
@@ -72,10 +61,7 @@ void describe(Json& document, const std::string& where, bool labelled) {
 Result<MatchedPlan> plan_of(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const PoseHead head, keypoint_head(model));
     LATHE_TRY(auto found, find_keypoint_truth(request.data));
-    std::optional<Preprocess> preprocess = request.preprocess;
-    if (!preprocess) {
-        LATHE_TRY(preprocess, preprocess_of(model));
-    }
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
     MatchedPlan plan{
         "keypoints", "poses", "OKS AP", "oks_ap", "the data has no keypoints", "add COCO's person_keypoints.json",
         describe};

@@ -21,20 +21,15 @@ class DetectionTruthJudge final : public MatchJudge<Detection, TrueObject, Detec
 public:
     DetectionTruthJudge(DetectionHead head, DetectionOptions options, std::optional<Preprocess> preprocess,
                         std::shared_ptr<const DetectionTruth> truth, std::vector<std::int32_t> classes)
-        : MatchJudge(truth != nullptr, options.resamples, std::move(preprocess)), head_(std::move(head)),
-          options_(std::move(options)), truth_(std::move(truth)), classes_(std::move(classes)) {
-        options_.decode.most = std::min(options_.decode.most, most_detections);
-    }
+        : MatchJudge(truth != nullptr, std::move(options), most_detections, std::move(preprocess)),
+          head_(std::move(head)), truth_(std::move(truth)), classes_(std::move(classes)) {}
 
 private:
     Result<std::vector<Detection>> decoded(std::span<const HostTensor> outputs, std::size_t i,
                                            const std::optional<PicturePlace>& place) const override {
-        LATHE_TRY(std::vector<Detection> found, decode(head_, outputs, head_.one_sample ? 0 : i, options_.decode));
+        LATHE_TRY(std::vector<Detection> found, decode(head_, outputs, head_.one_sample ? 0 : i, decoding()));
         if (place) map_back(found, place->mapping);
         return found;
-    }
-    std::vector<TrueObject> taken_for_truth(const std::vector<Detection>& answers) const override {
-        return as_truth(answers, options_.least_true_score);
     }
     Result<std::optional<std::vector<TrueObject>>> truth_of(const Batch& batch, std::size_t i) const override {
         auto objects = truth_->of(batch.names[i], batch.sizes[i]);
@@ -45,16 +40,8 @@ private:
     DetectionMatches match(const std::vector<DetectedPicture>& pictures) const override {
         return DetectionMatches(pictures);
     }
-    Json shown(const std::vector<Detection>& answers) const override {
-        Json boxes = Json::array();
-        for (const Detection& detection : answers) {
-            if (detection.score >= options_.least_true_score) boxes.push_back(to_json(detection));
-        }
-        return boxes;
-    }
 
     DetectionHead head_;
-    DetectionOptions options_;
     std::shared_ptr<const DetectionTruth> truth_;
     std::vector<std::int32_t> classes_;
 };
@@ -173,14 +160,9 @@ std::unique_ptr<TaskJudge> make_counted_judge(std::shared_ptr<const CountedTask>
 Result<TaskJudging> judge_detection(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const DetectionHead head, detection_head(model, request.detection.head));
     LATHE_TRY(auto found, find_detection_truth(request.data));
-    if (request.task.empty() && head.masks) {
-        LATHE_TRY(const bool outlined, has_outlines(request, found.has_value()));
-        if (outlined) return judge_instances(request, model);
-    }
-    std::optional<Preprocess> preprocess = request.preprocess;
-    if (!preprocess) {
-        LATHE_TRY(preprocess, preprocess_of(model));
-    }
+    LATHE_TRY(const bool by_masks, judged_by_masks(request, head, found));
+    if (by_masks) return judge_instances(request, model);
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
     TaskJudging judging;
     judging.task = "detection";
     judging.metric = found ? "mAP 0.50:0.95" : "mAP 0.50 against the float network's detections";

@@ -42,6 +42,8 @@ struct TrueObject {
     bool operator==(const TrueObject&) const = default;
 };
 
+inline float score_of(const Detection& found) { return found.score; }
+
 /// {"box": [left, top, width, height], "score", "class"}.
 Json to_json(const Detection& detection);
 

@@ -252,6 +252,12 @@ private:
     std::size_t sample_ = 0;
 };
 
+/// Null where the annotation has none.
+const Json* segmentation_of(const Json& annotation) {
+    const auto found = annotation.find("segmentation");
+    return found == annotation.end() || found->empty() ? nullptr : &*found;
+}
+
 Error in_annotation(Error error, const std::filesystem::path& file, std::size_t index) {
     return std::move(error).in("annotations[" + std::to_string(index) + "]").in(file.string());
 }
@@ -322,6 +328,13 @@ Result<std::optional<std::vector<TrueInstance>>> InstanceTruth::of(const std::st
     return truth;
 }
 
+Result<bool> has_outlines(const DetectionTruth& truth) {
+    if (truth.format != "COCO") return false;
+    // Its form was checked when the boxes were read.
+    LATHE_TRY(const Json json, read_json_file(truth.source));
+    return std::ranges::any_of(json["annotations"], segmentation_of);
+}
+
 Result<std::optional<InstanceTruth>> find_instance_truth(const std::filesystem::path& path) {
     LATHE_TRY(auto boxes, find_detection_truth(path));
     if (!boxes || boxes->format != "COCO") return std::optional<InstanceTruth>();
@@ -331,10 +344,6 @@ Result<std::optional<InstanceTruth>> find_instance_truth(const std::filesystem::
     // Its form was checked when the boxes were read.
     LATHE_TRY(const Json json, read_json_file(file));
     const Json& annotations = json["annotations"];
-    const auto segmentation_of = [](const Json& annotation) -> const Json* {
-        const auto found = annotation.find("segmentation");
-        return found == annotation.end() || found->empty() ? nullptr : &*found;
-    };
     if (std::ranges::none_of(annotations, segmentation_of)) return std::optional<InstanceTruth>();
     std::map<std::int64_t, const Json*> images;
     for (const Json& image : json["images"])

@@ -60,9 +60,14 @@ struct InstanceTruth {
     Result<std::optional<std::vector<TrueInstance>>> of(const std::string& name, const PictureSize& size) const;
 };
 
+/// Whether the truth is COCO's and any of its objects has a segmentation.
+Result<bool> has_outlines(const DetectionTruth& truth);
+
 /// The truth that find_detection_truth finds, if it is COCO's and its objects have a segmentation (instances*.json);
 /// else nothing. Errors: as there; parse_error for segmentations that are none, or missing of some objects.
 Result<std::optional<InstanceTruth>> find_instance_truth(const std::filesystem::path& path);
+
+inline float score_of(const Instance& found) { return found.detection.score; }
 
 /// As a detection's, with "mask" in COCO's form.
 Json to_json(const Instance& instance);

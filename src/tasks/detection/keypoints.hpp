@@ -94,6 +94,8 @@ struct KeypointTruth {
 /// unsupported for points of several categories.
 Result<std::optional<KeypointTruth>> find_keypoint_truth(const std::filesystem::path& path);
 
+inline float score_of(const Pose& found) { return found.detection.score; }
+
 /// As a detection's, with "points": x, y and score of each.
 Json to_json(const Pose& pose);
 
