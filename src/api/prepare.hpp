@@ -30,6 +30,24 @@ struct PrepareOptions {
     std::size_t threads = 0;
 };
 
+/// Of a SensitivityRequest or a TuneRequest, which call these alike.
+template <class Request>
+PrepareOptions prepare_options(const Request& request) {
+    PrepareOptions options;
+    options.model = request.model.string();
+    options.data = request.data.string();
+    options.calibrate = request.calibrate.string();
+    options.ranges = request.ranges.string();
+    options.columns = request.columns;
+    options.preprocess = request.preprocess.string();
+    options.method = request.method;
+    options.calibrate_samples = request.calibrate_samples;
+    options.samples = request.samples;
+    options.length = request.length;
+    options.threads = request.threads;
+    return options;
+}
+
 struct PreparedModel;
 /// Samples to calibrate on where neither --calibrate nor --ranges names any, one array an input.
 using OwnSamples = std::function<Result<std::vector<HostTensor>>(const PreparedModel&)>;

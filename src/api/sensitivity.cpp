@@ -17,22 +17,6 @@
 namespace lathe {
 namespace {
 
-PrepareOptions prepare_options(const SensitivityRequest& request) {
-    PrepareOptions options;
-    options.model = request.model.string();
-    options.data = request.data.string();
-    options.calibrate = request.calibrate.string();
-    options.ranges = request.ranges.string();
-    options.columns = request.columns;
-    options.preprocess = request.preprocess.string();
-    options.method = request.method;
-    options.calibrate_samples = request.calibrate_samples;
-    options.samples = request.samples;
-    options.length = request.length;
-    options.threads = request.threads;
-    return options;
-}
-
 SensitiveLayer told_of(const LayerSensitivity& layer) {
     SensitiveLayer told;
     told.node = layer.node;

@@ -49,22 +49,6 @@ const char* name_of(TuneEffort effort) {
     return effort == TuneEffort::fast ? "fast" : effort == TuneEffort::full ? "full" : "default";
 }
 
-PrepareOptions prepare_options(const TuneRequest& request) {
-    PrepareOptions options;
-    options.model = request.model.string();
-    options.data = request.data.string();
-    options.calibrate = request.calibrate.string();
-    options.ranges = request.ranges.string();
-    options.columns = request.columns;
-    options.preprocess = request.preprocess.string();
-    options.method = request.method;
-    options.calibrate_samples = request.calibrate_samples;
-    options.samples = request.samples;
-    options.length = request.length;
-    options.threads = request.threads;
-    return options;
-}
-
 /// Numbers that mean nothing.
 Result<void> check_numbers(const TuneRequest& request) {
     struct Limit {

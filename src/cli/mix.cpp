@@ -21,7 +21,6 @@ namespace lathe::cli {
 namespace {
 
 struct Options {
-    PrepareOptions prepare;
     TuneRequest request;
     std::string budget = "10m";
     std::vector<std::string> shapes;
@@ -43,18 +42,6 @@ Result<double> parse_duration(const std::string& text) {
 
 Result<TuneRequest> request_of(const Options& options, const Context& context) {
     TuneRequest request = options.request;
-    const PrepareOptions& prepare = options.prepare;
-    request.model = prepare.model;
-    request.data = prepare.data;
-    request.calibrate = prepare.calibrate;
-    request.ranges = prepare.ranges;
-    request.columns = prepare.columns;
-    request.preprocess = prepare.preprocess;
-    request.method = prepare.method;
-    request.calibrate_samples = prepare.calibrate_samples;
-    request.samples = prepare.samples;
-    request.length = prepare.length;
-    request.threads = prepare.threads;
     LATHE_TRY(request.budget_s, parse_duration(options.budget));
     for (const std::string& text : options.shapes) {
         LATHE_TRY(auto shape, parse_shape_range(text));
@@ -85,7 +72,6 @@ Result<void> run_tune(const Options& options, const Context& context) {
 
 void add_tune(Commands& commands) {
     auto options = std::make_shared<Options>();
-    options->prepare.samples = options->request.samples;
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"tune",
@@ -99,9 +85,9 @@ void add_tune(Commands& commands) {
           "lathe tune yolox.onnx --data coco/ --calibrate photos/ --max-drop 0.5 --output best.engine",
           "lathe tune m.onnx --data labelled/ --max-drop 0.1 --device cuda --output best.engine"}},
         [options, &context] { return run_tune(*options, context); });
-    add_prepare_options(command, options->prepare);
+    add_prepare_options(command, options->request);
     command
-        .add_option("--samples", options->prepare.samples,
+        .add_option("--samples", options->request.samples,
                     "How many samples of --data, spread evenly; 0: all. Every second one is kept from the search")
         ->capture_default_str();
     command.add_option("--judge", options->request.judge,

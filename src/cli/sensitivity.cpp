@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t rows_shown = 20;
 
 struct Options {
-    PrepareOptions prepare;
     SensitivityRequest request;
     std::string target;
     std::string device = "cpu";
@@ -129,18 +128,6 @@ std::string target_of(const Options& options) {
 
 SensitivityRequest request_of(const Options& options, const Context& context) {
     SensitivityRequest request = options.request;
-    const PrepareOptions& prepare = options.prepare;
-    request.model = prepare.model;
-    request.data = prepare.data;
-    request.calibrate = prepare.calibrate;
-    request.ranges = prepare.ranges;
-    request.columns = prepare.columns;
-    request.preprocess = prepare.preprocess;
-    request.method = prepare.method;
-    request.calibrate_samples = prepare.calibrate_samples;
-    request.samples = prepare.samples;
-    request.length = prepare.length;
-    request.threads = prepare.threads;
     request.target = target_of(options);
     request.command_line = context.command_line();
     request.progress = &context.progress();
@@ -164,7 +151,6 @@ Result<void> run_sensitivity(const Options& options, const Context& context) {
 
 void add_sensitivity(Commands& commands) {
     auto options = std::make_shared<Options>();
-    options->prepare.samples = 500;
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"sensitivity",
@@ -175,8 +161,8 @@ void add_sensitivity(Commands& commands) {
           "lathe sensitivity yolox.onnx --data coco/ --calibrate photos/ --task detection",
           "lathe sensitivity m.onnx --data labelled/ --device cuda"}},
         [options, &context] { return run_sensitivity(*options, context); });
-    add_prepare_options(command, options->prepare);
-    command.add_option("--samples", options->prepare.samples, "How many samples, spread evenly over the data; 0: all")
+    add_prepare_options(command, options->request);
+    command.add_option("--samples", options->request.samples, "How many samples, spread evenly over the data; 0: all")
         ->capture_default_str();
     command
         .add_option("--metric", options->request.metric,

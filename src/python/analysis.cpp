@@ -13,6 +13,7 @@
 #include "lathe/sensitivity.hpp"
 #include "python/bindings.hpp"
 #include "python/fields.hpp"
+#include "python/prepared.hpp"
 #include "python/progress.hpp"
 #include "python/task.hpp"
 
@@ -172,17 +173,7 @@ nb::dict run_compare_models(const nb::dict& options, nb::object reporter) {
 
 nb::dict run_sensitivity(const nb::dict& options, nb::object reporter) {
     SensitivityRequest request;
-    request.model = field(options, "model", request.model);
-    request.data = field(options, "data", request.data);
-    request.calibrate = field(options, "calibrate", request.calibrate);
-    request.ranges = field(options, "ranges", request.ranges);
-    request.columns = field(options, "columns", request.columns);
-    request.preprocess = field(options, "preprocess", request.preprocess);
-    request.method = field(options, "method", request.method);
-    request.calibrate_samples = field(options, "calibrate_samples", request.calibrate_samples);
-    request.samples = field(options, "samples", request.samples);
-    request.length = field(options, "length", request.length);
-    request.threads = field(options, "threads", request.threads);
+    read_prepared(options, request);
     request.metric = field(options, "metric", request.metric);
     request.target = field(options, "target", request.target);
     request.batch_size = field(options, "batch_size", request.batch_size);

@@ -14,6 +14,7 @@
 #include "python/bindings.hpp"
 #include "python/fields.hpp"
 #include "python/measured.hpp"
+#include "python/prepared.hpp"
 #include "python/progress.hpp"
 #include "python/task.hpp"
 
@@ -34,18 +35,8 @@ TuneEffort effort_named(const std::string& name) {
 
 TuneRequest request_of(const nb::dict& options) {
     TuneRequest request;
-    request.model = field(options, "model", request.model);
-    request.data = field(options, "data", request.data);
+    read_prepared(options, request);
     request.output = field(options, "output", request.output);
-    request.calibrate = field(options, "calibrate", request.calibrate);
-    request.ranges = field(options, "ranges", request.ranges);
-    request.columns = field(options, "columns", request.columns);
-    request.preprocess = field(options, "preprocess", request.preprocess);
-    request.method = field(options, "method", request.method);
-    request.calibrate_samples = field(options, "calibrate_samples", request.calibrate_samples);
-    request.samples = field(options, "samples", request.samples);
-    request.length = field(options, "length", request.length);
-    request.threads = field(options, "threads", request.threads);
     request.judge = field(options, "judge", request.judge);
     request.metric = field(options, "metric", request.metric);
     request.task = task_of(field(options, "task", nb::dict()));
