@@ -11,6 +11,7 @@
 #include "api/optimize_request.hpp"
 #include "api/optimized_rows.hpp"
 #include "api/profile.hpp"
+#include "api/quick_budget.hpp"
 #include "api/simplify.hpp"
 #include "api/stages.hpp"
 #include "api/summary.hpp"
@@ -49,25 +50,6 @@ std::string key_of(std::initializer_list<std::string> parts) {
     return hasher.hex();
 }
 
-/// A quick job's minute, less what writing the report takes.
-constexpr double quick_budget_s = 57;
-
-/// Cancels a part of the job when its time is over.
-class TimeLimited final : public Progress {
-public:
-    TimeLimited(Progress& inner, double seconds) : inner_(inner), seconds_(seconds) {}
-    bool expired() const { return seconds_since(start_) > seconds_; }
-    void begin(std::string_view stage, std::size_t total) override { inner_.begin(stage, total); }
-    void advance(std::size_t steps) override { inner_.advance(steps); }
-    void end() override { inner_.end(); }
-    bool cancelled() const override { return inner_.cancelled() || expired(); }
-
-private:
-    Progress& inner_;
-    double seconds_;
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
 /// The whole job over one output folder. Each step reads what the step before wrote, so that any of them can be redone
 /// by hand with the command of its name.
 class Optimizer {
@@ -90,7 +72,7 @@ public:
         LATHE_CHECK(answer_loss());
         LATHE_CHECK(profile());
         LATHE_CHECK(measure());
-        if (!cut_.empty()) tell(told_cuts());
+        if (budget_.any_cut()) tell(budget_.told());
         return report();
     }
 
@@ -101,18 +83,6 @@ private:
         if (!wants(Precision::int8) || !quantizable_tensors(model_).empty()) return;
         std::erase(precisions_, Precision::int8);
         leave_out("int8", "the model has no Conv, Gemm or MatMul in floating point that could become INT8");
-    }
-    /// Seconds that a quick job has left; of any other, without end.
-    double left() const { return options_.quick ? quick_budget_s - seconds_since(start_) : no_limit_s; }
-    /// Seconds for a stage of a quick job that wants `wanted` and must leave `later` to those behind it.
-    double share(double wanted, double later) const { return std::clamp(left() - later, 1.0, wanted); }
-    /// Of a quick job: what was cut or left out for its minute.
-    void cut(const std::string& what) { cut_.push_back(what); }
-    std::string told_cuts() const {
-        std::string line = "Left out or cut for a verdict within a minute (quick): ";
-        for (std::size_t i = 0; i < cut_.size(); ++i)
-            line += (i == 0 ? "" : ", ") + cut_[i];
-        return line + ".";
     }
     void tell(const std::string& line) const {
         if (options_.tell) options_.tell(line);
@@ -191,7 +161,7 @@ private:
         request.until_settled = options_.until_settled.value_or(!corrections_of(options_.effort).any());
         request.threads = options_.threads;
         request.method = options_.method;
-        if (options_.quick) request.time_limit_s = share(10, 30);
+        if (options_.quick) request.time_limit_s = budget_.share(10, 30);
         request.output = file(".ranges");
         request.force = options_.force;
         auto outcome = calibrate_model(model_, request, progress_);
@@ -205,7 +175,8 @@ private:
         if (outcome->reused) tell(outcome->reuse);
         if (!outcome->reused && outcome->ranges.samples_seen > 0)
             observed_seconds_ = outcome->seconds / static_cast<double>(outcome->ranges.samples_seen);
-        if (outcome->cut) cut("calibration ended after " + std::to_string(outcome->ranges.samples_seen) + " samples");
+        if (outcome->cut)
+            budget_.cut("calibration ended after " + std::to_string(outcome->ranges.samples_seen) + " samples");
         calibration_ = calibration_to_json(outcome->ranges, profile.activations, outcome->seconds);
         timings_extra_.push_back({{"name", "calibrate"}, {"seconds", outcome->seconds}, {"reused", outcome->reused}});
         ranges_ = std::move(outcome->ranges);
@@ -223,13 +194,13 @@ private:
     Result<void> quantize_first() {
         if (!options_.quick || !corrections_of(options_.effort).any())
             return quantize("int8", options_.effort, progress_);
-        const double limit_s = share(*options_.answer_limit_s, 22);
+        const double limit_s = budget_.share(*options_.answer_limit_s, 22);
         if (corrections_fit(limit_s)) {
             TimeLimited limited(progress_, limit_s);
             auto made = quantize("int8", options_.effort, limited);
             if (made || progress_.cancelled() || !limited.expired()) return made;
         }
-        cut("the corrections of effort " + std::to_string(options_.effort));
+        budget_.cut("the corrections of effort " + std::to_string(options_.effort));
         uncorrected_ = true;
         return quantize("int8", 0, progress_);
     }
@@ -266,8 +237,8 @@ private:
         for (const Precision precision : precisions_) {
             // Another float precision is worth less than measuring the two that the verdict is about.
             const bool needed = precision == Precision::float32 || precision == Precision::int8;
-            if (!needed && left() < 2 * build_seconds_ + 15) {
-                cut(to_string(precision));
+            if (!needed && budget_.left() < 2 * build_seconds_ + 15) {
+                budget_.cut(to_string(precision));
                 skipped_.push_back({{"subject", to_string(precision)}, {"reason", over_budget}});
                 continue;
             }
@@ -326,15 +297,16 @@ private:
         tell("INT8 loses more than the " + report::decimals(options_.max_drop, -1) +
              " pt allowed: correcting it with effort " + std::to_string(effort) + " as " + name);
         // Building, judging and measuring one engine more must fit in as well.
-        const double limit_s = std::min(*options_.answer_limit_s, left() - 16 - build_seconds_);
+        const double limit_s = std::min(*options_.answer_limit_s, budget_.left() - 16 - build_seconds_);
         if (options_.quick && (limit_s < 1 || !corrections_fit(limit_s))) {
-            cut("correcting INT8 (effort " + std::to_string(effort) + ")");
+            budget_.cut("correcting INT8 (effort " + std::to_string(effort) + ")");
             return {};
         }
         TimeLimited limited(progress_, limit_s);
         if (auto made = quantize(name, effort, limited); !made) {
             if (progress_.cancelled()) return made;
-            if (limited.expired() && options_.quick) cut("correcting INT8 (effort " + std::to_string(effort) + ")");
+            if (limited.expired() && options_.quick)
+                budget_.cut("correcting INT8 (effort " + std::to_string(effort) + ")");
             const std::string reason = limited.expired() ? "correcting it took more than " +
                                                                report::decimals(limit_s, options_.quick ? 0 : -1) +
                                                                " s; without limit: --effort " + std::to_string(effort)
@@ -411,32 +383,15 @@ private:
         constexpr std::size_t least = 8;
         const double each = sample_seconds() * static_cast<double>(engines_.size());
         if (each <= 0) return;
-        const auto room = static_cast<std::size_t>(std::min(share(10, 20) / each, 1e9));
+        const auto room = static_cast<std::size_t>(std::min(budget_.share(10, 20) / each, 1e9));
         if (evaluation_samples_ != 0 && room >= evaluation_samples_) return;
         evaluation_samples_ = std::max(least, room);
-        cut("at most " + std::to_string(evaluation_samples_) + " evaluation samples");
+        budget_.cut("at most " + std::to_string(evaluation_samples_) + " evaluation samples");
     }
 
-    /// Seconds a sample of the FP32 engine: the second of two runs on zeros. 0 where it cannot be told.
+    /// Of the FP32 engine.
     double sample_seconds() {
-        if (sample_seconds_) return *sample_seconds_;
-        sample_seconds_ = 0;
-        const auto engine = Engine::load(engines_.front());
-        if (!engine) return 0;
-        auto session = engine->make_session();
-        if (!session) return 0;
-        std::vector<HostTensor> zeros;
-        std::vector<TensorView> views;
-        for (const IoInfo& input : session->inputs())
-            zeros.emplace_back(input.name, input.type, input.range.min);
-        for (HostTensor& each : zeros)
-            views.push_back(each.view());
-        for (int run = 0; run < 2; ++run) {
-            const auto start = std::chrono::steady_clock::now();
-            if (!session->run(views)) return 0;
-            const std::int64_t batch = zeros.empty() || zeros.front().shape.empty() ? 1 : zeros.front().shape[0];
-            sample_seconds_ = seconds_since(start) / static_cast<double>(std::max<std::int64_t>(1, batch));
-        }
+        if (!sample_seconds_) sample_seconds_ = time_a_sample(engines_.front());
         return *sample_seconds_;
     }
 
@@ -478,15 +433,17 @@ private:
 
     Result<void> profile() {
         LATHE_TRY(const std::string engines, engines_key());
-        // It compiles each engine anew.
-        const double room =
-            left() - 14 - static_cast<double>(engines_.size()) * (build_seconds_ + 2 * sample_seconds());
-        if (options_.quick && room < 0) {
-            cut("the layers' times");
-            return {};
+        double limit_s = no_limit_s;
+        if (options_.quick) {
+            const auto count = static_cast<double>(engines_.size());
+            // It compiles each engine anew.
+            const double room = budget_.left() - 14 - count * (build_seconds_ + 2 * sample_seconds());
+            if (room < 0) {
+                budget_.cut("the layers' times");
+                return {};
+            }
+            limit_s = std::clamp(room / count, 0.1, 1.0);
         }
-        const double limit_s =
-            options_.quick ? std::clamp(room / static_cast<double>(engines_.size()), 0.1, 1.0) : no_limit_s;
         LATHE_TRY(layers_, stages_.run("profile", key_of({engines, options_.quick ? "quick" : ""}), {},
                                        [&] { return profile_engines(engines_, progress_, limit_s); }));
         return {};
@@ -509,30 +466,6 @@ private:
         if (sizes.empty()) sizes.push_back(least);
         if (least == most) tell("the model's batch size is fixed at " + std::to_string(least) + ", which is measured");
         return sizes;
-    }
-
-    /// Peers and batch sizes of which a few calls each have room in what is left of a quick job's minute.
-    void fit_benchmark(BenchRequest& request) {
-        constexpr double least_s = 8; // where earlier stages took all
-        request.budget_s = std::max(least_s, left());
-        constexpr double calls = 5; // that each subject makes at a batch size at least
-        const auto cost = [&](double batch) {
-            const auto subjects = static_cast<double>(request.engines.size() + request.against.size());
-            return calls * subjects * batch * sample_seconds();
-        };
-        const auto smallest = static_cast<double>(request.batch_sizes.front());
-        while (!request.against.empty() && cost(smallest) > 0.7 * request.budget_s) {
-            cut(options_.against->at(request.against.size() - 1));
-            request.against.pop_back();
-        }
-        double total = cost(smallest);
-        for (std::size_t i = 1; i < request.batch_sizes.size(); ++i) {
-            total += cost(static_cast<double>(request.batch_sizes[i]));
-            if (total <= 0.7 * request.budget_s) continue;
-            for (std::size_t late = i; late < request.batch_sizes.size(); ++late)
-                cut("batch " + std::to_string(request.batch_sizes[late]));
-            request.batch_sizes.resize(i);
-        }
     }
 
     Result<void> measure() {
@@ -559,7 +492,7 @@ private:
         request.probe_command = options_.program;
         if (!options_.program.empty()) request.probe_command.insert(request.probe_command.end(), {"bench", "--probe"});
         request.command_line = options_.command_line;
-        if (options_.quick) fit_benchmark(request);
+        if (options_.quick) budget_.fit(request, *options_.against, sample_seconds());
         LATHE_TRY(std::string key, engines_key());
         key = key_of({key, source_hash_, this_machine().fingerprint(), std::to_string(request.duration_s),
                       std::to_string(request.time_limit_s), options_.quick ? "quick" : "", request.data.string(),
@@ -571,7 +504,7 @@ private:
         LATHE_TRY(bench_, stages_.run("benchmark", key, {}, [&] { return bench(request, progress_); }));
         for (const Json& entry : bench_["unavailable"]) {
             if (entry.value("reason", "") == over_budget) {
-                cut(entry.value("subject", ""));
+                budget_.cut(entry.value("subject", ""));
                 continue;
             }
             const std::string cure = entry.value("cure", "");
@@ -593,7 +526,7 @@ private:
 
     /// What limits the verdict, for a person who reads it.
     Result<void> add_caveats(report::Verdict& verdict) {
-        if (!cut_.empty()) verdict.reasons.push_back(told_cuts());
+        if (budget_.any_cut()) verdict.reasons.push_back(budget_.told());
         if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
             verdict.reasons.emplace_back(
                 "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
@@ -700,11 +633,10 @@ private:
     std::string key_; ///< of the model as read, with its preprocessing
     RangesFile ranges_;
     std::vector<fs::path> engines_;
-    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    std::vector<std::string> cut_; ///< of a quick job, in the order of the stages
-    bool uncorrected_ = false;     ///< there was no time for the corrections that were asked for
-    double build_seconds_ = 0;     ///< of the slowest engine
-    double observed_seconds_ = 0;  ///< a sample of the calibration; 0 where it was reused
+    QuickBudget budget_{options_.quick};
+    bool uncorrected_ = false;    ///< there was no time for the corrections that were asked for
+    double build_seconds_ = 0;    ///< of the slowest engine
+    double observed_seconds_ = 0; ///< a sample of the calibration; 0 where it was reused
     std::optional<double> sample_seconds_;
     std::size_t evaluation_samples_ = options_.evaluate_samples.value_or(0);
     bool evaluation_chosen_ = false;
