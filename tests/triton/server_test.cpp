@@ -59,9 +59,9 @@ protected:
         work_.good("build t.onnx -o t.engine --shape input_ids:1x2..2x8..8x12 --shape attention_mask:1x2..2x8..8x12");
         deploy("t.engine", options);
     }
-    void check(const std::string& what) {
-        const CommandResult result = script("check_server.py", what + " '" + work_.path("").string() + "' '" +
-                                                                   backends_ + "' '" LATHE_BINARY "'");
+    void check(const std::string& what, const std::string& program = "check_server.py") {
+        const CommandResult result =
+            script(program, what + " '" + work_.path("").string() + "' '" + backends_ + "' '" LATHE_BINARY "'");
         if (result.exit_code == 77) GTEST_SKIP() << result.output;
         EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     }
@@ -182,7 +182,7 @@ TEST_F(TritonServer, ContinuesTextsATokenAnAnswer) {
     EXPECT_THAT(work_.read("repo/e/config.pbtxt"), HasSubstr("count: 3\n"));
     EXPECT_THAT(work_.read("repo/e/config.pbtxt"), Not(HasSubstr("TYPE_STRING")));
     deploy("long.engine", "--generate --streams 1");
-    check("streams");
+    check("streams", "check_generation.py");
 }
 
 TEST_F(TritonServer, TheHowtoLeadsToAnAnswer) {
