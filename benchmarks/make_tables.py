@@ -55,20 +55,20 @@ NNCF = {".onnx": "its ONNX form", ".xml": "its IR form"}
 
 
 def forms_of_nncf(document):
-    """The subject of NNCF's result in the faster of its two forms at batch 1, how that form is called, and a sentence on the
-    other. None and "" where it was not measured."""
+    """The subject of NNCF's result in the faster of its two forms at batch 1, and a sentence on both. None and "" where it was
+    not measured."""
     times = {entry["subject"]: entry["median_ms"] for entry in document["latency"] if entry["batch"] == 1}
     forms = {subject["name"]: NNCF[Path(subject["file"]).suffix] for subject in document["subjects"]
              if subject["kind"] == "openvino" and Path(subject.get("file", "")).stem == "nncf" and subject["name"] in times}
     if not forms:
-        return None, "", ""
+        return None, ""
     best = min(forms, key=times.get)
     # Beside int8 pair by pair, where that was measured: steadier than a ratio of medians.
     beside = {entry["reference"]: entry["speedup"] for entry in document["ratios"]
               if entry["subject"] == "int8" and entry["batch"] == 1}
     long = beside if best in beside and set(forms) <= set(beside) else times
     others = [f"{forms[name]} takes {long[name] / long[best]:.2f}× as long at batch 1" for name in forms if name != best]
-    return best, forms[best], f"NNCF's result is shown in {'; '.join([forms[best], *others])}. "
+    return best, f"NNCF's result is shown in {'; '.join([forms[best], *others])}. "
 
 
 def latencies(folder):
@@ -81,7 +81,7 @@ def latency_table(folder):
     """Median ms a batch size, and how many times as fast the int8 engine is, pair by pair."""
     text = ""
     for document in latencies(folder):
-        nncf, _, about_nncf = forms_of_nncf(document)
+        nncf, about_nncf = forms_of_nncf(document)
         batches = sorted({entry["batch"] for entry in document["latency"]})
         times = {(entry["subject"], entry["batch"]): entry for entry in document["latency"]}
         ratios = {
@@ -243,7 +243,7 @@ def summary_table(folder):
         times = {entry["subject"]: entry for entry in document["latency"] if entry["batch"] == 1}
         ratios = {entry["reference"]: entry["speedup"] for entry in document["ratios"]
                   if entry["subject"] == "int8" and entry["batch"] == 1}
-        nncf, *_ = forms_of_nncf(document)
+        nncf, _ = forms_of_nncf(document)
         beside = [f"{ratios[name]:.2f}× {title}" for name, title in
                   (("onnxruntime", "ONNX Runtime fp32"), ("onnxruntime:ort-minmax-u8s8", "its int8"),
                    (nncf, "OpenVINO with NNCF")) if name in ratios]
