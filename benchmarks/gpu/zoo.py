@@ -4,7 +4,8 @@
 
 Every network (zoo_networks.py) is exported by torch.onnx.export with seeded weights, built with --precision fp16 for its
 batch sizes in one engine, compared with PyTorch in FP32 and timed in turns with torch.compile ("compile": the default
-mode; "max-autotune"), both in FP16 as CUDA graphs, as benchmarks/run_gpu.py tells. Where a network is marked, its Q/DQ
+mode; "max-autotune"), both in FP16 as CUDA graphs, as benchmarks/run_gpu.py tells. A decoder's states are FP16 on both
+sides too; other inputs and outputs are FP32 in Lathe's engines, as exported. Where a network is marked, its Q/DQ
 form (`lathe quantize --target cuda`, calibrated on random inputs, every layer in int8: for the time alone) is timed too.
 
 A network that is refused, fails or runs out of time keeps its row, with what was said. Three steps, so that processor
@@ -67,7 +68,8 @@ def input_files(entry, batch, work):
     for name, tensor in zip(entry.names, entry.inputs(batch)):
         files[name] = str(work / f"{batch}.{name}.npy")
         if not Path(files[name]).exists():
-            np.save(files[name], tensor.numpy())
+            half = entry.half_io and tensor.is_floating_point()
+            np.save(files[name], tensor.half().numpy() if half else tensor.numpy())
     return files
 
 
@@ -164,6 +166,10 @@ def build(name, entry, precision, options, row):
     model = work / ("int8.onnx" if precision == "int8" else "model.onnx")
     engine, cache = work / f"{precision}.engine", work / f"{precision}.timing"
     batches = [b for b in entry.batches if b in options.batches] if options.batches else entry.batches
+    if entry.half_io and precision == "fp16":
+        model = work / "half.onnx"
+        if not model.exists():
+            run([options.lathe, "autocast", str(work / "model.onnx"), "--io-types", "fp16", "-o", str(model)], options.build_seconds)
     command = [options.lathe, "build", str(model), "--device", "cuda", "--precision", precision, "-o", str(engine), "--json",
                "--timing-cache", str(cache), "--tune", options.tune, "--explain", "--allow-fallback"]
     start = time.perf_counter()

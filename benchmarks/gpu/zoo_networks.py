@@ -26,6 +26,7 @@ class Entry:
     axes: dict[str, dict[int, str]] | None = None  # default: axis 0 of every input and output is "batch"
     image: bool = True  # channels-last pays in PyTorch
     int8: bool = False  # also quantised, as explicit Q/DQ
+    half_io: bool = False  # inputs and outputs in FP16, as PyTorch's are: a decoder's states
     family: str = "torchvision"
 
 
@@ -114,13 +115,13 @@ def detector(name, size, batches=(1, 8), **options):
     return Entry(make, pictures(size), batches)
 
 
-def timm_entry(name, size=224, batches=(1, 32)):
+def timm_entry(name, size=224, batches=(1, 32), int8=False):
     def make():
         import timm
 
         return timm.create_model(name, pretrained=False, exportable=True)
 
-    return Entry(make, pictures(size), batches, family="timm")
+    return Entry(make, pictures(size), batches, int8=int8, family="timm")
 
 
 def encoder(kind, length, batches=(1, 32), **options):
@@ -211,7 +212,8 @@ def gpt2_decode(past, batches=(1, 8), layers=12):
         return [ids] + [torch.randn(batch, 12, past, 64, generator=generator) for _ in range(2 * layers)]
 
     names = ("input_ids", *(f"past.{i}.{part}" for i in range(layers) for part in ("key", "value")))
-    return Entry(lambda: Decode(gpt2_module(layers), layers), inputs, batches, names, None, image=False, family="transformers")
+    return Entry(lambda: Decode(gpt2_module(layers), layers), inputs, batches, names, None, image=False, half_io=True,
+                 family="transformers")
 
 
 def llama_prefill(length, batches=(1, 4)):
@@ -343,17 +345,17 @@ ZOO = {
     "mobilenet_v2": torchvision_entry("mobilenet_v2", int8=True),
     "mobilenet_v3_large": torchvision_entry("mobilenet_v3_large", int8=True),
     "efficientnet_b0": torchvision_entry("efficientnet_b0", int8=True),
-    "efficientnet_v2_s": torchvision_entry("efficientnet_v2_s"),
+    "efficientnet_v2_s": torchvision_entry("efficientnet_v2_s", int8=True),
     "regnet_y_1_6gf": torchvision_entry("regnet_y_1_6gf", int8=True),
-    "resnext50_32x4d": torchvision_entry("resnext50_32x4d"),
+    "resnext50_32x4d": torchvision_entry("resnext50_32x4d", int8=True),
     "googlenet": torchvision_entry("googlenet", int8=True, aux_logits=False, init_weights=False),
-    "inception_v3": torchvision_entry("inception_v3", 299, aux_logits=False, init_weights=False),
-    "shufflenet_v2_x1_0": torchvision_entry("shufflenet_v2_x1_0"),
-    "squeezenet1_1": torchvision_entry("squeezenet1_1"),
-    "mnasnet1_0": torchvision_entry("mnasnet1_0"),
+    "inception_v3": torchvision_entry("inception_v3", 299, int8=True, aux_logits=False, init_weights=False),
+    "shufflenet_v2_x1_0": torchvision_entry("shufflenet_v2_x1_0", int8=True),
+    "squeezenet1_1": torchvision_entry("squeezenet1_1", int8=True),
+    "mnasnet1_0": torchvision_entry("mnasnet1_0", int8=True),
     "densenet121": torchvision_entry("densenet121", int8=True),
     "vgg16": torchvision_entry("vgg16", int8=True),
-    "alexnet": torchvision_entry("alexnet"),
+    "alexnet": torchvision_entry("alexnet", int8=True),
     "convnext_tiny": torchvision_entry("convnext_tiny", int8=True),
     "vit_b_16": torchvision_entry("vit_b_16"),
     "swin_t": torchvision_entry("swin_t"),
@@ -367,16 +369,16 @@ ZOO = {
     "retinanet_resnet50_fpn": detector("retinanet_resnet50_fpn", 512, (1, 8)),
     "deit_small": timm_entry("deit_small_patch16_224"),
     "mixer_b16": timm_entry("mixer_b16_224"),
-    "efficientnet_lite0": timm_entry("efficientnet_lite0"),
+    "efficientnet_lite0": timm_entry("efficientnet_lite0", int8=True),
     "mobilevit_s": timm_entry("mobilevit_s", 256),
-    "repvgg_b0": timm_entry("repvgg_b0"),
-    "ghostnet_100": timm_entry("ghostnet_100"),
-    "res2net50": timm_entry("res2net50_26w_4s"),
-    "resnest50d": timm_entry("resnest50d"),
+    "repvgg_b0": timm_entry("repvgg_b0", int8=True),
+    "ghostnet_100": timm_entry("ghostnet_100", int8=True),
+    "res2net50": timm_entry("res2net50_26w_4s", int8=True),
+    "resnest50d": timm_entry("resnest50d", int8=True),
     "poolformer_s12": timm_entry("poolformer_s12"),
     "edgenext_small": timm_entry("edgenext_small", 256),
-    "dla34": timm_entry("dla34"),
-    "hrnet_w18_small": timm_entry("hrnet_w18_small"),
+    "dla34": timm_entry("dla34", int8=True),
+    "hrnet_w18_small": timm_entry("hrnet_w18_small", int8=True),
     "distilbert": encoder("DistilBert", 128),
     "bert_base": encoder("Bert", 128),
     "bert_large": encoder("Bert", 384, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),

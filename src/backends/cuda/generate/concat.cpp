@@ -15,11 +15,12 @@ struct Part {
 struct Rows {
     std::vector<Part> parts;
     Operand result;
-    std::int64_t rows = 1, columns = 1; ///< of the result
-    std::int64_t valid = 1;             ///< columns that come from an input; zeros behind
-    std::int64_t piece = 1;             ///< elements that always come from one input, aligned
-    std::int64_t turns = 1;             ///< interleaved: how many parts take turns
-    std::vector<Operand> operands;      ///< of the program, with a stride along the row
+    ElementType joined = ElementType::f32; ///< before the program; the result's type without one
+    std::int64_t rows = 1, columns = 1;    ///< of the result
+    std::int64_t valid = 1;                ///< columns that come from an input; zeros behind
+    std::int64_t piece = 1;                ///< elements that always come from one input, aligned
+    std::int64_t turns = 1;                ///< interleaved: how many parts take turns
+    std::vector<Operand> operands;         ///< of the program, with a stride along the row
 };
 
 Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
@@ -34,6 +35,7 @@ Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
     const auto at = static_cast<std::size_t>(std::find(order.begin(), order.end(), axis) - order.begin());
     Rows rows;
     rows.result = operand_of(plan, op.outputs[0]);
+    rows.joined = detail.joined == none ? y.type : plan.values[detail.joined].type;
     const auto extent = [](const View& view, std::size_t d) {
         return view.nhwc() && d == 1 ? view.channel_stride : view.dims[d];
     };
@@ -49,7 +51,7 @@ Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
         if (x.layout != y.layout || from.dims.size() != to.dims.size()) return cannot("inputs of several layouts");
         if (x.type == ElementType::s8 && (x.scale != y.scale || !detail.program.code.empty()))
             return cannot("inputs of several scales");
-        if (x.type != y.type && (!is_real(x.type) || !is_real(y.type) || detail.interleaved))
+        if (x.type != rows.joined && (!is_real(x.type) || !is_real(rows.joined) || detail.interleaved))
             return cannot("inputs of several types");
         Part part;
         part.operand = operand_of(plan, id);
@@ -95,7 +97,7 @@ std::int64_t piece_of(const Rows& rows, std::int64_t width) {
 }
 
 std::int64_t width_of(const Rows& rows) {
-    return common_power(16 / static_cast<std::int64_t>(bytes_of(rows.result.type)), rows.columns);
+    return common_power(16 / static_cast<std::int64_t>(bytes_of(rows.joined)), rows.columns);
 }
 
 /// A choice between parts by column, as nested conditions: `say(i)` of the part.
@@ -111,7 +113,7 @@ std::string choice(const Rows& rows, std::size_t first, std::size_t last, const 
 void write_parts(Source& s, const Rows& rows, std::int64_t width, std::int64_t piece, const std::string& index,
                  const std::string& u) {
     const std::int64_t run = rows.columns / width;
-    const ElementType type = rows.result.type, first = rows.parts.front().operand.type;
+    const ElementType type = rows.joined, first = rows.parts.front().operand.type;
     const bool alike = std::ranges::all_of(rows.parts, [&](const Part& part) { return part.operand.type == first; });
     const auto from = [&](std::size_t i) {
         const Part& part = rows.parts[i];
@@ -153,21 +155,22 @@ void write_turns(Source& s, const Rows& rows, std::int64_t width, std::int64_t p
         s.line("#pragma unroll");
         s.line("    for (int k = 0; k < ", each, "; k += ", piece, ") {");
         s.line("      const u32 c = i % ", run, u, " * ", each, "u + k;");
-        s.line("      ", storage(rows.result.type), " part[", piece, "] = {};");
+        s.line("      ", storage(rows.joined), " part[", piece, "] = {};");
         // a part's padding is read with its last channels, and left out below
         s.line("      if (c < ", own, "u) load<", piece, ">(p", t, " + (row * ", rows.parts[t].stride, u,
                " + c), part);");
         s.line("#pragma unroll");
         s.line("      for (int e = 0; e < ", piece, "; ++e) x[u][(k + e) * ", rows.turns, " + ", t, "] = c + e < ", own,
-               "u ? part[e] : (", storage(rows.result.type), ")0;");
+               "u ? part[e] : (", storage(rows.joined), ")0;");
         s.line("    }");
     }
 }
 
-/// Puts the program's results in the place of the joined numbers.
+/// Puts the program's results in the place of the joined numbers, or into y where they are of another type.
 Result<void> write_results(Source& s, const Rows& rows, const Pointwise& program, std::int64_t width,
                            const std::string& index, const std::string& u) {
     const ElementType type = rows.result.type;
+    const bool apart = type != rows.joined;
     const std::int64_t run = rows.columns / width;
     s.line("    const ", index, " c = i % ", run, u, " * ", width, u, ";");
     std::vector<std::string> names{"a0"};
@@ -189,12 +192,13 @@ Result<void> write_results(Source& s, const Rows& rows, const Pointwise& program
         }
         names.push_back(to_float(operand.type, name + (one ? "[0]" : "[e]")) + times(operand.scale));
     }
+    if (apart) s.line("    ", storage(type), " y[", width, "];");
     s.line("#pragma unroll");
     s.line("    for (int e = 0; e < ", width, "; ++e) {");
-    s.line("      const float a0 = ", to_float(type, "x[u][e]"), ";");
+    s.line("      const float a0 = ", to_float(rows.joined, "x[u][e]"), ";");
     LATHE_TRY(const auto results, write_program(s, program, names, type == ElementType::f32));
-    const std::string value = from_float(type, results[0]);
-    s.line("      x[u][e] = ",
+    const std::string value = from_float(type, results[0] + times(1.0F / rows.result.scale));
+    s.line("      ", apart ? "y[e]" : "x[u][e]", " = ",
            rows.valid < rows.columns ? join("c + e < ", rows.valid, u, " ? ", value, " : (", storage(type), ")0")
                                      : value,
            ";");
@@ -224,7 +228,7 @@ Result<GeneratedKernel> emit_concat(const std::string& variant, const FusedOp& o
     for (const Part& part : rows.parts)
         narrow = narrow && rows.rows * part.stride < (std::int64_t{1} << 30);
     const std::string index = narrow ? "u32" : "i64", u = narrow ? "u" : "";
-    const char* type = storage(rows.result.type);
+    const char* type = storage(rows.joined);
 
     GeneratedKernel kernel;
     kernel.entry = "lathe_concat";
@@ -255,7 +259,8 @@ Result<GeneratedKernel> emit_concat(const std::string& variant, const FusedOp& o
     s.line("  }");
     open();
     if (!detail.program.code.empty()) LATHE_CHECK(write_results(s, rows, detail.program, vectors.width, index, u));
-    s.line("    store<", vectors.width, ">(q0 + i * ", vectors.width, u, ", x[u]);");
+    const bool apart = rows.joined != rows.result.type;
+    s.line("    store<", vectors.width, ">(q0 + i * ", vectors.width, u, apart ? ", y);" : ", x[u]);");
     s.line("  }");
     s.line("}");
     kernel.source = s.take();

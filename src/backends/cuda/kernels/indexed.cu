@@ -156,29 +156,25 @@ __device__ Line line_of(const IndexedParams& p, const TensorDesc& t, std::int64_
     return {i / inner * size * inner + i % inner, inner, size};
 }
 
+/// NaN is above all numbers.
+__device__ __forceinline__ bool above(double a, double b) { return a > b || (isnan(a) && !isnan(b)); }
+
+/// Number i of x goes where its rank in its line says, if that is among the best.
 __device__ void top_k(const IndexedParams& p, std::int64_t i) {
     const TensorDesc& x = p.in[0];
-    const Line line = line_of(p, x, i), to = line_of(p, p.out[0], i);
-    // Each in turn: the best of those behind the last one taken, of equal ones the first.
-    double last = 0;
-    std::int64_t taken = -1;
-    for (std::int64_t k = 0; k < to.size; ++k) {
-        double best = 0;
-        std::int64_t found = -1;
-        for (std::int64_t j = 0; j < line.size; ++j) {
-            const double v = load_number(x, line.from + j * line.step);
-            const bool behind = taken < 0 || (p.mode != 0 ? v < last : v > last) || (v == last && j > taken);
-            if (behind && (found < 0 || (p.mode != 0 ? v > best : v < best))) {
-                best = v;
-                found = j;
-            }
-        }
-        found = found < 0 ? 0 : found; // NaN alone is left
-        move(p.out[0], to.from + k * to.step, x, line.from + found * line.step);
-        store_integer(p.out[1], to.from + k * to.step, found);
-        last = best;
-        taken = found;
+    const std::int64_t inner = product(x, static_cast<int>(p.axis) + 1, x.rank), size = x.dims[p.axis];
+    const std::int64_t place = i / inner % size, which = i / (inner * size) * inner + i % inner;
+    const Line line = line_of(p, x, which), to = line_of(p, p.out[0], which);
+    const double own = load_number(x, i);
+    std::int64_t rank = 0;
+    for (std::int64_t j = 0; j < line.size; ++j) {
+        const double v = load_number(x, line.from + j * line.step);
+        const bool before = p.mode != 0 ? above(v, own) : above(own, v);
+        rank += before || (j < place && !above(v, own) && !above(own, v)) ? 1 : 0;
     }
+    if (rank >= to.size) return;
+    move(p.out[0], to.from + rank * to.step, x, i);
+    store_integer(p.out[1], to.from + rank * to.step, place);
 }
 
 __device__ void arg_extreme(const IndexedParams& p, std::int64_t i) {
@@ -217,7 +213,7 @@ __device__ void cumulate(const IndexedParams& p, std::int64_t i) {
 std::int64_t work(const IndexedParams& p) {
     const TensorDesc& x = p.in[0];
     switch (p.kind) {
-        case IndexedKind::top_k:
+        case IndexedKind::top_k: return count_of(x);
         case IndexedKind::arg_extreme:
         case IndexedKind::cumulate: return count_of(x) / x.dims[p.axis];
         case IndexedKind::scatter_elements: return count_of(p.in[2]) / p.in[2].dims[p.axis];
@@ -317,90 +313,6 @@ __global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t co
     }
 }
 
-/// A float as an integer that sorts as it does; of equal ones the one with the lower place comes first.
-__device__ __forceinline__ std::uint64_t sort_key(float v, std::uint32_t place, bool largest) {
-    const std::uint32_t bits = __float_as_uint(v == 0.0F ? 0.0F : v);
-    const std::uint32_t up = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-    return static_cast<std::uint64_t>(largest ? ~up : up) << 32 | place;
-}
-
-constexpr int sort_threads = 1024;
-constexpr int sort_size = 8192;          // keys in shared memory, 64 KiB
-constexpr int sort_kept = sort_size / 2; // the best so far; the other half takes fresh ones
-
-__device__ void bitonic_sort(std::uint64_t* keys, int size) {
-    for (int run = 2; run <= size; run *= 2) {
-        for (int far = run / 2; far > 0; far /= 2) {
-            __syncthreads();
-            for (int i = static_cast<int>(threadIdx.x); i < size / 2; i += sort_threads) {
-                const int a = 2 * i - (i & (far - 1)), b = a + far;
-                const bool up = (a & run) == 0;
-                const std::uint64_t left = keys[a], right = keys[b];
-                if ((left > right) == up) {
-                    keys[a] = right;
-                    keys[b] = left;
-                }
-            }
-        }
-    }
-    __syncthreads();
-}
-
-/// A block a line: its numbers pass through shared memory, the best `k` so far stay there.
-__global__ void __launch_bounds__(sort_threads) top_k_sorted(const __grid_constant__ IndexedParams p) {
-    extern __shared__ std::uint64_t keys[];
-    pdl_wait();
-    const TensorDesc& x = p.in[0];
-    const Line line = line_of(p, x, blockIdx.x), to = line_of(p, p.out[0], blockIdx.x);
-    const bool largest = p.mode != 0;
-    std::int64_t taken = 0;
-    for (bool first = true; taken < line.size; first = false) {
-        const int from = first ? 0 : sort_kept;
-        const std::int64_t left = line.size - taken;
-        int size = sort_size;
-        if (first)
-            while (size / 2 >= left && size > 2)
-                size /= 2;
-        for (int i = from + static_cast<int>(threadIdx.x); i < size; i += sort_threads) {
-            const std::int64_t at = taken + i - from;
-            keys[i] = at < line.size ? sort_key(load_any(x.data, x.type, line.from + at * line.step),
-                                                static_cast<std::uint32_t>(at), largest)
-                                     : ~std::uint64_t{0};
-        }
-        taken += size - from;
-        bitonic_sort(keys, size);
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < to.size; i += sort_threads) {
-        const auto place = static_cast<std::int64_t>(keys[i] & 0xffffffffU);
-        move(p.out[0], to.from + i * to.step, x, line.from + place * line.step);
-        store_integer(p.out[1], to.from + i * to.step, place);
-    }
-}
-
-/// A block a line.
-__global__ void __launch_bounds__(threads) arg_extreme_line(const __grid_constant__ IndexedParams p) {
-    __shared__ std::uint64_t best[threads / 32];
-    pdl_wait();
-    const TensorDesc& x = p.in[0];
-    const Line line = line_of(p, x, blockIdx.x);
-    std::uint64_t held = ~std::uint64_t{0};
-    for (std::int64_t j = threadIdx.x; j < line.size; j += threads) {
-        const auto place = static_cast<std::uint32_t>(p.first != 0 ? line.size - 1 - j : j);
-        held = min(held, sort_key(load_any(x.data, x.type, line.from + j * line.step), place, p.mode != 0));
-    }
-    for (int far = 16; far > 0; far /= 2)
-        held = min(held, __shfl_xor_sync(0xffffffffU, held, far));
-    if (threadIdx.x % 32 == 0) best[threadIdx.x / 32] = held;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int i = 1; i < threads / 32; ++i)
-        held = min(held, best[i]);
-    const auto place = static_cast<std::int64_t>(held & 0xffffffffU);
-    store_integer(p.out[0], blockIdx.x, p.first != 0 ? line.size - 1 - place : place);
-}
-
-bool is_float(const TensorDesc& t) { return t.type == type_f32 || t.type == type_f16 || t.type == type_bf16; }
-
 __global__ void copy_all(const __grid_constant__ IndexedParams p, std::int64_t count) {
     pdl_wait();
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
@@ -417,18 +329,6 @@ cudaError_t launch_indexed(const IndexedParams& p, cudaStream_t stream, bool pro
         if (code != cudaSuccess || count_of(p.in[2]) == 0) return code;
     }
     const std::int64_t count = work(p);
-    const bool line_fits = (p.kind == IndexedKind::top_k || p.kind == IndexedKind::arg_extreme) && is_float(p.in[0]) &&
-                           p.in[0].dims[p.axis] < 0x7fffffff && count < 0x7fffffff;
-    if (line_fits && p.kind == IndexedKind::top_k && p.out[0].dims[p.axis] <= sort_kept && p.in[0].dims[p.axis] >= 32) {
-        constexpr int bytes = sort_size * static_cast<int>(sizeof(std::uint64_t));
-        const cudaError_t code = cudaFuncSetAttribute(reinterpret_cast<const void*>(top_k_sorted),
-                                                      cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-        if (code != cudaSuccess) return code;
-        return launch_kernel(top_k_sorted, static_cast<unsigned>(count), sort_threads, bytes, stream, programmatic, 1,
-                             p);
-    }
-    if (line_fits && p.kind == IndexedKind::arg_extreme && p.in[0].dims[p.axis] >= 128)
-        return launch_kernel(arg_extreme_line, static_cast<unsigned>(count), threads, 0, stream, programmatic, 1, p);
     return launch_kernel(indexed, blocks_for(count, threads), threads, 0, stream, programmatic, 1, p, count);
 }
 

@@ -40,13 +40,16 @@ private:
     std::optional<std::uint32_t> joined_by(const FusedOp& op) const {
         if (!std::holds_alternative<Pointwise>(op.detail) || op.outputs.size() != 1) return std::nullopt;
         const Value& out = plan_.values[op.outputs[0]];
-        if (out.layout != Layout::nhwc || out.type == ElementType::s8) return std::nullopt;
+        if (out.layout != Layout::nhwc) return std::nullopt;
         std::optional<std::uint32_t> found;
         for (const ValueId id : op.inputs) {
             const Value& x = plan_.values[id];
             if (makers_[id] != none) {
                 const auto* concat = std::get_if<Concat>(&plan_.ops[makers_[id]].detail);
-                const bool alike = x.layout == Layout::nhwc && x.dims == out.dims && x.type == out.type &&
+                // Rounded to int8 on the way; a joined value that is int8 itself keeps its own kernel.
+                const bool kept = x.type == out.type && x.type != ElementType::s8;
+                const bool alike = x.layout == Layout::nhwc && x.dims == out.dims &&
+                                   (kept || (is_real(x.type) && out.type == ElementType::s8)) &&
                                    x.channel_stride == out.channel_stride;
                 if (found || concat == nullptr || concat->axis != 1 || !concat->program.code.empty() ||
                     readers_[id] != 1 || !alike)
@@ -73,6 +76,8 @@ private:
         op.nodes.insert(op.nodes.begin(), concat.nodes.begin(), concat.nodes.end());
         Concat detail = std::get<Concat>(concat.detail);
         detail.program = std::get<Pointwise>(point.detail);
+        if (plan_.values[concat.outputs[0]].type != plan_.values[point.outputs[0]].type)
+            detail.joined = concat.outputs[0];
         op.inputs = concat.inputs;
         std::vector<std::uint8_t> numbers;
         for (const ValueId id : point.inputs) {

@@ -278,6 +278,7 @@ struct Concat {
     /// the last `operands` inputs of the op, one number or one a channel. No code: nothing.
     Pointwise program{};
     std::size_t operands = 0;
+    ValueId joined = none; ///< the joined value, if the program's result is of another type; no place in memory
 };
 
 struct FusedOp;

@@ -367,6 +367,8 @@ void Lowering::remove_unread() {
         if (!keep[i]) continue;
         for (const ValueId id : plan_.ops[i].outputs)
             read[id] = true;
+        if (const auto* concat = std::get_if<Concat>(&plan_.ops[i].detail); concat != nullptr && concat->joined != none)
+            read[concat->joined] = true;
     }
     std::vector<ValueId> renamed(plan_.values.size(), none);
     std::vector<Value> values;
@@ -395,6 +397,8 @@ void Lowering::remove_unread() {
         if (auto* conv = std::get_if<Conv>(&op.detail)) residual(conv->epilogue);
         if (auto* depthwise = std::get_if<Depthwise>(&op.detail)) residual(depthwise->epilogue);
         if (auto* gemm = std::get_if<Gemm>(&op.detail)) residual(gemm->epilogue);
+        if (auto* concat = std::get_if<Concat>(&op.detail); concat != nullptr && concat->joined != none)
+            concat->joined = renamed[concat->joined];
         ops.push_back(std::move(op));
     }
     plan_.ops = std::move(ops);

@@ -440,10 +440,13 @@ Result<void> unify_spellings(Model& model) {
         weights.insert(model.graph.inputs[i].name);
     for (Rule& rule : attention_spellings(std::move(weights)))
         rules.push_back(std::move(rule));
+    for (Rule& rule : rank_spellings())
+        rules.push_back(std::move(rule));
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) return {};
-    // What was written out may stand behind another Transpose.
-    LATHE_CHECK(apply_pass(*find_pass("merge-transposes"), model.graph, context));
+    // What was written out may stand behind another Transpose or Reshape.
+    for (const char* pass : {"merge-transposes", "merge-reshapes", "remove-no-ops"})
+        LATHE_CHECK(apply_pass(*find_pass(pass), model.graph, context));
     remove_dead(model.graph);
     return {};
 }

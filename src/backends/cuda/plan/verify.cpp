@@ -151,6 +151,8 @@ private:
             const std::size_t outputs = 1U + (norm->quantized_output ? 1U : 0U) + (norm->sum_output ? 1U : 0U);
             if (op.outputs.size() != outputs) return wrong("", "results of a layer norm");
         }
+        if (const auto* concat = std::get_if<Concat>(&op.detail); concat != nullptr && !joined_fits(op, *concat))
+            return wrong("", "the joined value of a concatenation with a program");
         if (const auto* rotary = std::get_if<Rotary>(&op.detail); rotary != nullptr && !rotary_fits(op, *rotary))
             return wrong("", "the operands of rotary positions");
         if (const auto* recurrent = std::get_if<Recurrent>(&op.detail); recurrent != nullptr && !fits(op, *recurrent))
@@ -162,6 +164,14 @@ private:
                 return wrong("", "the groups of a group normalisation");
         }
         return {};
+    }
+
+    bool joined_fits(const FusedOp& op, const Concat& concat) const {
+        if (concat.joined == none) return true;
+        if (concat.program.code.empty() || concat.joined >= plan_.values.size()) return false;
+        const Value &joined = plan_.values[concat.joined], &y = plan_.values[op.outputs[0]];
+        return joined.dims == y.dims && joined.layout == y.layout && joined.channel_stride == y.channel_stride &&
+               is_real(joined.type) && joined.type != y.type;
     }
 
     bool rotary_fits(const FusedOp& op, const Rotary& rotary) const {

@@ -34,9 +34,15 @@ public:
     void operator()(const Conv& conv) {
         if (conv.reads_nchw) return refuse(stem_options(op_, conv, plan_, device_, options_));
         implicit();
-        if (options_.empty()) {
+        // Tiles of the implicit GEMM are 32 results wide or more and take 64 bytes of a tap at once: most of them idle
+        // where an image is made of few channels, or of many by a wide window over few.
+        const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
+        const std::int64_t taps = conv.window.kernel[0] * conv.window.kernel[1];
+        const bool few = image_dims(y)[1] <= 16 ||
+                         (taps > 1 && x.channel_stride * static_cast<std::int64_t>(bytes_of(x.type)) <= 32);
+        if (options_.empty() || (conv.groups == 1 && few)) {
             std::string why = grouped_options(op_, conv, plan_, device_, options_);
-            if (!why.empty()) refuse(std::move(why));
+            if (!why.empty() && options_.empty()) refuse(std::move(why));
         }
     }
     void operator()(const Gemm&) {
@@ -224,7 +230,7 @@ public:
     void operator()(const Concat&) { refuse("the general kernel does concatenations"); }
     void operator()(const Slice&) { refuse("the general kernel does slices"); }
     void operator()(const Resize&) { refuse("the general kernel resizes"); }
-    void operator()(const Indexed&) { refuse("the reference kernel is the only one of what is indexed"); }
+    void operator()(const Indexed&) { refuse(indexed_options(op_, plan_, device_, options_)); }
     void operator()(const GroupFactors&) { refuse("a kernel is generated for group normalisation"); }
     void operator()(const Rotary&) { refuse("a kernel is generated for rotary positions"); }
     void operator()(const Recurrent&) { refuse("the reference kernel is the only one of recurrent cells"); }

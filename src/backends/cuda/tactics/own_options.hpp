@@ -51,6 +51,8 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
 /// Convolutions in groups, or without that the implicit GEMM refuses.
 std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& plan, const Device& device,
                             std::vector<Option>& options);
+/// Lines whose threads work together, and sampled images.
+std::string indexed_options(const FusedOp& op, const Plan& plan, const Device& device, std::vector<Option>& options);
 /// 1x1 convolutions of few input channels.
 void pointwise_mma_options(const FusedOp& op, const ImplicitGemm& gemm, const Device& device,
                            std::vector<Option>& options);

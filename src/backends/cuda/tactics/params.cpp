@@ -520,4 +520,38 @@ std::function<void(RecurrentParams&, const Pointers&)> recurrent_setter(const Fu
         };
 }
 
+IndexedParams indexed_params(const FusedOp& op, const Plan& plan) {
+    const auto& detail = std::get<Indexed>(op.detail);
+    IndexedParams p{};
+    p.kind = detail.kind;
+    p.mode = detail.mode;
+    p.first = detail.first ? 1 : 0;
+    p.second = detail.second ? 1 : 0;
+    p.axis = detail.axis;
+    p.number = detail.number;
+    p.in_count = static_cast<std::int32_t>(op.inputs.size());
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+        p.in[i] = desc_of(plan.values[op.inputs[i]]);
+    for (std::size_t i = 0; i < op.outputs.size(); ++i)
+        p.out[i] = desc_of(plan.values[op.outputs[i]]);
+    if (detail.kind == IndexedKind::pad) { // as it lies in memory
+        const PadLine line = pad_line(plan.values[op.inputs[0]], plan.values[op.outputs[0]], detail.axis);
+        for (TensorDesc* t : {&p.in[0], &p.out[0]}) {
+            t->rank = 3;
+            t->dims[0] = line.outer, t->dims[1] = t == &p.in[0] ? line.size : line.wide, t->dims[2] = line.inner;
+        }
+        p.axis = 1;
+    }
+    return p;
+}
+
+std::function<void(IndexedParams&, const Pointers&)> indexed_setter(const FusedOp& op, const Plan& plan) {
+    return [in = places(plan, op.inputs), out = places(plan, op.outputs)](IndexedParams& p, const Pointers& pointers) {
+        for (std::size_t i = 0; i < in.size(); ++i)
+            p.in[i].data = in[i].in(pointers);
+        for (std::size_t i = 0; i < out.size(); ++i)
+            p.out[i].data = out[i].in(pointers);
+    };
+}
+
 } // namespace lathe::cuda

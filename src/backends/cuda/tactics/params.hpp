@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/cuda/kernels/indexed.hpp"
 #include "backends/cuda/kernels/launch.hpp"
 #include "backends/cuda/kernels/recurrent.hpp"
 #include "backends/cuda/tactics/provider.hpp"
@@ -84,6 +85,7 @@ Result<kernels::PointwiseParams> pointwise_params(const FusedOp& op, const Plan&
 kernels::SoftmaxParams softmax_params(const FusedOp& op, const Plan& plan);
 kernels::LayerNormParams layer_norm_params(const FusedOp& op, const Plan& plan);
 kernels::RecurrentParams recurrent_params(const FusedOp& op, const Plan& plan);
+kernels::IndexedParams indexed_params(const FusedOp& op, const Plan& plan);
 
 /// Setters of addresses for the structs above.
 std::function<void(kernels::GemmParams&, const Pointers&)> gemm_setter(const FusedOp& op, const Plan& plan);
@@ -93,6 +95,7 @@ std::function<void(kernels::PointwiseParams&, const Pointers&)> pointwise_setter
 std::function<void(kernels::SoftmaxParams&, const Pointers&)> softmax_setter(const FusedOp& op, const Plan& plan);
 std::function<void(kernels::LayerNormParams&, const Pointers&)> layer_norm_setter(const FusedOp& op, const Plan& plan);
 std::function<void(kernels::RecurrentParams&, const Pointers&)> recurrent_setter(const FusedOp& op, const Plan& plan);
+std::function<void(kernels::IndexedParams&, const Pointers&)> indexed_setter(const FusedOp& op, const Plan& plan);
 
 Error cannot(const FusedOp& op, std::string why);
 Error no_such_tactic(const std::string& provider, const std::string& id, const FusedOp& op);

@@ -158,8 +158,9 @@ public:
         return make_kernel(name(), waits_, params, gather_setter(op_, plan_), launch_gather_general);
     }
     Prepared_ operator()(const Concat& detail) const {
-        const TensorDesc y = desc(op_.outputs[0]);
-        const std::int64_t bytes = size(op_.outputs[0]);
+        const ValueId result = detail.joined != none ? detail.joined : op_.outputs[0];
+        const TensorDesc y = desc(result);
+        const std::int64_t bytes = size(result);
         std::vector<Part> parts;
         std::int64_t at = 0;
         // a rank-3 image has a height of 1 put in front of its last dimension
@@ -188,23 +189,25 @@ public:
             else if (i + 1 == count && y.channel_stride != 0)
                 part.params.y.channel_stride = y.channel_stride - at;
             part.x = place(op_.inputs[i]);
-            part.y = place(op_.outputs[0]);
+            part.y = place(result);
             part.y.offset = at * y.strides[axis] * bytes;
             at += detail.interleaved ? 1 : part.params.x.dims[axis];
             if (element_count(value(op_.inputs[i]).dims) > 0) parts.push_back(part);
         }
         LATHE_TRY(auto joined, copies(std::move(parts)));
         if (detail.program.code.empty()) return joined;
-        // The program in place.
+        // The program in place, or out of the workspace.
         FusedOp point = op_;
         point.detail = detail.program;
         point.inputs.assign(op_.inputs.end() - static_cast<std::ptrdiff_t>(detail.operands), op_.inputs.end());
-        point.inputs.insert(point.inputs.begin(), op_.outputs[0]);
+        point.inputs.insert(point.inputs.begin(), result);
         LATHE_TRY(auto made, Reference(point, plan_, waits_)(detail.program));
         std::vector<std::unique_ptr<PreparedKernel>> kernels;
         kernels.push_back(std::move(joined));
         kernels.push_back(std::move(made));
-        return make_sequence(std::move(kernels), {});
+        std::vector<Placeless> placeless;
+        if (detail.joined != none) placeless.push_back({result, value(result).byte_size()});
+        return make_sequence(std::move(kernels), std::move(placeless));
     }
     Prepared_ operator()(const Slice& detail) const {
         Part part = whole();
@@ -288,41 +291,8 @@ public:
         return make_kernel(name(), waits_, params, pointwise_setter(op_, plan_), launch_pointwise_general);
     }
 
-    Prepared_ operator()(const Indexed& detail) const {
-        IndexedParams p{};
-        p.kind = detail.kind;
-        p.mode = detail.mode;
-        p.first = detail.first ? 1 : 0;
-        p.second = detail.second ? 1 : 0;
-        p.axis = detail.axis;
-        p.number = detail.number;
-        p.in_count = narrow(static_cast<std::int64_t>(op_.inputs.size()));
-        std::vector<Place> in, out;
-        for (const ValueId id : op_.inputs) {
-            p.in[in.size()] = desc(id);
-            in.push_back(place(id));
-        }
-        for (const ValueId id : op_.outputs) {
-            p.out[out.size()] = desc(id);
-            out.push_back(place(id));
-        }
-        if (detail.kind == IndexedKind::pad) { // as it lies in memory
-            const PadLine line = pad_line(value(op_.inputs[0]), value(op_.outputs[0]), detail.axis);
-            for (TensorDesc* t : {&p.in[0], &p.out[0]}) {
-                t->rank = 3;
-                t->dims[0] = line.outer, t->dims[1] = t == &p.in[0] ? line.size : line.wide, t->dims[2] = line.inner;
-            }
-            p.axis = 1;
-        }
-        return make_kernel(
-            name(), waits_, p,
-            [in, out](IndexedParams& q, const Pointers& pointers) {
-                for (std::size_t i = 0; i < in.size(); ++i)
-                    q.in[i].data = in[i].in(pointers);
-                for (std::size_t i = 0; i < out.size(); ++i)
-                    q.out[i].data = out[i].in(pointers);
-            },
-            launch_indexed);
+    Prepared_ operator()(const Indexed&) const {
+        return make_kernel(name(), waits_, indexed_params(op_, plan_), indexed_setter(op_, plan_), launch_indexed);
     }
 
     Prepared_ operator()(const Chain& chain) const {

@@ -163,6 +163,30 @@ TestPlan concat_plan(T type, Layout layout, std::int64_t axis) {
     return b.finish(Concat{axis}, {x, z}, {y}, type);
 }
 
+/// Joined, multiplied by channel, cut off at 0 and rounded to int8.
+TestPlan concat_to_s8_plan() {
+    PlanBuilder b;
+    const ValueId x = b.ready({2, 24, 6, 5}, T::f16, Layout::nhwc), z = b.ready({2, 8, 6, 5}, T::f16, Layout::nhwc);
+    const ValueId factor = b.constant({32, 1, 1}, T::f32, std::vector<float>(32, 1.25F));
+    Concat detail{1};
+    const auto step = [&](PointOp op, std::uint8_t first, std::uint8_t second) {
+        PointInstruction made;
+        made.op = op;
+        made.a = first;
+        made.b = second;
+        detail.program.code.push_back(made);
+    };
+    step(PointOp::input, 0, 0);
+    step(PointOp::input, 1, 0);
+    step(PointOp::mul, 0, 1);
+    step(PointOp::relu, 2, 0);
+    detail.program.results = {3};
+    detail.operands = 1;
+    detail.joined = b.value({2, 32, 6, 5}, T::f16, Layout::nhwc);
+    const ValueId y = b.value({2, 32, 6, 5}, T::s8, Layout::nhwc, 1.0F / 32);
+    return b.finish(detail, {x, z, factor}, {y}, T::f16);
+}
+
 TestPlan slice_plan() {
     PlanBuilder b;
     const ValueId x = b.ready({2, 12, 9, 8}, T::f16);
@@ -258,6 +282,8 @@ void add_indexed_cases(Cases& add) {
         one("top_k_long", {{K::top_k, 1, 0, 1}, {2, 8400, 1}, {2, 300, 1}});
         one("top_k_longest", {{K::top_k, 2, 0, 0}, {1, 3, 20000}, {1, 3, 4000}});
         one("top_k_all", {{K::top_k, 1, 0, 1}, {3, 100, 5}, {3, 100, 5}});
+        one("top_k_first", {{K::top_k, 2, 0, 1}, {3, 50, 64}, {3, 50, 2}});
+        one("top_k_wide", {{K::top_k, 1, 0, 0}, {9, 1000, 3}, {9, 32, 3}});
         one("arg_max_long", {{K::arg_extreme, 2, 0, 1}, {3, 5, 5000}, {3, 5}});
         one("arg_min_long_last", {{K::arg_extreme, 1, 0, 0, true}, {3, 700, 5}, {3, 5}});
         for (const Padding how : {Padding::constant, Padding::reflect, Padding::edge, Padding::wrap}) {
@@ -268,6 +294,8 @@ void add_indexed_cases(Cases& add) {
         one("arg_min_last", {{K::arg_extreme, 1, 0, 0, true}, {3, 70, 5}, {3, 5}});
         one("cumulate", {{K::cumulate, 1}, {3, 70, 5}, {3, 70, 5}});
         one("cumulate_back", {{K::cumulate, 2, 0, 0, true, true}, {3, 5, 70}, {3, 5, 70}});
+        one("cumulate_long", {{K::cumulate, 1, 0, 0, false, true}, {3, 3001, 2}, {3, 3001, 2}});
+        one("arg_max_rows", {{K::arg_extreme, 1, 0, 1}, {2, 21, 900}, {2, 900}});
         one("triangle", {{K::triangle, 0, 2, 0, true}, {3, 20, 30}, {3, 20, 30}});
         one("one_hot", {{K::one_hot, 1}, {}, {4, 20, 7}, Shape{4, 7}});
     }
@@ -348,6 +376,7 @@ void add_other_cases(Cases& add) {
     add("gather_odd", [] { return gather_plan(13, T::f16, 2); });
     add("concat_f16", [] { return concat_plan(T::f16, Layout::nhwc, 1); });
     add("concat_s8", [] { return concat_plan(T::s8, Layout::nhwc, 1); });
+    add("concat_to_s8", [] { return concat_to_s8_plan(); });
     add("concat_linear", [] { return concat_plan(T::f32, Layout::linear, 2); });
     add("slice", [] { return slice_plan(); });
     add("transpose_last", [] { return transpose_plan({3, 40, 70}, {0, 2, 1}, T::f16); });

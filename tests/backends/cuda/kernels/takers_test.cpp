@@ -73,6 +73,13 @@ const std::vector<Taker>& takers() {
         {"gemm_f16_odd", "lathe", "small_gemm"},
         {"gemm_step1_fp16", "lathe", "small_gemm/8"},
         {"gemm_step8_bf16", "lathe", "small_gemm/4"},
+        // lines and sampling
+        {"top_k_long_fp16", "lathe", "top_k/t1024"},
+        {"top_k_first_fp32", "lathe", "top_k/t32"},
+        {"arg_max_rows_fp16", "lathe", "arg_extreme/t1"},
+        {"cumulate_long_fp32", "lathe", "cumulate/t256"},
+        {"grid_0_0", "lathe", "grid_sample/s"},
+        {"grid_f16", "lathe", "grid_sample/d"},
         {"attention_depth36_fp16", "lathe", "attention_flash"},
         {"attention_depth17_bf16", "lathe", "attention_flash"},
     };

@@ -27,6 +27,7 @@ std::vector<Case> float_networks() {
             {"Decoder", decoder_network(HeadProducts::three), {{3, 6, 40}, {3, 6}}},
             {"BiasedDecoder", decoder_network(HeadProducts::biased), {{3, 6, 40}, {3, 6}}},
             {"MergedDecoder", decoder_network(HeadProducts::one), {{3, 6, 40}, {3, 6}}},
+            {"Windowed", windowed_network(), {{2, 3, 8, 40}}},
             {"Branched", branched_network(), {{2, 6, 8, 8}}},
             {"Moved", moved_network(), {{2, 6, 8, 6}}},
             {"Encoder", encoder(false), {{3, 8}, {3, 8}}},
@@ -62,6 +63,20 @@ TEST_P(FloatNetworks, RoundingStaysSmall) {
     }
 }
 
+// Windows are samples: a product, attention that reads heads where they lie in it, and a product.
+TEST(Movement, IsNoneAroundAttentionInWindows) {
+    const auto plan = plan_of(network(windowed_network()), Precision::float16, {{2, 3, 8, 40}});
+    std::size_t attentions = 0, products = 0;
+    for (const cuda::FusedOp& op : plan.ops) {
+        attentions += std::holds_alternative<cuda::Attention>(op.detail) ? 1 : 0;
+        products += std::holds_alternative<cuda::Gemm>(op.detail) ? 1 : 0;
+        const std::string kind = cuda::kind_of(op);
+        EXPECT_TRUE(kind != "transpose" && kind != "slice" && kind != "batched_gemm") << print(plan);
+    }
+    EXPECT_EQ(attentions, 1U) << print(plan);
+    EXPECT_EQ(products, 2U) << print(plan);
+}
+
 // Of the network's seven transpositions and reshapes none moves a byte, and the shuffle is part of the Concat.
 TEST(Movement, ThatNeedNotHappenDoesNot) {
     const auto plan = plan_of(network(moved_network()), Precision::float16, {{2, 6, 8, 6}});
@@ -74,6 +89,42 @@ TEST(Movement, ThatNeedNotHappenDoesNot) {
     const auto& concat = std::get<cuda::Concat>(joined->detail);
     EXPECT_TRUE(concat.interleaved) << print(plan);
     EXPECT_FALSE(concat.program.code.empty()) << print(plan); // the Relu
+}
+
+/// Two images joined, normalised, gated by SiLU and rounded, as networks do that normalise before they convolve.
+std::string normalised_first(const std::string& activation) {
+    return "opset 18\ninput %x: float32[1, 16, 4, 4]\ninput %z: float32[1, 16, 4, 4]\n"
+           "input %b_g: float32[32]\ninput %b_b: float32[32]\ninput %b_m: float32[32]\ninput %s_v: float32[32]\n"
+           "input %s_a: float32[]\ninput %z_a: int8[]\ninput %q_w: int8[8, 32, 1, 1]\n"
+           "%p = MaxPool(%x) {kernel_shape = [1, 1]}\n%q = MaxPool(%z) {kernel_shape = [1, 1]}\n"
+           "%c = Concat(%p, %q) {axis = 1}\n%n = BatchNormalization(%c, %b_g, %b_b, %b_m, %s_v)\n" +
+           activation +
+           "%r = QuantizeLinear(%a, %s_a, %z_a)\n%d = DequantizeLinear(%r, %s_a, %z_a)\n%f = DequantizeLinear(%q_w, "
+           "%s_a, %z_a)\n"
+           "%y = Conv(%d, %f)\noutput %y: float32[1, 8, 4, 4]\n";
+}
+
+// Normalisation, whatever stands behind it, the rounding and the joining are one pass over memory.
+TEST(Normalisation, BeforeAConvolutionIsOnePass) {
+    for (const char* activation : {"%a = Relu(%n)\n", "%t = Sigmoid(%n)\n%a = Mul(%n, %t)\n"}) {
+        const Model model = network(normalised_first(activation));
+        const std::vector<Shape> shapes{{1, 16, 4, 4}, {1, 16, 4, 4}};
+        const auto plan = plan_of(model, Precision::int8, shapes);
+        std::size_t passes = 0;
+        for (const cuda::FusedOp& op : plan.ops) {
+            EXPECT_FALSE(std::holds_alternative<cuda::Pointwise>(op.detail)) << print(plan);
+            const auto* concat = std::get_if<cuda::Concat>(&op.detail);
+            if (concat == nullptr) continue;
+            ++passes;
+            ASSERT_LT(concat->joined, plan.values.size()) << print(plan);
+            EXPECT_EQ(plan.values[concat->joined].dims, (Shape{1, 32, 4, 4})) << print(plan);
+            EXPECT_EQ(plan.values[concat->joined].type, cuda::ElementType::f16) << print(plan);
+            EXPECT_EQ(plan.values[op.outputs[0]].type, cuda::ElementType::s8);
+        }
+        EXPECT_EQ(passes, 1U) << print(plan);
+        auto inputs = random_inputs(model, shapes);
+        EXPECT_LE(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, true)[0]), 2e-2);
+    }
 }
 
 // torch.onnx's dynamo exporter writes causal masks as constants of -3.4e38, which 16 bits do not hold.

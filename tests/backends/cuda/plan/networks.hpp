@@ -381,6 +381,26 @@ inline std::string normalised_network() {
 /// A decoder's layer as transformers writes it: rotary positions, four heads that read two of keys, a causal mask of
 /// kept keys, and a perceptron with a gate (SwiGLU). The heads' products: three, three with biases, or one.
 enum class HeadProducts { three, biased, one };
+/// Attention in each of three windows a sample, its products written as Einsum over five dimensions (MaxViT).
+inline std::string windowed_network() {
+    const auto part = [](const char* name, const char* from, const char* to) {
+        const std::string n = name;
+        return "%" + n + "0 = Slice(%all, %" + from + ", %" + to + ", %last)\n%" + n + "1 = Reshape(%" + n +
+               "0, %apart)\n%" + n + " = Transpose(%" + n + "1) {perm = [0, 1, 3, 2, 4]}\n";
+    };
+    return "opset 18\ninput %x: float32[N, 3, 8, 40]\ninput %w_all: float32[40, 96]\ninput %w_o: float32[32, 40]\n"
+           "input %b_near: float32[1, 2, 8, 8]\nconst %zero: int64[1] = {0}\nconst %one: int64[1] = {32}\n"
+           "const %two: int64[1] = {64}\nconst %end: int64[1] = {96}\nconst %last: int64[1] = {3}\n"
+           "const %apart: int64[5] = {-1, 3, 8, 2, 16}\nconst %flat: int64[4] = {-1, 3, 8, 32}\n"
+           "const %quarter: float32[] = {0.25}\n%all = MatMul(%x, %w_all)\n" +
+           part("q", "zero", "one") + part("k", "one", "two") + part("v", "two", "end") +
+           "%dot = Einsum(%q, %k) {equation = \"bghid,bghjd->bghij\"}\n%scores = Mul(%dot, %quarter)\n"
+           "%sum = Add(%scores, %b_near)\n%soft = Softmax(%sum) {axis = -1}\n"
+           "%out = Einsum(%soft, %v) {equation = \"bghij,bghjd->bghid\"}\n"
+           "%turned = Transpose(%out) {perm = [0, 1, 3, 2, 4]}\n%joined = Reshape(%turned, %flat)\n"
+           "%y = MatMul(%joined, %w_o)\noutput %y: float32[N, 3, 8, 40]\n";
+}
+
 inline std::string decoder_network(HeadProducts heads) {
     const std::string projections =
         heads == HeadProducts::one     ? "%all = MatMul(%x, %w_all)\n%p, %k, %v = Split(%all, %parts) {axis = 2}\n"

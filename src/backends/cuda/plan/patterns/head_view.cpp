@@ -19,13 +19,23 @@ Shape strides_of(const Shape& dims) {
     return strides;
 }
 
-/// The axis that a part runs along in a value of these dims; nothing if it runs along none or several.
-std::optional<std::size_t> axis_of(const Part& part, const Shape& dims) {
+/// The axes that a part runs along in a value of these dims: one, or with a step of 1 some that lie one behind the
+/// other.
+struct Axes {
+    std::size_t first = 0, last = 0;
+};
+std::optional<Axes> axes_of(const Part& part, const Shape& dims) {
     const Shape strides = strides_of(dims);
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
         if (dims[axis] > 1 && part.stride >= strides[axis] && part.stride % strides[axis] == 0 &&
             part.stride / strides[axis] * (part.extent - 1) < dims[axis])
-            return axis;
+            return Axes{axis, axis};
+    }
+    for (std::size_t last = dims.size(); last-- > 0;) {
+        if (part.stride != strides[last]) continue;
+        std::int64_t extent = dims[last];
+        for (std::size_t first = last; first-- > 0 && extent < part.extent;)
+            if ((extent *= dims[first]) == part.extent) return Axes{first, last};
     }
     return std::nullopt;
 }
@@ -96,9 +106,11 @@ private:
         auto parts = parts_;
         for (Part& part : parts) {
             if (part.extent == 1) continue;
-            const auto axis = axis_of(part, from);
-            if (!axis) return false;
-            part.stride = part.stride / strides[*axis] * target[to(*axis)];
+            const auto axes = axes_of(part, from);
+            if (!axes) return false;
+            for (std::size_t axis = axes->last; axis > axes->first; --axis) // still one behind the other
+                if (target[to(axis - 1)] != target[to(axis)] * from[axis]) return false;
+            part.stride = part.stride / strides[axes->last] * target[to(axes->last)];
         }
         std::int64_t rest = offset_;
         std::int64_t offset = 0;

@@ -1,6 +1,7 @@
 #include "backends/cuda/plan/patterns/point_program.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <span>
 
@@ -36,10 +37,13 @@ const std::map<std::string_view, PointOp>& plain_ops() {
     return table;
 }
 
-constexpr std::array other_ops{
-    "Clip",  "LeakyRelu",   "HardSigmoid",    "HardSwish", "Gelu",  "Swish", "Elu",   "Softplus", "Cast",
-    "PRelu", "LessOrEqual", "GreaterOrEqual", "Expand",    "Mean",  "IsNaN", "IsInf", "Xor",      "Sign",
-    "Tan",   "Sinh",        "Cosh",           "Asinh",     "Acosh", "Atanh", "Asin",  "Acos",     "Selu"};
+constexpr std::array other_ops{"Clip",   "LeakyRelu", "HardSigmoid", "HardSwish",
+                               "Gelu",   "Swish",     "Elu",         "Softplus",
+                               "Cast",   "PRelu",     "LessOrEqual", "GreaterOrEqual",
+                               "Expand", "Mean",      "IsNaN",       "IsInf",
+                               "Xor",    "Sign",      "Tan",         "Sinh",
+                               "Cosh",   "Asinh",     "Acosh",       "Atanh",
+                               "Asin",   "Acos",      "Selu",        "BatchNormalization"};
 
 At write_cast(Lowering& lowering, PointProgram& p, const Node& node) {
     const auto to = static_cast<DataType>(node.int_or("to", 1));
@@ -58,6 +62,51 @@ At write_cast(Lowering& lowering, PointProgram& p, const Node& node) {
     const At up = p.emit(PointOp::ceil, {*x});
     const At down = p.emit(PointOp::floor, {*x});
     return below && up && down ? p.emit(PointOp::select, {*below, *up, *down}) : At{};
+}
+
+/// BatchNormalization that no weights before it could take: x * factor + shift by channel, in fp32 whatever the
+/// precision.
+At write_batch_norm(Lowering& lowering, PointProgram& p, const Node& node) {
+    std::vector<Constant> parts;
+    for (std::size_t i = 1; i < 5; ++i) {
+        const auto part = lowering.constant(node.input(i));
+        if (!part) return {};
+        parts.push_back(*part);
+    }
+    const Shape dims = lowering.dims(node.input(0));
+    if (dims.size() < 2) return {};
+    Shape shape(dims.size() - 1, 1);
+    shape[0] = dims[1];
+    const float epsilon = node.float_or("epsilon", 1e-5F);
+    const auto numbers = [&](bool factors) -> Result<std::vector<float>> {
+        LATHE_TRY(const auto gamma, lowering.floats(parts[0]));
+        LATHE_TRY(const auto beta, lowering.floats(parts[1]));
+        LATHE_TRY(const auto mean, lowering.floats(parts[2]));
+        LATHE_TRY(const auto variance, lowering.floats(parts[3]));
+        std::vector<float> values(gamma.size());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const double factor = static_cast<double>(gamma[i]) /
+                                  std::sqrt(static_cast<double>(variance[i]) + static_cast<double>(epsilon));
+            values[i] = static_cast<float>(
+                factors ? factor : static_cast<double>(beta[i]) - static_cast<double>(mean[i]) * factor);
+        }
+        return values;
+    };
+    const std::string key = parts[0].key() + "+" + parts[1].key() + "+" + parts[2].key() + "+" + parts[3].key() + "+" +
+                            std::to_string(std::bit_cast<std::uint32_t>(epsilon)) + "+" + std::to_string(dims.size());
+    const auto brought = [&](const char* which, bool factors) {
+        const std::string name = key + which;
+        if (lowering.forms(name).empty()) {
+            const auto id = lowering.vector_value(name, shape, [&] { return numbers(factors); });
+            if (!id) return At{};
+            lowering.add_form(name, *id);
+        }
+        return p.operand(name);
+    };
+    const At x = p.operand(node.input(0)), factor = brought("|factor", true);
+    const At product = x && factor ? p.emit(PointOp::mul, {*x, *factor}) : At{};
+    const At shift = brought("|shift", false);
+    return product && shift ? p.emit(PointOp::add, {*product, *shift}) : At{};
 }
 
 /// a * x + b, by constants
@@ -259,6 +308,8 @@ bool write_node(Lowering& lowering, PointProgram& p, const Node& node) {
                 result = next ? p.emit(op, {*result, *next}) : next;
             }
         }
+    } else if (node.is("BatchNormalization")) {
+        result = write_batch_norm(lowering, p, node);
     } else if (node.is("Cast")) {
         result = write_cast(lowering, p, node);
     } else if (node.is("Expand")) {

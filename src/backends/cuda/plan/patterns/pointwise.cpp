@@ -20,6 +20,12 @@ std::string refusal(const Lowering& lowering, const Node& node) {
     }
     const bool logical = out == DataType::boolean || node.is("Cast") || node.is("Where") || node.is("Expand");
     if (is_integer(out) && !logical) return "arithmetic on integers that does not fold";
+    if (node.is("BatchNormalization")) {
+        if (node.int_or("training_mode", 0) != 0) return "in training mode";
+        if (lowering.dims(node.input(0)).size() < 2) return "of a value without channels";
+        for (std::size_t i = 1; i < 5; ++i)
+            if (!lowering.constant(node.input(i))) return "its statistics are not constant";
+    }
     if (node.is("Clip") && lowering.opset() >= 11) {
         for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
             if (!node.input(i).empty() && !lowering.scalar(node.input(i))) return "bounds that are not constant";
@@ -29,7 +35,7 @@ std::string refusal(const Lowering& lowering, const Node& node) {
 }
 
 std::vector<std::string> operands_of(const Node& node) {
-    if (node.is("Expand") || node.is("Clip")) return {node.input(0)};
+    if (node.is("Expand") || node.is("Clip") || node.is("BatchNormalization")) return {node.input(0)};
     return node.inputs;
 }
 
@@ -182,73 +188,11 @@ Result<void> pointwise(Lowering& lowering, Node& node) {
     return emit_program(lowering, node, grow(lowering, node));
 }
 
-//  BatchNormalization (that no weights before it could take): y = x * scale + bias by channel
-Result<void> batch_norm(Lowering& lowering, Node& node) {
-    std::vector<Constant> parts;
-    for (std::size_t i = 1; i < 5; ++i) {
-        const auto part = lowering.constant(node.input(i));
-        if (!part) return Lowering::cannot(node, "its statistics are not constant");
-        parts.push_back(*part);
-    }
-    const Shape dims = lowering.dims(node.input(0));
-    if (node.int_or("training_mode", 0) != 0 || dims.size() < 2) return Lowering::cannot(node, "in training mode");
-    Shape shape(dims.size() - 1, 1);
-    shape[0] = dims[1];
-    const float epsilon = node.float_or("epsilon", 1e-5F);
-    const std::string key = parts[0].key() + "+" + parts[1].key() + "+" + parts[2].key() + "+" + parts[3].key();
-    const auto numbers = [&](bool scale) -> Result<std::vector<float>> {
-        LATHE_TRY(const auto gamma, lowering.floats(parts[0]));
-        LATHE_TRY(const auto beta, lowering.floats(parts[1]));
-        LATHE_TRY(const auto mean, lowering.floats(parts[2]));
-        LATHE_TRY(const auto variance, lowering.floats(parts[3]));
-        std::vector<float> values(gamma.size());
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const double factor = static_cast<double>(gamma[i]) /
-                                  std::sqrt(static_cast<double>(variance[i]) + static_cast<double>(epsilon));
-            values[i] = static_cast<float>(
-                scale ? factor : static_cast<double>(beta[i]) - static_cast<double>(mean[i]) * factor);
-        }
-        return values;
-    };
-    LATHE_TRY(const ValueId x, lowering.want_any(node.input(0)));
-    LATHE_TRY(const ValueId scale, lowering.vector_value(key + "|scale", shape, [&] { return numbers(true); }));
-    LATHE_TRY(const ValueId bias, lowering.vector_value(key + "|bias", shape, [&] { return numbers(false); }));
-    Pointwise detail;
-    const auto step = [&](PointOp op, std::uint8_t a, std::uint8_t b) {
-        PointInstruction made;
-        made.op = op;
-        made.a = a;
-        made.b = b;
-        detail.code.push_back(made);
-    };
-    step(PointOp::input, 0, 0);
-    step(PointOp::input, 1, 0);
-    step(PointOp::mul, 0, 1);
-    step(PointOp::input, 2, 0);
-    step(PointOp::add, 2, 3);
-    std::uint8_t result = 4;
-    std::vector<Node*> nodes;
-    std::string end = node.output(0);
-    if (Node* reader = lowering.only_reader(end); reader != nullptr && reader->is("Relu")) {
-        step(PointOp::relu, 4, 0);
-        result = 5;
-        nodes.push_back(reader);
-        end = reader->output(0);
-    }
-    detail.results = {result};
-    const Layout layout = lowering.value(x).layout;
-    const ElementType type = lowering.value(x).type;
-    const ValueId out = lowering.make_result(end, type, layout);
-    lowering.add(node, nodes, std::move(detail), {x, scale, bias}, {out}, ElementType::f32);
-    return {};
-}
-
 } // namespace
 
 void add_pointwise(LoweringTable& table) {
     for (const std::string_view name : pointwise_ops())
         table.emplace(name, pointwise);
-    table.emplace("BatchNormalization", batch_norm);
 }
 
 } // namespace lathe::cuda

@@ -1,0 +1,144 @@
+// Attention over values of more than four dimensions, as Einsum writes it over windows (MaxViT) or over frames of
+// frames.
+#include <algorithm>
+#include <numeric>
+
+#include "backends/cuda/plan/spelling_tools.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+std::int64_t product(const Shape& dims, std::size_t count) {
+    return std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(count), std::int64_t{1},
+                           std::multiplies<>());
+}
+
+/// The first dimensions as one, so that `rank` are left.
+Shape joined(const Shape& dims, std::size_t rank) {
+    const std::size_t extra = dims.size() - rank + 1;
+    Shape made{product(dims, extra)};
+    made.insert(made.end(), dims.begin() + static_cast<std::ptrdiff_t>(extra), dims.end());
+    return made;
+}
+
+Node reshape(Graph& graph, const std::string& value, const Shape& to) {
+    const Tensor shape = Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to);
+    return make_node("Reshape", {value, add_constant(graph, "shape", shape)});
+}
+
+std::string reshaped(const Site& site, const std::string& value, const Shape& to) {
+    return add_before(site, reshape(site.graph, value, to), type_of(site.graph, value), to);
+}
+
+/// A node on the way from the first product to the Softmax: what it adds or multiplies by, "" for none.
+struct Step {
+    const Node* node = nullptr;
+    std::size_t at = 0; ///< the input that the scores come by
+};
+
+/// The first product and the steps behind it, from the Softmax backwards; nothing if there is another node between.
+std::optional<std::vector<Step>> steps_behind_product(const Site& site, const std::string& value, const Shape& scores) {
+    std::vector<Step> steps;
+    std::string at = value;
+    while (steps.size() < 5) {
+        const Node* node = site.uses.producer(at);
+        if (node == nullptr || site.uses.use_count(at) != 1 || site.graph.is_output(at)) return std::nullopt;
+        if (node->is("MatMul")) {
+            steps.push_back({node, 0});
+            return steps;
+        }
+        if (!node->is("Mul") && !node->is("Div") && !node->is("Add")) return std::nullopt;
+        // The scores are the operand of their size that is computed; the other is broadcast to it.
+        const auto is_scores = [&](std::size_t i) {
+            return dims_of(site.graph, node->input(i)) == scores && site.graph.constant(node->input(i)) == nullptr;
+        };
+        const std::size_t from = is_scores(0) ? 0 : 1;
+        if (!is_scores(from) || is_scores(1 - from) || (node->is("Div") && from == 1)) return std::nullopt;
+        steps.push_back({node, from});
+        at = node->input(from);
+    }
+    return std::nullopt;
+}
+
+/// What is broadcast to scores of many dimensions, as it is broadcast to those of four; "" where that cannot be.
+std::optional<Shape> beside_four(const Shape& dims, std::size_t rank) {
+    if (dims.size() <= 3) return dims;
+    const std::size_t leading = dims.size() - 3;
+    if (dims.size() > rank || product(dims, leading) != 1) return std::nullopt;
+    Shape made{1};
+    made.insert(made.end(), dims.end() - 3, dims.end());
+    return made;
+}
+
+//  q, k [A, B, H, S, D]                                        q, k, v [A*B, H, S, D]
+//  MatMul -> Mul, Add -> Softmax -> MatMul v      ==>          MatMul -> Mul, Add -> Softmax -> MatMul -> Reshape
+bool attention_of_four_dimensions(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Node& softmax = site.match.node("softmax");
+    const Shape scores = dims_of(graph, softmax.output(0)), result = dims_of(graph, root.output(0));
+    const auto rank = static_cast<std::int64_t>(scores.size());
+    const std::int64_t axis = softmax.int_or("axis", site.context.opset < 13 ? 1 : -1);
+    if (rank < 5 || (axis != -1 && axis != rank - 1) || result.size() != scores.size()) return false;
+    const auto steps = steps_behind_product(site, softmax.input(0), scores);
+    if (!steps) return false;
+    const Node& first = *steps->back().node;
+    // Batches must be whole on both sides of both products.
+    const auto whole = [&](const std::string& value) {
+        const Shape dims = dims_of(graph, value);
+        return dims.size() == scores.size() && std::equal(dims.begin(), dims.end() - 2, scores.begin());
+    };
+    if (!whole(first.input(0)) || !whole(first.input(1)) || !whole(root.input(1)) ||
+        dims_of(graph, first.output(0)) != scores)
+        return false;
+    for (const Step& step : *steps) {
+        if (step.node == &first) continue;
+        if (!beside_four(dims_of(graph, step.node->input(1 - step.at)), scores.size())) return false;
+    }
+    const DataType type = type_of(graph, softmax.output(0));
+    const Shape inner = joined(scores, 4);
+    const auto operand = [&](const std::string& value) {
+        return reshaped(site, value, joined(dims_of(graph, value), 4));
+    };
+    const std::string q = operand(first.input(0)), k = operand(first.input(1)), v = operand(root.input(1));
+    std::string value = add_before(site, make_node("MatMul", {q, k}), type, inner);
+    for (auto step = steps->rbegin() + 1; step != steps->rend(); ++step) {
+        std::string other = step->node->input(1 - step->at);
+        const Shape dims = dims_of(graph, other), beside = *beside_four(dims, scores.size());
+        if (beside != dims) other = reshaped(site, other, beside);
+        std::vector<std::string> inputs{value, other};
+        if (step->at == 1) std::swap(inputs[0], inputs[1]);
+        value = add_before(site, make_node(step->node->op_type, std::move(inputs)), type, inner);
+    }
+    Node weights = make_node("Softmax", {value});
+    weights.set("axis", std::int64_t{-1});
+    value = add_before(site, std::move(weights), type, inner);
+    value = add_before(site, make_node("MatMul", {value, v}), type, joined(result, 4));
+    become(root, reshape(graph, value, result), root);
+    return true;
+}
+
+//  [A, B, S, H, D] -> Transpose {0, 1, 3, 2, 4}   ==>   Reshape [A*B, S, H, D] -> Transpose {0, 2, 1, 3} -> Reshape
+bool transpose_of_four_dimensions(const Site& site) {
+    Graph& graph = site.graph;
+    const Shape from = dims_of(graph, site.root.input(0)), to = dims_of(graph, site.root.output(0));
+    const auto order = site.root.ints_or("perm", {});
+    if (from.size() != 5 || to.size() != 5 || order.size() != 5 || order[0] != 0 || order[1] != 1) return false;
+    const DataType type = type_of(graph, site.root.input(0));
+    if (type == DataType::undefined || element_count(from) == 0) return false;
+    Node turn = make_node("Transpose", {reshaped(site, site.root.input(0), joined(from, 4))});
+    turn.set("perm", std::vector<std::int64_t>{0, order[2] - 1, order[3] - 1, order[4] - 1});
+    const std::string turned = add_before(site, std::move(turn), type, joined(to, 4));
+    become(site.root, reshape(graph, turned, to), site.root);
+    return true;
+}
+
+} // namespace
+
+std::vector<Rule> rank_spellings() {
+    return {Rule{Pattern::op("MatMul", {Pattern::op("Softmax", {}, "softmax").used_once(), Pattern::any()}),
+                 attention_of_four_dimensions},
+            Rule{Pattern::op("Transpose"), transpose_of_four_dimensions}};
+}
+
+} // namespace lathe::cuda
