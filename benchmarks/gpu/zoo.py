@@ -166,10 +166,6 @@ def build(name, entry, precision, options, row):
     model = work / ("int8.onnx" if precision == "int8" else "model.onnx")
     engine, cache = work / f"{precision}.engine", work / f"{precision}.timing"
     batches = [b for b in entry.batches if b in options.batches] if options.batches else entry.batches
-    if entry.half_io and precision == "fp16":
-        model = work / "half.onnx"
-        if not model.exists():
-            run([options.lathe, "autocast", str(work / "model.onnx"), "--io-types", "fp16", "-o", str(model)], options.build_seconds)
     command = [options.lathe, "build", str(model), "--device", "cuda", "--precision", precision, "-o", str(engine), "--json",
                "--timing-cache", str(cache), "--tune", options.tune, "--explain", "--allow-fallback"]
     start = time.perf_counter()

@@ -171,7 +171,7 @@ class Prefill(nn.Module):
 
 
 class Decode(nn.Module):
-    """One token behind a past of keys and values."""
+    """One token behind a past of keys and values, which go in and out in the past's type, whatever the weights'."""
 
     def __init__(self, module, layers):
         super().__init__()
@@ -181,14 +181,15 @@ class Decode(nn.Module):
         import transformers
 
         cache = transformers.DynamicCache()
+        own, given = self.module.dtype, past[0].dtype
         for layer in range(self.layers):
-            cache.update(past[2 * layer], past[2 * layer + 1], layer)
+            cache.update(past[2 * layer].to(own), past[2 * layer + 1].to(own), layer)
         result = self.module(input_ids=input_ids, past_key_values=cache, use_cache=True, return_dict=True)
         present = result.past_key_values
         out = [result.logits[:, -1]]
         for layer in range(self.layers):
             pair = present.layers[layer]
-            out += [pair.keys, pair.values]
+            out += [pair.keys.to(given), pair.values.to(given)]
         return tuple(out)
 
 
@@ -423,7 +424,7 @@ def typed(module: nn.Module, dtype: Any, device: str, image: bool) -> nn.Module:
 def export(name: str, module: nn.Module, path: str, batch: int) -> None:
     """As a user does: torch.onnx.export by TorchScript, else the newer exporter; the batch axis is free."""
     entry = ZOO[name]
-    inputs = entry.inputs(batch)
+    inputs = [t.half() if entry.half_io and t.is_floating_point() else t for t in entry.inputs(batch)]
     axes = {key: {0: "batch"} for key in entry.names}
     with torch.no_grad():
         results = module(*inputs)

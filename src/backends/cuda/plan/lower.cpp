@@ -304,6 +304,13 @@ Result<void> Lowering::emit(Node& node) {
     return function->second(*this, node);
 }
 
+bool Lowering::can_be_output(ValueId id, ElementType type) const {
+    const Value& value = plan_.values[id];
+    return value.role == Role::activation && value.type == type && value.layout == Layout::linear && value.scale == 1 &&
+           value.zero_point == 0 && value.alias_of == none &&
+           std::none_of(plan_.values.begin(), plan_.values.end(), [&](const Value& v) { return v.alias_of == id; });
+}
+
 Result<void> Lowering::finish_outputs() {
     for (const ValueInfo& info : model_.graph.outputs) {
         if (lost_.contains(info.name)) continue;
@@ -319,6 +326,13 @@ Result<void> Lowering::finish_outputs() {
         for (const ValueId id : forms_[info.name]) {
             const bool taken = std::find(plan_.outputs.begin(), plan_.outputs.end(), id) != plan_.outputs.end();
             if (plan_.values[id].role == Role::output && !taken) found = id;
+        }
+        // What a Cast without a conversion gives is there under another name.
+        for (const ValueId id : forms_[info.name]) {
+            if (found != none || !can_be_output(id, *exact)) continue;
+            found = id;
+            plan_.values[id].role = Role::output;
+            plan_.values[id].name = info.name;
         }
         if (found == none) {
             LATHE_TRY(ValueId source, want_any(info.name));

@@ -161,6 +161,8 @@ private:
     bool is_lost(const std::string& value);
     bool hand_over(const ValueInfo& info);
     Result<void> emit(Node& node);
+    /// An activation of this type that lies as an output does, and that no other value is a part of.
+    bool can_be_output(ValueId id, ElementType type) const;
     Result<void> finish_outputs();
     void remove_unread();
     bool bring(const std::string& value);

@@ -63,6 +63,20 @@ TEST_P(FloatNetworks, RoundingStaysSmall) {
     }
 }
 
+// FP16 at the borders of a float32 network, as a decoder's states are given, costs no pass over memory.
+TEST(Casts, BetweenTypesThatAreStoredAlikeAreNothing) {
+    const Model model = network("opset 18\ninput %x: float16[2, 8]\n%f = Cast(%x) {to = 1}\n%r = Relu(%f)\n"
+                                "%s = Sqrt(%r)\n%y = Cast(%s) {to = 10}\n%z = Cast(%r) {to = 10}\n"
+                                "output %y: float16[2, 8]\noutput %z: float16[2, 8]\n");
+    const auto plan = plan_of(model, Precision::float16, {{2, 8}});
+    EXPECT_EQ(plan.ops.size(), 2U) << print(plan);
+    ASSERT_EQ(plan.outputs.size(), 2U);
+    EXPECT_EQ(plan.values[plan.outputs[0]].name, "y");
+    EXPECT_EQ(plan.values[plan.outputs[1]].name, "z");
+    // In FP32 they round.
+    EXPECT_GT(plan_of(model, Precision::float32, {{2, 8}}).ops.size(), 2U);
+}
+
 // Windows are samples: a product, attention that reads heads where they lie in it, and a product.
 TEST(Movement, IsNoneAroundAttentionInWindows) {
     const auto plan = plan_of(network(windowed_network()), Precision::float16, {{2, 3, 8, 40}});

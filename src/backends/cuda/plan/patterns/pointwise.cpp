@@ -173,12 +173,27 @@ Result<void> emit_program(Lowering& lowering, Node& node, const Region& region) 
     return {};
 }
 
+/// A Cast between types that are stored alike: float32 and float16 in an FP16 engine, as models have them that were
+/// made for mixed precision or whose inputs and outputs are FP16.
+bool is_no_conversion(const Lowering& lowering, const Node& node) {
+    if (!node.is("Cast") || lowering.constant(node.input(0))) return false;
+    const DataType from = lowering.type_of(node.input(0)), to = lowering.type_of(node.output(0));
+    return is_floating(from) && is_floating(to) && lowering.stored_type(from) == lowering.stored_type(to);
+}
+
 Result<void> pointwise(Lowering& lowering, Node& node) {
     LATHE_TRY(const bool whole, integer_arithmetic(lowering, node));
     if (whole) return {};
     if (const std::string why = refusal(lowering, node); !why.empty()) return Lowering::cannot(node, why);
     for (const std::string& name : operands_of(node)) {
         if (!name.empty() && !lowering.ready(name)) return Lowering::cannot(node, "an input is not made");
+    }
+    if (is_no_conversion(lowering, node)) {
+        const std::vector<ValueId> forms = lowering.forms(node.input(0));
+        for (const ValueId id : forms)
+            lowering.add_form(node.output(0), id);
+        lowering.mark(&node);
+        return {};
     }
     if (node.is("Add")) {
         LATHE_TRY(const bool taken, add_and_normalise(lowering, node));
