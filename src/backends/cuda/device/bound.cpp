@@ -95,6 +95,8 @@ Result<std::unique_ptr<Bound>> bind_plan(EngineState& state, std::size_t place,
         LATHE_TRY(Port port, port_of(*bound, plan.plan.outputs[i], state.outputs[i]));
         bound->outputs.push_back(std::move(port));
     }
+    for (std::size_t i = plan.plan.model_outputs(); i < plan.plan.outputs.size(); ++i)
+        bound->counts.push_back(bound->values[plan.plan.outputs[i]]);
     return bound;
 }
 

@@ -24,8 +24,9 @@ struct Bound {
     std::vector<const void*> weights;
     std::vector<std::unique_ptr<BoundKernel>> kernels;
     std::vector<Port> inputs, outputs;
-    Graph whole;   ///< copies and kernels
-    Graph compute; ///< kernels alone
+    std::vector<void*> counts; ///< of the plan's open outputs, in their order
+    Graph whole;               ///< copies and kernels
+    Graph compute;             ///< kernels alone
 
     /// The first `count` operations.
     Result<void> enqueue_kernels(cudaStream_t stream, std::size_t count) const;

@@ -10,6 +10,7 @@
 #include "backends/cuda/device/state.hpp"
 #include "backends/cuda/device/tuner.hpp"
 #include "backends/cuda/plan/audit.hpp"
+#include "backends/cuda/plan/specialise.hpp"
 #include "support/log.hpp"
 
 namespace lathe::cuda {
@@ -149,10 +150,12 @@ Result<void> describe_inputs(EngineState& state, const Model& model, const Compi
     return {};
 }
 
-/// Dims that are the same at every tuned point are fixed; the others follow the input.
+/// Dims that are the same at every tuned point are fixed; the others follow the input, or what it holds.
 Result<void> describe_outputs(EngineState& state, const Model& model) {
+    std::vector<OpenOutput> open;
     for (const auto& shapes : state.points()) {
         LATHE_TRY(const Plan plan, lower(state.prepared, shapes));
+        open.insert(open.end(), plan.open.begin(), plan.open.end());
         if (state.outputs.empty()) {
             for (std::size_t i = 0; i < model.graph.outputs.size(); ++i) {
                 const Shape& dims = plan.values[plan.outputs[i]].dims;
@@ -167,6 +170,24 @@ Result<void> describe_outputs(EngineState& state, const Model& model) {
                 if (range.min[axis] != dims[axis]) range.min[axis] = range.opt[axis] = range.max[axis] = -1;
             }
         }
+    }
+    // What follows the values of inputs is known of the model without them.
+    Prepared undecided = state.prepared;
+    const auto given = std::erase_if(undecided.model.metadata,
+                                     [](const auto& entry) { return entry.first.starts_with(value_prefix); });
+    if (given != 0) {
+        LATHE_TRY(const Model without, specialise(undecided, state.points().front(), OpenShapes::left));
+        for (std::size_t i = 0; i < state.outputs.size(); ++i) {
+            const Shape known = without.graph.outputs[i].shape().value_or(Shape{});
+            ShapeRange& range = state.outputs[i].range;
+            for (std::size_t axis = 0; axis < range.min.size(); ++axis)
+                if (axis >= known.size() || known[axis] < 0) range.min[axis] = range.opt[axis] = range.max[axis] = -1;
+        }
+    }
+    for (const OpenOutput& each : open) {
+        ShapeRange& range = state.outputs[each.output].range;
+        const auto axis = static_cast<std::size_t>(each.axis);
+        if (axis < range.min.size()) range.min[axis] = range.opt[axis] = range.max[axis] = -1;
     }
     return {};
 }

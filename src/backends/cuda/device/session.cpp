@@ -7,6 +7,7 @@
 #include "backends/cuda/device/handles.hpp"
 #include "backends/cuda/device/pictures.hpp"
 #include "backends/cuda/device/state.hpp"
+#include "backends/cuda/plan/rows.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::cuda {
@@ -29,8 +30,8 @@ class CudaSession final : public BackendSession {
 public:
     CudaSession(std::shared_ptr<EngineState> state, std::size_t device)
         : state_(std::move(state)), place_(device), bound_(bound_plans), shapes_(state_->inputs.size()),
-          from_device_(state_->inputs.size()), kept_(state_->inputs.size()), staged_in_(state_->inputs.size()),
-          staged_out_(state_->outputs.size()) {}
+          from_device_(state_->inputs.size()), deciding_(state_->inputs.size()), kept_(state_->inputs.size()),
+          staged_in_(state_->inputs.size()), staged_out_(state_->outputs.size()) {}
 
     ~CudaSession() override {
         // Memory that is still used must not be freed, nor given to another session.
@@ -39,6 +40,7 @@ public:
         for (auto* staged : {&staged_in_, &staged_out_})
             for (PinnedMemory& memory : *staged)
                 state_->staging.give(std::move(memory));
+        state_->staging.give(std::move(staged_counts_));
     }
 
     Result<void> open() {
@@ -48,6 +50,9 @@ public:
         for (Event& event : marks_) {
             LATHE_TRY(event, Event::create(true));
         }
+        const auto deciding = deciding_inputs(state_->prepared.model.graph);
+        for (std::size_t i = 0; i < state_->inputs.size(); ++i)
+            deciding_[i] = std::find(deciding.begin(), deciding.end(), state_->inputs[i].name) != deciding.end();
         std::size_t largest = 0;
         for (std::size_t i = 0; i < state_->inputs.size(); ++i) {
             const IoInfo& io = state_->inputs[i];
@@ -78,6 +83,7 @@ public:
         if (running_) LATHE_CHECK(wait()); // the device may still read what was staged
         if (view.bytes.data() != staged_in_[index].data()) copy(staged_in_[index].data(), view.bytes.data(), bytes);
         set_shape(index, view.shape);
+        take_value(index, view);
         from_device_[index] = nullptr;
         return {};
     }
@@ -129,6 +135,13 @@ public:
         }
         if (running_) LATHE_CHECK(wait());
         set_shape(index, tensor.shape);
+        if (deciding_[index]) { // which plan runs is chosen here
+            std::vector<std::byte> bytes(byte_size(tensor.type, static_cast<std::size_t>(element_count(tensor.shape))));
+            LATHE_CHECK(select());
+            LATHE_CUDA(cudaMemcpy(bytes.data(), tensor.data, bytes.size(), cudaMemcpyDeviceToHost),
+                       "reading an input that decides shapes");
+            take_value(index, {state_->inputs[index].name, tensor.type, tensor.shape, bytes});
+        }
         from_device_[index] = tensor.data;
         return {};
     }
@@ -152,16 +165,17 @@ public:
         if (!running_) return {};
         running_ = false;
         if (auto ended = done_.synchronize("running the model"); !ended) return failed(std::move(ended).error());
-        return {};
+        return cut_outputs();
     }
 
     Result<TensorView> output(std::size_t index) override {
         LATHE_CHECK(usable());
         LATHE_CHECK(check_output(index));
         if (running_) LATHE_CHECK(wait());
-        const Port& port = current_->outputs[index];
-        return TensorView{state_->outputs[index].name, state_->outputs[index].type, port.shape,
-                          std::span(staged_out_[index].data(), port.bytes)};
+        const Shape& shape = shape_of(index);
+        const DataType type = state_->outputs[index].type;
+        const std::size_t bytes = byte_size(type, static_cast<std::size_t>(element_count(shape)));
+        return TensorView{state_->outputs[index].name, type, shape, std::span(staged_out_[index].data(), bytes)};
     }
 
     Result<DeviceTensor> device_output(std::size_t index) override {
@@ -169,7 +183,13 @@ public:
         LATHE_CHECK(check_output(index));
         if (running_) LATHE_CHECK(wait());
         const Port& port = current_->outputs[index];
-        return DeviceTensor{port.device, state_->outputs[index].type, port.shape, place().index};
+        const Shape& shape = shape_of(index);
+        for (const OpenOutput& open : current_->source->plan.open) {
+            if (open.output != index || open.axis == 0 || shape == port.shape) continue;
+            return Error{ErrorCode::unsupported, "on the GPU it lies with room for more behind each row",
+                         state_->outputs[index].name, "take it in the host's memory"};
+        }
+        return DeviceTensor{port.device, state_->outputs[index].type, shape, place().index};
     }
 
     Result<void> set_timing(bool on) override {
@@ -276,6 +296,22 @@ private:
         current_ = nullptr;
     }
 
+    /// Another value of an input that decides shapes is another plan.
+    void take_value(std::size_t index, const TensorView& view) {
+        if (!deciding_[index]) return;
+        const std::string& name = state_->inputs[index].name;
+        std::string text = value_text(Tensor(name, view.type, view.shape, view.bytes));
+        const std::string* built = state_->prepared.model.find_metadata(value_prefix + name);
+        const auto held = values_.find(name);
+        const std::string* before = held != values_.end() ? &held->second : built;
+        if (before != nullptr && *before == text) return;
+        current_ = nullptr;
+        if (built != nullptr && *built == text)
+            values_.erase(name);
+        else
+            values_.insert_or_assign(name, std::move(text));
+    }
+
     void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes < parallel_copy_bytes || copiers_ == nullptr) {
             std::memcpy(to, from, bytes);
@@ -306,7 +342,7 @@ private:
     }
 
     Result<std::unique_ptr<Bound>> bind(const std::vector<Shape>& shapes) {
-        LATHE_TRY(auto source, plan_for(*state_, place_, shapes));
+        LATHE_TRY(auto source, plan_for(*state_, place_, shapes, values_));
         LATHE_CHECK(reserve(source->memory.peak, source->workspace));
         LATHE_TRY(auto bound, bind_plan(*state_, place_, std::move(source), arena_, workspace_));
         for (std::size_t i = 0; i < state_->outputs.size(); ++i) {
@@ -317,6 +353,13 @@ private:
             bound_ = LruCache<std::string, std::unique_ptr<Bound>>(bound_plans);
             state_->staging.give(std::exchange(staged_out_[i], PinnedMemory()));
             LATHE_TRY(staged_out_[i], state_->staging.take(grown(bytes), "output " + state_->outputs[i].name));
+        }
+        const std::size_t counts = bound->counts.size() * sizeof(std::int64_t);
+        if (counts > staged_counts_.size()) {
+            LATHE_CHECK(stream_.synchronize("waiting for the last run"));
+            bound_ = LruCache<std::string, std::unique_ptr<Bound>>(bound_plans);
+            state_->staging.give(std::exchange(staged_counts_, PinnedMemory()));
+            LATHE_TRY(staged_counts_, state_->staging.take(grown(counts), "the numbers of rows"));
         }
         return bound;
     }
@@ -332,7 +375,7 @@ private:
             return Error{ErrorCode::out_of_range, "no profile of the engine has " + shapes_text(shapes), "",
                          "rebuild with a --shape that covers them together"};
         }
-        const std::string key = shapes_key(shapes);
+        const std::string key = shapes_key(shapes, values_);
         if (auto* found = bound_.find(key)) {
             current_ = found->get();
             return {};
@@ -359,7 +402,36 @@ private:
         return {};
     }
 
+    /// Outputs have as many rows as the model counted. What was kept between its runs moves together.
+    Result<void> cut_outputs() {
+        const Plan& plan = current_->source->plan;
+        cut_.resize(plan.open.size());
+        for (std::size_t i = 0; i < plan.open.size(); ++i) {
+            const auto [output, axis] = plan.open[i];
+            std::int64_t count = 0;
+            std::memcpy(&count, staged_counts_.data() + i * sizeof count, sizeof count);
+            const Port& port = current_->outputs[output];
+            cut_[i] = port.shape;
+            cut_rows(std::span(staged_out_[output].data(), port.bytes), byte_size(state_->outputs[output].type, 1),
+                     cut_[i], axis, count);
+        }
+        return {};
+    }
+
+    /// Of an output of the last run; outputs with a fixed length have the plan's.
+    const Shape& shape_of(std::size_t output) const {
+        const auto& open = current_->source->plan.open;
+        for (std::size_t i = 0; i < open.size() && i < cut_.size(); ++i)
+            if (open[i].output == output) return cut_[i];
+        return current_->outputs[output].shape;
+    }
+
     Result<void> copy_out() const {
+        for (std::size_t i = 0; i < current_->counts.size(); ++i) {
+            LATHE_CUDA(cudaMemcpyAsync(staged_counts_.data() + i * sizeof(std::int64_t), current_->counts[i],
+                                       sizeof(std::int64_t), cudaMemcpyDeviceToHost, stream_.get()),
+                       "copying the number of rows from the GPU");
+        }
         for (std::size_t i = 0; i < current_->outputs.size(); ++i) {
             const Port& port = current_->outputs[i];
             if (port.bytes == 0) continue;
@@ -440,9 +512,13 @@ private:
     Bound* current_ = nullptr; ///< for shapes_; nullptr: to be found
     std::vector<std::optional<Shape>> shapes_;
     std::vector<void*> from_device_;
+    std::vector<bool> deciding_;     ///< whether an input's value decides shapes
+    InputValues values_;             ///< of those that have another value than the engine was built for
     std::vector<DeviceMemory> kept_; ///< of keep_input and keep_pictures
     PictureStage pictures_;
     std::vector<PinnedMemory> staged_in_, staged_out_;
+    PinnedMemory staged_counts_; ///< one an open output
+    std::vector<Shape> cut_;     ///< of the last run, by open output
     std::unique_ptr<ThreadPool> copiers_;
     std::optional<Error> lost_;
     bool running_ = false, timing_ = false, timed_ = false;

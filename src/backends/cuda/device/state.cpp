@@ -95,9 +95,15 @@ private:
 };
 
 Result<std::shared_ptr<const DevicePlan>> make_plan(EngineState& state, DeviceState& device,
-                                                    const std::vector<Shape>& shapes) {
+                                                    const std::vector<Shape>& shapes, const InputValues& values) {
     auto made = std::make_shared<DevicePlan>();
-    LATHE_TRY(made->plan, lower(state.prepared, shapes));
+    if (values.empty()) {
+        LATHE_TRY(made->plan, lower(state.prepared, shapes));
+    } else {
+        Prepared given = state.prepared; // weights are shared
+        set_values(given.model, values);
+        LATHE_TRY(made->plan, lower(given, shapes));
+    }
     join_chosen(state, made->plan);
     const Plan& plan = made->plan;
     LATHE_CHECK(upload_weights(state, device));
@@ -186,13 +192,15 @@ bool EngineState::covers(const std::vector<Shape>& shapes) const {
     });
 }
 
-std::string shapes_key(const std::vector<Shape>& shapes) {
+std::string shapes_key(const std::vector<Shape>& shapes, const InputValues& values) {
     std::string key;
     for (const Shape& shape : shapes) {
         for (const std::int64_t size : shape)
             key += std::to_string(size) + ",";
         key += ";";
     }
+    for (const auto& [name, text] : values)
+        key += name + "=" + text + ";";
     return key;
 }
 
@@ -266,12 +274,12 @@ Result<const Provider*> provider_of(const std::string& tactic, std::string& id) 
 }
 
 Result<std::shared_ptr<const DevicePlan>> plan_for(EngineState& state, std::size_t device,
-                                                   const std::vector<Shape>& shapes) {
-    const std::string key = shapes_key(shapes);
+                                                   const std::vector<Shape>& shapes, const InputValues& values) {
+    const std::string key = shapes_key(shapes, values);
     const std::lock_guard lock(state.mutex);
     DeviceState& place = *state.devices[device];
     if (const auto* found = place.plans.find(key)) return *found;
-    LATHE_TRY(auto made, make_plan(state, place, shapes));
+    LATHE_TRY(auto made, make_plan(state, place, shapes, values));
     place.plans.insert(key, made);
     return made;
 }

@@ -14,6 +14,7 @@
 #include "backends/cuda/device/pinned_pool.hpp"
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/plan/memory.hpp"
+#include "backends/cuda/plan/values.hpp"
 #include "backends/cuda/tactics/provider.hpp"
 #include "backends/cuda/tuning/lru.hpp"
 #include "backends/cuda/tuning/network_check.hpp"
@@ -68,8 +69,8 @@ struct EngineState {
     bool covers(const std::vector<Shape>& shapes) const;
 };
 
-/// Key of a set of input shapes.
-std::string shapes_key(const std::vector<Shape>& shapes);
+/// Key of a set of input shapes, and of values that decide further ones.
+std::string shapes_key(const std::vector<Shape>& shapes, const InputValues& values = {});
 std::string shapes_text(const std::vector<Shape>& shapes);
 
 /// Copies weights that came with lowering and are not on the device yet. Call with the mutex held, or alone.
@@ -81,8 +82,9 @@ std::vector<void*> value_addresses(const Plan& plan, const MemoryPlan& memory, s
 
 /// The kernels' plan for these shapes: found, or made (lowered, placed, prepared). Thread-safe. Ops whose signature was
 /// never tuned take the tactic of the nearest tuned op of the same name that offers it, else the first that does.
+/// `values`: of inputs that decide shapes, where they are others than those that the engine was built for.
 Result<std::shared_ptr<const DevicePlan>> plan_for(EngineState& state, std::size_t device,
-                                                   const std::vector<Shape>& shapes);
+                                                   const std::vector<Shape>& shapes, const InputValues& values = {});
 
 /// Splits "provider:id"; the provider, or mismatch if this program has none of that name.
 Result<const Provider*> provider_of(const std::string& tactic, std::string& id);

@@ -3,6 +3,7 @@
 // in order, so that results are the same in every run.
 
 #include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/detection.hpp"
 #include "backends/cuda/kernels/indexed.hpp"
 #include "backends/cuda/plan/grid_sample.hpp"
 
@@ -305,6 +306,10 @@ __global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t co
                                        static_cast<Outside>(p.number), p.first != 0));
             break;
         }
+        case IndexedKind::roi_align:
+        case IndexedKind::pick_boxes:
+        case IndexedKind::list_boxes:
+        case IndexedKind::nonzero: break; // detection.cu
         case IndexedKind::arithmetic:
             store_integer(y, i,
                           compute(static_cast<Integer>(p.mode), load_integer(x, broadcast(x, y, i)),
@@ -328,6 +333,9 @@ cudaError_t launch_indexed(const IndexedParams& p, cudaStream_t stream, bool pro
             launch_kernel(copy_all, blocks_for(all, threads), threads, 0, stream, programmatic, 1, p, all);
         if (code != cudaSuccess || count_of(p.in[2]) == 0) return code;
     }
+    if (p.kind == IndexedKind::roi_align || p.kind == IndexedKind::pick_boxes || p.kind == IndexedKind::list_boxes ||
+        p.kind == IndexedKind::nonzero)
+        return launch_detection(p, stream, programmatic);
     const std::int64_t count = work(p);
     return launch_kernel(indexed, blocks_for(count, threads), threads, 0, stream, programmatic, 1, p, count);
 }

@@ -12,6 +12,7 @@ struct IndexedParams {
     std::int64_t axis, number;
     TensorDesc in[3], out[2];
     std::int32_t in_count;
+    float factor, limit;
 };
 /// One thread a number of the result, or a line of it; scattering first copies x, then writes what is updated.
 cudaError_t launch_indexed(const IndexedParams& params, cudaStream_t stream, bool programmatic);

@@ -1,16 +1,19 @@
 #include "backends/cuda/plan/indexed.hpp"
 
+#include <algorithm>
 #include <array>
 
+#include "backends/cuda/plan/detection.hpp"
 #include "backends/cuda/plan/grid_sample.hpp"
 #include "backends/cuda/plan/interpret_op.hpp"
 
 namespace lathe::cuda {
 namespace {
 
-constexpr std::array names{"gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "top_k", "arg_extreme",
-                           "cumulate",        "triangle",  "one_hot",          "arithmetic", "pad",   "grid_sample"};
-static_assert(names.size() == static_cast<std::size_t>(IndexedKind::grid_sample) + 1);
+constexpr std::array names{"gather_elements", "gather_nd",  "scatter_elements", "scatter_nd", "top_k", "arg_extreme",
+                           "cumulate",        "triangle",   "one_hot",          "arithmetic", "pad",   "grid_sample",
+                           "roi_align",       "pick_boxes", "list_boxes",       "nonzero"};
+static_assert(names.size() == static_cast<std::size_t>(IndexedKind::nonzero) + 1);
 
 std::size_t product(const Shape& dims, std::size_t from, std::size_t to) {
     std::size_t count = 1;
@@ -252,6 +255,83 @@ struct Interpreter {
         }
         store(std::move(out));
     }
+    void roi_align() const {
+        const Shape &x = dims(0), &y = out_dims();
+        const auto height = static_cast<std::size_t>(x[2]), width = static_cast<std::size_t>(x[3]);
+        const std::size_t bins = product(y, 2, 4), channels = static_cast<std::size_t>(y[1]);
+        const detection::RoiGrid<double> grid{static_cast<double>(d.factor), d.number, d.mode != 0, d.first};
+        Numbers out(static_cast<std::size_t>(element_count(y)));
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const std::size_t bin = i % bins, channel = i / bins % channels, roi = i / bins / channels;
+            const std::size_t plane = clamped(in(2)[roi], x[0]) * channels + channel;
+            const auto fetch = [&](std::int64_t row, std::int64_t column) {
+                return in(
+                    0)[(plane * height + static_cast<std::size_t>(row)) * width + static_cast<std::size_t>(column)];
+            };
+            const double box[4] = {in(1)[4 * roi], in(1)[4 * roi + 1], in(1)[4 * roi + 2], in(1)[4 * roi + 3]};
+            out[i] = detection::roi_bin(fetch, x[2], x[3], box, y[2], y[3], static_cast<std::int64_t>(bin) / y[3],
+                                        static_cast<std::int64_t>(bin) % y[3], grid);
+        }
+        store(std::move(out));
+    }
+    void pick_boxes() const {
+        const Shape &boxes = dims(0), &y = out_dims();
+        const auto candidates = static_cast<std::size_t>(boxes[1]), classes = static_cast<std::size_t>(y[1]);
+        const auto most = static_cast<std::size_t>(y[2]);
+        Numbers out(static_cast<std::size_t>(element_count(y)), -1);
+        for (std::size_t row = 0; row < product(y, 0, 2); ++row) {
+            const auto box = [&](std::size_t i) {
+                const double* at = &in(0)[(row / classes * candidates + i) * 4];
+                return detection::Box(static_cast<float>(at[0]), static_cast<float>(at[1]), static_cast<float>(at[2]),
+                                      static_cast<float>(at[3]), d.first);
+            };
+            const auto score = [&](std::size_t i) { return in(1)[row * candidates + i]; };
+            std::vector<std::size_t> order;
+            for (std::size_t i = 0; i < candidates; ++i)
+                if (d.second ? score(i) > static_cast<double>(d.limit) : score(i) == score(i)) order.push_back(i);
+            std::stable_sort(order.begin(), order.end(),
+                             [&](std::size_t a, std::size_t b) { return score(a) > score(b); });
+            std::vector<std::size_t> taken;
+            for (const std::size_t i : order) {
+                if (taken.size() == most) break;
+                if (std::any_of(taken.begin(), taken.end(),
+                                [&](std::size_t k) { return detection::overlap(box(k), box(i), d.factor); }))
+                    continue;
+                out[row * most + taken.size()] = static_cast<double>(i);
+                taken.push_back(i);
+            }
+        }
+        store(std::move(out));
+    }
+    void list_boxes() const {
+        Numbers rows(static_cast<std::size_t>(element_count(out_dims())));
+        const auto most = static_cast<std::size_t>(dims(0)[2]), classes = static_cast<std::size_t>(dims(0)[1]);
+        std::size_t count = 0;
+        for (std::size_t i = 0; i < in(0).size(); ++i) {
+            if (in(0)[i] < 0) continue;
+            rows[3 * count] = static_cast<double>(i / most / classes);
+            rows[3 * count + 1] = static_cast<double>(i / most % classes);
+            rows[3 * count++ + 2] = in(0)[i];
+        }
+        store(std::move(rows));
+        store({static_cast<double>(count)}, 1);
+    }
+    void nonzero() const {
+        const std::size_t size = in(0).size();
+        Numbers places(static_cast<std::size_t>(element_count(out_dims())));
+        std::size_t count = 0;
+        for (std::size_t i = 0; i < size; ++i) {
+            if (in(0)[i] == 0) continue;
+            std::size_t rest = i;
+            for (std::size_t axis = dims(0).size(); axis-- > 0;) {
+                places[axis * size + count] = static_cast<double>(rest % static_cast<std::size_t>(dims(0)[axis]));
+                rest /= static_cast<std::size_t>(dims(0)[axis]);
+            }
+            ++count;
+        }
+        store(std::move(places));
+        store({static_cast<double>(count)}, 1);
+    }
     void arithmetic() const {
         Numbers out(static_cast<std::size_t>(element_count(out_dims())));
         std::vector<std::size_t> right(out.size(), 0);
@@ -271,6 +351,8 @@ std::string describe(const Indexed& d) {
     std::string text = std::string(" ") + names[static_cast<std::size_t>(d.kind)] + " axis=" + std::to_string(d.axis);
     if (d.number != 0) text += " number=" + std::to_string(d.number);
     if (d.mode != 0) text += " mode=" + std::to_string(d.mode);
+    if (d.factor != 0) text += " factor=" + std::to_string(d.factor);
+    if (d.limit != 0) text += " limit=" + std::to_string(d.limit);
     return text + (d.first ? " first" : "") + (d.second ? " second" : "");
 }
 
@@ -289,6 +371,10 @@ Result<void> OpInterpreter::operator()(const Indexed& d) {
         case IndexedKind::arithmetic: run.arithmetic(); break;
         case IndexedKind::pad: run.pad(); break;
         case IndexedKind::grid_sample: run.grid_sample(); break;
+        case IndexedKind::roi_align: run.roi_align(); break;
+        case IndexedKind::pick_boxes: run.pick_boxes(); break;
+        case IndexedKind::list_boxes: run.list_boxes(); break;
+        case IndexedKind::nonzero: run.nonzero(); break;
     }
     return {};
 }

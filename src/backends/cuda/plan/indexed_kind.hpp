@@ -18,7 +18,15 @@ enum class IndexedKind : std::int32_t {
     arithmetic,       ///< integers, broadcast to the result; mode: Integer
     pad,              ///< x, for Padding::constant the number; along `axis`, `number` before it (below 0: cut off)
     grid_sample,      ///< x [N, C, H, W], places [N, P, Q, 2]; mode: Sampling; number: Outside; first: align corners
+    roi_align,        ///< x [N, C, H, W], boxes [R, 4] f32, images [R] -> [R, C, P, Q], x and it in one layout; number:
+                      ///< sampling ratio; mode: 1 the largest, 0 the mean; first: half pixels; factor: spatial scale
+    pick_boxes,       ///< boxes [B, N, 4], scores [B, C, N] -> places [B, C, most], s32, best first, then -1; factor:
+                      ///< overlap; second: scores above `limit` alone; first: centres and sizes
+    list_boxes, ///< places of pick_boxes -> rows [B C most, 3] of batch, class and place, then zeros; their number
+    nonzero,    ///< x -> indices [rank, numbers of x], then zeros; their number
 };
+/// Candidates that pick_boxes takes: a bit each lies in a block's shared memory.
+inline constexpr std::int64_t most_candidates = 48 * 1024 * 8 - 4096;
 /// What stands beside a padded tensor.
 enum class Padding : std::int32_t { constant, reflect, edge, wrap };
 enum class Sampling : std::int32_t { linear, nearest, cubic };

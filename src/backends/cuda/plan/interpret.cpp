@@ -6,6 +6,7 @@
 
 #include "backends/cuda/plan/interpret_state.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/rows.hpp"
 #include "support/half.hpp"
 
 namespace lathe::cuda {
@@ -177,6 +178,15 @@ Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const Tens
             write(&tensor.bytes[i * bytes_of(value.type)], value.type, state.values[id][i]);
         results.push_back(std::move(tensor));
     }
+    if (options.keep_all) return results;
+    for (std::size_t i = 0; i < plan.open.size(); ++i) {
+        const double count = state.values[plan.outputs[plan.model_outputs() + i]][0];
+        HostTensor& cut = results[plan.open[i].output];
+        const std::size_t size = byte_size(cut.type, 1);
+        cut_rows(cut.bytes, size, cut.shape, plan.open[i].axis, static_cast<std::int64_t>(count));
+        cut.bytes.resize(static_cast<std::size_t>(element_count(cut.shape)) * size);
+    }
+    results.resize(plan.model_outputs());
     return results;
 }
 

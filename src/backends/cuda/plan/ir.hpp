@@ -344,12 +344,20 @@ const char* kind_of(const FusedOp& op); ///< "conv", "gemm", ...
 inline const FusedOp& Chain::adding() const { return parts[shortcut ? 1 : 0]; }
 inline const FusedOp* Chain::behind() const { return &parts.back() == &adding() ? nullptr : &parts.back(); }
 
+/// An output that has room for the most: how much of `axis` is the model's is told by a value, s64 of one element.
+struct OpenOutput {
+    std::size_t output = 0;
+    std::int64_t axis = 0;
+};
+
 /// A model for one set of input shapes.
 struct Plan {
     std::vector<Value> values;
     std::vector<FusedOp> ops;             ///< in order of execution
-    std::vector<ValueId> inputs, outputs; ///< in the model's order
+    std::vector<ValueId> inputs, outputs; ///< in the model's order; behind its outputs, the counts of those in `open`
+    std::vector<OpenOutput> open;
     std::shared_ptr<WeightStore> weights;
+    std::size_t model_outputs() const { return outputs.size() - open.size(); }
 };
 
 /// The value whose memory this one is: itself, or what it is an alias of.

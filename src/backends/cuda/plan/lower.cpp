@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/fuse.hpp"
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
@@ -298,7 +299,7 @@ Result<void> Lowering::emit(Node& node) {
         lost_.insert(node.outputs.begin(), node.outputs.end());
         return {};
     }
-    if (has_subgraph(node)) return cannot(node, "control flow cannot run on the GPU");
+    if (has_subgraph(node)) return cannot(node, control_flow_refusal(model_, node));
     const auto function = node.domain.empty() ? lowering_table().find(node.op_type) : lowering_table().end();
     if (function == lowering_table().end()) return cannot(node, "there is no GPU form of this operator");
     return function->second(*this, node);
@@ -311,7 +312,7 @@ bool Lowering::can_be_output(ValueId id, ElementType type) const {
            std::none_of(plan_.values.begin(), plan_.values.end(), [&](const Value& v) { return v.alias_of == id; });
 }
 
-Result<void> Lowering::finish_outputs() {
+Result<void> Lowering::finish_outputs(const std::vector<CutOutput>& cut) {
     for (const ValueInfo& info : model_.graph.outputs) {
         if (lost_.contains(info.name)) continue;
         const auto exact = element_type(type_of(info.name), ElementType::f32);
@@ -354,6 +355,15 @@ Result<void> Lowering::finish_outputs() {
             plan_.ops.push_back(std::move(op));
         }
         plan_.outputs.push_back(found);
+    }
+    for (const CutOutput& each : cut) {
+        const auto counted = forms_.find(count_of_rows(each.source));
+        if (counted == forms_.end() || counted->second.empty()) {
+            return Error{ErrorCode::internal, "nothing counts its rows", model_.graph.outputs[each.output].name,
+                         "please report this"};
+        }
+        plan_.outputs.push_back(counted->second.front());
+        plan_.open.push_back({each.output, each.axis});
     }
     return {};
 }
@@ -418,7 +428,7 @@ void Lowering::remove_unread() {
     plan_.ops = std::move(ops);
 }
 
-Result<Plan> Lowering::run() {
+Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
     for (std::size_t i = 0; i < inputs_; ++i) {
         const ValueInfo& info = model_.graph.inputs[i];
         const auto type = element_type(info.type, ElementType::f32);
@@ -441,7 +451,7 @@ Result<Plan> Lowering::run() {
         lost_.insert(node->outputs.begin(), node->outputs.end());
     }
     if (reasons.empty()) {
-        LATHE_CHECK(finish_outputs());
+        LATHE_CHECK(finish_outputs(cut));
         fuse_programs(plan_);
         remove_unread();
         for (const FusedOp& op : plan_.ops) {
@@ -536,17 +546,20 @@ Result<Survey> survey(Prepared& prepared, const std::vector<Shape>& input_shapes
 
 Result<Plan> lower(Prepared& prepared, const std::vector<Shape>& input_shapes) {
     LATHE_TRY(Model model, specialise(prepared, input_shapes));
+    LATHE_TRY(const std::vector<CutOutput> cut, cut_outputs(model.graph));
     LATHE_CHECK(unify_spellings(model));
     LATHE_TRY(const std::size_t inputs, input_count(model));
-    return Lowering(prepared, std::move(model), inputs).run();
+    return Lowering(prepared, std::move(model), inputs).run(cut);
 }
 
 Support lowering_support(const Node& node, const Model&) {
     if (!node.domain.empty()) return {false, "operators of the domain " + node.domain + " have no GPU form"};
-    if (has_subgraph(node)) return {false, "control flow cannot run on the GPU"};
+    // Where it is decided by shapes it is written out.
+    if (node.is("If") || node.is("Loop") || node.is("Scan")) return {};
+    if (has_subgraph(node)) return {false, "bodies of " + node.op_type + " have no GPU form"};
     // Folded away once shapes are known, where they do not depend on data, or written out.
-    static const std::unordered_set<std::string_view> folded{"Shape",  "Size", "Constant", "ConstantOfShape", "Range",
-                                                             "Expand", "Tile", "Einsum",   "CastLike"};
+    static const std::unordered_set<std::string_view> folded{
+        "Shape", "Size", "Constant", "ConstantOfShape", "Range", "Expand", "Tile", "Einsum", "CastLike", "Compress"};
     if (node.is("Attention")) {
         const std::string why = attention_refusal(node);
         return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/plan/ir.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/rows.hpp"
 #include "graph/graph.hpp"
 
 namespace lathe::cuda {
@@ -63,6 +64,9 @@ struct ActivationMatch {
 
 struct AttentionPlans; // patterns/attention.cpp
 
+/// What the number of rows of a bounded value is called in the plan.
+inline std::string count_of_rows(const std::string& source) { return source + "/count"; }
+
 /// The state of one lowering: a model whose shapes are all known turns into a plan, node by node. Patterns look forward
 /// from the node at hand and mark what they take as done.
 ///
@@ -71,7 +75,8 @@ struct AttentionPlans; // patterns/attention.cpp
 class Lowering {
 public:
     Lowering(Prepared& prepared, Model model, std::size_t inputs);
-    Result<Plan> run();
+    /// `cut`: outputs whose length is counted, see rows.hpp.
+    Result<Plan> run(const std::vector<CutOutput>& cut = {});
     /// Every node that cannot be taken, and whose results others are then given as if from outside; see `survey`.
     Result<std::vector<Refusal>> refusals();
 
@@ -163,7 +168,7 @@ private:
     Result<void> emit(Node& node);
     /// An activation of this type that lies as an output does, and that no other value is a part of.
     bool can_be_output(ValueId id, ElementType type) const;
-    Result<void> finish_outputs();
+    Result<void> finish_outputs(const std::vector<CutOutput>& cut);
     void remove_unread();
     bool bring(const std::string& value);
 

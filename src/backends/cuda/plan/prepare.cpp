@@ -1,9 +1,13 @@
 #include <algorithm>
 
+#include "backends/cuda/plan/col2im.hpp"
+#include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/rows.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "backends/cuda/plan/spellings.hpp"
+#include "backends/cuda/plan/values.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
@@ -47,6 +51,12 @@ Result<Prepared> prepare(const Model& model, Precision precision) {
     drop_initializer_inputs(prepared.model);
     const std::vector<ValueInfo> outputs = graph.outputs;
     LATHE_CHECK(run_passes(prepared.model));
+    for (std::size_t round = 0; round < max_rounds; ++round) {
+        LATHE_TRY(const bool written, write_out_control_flow(prepared.model, OpenConditions::left));
+        if (!written) break;
+        LATHE_CHECK(run_passes(prepared.model));
+    }
+    lift_large_constants(graph, small_bytes);
     graph.outputs = outputs;
     prepared.model.set_metadata(inputs_key, std::to_string(graph.inputs.size()));
     for (auto at = graph.initializers.begin(); at != graph.initializers.end();) {
@@ -123,7 +133,37 @@ Result<void> settle(Model& model) {
 /// Operators without a GPU form that ONNX itself defines by simpler ones (Selu, Mish, AffineGrid, losses, ...).
 bool needs_writing_out(const Graph& graph, const Node& node) {
     if (node.is("Attention")) return !attention_is_written_out(graph, node);
-    return !has_subgraph(node) && !lowering_support(node, Model{}).supported;
+    if (has_subgraph(node)) return !node.is("If") && !node.is("Loop") && !node.is("Scan");
+    return !lowering_support(node, Model{}).supported;
+}
+
+/// Functions and control flow are written out until neither is left that can be. Of an If that only running decides
+/// both branches are taken last: what is written out before may settle its condition.
+Result<void> write_out(Model& model) {
+    for (std::size_t round = 0; round < max_rounds; ++round) {
+        LATHE_TRY(bool written,
+                  write_out_functions(model, [&](const Node& node) { return needs_writing_out(model.graph, node); }));
+        if (!written) {
+            LATHE_TRY(written, write_out_control_flow(model, OpenConditions::left));
+        }
+        if (!written) {
+            LATHE_TRY(written, write_out_control_flow(model, OpenConditions::selected));
+        }
+        if (!written) break;
+        for (ValueInfo& info : model.graph.outputs)
+            info.dims.reset();
+        LATHE_CHECK(settle(model));
+    }
+    return {};
+}
+
+/// Inputs whose values would settle shapes, and of which the model's metadata gives none.
+std::string deciding_without_value(const Model& model) {
+    std::string names;
+    for (const std::string& name : deciding_inputs(model.graph)) {
+        if (model.find_metadata(value_prefix + name) == nullptr) names += (names.empty() ? "" : ", ") + name;
+    }
+    return names;
 }
 
 } // namespace
@@ -156,28 +196,35 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
         }
         info.dims = std::move(dims);
     }
+    LATHE_CHECK(apply_values(model));
     for (ValueInfo& info : model.graph.outputs)
         info.dims.reset(); // inferred: symbols of the open model would stay
     LATHE_CHECK(settle(model));
     // Of constants it folds as soon as it is written as products.
     if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
+    LATHE_CHECK(write_out(model));
+    if (open == OpenShapes::left) return model;
     for (std::size_t round = 0; round < max_rounds; ++round) {
-        LATHE_TRY(const bool written,
-                  write_out_functions(model, [&](const Node& node) { return needs_writing_out(model.graph, node); }));
-        if (!written) break;
+        LATHE_TRY(const bool bounded, bound_rows(model));
+        if (!bounded) break;
         for (ValueInfo& info : model.graph.outputs)
             info.dims.reset();
         LATHE_CHECK(settle(model));
+        LATHE_CHECK(write_out(model));
     }
-    if (open == OpenShapes::left) return model;
     for (const auto& node : model.graph.nodes) {
+        if (is_bounded(*node)) continue;
         for (const std::string& output : node->outputs) {
             if (output.empty() || all_known(model.graph, output)) continue;
             const bool read = Uses(model.graph).use_count(output) != 0;
             if (!read) continue;
-            return Error{ErrorCode::out_of_range,
-                         "the shape of " + output + " is not known before the model runs (" + node->op_type + ")",
-                         node->label(),
+            std::string why = "the shape of " + output + " is not known before the model runs (" + node->op_type + ")";
+            if (has_subgraph(*node)) why += ": " + control_flow_refusal(model, *node);
+            if (const std::string cause = unbounded_because(model.graph, *node); !cause.empty()) why += ": " + cause;
+            if (const std::string unsaid = deciding_without_value(prepared.model); !unsaid.empty())
+                why += "; the value of " + unsaid + " decides shapes";
+            return Error{ErrorCode::out_of_range, std::move(why), node->label(),
                          "let what depends on it run on the CPU (--allow-fallback), or build the whole for the CPU"};
         }
     }

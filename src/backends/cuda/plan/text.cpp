@@ -129,8 +129,15 @@ public:
             for (const ValueId id : op.outputs)
                 tell_aliases(id, tell_aliases);
         }
-        for (const ValueId id : plan_.outputs)
-            text += "output %" + std::to_string(id) + "\n";
+        for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
+            text += "output %" + std::to_string(plan_.outputs[i]);
+            if (i >= plan_.model_outputs()) {
+                const OpenOutput& open = plan_.open[i - plan_.model_outputs()];
+                text +=
+                    " counts axis " + std::to_string(open.axis) + " of %" + std::to_string(plan_.outputs[open.output]);
+            }
+            text += "\n";
+        }
         return text;
     }
 

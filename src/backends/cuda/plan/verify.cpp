@@ -28,6 +28,15 @@ public:
             if (id >= plan_.values.size() || !known(id)) return wrong("outputs", "an output is never written");
             if (plan_.values[id].layout != Layout::linear) return wrong("outputs", "an output is not linear");
         }
+        if (plan_.open.size() > plan_.outputs.size()) return wrong("outputs", "counts without their values");
+        for (std::size_t i = 0; i < plan_.open.size(); ++i) {
+            const auto [output, axis] = plan_.open[i];
+            const Value& count = plan_.values[plan_.outputs[plan_.model_outputs() + i]];
+            if (output >= plan_.model_outputs() || count.type != ElementType::s64 || element_count(count.dims) != 1)
+                return wrong("outputs", "a count is not one");
+            const Shape& dims = plan_.values[plan_.outputs[output]].dims;
+            if (axis < 0 || axis >= static_cast<std::int64_t>(dims.size())) return wrong("outputs", "a count's axis");
+        }
         return {};
     }
 
@@ -138,8 +147,9 @@ private:
             for (const auto* list : {&op.inputs, &op.outputs}) {
                 for (const ValueId id : *list) {
                     const Value& value = plan_.values[id];
-                    const bool pads = std::get<Indexed>(op.detail).kind == IndexedKind::pad;
-                    if ((value.layout != Layout::linear && !pads) || value.dims.size() > 8)
+                    const IndexedKind kind = std::get<Indexed>(op.detail).kind;
+                    const bool as_it_lies = kind == IndexedKind::pad || kind == IndexedKind::roi_align;
+                    if ((value.layout != Layout::linear && !as_it_lies) || value.dims.size() > 8)
                         return wrong("", "indexed not linear");
                 }
             }
@@ -212,6 +222,27 @@ private:
         if (d.kind == IndexedKind::grid_sample) {
             if (op.inputs.size() != 2 || x.size() != 4 || y.size() != 4 || element_count(x) == 0) return false;
             return x[0] == y[0] && x[1] == y[1] && dims(op.inputs[1]) == Shape{y[0], y[2], y[3], 2};
+        }
+        if (d.kind == IndexedKind::roi_align) {
+            if (op.inputs.size() != 3 || x.size() != 4 || y.size() != 4 || element_count(x) == 0) return false;
+            const Value &boxes = plan_.values[op.inputs[1]], &images = plan_.values[op.inputs[2]];
+            return x[1] == y[1] && plan_.values[op.inputs[0]].layout == plan_.values[op.outputs[0]].layout &&
+                   boxes.dims == Shape{y[0], 4} && images.dims == Shape{y[0]} && boxes.layout == Layout::linear &&
+                   images.layout == Layout::linear;
+        }
+        if (d.kind == IndexedKind::pick_boxes) {
+            if (op.inputs.size() != 2 || x.size() != 3 || y.size() != 3 || element_count(x) == 0) return false;
+            return x[0] == y[0] && x[2] == 4 && dims(op.inputs[1]) == Shape{y[0], y[1], x[1]} && y[2] <= x[1] &&
+                   x[1] <= most_candidates && plan_.values[op.outputs[0]].type == ElementType::s32;
+        }
+        if (d.kind == IndexedKind::list_boxes || d.kind == IndexedKind::nonzero) {
+            const bool boxes = d.kind == IndexedKind::list_boxes;
+            if (op.inputs.size() != 1 || op.outputs.size() != 2 || (boxes && x.size() != 3)) return false;
+            for (const ValueId id : op.outputs)
+                if (plan_.values[id].type != ElementType::s64) return false;
+            return dims(op.outputs[1]) == Shape{1} && element_count(x) > 0 &&
+                   y == (boxes ? Shape{element_count(x), 3}
+                               : Shape{static_cast<std::int64_t>(x.size()), element_count(x)});
         }
         return true;
     }

@@ -529,6 +529,8 @@ IndexedParams indexed_params(const FusedOp& op, const Plan& plan) {
     p.second = detail.second ? 1 : 0;
     p.axis = detail.axis;
     p.number = detail.number;
+    p.factor = detail.factor;
+    p.limit = detail.limit;
     p.in_count = static_cast<std::int32_t>(op.inputs.size());
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
         p.in[i] = desc_of(plan.values[op.inputs[i]]);

@@ -259,8 +259,56 @@ TestPlan indexed_plan(const Places& p, T type) {
     return b.finish(p.detail, inputs, outputs, type);
 }
 
+/// Boxes of noise: some lie beside the image, some have no width.
+TestPlan roi_align_plan(Layout layout, bool largest, bool half_pixel, std::int64_t sampling, T type) {
+    PlanBuilder b;
+    const ValueId x = b.ready({3, 20, 9, 11}, type, layout), boxes = b.input({37, 4}), images = b.input({37}, T::s64);
+    const ValueId y = b.value({37, 20, 3, 5}, type, layout);
+    Indexed detail{IndexedKind::roi_align, 0, sampling, largest ? 1 : 0, half_pixel};
+    detail.factor = 3.5F;
+    return b.finish(detail, {x, boxes, images}, {y}, type);
+}
+
+TestPlan pick_boxes_plan(std::int64_t candidates, std::int64_t most, bool center, bool threshold) {
+    PlanBuilder b;
+    const ValueId boxes = b.input({2, candidates, 4}), scores = b.input({2, 3, candidates});
+    const ValueId places = b.value({2, 3, most}, T::s32);
+    Indexed detail{IndexedKind::pick_boxes, 0, 0, 0, center, threshold};
+    detail.factor = 0.3F;
+    detail.limit = 0.5F;
+    return b.finish(detail, {boxes, scores}, {places}, T::f32);
+}
+
+/// Of picks below 0 there are none among noise's indices; of f32 some numbers are 0 once they are int8.
+TestPlan list_boxes_plan() {
+    PlanBuilder b;
+    const ValueId picks = b.input({2, 3, 700}, T::s32);
+    return b.finish(Indexed{IndexedKind::list_boxes}, {picks}, {b.value({4200, 3}, T::s64), b.value({1}, T::s64)},
+                    T::s64);
+}
+
+TestPlan nonzero_plan(const Shape& x) {
+    PlanBuilder b;
+    const std::int64_t count = element_count(x);
+    const ValueId numbers = b.input(x, T::s64);
+    const ValueId places = b.value({static_cast<std::int64_t>(x.size()), count}, T::s64);
+    return b.finish(Indexed{IndexedKind::nonzero}, {numbers}, {places, b.value({1}, T::s64)}, T::s64);
+}
+
 void add_indexed_cases(Cases& add) {
     using K = IndexedKind;
+    for (const T type : {T::f32, T::f16, T::bf16}) {
+        const std::string end = "_" + type_name(type);
+        add("roi_align" + end, [=] { return roi_align_plan(Layout::nhwc, false, true, 0, type); });
+        add("roi_align_linear" + end, [=] { return roi_align_plan(Layout::linear, false, false, 2, type); });
+        add("roi_align_largest" + end, [=] { return roi_align_plan(Layout::nhwc, true, false, 3, type); });
+    }
+    add("pick_boxes", [] { return pick_boxes_plan(1000, 100, false, true); });
+    add("pick_boxes_all", [] { return pick_boxes_plan(77, 77, false, false); });
+    add("pick_boxes_centers", [] { return pick_boxes_plan(5000, 20, true, true); });
+    add("list_boxes", list_boxes_plan);
+    add("nonzero", [] { return nonzero_plan({7, 300, 3}); });
+    add("nonzero_one", [] { return nonzero_plan({1}); });
     const auto mode = [](auto value) { return static_cast<std::int32_t>(value); };
     for (const T type : {T::f32, T::f16}) {
         const auto one = [&](const std::string& name, const Places& places) {

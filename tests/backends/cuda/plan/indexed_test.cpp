@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/plan/networks.hpp"
+#include "backends/cuda/plan/rows.hpp"
 
 namespace lathe::test {
 namespace {
@@ -86,6 +87,41 @@ const std::vector<IndexedCase>& cases() {
          "%z = GridSample(%x, %g) {align_corners = 1, mode = \"linear\"}\noutput %z: float32[2, 3, 6, 7]\n",
          {{2, 3, 5, 4}, {2, 6, 7, 2}},
          "grid_sample"},
+        {"RoiAlign",
+         "opset 16\ninput %x: float32[6, 5, 9, 8]\ninput %r: float32[7, 4]\ninput %i: int64[7]\ninput %six: int64[1]\n"
+         "const %wide: float32[] = {9.0}\n%m = Mod(%i, %six)\n%a = Abs(%r)\n%b = Mul(%a, %wide)\n"
+         "%y = RoiAlign(%x, %b, %m) {output_height = 3, output_width = 2, sampling_ratio = 2, spatial_scale = 0.5}\n"
+         "output %y: float32[7, 5, 3, 2]\n",
+         {{6, 5, 9, 8}, {7, 4}, {7}},
+         "roi_align"},
+        {"RoiAlignOfAConvolution",
+         "opset 16\ninput %x: float32[2, 5, 9, 8]\ninput %r: float32[7, 4]\ninput %w_k: float32[7, 5, 3, 3]\n"
+         "const %m: int64[7] = {0, 1, 0, 1, 1, 0, 0}\nconst %wide: float32[] = {9.0}\n%a = Abs(%r)\n"
+         "%b = Mul(%a, %wide)\n%c = Conv(%x, %w_k) {pads = [1, 1, 1, 1]}\n"
+         "%d = RoiAlign(%c, %b, %m) {output_height = 3, output_width = 4, sampling_ratio = 2, spatial_scale = 1.0, "
+         "coordinate_transformation_mode = \"output_half_pixel\"}\n%y = Relu(%d)\noutput %y: float32[7, 7, 3, 4]\n",
+         {{2, 5, 9, 8}, {7, 4}},
+         "[7,7,3,4]nhwc"},
+        {"NonMaxSuppression",
+         "opset 18\ninput %x: float32[1, 40, 4]\ninput %s: float32[1, 3, 40]\nconst %most: int64[1] = {9}\n"
+         "const %overlap: float32[1] = {0.3}\nconst %least: float32[1] = {0.2}\nconst %row: int64[1] = {1}\n"
+         "%n = NonMaxSuppression(%x, %s, %most, %overlap, %least)\nconst %last: int64[1] = {2}\n"
+         "const %first: int64[1] = {0}\nconst %flat: int64[1] = {-1}\nconst %three: int64[1] = {3}\n"
+         "const %boxes: int64[2] = {40, 4}\n%c = Slice(%n, %last, %three, %row)\n%k = Reshape(%c, %flat)\n"
+         "%b = Reshape(%x, %boxes)\n%p = Gather(%b, %k) {axis = 0}\n"
+         "output %n: int64[rows, 3]\noutput %p: float32[rows, 4]\n",
+         {{1, 40, 4}, {1, 3, 40}},
+         "counts axis 0"},
+        {"NonZero",
+         "opset 18\ninput %i: int64[3, 5]\nconst %three: int64[] = {3}\n%m = Mod(%i, %three)\n%y = NonZero(%m)\n"
+         "%t = Transpose(%y) {perm = [1, 0]}\noutput %y: int64[2, places]\noutput %t: int64[places, 2]\n",
+         {{3, 5}},
+         "counts axis 1"},
+        {"Compress",
+         "opset 18\ninput %x: float32[3, 5]\ninput %i: int64[5]\nconst %two: int64[] = {7}\n%c = Less(%i, %two)\n"
+         "%y = Compress(%x, %c) {axis = 1}\noutput %y: float32[3, kept]\n",
+         {{3, 5}, {5}},
+         "nonzero"},
         {"Lstm",
          "opset 18\ninput %x: float32[6, 2, 5]\ninput %w_i: float32[2, 12, 5]\ninput %w_r: float32[2, 12, 3]\n"
          "input %b_all: float32[2, 24]\ninput %h: float32[2, 2, 3]\ninput %c: float32[2, 2, 3]\n"
@@ -131,6 +167,41 @@ Model model_of(const IndexedCase& test) {
     fix_all("pads", {0, 0, 1, 2, 0, 0, 2, 1});
     fix_all("repeats", {1, 2, 3});
     return model;
+}
+
+/// What a model with one value whose rows are counted is refused for.
+std::string refusal_of(const std::string& behind) {
+    const Model model = network("opset 18\ninput %i: int64[3, 5]\n%n = NonZero(%i)\n" + behind);
+    auto prepared = cuda::prepare(model, Precision::float32);
+    if (!prepared) return prepared.error().describe();
+    const auto plan = cuda::lower(*prepared, {{3, 5}});
+    return plan ? "" : plan.error().describe();
+}
+
+TEST(CountedRows, AreNotTakenForTheRoomThatTheyHave) {
+    EXPECT_THAT(refusal_of("%y = Shape(%n)\n%z = Cast(%y) {to = 1}\noutput %z: float32[2]\n"),
+                testing::HasSubstr("(NonZero): Shape -> y needs to know how many there are"));
+    EXPECT_THAT(refusal_of("%y = ReduceSum(%n)\noutput %y: int64[1, 1]\n"),
+                testing::HasSubstr("needs to know how many there are"));
+    EXPECT_THAT(refusal_of("const %o: int64[1] = {0}\nconst %f: int64[1] = {-1}\n%y = Reshape(%n, %f)\n"
+                           "output %y: int64[rows]\n"),
+                testing::HasSubstr("Reshape would take its empty ones for a part of it"));
+    EXPECT_EQ(refusal_of("%y = Cast(%n) {to = 1}\noutput %y: float32[2, rows]\n"), "");
+}
+
+TEST(CountedRows, AreCutAlongAnyAxis) {
+    std::vector<std::int32_t> numbers(24);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+        numbers[i] = static_cast<std::int32_t>(i);
+    const auto bytes = std::as_writable_bytes(std::span(numbers));
+    Shape shape{2, 4, 3};
+    cuda::cut_rows(bytes, 4, shape, 1, 2);
+    EXPECT_EQ(shape, (Shape{2, 2, 3}));
+    EXPECT_THAT(std::span(numbers).first(12), testing::ElementsAre(0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17));
+    cuda::cut_rows(bytes, 4, shape, 0, 9);
+    EXPECT_EQ(shape, (Shape{2, 2, 3}));
+    cuda::cut_rows(bytes, 4, shape, 2, 0);
+    EXPECT_EQ(shape, (Shape{2, 2, 0}));
 }
 
 class IndexedOperators : public testing::TestWithParam<IndexedCase> {};

@@ -288,6 +288,85 @@ Result<void> grid_sample(Lowering& lowering, Node& node) {
     return emit(lowering, node, detail, std::move(inputs));
 }
 
+//  X, rois, batch_indices -> RoiAlign: images whose channels lie innermost stay so
+Result<void> roi_align(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::roi_align;
+    const std::string mode = node.string_or("mode", "avg");
+    const std::string pixels =
+        node.string_or("coordinate_transformation_mode", lowering.opset() >= 16 ? "half_pixel" : "output_half_pixel");
+    if (mode != "avg" && mode != "max") return Lowering::cannot(node, "mode " + mode);
+    if (pixels != "half_pixel" && pixels != "output_half_pixel")
+        return Lowering::cannot(node, "coordinate_transformation_mode " + pixels);
+    detail.mode = mode == "max" ? 1 : 0;
+    detail.first = pixels == "half_pixel";
+    detail.number = node.int_or("sampling_ratio", 0);
+    detail.factor = node.float_or("spatial_scale", 1);
+    const auto type = lowering.stored_type(lowering.type_of(node.output(0)));
+    if (!type || !is_real(*type)) return Lowering::cannot(node, "of numbers that are not floating point");
+    if (lowering.dims(node.input(0)).size() != 4) return Lowering::cannot(node, "of what is no image");
+    for (std::size_t i = 0; i < 3; ++i) {
+        if (!lowering.ready(node.input(i))) return Lowering::cannot(node, "an input is not made");
+        if (element_count(lowering.dims(node.input(i))) == 0) return Lowering::cannot(node, "of nothing");
+    }
+    Layout layout = Layout::linear;
+    for (const ValueId id : lowering.forms(node.input(0)))
+        if (lowering.value(id).layout == Layout::nhwc) layout = Layout::nhwc;
+    LATHE_TRY(const ValueId x, lowering.want(node.input(0), *type, layout));
+    LATHE_TRY(const ValueId boxes, lowering.want(node.input(1), ElementType::f32, Layout::linear));
+    LATHE_TRY(const ValueId images, lowering.want_linear(node.input(2)));
+    const ValueId made = lowering.make(node.output(0), *type, lowering.dims(node.output(0)), layout);
+    lowering.add(node, {}, detail, {x, boxes, images}, {made}, *type);
+    return {};
+}
+
+/// What was found, with room for the most, and how many there are.
+Result<void> listed(Lowering& lowering, Node& node, IndexedKind kind, ValueId from, Shape most) {
+    Indexed detail;
+    detail.kind = kind;
+    const ValueId rows = lowering.make(node.output(0), ElementType::s64, std::move(most), Layout::linear);
+    const ValueId count = lowering.make(count_of_rows(node.output(0)), ElementType::s64, {1}, Layout::linear);
+    lowering.add(node, {}, detail, {from}, {rows, count}, ElementType::s64);
+    return {};
+}
+
+Result<void> nonzero(Lowering& lowering, Node& node) {
+    LATHE_TRY(const auto inputs, linear(lowering, node, 1));
+    const Shape x = lowering.dims(node.input(0));
+    const std::int64_t size = element_count(x);
+    if (x.empty() || size <= 0 || !is_bounded(node)) return Lowering::cannot(node, "its size is not known");
+    return listed(lowering, node, IndexedKind::nonzero, inputs[0], {static_cast<std::int64_t>(x.size()), size});
+}
+
+//  boxes, scores -> pick_boxes -> list_boxes -> rows and their number
+Result<void> suppress(Lowering& lowering, Node& node) {
+    if (!is_bounded(node)) return Lowering::cannot(node, "its size is not known");
+    Indexed detail;
+    detail.kind = IndexedKind::pick_boxes;
+    detail.first = node.int_or("center_point_box", 0) != 0;
+    const auto threshold = [&](std::size_t input) -> std::optional<float> {
+        return node.input(input).empty() ? std::optional(0.0F) : lowering.scalar(node.input(input));
+    };
+    const auto overlap = threshold(3), least = threshold(4);
+    const auto most = lowering.constant(node.input(2));
+    if (!overlap || !least || !most || most->tensor == nullptr)
+        return Lowering::cannot(node, "a threshold that is computed");
+    detail.factor = *overlap;
+    detail.limit = *least;
+    detail.second = !node.input(4).empty();
+    for (std::size_t i = 0; i < 2; ++i)
+        if (!lowering.ready(node.input(i))) return Lowering::cannot(node, "an input is not made");
+    // Boxes of pixels need more than what float16 keeps of them, where there is more.
+    LATHE_TRY(const ValueId boxes, lowering.want(node.input(0), ElementType::f32, Layout::linear));
+    LATHE_TRY(const ValueId scores, lowering.want(node.input(1), ElementType::f32, Layout::linear));
+    const Shape from = lowering.dims(node.input(0)), of = lowering.dims(node.input(1));
+    const std::int64_t room = std::min(most->tensor->to_int64s().at(0), from[1]);
+    const Shape picks{of[0], of[1], room};
+    const ValueId places = lowering.make(node.output(0) + "/places", ElementType::s32, picks, Layout::linear);
+    lowering.add(node, {}, detail, {boxes, scores}, {places}, ElementType::f32);
+    return listed(lowering, node, IndexedKind::list_boxes, places, {element_count(picks), 3});
+}
+
 struct Operator {
     const char* name;
     Integer what;
@@ -363,6 +442,9 @@ void add_indexed(LoweringTable& table) {
     table.emplace("Pad", pad);
     table.emplace("Tile", tile);
     table.emplace("GridSample", grid_sample);
+    table.emplace("RoiAlign", roi_align);
+    table.emplace("NonZero", nonzero);
+    table.emplace("NonMaxSuppression", suppress);
     for (const char* name : {"Mod", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
         table.emplace(name, modulo);
 }
