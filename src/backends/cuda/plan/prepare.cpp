@@ -4,6 +4,7 @@
 #include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/resampled.hpp"
 #include "backends/cuda/plan/rows.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "backends/cuda/plan/spellings.hpp"
@@ -203,6 +204,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     // Of constants it folds as soon as it is written as products.
     if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
     LATHE_CHECK(write_out(model));
     if (open == OpenShapes::left) return model;
     for (std::size_t round = 0; round < max_rounds; ++round) {

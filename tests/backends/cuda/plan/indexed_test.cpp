@@ -122,6 +122,17 @@ const std::vector<IndexedCase>& cases() {
          "%y = Compress(%x, %c) {axis = 1}\noutput %y: float32[3, kept]\n",
          {{3, 5}, {5}},
          "nonzero"},
+        {"ResizeOfAxes",
+         "opset 18\ninput %x: float32[2, 5, 7]\nconst %s: float32[2] = {1.5, 2.0}\n"
+         "%y = Resize(%x, , %s) {mode = \"linear\", axes = [2, 0]}\noutput %y: float32[4, 5, 10]\n",
+         {{2, 5, 7}},
+         "gemm"},
+        {"ResizeCubicOfOneDimension",
+         "opset 18\ninput %x: float32[2, 3, 9]\nconst %s: int64[3] = {2, 3, 5}\n"
+         "%y = Resize(%x, , , %s) {mode = \"cubic\", coordinate_transformation_mode = \"align_corners\"}\n"
+         "output %y: float32[2, 3, 5]\n",
+         {{2, 3, 9}},
+         "gemm"},
         {"Lstm",
          "opset 18\ninput %x: float32[6, 2, 5]\ninput %w_i: float32[2, 12, 5]\ninput %w_r: float32[2, 12, 3]\n"
          "input %b_all: float32[2, 24]\ninput %h: float32[2, 2, 3]\ninput %c: float32[2, 2, 3]\n"
