@@ -64,7 +64,7 @@ public:
             inputs_.push_back({input.name, input.type, {shape, shape, shape}});
         }
         LATHE_TRY(plan_, cuda::lower(prepared, shapes));
-        for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
+        for (std::size_t i = 0; i < plan_.model_outputs(); ++i) {
             const ValueInfo& output = model_.graph.outputs[i];
             const Shape& dims = plan_.values[plan_.outputs[i]].dims;
             outputs_.push_back({output.name, output.type, {dims, dims, dims}});
@@ -149,9 +149,10 @@ std::vector<Case> cases() {
     return {
         {"OperatorWithoutForm", stem + "%a = LRN(%r) {size = 3}\n%y = Mul(%r, %a)\noutput %y: float32[1, 8, 16, 16]\n",
          2, "LRN"},
-        // What the detector's tail makes has a size that is known afterwards.
+        // What the detector's tail makes has a size that is known afterwards, and that is asked for.
         {"SizeKnownAfterwards",
          stem + "%n = NonZero(%r)\n%t = Transpose(%n) {perm = [1, 0]}\n%y = Cast(%t) {to = 1}\n"
+                "%s = Shape(%t)\n%z = Cast(%s) {to = 1}\noutput %z: float32[2]\n"
                 "output %y: float32[count, 4]\noutput %r: float32[1, 8, 16, 16]\n",
          2, "NonZero"},
         {"ThereAndBack",
@@ -165,7 +166,7 @@ std::vector<Case> cases() {
          2, "Cast"},
         {"ControlFlow",
          stem + "%s = ReduceSum(%r) {keepdims = 0}\n%zero = Sub(%s, %s)\n%p = Greater(%s, %zero)\n"
-                "%y = If(%p) {then_branch = graph {\n  name \"then\"\n  %t = Neg(%r)\n  output %t: float32[1, 8, 16, "
+                "%y = If(%p) {then_branch = graph {\n  name \"then\"\n  %t = MatMul(%r, %r)\n  output %t: float32[1, 8, 16, "
                 "16]\n}, "
                 "else_branch = graph {\n  name \"else\"\n  %e = Identity(%r)\n  output %e: float32[1, 8, 16, 16]\n}}\n"
                 "output %y: float32[1, 8, 16, 16]\n",

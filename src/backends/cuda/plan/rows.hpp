@@ -27,12 +27,12 @@ Result<bool> bound_rows(Model& model);
 /// Whether bound_rows gave this node's result a size.
 bool is_bounded(const Node& node);
 /// Why the size of this node's result cannot be bounded; "" if it can or the node is another.
-std::string unbounded_because(const Graph& graph, const Node& node);
+std::string unbounded_because(const lathe::Graph& graph, const Node& node);
 
 /// Follows bounded values through the graph, whose shapes are known, to its outputs; the Gathers that gave them their
 /// size become Identity. Errors: out_of_range naming the node that would take what is only room for a part of the
 /// tensor.
-Result<std::vector<CutOutput>> cut_outputs(Graph& graph);
+Result<std::vector<CutOutput>> cut_outputs(lathe::Graph& graph);
 
 /// Leaves the first `count` of `shape[axis]`: moves what is kept to the front of `bytes` and sets the size. A count
 /// beyond the size leaves all.

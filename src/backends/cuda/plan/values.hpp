@@ -18,7 +18,7 @@ inline constexpr std::int64_t most_values = 64;
 
 /// Inputs of the graph that decide shapes or control flow: integers, truth values, and floats where an operator takes
 /// those (scales of Resize, Range, thresholds of NonMaxSuppression), of at most one dimension.
-std::vector<std::string> deciding_inputs(const Graph& graph);
+std::vector<std::string> deciding_inputs(const lathe::Graph& graph);
 
 /// A tensor's numbers as text that `apply_values` reads without loss. "" for types that decide nothing.
 std::string value_text(const Tensor& tensor);
