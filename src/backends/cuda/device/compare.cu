@@ -16,6 +16,7 @@ int blocks_for(std::size_t count) {
 }
 
 __device__ float to_float(float value) { return value; }
+__device__ float to_float(double value) { return static_cast<float>(value); }
 __device__ float to_float(__half value) { return __half2float(value); }
 __device__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 
@@ -92,6 +93,7 @@ __device__ float normal(std::uint64_t bits) {
 }
 
 __device__ void store(float* to, float value) { *to = value; }
+__device__ void store(double* to, float value) { *to = value; }
 __device__ void store(__half* to, float value) { *to = __float2half(value); }
 __device__ void store(__nv_bfloat16* to, float value) { *to = __float2bfloat16(value); }
 
@@ -132,7 +134,13 @@ cudaError_t launch_compare(const void* reference, const void* candidate, int typ
         case 3: integers(std::int8_t{}); break;
         case 4: integers(std::int32_t{}); break;
         case 5: integers(std::int64_t{}); break;
-        case 6: integers(std::uint8_t{}); break;
+        case 6:
+        case 7: integers(std::uint8_t{}); break;
+        case 8: integers(std::int16_t{}); break;
+        case 9: integers(std::uint16_t{}); break;
+        case 10: integers(std::uint32_t{}); break;
+        case 11: integers(std::uint64_t{}); break;
+        case 12: floats(double{}); break;
         default: return cudaErrorInvalidValue;
     }
     return cudaGetLastError();
@@ -157,6 +165,12 @@ cudaError_t launch_fill(void* data, int type, std::size_t count, std::uint64_t s
         case 4: integers(std::int32_t{}, low, high); break;
         case 5: integers(std::int64_t{}, low, high); break;
         case 6: integers(std::uint8_t{}, 0, 1); break;
+        case 7: integers(std::uint8_t{}, 0, 255); break;
+        case 8: integers(std::int16_t{}, -32000, 32000); break;
+        case 9: integers(std::uint16_t{}, 0, 65000); break;
+        case 10: integers(std::uint32_t{}, low < 0 ? 0 : low, high); break;
+        case 11: integers(std::uint64_t{}, low < 0 ? 0 : low, high); break;
+        case 12: floats(double{}); break;
         default: return cudaErrorInvalidValue;
     }
     return cudaGetLastError();

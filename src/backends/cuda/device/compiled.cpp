@@ -263,6 +263,11 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& model, const C
     LATHE_CHECK(describe_inputs(*state, model, options));
     LATHE_CHECK(describe_outputs(*state, model));
     LATHE_CHECK(audit_precision(*state, options));
+    if (const std::string& value = state->prepared.weights->float64; !value.empty()) {
+        log(LogLevel::warning, "the model computes in float64 (" + value +
+                                   " among others); this engine computes it in " + lathe::to_string(options.precision) +
+                                   ", as CPU engines do in float32: its inputs and outputs are converted");
+    }
     LATHE_CHECK(tune_with_cache(*state, options));
     LATHE_CHECK(measure_memory(*state));
     for (const auto& [name, clamped] : state->prepared.weights->clamped)

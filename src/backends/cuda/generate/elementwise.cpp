@@ -204,8 +204,7 @@ private:
             set(0, element(0));
             return {};
         }
-        const auto integer = [](ElementType type) { return type == ElementType::s32 || type == ElementType::s64; };
-        if (program_ == nullptr && integer(x.type) && integer(y.type)) {
+        if (program_ == nullptr && is_whole(x.type) && is_whole(y.type)) {
             set(0, join("(", storage(y.type), ")", element(0)));
             return {};
         }

@@ -25,7 +25,13 @@ const char* storage(ElementType type) {
         case ElementType::s8: return "i8";
         case ElementType::s32: return "i32";
         case ElementType::s64: return "i64";
-        case ElementType::boolean: return "u8";
+        case ElementType::boolean:
+        case ElementType::u8: return "u8";
+        case ElementType::s16: return "i16";
+        case ElementType::u16: return "u16";
+        case ElementType::u32: return "u32";
+        case ElementType::u64: return "u64";
+        case ElementType::f64: return "double";
     }
     return "u8";
 }
@@ -37,7 +43,13 @@ std::string to_float(ElementType type, const std::string& stored) {
         case ElementType::bf16: return "bfloat_float(" + stored + ")";
         case ElementType::s8:
         case ElementType::s32:
-        case ElementType::s64: return "(float)(" + stored + ")";
+        case ElementType::s64:
+        case ElementType::u8:
+        case ElementType::s16:
+        case ElementType::u16:
+        case ElementType::u32:
+        case ElementType::u64:
+        case ElementType::f64: return "(float)(" + stored + ")";
         case ElementType::boolean: return "(" + stored + " != 0 ? 1.0f : 0.0f)";
     }
     return stored;
@@ -51,6 +63,13 @@ std::string from_float(ElementType type, const std::string& value) {
         case ElementType::s8: return "float_s8(" + value + ")";
         case ElementType::s32: return "(i32)(" + value + ")";
         case ElementType::s64: return "(i64)(" + value + ")";
+        case ElementType::u8:
+        case ElementType::s16:
+        case ElementType::u16: // by way of an integer that holds it: what is out of range wraps around
+            return join("(", storage(type), ")(i32)(", value, ")");
+        case ElementType::u32: return "(u32)(i64)(" + value + ")";
+        case ElementType::u64: return "(" + value + " < 0.0f ? (u64)(i64)(" + value + ") : (u64)(" + value + "))";
+        case ElementType::f64: return "(double)(" + value + ")";
         case ElementType::boolean: return "(u8)(" + value + " != 0.0f ? 1 : 0)";
     }
     return value;

@@ -131,8 +131,7 @@ Result<GeneratedKernel> emit_transpose(const Space& space, const std::string& va
     s.line("      const ", storage(x.type), " v = tile[(kk + e) * ", pitch, "u + jj];");
     std::string value = "v";
     if (x.type != y.type || x.scale != y.scale) {
-        const auto integer = [](ElementType type) { return type == ElementType::s32 || type == ElementType::s64; };
-        if (integer(x.type) && integer(y.type)) {
+        if (is_whole(x.type) && is_whole(y.type)) {
             value = join("(", storage(y.type), ")v");
         } else {
             value = to_float(x.type, "v") + times(x.scale / y.scale);

@@ -2,10 +2,11 @@
 // integers. Each number is moved or computed by one thread; whoever writes the same place twice does so in one thread,
 // in order, so that results are the same in every run.
 
-#include "backends/cuda/kernels/common.cuh"
 #include "backends/cuda/kernels/detection.hpp"
 #include "backends/cuda/kernels/indexed.hpp"
+#include "backends/cuda/kernels/stored.cuh"
 #include "backends/cuda/plan/grid_sample.hpp"
+#include "backends/cuda/plan/whole_numbers.hpp"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -18,42 +19,20 @@ __host__ __device__ inline std::int64_t count_of(const TensorDesc& t) {
         count *= t.dims[d];
     return count;
 }
-__host__ __device__ inline std::int64_t size_of(std::int32_t type) {
-    return type == type_s64                        ? 8
-           : type == type_f32 || type == type_s32  ? 4
-           : type == type_f16 || type == type_bf16 ? 2
-                                                   : 1;
-}
 __device__ __forceinline__ void move(const TensorDesc& to, std::int64_t at, const TensorDesc& from, std::int64_t i) {
-    switch (size_of(to.type)) {
-        case 8: static_cast<std::int64_t*>(to.data)[at] = static_cast<const std::int64_t*>(from.data)[i]; break;
-        case 4: static_cast<std::int32_t*>(to.data)[at] = static_cast<const std::int32_t*>(from.data)[i]; break;
-        case 2: static_cast<std::int16_t*>(to.data)[at] = static_cast<const std::int16_t*>(from.data)[i]; break;
-        default: static_cast<std::int8_t*>(to.data)[at] = static_cast<const std::int8_t*>(from.data)[i]; break;
-    }
+    move_number(to.data, at, from.data, i, to.type);
 }
 __device__ __forceinline__ std::int64_t load_integer(const TensorDesc& t, std::int64_t i) {
-    if (t.type == type_s64) return static_cast<const std::int64_t*>(t.data)[i];
-    if (t.type == type_s32) return static_cast<const std::int32_t*>(t.data)[i];
-    return static_cast<std::int64_t>(load_any(t.data, t.type, i));
+    return load_whole(t.data, t.type, i);
 }
 __device__ __forceinline__ void store_integer(const TensorDesc& t, std::int64_t i, std::int64_t v) {
-    if (t.type == type_s64)
-        static_cast<std::int64_t*>(t.data)[i] = v;
-    else if (t.type == type_s32)
-        static_cast<std::int32_t*>(t.data)[i] = static_cast<std::int32_t>(v);
-    else
-        store_any(t.data, t.type, i, static_cast<float>(v));
+    store_whole(t.data, t.type, i, v);
 }
 __device__ __forceinline__ double load_number(const TensorDesc& t, std::int64_t i) {
-    if (t.type == type_s64 || t.type == type_s32) return static_cast<double>(load_integer(t, i));
-    return load_any(t.data, t.type, i);
+    return load_number(t.data, t.type, i);
 }
 __device__ __forceinline__ void store_number(const TensorDesc& t, std::int64_t i, double v) {
-    if (t.type == type_s64 || t.type == type_s32)
-        store_integer(t, i, static_cast<std::int64_t>(v));
-    else
-        store_any(t.data, t.type, i, static_cast<float>(v));
+    store_number(t.data, t.type, i, v);
 }
 __device__ __forceinline__ std::int64_t clamped(std::int64_t index, std::int64_t size) {
     if (index < 0) index += size;
@@ -93,7 +72,7 @@ __device__ std::int64_t tuple(const IndexedParams& p, std::int64_t which, int ba
 __device__ void scatter_one(const IndexedParams& p, std::int64_t to, std::int64_t from) {
     const auto how = static_cast<Scatter>(p.mode);
     if (how == Scatter::replace) return move(p.out[0], to, p.in[2], from);
-    if (size_of(p.out[0].type) == 8) {
+    if (p.out[0].type == type_s64) {
         const std::int64_t there = load_integer(p.out[0], to), fresh = load_integer(p.in[2], from);
         store_integer(p.out[0], to,
                       how == Scatter::add        ? there + fresh
@@ -108,31 +87,6 @@ __device__ void scatter_one(const IndexedParams& p, std::int64_t to, std::int64_
                  : how == Scatter::multiply ? there * fresh
                  : how == Scatter::largest  ? fmax(there, fresh)
                                             : fmin(there, fresh));
-}
-
-__device__ std::int64_t compute(Integer how, std::int64_t a, std::int64_t b) {
-    switch (how) {
-        case Integer::add: return a + b;
-        case Integer::subtract: return a - b;
-        case Integer::multiply: return a * b;
-        case Integer::divide: return b == 0 ? 0 : b == -1 ? -a : a / b;
-        case Integer::remainder: return b == 0 || b == -1 ? 0 : (a % b + b) % b;
-        case Integer::remainder_of_c: return b == 0 || b == -1 ? 0 : a % b;
-        case Integer::smallest: return a < b ? a : b;
-        case Integer::largest: return a > b ? a : b;
-        case Integer::bits_and: return a & b;
-        case Integer::bits_or: return a | b;
-        case Integer::bits_xor: return a ^ b;
-        case Integer::equal: return a == b ? 1 : 0;
-        case Integer::less: return a < b ? 1 : 0;
-        case Integer::greater: return a > b ? 1 : 0;
-        case Integer::less_equal: return a <= b ? 1 : 0;
-        case Integer::greater_equal: return a >= b ? 1 : 0;
-        case Integer::negate: return -a;
-        case Integer::absolute: return a < 0 ? -a : a;
-        case Integer::convert: return a;
-    }
-    return 0;
 }
 
 /// Place of number i of the result in an operand that is broadcast to it.
@@ -210,6 +164,68 @@ __device__ void cumulate(const IndexedParams& p, std::int64_t i) {
     }
 }
 
+__device__ void arithmetic(const IndexedParams& p, std::int64_t i) {
+    const TensorDesc& y = p.out[0];
+    const auto how = static_cast<Integer>(p.mode);
+    std::int64_t at[3];
+    for (int k = 0; k < p.in_count; ++k)
+        at[k] = broadcast(p.in[k], y, i);
+    if (whole::is_of_reals(how)) {
+        store_number(y, i, whole::computed(how, load_number(p.in[0], at[0]), load_number(p.in[1], at[1])));
+        return;
+    }
+    std::int64_t v[3] = {};
+    for (int k = 0; k < p.in_count; ++k)
+        v[k] = load_integer(p.in[k], at[k]);
+    store_integer(y, i, whole::computed(how, v[0], v[1], v[2], p.first != 0));
+}
+
+__device__ void grid_sample(const IndexedParams& p, std::int64_t i) {
+    const TensorDesc &x = p.in[0], &y = p.out[0], &grid = p.in[1];
+    const std::int64_t places = product(y, 2, y.rank), plane = i / places, size = product(x, 2, x.rank);
+    const std::int64_t place = plane / y.dims[1] * places + i % places;
+    const auto to = [&](int k) { return load_any(grid.data, grid.type, (x.rank - 2) * place + k); };
+    const auto how = static_cast<Sampling>(p.mode);
+    const auto outside = static_cast<Outside>(p.number);
+    float v = 0;
+    if (x.rank == 5) {
+        const auto fetch = [&](std::int64_t depth, std::int64_t row, std::int64_t column) {
+            return load_any(x.data, x.type, plane * size + (depth * x.dims[3] + row) * x.dims[4] + column);
+        };
+        v = sampling::sample_volume(fetch, x.dims[2], x.dims[3], x.dims[4], to(0), to(1), to(2), how, outside,
+                                    p.first != 0);
+    } else {
+        const auto fetch = [&](std::int64_t row, std::int64_t column) {
+            return load_any(x.data, x.type, plane * size + row * x.dims[3] + column);
+        };
+        v = sampling::sample(fetch, x.dims[2], x.dims[3], to(0), to(1), how, outside, p.first != 0);
+    }
+    store_any(y.data, y.type, i, v);
+}
+
+__device__ void reverse_sequence(const IndexedParams& p, std::int64_t i) {
+    const TensorDesc& x = p.in[0];
+    const int time = static_cast<int>(p.axis), batch = static_cast<int>(p.number);
+    const std::int64_t step = product(x, time + 1, x.rank), steps = x.dims[time];
+    const std::int64_t at = i / step % steps;
+    std::int64_t length = load_integer(p.in[1], i / product(x, batch + 1, x.rank) % x.dims[batch]);
+    length = length > steps ? steps : length;
+    move(p.out[0], i, x, at < length ? i + (length - 1 - 2 * at) * step : i);
+}
+
+/// Number i of the result as it lies in memory, its padding channels too.
+__device__ void depth_taps(const IndexedParams& p, std::int64_t i) {
+    const TensorDesc &x = p.in[0], &y = p.out[0];
+    const std::int64_t channel = i % y.channel_stride, plane = x.dims[3] * x.dims[4];
+    const std::int64_t pixel = i / y.channel_stride % plane, e = i / (y.channel_stride * plane) % y.dims[2];
+    const std::int64_t n = i / (y.channel_stride * plane * y.dims[2]), tap = channel / x.channel_stride;
+    const std::int64_t depth = e * p.axis + tap * p.mode - p.number;
+    if (channel >= y.dims[1] || depth < 0 || depth >= x.dims[2])
+        store_any(y.data, y.type, i, 0.0F);
+    else
+        move(y, i, x, ((n * x.dims[2] + depth) * plane + pixel) * x.channel_stride + channel % x.channel_stride);
+}
+
 /// How many threads there are to be.
 std::int64_t work(const IndexedParams& p) {
     const TensorDesc& x = p.in[0];
@@ -219,6 +235,7 @@ std::int64_t work(const IndexedParams& p) {
         case IndexedKind::cumulate: return count_of(x) / x.dims[p.axis];
         case IndexedKind::scatter_elements: return count_of(p.in[2]) / p.in[2].dims[p.axis];
         case IndexedKind::scatter_nd: return count_of(p.in[2]); // see below for sums
+        case IndexedKind::depth_taps: return count_of(p.out[0]) / p.out[0].dims[1] * p.out[0].channel_stride;
         default: return count_of(p.out[0]);
     }
 }
@@ -264,7 +281,7 @@ __global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t co
             const std::int64_t columns = x.dims[x.rank - 1], rows = x.dims[x.rank - 2];
             const std::int64_t across = i % columns - i / columns % rows;
             if (p.first != 0 ? across < p.number : across > p.number)
-                store_any(y.data, y.type, i, 0.0F);
+                store_stored(y.data, y.type, i, 0.0F);
             else
                 move(y, i, x, i);
             break;
@@ -289,32 +306,18 @@ __global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t co
             } else if (p.in_count > 1) {
                 move(y, i, p.in[1], 0);
             } else {
-                store_any(y.data, y.type, i, 0.0F);
+                store_stored(y.data, y.type, i, 0.0F);
             }
             break;
         }
-        case IndexedKind::grid_sample: {
-            const std::int64_t places = y.dims[2] * y.dims[3], plane = i / places;
-            const std::int64_t place = plane / y.dims[1] * places + i % places;
-            const auto fetch = [&](std::int64_t row, std::int64_t column) {
-                return load_any(x.data, x.type, (plane * x.dims[2] + row) * x.dims[3] + column);
-            };
-            const float across = load_any(p.in[1].data, p.in[1].type, 2 * place);
-            const float down = load_any(p.in[1].data, p.in[1].type, 2 * place + 1);
-            store_any(y.data, y.type, i,
-                      sampling::sample(fetch, x.dims[2], x.dims[3], across, down, static_cast<Sampling>(p.mode),
-                                       static_cast<Outside>(p.number), p.first != 0));
-            break;
-        }
+        case IndexedKind::grid_sample: grid_sample(p, i); break;
+        case IndexedKind::depth_taps: depth_taps(p, i); break;
+        case IndexedKind::reverse_sequence: reverse_sequence(p, i); break;
+        case IndexedKind::arithmetic: arithmetic(p, i); break;
         case IndexedKind::roi_align:
         case IndexedKind::pick_boxes:
         case IndexedKind::list_boxes:
         case IndexedKind::nonzero: break; // detection.cu
-        case IndexedKind::arithmetic:
-            store_integer(y, i,
-                          compute(static_cast<Integer>(p.mode), load_integer(x, broadcast(x, y, i)),
-                                  p.in_count > 1 ? load_integer(p.in[1], broadcast(p.in[1], y, i)) : 0));
-            break;
     }
 }
 

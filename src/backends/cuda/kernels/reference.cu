@@ -2,6 +2,7 @@
 // and what runs where nothing faster takes an op. Sums are in float.
 
 #include "backends/cuda/kernels/reference.cuh"
+#include "backends/cuda/kernels/stored.cuh"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -154,12 +155,7 @@ __global__ void gather_general(const __grid_constant__ GatherParams p, std::int6
         if (row < 0) row += p.table_rows[0];
         row = row < 0 ? 0 : (row >= p.table_rows[0] ? p.table_rows[0] - 1 : row);
         const std::int64_t from = (outer * p.table_rows[0] + row) * p.inner + column;
-        if (p.y_type == type_s64)
-            static_cast<std::int64_t*>(p.y)[i] = static_cast<const std::int64_t*>(p.tables[0])[from];
-        else if (p.y_type == type_s32)
-            static_cast<std::int32_t*>(p.y)[i] = static_cast<const std::int32_t*>(p.tables[0])[from];
-        else
-            static_cast<std::uint8_t*>(p.y)[i] = static_cast<const std::uint8_t*>(p.tables[0])[from];
+        move_number(p.y, i, p.tables[0], from, p.y_type);
         return;
     }
     float sum = 0;
@@ -188,34 +184,16 @@ __global__ void copy_general(const __grid_constant__ CopyParams p, std::int64_t 
     }
     const std::int64_t from = offset_of(p.x, at);
     if (p.x.type == p.y.type && p.x.scale == p.y.scale) {
-        switch (p.x.type) {
-            case type_s64:
-                static_cast<std::int64_t*>(p.y.data)[to] = static_cast<const std::int64_t*>(p.x.data)[from];
-                break;
-            case type_f32:
-            case type_s32:
-                static_cast<std::int32_t*>(p.y.data)[to] = static_cast<const std::int32_t*>(p.x.data)[from];
-                break;
-            case type_f16:
-            case type_bf16:
-                static_cast<std::uint16_t*>(p.y.data)[to] = static_cast<const std::uint16_t*>(p.x.data)[from];
-                break;
-            default: static_cast<std::uint8_t*>(p.y.data)[to] = static_cast<const std::uint8_t*>(p.x.data)[from]; break;
-        }
+        move_number(p.y.data, to, p.x.data, from, p.x.type);
         return;
     }
-    if (p.x.type >= type_s32 && p.x.type <= type_s64 && p.y.type >= type_s32 && p.y.type <= type_s64) {
-        const std::int64_t v = p.x.type == type_s64 ? static_cast<const std::int64_t*>(p.x.data)[from]
-                                                    : static_cast<const std::int32_t*>(p.x.data)[from];
-        if (p.y.type == type_s64)
-            static_cast<std::int64_t*>(p.y.data)[to] = v;
-        else
-            static_cast<std::int32_t*>(p.y.data)[to] = static_cast<std::int32_t>(v);
+    if (is_whole(p.x.type) && is_whole(p.y.type)) {
+        store_whole(p.y.data, p.y.type, to, load_whole(p.x.data, p.x.type, from));
         return;
     }
-    float v = load_any(p.x.data, p.x.type, from) * p.x.scale;
+    float v = load_stored(p.x.data, p.x.type, from) * p.x.scale;
     if (p.y.type == type_f16) v = fminf(fmaxf(v, -65504.0F), 65504.0F); // masks of -3.4e38 stay finite
-    store_any(p.y.data, p.y.type, to, v / p.y.scale);
+    store_stored(p.y.data, p.y.type, to, v / p.y.scale);
 }
 
 __device__ float source_position(const ResizeParams& p, std::int64_t i, int d) {
@@ -350,7 +328,7 @@ __global__ void pointwise_general(const __grid_constant__ PointwiseParams p, std
             float v;
             if (code.op == 0) {
                 const TensorDesc& x = p.inputs[code.a];
-                v = load_any(x.data, x.type, offset_of(x, at)) * x.scale;
+                v = load_stored(x.data, x.type, offset_of(x, at)) * x.scale;
             } else if (code.op == 1) {
                 v = code.x;
             } else {
@@ -359,8 +337,8 @@ __global__ void pointwise_general(const __grid_constant__ PointwiseParams p, std
             registers[k % max_point_registers] = v;
         }
     for (int o = 0; o < p.output_count; ++o)
-        store_any(p.outputs[o].data, p.outputs[o].type, offset_of(p.outputs[o], at),
-                  padding ? 0.0F : registers[p.results[o]] / p.outputs[o].scale);
+        store_stored(p.outputs[o].data, p.outputs[o].type, offset_of(p.outputs[o], at),
+                     padding ? 0.0F : registers[p.results[o]] / p.outputs[o].scale);
 }
 
 } // namespace

@@ -100,6 +100,37 @@ LATHE_BOTH_SIDES T sample(const Fetch& fetch, std::int64_t height, std::int64_t 
     return sum;
 }
 
+/// `fetch(z, y, x)` reads a number of the volume; `x` places across, `z` in depth. Cubic is for images alone.
+template <class T, class Fetch>
+LATHE_BOTH_SIDES T sample_volume(const Fetch& fetch, std::int64_t depth, std::int64_t height, std::int64_t width, T x,
+                                 T y, T z, Sampling how, Outside outside, bool align) {
+    const Axis<T> across(width, align), down(height, align), deep(depth, align);
+    x = across.place(x, align);
+    y = down.place(y, align);
+    z = deep.place(z, align);
+    if (how == Sampling::nearest) {
+        x = std::nearbyint(x);
+        y = std::nearbyint(y);
+        z = std::nearbyint(z);
+    }
+    x = across.inside(x, outside);
+    y = down.inside(y, outside);
+    z = deep.inside(z, outside);
+    const auto at = [&](T plane, T row, T column) {
+        const std::int64_t k = deep.pixel(plane, outside), i = down.pixel(row, outside),
+                           j = across.pixel(column, outside);
+        return k < 0 || i < 0 || j < 0 ? T(0) : fetch(k, i, j);
+    };
+    if (how == Sampling::nearest) return at(std::nearbyint(z), std::nearbyint(y), std::nearbyint(x));
+    const T left = std::floor(x), top = std::floor(y), front = std::floor(z);
+    const T dx = x - left, dy = y - top, dz = z - front;
+    const auto plane = [&](T k) {
+        return (1 - dy) * ((1 - dx) * at(k, top, left) + dx * at(k, top, left + 1)) +
+               dy * ((1 - dx) * at(k, top + 1, left) + dx * at(k, top + 1, left + 1));
+    };
+    return (1 - dz) * plane(front) + dz * plane(front + 1);
+}
+
 /// Number of the source that stands at place `i` (below 0 or past the end) of a padded line.
 LATHE_BOTH_SIDES inline std::int64_t padded_from(std::int64_t i, std::int64_t size, Padding how) {
     if (how == Padding::edge) return i < 0 ? 0 : i >= size ? size - 1 : i;

@@ -6,13 +6,14 @@
 #include "backends/cuda/plan/detection.hpp"
 #include "backends/cuda/plan/grid_sample.hpp"
 #include "backends/cuda/plan/interpret_op.hpp"
+#include "backends/cuda/plan/whole_numbers.hpp"
 
 namespace lathe::cuda {
 namespace {
 
-constexpr std::array names{"gather_elements", "gather_nd",  "scatter_elements", "scatter_nd", "top_k", "arg_extreme",
-                           "cumulate",        "triangle",   "one_hot",          "arithmetic", "pad",   "grid_sample",
-                           "roi_align",       "pick_boxes", "list_boxes",       "nonzero"};
+constexpr std::array names{"gather_elements", "gather_nd",  "scatter_elements", "scatter_nd", "top_k",      "arg_extreme",
+                           "cumulate",        "triangle",   "one_hot",          "arithmetic", "pad",        "grid_sample",
+                           "depth_taps",      "reverse_sequence", "roi_align",  "pick_boxes", "list_boxes", "nonzero"};
 static_assert(names.size() == static_cast<std::size_t>(IndexedKind::nonzero) + 1);
 
 std::size_t product(const Shape& dims, std::size_t from, std::size_t to) {
@@ -39,32 +40,14 @@ double scattered(Scatter how, double there, double fresh) {
     return fresh;
 }
 
-double computed(Integer how, double left, double right) {
-    const auto a = static_cast<std::int64_t>(left);
-    const auto b = static_cast<std::int64_t>(right);
-    const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-    switch (how) {
-        case Integer::add: return number(a + b);
-        case Integer::subtract: return number(a - b);
-        case Integer::multiply: return number(a * b);
-        case Integer::divide: return b == 0 ? 0 : number(a / b);
-        case Integer::remainder: return b == 0 ? 0 : number((a % b + b) % b);
-        case Integer::remainder_of_c: return b == 0 ? 0 : number(a % b);
-        case Integer::smallest: return number(std::min(a, b));
-        case Integer::largest: return number(std::max(a, b));
-        case Integer::bits_and: return number(a & b);
-        case Integer::bits_or: return number(a | b);
-        case Integer::bits_xor: return number(a ^ b);
-        case Integer::equal: return a == b ? 1 : 0;
-        case Integer::less: return a < b ? 1 : 0;
-        case Integer::greater: return a > b ? 1 : 0;
-        case Integer::less_equal: return a <= b ? 1 : 0;
-        case Integer::greater_equal: return a >= b ? 1 : 0;
-        case Integer::negate: return number(-a);
-        case Integer::absolute: return number(a < 0 ? -a : a);
-        case Integer::convert: return number(a);
-    }
-    return 0;
+/// 64 bits of a number of this type, and back.
+std::int64_t bits_of_number(double number, bool plain) {
+    constexpr double half = 9223372036854775808.0;
+    return plain && number >= half ? static_cast<std::int64_t>(static_cast<std::uint64_t>(number))
+                                   : static_cast<std::int64_t>(number);
+}
+double number_of_bits(std::int64_t bits, bool plain) {
+    return plain ? static_cast<double>(static_cast<std::uint64_t>(bits)) : static_cast<double>(bits);
 }
 
 /// Calls visit(first element, step, number of elements) for each line along the axis.
@@ -241,17 +224,52 @@ struct Interpreter {
     }
     void grid_sample() const {
         const Shape &x = dims(0), &y = out_dims();
-        const auto height = static_cast<std::size_t>(x[2]), width = static_cast<std::size_t>(x[3]);
-        const std::size_t places = product(y, 2, 4), channels = static_cast<std::size_t>(y[1]);
+        const bool volume = x.size() == 5;
+        const std::size_t spatial = volume ? 3 : 2, plane_size = product(x, 2, x.size());
+        const std::size_t places = product(y, 2, y.size()), channels = static_cast<std::size_t>(y[1]);
+        const auto how = static_cast<Sampling>(d.mode);
+        const auto outside = static_cast<Outside>(d.number);
         Numbers out(static_cast<std::size_t>(element_count(y)));
         for (std::size_t i = 0; i < out.size(); ++i) {
             const std::size_t plane = i / places, place = plane / channels * places + i % places;
-            const auto fetch = [&](std::int64_t row, std::int64_t column) {
-                return in(
-                    0)[(plane * height + static_cast<std::size_t>(row)) * width + static_cast<std::size_t>(column)];
-            };
-            out[i] = sampling::sample(fetch, x[2], x[3], in(1)[2 * place], in(1)[2 * place + 1],
-                                      static_cast<Sampling>(d.mode), static_cast<Outside>(d.number), d.first);
+            const double *from = in(0).data() + plane * plane_size, *to = in(1).data() + spatial * place;
+            if (volume) {
+                const auto fetch = [&](std::int64_t depth, std::int64_t row, std::int64_t column) {
+                    return from[(depth * x[3] + row) * x[4] + column];
+                };
+                out[i] = sampling::sample_volume(fetch, x[2], x[3], x[4], to[0], to[1], to[2], how, outside, d.first);
+            } else {
+                const auto fetch = [&](std::int64_t row, std::int64_t column) { return from[row * x[3] + column]; };
+                out[i] = sampling::sample(fetch, x[2], x[3], to[0], to[1], how, outside, d.first);
+            }
+        }
+        store(std::move(out));
+    }
+    void reverse_sequence() const {
+        const auto batch = static_cast<std::size_t>(d.number), time = axis();
+        const std::size_t step = product(dims(0), time + 1, dims(0).size());
+        const std::size_t sample = product(dims(0), batch + 1, dims(0).size());
+        Numbers out(in(0).size());
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i / step % static_cast<std::size_t>(dims(0)[time]));
+            const double given = in(1)[i / sample % static_cast<std::size_t>(dims(0)[batch])];
+            const auto length = std::min(static_cast<std::int64_t>(given), dims(0)[time]);
+            const std::int64_t from = at < length ? length - 1 - at : at;
+            out[i] = in(0)[i + static_cast<std::size_t>(from) * step - static_cast<std::size_t>(at) * step];
+        }
+        store(std::move(out));
+    }
+    void depth_taps() const {
+        const Shape &x = dims(0), &y = out_dims();
+        const std::int64_t wide = state.value(op.inputs[0]).channel_stride, plane = x[3] * x[4];
+        Numbers out(static_cast<std::size_t>(element_count(y)), 0.0);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i);
+            const std::int64_t e = at / plane % y[2], channel = at / (plane * y[2]) % y[1];
+            const std::int64_t n = at / (plane * y[2] * y[1]), c = channel % wide;
+            const std::int64_t depth = e * d.axis + channel / wide * d.mode - d.number;
+            if (c < x[1] && depth >= 0 && depth < x[2])
+                out[i] = in(0)[static_cast<std::size_t>(((n * x[1] + c) * x[2] + depth) * plane + at % plane)];
         }
         store(std::move(out));
     }
@@ -333,14 +351,23 @@ struct Interpreter {
         store({static_cast<double>(count)}, 1);
     }
     void arithmetic() const {
-        Numbers out(static_cast<std::size_t>(element_count(out_dims())));
-        std::vector<std::size_t> right(out.size(), 0);
-        if (op.inputs.size() > 1)
-            walk(out_dims(), strides_for(dims(1), out_dims()), 0,
-                 [&](std::size_t i, std::size_t at) { right[i] = at; });
-        walk(out_dims(), strides_for(dims(0), out_dims()), 0, [&](std::size_t i, std::size_t at) {
-            out[i] = computed(static_cast<Integer>(d.mode), in(0)[at], op.inputs.size() > 1 ? in(1)[right[i]] : 0);
-        });
+        const auto how = static_cast<Integer>(d.mode);
+        std::array<std::vector<std::size_t>, 3> places;
+        for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+            places[k].resize(static_cast<std::size_t>(element_count(out_dims())));
+            walk(out_dims(), strides_for(dims(k), out_dims()), 0,
+                 [&](std::size_t i, std::size_t at) { places[k][i] = at; });
+        }
+        const ElementType type = state.value(op.outputs[0]).type;
+        Numbers out(places[0].size());
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const auto number = [&](std::size_t k) { return k < op.inputs.size() ? in(k)[places[k][i]] : 0.0; };
+            const auto bits = [&](std::size_t k) { return bits_of_number(number(k), d.first); };
+            out[i] = whole::is_of_reals(how) ? whole::computed(how, number(0), number(1))
+                                             : number_of_bits(whole::computed(how, bits(0), bits(1), bits(2), d.first),
+                                                              d.first && type == ElementType::u64);
+            if (!is_real(type)) out[i] = wrapped(out[i], type);
+        }
         store(std::move(out));
     }
 };
@@ -371,6 +398,8 @@ Result<void> OpInterpreter::operator()(const Indexed& d) {
         case IndexedKind::arithmetic: run.arithmetic(); break;
         case IndexedKind::pad: run.pad(); break;
         case IndexedKind::grid_sample: run.grid_sample(); break;
+        case IndexedKind::depth_taps: run.depth_taps(); break;
+        case IndexedKind::reverse_sequence: run.reverse_sequence(); break;
         case IndexedKind::roi_align: run.roi_align(); break;
         case IndexedKind::pick_boxes: run.pick_boxes(); break;
         case IndexedKind::list_boxes: run.list_boxes(); break;

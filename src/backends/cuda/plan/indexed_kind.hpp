@@ -15,9 +15,16 @@ enum class IndexedKind : std::int32_t {
     cumulate,         ///< x; first: exclusive; second: from the end
     triangle,         ///< x; number: diagonal; first: the upper one
     one_hot,          ///< indices, values (off, on)
-    arithmetic,       ///< integers, broadcast to the result; mode: Integer
+    arithmetic,       ///< integers, broadcast to the result; mode: Integer; first: they are unsigned, of 64 bits
     pad,              ///< x, for Padding::constant the number; along `axis`, `number` before it (below 0: cut off)
-    grid_sample,      ///< x [N, C, H, W], places [N, P, Q, 2]; mode: Sampling; number: Outside; first: align corners
+    /// x [N, C, H, W], places [N, P, Q, 2], or x [N, C, D, H, W], places [N, O, P, Q, 3]; mode: Sampling (cubic of
+    /// images alone); number: Outside; first: align corners
+    grid_sample,
+    /// x [N, C, D, H, W], all nhwc -> [N, T S, E, H, W], S its channel stride: channels (t, c) of depth e are channel c
+    /// of depth e * axis + t * mode - number, zeros where there is none. What a window of T depths makes of a
+    /// convolution of volumes: one of images, with T times as many channels.
+    depth_taps,
+    reverse_sequence, ///< x, lengths [batch]; axis: of time, number: of the batch; what lies behind a length stays
     roi_align,        ///< x [N, C, H, W], boxes [R, 4] f32, images [R] -> [R, C, P, Q], x and it in one layout; number:
                       ///< sampling ratio; mode: 1 the largest, 0 the mean; first: half pixels; factor: spatial scale
     pick_boxes,       ///< boxes [B, N, 4], scores [B, C, N] -> places [B, C, most], s32, best first, then -1; factor:
@@ -34,7 +41,7 @@ enum class Sampling : std::int32_t { linear, nearest, cubic };
 enum class Outside : std::int32_t { zeros, border, reflection };
 /// What scattering makes of the number that is there and the new one.
 enum class Scatter : std::int32_t { replace, add, multiply, largest, smallest };
-/// Arithmetic of 64 bits; of one operand from `negate` on.
+/// Arithmetic of 64 bits (plan/whole_numbers.hpp); of one operand from `negate` to `sign`, of three behind.
 enum class Integer : std::int32_t {
     add,
     subtract,
@@ -52,9 +59,18 @@ enum class Integer : std::int32_t {
     greater,
     less_equal,
     greater_equal,
+    shift_left,  ///< by more than all bits or less than none: nothing is left
+    shift_right, ///< likewise: all sign
+    power,
+    remainder_of_reals,   ///< the sign of the divisor
+    remainder_of_reals_c, ///< the sign of the dividend
+    power_of_reals,
     negate,
     absolute,
     convert,
+    bits_not,
+    sign,
+    choose, ///< a truth value, then what it stands for
 };
 
 } // namespace lathe::cuda

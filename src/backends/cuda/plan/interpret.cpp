@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "backends/cuda/plan/interpret_state.hpp"
 #include "backends/cuda/plan/lower.hpp"
@@ -11,6 +12,15 @@
 
 namespace lathe::cuda {
 namespace {
+
+/// The number in two's complement, cut off behind the point; what 64 bits do not hold becomes the nearest that they do.
+std::uint64_t low_bits(double value) {
+    if (std::isnan(value)) return 0;
+    if (value >= 18446744073709551616.0) return std::numeric_limits<std::uint64_t>::max();
+    if (value >= 9223372036854775808.0) return static_cast<std::uint64_t>(value);
+    if (value < -9223372036854775808.0) return std::uint64_t{1} << 63U;
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+}
 
 double read(const std::byte* bytes, ElementType type) {
     const auto as = [&](auto example) {
@@ -25,6 +35,12 @@ double read(const std::byte* bytes, ElementType type) {
         case ElementType::boolean: return as(std::uint8_t{}) != 0 ? 1 : 0;
         case ElementType::s32: return as(std::int32_t{});
         case ElementType::s64: return static_cast<double>(as(std::int64_t{}));
+        case ElementType::u8: return as(std::uint8_t{});
+        case ElementType::s16: return as(std::int16_t{});
+        case ElementType::u16: return as(std::uint16_t{});
+        case ElementType::u32: return as(std::uint32_t{});
+        case ElementType::u64: return static_cast<double>(as(std::uint64_t{}));
+        case ElementType::f64: return as(0.0);
     }
     return 0;
 }
@@ -37,8 +53,18 @@ void write(std::byte* bytes, ElementType type, double value) {
         case ElementType::bf16: put(bfloat16_from_float(static_cast<float>(value))); break;
         case ElementType::s8: put(static_cast<std::int8_t>(rounded(value, ElementType::s8, true))); break;
         case ElementType::boolean: put(static_cast<std::uint8_t>(value != 0 ? 1 : 0)); break;
-        case ElementType::s32: put(static_cast<std::int32_t>(value)); break;
-        case ElementType::s64: put(static_cast<std::int64_t>(value)); break;
+        case ElementType::f64: put(value); break;
+        case ElementType::u8:
+        case ElementType::s16:
+        case ElementType::u16:
+        case ElementType::s32:
+        case ElementType::u32:
+        case ElementType::s64:
+        case ElementType::u64: { // little-endian: the low bytes come first
+            const std::uint64_t number = low_bits(value);
+            std::memcpy(bytes, &number, bytes_of(type));
+            break;
+        }
     }
 }
 
@@ -59,6 +85,12 @@ DataType data_type(ElementType type) {
         case ElementType::s32: return DataType::int32;
         case ElementType::s64: return DataType::int64;
         case ElementType::boolean: return DataType::boolean;
+        case ElementType::u8: return DataType::uint8;
+        case ElementType::s16: return DataType::int16;
+        case ElementType::u16: return DataType::uint16;
+        case ElementType::u32: return DataType::uint32;
+        case ElementType::u64: return DataType::uint64;
+        case ElementType::f64: return DataType::float64;
     }
     return DataType::undefined;
 }
@@ -77,12 +109,27 @@ Numbers channels_moved(const Numbers& numbers, const Shape& dims, bool innermost
 
 /// What an alias reads in the bytes of another value.
 Numbers seen_as(const Numbers& numbers, const Value& from, const Value& to) {
-    if (from.layout == to.layout && (from.layout == Layout::linear || from.dims[1] == to.dims[1])) return numbers;
+    if (from.layout == to.layout &&
+        (from.layout == Layout::linear || (from.dims[0] == to.dims[0] && from.dims[1] == to.dims[1])))
+        return numbers;
     const Numbers bytes = from.layout == Layout::nhwc ? channels_moved(numbers, from.dims, true) : numbers;
     return to.layout == Layout::nhwc ? channels_moved(bytes, to.dims, false) : bytes;
 }
 
 } // namespace
+
+double wrapped(double value, ElementType type) {
+    const std::uint64_t bits = low_bits(value);
+    switch (type) {
+        case ElementType::s8: return static_cast<std::int8_t>(bits);
+        case ElementType::u8: return static_cast<std::uint8_t>(bits);
+        case ElementType::s16: return static_cast<std::int16_t>(bits);
+        case ElementType::u16: return static_cast<std::uint16_t>(bits);
+        case ElementType::s32: return static_cast<std::int32_t>(bits);
+        case ElementType::u32: return static_cast<std::uint32_t>(bits);
+        default: return value;
+    }
+}
 
 double rounded(double value, ElementType type, bool round) {
     switch (type) {
@@ -94,8 +141,14 @@ double rounded(double value, ElementType type, bool round) {
                          : value;
         case ElementType::s8: return std::clamp(round ? std::nearbyint(value) : value, -128.0, 127.0);
         case ElementType::boolean: return value != 0 ? 1 : 0;
+        case ElementType::f64: return value;
+        case ElementType::s64:
+        case ElementType::u64: return std::trunc(value);
+        case ElementType::u8:
+        case ElementType::s16:
+        case ElementType::u16:
         case ElementType::s32:
-        case ElementType::s64: return std::trunc(value);
+        case ElementType::u32: return round ? wrapped(value, type) : std::trunc(value);
     }
     return value;
 }

@@ -29,6 +29,8 @@ struct Interpretation {
 
 /// One rounding to a type: halves to even, int8 clamped. Integers are cut off.
 double rounded(double value, ElementType type, bool round);
+/// A whole number modulo what an integer type of up to 32 bits holds; others as they are.
+double wrapped(double value, ElementType type);
 double activated(const Epilogue& epilogue, double value);
 double activated(Activation act, double value, double low, double high, double alpha);
 

@@ -85,11 +85,17 @@ std::string program(const Pointwise& d) {
 std::size_t bytes_of(ElementType type) {
     switch (type) {
         case ElementType::f32:
+        case ElementType::u32:
         case ElementType::s32: return 4;
         case ElementType::f16:
+        case ElementType::s16:
+        case ElementType::u16:
         case ElementType::bf16: return 2;
         case ElementType::s8:
+        case ElementType::u8:
         case ElementType::boolean: return 1;
+        case ElementType::u64:
+        case ElementType::f64:
         case ElementType::s64: return 8;
     }
     return 0;
@@ -104,6 +110,12 @@ const char* to_string(ElementType type) {
         case ElementType::s32: return "int32";
         case ElementType::s64: return "int64";
         case ElementType::boolean: return "bool";
+        case ElementType::u8: return "uint8";
+        case ElementType::s16: return "int16";
+        case ElementType::u16: return "uint16";
+        case ElementType::u32: return "uint32";
+        case ElementType::u64: return "uint64";
+        case ElementType::f64: return "fp64";
     }
     return "unknown";
 }

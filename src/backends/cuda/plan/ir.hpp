@@ -20,15 +20,24 @@
 
 namespace lathe::cuda {
 
-enum class ElementType : std::uint8_t { f32, f16, bf16, s8, s32, s64, boolean };
+/// How numbers are stored; kernels know them by these numbers (kernels/launch.hpp, kernels/stored.cuh). The first four
+/// are what is computed in. Behind `boolean` stand types that models' inputs and outputs have: they are moved,
+/// converted, read by elementwise programs, and computed with as whole numbers (see type_misuse).
+enum class ElementType : std::uint8_t { f32, f16, bf16, s8, s32, s64, boolean, u8, s16, u16, u32, u64, f64 };
 std::size_t bytes_of(ElementType type);
 constexpr bool is_real(ElementType type) {
     return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
 }
+/// Integers of the model, int8 and truth values left out: no scale, nothing lost by another width but what wraps
+/// around.
+constexpr bool is_whole(ElementType type) {
+    return type == ElementType::s32 || type == ElementType::s64 ||
+           (type >= ElementType::u8 && type <= ElementType::u64);
+}
 const char* to_string(ElementType type); ///< "fp32", "fp16", "bf16", "int8", ...
 
-/// linear: row-major over `dims`. nhwc: dims stay N,C,H,W (or N,C,W) but C is innermost, `channel_stride` elements a
-/// pixel.
+/// linear: row-major over `dims`. nhwc: dims stay N,C,H,W (or N,C,W, or N,C,D,H,W) but C is innermost, `channel_stride`
+/// elements a pixel.
 enum class Layout : std::uint8_t { linear, nhwc };
 
 using ValueId = std::uint32_t;
@@ -68,6 +77,7 @@ struct WeightStore {
     std::vector<Weight> weights;
     std::unordered_map<std::string, WeightId> by_key;
     std::map<std::string, ClampedConstant> clamped; ///< by name, of every lowering so far; empty after load
+    std::string float64; ///< a value that the model computes in float64 and the engine does not; "" if there is none
 };
 
 enum class Activation : std::uint8_t {

@@ -23,14 +23,25 @@ std::optional<ElementType> element_type(DataType type, ElementType base) {
         case DataType::int32: return ElementType::s32;
         case DataType::int64: return ElementType::s64;
         case DataType::boolean: return ElementType::boolean;
+        case DataType::uint8: return ElementType::u8;
+        case DataType::int16: return ElementType::s16;
+        case DataType::uint16: return ElementType::u16;
+        case DataType::uint32: return ElementType::u32;
+        case DataType::uint64: return ElementType::u64;
+        case DataType::float64: return base; // see Lowering::run
         default: return std::nullopt;
     }
+}
+
+/// How the model's inputs and outputs lie in memory, whatever the precision.
+std::optional<ElementType> border_type(DataType type) {
+    return type == DataType::float64 ? ElementType::f64 : element_type(type, ElementType::f32);
 }
 
 /// [N,C,1,1] is the same bytes in nhwc and linear, if no channels are padded.
 bool same_bytes(const Value& value, Layout layout) {
     if (value.layout == layout) return true;
-    if (value.dims.size() < 3 || value.dims.size() > 4) return false;
+    if (value.dims.size() < 3 || value.dims.size() > 5) return false;
     const std::int64_t pixels = element_count(Shape(value.dims.begin() + 2, value.dims.end()));
     return pixels == 1 && channel_stride(value.dims[1], value.type) == value.dims[1];
 }
@@ -143,7 +154,9 @@ ValueId Lowering::make(const std::string& value, ElementType type, Shape dims, L
 
 ValueId Lowering::make_result(const std::string& value, ElementType type, Layout layout, float scale) {
     if (layout == Layout::linear && scale == 1 && model_.graph.is_output(value) && uses_->use_count(value) == 1) {
-        if (const auto exact = element_type(type_of(value), ElementType::f32)) {
+        // No operation but a conversion writes float64.
+        const auto exact = border_type(type_of(value));
+        if (exact && *exact != ElementType::f64) {
             const ValueId id = make(value, *exact, dims(value), layout);
             plan_.values[id].role = Role::output;
             return id;
@@ -210,8 +223,8 @@ Result<ValueId> Lowering::want(const std::string& value, ElementType type, Layou
         if (cost(id) < cost(from)) from = id;
     }
     const Value source = plan_.values[from];
-    if (layout == Layout::nhwc && (source.dims.size() < 3 || source.dims.size() > 4)) {
-        return Error{ErrorCode::unsupported, "only images of one or two dimensions are taken", value,
+    if (layout == Layout::nhwc && (source.dims.size() < 3 || source.dims.size() > 5)) {
+        return Error{ErrorCode::unsupported, "only images of one to three dimensions are taken", value,
                      "run the model on the CPU"};
     }
     if (source.type == type && source.role != Role::constant && source.role != Role::output &&
@@ -315,10 +328,10 @@ bool Lowering::can_be_output(ValueId id, ElementType type) const {
 Result<void> Lowering::finish_outputs(const std::vector<CutOutput>& cut) {
     for (const ValueInfo& info : model_.graph.outputs) {
         if (lost_.contains(info.name)) continue;
-        const auto exact = element_type(type_of(info.name), ElementType::f32);
+        const auto exact = border_type(type_of(info.name));
         if (!exact) {
             return Error{ErrorCode::unsupported, "outputs of type " + lathe::to_string(type_of(info.name)), info.name,
-                         "let the model give float32, float16 or integers"};
+                         "let the model give floats, integers or truth values"};
         }
         if (!ready(info.name)) {
             return Error{ErrorCode::internal, "the output is never made", info.name, "please report this"};
@@ -431,14 +444,20 @@ void Lowering::remove_unread() {
 Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
     for (std::size_t i = 0; i < inputs_; ++i) {
         const ValueInfo& info = model_.graph.inputs[i];
-        const auto type = element_type(info.type, ElementType::f32);
+        const auto type = border_type(info.type);
         if (!type) {
             return Error{ErrorCode::unsupported, "inputs of type " + lathe::to_string(info.type), info.name,
-                         "let the model take float32, float16 or integers"};
+                         "let the model take floats, integers or truth values"};
         }
         const ValueId id = make(info.name, *type, dims(info.name), Layout::linear);
         plan_.values[id].role = Role::input;
         plan_.inputs.push_back(id);
+    }
+    if (plan_.weights->float64.empty()) {
+        for (const auto& node : model_.graph.nodes)
+            for (const std::string& output : node->outputs)
+                if (type_of(output) == DataType::float64 && !node->is("Cast") && plan_.weights->float64.empty())
+                    plan_.weights->float64 = output;
     }
     find_attention(*this);
     std::string reasons;
@@ -455,9 +474,8 @@ Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
         fuse_programs(plan_);
         remove_unread();
         for (const FusedOp& op : plan_.ops) {
-            if (const std::string why = zero_point_misuse(plan_, op); !why.empty()) {
-                reasons += (reasons.empty() ? "" : "\n") + op.name + ": " + why;
-            }
+            for (const std::string& why : {zero_point_misuse(plan_, op), type_misuse(plan_, op)})
+                if (!why.empty()) reasons += (reasons.empty() ? "" : "\n") + op.name + ": " + why;
         }
     }
     if (!reasons.empty()) {
@@ -470,7 +488,7 @@ Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
 
 /// A value that comes from outside, if the plan can hold it.
 bool Lowering::hand_over(const ValueInfo& info) {
-    const auto type = element_type(info.type, ElementType::f32);
+    const auto type = border_type(info.type);
     const auto shape = info.shape();
     const bool known = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t size) { return size > 0; });
     if (!type || !known) {
@@ -518,7 +536,7 @@ Result<std::vector<Refusal>> Lowering::refusals() {
             continue;
         }
         const auto untyped = std::find_if(node->outputs.begin(), node->outputs.end(), [&](const std::string& name) {
-            return model_.graph.is_output(name) && !element_type(type_of(name), ElementType::f32);
+            return model_.graph.is_output(name) && !border_type(type_of(name));
         });
         if (untyped != node->outputs.end()) {
             refuse(*node, "the GPU engine has no outputs of type " + lathe::to_string(type_of(*untyped)));
@@ -559,7 +577,8 @@ Support lowering_support(const Node& node, const Model&) {
     if (has_subgraph(node)) return {false, "bodies of " + node.op_type + " have no GPU form"};
     // Folded away once shapes are known, where they do not depend on data, or written out.
     static const std::unordered_set<std::string_view> folded{
-        "Shape", "Size", "Constant", "ConstantOfShape", "Range", "Expand", "Tile", "Einsum", "CastLike", "Compress"};
+        "Shape",    "Size",   "Constant", "ConstantOfShape", "Range",           "Expand",       "Tile",
+        "Einsum",   "CastLike", "Compress", "LpPool",          "LpNormalization", "GlobalLpPool"};
     if (node.is("Attention")) {
         const std::string why = attention_refusal(node);
         return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};

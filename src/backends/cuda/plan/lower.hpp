@@ -51,6 +51,9 @@ Result<void> verify(const Plan& plan);
 /// Why this op cannot take or give its int8 values with a zero point other than 0; "" if it can. Convolutions without
 /// padding, matrix products and residual sums hold what it adds in their biases; for all others it would be wrong.
 std::string zero_point_misuse(const Plan& plan, const FusedOp& op);
+/// Why this op cannot take or give its integers, or its float64; "" if it can. Types that only inputs and outputs have
+/// are moved, converted, read by programs and computed with as whole numbers, and nothing else.
+std::string type_misuse(const Plan& plan, const FusedOp& op);
 /// Text form for golden tests, one op a line.
 std::string print(const Plan& plan);
 

@@ -3,7 +3,9 @@
 #include "backends/cuda/plan/col2im.hpp"
 #include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/einsum.hpp"
+#include "backends/cuda/plan/empty_values.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/powers.hpp"
 #include "backends/cuda/plan/resampled.hpp"
 #include "backends/cuda/plan/rows.hpp"
 #include "backends/cuda/plan/specialise.hpp"
@@ -189,7 +191,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
         std::vector<Dimension> dims;
         for (std::size_t axis = 0; axis < shapes[i].size(); ++axis) {
             const auto fixed = info.dims ? (*info.dims)[axis].size : std::nullopt;
-            if (shapes[i][axis] <= 0 || (fixed && *fixed != shapes[i][axis])) {
+            if (shapes[i][axis] < 0 || (fixed && *fixed != shapes[i][axis])) {
                 return Error{ErrorCode::out_of_range, "the input cannot have the shape " + lathe::to_string(shapes[i]),
                              info.name, "the model fixes some of its sizes; see `lathe inspect`"};
             }
@@ -201,6 +203,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     for (ValueInfo& info : model.graph.outputs)
         info.dims.reset(); // inferred: symbols of the open model would stay
     LATHE_CHECK(settle(model));
+    if (write_out_powers(model.graph, model.opset())) LATHE_CHECK(settle(model));
     // Of constants it folds as soon as it is written as products.
     if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
@@ -214,6 +217,11 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
             info.dims.reset();
         LATHE_CHECK(settle(model));
         LATHE_CHECK(write_out(model));
+    }
+    for (std::size_t round = 0; round < max_rounds && fold_empty_values(model.graph, inputs); ++round) {
+        for (ValueInfo& info : model.graph.outputs)
+            info.dims.reset();
+        LATHE_CHECK(settle(model));
     }
     for (const auto& node : model.graph.nodes) {
         if (is_bounded(*node)) continue;

@@ -35,8 +35,8 @@ Error corrupt(std::string what) {
 }
 
 std::optional<ElementType> type_named(const std::string& name) {
-    for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::bf16, ElementType::s8,
-                                   ElementType::s32, ElementType::s64, ElementType::boolean}) {
+    for (int i = 0; i <= static_cast<int>(ElementType::f64); ++i) {
+        const auto type = static_cast<ElementType>(i);
         if (name == to_string(type)) return type;
     }
     return std::nullopt;

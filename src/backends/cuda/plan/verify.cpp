@@ -43,7 +43,7 @@ public:
 private:
     bool known(ValueId id) const { return written_[root_of(plan_, id)]; }
     static bool image(const Value& v) {
-        return v.layout == Layout::nhwc && (v.dims.size() == 4 || v.dims.size() == 3) && v.channel_stride >= v.dims[1];
+        return v.layout == Layout::nhwc && v.dims.size() >= 3 && v.dims.size() <= 5 && v.channel_stride >= v.dims[1];
     }
 
     Result<void> values() const {
@@ -53,7 +53,7 @@ private:
             for (const std::int64_t n : v.dims) {
                 if (n < 0) return wrong(where, "a size is not known");
             }
-            if (v.layout == Layout::nhwc && !image(v)) return wrong(where, "nhwc needs N,C,H,W or N,C,W");
+            if (v.layout == Layout::nhwc && !image(v)) return wrong(where, "nhwc needs N,C and one to three sizes");
             if (v.role == Role::constant && v.weight >= plan_.weights->weights.size()) {
                 return wrong(where, "a constant without its weight");
             }
@@ -105,6 +105,7 @@ private:
             written_[id] = true;
         }
         if (std::string why = zero_point_misuse(plan_, op); !why.empty()) return wrong("", std::move(why));
+        if (std::string why = type_misuse(plan_, op); !why.empty()) return wrong("", std::move(why));
         const Value& out = plan_.values[op.outputs[0]];
         const auto in = [&](std::size_t i) -> const Value& { return plan_.values[op.inputs[i]]; };
         if (op.inputs.empty() && !std::holds_alternative<Pointwise>(op.detail)) return wrong("", "no input");
@@ -148,7 +149,8 @@ private:
                 for (const ValueId id : *list) {
                     const Value& value = plan_.values[id];
                     const IndexedKind kind = std::get<Indexed>(op.detail).kind;
-                    const bool as_it_lies = kind == IndexedKind::pad || kind == IndexedKind::roi_align;
+                    const bool as_it_lies = kind == IndexedKind::pad || kind == IndexedKind::depth_taps ||
+                                            kind == IndexedKind::roi_align;
                     if ((value.layout != Layout::linear && !as_it_lies) || value.dims.size() > 8)
                         return wrong("", "indexed not linear");
                 }
@@ -216,12 +218,28 @@ private:
             const Value &from = plan_.values[op.inputs[0]], &to = plan_.values[op.outputs[0]];
             const bool image = from.layout == Layout::nhwc;
             const bool lies = from.layout == to.layout && from.channel_stride == to.channel_stride &&
-                              (!image || (d.axis > 1 && (x.size() == 3 || x.size() == 4)));
+                              (!image || (d.axis > 1 && x.size() >= 3 && x.size() <= 5));
             return same == x && beside && lies && element_count(x) > 0 && from.type == to.type;
         }
         if (d.kind == IndexedKind::grid_sample) {
-            if (op.inputs.size() != 2 || x.size() != 4 || y.size() != 4 || element_count(x) == 0) return false;
-            return x[0] == y[0] && x[1] == y[1] && dims(op.inputs[1]) == Shape{y[0], y[2], y[3], 2};
+            if (op.inputs.size() != 2 || (x.size() != 4 && x.size() != 5) || y.size() != x.size()) return false;
+            Shape places{y[0]};
+            places.insert(places.end(), y.begin() + 2, y.end());
+            places.push_back(static_cast<std::int64_t>(x.size()) - 2);
+            const bool cubic = d.mode == static_cast<std::int32_t>(Sampling::cubic);
+            return element_count(x) > 0 && x[0] == y[0] && x[1] == y[1] && dims(op.inputs[1]) == places &&
+                   !(cubic && x.size() == 5);
+        }
+        if (d.kind == IndexedKind::depth_taps) {
+            const Value &from = plan_.values[op.inputs[0]], &to = plan_.values[op.outputs[0]];
+            return op.inputs.size() == 1 && image(from) && image(to) && x.size() == 5 && y.size() == 5 &&
+                   from.type == to.type && y[1] % from.channel_stride == 0 && x[0] == y[0] && x[3] == y[3] &&
+                   x[4] == y[4] && d.axis > 0 && d.mode > 0 && element_count(x) > 0;
+        }
+        if (d.kind == IndexedKind::reverse_sequence) {
+            const auto rank = static_cast<std::int64_t>(x.size());
+            return op.inputs.size() == 2 && x == y && d.axis >= 0 && d.axis < rank && d.number >= 0 &&
+                   d.number < rank && dims(op.inputs[1]) == Shape{x[static_cast<std::size_t>(d.number)]};
         }
         if (d.kind == IndexedKind::roi_align) {
             if (op.inputs.size() != 3 || x.size() != 4 || y.size() != 4 || element_count(x) == 0) return false;

@@ -48,16 +48,22 @@ Result<std::vector<std::byte>> converted(const std::vector<float>& values, Eleme
                 std::memcpy(&bytes[i * 2], &half, 2);
                 break;
             }
-            case ElementType::s8:
-            case ElementType::boolean: bytes[i] = static_cast<std::byte>(static_cast<std::int8_t>(v)); break;
-            case ElementType::s32: {
-                const auto n = static_cast<std::int32_t>(v);
-                std::memcpy(&bytes[i * 4], &n, 4);
+            case ElementType::f64: {
+                const auto n = static_cast<double>(v);
+                std::memcpy(&bytes[i * 8], &n, 8);
                 break;
             }
-            case ElementType::s64: {
+            case ElementType::s8:
+            case ElementType::boolean:
+            case ElementType::u8:
+            case ElementType::s16:
+            case ElementType::u16:
+            case ElementType::s32:
+            case ElementType::u32:
+            case ElementType::s64:
+            case ElementType::u64: { // little-endian: the low bytes come first
                 const auto n = static_cast<std::int64_t>(v);
-                std::memcpy(&bytes[i * 8], &n, 8);
+                std::memcpy(&bytes[i * bytes_of(type)], &n, bytes_of(type));
                 break;
             }
         }
@@ -89,7 +95,7 @@ Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType t
     const std::string key = constant.key() + "|linear|" + to_string(type);
     LATHE_TRY(const WeightId weight, store(key, type, constant.shape, [&]() -> Result<std::vector<std::byte>> {
                   if (constant.tensor == nullptr) return floats(constant).error();
-                  if (type == ElementType::s64 || type == ElementType::s32 || type == ElementType::boolean) {
+                  if (is_whole(type) || type == ElementType::boolean) {
                       const auto integers = constant.tensor->to_int64s();
                       std::vector<std::byte> bytes(integers.size() * bytes_of(type));
                       for (std::size_t i = 0; i < integers.size(); ++i) // little-endian: the low bytes come first

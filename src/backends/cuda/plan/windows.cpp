@@ -4,51 +4,83 @@
 
 namespace lathe::cuda {
 
-Result<Window> window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel) {
-    const std::size_t spatial = input.size() < 2 ? 0 : input.size() - 2;
+namespace {
+
+/// What a window's attributes say, along each spatial axis of the input.
+struct Spans {
+    std::vector<std::int64_t> kernel, strides, dilations, pads; ///< pads: before all, then behind all
+};
+
+Result<Spans> spans_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel) {
+    const std::size_t spatial = input.size() - 2;
     const auto refuse = [&](std::string why) {
         return Error{ErrorCode::unsupported, std::move(why), node.op_type + " " + node.label(), ""};
     };
-    if (spatial != 1 && spatial != 2) return refuse("only images of one or two dimensions are taken");
-    kernel = node.ints_or("kernel_shape", std::move(kernel));
-    auto strides = node.ints_or("strides", std::vector<std::int64_t>(spatial, 1));
-    auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(spatial, 1));
-    auto pads = node.ints_or("pads", std::vector<std::int64_t>(spatial * 2, 0));
-    if (kernel.size() != spatial || strides.size() != spatial || dilations.size() != spatial ||
-        pads.size() != spatial * 2) {
+    Spans s;
+    s.kernel = node.ints_or("kernel_shape", std::move(kernel));
+    s.strides = node.ints_or("strides", std::vector<std::int64_t>(spatial, 1));
+    s.dilations = node.ints_or("dilations", std::vector<std::int64_t>(spatial, 1));
+    s.pads = node.ints_or("pads", std::vector<std::int64_t>(spatial * 2, 0));
+    if (s.kernel.size() != spatial || s.strides.size() != spatial || s.dilations.size() != spatial ||
+        s.pads.size() != spatial * 2) {
         return refuse("its attributes do not fit its input");
-    }
-    const std::string automatic = node.string_or("auto_pad", "NOTSET");
-    if (automatic == "VALID") std::fill(pads.begin(), pads.end(), 0);
-    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
-        for (std::size_t i = 0; i < spatial; ++i) {
-            const std::int64_t size = input[i + 2];
-            const std::int64_t out = (size + strides[i] - 1) / strides[i];
-            const std::int64_t total =
-                std::max<std::int64_t>(0, (out - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 - size);
-            const std::int64_t less = total / 2;
-            pads[i] = automatic == "SAME_UPPER" ? less : total - less;
-            pads[i + spatial] = total - pads[i];
-        }
-    }
-    Window window;
-    for (std::size_t i = 0; i < spatial; ++i) {
-        const std::size_t at = i + 2 - spatial;
-        window.kernel[at] = kernel[i];
-        window.stride[at] = strides[i];
-        window.dilation[at] = dilations[i];
-        window.pads[at] = pads[i];
-        window.pads[at + 2] = pads[i + spatial];
     }
     const auto negative = [](std::int64_t n) { return n < 0; };
     const auto not_positive = [](std::int64_t n) { return n <= 0; };
-    if (std::any_of(window.pads.begin(), window.pads.end(), negative) ||
-        std::any_of(window.stride.begin(), window.stride.end(), not_positive) ||
-        std::any_of(window.dilation.begin(), window.dilation.end(), not_positive) ||
-        std::any_of(window.kernel.begin(), window.kernel.end(), not_positive)) {
+    if (std::any_of(s.pads.begin(), s.pads.end(), negative) ||
+        std::any_of(s.strides.begin(), s.strides.end(), not_positive) ||
+        std::any_of(s.dilations.begin(), s.dilations.end(), not_positive) ||
+        std::any_of(s.kernel.begin(), s.kernel.end(), not_positive)) {
         return refuse("negative padding, or a size of zero");
     }
+    const std::string automatic = node.string_or("auto_pad", "NOTSET");
+    if (automatic == "VALID") std::fill(s.pads.begin(), s.pads.end(), 0);
+    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+        for (std::size_t i = 0; i < spatial; ++i) {
+            const std::int64_t size = input[i + 2];
+            const std::int64_t out = (size + s.strides[i] - 1) / s.strides[i];
+            const std::int64_t total =
+                std::max<std::int64_t>(0, (out - 1) * s.strides[i] + (s.kernel[i] - 1) * s.dilations[i] + 1 - size);
+            const std::int64_t less = total / 2;
+            s.pads[i] = automatic == "SAME_UPPER" ? less : total - less;
+            s.pads[i + spatial] = total - s.pads[i];
+        }
+    }
+    return s;
+}
+
+/// The last axes of the spans, two at most.
+Window window_of(const Spans& s, std::size_t first) {
+    const std::size_t spatial = s.kernel.size();
+    Window window;
+    for (std::size_t i = first; i < spatial; ++i) {
+        const std::size_t at = i + 2 - spatial;
+        window.kernel[at] = s.kernel[i];
+        window.stride[at] = s.strides[i];
+        window.dilation[at] = s.dilations[i];
+        window.pads[at] = s.pads[i];
+        window.pads[at + 2] = s.pads[i + spatial];
+    }
     return window;
+}
+
+} // namespace
+
+Result<Window> window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel) {
+    if (input.size() != 3 && input.size() != 4) {
+        return Error{ErrorCode::unsupported, "only images of one or two dimensions are taken",
+                     node.op_type + " " + node.label(), ""};
+    }
+    LATHE_TRY(const Spans spans, spans_of(node, input, std::move(kernel)));
+    return window_of(spans, 0);
+}
+
+Result<VolumeWindow> volume_window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel) {
+    if (input.size() != 5) {
+        return Error{ErrorCode::unsupported, "only volumes are taken", node.op_type + " " + node.label(), ""};
+    }
+    LATHE_TRY(const Spans s, spans_of(node, input, std::move(kernel)));
+    return VolumeWindow{{s.kernel[0], s.strides[0], s.dilations[0], s.pads[0], s.pads[3]}, window_of(s, 1)};
 }
 
 } // namespace lathe::cuda

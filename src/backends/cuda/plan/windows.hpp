@@ -10,4 +10,16 @@ namespace lathe::cuda {
 /// unsupported for other ranks.
 Result<Window> window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel);
 
+/// A window's extent along the depth of a volume.
+struct DepthWindow {
+    std::int64_t kernel = 1, stride = 1, dilation = 1, before = 0, after = 0;
+};
+/// The window of a node over a volume N,C,D,H,W: along its depth, and over each of its images.
+struct VolumeWindow {
+    DepthWindow depth;
+    Window plane;
+};
+/// Errors as window_of's.
+Result<VolumeWindow> volume_window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel);
+
 } // namespace lathe::cuda

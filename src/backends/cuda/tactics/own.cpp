@@ -137,7 +137,9 @@ public:
         if (xd.type > type_s8 || yd.type > type_s8 || x.dims != y.dims) return refuse("a change of integers");
         const float factor = xd.scale / yd.scale;
         const Shape d = x.layout == Layout::nhwc ? image_dims(x) : image_dims(y);
-        const bool both_orders = d.size() == 4 && d[2] * d[3] == 1;
+        const std::int64_t pixels =
+            d.size() < 3 ? 0 : element_count(Shape(d.begin() + 2, d.end())); // of an image or a volume
+        const bool both_orders = pixels == 1;
         const auto dense = [&](const Value& v) { return v.layout == Layout::linear || v.channel_stride == v.dims[1]; };
         const bool same =
             (x.layout == y.layout && (x.layout == Layout::linear || x.channel_stride == y.channel_stride)) ||
@@ -164,7 +166,6 @@ public:
         p.y_type = yd.type;
         p.factor = factor;
         p.batch = d[0];
-        const std::int64_t pixels = d[2] * d[3];
         if (x.layout == Layout::linear) {
             p.rows = d[1];
             p.columns = pixels;
@@ -212,6 +213,8 @@ public:
         const TensorDesc& out = p.outputs[0];
         for (int o = 0; o < p.output_count; ++o)
             if (p.outputs[o].type > type_s8 && p.outputs[o].type != type_boolean) return refuse("integer results");
+        for (int i = 0; i < p.input_count; ++i)
+            if (p.inputs[i].type > type_boolean) return refuse("inputs of other types than networks compute in");
         for (const ValueId id : op_.outputs) {
             const Value& v = value(id);
             if (v.layout == Layout::nhwc && v.channel_stride != v.dims[1]) return refuse("padded channels");
@@ -230,7 +233,10 @@ public:
     void operator()(const Concat&) { refuse("the general kernel does concatenations"); }
     void operator()(const Slice&) { refuse("the general kernel does slices"); }
     void operator()(const Resize&) { refuse("the general kernel resizes"); }
-    void operator()(const Indexed&) { refuse(indexed_options(op_, plan_, device_, options_)); }
+    void operator()(const Indexed& detail) {
+        if (detail.kind == IndexedKind::depth_taps) return refuse(depth_taps_options(op_, plan_, options_, waits_));
+        refuse(indexed_options(op_, plan_, device_, options_));
+    }
     void operator()(const GroupFactors&) { refuse("a kernel is generated for group normalisation"); }
     void operator()(const Rotary&) { refuse("a kernel is generated for rotary positions"); }
     void operator()(const Recurrent&) { refuse("the reference kernel is the only one of recurrent cells"); }

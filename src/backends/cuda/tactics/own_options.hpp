@@ -53,6 +53,8 @@ std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& pla
                             std::vector<Option>& options);
 /// Lines whose threads work together, and sampled images.
 std::string indexed_options(const FusedOp& op, const Plan& plan, const Device& device, std::vector<Option>& options);
+/// Indexed of kind depth_taps.
+std::string depth_taps_options(const FusedOp& op, const Plan& plan, std::vector<Option>& options, bool waits);
 /// 1x1 convolutions of few input channels.
 void pointwise_mma_options(const FusedOp& op, const ImplicitGemm& gemm, const Device& device,
                            std::vector<Option>& options);

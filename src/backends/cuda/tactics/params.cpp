@@ -85,9 +85,12 @@ TensorDesc desc_of(const Value& value) {
     if (value.layout == Layout::nhwc) {
         desc.channel_stride = value.channel_stride;
         desc.strides[1] = 1;
-        desc.strides[3] = value.channel_stride;
-        desc.strides[2] = value.channel_stride * dims[3];
-        desc.strides[0] = value.channel_stride * dims[3] * dims[2];
+        std::int64_t stride = value.channel_stride;
+        for (int d = desc.rank - 1; d >= 0; --d) {
+            if (d == 1) continue;
+            desc.strides[d] = stride;
+            stride *= desc.dims[d];
+        }
     } else {
         std::int64_t stride = 1;
         for (int d = desc.rank - 1; d >= 0; --d) {

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "../kernels/cases.hpp"
+#include "../kernels/numbers.hpp"
 #include "backends/cuda/plan/interpret.hpp"
 #include "backends/cuda/plan/lower.hpp"
 #include "host_kernels.hpp"
@@ -71,23 +72,6 @@ std::vector<std::size_t> places(const Value& v) {
     return all;
 }
 
-double number(const std::byte* at, T type) {
-    const auto as = [&](auto example) {
-        std::memcpy(&example, at, sizeof example);
-        return example;
-    };
-    switch (type) {
-        case T::f32: return static_cast<double>(as(0.0F));
-        case T::f16: return static_cast<double>(float_from_half(as(std::uint16_t{})));
-        case T::bf16: return static_cast<double>(float_from_bfloat16(as(std::uint16_t{})));
-        case T::s8: return as(std::int8_t{});
-        case T::s32: return as(std::int32_t{});
-        case T::s64: return static_cast<double>(as(std::int64_t{}));
-        case T::boolean: return as(std::uint8_t{});
-    }
-    return 0;
-}
-
 /// One tested plan: its values as the interpreter has them, and its kernels.
 struct Tested {
     std::string name;
@@ -99,27 +83,8 @@ struct Tested {
 std::vector<HostTensor> inputs_of(const Plan& plan) {
     std::mt19937 random(7);
     std::vector<HostTensor> tensors;
-    for (const ValueId id : plan.inputs) {
-        const Value& v = plan.values[id];
-        const DataType type = v.type == T::s64       ? DataType::int64
-                              : v.type == T::s32     ? DataType::int32
-                              : v.type == T::boolean ? DataType::boolean
-                                                     : DataType::float32;
-        tensors.emplace_back(v.name, type, v.dims);
-        const auto count = static_cast<std::size_t>(element_count(v.dims));
-        std::uniform_int_distribution<int> small(0, 19);
-        std::normal_distribution<float> normal;
-        for (std::size_t i = 0; i < count; ++i) {
-            if (v.type == T::s64)
-                tensors.back().as<std::int64_t>()[i] = small(random);
-            else if (v.type == T::s32)
-                tensors.back().as<std::int32_t>()[i] = small(random) - 10;
-            else if (v.type == T::boolean)
-                tensors.back().bytes[i] = static_cast<std::byte>(small(random) & 1);
-            else
-                tensors.back().as<float>()[i] = normal(random);
-        }
-    }
+    for (const ValueId id : plan.inputs)
+        tensors.push_back(random_input(plan.values[id], random));
     return tensors;
 }
 
@@ -155,7 +120,7 @@ std::string difference(const Value& v, const HostTensor& expected, const Buffer&
             if (std::abs(a - b) > 1)
                 return "element " + std::to_string(i) + " is " + std::to_string(b) + ", not " + std::to_string(a);
             off += a != b ? 1 : 0;
-        } else if (v.type == T::f32 || v.type == T::f16 || v.type == T::bf16) {
+        } else if (is_real(v.type) || v.type == T::f64) {
             if (a == b) continue; // infinities too
             if (!std::isfinite(b))
                 return "element " + std::to_string(i) + " is not finite; expected " + std::to_string(a);
@@ -170,7 +135,7 @@ std::string difference(const Value& v, const HostTensor& expected, const Buffer&
     // Halves between two integers: a product with 1 / scale rounds some of them otherwise than a quotient.
     if (static_cast<double>(off) > 2 + 0.05 * static_cast<double>(where.size()))
         return std::to_string(off) + " of " + std::to_string(where.size()) + " integers differ by 1";
-    const double limit = v.type == T::f32 ? 2e-6 : v.type == T::f16 ? 1e-3 : 8e-3;
+    const double limit = v.type == T::f32 || v.type == T::f64 ? 2e-6 : v.type == T::f16 ? 1e-3 : 8e-3;
     const double relative = std::sqrt(error / std::max({reference, least, 1e-30}));
     return error > 0 && relative > limit ? "relative error " + std::to_string(relative) : "";
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/tactics/provider.hpp"
 #include "cases.hpp"
+#include "numbers.hpp"
 #include "runner.hpp"
 
 namespace lathe::cuda::test {
@@ -72,17 +74,9 @@ TEST(CudaKernelPlans, AreInterpreted) {
         if (!c.interpret) continue;
         const TestPlan test = c.make();
         std::vector<HostTensor> tensors;
-        for (const ValueId id : test.plan.inputs) {
-            const Value& v = test.plan.values[id];
-            tensors.emplace_back(v.name, v.type == T::s64 ? DataType::int64 : DataType::float32, v.dims);
-            if (v.type == T::s64) {
-                for (std::int64_t& i : tensors.back().as<std::int64_t>())
-                    i = 3;
-            } else {
-                for (float& f : tensors.back().as<float>())
-                    f = 0.5F;
-            }
-        }
+        std::mt19937 random(7);
+        for (const ValueId id : test.plan.inputs)
+            tensors.push_back(random_input(test.plan.values[id], random));
         std::vector<TensorView> views;
         for (HostTensor& t : tensors)
             views.push_back(t.view());

@@ -1,4 +1,6 @@
 // The other operations of the kernel tests: pooling, softmax, LayerNorm, gather, copies, elementwise chains.
+#include <array>
+
 #include "cases.hpp"
 
 namespace lathe::cuda::test {
@@ -295,6 +297,112 @@ TestPlan nonzero_plan(const Shape& x) {
     return b.finish(Indexed{IndexedKind::nonzero}, {numbers}, {places, b.value({1}, T::s64)}, T::s64);
 }
 
+/// Whole numbers of a type, broadcast: x [4, 6, 9] and y [6, 1], for a truth value before them of x's sizes.
+TestPlan whole_numbers_plan(Integer what, T type, T result) {
+    PlanBuilder b;
+    std::vector<ValueId> inputs;
+    if (what == Integer::choose) inputs.push_back(b.input({4, 6, 9}, T::boolean));
+    inputs.push_back(b.input({4, 6, 9}, type));
+    if (what < Integer::negate || what == Integer::choose) inputs.push_back(b.input({6, 1}, type));
+    Indexed detail;
+    detail.kind = IndexedKind::arithmetic;
+    detail.mode = static_cast<std::int32_t>(what);
+    detail.first = type == T::u64;
+    return b.finish(detail, inputs, {b.value({4, 6, 9}, result)}, result);
+}
+
+/// What types that only models' inputs have go through: a conversion, a transposition, a program that reads them.
+TestPlan converted_plan(T from, T to) {
+    PlanBuilder b;
+    return b.finish(Reformat{}, {b.input({3, 7, 40}, from)}, {b.value({3, 7, 40}, to)}, T::f32);
+}
+TestPlan turned_plan(T type) {
+    PlanBuilder b;
+    return b.finish(Transpose{{0, 2, 1}}, {b.input({3, 70, 40}, type)}, {b.value({3, 40, 70}, type)}, T::f32);
+}
+TestPlan picture_plan(T type) { // (x - 127) / 64
+    PlanBuilder b;
+    Pointwise p;
+    p.code = {{PointOp::input, 0, 0, 0, 0, 0},
+              {PointOp::constant, 0, 0, 0, -127, 0},
+              {PointOp::add, 0, 1, 0, 0, 0},
+              {PointOp::constant, 0, 0, 0, 0.015625F, 0},
+              {PointOp::mul, 2, 3, 0, 0, 0}};
+    p.results = {4};
+    return b.finish(p, {b.input({2, 9, 11, 3}, type)}, {b.value({2, 9, 11, 3}, T::f16)}, T::f32);
+}
+TestPlan reversed_plan(std::int64_t time, std::int64_t batch) {
+    PlanBuilder b;
+    const Shape dims{7, 9, 5};
+    const ValueId x = b.ready(dims, T::f16), lengths = b.input({dims[static_cast<std::size_t>(batch)]}, T::s64);
+    return b.finish(Indexed{IndexedKind::reverse_sequence, time, batch}, {x, lengths}, {b.value(dims, T::f16)}, T::f16);
+}
+
+TestPlan depth_taps_plan(const Shape& x, T type, std::int64_t taps, std::int64_t stride, std::int64_t dilation,
+                         std::int64_t before, std::int64_t results) {
+    PlanBuilder b;
+    const ValueId in = b.image(x, type);
+    const std::int64_t wide = b.plan().values[in].channel_stride;
+    const ValueId y =
+        b.value({x[0], taps == 1 ? x[1] : taps * wide, results, x[3], x[4]}, type, Layout::nhwc, 1.0F / 32);
+    return b.finish(Indexed{IndexedKind::depth_taps, stride, before, static_cast<std::int32_t>(dilation)}, {in}, {y},
+                    type);
+}
+
+TestPlan grid_volume_plan(Sampling how, Outside outside) {
+    PlanBuilder b;
+    const ValueId x = b.ready({2, 3, 4, 6, 5}, T::f16), places = b.input({2, 3, 5, 4, 3});
+    return b.finish(
+        Indexed{IndexedKind::grid_sample, 0, static_cast<std::int64_t>(outside), static_cast<std::int32_t>(how), true},
+        {x, places}, {b.value({2, 3, 3, 5, 4}, T::f16)}, T::f16);
+}
+
+void add_volume_cases(Cases& add) {
+    for (const T type : {T::f32, T::f16, T::s8}) {
+        const std::string end = "_" + type_name(type);
+        add("depth_taps" + end, [=] { return depth_taps_plan({2, 16, 5, 6, 7}, type, 3, 1, 1, 1, 5); });
+        add("depth_taps_odd" + end, [=] { return depth_taps_plan({2, 5, 9, 3, 7}, type, 3, 2, 2, 2, 5); });
+        add("depth_shift" + end, [=] { return depth_taps_plan({2, 21, 5, 6, 7}, type, 1, 1, 1, -1, 5); });
+    }
+    for (const Sampling how : {Sampling::linear, Sampling::nearest})
+        for (const Outside outside : {Outside::zeros, Outside::border})
+            add("grid_volume_" + std::to_string(static_cast<int>(how)) + "_" +
+                    std::to_string(static_cast<int>(outside)),
+                [=] { return grid_volume_plan(how, outside); });
+}
+
+void add_stored_cases(Cases& add) {
+    const std::array whole{T::u8, T::s16, T::u16, T::s32, T::u32, T::s64, T::u64};
+    for (const T type : whole) {
+        const std::string end = "_" + type_name(type);
+        for (const T to : {T::u8, T::s16, T::u16, T::s32, T::u32, T::s64, T::u64, T::f32, T::f16})
+            if (to != type && (type != T::s16 || to != T::f16) && (type != T::u16 || to != T::f16) &&
+                (type != T::u32 || to != T::f16) && (type != T::u64 || to != T::f16))
+                add("convert" + end + "_" + type_name(to), [=] { return converted_plan(type, to); });
+        add("turn" + end, [=] { return turned_plan(type); });
+        add("picture" + end, [=] { return picture_plan(type); });
+    }
+    add("convert_fp64_fp32", [] { return converted_plan(T::f64, T::f32); });
+    add("convert_fp64_fp16", [] { return converted_plan(T::f64, T::f16); });
+    add("convert_fp32_fp64", [] { return converted_plan(T::f32, T::f64); });
+    for (const T type : {T::s8, T::u8, T::s16, T::u16, T::u32, T::u64}) {
+        for (const Integer what : {Integer::add, Integer::subtract, Integer::multiply, Integer::divide,
+                                   Integer::remainder, Integer::largest, Integer::bits_not, Integer::negate,
+                                   Integer::sign, Integer::choose, Integer::shift_left, Integer::shift_right}) {
+            if (type == T::u64 && (what == Integer::subtract || what == Integer::bits_not || what == Integer::negate ||
+                                   what == Integer::shift_left))
+                continue; // numbers of more than 53 bits, which the interpreter's doubles do not hold
+            add("whole_" + std::to_string(static_cast<int>(what)) + "_" + type_name(type),
+                [=] { return whole_numbers_plan(what, type, type); });
+        }
+        add("whole_less_" + type_name(type), [=] { return whole_numbers_plan(Integer::less, type, T::boolean); });
+    }
+    add("whole_power", [] { return whole_numbers_plan(Integer::power, T::s32, T::s32); });
+    add("remainder_of_reals", [] { return whole_numbers_plan(Integer::remainder_of_reals, T::f32, T::f32); });
+    add("reverse_time", [] { return reversed_plan(0, 1); });
+    add("reverse_batch", [] { return reversed_plan(1, 0); });
+}
+
 void add_indexed_cases(Cases& add) {
     using K = IndexedKind;
     for (const T type : {T::f32, T::f16, T::bf16}) {
@@ -380,6 +488,8 @@ void add_indexed_cases(Cases& add) {
 } // namespace
 
 void add_other_cases(Cases& add) {
+    add_stored_cases(add);
+    add_volume_cases(add);
     add("concat_mixed", mixed_concat_plan);
     for (const T type : {T::f32, T::f16, T::bf16, T::s8}) {
         const std::string end = "_" + type_name(type);

@@ -7,6 +7,8 @@
 #include <random>
 #include <span>
 
+#include "numbers.hpp"
+
 namespace lathe::cuda::test {
 
 using T = ElementType;
@@ -20,21 +22,7 @@ Result<DeviceMemory> upload(std::span<const std::byte> bytes) {
 }
 
 float number(const std::byte* data, T type, std::size_t i) {
-    switch (type) {
-        case T::f32: {
-            float v = 0;
-            std::memcpy(&v, data + i * 4, 4);
-            return v;
-        }
-        case T::f16:
-        case T::bf16: {
-            std::uint16_t bits = 0;
-            std::memcpy(&bits, data + i * 2, 2);
-            return type == T::f16 ? float_from_half(bits) : float_from_bfloat16(bits);
-        }
-        case T::s8: return static_cast<float>(static_cast<std::int8_t>(data[i]));
-        default: return 0;
-    }
+    return static_cast<float>(number(data + i * bytes_of(type), type));
 }
 
 } // namespace
@@ -108,16 +96,7 @@ Result<std::unique_ptr<Runner>> Runner::make(const TestPlan& test, const Device&
     std::mt19937 random(7);
     for (const ValueId id : plan.inputs) {
         const Value& v = plan.values[id];
-        HostTensor tensor(v.name, v.type == T::s64 ? DataType::int64 : DataType::float32, v.dims);
-        if (v.type == T::s64) {
-            std::uniform_int_distribution<std::int64_t> index(0, 19);
-            for (std::int64_t& i : tensor.as<std::int64_t>())
-                i = index(random);
-        } else {
-            std::normal_distribution<float> normal;
-            for (float& f : tensor.as<float>())
-                f = normal(random);
-        }
+        HostTensor tensor = random_input(v, random);
         LATHE_CUDA(cudaMemcpy(runner->pointers_[id], tensor.bytes.data(), tensor.bytes.size(), cudaMemcpyHostToDevice),
                    "copying an input");
         runner->inputs_.push_back(std::move(tensor));

@@ -3,12 +3,11 @@
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
 #include "backends/cuda/plan/windows.hpp"
 
 namespace lathe::cuda {
-namespace {
 
-/// The filters as floats: int8 ones by their scales, or as stored for int8 products.
 Result<std::vector<float>> filter_floats(const Lowering& lowering, const Filter& filter, bool raw) {
     LATHE_TRY(auto values, lowering.floats(filter.values));
     if (raw || !filter.scales) return values;
@@ -24,6 +23,8 @@ Result<std::vector<float>> filter_floats(const Lowering& lowering, const Filter&
 std::string filter_key(const Filter& filter, bool raw) {
     return filter.values.key() + (filter.scales && !raw ? "*" + filter.scales->key() : "");
 }
+
+namespace {
 
 /// The sum of each of the k filters' weights as stored.
 Result<std::vector<double>> filter_sums(const Lowering& lowering, const Filter& filter, std::int64_t k) {
@@ -122,6 +123,7 @@ bool stem_pools(const Window& window, std::int64_t k, ElementType compute) {
 
 Result<void> convolution(Lowering& lowering, Node& node) {
     const std::string& x = node.input(0);
+    if (lowering.dims(x).size() == 5) return volume_convolution(lowering, node);
     const Shape input = lowering.dims(x);
     const Shape output = lowering.dims(node.output(0));
     const auto filter = lowering.filter(node.input(1));
@@ -137,7 +139,7 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     const auto quantised = lowering.quantised_form(x);
     const bool int8 = quantised && filter->scales && filter->axis == 0;
     const auto storage = lowering.stored_type(lowering.type_of(x));
-    if (!storage || *storage == ElementType::s64 || *storage == ElementType::s32 || *storage == ElementType::boolean) {
+    if (!storage || (!is_real(*storage) && *storage != ElementType::s8)) {
         return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
     }
     const ElementType compute = int8 ? ElementType::s8 : *storage;

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/packing.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
+#include "backends/cuda/plan/patterns/point_program.hpp"
 
 namespace lathe::cuda {
 namespace {
@@ -178,7 +180,7 @@ Result<void> put_borders(Lowering& lowering, Node& node, Borders borders) {
     if (!lowering.ready(node.input(0))) return Lowering::cannot(node, "an input is not made");
     // Images stay as they lie; channels that only fill up must stay zero.
     Layout layout = Layout::linear;
-    const bool of_pixels = (x.size() == 3 || x.size() == 4) && borders.beside == none && is_real(*type) &&
+    const bool of_pixels = x.size() >= 3 && x.size() <= 5 && borders.beside == none && is_real(*type) &&
                            std::all_of(used.begin(), used.end(), [&](std::size_t i) { return borders.axes[i] > 1; });
     for (const ValueId id : lowering.forms(node.input(0)))
         if (of_pixels && lowering.value(id).layout == Layout::nhwc) layout = Layout::nhwc;
@@ -268,11 +270,12 @@ Result<void> tile(Lowering& lowering, Node& node) {
 Result<void> grid_sample(Lowering& lowering, Node& node) {
     Indexed detail;
     detail.kind = IndexedKind::grid_sample;
-    if (lowering.dims(node.input(0)).size() != 4)
-        return Lowering::cannot(node, "only images of two dimensions are taken");
+    const std::size_t rank = lowering.dims(node.input(0)).size();
+    if (rank != 4 && rank != 5) return Lowering::cannot(node, "only images and volumes are taken");
     const std::string mode = node.string_or("mode", "linear"), outside = node.string_or("padding_mode", "zeros");
     const bool linear_mode = mode == "linear" || mode == "bilinear", cubic = mode == "cubic" || mode == "bicubic";
     if (!linear_mode && !cubic && mode != "nearest") return Lowering::cannot(node, "mode " + mode);
+    if (cubic && rank == 5) return Lowering::cannot(node, "mode cubic of a volume");
     if (outside != "zeros" && outside != "border" && outside != "reflection")
         return Lowering::cannot(node, "padding_mode " + outside);
     detail.mode = static_cast<std::int32_t>(linear_mode ? Sampling::linear
@@ -372,15 +375,19 @@ struct Operator {
     Integer what;
 };
 constexpr Operator operators[] = {{"Add", Integer::add},
+                                  {"Sum", Integer::add},
                                   {"Sub", Integer::subtract},
                                   {"Mul", Integer::multiply},
                                   {"Div", Integer::divide},
                                   {"Mod", Integer::remainder},
+                                  {"Pow", Integer::power},
                                   {"Min", Integer::smallest},
                                   {"Max", Integer::largest},
                                   {"BitwiseAnd", Integer::bits_and},
                                   {"BitwiseOr", Integer::bits_or},
                                   {"BitwiseXor", Integer::bits_xor},
+                                  {"BitwiseNot", Integer::bits_not},
+                                  {"BitShift", Integer::shift_left},
                                   {"Equal", Integer::equal},
                                   {"Less", Integer::less},
                                   {"Greater", Integer::greater},
@@ -388,14 +395,193 @@ constexpr Operator operators[] = {{"Add", Integer::add},
                                   {"GreaterOrEqual", Integer::greater_equal},
                                   {"Neg", Integer::negate},
                                   {"Abs", Integer::absolute},
-                                  {"Cast", Integer::convert}};
+                                  {"Sign", Integer::sign},
+                                  {"Cast", Integer::convert},
+                                  {"Expand", Integer::convert},
+                                  {"Clip", Integer::largest},
+                                  {"Where", Integer::choose}};
 
-bool counts(DataType type) { return type == DataType::int64 || type == DataType::int32; }
+bool counts(DataType type) { return is_integer(type) && type != DataType::boolean; }
 
+/// Whether a program in float32 does the same: its numbers are exact, and what it gives fits.
+bool program_is_exact(const Lowering& lowering, const Node& node, const std::vector<std::string>& operands) {
+    const DataType out = lowering.type_of(node.output(0));
+    if (node.is("Cast") || node.is("Neg") || node.is("Abs")) return out == DataType::boolean;
+    const bool chooses =
+        node.is("Min") || node.is("Max") || node.is("Clip") || node.is("Sign") || node.is("Where") || node.is("Expand");
+    if (chooses && is_narrow(out)) {
+        const bool bounded = !node.is("Clip") || lowering.opset() < 11 ||
+                             ((node.input(1).empty() || lowering.scalar(node.input(1))) &&
+                              (node.input(2).empty() || lowering.scalar(node.input(2))));
+        return bounded;
+    }
+    if (out != DataType::boolean) return false;
+    return std::any_of(operands.begin(), operands.end(), [&](const std::string& input) {
+        // exact, too, with a constant that float32 holds and that has neighbours
+        const auto number = lowering.scalar(input);
+        return is_narrow(lowering.type_of(input)) || (number && std::abs(*number) < 16'000'000.0F);
+    });
+}
+
+/// The shape of two operands together.
+Shape broadcast(const Shape& a, const Shape& b) {
+    Shape joint = a.size() < b.size() ? b : a;
+    for (std::size_t i = 1; i <= std::min(a.size(), b.size()); ++i)
+        joint[joint.size() - i] = std::max(a[a.size() - i], b[b.size() - i]);
+    return joint;
+}
+
+/// `what` of the operands, of more than it takes in turn.
+Result<void> emit_arithmetic(Lowering& lowering, Node& node, Integer what, const std::vector<std::string>& operands) {
+    Indexed detail;
+    detail.kind = IndexedKind::arithmetic;
+    detail.mode = static_cast<std::int32_t>(what);
+    std::vector<ValueId> inputs;
+    for (const std::string& operand : operands) {
+        if (!lowering.ready(operand)) return Lowering::cannot(node, "an input is not made");
+        LATHE_TRY(const ValueId id, lowering.want_linear(operand));
+        inputs.push_back(id);
+    }
+    const std::size_t compared = what == Integer::choose ? 1 : 0;
+    detail.first = lowering.value(inputs[compared]).type == ElementType::u64;
+    if (what >= Integer::negate || inputs.size() == 2) return emit(lowering, node, detail, std::move(inputs));
+    const auto type = lowering.stored_type(lowering.type_of(node.output(0)));
+    if (!type) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.output(0))));
+    ValueId last = inputs[0];
+    for (std::size_t i = 1; i + 1 < inputs.size(); ++i) {
+        const ValueId made =
+            lowering.make(node.output(0) + "/" + std::to_string(i), *type,
+                          broadcast(lowering.value(last).dims, lowering.value(inputs[i]).dims), Layout::linear);
+        lowering.add(node, {}, detail, {last, inputs[i]}, {made}, *type);
+        last = made;
+    }
+    return emit(lowering, node, detail, {last, inputs.back()});
+}
+
+/// Clip: the largest of x and the lower bound, then the smallest of that and the upper one.
+Result<void> clip(Lowering& lowering, Node& node) {
+    const bool low = !node.input(1).empty(), high = !node.input(2).empty();
+    if (!low && !high) return emit_arithmetic(lowering, node, Integer::convert, {node.input(0)});
+    if (!low || !high)
+        return emit_arithmetic(lowering, node, low ? Integer::largest : Integer::smallest,
+                               {node.input(0), node.input(low ? 1 : 2)});
+    LATHE_TRY(auto inputs, linear(lowering, node, 3));
+    Indexed detail;
+    detail.kind = IndexedKind::arithmetic;
+    detail.mode = static_cast<std::int32_t>(Integer::largest);
+    const ElementType type = lowering.value(inputs[0]).type;
+    detail.first = type == ElementType::u64;
+    const ValueId raised =
+        lowering.make(node.output(0) + "/raised", type, lowering.dims(node.output(0)), Layout::linear);
+    lowering.add(node, {}, detail, {inputs[0], inputs[1]}, {raised}, type);
+    detail.mode = static_cast<std::int32_t>(Integer::smallest);
+    return emit(lowering, node, detail, {raised, inputs[2]});
+}
+
+/// Mod of floats, and what is whole numbers alone.
 Result<void> modulo(Lowering& lowering, Node& node) {
     LATHE_TRY(const bool taken, integer_arithmetic(lowering, node));
     if (taken) return {};
-    return Lowering::cannot(node, "of numbers that are no integers of 32 or 64 bits");
+    if (!node.is("Mod") || !is_floating(lowering.type_of(node.output(0))))
+        return Lowering::cannot(node, "of numbers that are no integers");
+    const bool of_c = node.int_or("fmod", 0) != 0;
+    return emit_arithmetic(lowering, node, of_c ? Integer::remainder_of_reals_c : Integer::remainder_of_reals,
+                           node.inputs);
+}
+
+/// Numbers that are known, in any type that plans have.
+Result<ValueId> known_numbers(Lowering& lowering, const std::string& name, ElementType type, const Shape& dims,
+                              const std::vector<float>& numbers) {
+    LATHE_TRY(const WeightId weight, lowering.store(name + "|known|" + to_string(type), type, dims,
+                                                    [&] { return converted(numbers, type, name); }));
+    const auto id = static_cast<ValueId>(lowering.plan().values.size());
+    Value made;
+    made.role = Role::constant;
+    made.type = type;
+    made.dims = dims;
+    made.weight = weight;
+    lowering.plan().values.push_back(std::move(made));
+    return id;
+}
+
+//  Hardmax: ArgMax, of equal ones the first, and OneHot of it
+Result<void> hardmax(Lowering& lowering, Node& node) {
+    const Shape x = lowering.dims(node.input(0));
+    const auto given = axis_of(node, lowering.opset() < 13 ? 1 : -1, x.size());
+    const auto type = lowering.stored_type(lowering.type_of(node.output(0)));
+    if (!given || !type || !is_real(*type)) return Lowering::cannot(node, "its axis, or its type");
+    LATHE_TRY(const auto inputs, linear(lowering, node, 1));
+    // Before opset 13 all axes from this one on are one.
+    Shape seen = x;
+    if (lowering.opset() < 13) {
+        const auto middle = x.begin() + static_cast<std::ptrdiff_t>(*given);
+        seen = {element_count(Shape(x.begin(), middle)), element_count(Shape(middle, x.end()))};
+    }
+    const std::int64_t axis = lowering.opset() < 13 ? 1 : *given;
+    Shape without = seen;
+    without.erase(without.begin() + axis);
+    const std::string& y = node.output(0);
+    const ValueId from = seen == x ? inputs[0] : lowering.make_alias(y + "/rows", inputs[0], seen, Layout::linear);
+    const ValueId places = lowering.make(y + "/places", ElementType::s64, without, Layout::linear);
+    Indexed detail;
+    detail.kind = IndexedKind::arg_extreme;
+    detail.axis = axis;
+    detail.mode = 1;
+    lowering.add(node, {}, detail, {from}, {places}, *type);
+    LATHE_TRY(const ValueId values, known_numbers(lowering, "off, on", *type, {2}, {0, 1}));
+    detail = {};
+    detail.kind = IndexedKind::one_hot;
+    detail.axis = axis;
+    const ValueId hot = lowering.make(seen == x ? y : y + "/hot", *type, seen, Layout::linear);
+    lowering.add(node, {}, detail, {places, values}, {hot}, *type);
+    if (seen != x) lowering.make_alias(y, hot, x, Layout::linear);
+    return {};
+}
+
+Result<void> reverse_sequence(Lowering& lowering, Node& node) {
+    Indexed detail;
+    detail.kind = IndexedKind::reverse_sequence;
+    detail.axis = node.int_or("time_axis", 0);
+    detail.number = node.int_or("batch_axis", 1);
+    const auto rank = static_cast<std::int64_t>(lowering.dims(node.input(0)).size());
+    if (detail.axis < 0 || detail.axis >= rank || detail.number < 0 || detail.number >= rank ||
+        detail.axis == detail.number)
+        return Lowering::cannot(node, "its axes");
+    LATHE_TRY(auto inputs, linear(lowering, node, 2));
+    return emit(lowering, node, detail, std::move(inputs));
+}
+
+/// What the sizes alone tell: Shape and Size of outputs of the model, which nothing folds, and EyeLike.
+Result<void> known(Lowering& lowering, Node& node) {
+    const Shape x = lowering.dims(node.input(0));
+    std::vector<float> numbers;
+    Shape dims = lowering.dims(node.output(0));
+    if (node.is("Size")) {
+        numbers.push_back(static_cast<float>(element_count(x)));
+    } else if (node.is("Shape")) {
+        const auto rank = static_cast<std::int64_t>(x.size());
+        const auto bound = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank); };
+        const std::int64_t start = bound(node.int_or("start", 0)), end = bound(node.int_or("end", rank));
+        for (std::int64_t i = start; i < end; ++i)
+            numbers.push_back(static_cast<float>(x[static_cast<std::size_t>(i)]));
+        dims = {static_cast<std::int64_t>(numbers.size())};
+    } else { // EyeLike
+        if (x.size() != 2) return Lowering::cannot(node, "of other than a matrix");
+        for (std::int64_t i = 0; i < element_count(x); ++i)
+            numbers.push_back(i % x[1] - i / x[1] == node.int_or("k", 0) ? 1.0F : 0.0F);
+        dims = x;
+    }
+    const auto type = lowering.stored_type(lowering.type_of(node.output(0)));
+    if (!type) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.output(0))));
+    if (std::any_of(numbers.begin(), numbers.end(), [](float n) { return n >= 16'000'000.0F; }))
+        return Lowering::cannot(node, "a size over 16,000,000");
+    std::string name = node.output(0) + "|" + node.op_type;
+    for (const std::int64_t size : x)
+        name += "x" + std::to_string(size);
+    LATHE_TRY(const ValueId made, known_numbers(lowering, name, *type, dims, numbers));
+    lowering.add_form(node.output(0), made);
+    lowering.mark(&node);
+    return {};
 }
 
 } // namespace
@@ -404,29 +590,27 @@ Result<bool> integer_arithmetic(Lowering& lowering, Node& node) {
     const auto* found = std::find_if(std::begin(operators), std::end(operators),
                                      [&](const Operator& each) { return node.is(each.name); });
     if (found == std::end(operators)) return false;
-    const std::size_t operands = found->what >= Integer::negate ? 1 : 2;
-    const DataType out = lowering.type_of(node.output(0));
-    // Of more than two operands (Min, Max) and of other types programs are made, or nothing.
-    if (node.inputs.size() != operands || (!counts(out) && out != DataType::boolean)) return false;
-    for (const std::string& input : node.inputs) {
-        if (!counts(lowering.type_of(input))) return false;
-    }
-    if (lowering.dims(node.output(0)).size() > 8) return false;
-    if (out == DataType::boolean) {
-        // A program compares exactly, too, with a constant that float32 holds and that has neighbours.
-        for (const std::string& input : node.inputs) {
-            const auto number = lowering.scalar(input);
-            if (number && std::abs(*number) < 16'000'000.0F) return false;
-        }
-    }
-    Indexed detail;
-    detail.kind = IndexedKind::arithmetic;
     Integer what = found->what;
+    const DataType out = lowering.type_of(node.output(0));
+    if (!counts(out) && out != DataType::boolean) return false;
+    std::vector<std::string> operands = node.inputs;
+    if (node.is("Expand") || node.is("Clip")) operands.resize(1);
+    for (std::size_t i = what == Integer::choose ? 1 : 0; i < operands.size(); ++i) {
+        const DataType type = lowering.type_of(operands[i]);
+        if (node.is("Pow") && i == 1 && is_floating(type)) what = Integer::power_of_reals;
+        if (!counts(type) && what != Integer::power_of_reals) return false;
+    }
+    if (lowering.dims(node.output(0)).size() > 8 || operands.empty()) return false;
+    if (program_is_exact(lowering, node, operands)) return false;
+    if (node.is("Clip")) {
+        if (lowering.opset() < 11) return false;
+        LATHE_CHECK(clip(lowering, node));
+        return true;
+    }
     if (node.is("Mod") && node.int_or("fmod", 0) != 0) what = Integer::remainder_of_c;
-    if (node.is("Cast") && !counts(out)) return false; // to a truth value: a program compares
-    detail.mode = static_cast<std::int32_t>(what);
-    LATHE_TRY(auto inputs, linear(lowering, node, operands));
-    LATHE_CHECK(emit(lowering, node, detail, std::move(inputs)));
+    if (node.is("BitShift") && node.string_or("direction", "") == "RIGHT") what = Integer::shift_right;
+    if (operands.size() == 1 && what < Integer::negate) what = Integer::convert; // Sum, Min and Max of one
+    LATHE_CHECK(emit_arithmetic(lowering, node, what, operands));
     return true;
 }
 
@@ -445,7 +629,11 @@ void add_indexed(LoweringTable& table) {
     table.emplace("RoiAlign", roi_align);
     table.emplace("NonZero", nonzero);
     table.emplace("NonMaxSuppression", suppress);
-    for (const char* name : {"Mod", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
+    table.emplace("Hardmax", hardmax);
+    table.emplace("ReverseSequence", reverse_sequence);
+    for (const char* name : {"Shape", "Size", "EyeLike"})
+        table.emplace(name, known);
+    for (const char* name : {"Mod", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"})
         table.emplace(name, modulo);
 }
 

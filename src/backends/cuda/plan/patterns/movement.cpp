@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
 
 namespace lathe::cuda {
 namespace {
@@ -55,7 +56,7 @@ std::vector<ValueId> dense_forms(Lowering& lowering, const std::string& value, L
 /// Images whose pixels alone get other sizes stay images: [n, c, h, w] and [n, c, h * w].
 bool reshape_pixels(Lowering& lowering, const std::string& from, const std::string& to) {
     const Shape in = lowering.dims(from), out = lowering.dims(to);
-    const auto images = [](const Shape& dims) { return dims.size() == 3 || dims.size() == 4; };
+    const auto images = [](const Shape& dims) { return dims.size() >= 3 && dims.size() <= 5; };
     if (!images(in) || !images(out) || in[0] != out[0] || in[1] != out[1]) return false;
     const auto forms = dense_forms(lowering, from, Layout::nhwc);
     for (const ValueId id : forms)
@@ -97,15 +98,15 @@ Result<void> identity(Lowering& lowering, Node& node) {
 /// Channels of an image to the end, or back: the same bytes in the other layout.
 bool transpose_channels(Lowering& lowering, const Node& node, const std::vector<std::int64_t>& order) {
     const Shape out = lowering.dims(node.output(0));
-    const bool rank4 = order.size() == 4;
+    const bool rank4 = order.size() >= 4;
     const auto is = [&](const std::vector<std::int64_t>& wanted) { return order == wanted; };
-    if (is({0, 2, 3, 1}) || is({0, 2, 1})) {
+    if (is({0, 2, 3, 1}) || is({0, 2, 1}) || is({0, 2, 3, 4, 1})) {
         const auto forms = dense_forms(lowering, node.input(0), Layout::nhwc);
         for (const ValueId id : forms)
             lowering.make_alias(node.output(0), id, out, Layout::linear);
         if (!forms.empty()) return true;
     }
-    if (!is({0, 3, 1, 2}) && !is({0, 2, 1})) return false;
+    if (!is({0, 3, 1, 2}) && !is({0, 4, 1, 2, 3}) && !is({0, 2, 1})) return false;
     // Of rank 3 only what becomes an image: others multiply it.
     const Node* reader = lowering.only_reader(node.output(0));
     const bool image = reader != nullptr &&
@@ -281,8 +282,9 @@ Result<void> split(Lowering& lowering, Node& node) {
 Result<void> resize(Lowering& lowering, Node& node) {
     const Shape in = lowering.dims(node.input(0));
     const Shape out = lowering.dims(node.output(0));
-    if (in.size() != 4 || in[0] != out[0] || in[1] != out[1]) {
-        return Lowering::cannot(node, "only the two last dimensions of images are resized");
+    const std::size_t rank = in.size();
+    if ((rank != 4 && rank != 5) || in[0] != out[0] || in[1] != out[1]) {
+        return Lowering::cannot(node, "only images and volumes are resized, other than along samples and channels");
     }
     Resize detail;
     const std::string mode = node.string_or("mode", "nearest");
@@ -306,19 +308,20 @@ Result<void> resize(Lowering& lowering, Node& node) {
         node.string_or("keep_aspect_ratio_policy", "stretch") != "stretch" || node.attribute("axes") != nullptr) {
         return Lowering::cannot(node, "this form of it (antialias, exclude_outside, axes, cropping)");
     }
-    for (std::size_t axis = 0; axis < 4; ++axis)
+    for (std::size_t axis = 0; axis < rank; ++axis)
         detail.scales.push_back(static_cast<float>(out[axis]) / static_cast<float>(in[axis]));
     const auto given = lowering.constant(node.is("Upsample") || lowering.opset() < 11 ? node.input(1) : node.input(2));
-    if (given && given->count() == 4 && is_floating(given->type)) {
+    if (given && given->count() == static_cast<std::int64_t>(rank) && is_floating(given->type)) {
         LATHE_TRY(detail.scales, lowering.floats(*given));
     }
-    for (const std::size_t axis : {std::size_t{2}, std::size_t{3}}) {
+    for (std::size_t axis = 2; axis < rank; ++axis) {
         // Sizes are cut to integers, but align_corners is defined by the size before that.
         const float exact = static_cast<float>(in[axis]) * detail.scales[axis];
         if (detail.coordinates == "align_corners" && exact != static_cast<float>(out[axis])) {
             return Lowering::cannot(node, "align_corners with scales that give no whole size");
         }
     }
+    if (rank == 5) return volume_resize(lowering, node, detail);
     // int8 only where numbers are copied.
     const auto type = lowering.stored_type(lowering.type_of(node.input(0)));
     if (!type) return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.input(0))));

@@ -170,13 +170,21 @@ Result<void> instance_norm(Lowering& lowering, Node& node) {
 Result<void> group_factors(Lowering& lowering, Node& node) {
     const Shape dims = lowering.dims(node.input(0));
     const auto type = lowering.stored_type(lowering.type_of(node.input(0)));
-    if (!real(type) || dims.size() != 4) return Lowering::cannot(node, "only images of floating point are taken");
-    LATHE_TRY(const ValueId x, lowering.want(node.input(0), *type, Layout::nhwc));
+    const bool volume = dims.size() == 5;
+    if (!real(type) || (dims.size() != 4 && !volume))
+        return Lowering::cannot(node, "only images and volumes of floating point are taken");
+    LATHE_TRY(ValueId x, lowering.want(node.input(0), *type, Layout::nhwc));
     const GroupFactors detail{node.int_or("groups", 1), node.float_or("epsilon", 1e-5F)};
     std::vector<ValueId> made;
+    if (volume) // its images one behind the other
+        x = lowering.make_alias(node.output(0) + "/images", x, {dims[0], dims[1], dims[2] * dims[3], dims[4]},
+                                Layout::nhwc);
     for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
-        made.push_back(lowering.make(node.output(i), ElementType::f32, {dims[0], dims[1], 1, 1}, Layout::nhwc));
-    lowering.add(node, {}, detail, {x}, std::move(made), ElementType::f32);
+        made.push_back(lowering.make(volume ? node.output(i) + "/image" : node.output(i), ElementType::f32,
+                                     {dims[0], dims[1], 1, 1}, Layout::nhwc));
+    lowering.add(node, {}, detail, {x}, made, ElementType::f32);
+    for (std::size_t i = 0; volume && i < made.size(); ++i)
+        lowering.make_alias(node.output(i), made[i], {dims[0], dims[1], 1, 1, 1}, Layout::nhwc);
     return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/windows.hpp"
 
 namespace lathe::cuda {
 
@@ -32,5 +33,20 @@ Result<bool> integer_arithmetic(Lowering& lowering, Node& node);
 
 /// An Add whose sum a LayerNormalization reads: emits both as one then.
 Result<bool> add_and_normalise(Lowering& lowering, Node& node);
+
+/// The filters as floats: int8 ones by their scales, or `raw` as stored for int8 products; and what names them.
+Result<std::vector<float>> filter_floats(const Lowering& lowering, const Filter& filter, bool raw);
+std::string filter_key(const Filter& filter, bool raw);
+
+/// Operators of volumes, N,C,D,H,W (volumes.cpp).
+Result<void> volume_convolution(Lowering& lowering, Node& node);
+Result<void> volume_pool(Lowering& lowering, Node& node);
+Result<void> volume_global_pool(Lowering& lowering, Node& node);
+/// `detail` has five scales.
+Result<void> volume_resize(Lowering& lowering, Node& node, Resize detail);
+/// A volume in nhwc with `depths` depths, each with the channels of all that a window along the depth meets, one behind
+/// the other with their padding; its own where the window has one depth.
+ValueId depth_taps(Lowering& lowering, const Node& node, ValueId in, const DepthWindow& window, std::int64_t depths,
+                   const std::string& name);
 
 } // namespace lathe::cuda

@@ -43,7 +43,8 @@ constexpr std::array other_ops{"Clip",   "LeakyRelu", "HardSigmoid", "HardSwish"
                                "Expand", "Mean",      "IsNaN",       "IsInf",
                                "Xor",    "Sign",      "Tan",         "Sinh",
                                "Cosh",   "Asinh",     "Acosh",       "Atanh",
-                               "Asin",   "Acos",      "Selu",        "BatchNormalization"};
+                               "Asin",   "Acos",      "Selu",        "BatchNormalization",
+                               "Shrink"};
 
 At write_cast(Lowering& lowering, PointProgram& p, const Node& node) {
     const auto to = static_cast<DataType>(node.int_or("to", 1));
@@ -200,6 +201,15 @@ At write_activation(Lowering& lowering, PointProgram& p, const Node& node) {
         const At inner = scaled ? p.emit(PointOp::erf, {*scaled}) : At{};
         return twice(PointOp::mul, x, affine(p, inner, 0.5F, 0.5F));
     }
+    if (type == "Shrink") {
+        const float edge = node.float_or("lambd", 0.5F), bias = node.float_or("bias", 0);
+        const At high = twice(PointOp::add, x, p.constant(-bias)), low = twice(PointOp::add, x, p.constant(bias));
+        const At above = twice(PointOp::greater, x, p.constant(edge)),
+                 below = twice(PointOp::less, x, p.constant(-edge));
+        const At nothing = p.constant(0);
+        const At rest = below && low && nothing ? p.emit(PointOp::select, {*below, *low, *nothing}) : At{};
+        return above && high && rest ? p.emit(PointOp::select, {*above, *high, *rest}) : At{};
+    }
     const At zero = p.constant(0);
     if (type == "Elu" || type == "Selu") {
         const At low = twice(PointOp::min, x, zero);
@@ -225,7 +235,23 @@ At write_activation(Lowering& lowering, PointProgram& p, const Node& node) {
 } // namespace
 
 bool is_integer(DataType type) {
-    return type == DataType::int64 || type == DataType::int32 || type == DataType::boolean || type == DataType::int8;
+    switch (type) {
+        case DataType::boolean:
+        case DataType::int8:
+        case DataType::uint8:
+        case DataType::int16:
+        case DataType::uint16:
+        case DataType::int32:
+        case DataType::uint32:
+        case DataType::int64:
+        case DataType::uint64: return true;
+        default: return false;
+    }
+}
+
+bool is_narrow(DataType type) {
+    return is_integer(type) && type != DataType::int32 && type != DataType::uint32 && type != DataType::int64 &&
+           type != DataType::uint64;
 }
 
 std::optional<std::size_t> PointProgram::emit(PointOp op, std::vector<std::size_t> operands, float x, float y) {

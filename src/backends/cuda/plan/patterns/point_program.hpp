@@ -50,6 +50,8 @@ private:
 
 /// Whether the type is held in integers, truth values included.
 bool is_integer(DataType type);
+/// Integers of up to 16 bits and truth values, all of which float32 holds.
+bool is_narrow(DataType type);
 /// The operations that are programs, by their names in ONNX.
 const std::vector<std::string_view>& pointwise_ops();
 bool is_pointwise(const Node& node);

@@ -8,17 +8,23 @@
 namespace lathe::cuda {
 namespace {
 
+/// What gives a number that an operand's type holds, whatever the operands.
+bool stays_within(const Node& node) {
+    return node.is("Relu") || node.is("Min") || node.is("Max") || node.is("Clip") || node.is("Sign");
+}
+
 /// Why a node is no program in fp32, or "".
 std::string refusal(const Lowering& lowering, const Node& node) {
     const DataType out = lowering.type_of(node.output(0));
-    const auto takes = [&](DataType type) { return is_floating(type) ? type != DataType::float64 : is_integer(type); };
+    const auto takes = [&](DataType type) { return lowering.stored_type(type).has_value(); };
     if (!takes(out)) return "type " + lathe::to_string(out);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const DataType in = lowering.type_of(node.input(i));
         const bool shape_input = (node.is("Expand") && i == 1) || (node.is("Clip") && i > 0);
         if (!node.input(i).empty() && !shape_input && !takes(in)) return "type " + lathe::to_string(in);
     }
-    const bool logical = out == DataType::boolean || node.is("Cast") || node.is("Where") || node.is("Expand");
+    const bool logical = out == DataType::boolean || node.is("Cast") || node.is("Where") || node.is("Expand") ||
+                         (is_narrow(out) && stays_within(node));
     if (is_integer(out) && !logical) return "arithmetic on integers that does not fold";
     if (node.is("BatchNormalization")) {
         if (node.int_or("training_mode", 0) != 0) return "in training mode";
@@ -120,11 +126,11 @@ Result<ValueId> input_form(Lowering& lowering, const std::string& name, Layout l
         return lowering.constant_value(small, is_floating(small.type) ? ElementType::f32 : *type);
     }
     const std::size_t rank = lowering.dims(name).size();
-    const Layout wanted = rank == 3 || rank == 4 ? layout : Layout::linear;
+    const Layout wanted = rank >= 3 && rank <= 5 ? layout : Layout::linear;
     std::optional<ValueId> found;
     for (const ValueId id : lowering.forms(name)) {
         const Value& value = lowering.value(id);
-        if (value.layout != wanted || value.role == Role::output) continue;
+        if (value.layout != wanted || value.role == Role::output || value.type == ElementType::f64) continue;
         if (!found || lowering.value(*found).type == ElementType::s8) found = id;
     }
     if (found) return *found;

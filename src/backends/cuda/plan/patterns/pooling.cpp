@@ -1,4 +1,5 @@
 #include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
 #include "backends/cuda/plan/windows.hpp"
 
 namespace lathe::cuda {
@@ -40,7 +41,7 @@ Result8 result_of(const Lowering& lowering, const Node& node, const Value& in, b
 Result<ValueId> image(Lowering& lowering, const Node& node) {
     const std::string& x = node.input(0);
     const auto type = lowering.stored_type(lowering.type_of(x));
-    if (!type || *type == ElementType::s64 || *type == ElementType::s32 || *type == ElementType::boolean) {
+    if (!type || (!is_real(*type) && *type != ElementType::s8)) {
         return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
     }
     const bool quantised = lowering.quantised_form(x).has_value();
@@ -51,6 +52,7 @@ Result<void> pool(Lowering& lowering, Node& node) {
     if (node.outputs.size() > 1 && !node.output(1).empty()) {
         return Lowering::cannot(node, "indices of the maxima are not given");
     }
+    if (lowering.dims(node.input(0)).size() == 5) return volume_pool(lowering, node);
     LATHE_TRY(const Window window, window_of(node, lowering.dims(node.input(0)), {}));
     LATHE_TRY(const ValueId in, image(lowering, node));
     const Value source = lowering.value(in);
@@ -67,6 +69,7 @@ Result<void> pool(Lowering& lowering, Node& node) {
 }
 
 Result<void> global_pool(Lowering& lowering, Node& node) {
+    if (lowering.dims(node.input(0)).size() == 5) return volume_global_pool(lowering, node);
     LATHE_TRY(const ValueId in, image(lowering, node));
     const Value source = lowering.value(in);
     GlobalPool detail;

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
 
 namespace lathe::cuda {
 namespace {
@@ -40,14 +41,14 @@ struct Phases {
 };
 
 struct Attributes {
-    std::array<Phases, 2> phases; ///< of rows and columns
+    std::array<Phases, 3> phases; ///< of depths, rows and columns
     std::int64_t groups = 1;
 };
 
 Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, const Shape& filter) {
     const Shape &x = lowering.dims(node.input(0)), &y = lowering.dims(node.output(0));
     const std::size_t spatial = x.size() < 2 ? 0 : x.size() - 2;
-    if (spatial != 1 && spatial != 2) return Lowering::cannot(node, "only images of one or two dimensions are taken");
+    if (spatial < 1 || spatial > 3) return Lowering::cannot(node, "only images of one to three dimensions are taken");
     if (filter.size() != x.size() || y.size() != x.size()) return Lowering::cannot(node, "its filters do not fit");
     const auto kernel = node.ints_or("kernel_shape", {filter.begin() + 2, filter.end()});
     const auto strides = node.ints_or("strides", std::vector<std::int64_t>(spatial, 1));
@@ -66,7 +67,7 @@ Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, con
     if (found.groups < 1 || x[1] % found.groups != 0 || filter[0] != x[1])
         return Lowering::cannot(node, "its groups do not fit its input");
     for (std::size_t i = 0; i < spatial; ++i) {
-        Phases& p = found.phases[i + 2 - spatial];
+        Phases& p = found.phases[i + 3 - spatial];
         p.input = x[i + 2];
         p.output = y[i + 2];
         p.kernel = kernel[i];
@@ -86,35 +87,44 @@ Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, con
     return found;
 }
 
-/// [C][K][R][S], K of a group, to the filters of all phases, [group][a][b][K][Dh][Dw][C of a group, padded].
+/// [C][K][D][R][S], K of a group, to the filters of all phases, [group][z][a][b][K][Dh][Dw][Dd][C of a group, padded].
 Result<WeightId> pack_phases(Lowering& lowering, const Filter& filter, const Attributes& attributes, ElementType type,
                              std::int64_t padded, const std::string& key) {
-    const Phases &rows = attributes.phases[0], &columns = attributes.phases[1];
-    const std::int64_t c = filter.values.shape[0], k = filter.values.shape[1], phases = rows.stride * columns.stride;
-    const std::int64_t of_group = c / attributes.groups;
-    const Shape dims{attributes.groups * phases * k, rows.size, columns.size, padded};
+    const Phases &depths = attributes.phases[0], &rows = attributes.phases[1], &columns = attributes.phases[2];
+    const std::int64_t c = filter.values.shape[0], k = filter.values.shape[1], of_group = c / attributes.groups;
+    const std::int64_t phases = depths.stride * rows.stride * columns.stride;
+    const Shape dims{attributes.groups * phases * k, rows.size, columns.size, depths.size * padded};
     return lowering.store(key, type, dims, [&]() -> Result<std::vector<std::byte>> {
         LATHE_TRY(const auto values, lowering.floats(filter.values));
         std::vector<float> packed(static_cast<std::size_t>(element_count(dims)), 0.0F);
-        // tap (r, s) of phase (a, b), all its filters
-        const auto place = [&](std::int64_t a, std::int64_t r, std::int64_t b, std::int64_t s) {
-            const auto h = rows.offset(a, r), w = columns.offset(b, s);
-            if (!h || !w) return;
+        // tap (q, r, s) of phase (z, a, b), all its filters
+        const auto place = [&](std::array<std::int64_t, 3> phase, std::array<std::int64_t, 3> tap) {
+            const auto d = depths.offset(phase[0], tap[0]), h = rows.offset(phase[1], tap[1]),
+                       w = columns.offset(phase[2], tap[2]);
+            if (!d || !h || !w) return;
+            const std::int64_t which = (phase[0] * rows.stride + phase[1]) * columns.stride + phase[2];
             for (std::int64_t ic = 0; ic < c; ++ic) {
                 for (std::int64_t ik = 0; ik < k; ++ik) {
-                    const std::int64_t channel = (ic / of_group * phases + a * columns.stride + b) * k + ik;
-                    const std::int64_t at = (channel * rows.size + *h - rows.first) * columns.size + *w - columns.first;
-                    const std::int64_t from = ((ic * k + ik) * rows.kernel + r) * columns.kernel + s;
-                    packed[static_cast<std::size_t>(at * padded + ic % of_group)] =
-                        values[static_cast<std::size_t>(from)];
+                    const std::int64_t channel = (ic / of_group * phases + which) * k + ik;
+                    const std::int64_t pixel =
+                        (channel * rows.size + *h - rows.first) * columns.size + *w - columns.first;
+                    const std::int64_t at = (pixel * depths.size + *d - depths.first) * padded + ic % of_group;
+                    const std::int64_t from =
+                        (((ic * k + ik) * depths.kernel + tap[0]) * rows.kernel + tap[1]) * columns.kernel + tap[2];
+                    packed[static_cast<std::size_t>(at)] = values[static_cast<std::size_t>(from)];
                 }
             }
         };
-        for (std::int64_t a = 0; a < rows.stride; ++a)
-            for (std::int64_t r = 0; r < rows.kernel; ++r)
-                for (std::int64_t b = 0; b < columns.stride; ++b)
-                    for (std::int64_t s = 0; s < columns.kernel; ++s)
-                        place(a, r, b, s);
+        const auto each = [](const Phases& p, auto visit) {
+            for (std::int64_t a = 0; a < p.stride; ++a)
+                for (std::int64_t r = 0; r < p.kernel; ++r)
+                    visit(a, r);
+        };
+        each(depths, [&](std::int64_t z, std::int64_t q) {
+            each(rows, [&](std::int64_t a, std::int64_t r) {
+                each(columns, [&](std::int64_t b, std::int64_t t) { place({z, a, b}, {q, r, t}); });
+            });
+        });
         return converted(packed, type, filter.values.name);
     });
 }
@@ -130,15 +140,18 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     const auto filter = lowering.filter(node.input(1));
     if (!filter || filter->scales) return Lowering::cannot(node, "its filters are not constant floats");
     LATHE_TRY(const Attributes attributes, attributes_of(lowering, node, filter->values.shape));
-    const Phases &rows = attributes.phases[0], &columns = attributes.phases[1];
+    const Phases &depths = attributes.phases[0], &rows = attributes.phases[1], &columns = attributes.phases[2];
+    const bool volume = lowering.dims(x).size() == 5;
     const auto storage = lowering.stored_type(lowering.type_of(x));
     if (!storage || (*storage != ElementType::f32 && *storage != ElementType::f16 && *storage != ElementType::bf16))
         return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
     const ElementType type = *storage;
-    LATHE_TRY(const ValueId in, lowering.want(x, type, Layout::nhwc));
+    LATHE_TRY(ValueId in, lowering.want(x, type, Layout::nhwc));
+    if (volume && attributes.groups != 1) return Lowering::cannot(node, "a volume in groups");
 
     // The bias once a phase; an activation goes with the products, what else follows comes after the movement.
-    const std::int64_t k = filter->values.shape[1], phases = rows.stride * columns.stride, groups = attributes.groups;
+    const std::int64_t k = filter->values.shape[1], groups = attributes.groups;
+    const std::int64_t phases = depths.stride * rows.stride * columns.stride;
     Tail tail;
     tail.end = node.output(0);
     if (auto match = lowering.match_activation(tail.end)) {
@@ -178,15 +191,23 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     LATHE_TRY(conv.weight,
               pack_phases(lowering, *filter, attributes, type, padded, key + "|c" + std::to_string(padded)));
     const Shape out = lowering.dims(node.output(0));
-    const bool flat = out.size() == 3;
-    const std::int64_t n = out[0], h = rows.results, w = columns.results;
-    const auto image = [&](std::int64_t channels, std::int64_t height, std::int64_t width) {
-        return flat ? Shape{n, channels, width} : Shape{n, channels, height, width};
+    const std::int64_t n = out[0], d = depths.results, h = rows.results, w = columns.results;
+    const auto image = [&](std::int64_t channels, std::int64_t depth, std::int64_t height, std::int64_t width) {
+        return out.size() == 3 ? Shape{n, channels, width}
+               : volume        ? Shape{n, channels, depth, height, width}
+                               : Shape{n, channels, height, width};
     };
     const std::string inside = tail.end + "/phases"; // a name that no value of the model is read by
-    const ValueId side = lowering.make(inside, type, image(request.channels, h, w), Layout::nhwc);
+    if (volume) {
+        const bool plain = depths.size == 1 && depths.first == 0 && d == lowering.value(in).dims[2];
+        if (!plain) in = depth_taps(lowering, node, in, {depths.size, 1, 1, -depths.first, 0}, d, inside + "/taps");
+        const Shape from = lowering.value(in).dims;
+        in = lowering.make_alias(inside + "/images", in, {from[0] * from[2], from[1], from[3], from[4]}, Layout::nhwc);
+    }
+    const Shape products = volume ? Shape{n * d, request.channels, h, w} : image(request.channels, d, h, w);
+    const ValueId side = lowering.make(inside, type, products, Layout::nhwc);
     FusedOp& op = lowering.add(node, tail.nodes, conv, {in}, {side}, type);
-    op.macs = n * h * w * request.channels * rows.size * columns.size * of_group;
+    op.macs = n * d * h * w * request.channels * depths.size * rows.size * columns.size * of_group;
     op.tf32 = lowering.tf32() && type == ElementType::f32;
 
     // dense pixels stay images; others are moved as planes
@@ -194,19 +215,32 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
         lowering.value(side).channel_stride == request.channels && channel_stride(k * groups, type) == k * groups;
     const Layout layout = dense ? Layout::nhwc : Layout::linear;
     LATHE_TRY(const ValueId from, lowering.want(inside, type, layout));
-    const std::int64_t sh = rows.stride, sw = columns.stride;
-    const ValueId apart = lowering.make_alias(
-        inside + "/apart", from, dense ? Shape{n, h, w, groups, sh, sw, k} : Shape{n, groups, sh, sw, k, h, w},
-        Layout::linear);
-    const bool cut = h * sh != rows.output || w * sw != columns.output;
-    const ValueId moved =
-        lowering.make(inside + "/moved", type,
-                      dense ? Shape{n, h, sh, w, sw, groups, k} : Shape{n, groups, k, h, sh, w, sw}, Layout::linear);
-    const Transpose order{dense ? std::vector<std::int64_t>{0, 1, 4, 2, 5, 3, 6}
-                                : std::vector<std::int64_t>{0, 1, 4, 5, 2, 6, 3}};
-    lowering.add(node, {}, order, {apart}, {moved}, type);
+    const std::int64_t sd = depths.stride, sh = rows.stride, sw = columns.stride;
+    Shape seen, turned;
+    std::vector<std::int64_t> order;
+    if (volume && dense) {
+        seen = {n, d, h, w, sd, sh, sw, k};
+        turned = {n, d, sd, h, sh, w, sw, k};
+        order = {0, 1, 4, 2, 5, 3, 6, 7};
+    } else if (volume) {
+        seen = {n, d, sd, sh, sw, k, h, w};
+        turned = {n, k, d, sd, h, sh, w, sw};
+        order = {0, 5, 1, 2, 6, 3, 7, 4};
+    } else if (dense) {
+        seen = {n, h, w, groups, sh, sw, k};
+        turned = {n, h, sh, w, sw, groups, k};
+        order = {0, 1, 4, 2, 5, 3, 6};
+    } else {
+        seen = {n, groups, sh, sw, k, h, w};
+        turned = {n, groups, k, h, sh, w, sw};
+        order = {0, 1, 4, 5, 2, 6, 3};
+    }
+    const ValueId apart = lowering.make_alias(inside + "/apart", from, std::move(seen), Layout::linear);
+    const bool cut = d * sd != depths.output || h * sh != rows.output || w * sw != columns.output;
+    const ValueId moved = lowering.make(inside + "/moved", type, std::move(turned), Layout::linear);
+    lowering.add(node, {}, Transpose{std::move(order)}, {apart}, {moved}, type);
     const std::string whole = cut ? inside + "/whole" : tail.end;
-    const ValueId all = lowering.make_alias(whole, moved, image(k * groups, h * sh, w * sw), layout);
+    const ValueId all = lowering.make_alias(whole, moved, image(k * groups, d * sd, h * sh, w * sw), layout);
     if (!cut) return {};
     Slice slice;
     slice.starts.assign(out.size(), 0);
