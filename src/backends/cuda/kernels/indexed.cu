@@ -29,10 +29,10 @@ __device__ __forceinline__ void store_integer(const TensorDesc& t, std::int64_t 
     store_whole(t.data, t.type, i, v);
 }
 __device__ __forceinline__ double load_number(const TensorDesc& t, std::int64_t i) {
-    return load_number(t.data, t.type, i);
+    return kernels::load_number(t.data, t.type, i);
 }
 __device__ __forceinline__ void store_number(const TensorDesc& t, std::int64_t i, double v) {
-    store_number(t.data, t.type, i, v);
+    kernels::store_number(t.data, t.type, i, v);
 }
 __device__ __forceinline__ std::int64_t clamped(std::int64_t index, std::int64_t size) {
     if (index < 0) index += size;
