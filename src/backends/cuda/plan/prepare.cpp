@@ -191,7 +191,8 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
         std::vector<Dimension> dims;
         for (std::size_t axis = 0; axis < shapes[i].size(); ++axis) {
             const auto fixed = info.dims ? (*info.dims)[axis].size : std::nullopt;
-            if (shapes[i][axis] < 0 || (fixed && *fixed != shapes[i][axis])) {
+            // Nothing at all only where the model says so: a batch of none is a mistake.
+            if (shapes[i][axis] < (fixed ? 0 : 1) || (fixed && *fixed != shapes[i][axis])) {
                 return Error{ErrorCode::out_of_range, "the input cannot have the shape " + lathe::to_string(shapes[i]),
                              info.name, "the model fixes some of its sizes; see `lathe inspect`"};
             }

@@ -233,8 +233,8 @@ private:
         if (d.kind == IndexedKind::depth_taps) {
             const Value &from = plan_.values[op.inputs[0]], &to = plan_.values[op.outputs[0]];
             return op.inputs.size() == 1 && image(from) && image(to) && x.size() == 5 && y.size() == 5 &&
-                   from.type == to.type && y[1] % from.channel_stride == 0 && x[0] == y[0] && x[3] == y[3] &&
-                   x[4] == y[4] && d.axis > 0 && d.mode > 0 && element_count(x) > 0;
+                   from.type == to.type && (y[1] == x[1] || y[1] % from.channel_stride == 0) && x[0] == y[0] &&
+                   x[3] == y[3] && x[4] == y[4] && d.axis > 0 && d.mode > 0 && element_count(x) > 0;
         }
         if (d.kind == IndexedKind::reverse_sequence) {
             const auto rank = static_cast<std::int64_t>(x.size());

@@ -60,7 +60,7 @@ const std::vector<VolumeCase>& cases() {
          "%c = Conv(%b, %w_g) {pads = [1, 1, 1, 1, 1, 1]}\n%d = Add(%c, %x)\n%y = Relu(%d)\n"
          "output %y: float32[1, 8, 4, 6, 6]\n",
          {{1, 8, 4, 6, 6}},
-         "+res"},
+         "residual=%"},
         {"Transposed",
          "opset 18\ninput %x: float32[2, 8, 3, 4, 5]\ninput %w_f: float32[8, 8, 2, 2, 2]\ninput %b_b: float32[8]\n"
          "%y = ConvTranspose(%x, %w_f, %b_b) {strides = [2, 2, 2]}\noutput %y: float32[2, 8, 6, 8, 10]\n",
@@ -119,11 +119,6 @@ const std::vector<VolumeCase>& cases() {
          "%y = LeakyRelu(%n)\noutput %y: float32[2, 8, 2, 3, 4]\n",
          {{2, 5, 4, 5, 6}},
          "group_factors"},
-        {"GridSample",
-         "opset 20\ninput %x: float32[2, 3, 4, 5, 4]\ninput %g: float32[2, 3, 6, 7, 3]\n"
-         "%y = GridSample(%x, %g) {align_corners = 1, mode = \"linear\"}\noutput %y: float32[2, 3, 3, 6, 7]\n",
-         {{2, 3, 4, 5, 4}, {2, 3, 6, 7, 3}},
-         "grid_sample"},
         {"Padded",
          "opset 18\ninput %x: float32[1, 8, 4, 5, 6]\ninput %w_f: float32[8, 8, 1, 1, 1]\ninput %pads: int64[10]\n"
          "%c = Conv(%x, %w_f)\n%p = Pad(%c, %pads) {mode = \"reflect\"}\n%y = Relu(%p)\n"
