@@ -21,7 +21,7 @@ Result<DeviceMemory> upload(std::span<const std::byte> bytes) {
     return memory;
 }
 
-float number(const std::byte* data, T type, std::size_t i) {
+float number_at(const std::byte* data, T type, std::size_t i) {
     return static_cast<float>(number(data + i * bytes_of(type), type));
 }
 
@@ -33,7 +33,7 @@ Comparison compare(const Value& v, const std::vector<std::byte>& reference, cons
     std::size_t off = 0, count = 0;
     const std::size_t all = reference.size() / bytes_of(v.type);
     for (std::size_t i = 0; i < all; ++i) {
-        const float a = number(reference.data(), v.type, i), b = number(candidate.data(), v.type, i);
+        const float a = number_at(reference.data(), v.type, i), b = number_at(candidate.data(), v.type, i);
         const bool padding = v.layout == Layout::nhwc && static_cast<std::int64_t>(i) % v.channel_stride >= v.dims[1];
         if (padding) {
             if (!std::isfinite(b)) {
