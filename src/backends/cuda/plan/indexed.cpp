@@ -11,9 +11,10 @@
 namespace lathe::cuda {
 namespace {
 
-constexpr std::array names{"gather_elements", "gather_nd",  "scatter_elements", "scatter_nd", "top_k",      "arg_extreme",
-                           "cumulate",        "triangle",   "one_hot",          "arithmetic", "pad",        "grid_sample",
-                           "depth_taps",      "reverse_sequence", "roi_align",  "pick_boxes", "list_boxes", "nonzero"};
+constexpr std::array names{
+    "gather_elements", "gather_nd",        "scatter_elements", "scatter_nd", "top_k",      "arg_extreme",
+    "cumulate",        "triangle",         "one_hot",          "arithmetic", "pad",        "grid_sample",
+    "depth_taps",      "reverse_sequence", "roi_align",        "pick_boxes", "list_boxes", "nonzero"};
 static_assert(names.size() == static_cast<std::size_t>(IndexedKind::nonzero) + 1);
 
 std::size_t product(const Shape& dims, std::size_t from, std::size_t to) {

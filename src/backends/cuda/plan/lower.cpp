@@ -577,8 +577,8 @@ Support lowering_support(const Node& node, const Model&) {
     if (has_subgraph(node)) return {false, "bodies of " + node.op_type + " have no GPU form"};
     // Folded away once shapes are known, where they do not depend on data, or written out.
     static const std::unordered_set<std::string_view> folded{
-        "Shape",    "Size",   "Constant", "ConstantOfShape", "Range",           "Expand",       "Tile",
-        "Einsum",   "CastLike", "Compress", "LpPool",          "LpNormalization", "GlobalLpPool"};
+        "Shape",  "Size",     "Constant", "ConstantOfShape", "Range",           "Expand",      "Tile",
+        "Einsum", "CastLike", "Compress", "LpPool",          "LpNormalization", "GlobalLpPool"};
     if (node.is("Attention")) {
         const std::string why = attention_refusal(node);
         return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};

@@ -177,7 +177,8 @@ std::optional<std::vector<Axis>> axes_of(const Graph& graph, const Node& node, c
 
 /// Whether Resize has a kernel for it.
 bool is_plain(const Node& node, const Form& form, const std::vector<Axis>& axes, std::size_t rank) {
-    if (form.antialias || form.exclude_outside || node.attribute("axes") != nullptr || rank != 4) return false;
+    if (form.antialias || form.exclude_outside || node.attribute("axes") != nullptr || (rank != 4 && rank != 5))
+        return false;
     if (form.coordinates == "half_pixel_symmetric" || form.coordinates == "tf_crop_and_resize") return false;
     if (node.string_or("keep_aspect_ratio_policy", "stretch") != "stretch") return false;
     return std::all_of(axes.begin(), axes.end(), [&](const Axis& axis) {

@@ -149,8 +149,8 @@ private:
                 for (const ValueId id : *list) {
                     const Value& value = plan_.values[id];
                     const IndexedKind kind = std::get<Indexed>(op.detail).kind;
-                    const bool as_it_lies = kind == IndexedKind::pad || kind == IndexedKind::depth_taps ||
-                                            kind == IndexedKind::roi_align;
+                    const bool as_it_lies =
+                        kind == IndexedKind::pad || kind == IndexedKind::depth_taps || kind == IndexedKind::roi_align;
                     if ((value.layout != Layout::linear && !as_it_lies) || value.dims.size() > 8)
                         return wrong("", "indexed not linear");
                 }
