@@ -210,6 +210,11 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
     LATHE_CHECK(write_out(model));
+    for (std::size_t round = 0; round < max_rounds && fold_empty_values(model.graph, inputs); ++round) {
+        for (ValueInfo& info : model.graph.outputs)
+            info.dims.reset();
+        LATHE_CHECK(settle(model));
+    }
     if (open == OpenShapes::left) return model;
     for (std::size_t round = 0; round < max_rounds; ++round) {
         LATHE_TRY(const bool bounded, bound_rows(model));
@@ -218,11 +223,6 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
             info.dims.reset();
         LATHE_CHECK(settle(model));
         LATHE_CHECK(write_out(model));
-    }
-    for (std::size_t round = 0; round < max_rounds && fold_empty_values(model.graph, inputs); ++round) {
-        for (ValueInfo& info : model.graph.outputs)
-            info.dims.reset();
-        LATHE_CHECK(settle(model));
     }
     for (const auto& node : model.graph.nodes) {
         if (is_bounded(*node)) continue;
