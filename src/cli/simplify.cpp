@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "graph/text.hpp"
+#include "onnx/input_value.hpp"
 #include "onnx/onnx.hpp"
 #include "onnx/preconditions.hpp"
 #include "passes/passes.hpp"
@@ -73,6 +74,7 @@ void add_simplify(Commands& commands) {
         std::string output;
         std::string dump;
         std::vector<std::string> shapes;
+        std::vector<std::string> constants;
         bool list = false;
         SimplifyOptions simplify;
     };
@@ -84,6 +86,7 @@ void add_simplify(Commands& commands) {
          {"lathe simplify m.onnx --output simple.onnx",
           "lathe simplify m.onnx --output simple.onnx --disable fold-affine --dump steps/",
           "lathe simplify bert.onnx --shape ids:?x128 --shape mask:?x128 --output bert128.onnx",
+          "lathe simplify vad.onnx --shape input:1x576 --constant sr=16000 --output vad16.onnx",
           "lathe simplify --list-passes"}},
         [options, &context]() -> Result<void> {
             if (options->list) {
@@ -103,6 +106,7 @@ void add_simplify(Commands& commands) {
             LATHE_TRY(Model model, load_onnx(options->model));
             warn_about_nonfinite(model);
             if (!options->shapes.empty()) LATHE_CHECK(set_input_shapes(model, options->shapes));
+            if (!options->constants.empty()) LATHE_CHECK(set_input_constants(model, options->constants));
             auto report = simplify_model(model, simplify);
             if (!report) return std::move(report).error().in(options->model);
             for (const std::string& warning : report->warnings)
@@ -119,6 +123,9 @@ void add_simplify(Commands& commands) {
     command.add_option("-o,--output", options->output, "Simplified ONNX model");
     command.add_option("--shape", options->shapes,
                        "[INPUT:]SIZES to fix where the model leaves them open, repeatable; ? keeps an axis: ids:?x128");
+    command.add_option(
+        "--constant", options->constants,
+        "INPUT=VALUE to make an input a constant, repeatable; an If that asks for it is then its branch");
     command.add_option("--disable", options->simplify.disabled, "Pass to leave out; may be given several times");
     command.add_flag("--list-passes", options->list, "Name all passes, in the order they run");
     command.add_option("--dump", options->dump, "Folder for the graph as text after each pass that changed it");

@@ -2,6 +2,7 @@
 #include <numeric>
 #include <set>
 
+#include "graph/subgraphs.hpp"
 #include "passes/evaluate.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
@@ -106,9 +107,22 @@ Result<bool> fold_constants(Graph& graph, PassContext& context) {
 
 namespace {
 
+/// What is known of a value of the graph or, in a body, of a graph around it.
+std::optional<ValueInfo> visible_info(const Graph& graph, const Uses& uses, const PassContext& context,
+                                      const std::string& value) {
+    auto info = graph.info(value);
+    bool defined_here = uses.producer(value) != nullptr;
+    for (auto outer = context.around.rbegin(); !info && !defined_here && outer != context.around.rend(); ++outer) {
+        info = (*outer)->info(value);
+        defined_here = !info && defined_names(**outer).contains(value);
+    }
+    return info;
+}
+
 /// Dimensions of a value as Shape (with its start and end) gives them; -1 where not known.
-std::optional<Shape> shape_part(const Graph& graph, const Node& shape_node) {
-    const auto info = graph.info(shape_node.input(0));
+std::optional<Shape> shape_part(const Graph& graph, const Uses& uses, const PassContext& context,
+                                const Node& shape_node) {
+    const auto info = visible_info(graph, uses, context, shape_node.input(0));
     const auto shape = info ? info->shape() : std::nullopt;
     if (!shape) return std::nullopt;
     const auto rank = static_cast<std::int64_t>(shape->size());
@@ -157,7 +171,7 @@ Result<bool> fold_shapes(Graph& graph, PassContext& context) {
         const Node* shape_node = node.get();
         if (node->is("Gather") || node->is("Slice")) shape_node = uses.producer(node->input(0));
         if (shape_node == nullptr || !(whole || shape_node->is("Shape"))) continue;
-        const auto shape = shape_part(graph, *shape_node);
+        const auto shape = shape_part(graph, uses, context, *shape_node);
         if (!shape) continue;
         if (!whole) {
             if (const auto value = part_of_shape(graph, *node, *shape, context.opset)) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "graph/graph.hpp"
 #include "lathe/result.hpp"
@@ -15,6 +16,8 @@ struct PassContext {
     /// A folded constant larger than this is kept only if it is no larger than the constants it replaces.
     std::size_t fold_limit_bytes = std::size_t{1} << 20;
     std::size_t rewrites = 0; ///< the pass adds one for each rewrite
+    /// For a body: the graphs whose values it sees, the model's own first.
+    std::vector<const Graph*> around = {};
 };
 
 /// One kind of rewrite. Every pass keeps the graph's function, its inputs and outputs (names and types), and all

@@ -15,6 +15,8 @@ const std::vector<Pass>& all_passes() {
         {"fold-shapes", "Shape, Size and parts of shapes that are known become constants", passes::fold_shapes},
         // After fold-shapes: the arithmetic on shapes is constant only then.
         {"fold-constants", "nodes whose inputs are all constant are evaluated", passes::fold_constants},
+        // After fold-constants, which answers what the condition asks; before what looks for chains of nodes.
+        {"inline-branches", "an If whose condition is known becomes the branch that it takes", passes::inline_branches},
         {"remove-no-ops", "nodes that return their input are bypassed", passes::remove_no_ops},
         {"merge-duplicates", "equal nodes and equal initializers become one", passes::merge_duplicates},
         {"merge-transposes", "consecutive Transposes become one", passes::merge_transposes},
@@ -41,6 +43,7 @@ const Pass* find_pass(std::string_view name) {
 Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context) {
     bool changed = false;
     Result<void> inner_result;
+    context.around.push_back(&graph);
     for (const auto& node : graph.nodes) {
         for_each_subgraph(*node, [&](Graph& inner) {
             if (!inner_result) return;
@@ -53,6 +56,7 @@ Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context) {
             }
         });
     }
+    context.around.pop_back();
     if (!inner_result) return std::move(inner_result).error();
     LATHE_TRY(const bool applied, pass.apply(graph, context));
     return applied || changed;

@@ -139,6 +139,22 @@ std::string add_scalar(Graph& graph, const std::string& stem, DataType type, flo
     return add_constant(graph, stem, Tensor("", type, {}, bytes));
 }
 
+void rename_value(Graph& graph, const std::string& from, const std::string& to) {
+    for (auto* values : {&graph.inputs, &graph.outputs}) {
+        for (ValueInfo& value : *values) {
+            if (value.name == from) value.name = to;
+        }
+    }
+    for (const auto& node : graph.nodes)
+        std::replace(node->outputs.begin(), node->outputs.end(), from, to);
+    if (auto entry = graph.initializers.extract(from)) {
+        entry.key() = to;
+        entry.mapped().name = to;
+        graph.initializers.insert(std::move(entry));
+    }
+    graph.value_infos.erase(from);
+}
+
 std::size_t remove_dead(Graph& graph) {
     std::unordered_map<std::string, std::size_t> reads;
     for (const ValueInfo& output : graph.outputs)

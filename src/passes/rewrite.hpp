@@ -48,6 +48,10 @@ std::string add_constant(Graph& graph, const std::string& stem, const Tensor& te
 /// A scalar of a floating-point type.
 std::string add_scalar(Graph& graph, const std::string& stem, DataType type, float value);
 
+/// Where a value is defined (input, initializer, output of a node) or put out, its name becomes `to`, which nothing
+/// else has. Readers keep `from`: Graph::replace_uses.
+void rename_value(Graph& graph, const std::string& from, const std::string& to);
+
 /// Remove nodes and initializers that nothing reads, and what is known of values that no longer exist. How many nodes
 /// and initializers went. Nodes without outputs stay.
 std::size_t remove_dead(Graph& graph);

@@ -37,6 +37,12 @@ std::vector<Refusal> refusals() {
          "%y = Resize(%t, %none, %scales) {name = \"bad\", mode = \"nearest\", "
          "coordinate_transformation_mode = \"half_pixel_symmetric\"}\n",
          ErrorCode::unsupported, "OpenVINO has no form of Resize as it is used here", "node bad"},
+        {"RankThatAnIfLeavesOpen",
+         "%s = ReduceSum(%x) {keepdims = 0}\n%b = Cast(%s) {to = 9}\n"
+         "%r = If(%b) {name = \"asked\", then_branch = graph {\n%t = Mul(%x, %slope)\noutput %t: float32[1, 2, 2]\n}, "
+         "else_branch = graph {\n%e = Identity(%x)\noutput %e: float32[2, 2]\n}}\n"
+         "%y = Conv(%r, %slope) {name = \"deep\"}\n",
+         ErrorCode::unsupported, "the input of this Conv has, and an If (asked) leaves that open", "node deep"},
         {"Malformed", "%y = Conv(%x, %scales) {name = \"flat\"}\n", ErrorCode::parse_error, "not valid ONNX", ""},
         {"TopKOfTooMany", "%y, %i = TopK(%x, %five) {name = \"top\"}\n", ErrorCode::parse_error,
          "TopK asks for 5 values of an axis that has 2", "node top"},

@@ -125,6 +125,53 @@ Result<bool> break_structure(Graph& graph, PassContext&) {
     return first;
 }
 
+const char* const branches = R"(opset 18
+input %x: float32[2]
+const %no: bool[] = {false}
+%y = If(%no) {then_branch = graph {
+    %t = NonZero(%x)
+    output %t: float32[2]
+}, else_branch = graph {
+    %i = Identity(%x)
+    %e = Relu(%i)
+    output %e: float32[2]
+}}
+%z = Identity(%y)
+output %z: float32[2]
+)";
+
+/// As a backend that takes no If.
+Result<std::vector<TensorSet>> run_without_if(const Model& model, std::span<const TensorSet> inputs) {
+    for (const auto& node : model.graph.nodes) {
+        if (node->is("If")) return Error{ErrorCode::unsupported, "no If here", node->label(), ""};
+    }
+    return run_reference(model, inputs);
+}
+
+TEST(Simplify, WithoutItsBranchesAModelIsVerifiedThatCouldNotBeRun) {
+    Model model = parsed(branches);
+    const auto report = simplify(model, {}, run_without_if, {});
+    ASSERT_TRUE(report) << report.error().describe();
+    EXPECT_EQ(report->after_nodes, 1U);
+    EXPECT_EQ(report->samples, 3U);
+    ASSERT_EQ(report->warnings.size(), 1U);
+    EXPECT_NE(report->warnings[0].find("cannot be run here"), std::string::npos) << report->warnings[0];
+
+    const Pass passes[] = {{"inline-branches", "", passes::inline_branches}, {"broken", "", break_relu}};
+    SimplifyOptions options;
+    options.passes = passes;
+    Model broken = parsed(branches);
+    const auto blamed = simplify(broken, options, run_without_if, {});
+    ASSERT_FALSE(blamed);
+    EXPECT_EQ(blamed.error().code, ErrorCode::verification_failed);
+    EXPECT_NE(blamed.error().where.find("pass broken"), std::string::npos) << blamed.error().describe();
+
+    options.disabled = {"inline-branches"};
+    const auto refused = simplify(broken, options, run_without_if, {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+}
+
 TEST(Simplify, NamesThePassThatBreaksTheModel) {
     const Pass passes[] = {
         {"no-ops", "", passes::remove_no_ops}, {"broken", "", break_relu}, {"constants", "", passes::fold_constants}};

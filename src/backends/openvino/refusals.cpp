@@ -109,11 +109,28 @@ Error without_rule(const std::string& list, const std::vector<const Node*>& node
     return {ErrorCode::unsupported, "OpenVINO has no form of what the model needs: " + list, "", cure};
 }
 
-/// "-- Resize-19 with a message:; ...; Summary: ...", of the first operator.
+/// Whether a complaint is about a rank that is not known.
+bool is_about_rank(const std::string& why) {
+    return why.find("rank") != std::string::npos &&
+           (why.find("static") != std::string::npos || why.find("dynamic") != std::string::npos);
+}
+
+/// "-- Resize-19 with a message:; ...; -- Conv-16 with a message:; ...; Summary: ...", of the first operator.
 Error with_message(const std::string& text, const std::vector<const Node*>& nodes) {
     const std::string name = between(text, "-- ", " with a message");
-    const std::string why = plain(between(text, " with a message:; ", "; Summary:"));
+    const std::string all = between(text, " with a message:; ", "; Summary:");
+    const std::string why = plain(all.substr(0, all.find("; -- ")));
     const Node* node = find_node(nodes, bare_operator(name), text);
+    const auto asks = std::ranges::find_if(nodes, [](const Node* each) { return each->is("If"); });
+    if (node != nullptr && asks != nodes.end() && is_about_rank(why)) {
+        return {
+            ErrorCode::unsupported,
+            "OpenVINO must know how many dimensions the input of this " + operator_of(*node) + " has, and an If (" +
+                (*asks)->label() + ") leaves that open",
+            "node " + node->label(),
+            "fix what the If asks for, and it becomes the branch that it takes: lathe simplify --shape INPUT:SIZES for "
+            "a size, --constant INPUT=VALUE for a value"};
+    }
     if (node != nullptr) return lacks(*node, why);
     return {ErrorCode::unsupported, "OpenVINO has no form of " + name + " as it is used here: " + why, "", cure};
 }
