@@ -1,12 +1,17 @@
-"""INT8 of a detector by Lathe and by its peers: mAP on photos that no tool saw, and latency in OpenVINO in one interleaved
+"""INT8 of a YOLOX detector by Lathe and by its peers: mAP on photos that no tool saw, and latency in OpenVINO in one interleaved
 run.
 
     LATHE_PYTHON=venv/bin/python python3 benchmarks/run_detectors.py --lathe build/bin/lathe --shared ../shared/data \\
-        --peers-python peers-venv/bin/python --work /tmp/detectors
+        --peers-python peers-venv/bin/python --modelopt-python modelopt-venv/bin/python --work /tmp/detectors
 
 --peers-python is a Python with requirements/peers.txt and detection.txt. Writes benchmarks/results/NAME.detector.json, from
 which benchmarks/make_tables.py makes a table. What is there already in --work is used again. The machine should do nothing
-else; --quantize-only may be done before, on a busy one, and --busy then leaves its seconds out.
+else; --quantize-only may be done before, on a busy one, and --busy then leaves its seconds out, and with --no-latency what
+only a quiet machine can tell.
+
+Every tool is shown in the form and the runtime that suit it. NNCF's own form is OpenVINO's; its ONNX form keeps its accuracy
+in ONNX Runtime, but OpenVINO 2026.4 turns it into another network (mAP near 0), so that it is judged in both and timed in
+the first.
 """
 
 import json
@@ -18,6 +23,7 @@ import provenance
 from run_peers import command_line, make, run, shorten
 
 HERE = Path(__file__).resolve().parent
+BESIDE = "lathe-effort-1"
 
 
 def lathe_variants(lathe, model, calibration, samples, rules, work):
@@ -35,17 +41,40 @@ def lathe_variants(lathe, model, calibration, samples, rules, work):
     (work / "lathe.json").write_text(json.dumps(rows), encoding="utf-8")
 
 
-def method_of(row, judged, latency, ratios):
-    """A row of the result: what a tool made, how it did."""
-    name = Path(row["file"]).stem
-    method = {key: row[key] for key in ("tool", "version", "variant", "samples", "seconds", "failed") if key in row}
-    if name in judged:
-        versus = judged[name]["vs_reference"]
-        method |= {"map": judged[name]["map"], "map_delta": versus["map_delta"], "map_delta_ci95": versus["map_delta_ci95"],
-                   "same": versus["agreement"]}
-    if name in latency:
-        method |= {"median_ms": latency[name]["median_ms"], "noisy": latency[name]["noisy"], "speedup": ratios.get(name)}
-    return method
+def methods_of(rows, judged, latency, ratios):
+    """A row of the result for each tool's variant: what it made, how its forms did in which runtime."""
+    methods = {}
+    for row in rows:
+        files = methods.setdefault((row["tool"], row["variant"]), {})
+        files[Path(row["file"]).suffix] = row
+    made = []
+    for files in methods.values():
+        own = files.get(".xml") or files[".onnx"]
+        method = {key: own[key] for key in ("tool", "version", "variant", "file", "samples", "seconds", "failed") if key in own}
+        method |= judged.get(own["file"], {})
+        if ".xml" in files and (other := judged.get(files.get(".onnx", {}).get("file"))):
+            method |= {"onnxruntime": other["onnxruntime"], "onnx_in_openvino": other["openvino"]}
+        if own["file"] in latency:
+            method |= {"median_ms": latency[own["file"]]["median_ms"], "noisy": latency[own["file"]]["noisy"],
+                       "speedup": ratios.get(own["file"])}
+        made.append(method)
+    return made
+
+
+def measure(lathe, ours, others, calibration, target, work):
+    """Medians and ratios by file name, in one interleaved run."""
+    against = ",".join(f"openvino={work / name}" for name in others)
+    if not target.exists():
+        run([lathe, "bench", *ours, *(["--against", against] if others else []), "--data", calibration, "--batch-sizes", "1",
+             "--duration", "3", "--time-limit", "12", "--output", target])
+    bench = json.loads(target.read_text(encoding="utf-8"))
+    files = {subject["name"]: Path(subject["file"]).name.replace(".engine", ".onnx") for subject in bench["subjects"]
+             if subject.get("file")}
+    best = next(name for name, file in files.items() if file == f"{BESIDE}.onnx")
+    latency = {files[entry["subject"]]: entry for entry in bench["latency"] if entry["subject"] in files}
+    ratios = {files[entry["reference"]]: entry["speedup"] for entry in bench["ratios"]
+              if entry["subject"] == best and entry["reference"] in files}
+    return bench, latency, ratios
 
 
 def main():
@@ -58,8 +87,10 @@ def main():
     parser.add_argument("--peers-python", required=True)
     parser.add_argument("--modelopt-python", help="Python with requirements/modelopt.txt; without it ModelOpt is left out")
     parser.add_argument("--ort-variants", default="minmax-u8s8,minmax-s8s8,percentile-s8s8,entropy-s8s8")
-    parser.add_argument("--nncf-variants", default="default,mixed,yolo-scopes,accuracy-control")
+    parser.add_argument("--histogram-samples", type=int, default=100, help="photos of ONNX Runtime's methods but minmax")
+    parser.add_argument("--nncf-variants", default="default,mixed,per-tensor,yolo-scopes,yolo-scopes-add,accuracy-control")
     parser.add_argument("--busy", action="store_true", help="the machine was busy when it quantised: no seconds")
+    parser.add_argument("--no-latency", action="store_true", help="the machine is busy: accuracy alone")
     parser.add_argument("--quantize-only", action="store_true", help="and measure with another call")
     options = parser.parse_args()
     lathe, shared = str(Path(options.lathe).resolve()), Path(options.shared)
@@ -77,32 +108,35 @@ def main():
         tools["modelopt"] = (options.modelopt_python, "entropy,max")
     rows = json.loads((work / "lathe.json").read_text(encoding="utf-8"))
     for tool, (environment, variants) in tools.items():
-        make(work / f"{tool}.json", [environment, HERE / f"peers/quantize_{tool}.py", *common, "--variants", variants])
+        more = ["--histogram-samples", options.histogram_samples] if tool == "ort" else []
+        make(work / f"{tool}.json", [environment, HERE / f"peers/quantize_{tool}.py", *common, "--variants", variants, *more])
         rows += json.loads((work / f"{tool}.json").read_text(encoding="utf-8"))
-    rows = [row for row in rows if row["file"].endswith(".onnx")]
-    if options.busy:
-        rows = [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
     if options.quantize_only:
         return
-    engines = {"fp32": model} | {Path(row["file"]).stem: work / row["file"] for row in rows if not row.get("failed")}
-    for name, source in engines.items():
-        make(work / f"{name}.engine", [lathe, "build", source, "--precision", "fp32" if name == "fp32" else "int8", *rules,
-                                       "--output", work / f"{name}.engine"])
-    ours = [work / f"{name}.engine" for name in engines]
-    run([lathe, "eval", *ours[1:], "--reference", ours[0], "--data", validation, *rules, "--output", work / "eval.json"])
-    scores = json.loads((work / "eval.json").read_text(encoding="utf-8"))
-    run([lathe, "bench", *ours, "--data", calibration, "--batch-sizes", "1", "--duration", "3", "--time-limit", "12",
-         "--output", work / "bench.json"])
-    bench = json.loads((work / "bench.json").read_text(encoding="utf-8"))
-    judged = {subject["name"]: subject for subject in scores["subjects"]}
-    latency = {entry["subject"]: entry for entry in bench["latency"]}
-    best = "lathe-effort-1"
-    ratios = {entry["reference"]: entry["speedup"] for entry in bench["ratios"] if entry["subject"] == best}
-    document = {"kind": "detector", "version": 1, "network": options.title, "machine": bench["machine"],
-                "libraries": bench.get("libraries", {}), "time": bench["time"],
-                "photos": judged["fp32"]["samples"], "fp32": {"map": judged["fp32"]["map"], "median_ms": latency["fp32"]["median_ms"],
-                                                             "noisy": latency["fp32"]["noisy"], "speedup": ratios.get("fp32")},
-                "beside": best, "methods": [method_of(row, judged, latency, ratios) for row in rows]}
+    if options.busy:
+        rows = [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    good = [row["file"] for row in rows if not row.get("failed")]
+    make(work / "judged.json", [options.peers_python, HERE / "peers/judge_yolox.py", model, "--data", validation, *rules,
+                                "--output", work / "judged.json", *(f"--subject={work / name}" for name in good)])
+    scores = json.loads((work / "judged.json").read_text(encoding="utf-8"))
+    judged = {subject["file"]: {key: value for key, value in subject.items() if key != "file"} for subject in scores["subjects"]}
+    document = {"kind": "detector", "version": 1, "network": options.title, "photos": scores["photos"],
+                "draws": scores["draws"], "seed": scores["seed"], "fp32": {"map": scores["fp32"]}, "beside": BESIDE}
+    latency, ratios = {}, {}
+    if not options.no_latency:
+        sources = {"fp32": model} | {Path(name).stem: work / name for name in good if name.startswith("lathe-")}
+        for name, source in sources.items():
+            make(work / f"{name}.engine", [lathe, "build", source, "--precision", "fp32" if name == "fp32" else "int8", *rules,
+                                           "--output", work / f"{name}.engine"])
+        # Of a tool whose own form is OpenVINO's the other is not timed.
+        own = [name for name in good if not name.startswith("lathe-")
+               and not (name.endswith(".onnx") and name.replace(".onnx", ".xml") in good)]
+        bench, latency, ratios = measure(lathe, [work / f"{name}.engine" for name in sources], own, calibration,
+                                         work / "bench.json", work)
+        document |= {"machine": bench["machine"], "libraries": bench.get("libraries", {}), "time": bench["time"]}
+        document["fp32"] |= {"median_ms": latency["fp32.onnx"]["median_ms"], "noisy": latency["fp32.onnx"]["noisy"],
+                             "speedup": ratios.get("fp32.onnx")}
+    document["methods"] = methods_of(rows, judged, latency, ratios)
     document["command"] = " ".join(shorten(word) for word in [Path(sys.argv[0]).name, *sys.argv[1:]])
     provenance.stamp(document, lathe, [model])
     target = Path(options.results) / f"{options.name}.detector.json"

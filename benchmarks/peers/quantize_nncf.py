@@ -5,9 +5,9 @@
 Variants: `default`; `mixed`, its preset with asymmetric activations; `accurate-bias`, its slower bias correction;
 `overflow-fix`, that preset with its weights in half their range for CPUs without VNNI;
 `accuracy-control`, which measures top-1 on the labelled calibration images and returns layers to floating point until at
-most 0.1 point is lost, for a YOLOX (its images' truth is COCO's instances.json) mAP and 0.5 points;
-`yolo-scopes`, as NNCF's own example for YOLO has it: the preset with asymmetric activations, and Mul, Sub and Sigmoid in
-floating point.
+most 0.1 point is lost; for a YOLOX (its images' truth is COCO's instances.json) mAP and 0.5 points, on OpenVINO's form;
+`yolo-scopes`, as NNCF's own example for YOLO has it: the preset with asymmetric activations, and products, differences and
+sigmoids in floating point; `yolo-scopes-add`, sums too; `per-tensor`, the preset with one scale an activation.
 Writes DIR/nncf.xml (OpenVINO's own form, for speed), DIR/nncf.onnx and the like of the other variants (for `lathe eval`)
 and DIR/nncf.json with the seconds each took, data loading included, or why it failed.
 """
@@ -19,7 +19,7 @@ import nncf
 import numpy as np
 import onnx
 import openvino
-from nncf.quantization.advanced_parameters import OverflowFix
+from nncf.quantization.advanced_parameters import OverflowFix, QuantizationParameters
 from peer import Peer, command_line
 
 
@@ -38,6 +38,60 @@ def top1(model, samples):
     return sum(hits) / len(hits), hits
 
 
+# As OpenVINO and as ONNX call them.
+SCOPES = {"yolo-scopes": ["Multiply", "Mul", "Subtract", "Sub", "Sigmoid"],
+          "yolo-scopes-add": ["Multiply", "Mul", "Subtract", "Sub", "Sigmoid", "Add"]}
+
+
+def settings(variant, samples):
+    """What nncf.quantize gets."""
+    how = {"subset_size": samples, "fast_bias_correction": variant != "accurate-bias"}
+    if variant in ("mixed", "overflow-fix", "per-tensor", *SCOPES):
+        how["preset"] = nncf.QuantizationPreset.MIXED
+    if variant == "overflow-fix":
+        how["advanced_parameters"] = nncf.AdvancedQuantizationParameters(overflow_fix=OverflowFix.ENABLE)
+    if variant == "per-tensor":
+        one = QuantizationParameters(per_channel=False)
+        how["advanced_parameters"] = nncf.AdvancedQuantizationParameters(activations_quantization_params=one)
+    if variant in SCOPES:
+        how["ignored_scope"] = nncf.IgnoredScope(types=SCOPES[variant], validate=False)
+    return how
+
+
+def control_accuracy_of_yolox(peer, model, files, truth):
+    """On OpenVINO's form. Layers are ranked by the outputs' error: mAP of a few images tells most of them apart by chance."""
+    from yolox import Matches, find, quietly  # of requirements/detection.txt
+    from pycocotools.coco import COCO
+
+    coco = quietly(COCO, str(truth))
+
+    def validate(compiled, some):
+        outputs = []
+
+        def run(image):
+            outputs.append(compiled(image)[compiled.output(0)])
+            return outputs[-1][0]
+
+        return Matches(coco, *find(run, list(some), peer.load, coco)).mean_average_precision(), [[each] for each in outputs]
+
+    data = nncf.Dataset(files, peer.load)
+    return nncf.quantize_with_accuracy_control(
+        model, data, data, validate, max_drop=0.005, subset_size=len(files), preset=nncf.QuantizationPreset.MIXED,
+        advanced_accuracy_restorer_parameters=nncf.AdvancedAccuracyRestorerParameters(ranking_subset_size=16))
+
+
+def control_accuracy(peer, named, files, folder):
+    """Of a classifier, on the ONNX form."""
+    labels = labels_of(folder)
+
+    def validate(model, some):
+        return top1(model, ((peer.load(file), labels[file.name]) for file in some))
+
+    # Inputs to run the model with, and, by the files themselves, what its validation gets.
+    judged = nncf.Dataset(files, lambda file: {peer.input: peer.load(file)})
+    return nncf.quantize_with_accuracy_control(peer.model, named, judged, validate, max_drop=0.001, subset_size=len(files))
+
+
 def main():
     options = command_line(__doc__, "default").parse_args()
     peer = Peer("nncf", "nncf", nncf.__version__, options)
@@ -45,44 +99,25 @@ def main():
     # Two data sets, since NNCF's front end for ONNX wants names and that for OpenVINO does not.
     plain = nncf.Dataset(files, peer.load)
     named = nncf.Dataset(files, lambda file: {peer.input: peer.load(file)})
+    truth = Path(options.data) / "instances.json"
     core = openvino.Core()
+
+    def save_ir(quantized, target):
+        openvino.save_model(quantized, str(target), compress_to_fp16=False)
+
     for variant in peer.variants:
         stem = "nncf" if variant == "default" else f"nncf-{variant}"
+        if variant == "accuracy-control" and truth.exists():
+            with peer.timed(variant, f"{stem}.xml", len(files)) as target:
+                save_ir(control_accuracy_of_yolox(peer, core.read_model(options.model), files, truth), target)
+            continue
         if variant == "accuracy-control":
             with peer.timed(variant, f"{stem}.onnx", len(files)) as target:
-                # Inputs to run the model with, and, by the files themselves, what its validation gets.
-                judged = nncf.Dataset(files, lambda file: {peer.input: peer.load(file)})
-                truth = Path(options.data) / "instances.json"
-                if truth.exists():
-                    from yolox import mean_average_precision
-
-                    def validate(model, some):
-                        return mean_average_precision(model, some, peer.load, truth), None
-                else:
-                    labels = labels_of(options.data)
-
-                    def validate(model, some):
-                        return top1(model, ((peer.load(file), labels[file.name]) for file in some))
-
-                quantized = nncf.quantize_with_accuracy_control(
-                    peer.model, named, judged, validate, max_drop=0.005 if truth.exists() else 0.001,
-                    subset_size=options.samples
-                )
-                onnx.save(quantized, str(target))
+                onnx.save(control_accuracy(peer, named, files, options.data), str(target))
             continue
-        how = {"subset_size": options.samples, "fast_bias_correction": variant != "accurate-bias"}
-        if variant in ("mixed", "overflow-fix", "yolo-scopes"):
-            how["preset"] = nncf.QuantizationPreset.MIXED
-        if variant == "overflow-fix":
-            how["advanced_parameters"] = nncf.AdvancedQuantizationParameters(overflow_fix=OverflowFix.ENABLE)
-        if variant == "yolo-scopes":
-            how["ignored_scope"] = nncf.IgnoredScope(types=["Mul", "Sub", "Sigmoid"], validate=False)
-            with peer.timed(variant, f"{stem}.onnx", len(files)) as target:
-                onnx.save(nncf.quantize(peer.model, named, **how), str(target))
-            continue
+        how = settings(variant, options.samples)
         with peer.timed(variant, f"{stem}.xml", len(files)) as target:
-            quantized = nncf.quantize(core.read_model(options.model), plain, **how)
-            openvino.save_model(quantized, str(target), compress_to_fp16=False)
+            save_ir(nncf.quantize(core.read_model(options.model), plain, **how), target)
         with peer.timed(variant, f"{stem}.onnx", len(files)) as target:
             onnx.save(nncf.quantize(peer.model, named, **how), str(target))
     peer.save()
