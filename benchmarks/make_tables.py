@@ -249,7 +249,8 @@ def detectors_table(folder):
         text += markdown(heading, rows) + "\n"
         if notes:
             text += f"NNCF is shown in OpenVINO's form; its ONNX form, run by OpenVINO, has mAP {', '.join(notes)}. "
-        text += f"{machine_line(document)}.\n\n" if timed else "\n\n"
+        text = text.rstrip(" ") if not timed else text + f"{machine_line(document)}."
+        text += "\n\n"
     return text.rstrip("\n") + "\n" if text else ""
 
 

@@ -86,7 +86,7 @@ def main():
     parser.add_argument("--samples", type=int, default=160, help="photos to calibrate on")
     parser.add_argument("--peers-python", required=True)
     parser.add_argument("--modelopt-python", help="Python with requirements/modelopt.txt; without it ModelOpt is left out")
-    parser.add_argument("--ort-variants", default="minmax-u8s8,minmax-s8s8,percentile-s8s8,entropy-s8s8")
+    parser.add_argument("--ort-variants", default="minmax-u8s8,minmax-u8s8-conv,minmax-s8s8,percentile-s8s8,entropy-s8s8")
     parser.add_argument("--histogram-samples", type=int, default=100, help="photos of ONNX Runtime's methods but minmax")
     parser.add_argument("--nncf-variants", default="default,mixed,per-tensor,yolo-scopes,yolo-scopes-add,accuracy-control")
     parser.add_argument("--busy", action="store_true", help="the machine was busy when it quantised: no seconds")
@@ -105,7 +105,7 @@ def main():
     python = os.environ.get("LATHE_PYTHON", sys.executable)
     tools = {"ort": (python, options.ort_variants), "nncf": (options.peers_python, options.nncf_variants)}
     if options.modelopt_python:
-        tools["modelopt"] = (options.modelopt_python, "entropy,max")
+        tools["modelopt"] = (options.modelopt_python, "entropy,max,max-conv")
     rows = json.loads((work / "lathe.json").read_text(encoding="utf-8"))
     for tool, (environment, variants) in tools.items():
         more = ["--histogram-samples", options.histogram_samples] if tool == "ort" else []

@@ -2,6 +2,7 @@
 
     python benchmarks/peers/quantize_ort.py model.onnx --data photos/ --output DIR
 
+Variants are METHOD-TYPES, and METHOD-TYPES-conv for convolutions alone, the rest in float.
 TYPES are those of activations and weights; s7 is what its documentation advises on CPUs without VNNI (reduce_range).
 Writes DIR/ort-METHOD-TYPES.onnx and DIR/ort.json with the seconds each took, data loading included.
 """
@@ -40,7 +41,7 @@ def main():
     options = parser.parse_args()
     peer = Peer("ort", "onnxruntime", onnxruntime.__version__, options)
     for variant in peer.variants:
-        method, types = variant.split("-")
+        method, types, *only = variant.split("-")
         files = peer.images(options.samples if method == "minmax" else options.histogram_samples)
         with peer.timed(variant, f"ort-{variant}.onnx", len(files)) as target, tempfile.TemporaryDirectory() as scratch:
             prepared = str(Path(scratch) / "prepared.onnx")
@@ -55,6 +56,7 @@ def main():
                 activation_type=QuantType.QInt8 if types == "s8s8" else QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
                 calibrate_method=METHODS[method],
+                op_types_to_quantize=["Conv"] if only == ["conv"] else None,
                 extra_options={"ActivationSymmetric": types == "s8s8"},
             )
     peer.save()
