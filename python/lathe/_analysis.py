@@ -239,6 +239,7 @@ class PlanResult(Documented):
         stages: The latency budget.
         by_batch: The fewest machines for each largest batch that meets the objective.
         not_measured: Stages that the plan takes no time for.
+        warnings: What makes the plan uncertain, or why nothing meets the objective; sentences.
     """
 
     meets: bool
@@ -253,6 +254,7 @@ class PlanResult(Documented):
     stages: list[Stage]
     by_batch: list[Configuration]
     not_measured: list[str]
+    warnings: list[str]
 
 
 def plan(bench: str | os.PathLike[str] | BenchResult, slo: str, rate: str = "", *,
@@ -280,20 +282,176 @@ def plan(bench: str | os.PathLike[str] | BenchResult, slo: str, rate: str = "", 
         Error: invalid_argument (no rate, an objective of another form, what was not measured), not_found, parse_error.
             That nothing meets the objective is no error.
     """
-    options: dict[str, Any] = {
-        "slo": slo, "rate": rate, "subject": subject, "batch_sizes": list(batch_sizes), "max_wait": max_wait,
-        "instances": instances, "machines": machines, "max_utilisation": max_utilisation,
-    }
-    for name, file in (("trace", trace), ("served", served), ("stages", stages)):
-        if file is not None:
-            options[name] = os.fspath(file)
     with tempfile.TemporaryDirectory() as folder:
-        if isinstance(bench, BenchResult):
-            options["bench"] = os.path.join(folder, "bench.json")
-            Path(options["bench"]).write_text(bench._document, encoding="utf-8")
-        else:
-            options["bench"] = os.fspath(bench)
+        options = _plan_options(bench, folder, slo=slo, rate=rate, trace=trace, subject=subject, served=served,
+                                stages=stages, batch_sizes=list(batch_sizes), max_wait=max_wait, instances=instances,
+                                machines=machines, max_utilisation=max_utilisation)
         told = _lathe.plan(options, reporter(progress))
     return PlanResult(**told | {"choice": Configuration(**told["choice"]),
                                 "stages": [Stage(**stage) for stage in told["stages"]],
                                 "by_batch": [Configuration(**each) for each in told["by_batch"]]})
+
+
+def _plan_options(bench: str | os.PathLike[str] | BenchResult, folder: str, **options: Any) -> dict[str, Any]:
+    """What the library takes: files by their paths, a result of `lathe.bench` as a file in `folder`."""
+    for name in ("trace", "served", "stages"):
+        if options.get(name) is not None:
+            options[name] = os.fspath(options[name])
+    if isinstance(bench, BenchResult):
+        options["bench"] = os.path.join(folder, "bench.json")
+        Path(options["bench"]).write_text(bench._document, encoding="utf-8")
+    else:
+        options["bench"] = os.fspath(bench)
+    return options
+
+
+@dataclass(frozen=True)
+class LoadLatency:
+    """Latencies of a load, in ms, and the samples of a batch."""
+
+    mean_ms: float
+    median_ms: float
+    p90_ms: float
+    p99_ms: float
+    mean_batch: float
+
+
+@dataclass(frozen=True)
+class PlanTrial:
+    """A load as it was served, beside what the simulation says of the same arrivals.
+
+    Attributes:
+        sender_late_p99_ms: How much later than planned requests were handed over; it is in both.
+    """
+
+    requests: int
+    seconds: float
+    predicted: LoadLatency
+    measured: LoadLatency
+    sender_late_p99_ms: float
+
+
+@dataclass(frozen=True)
+class PlanTrials(Documented):
+    """What `lathe.try_plan` served.
+
+    Attributes:
+        rate: Requests a second: one machine's share.
+        from_bench: The first load, beside what the bench lets one expect.
+        from_load: The second, beside what the first load showed.
+        document: In a file, as {"tried": document}, what `served` of `lathe.plan` takes.
+    """
+
+    rate: float
+    from_bench: PlanTrial
+    from_load: PlanTrial
+
+
+def try_plan(bench: str | os.PathLike[str] | BenchResult, choice: Configuration, engine: str | os.PathLike[str],
+             slo: str, rate: str = "", *, seconds: float = 10, trace: str | os.PathLike[str] | None = None,
+             subject: str = "", progress: bool | Reporter | None = None) -> PlanTrials:
+    """Serve one machine's share of a plan here, twice, and compare with the prediction: `lathe plan --try`.
+
+    Args:
+        bench, slo, rate, trace, subject: As `lathe.plan` was given them.
+        choice: What it found.
+        engine: An engine file.
+        seconds: How long each load is.
+
+    Raises:
+        Error: as `lathe.plan`; verification_failed (requests failed), what loading the engine gives.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        options = _plan_options(bench, folder, slo=slo, rate=rate, trace=trace, subject=subject,
+                                choice_max_batch=choice.max_batch, choice_max_wait_ms=choice.max_wait_ms,
+                                choice_instances=choice.instances, choice_machines=choice.machines)
+        told = _lathe.try_plan(options, os.fspath(engine), seconds, reporter(progress))
+
+    def trial(each: dict[str, Any]) -> PlanTrial:
+        return PlanTrial(**each | {"predicted": LoadLatency(**each["predicted"]),
+                                   "measured": LoadLatency(**each["measured"])})
+
+    return PlanTrials(**told | {"from_bench": trial(told["from_bench"]), "from_load": trial(told["from_load"])})
+
+
+@dataclass(frozen=True)
+class PricedMix:
+    """So many machines of each kind, in the order of `PricePlanResult.kinds`.
+
+    Attributes:
+        slo_ms: The objective's quantile at the rate; None: overloaded.
+        of_held: The rate as a share of what the mix holds within the objective.
+        failing: The kind whose machine is missed most.
+        without_one_ms: The quantile without one of those; None: overloaded.
+    """
+
+    counts: list[int]
+    per_hour: float
+    slo_ms: float | None
+    of_held: float
+    failing: str
+    without_one_ms: float | None
+
+
+@dataclass(frozen=True)
+class PricedKind:
+    """A kind of machine, and what one holds within the objective.
+
+    Attributes:
+        rate_each: Requests a second; 0: none, and no `choice`.
+        choice: How it is run for that.
+        alone: Machines of this kind only; None: not at all.
+    """
+
+    name: str
+    per_hour: float
+    rate_each: float
+    choice: Configuration | None
+    alone: int | None
+    alone_per_hour: float
+
+
+@dataclass(frozen=True)
+class PricePlanResult(Documented):
+    """What `lathe.plan_prices` found.
+
+    Attributes:
+        rate: Requests a second.
+        cheapest: None: no kind holds the objective at any rate.
+        with_spare: The cheapest with which the objective holds when any one machine fails.
+    """
+
+    currency: str
+    rate: float
+    kinds: list[PricedKind]
+    cheapest: PricedMix | None
+    with_spare: PricedMix | None
+
+
+def plan_prices(prices: str | os.PathLike[str], slo: str, rate: str, *, stages: str | os.PathLike[str] | None = None,
+                batch_sizes: Sequence[int] = (), max_wait: str = "", instances: int = 0, max_utilisation: float = 0.95,
+                progress: bool | Reporter | None = None) -> PricePlanResult:
+    """The cheapest machines of several kinds for an objective: `lathe plan --prices`.
+
+    Args:
+        prices: JSON or CSV of kinds of machine, each with its price an hour and its bench.
+        slo, rate, stages, batch_sizes, max_wait, instances, max_utilisation: As `lathe.plan` takes them.
+
+    Raises:
+        Error: invalid_argument (no rate, an objective of another form), not_found, parse_error naming the place. That
+            no kind holds the objective is no error.
+    """
+    told = _lathe.plan_prices({
+        "prices": os.fspath(prices), "slo": slo, "rate": rate, "stages": None if stages is None else os.fspath(stages),
+        "batch_sizes": list(batch_sizes), "max_wait": max_wait, "instances": instances,
+        "max_utilisation": max_utilisation,
+    }, reporter(progress))
+
+    def mix(each: dict[str, Any] | None) -> PricedMix | None:
+        return None if each is None else PricedMix(**each)
+
+    def kind(each: dict[str, Any]) -> PricedKind:
+        return PricedKind(**each | {"choice": None if each["choice"] is None else Configuration(**each["choice"])})
+
+    return PricePlanResult(**told | {"kinds": [kind(each) for each in told["kinds"]], "cheapest": mix(told["cheapest"]),
+                                     "with_spare": mix(told["with_spare"])})

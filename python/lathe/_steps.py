@@ -95,6 +95,21 @@ class Calibration:
         """Write a ranges file, whole or not at all. Raises Error: io."""
         self._native.save(os.fspath(path))
 
+    def write(self, path: str | os.PathLike[str], format: str = "tensorrt-cache", *, tensorrt: str = "10.3.0",
+              algorithm: str = "EntropyCalibration2") -> None:
+        """Write the int8 ranges for another tool, whole or not at all.
+
+        Args:
+            format: "tensorrt-cache", which wants the ranges of every tensor (`calibrate(all_tensors=True)`), or
+                "dynamic-ranges", JSON with the largest magnitude a tensor.
+            tensorrt: Of a cache: the version that will read it, which takes no other's.
+            algorithm: Of a cache: the kind of calibrator that will read it.
+
+        Raises:
+            Error: invalid_argument (a version without such caches, a name that none can hold), io.
+        """
+        _lathe.write_ranges(self._native, os.fspath(path), format, tensorrt, algorithm)
+
     @property
     def method(self) -> str:
         """"minmax", "percentile", "entropy" or "mse"."""
@@ -118,7 +133,7 @@ class Calibration:
 
 def calibrate(model: Model, data: Any, *, samples: int = 300, until_settled: bool = True, method: str = "mse",
               percentile: float = 99.99, columns: str = "", preprocess: Mapping[str, Any] | None = None,
-              threads: int = 0, progress: Progress = None) -> Calibration:
+              all_tensors: bool = False, threads: int = 0, progress: Progress = None) -> Calibration:
     """Run a model, best a simplified one, on data, and record the range of every tensor that quantisation may need.
 
     Args:
@@ -128,11 +143,16 @@ def calibrate(model: Model, data: Any, *, samples: int = 300, until_settled: boo
         until_settled: Stop earlier, once more samples no longer change the ranges.
         method: "minmax", "percentile", "entropy" or "mse".
         preprocess: How pictures become the input, in place of what the model says.
+        all_tensors: Every float32 activation, as calibration caches hold them and `autocast` asks for them, not only
+            what quantisation may need; reads all of `samples`.
 
     Raises:
         Error: invalid_argument (nothing to calibrate), out_of_range (NaN in the weights), what the data gives.
     """
     given, _ = _native_data(data)
+    if all_tensors:
+        return Calibration(_lathe.calibrate_every_tensor(model._native, given, columns, samples, method, percentile,
+                                                         threads, _json_text(preprocess), reporter(progress)))
     return Calibration(_lathe.calibrate(model._native, given, columns, samples, until_settled, method, percentile,
                                         threads, _json_text(preprocess), reporter(progress)))
 

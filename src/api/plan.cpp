@@ -1,5 +1,7 @@
 #include "api/plan.hpp"
 
+#include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "plan/coverage.hpp"
@@ -9,11 +11,37 @@
 namespace lathe {
 namespace {
 
-PlannedConfiguration planned(const Configuration& found) {
-    return {found.max_batch, found.max_wait_ms, found.instances, found.machines, found.slo_ms, found.utilisation};
+std::string in_milliseconds(double value) {
+    char text[48];
+    const int digits = value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 3;
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+}
+
+std::vector<std::string> warnings_of(const CapacityPlan& plan, const CapacityRequest& request) {
+    std::vector<std::string> warnings;
+    const auto& points = request.curve.points;
+    for (const CurvePoint& point : points) {
+        if (point.noisy)
+            warnings.push_back("batch " + std::to_string(point.batch) + " of " + request.curve.subject +
+                               " was measured on a disturbed machine (noisy): the plan is as uncertain");
+    }
+    if (std::ranges::none_of(points, [](const CurvePoint& p) { return p.time.after_pause.has_value(); }))
+        warnings.emplace_back("the bench timed calls one after another only; in a server with little to do each is "
+                              "slower: bench with --pause 2 for a p99 nearer the truth");
+    if (!plan.meets && plan.floor_ms > request.slo.limit_ms) {
+        warnings.push_back("even a request that waits for nobody has " + request.slo.name() + " " +
+                           in_milliseconds(plan.floor_ms) +
+                           " ms: a faster engine or shorter stages are needed, not more machines");
+    }
+    return warnings;
 }
 
 } // namespace
+
+PlannedConfiguration planned(const Configuration& found) {
+    return {found.max_batch, found.max_wait_ms, found.instances, found.machines, found.slo_ms, found.utilisation};
+}
 
 Result<CapacityRequest> capacity_request(const PlanRequest& given) {
     CapacityRequest request;
@@ -74,6 +102,10 @@ Result<PlanResult> plan(const PlanRequest& given) {
               plan_capacity(request, given.progress != nullptr ? *given.progress : no_progress()));
     PlanResult result;
     result.meets = found.meets;
+    result.objective = request.slo.name();
+    result.objective_ms = request.slo.limit_ms;
+    result.rate = request.arrivals.rate();
+    result.slo_half_width_ms = found.slo_half_width_ms;
     result.choice = planned(found.choice);
     result.mean_ms = found.mean_ms;
     result.median_ms = found.median_ms;
@@ -86,7 +118,10 @@ Result<PlanResult> plan(const PlanRequest& given) {
         result.stages.push_back({stage.name, stage.mean, stage.median, stage.p99, stage.at_slo});
     for (const Configuration& each : found.by_batch)
         result.by_batch.push_back(planned(each));
-    result.not_measured = coverage_of(found, request).missing;
+    StageCoverage coverage = coverage_of(found, request);
+    result.not_measured = std::move(coverage.missing);
+    result.remarks = std::move(coverage.facts);
+    result.warnings = warnings_of(found, request);
     result.document = plan_document(found, request).dump(2, ' ', false, Json::error_handler_t::replace);
     return result;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "api/ranges_export.hpp"
 #include "calibrate/report.hpp"
 #include "calibrate/settle.hpp"
 #include "cli/commands.hpp"
@@ -147,7 +148,7 @@ void add_calibrate(Commands& commands) {
                 LATHE_TRY(request.preprocess, Preprocess::from_file(options->preprocess));
             }
             const bool ours = options->format.name == "ranges";
-            LATHE_CHECK(check(options->format));
+            if (!ours) LATHE_CHECK(check(format_of(options->format)));
             if (options->output.empty()) {
                 options->output =
                     std::filesystem::path(options->model).replace_extension(extension_of(options->format)).string();
@@ -158,7 +159,7 @@ void add_calibrate(Commands& commands) {
             LATHE_TRY(const Model model, load_onnx(options->model));
             LATHE_TRY(const CalibrateOutcome outcome, calibrate_model(model, request, context));
             if (!ours) {
-                LATHE_CHECK(write_given(given_of(outcome.ranges), options->format, options->output));
+                LATHE_CHECK(write_given(given_of(outcome.ranges), format_of(options->format), options->output));
                 request.output = options->output;
             }
             if (options->explain) explain(outcome, context);

@@ -2,7 +2,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/given_format.hpp"
-#include "support/lost_inputs.hpp"
+#include "lathe/ranges.hpp"
 
 namespace lathe::cli {
 
@@ -15,29 +15,19 @@ struct Options {
 };
 
 Result<void> convert(const Options& options, const Context& context) {
-    LATHE_CHECK(check(options.format));
-    const std::string output =
-        !options.output.empty()
-            ? options.output
-            : std::filesystem::path(options.input).replace_extension(extension_of(options.format)).string();
-    LATHE_CHECK(refuse_lost_inputs({output}, {options.input}));
-    LATHE_TRY(auto given, load_given_ranges(options.input));
-    const bool ours = !given.has_value();
-    if (ours) {
-        LATHE_TRY(const RangesFile ranges, load_ranges(options.input));
-        given = given_of(ranges);
-    }
-    LATHE_CHECK(write_given(*given, options.format, output));
-    if (ours && options.format.name == "tensorrt-cache") {
+    const ConvertRangesRequest request{options.input, options.output, format_of(options.format)};
+    LATHE_TRY(const ConvertRangesResult result, convert_ranges(request));
+    if (result.ours && options.format.name == "tensorrt-cache") {
         context.warn("a ranges file holds the tensors that Lathe's quantiser asks for; TensorRT keeps layers in float "
                      "whose output's scale it does not find: lathe calibrate --format tensorrt-cache writes all");
     }
-    context.print(context.bold(output) + ": " + std::to_string(given->tensors.size()) + " tensors of " + given->source);
+    const std::string output = result.output.string();
+    context.print(context.bold(output) + ": " + std::to_string(result.tensors) + " tensors of " + result.source);
     context.print_json({{"kind", "convert-ranges"},
                         {"version", 1},
-                        {"from", given->source},
+                        {"from", result.source},
                         {"format", options.format.name},
-                        {"tensors", given->tensors.size()},
+                        {"tensors", result.tensors},
                         {"file", output}});
     return {};
 }

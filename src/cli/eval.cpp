@@ -2,10 +2,10 @@
 #include <memory>
 #include <string>
 
-#include "backends/openvino/tokenizer.hpp"
 #include "cli/commands.hpp"
 #include "cli/task.hpp"
-#include "evaluate/run.hpp"
+#include "data/preprocess.hpp"
+#include "lathe/evaluate_task.hpp"
 #include "support/json.hpp"
 
 namespace lathe::cli {
@@ -13,18 +13,10 @@ namespace lathe::cli {
 namespace {
 
 struct EvalOptions {
-    std::vector<std::string> engines;
-    std::string reference;
-    std::string data;
-    TaskOptions task;
-    std::string columns;
-    std::size_t samples = 0;
-    std::size_t batch_size = 16;
-    std::string preprocess;
+    EvaluateTaskRequest request;
+    std::string preprocess; ///< a file
     std::string preprocess_on = "cpu";
     std::string output_kind = "auto";
-    std::size_t worst = 10;
-    SquadOptions squad;
     std::string output;
 };
 
@@ -217,46 +209,39 @@ void print_figures(const Context& context, const Json& document) {
 }
 
 Result<void> run_eval(const EvalOptions& options, const Context& context) {
-    EvalRequest request;
-    request.engines.assign(options.engines.begin(), options.engines.end());
-    request.reference = options.reference;
-    request.data = options.data;
-    request.samples = options.samples;
-    set_task(request, options.task);
-    request.squad = options.squad;
-    request.columns = options.columns;
-    request.make_tokenizer = openvino::make_tokenizer;
+    EvaluateTaskRequest request = options.request;
     if (!options.preprocess.empty()) {
-        LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
+        LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options.preprocess));
+        request.preprocess = preprocess.to_json().dump();
     }
     request.preprocess_on_device = options.preprocess_on == "gpu";
-    request.options.batch_size = options.batch_size;
-    request.options.worst = options.worst;
-    if (options.output_kind == "logits") request.options.output_kind = OutputKind::logits;
-    if (options.output_kind == "probabilities") request.options.output_kind = OutputKind::probabilities;
+    if (options.output_kind == "logits") request.score_kind = ScoreKind::logits;
+    if (options.output_kind == "probabilities") request.score_kind = ScoreKind::probabilities;
     request.command_line = context.command_line();
+    request.progress = &context.progress();
     LATHE_CHECK(check_writable({options.output}));
-    LATHE_TRY(const Json document, evaluate_engines(request, context.progress()));
+    LATHE_TRY(const EvaluateTaskResult result, evaluate_task(request));
+    LATHE_TRY(Json document, parse_json(result.document, "eval"));
     if (!options.output.empty()) LATHE_CHECK(write_json_file(options.output, document));
     if (document.contains("columns")) {
         print_figures(context, document);
-    } else if (document.value("task", "") == "similarity") {
+    } else if (result.task == "similarity") {
         print_similarity(context, document);
-    } else if (document.value("task", "") == "squad") {
+    } else if (result.task == "squad") {
         print_squad(context, document);
     } else {
         print_accuracy(context, document);
         print_fidelity(context, document);
         print_worst(context, document);
     }
-    for (const auto& subject : document["subjects"]) {
-        if (subject["nonfinite_samples"] != 0) {
-            context.warn(subject["name"].get<std::string>() + " gave NaN or infinity on " +
-                         subject["nonfinite_samples"].dump() + " samples; they count as wrong, or as not alike");
+    for (const TaskSubject& subject : result.subjects) {
+        if (subject.nonfinite != 0) {
+            context.warn(subject.name + " gave NaN or infinity on " + std::to_string(subject.nonfinite) +
+                         " samples; they count as wrong, or as not alike");
         }
     }
     if (!options.output.empty()) context.print("results: " + options.output);
-    context.print_json(document);
+    context.print_json(std::move(document));
     return {};
 }
 
@@ -276,18 +261,18 @@ void add_eval(Commands& commands) {
                        "lathe eval int8.engine --reference fp32.engine --data coco/",
                        "lathe eval int8.engine --reference fp32.engine --data arrays/ --task mine.py:score"}},
                      [options, &context] { return run_eval(*options, context); });
-    command.add_option("engines", options->engines, "Engine files")->type_name("ENGINE")->required();
-    command.add_option("--reference", options->reference, "Engine whose outputs the others should follow");
+    command.add_option("engines", options->request.engines, "Engine files")->type_name("ENGINE")->required();
+    command.add_option("--reference", options->request.reference, "Engine whose outputs the others should follow");
     command
         .add_option(
-            "--data", options->data,
+            "--data", options->request.data,
             "Folder with labels.csv or class subfolders, images, .npy or .npz; texts (.tsv, .csv, .jsonl); pictures "
             "with boxes (COCO, YOLO, Pascal VOC), masks/ beside images/, targets/ beside inputs/, or texts.csv")
         ->required();
-    add_task_options(command, options->task);
-    command.add_option("--columns", options->columns, columns_help);
-    command.add_option("--samples", options->samples, "Use that many samples, spread evenly (default: all)");
-    command.add_option("--batch-size", options->batch_size, "Samples decoded and run together")
+    add_task_options(command, options->request.task);
+    command.add_option("--columns", options->request.columns, columns_help);
+    command.add_option("--samples", options->request.samples, "Use that many samples, spread evenly (default: all)");
+    command.add_option("--batch-size", options->request.batch_size, "Samples decoded and run together")
         ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
         ->capture_default_str();
     command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
@@ -302,20 +287,21 @@ void add_eval(Commands& commands) {
                     "Whether outputs are logits or probabilities; auto looks at the reference's first batch")
         ->check(CLI::IsMember({"auto", "logits", "probabilities"}))
         ->capture_default_str();
-    command.add_option("--worst", options->worst, "How many of the samples that differ most are listed")
+    command.add_option("--worst", options->request.worst, "How many of the samples that differ most are listed")
         ->capture_default_str();
-    SquadOptions& squad = options->squad;
-    command.add_option("--max-length", squad.windows.max_length, "Of --task squad: tokens of a window")
+    QuestionOptions& questions = options->request.questions;
+    command.add_option("--max-length", questions.max_length, "Of --task squad: tokens of a window")
         ->capture_default_str();
-    command.add_option("--doc-stride", squad.windows.doc_stride, "Of --task squad: tokens from window to window")
+    command.add_option("--doc-stride", questions.doc_stride, "Of --task squad: tokens from window to window")
         ->capture_default_str();
-    command.add_option("--max-question", squad.windows.max_question, "Of --task squad: tokens of a question")
+    command.add_option("--max-question", questions.max_question, "Of --task squad: tokens of a question")
         ->capture_default_str();
-    command.add_option("--n-best", squad.n_best, "Of --task squad: begins and ends considered a window")
+    command.add_option("--n-best", questions.n_best, "Of --task squad: begins and ends considered a window")
         ->capture_default_str();
-    command.add_option("--max-answer", squad.max_answer, "Of --task squad: tokens of an answer")->capture_default_str();
+    command.add_option("--max-answer", questions.max_answer, "Of --task squad: tokens of an answer")
+        ->capture_default_str();
     command
-        .add_option("--null-threshold", squad.null_threshold,
+        .add_option("--null-threshold", questions.null_threshold,
                     "Of --task squad, version 2.0: no answer where its score beats the best answer's by more")
         ->capture_default_str();
     command.add_option("--output", options->output, "Write the results as JSON");

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "support/files.hpp"
+#include "api/ranges_export.hpp"
 
 namespace lathe::cli {
 
@@ -32,24 +32,15 @@ void add_given_format(CLI::App& command, GivenFormatArguments& arguments, bool w
         ->capture_default_str();
 }
 
-Result<void> check(const GivenFormatArguments& arguments) {
-    if (arguments.name != "tensorrt-cache") return {};
-    auto version = cache_version(arguments.tensorrt);
-    if (!version) return std::move(version).error().in("--tensorrt");
-    return {};
+RangesFormat format_of(const GivenFormatArguments& arguments) {
+    const RangesForm form =
+        arguments.name == "dynamic-ranges" ? RangesForm::dynamic_ranges : RangesForm::tensorrt_cache;
+    return {form, arguments.tensorrt, arguments.algorithm};
 }
 
 std::string extension_of(const GivenFormatArguments& arguments) {
     if (arguments.name == "ranges") return ".ranges";
-    return arguments.name == "tensorrt-cache" ? ".cache" : ".json";
-}
-
-Result<void> write_given(const GivenRanges& ranges, const GivenFormatArguments& arguments,
-                         const std::filesystem::path& output) {
-    if (arguments.name == "dynamic-ranges") return write_file(output, std::string_view(print_dynamic_ranges(ranges)));
-    LATHE_TRY(const std::string version, cache_version(arguments.tensorrt));
-    LATHE_TRY(const std::string text, print_tensorrt_cache(ranges, {version, arguments.algorithm}));
-    return write_file(output, std::string_view(text));
+    return extension_of(format_of(arguments).form);
 }
 
 } // namespace lathe::cli

@@ -112,7 +112,7 @@ nb::dict told_of(const DescribedLayer& layer) {
     return told;
 }
 
-nb::dict run_plan(const nb::dict& options, nb::object reporter) {
+PlanRequest plan_request(const nb::dict& options) {
     PlanRequest request;
     request.bench = field(options, "bench", request.bench);
     request.slo = field(options, "slo", request.slo);
@@ -126,6 +126,11 @@ nb::dict run_plan(const nb::dict& options, nb::object reporter) {
     request.instances = field(options, "instances", request.instances);
     request.machines = field(options, "machines", request.machines);
     request.max_utilisation = field(options, "max_utilisation", request.max_utilisation);
+    return request;
+}
+
+nb::dict run_plan(const nb::dict& options, nb::object reporter) {
+    PlanRequest request = plan_request(options);
     const PlanResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
         request.progress = &progress;
         return plan(request);
@@ -143,6 +148,94 @@ nb::dict run_plan(const nb::dict& options, nb::object reporter) {
     told["stages"] = list_of(result.stages);
     told["by_batch"] = list_of(result.by_batch);
     told["not_measured"] = result.not_measured;
+    told["warnings"] = result.warnings;
+    told["_document"] = result.document;
+    return told;
+}
+
+nb::dict told_of(const LoadLatency& latency) {
+    nb::dict told;
+    told["mean_ms"] = latency.mean_ms;
+    told["median_ms"] = latency.median_ms;
+    told["p90_ms"] = latency.p90_ms;
+    told["p99_ms"] = latency.p99_ms;
+    told["mean_batch"] = latency.mean_batch;
+    return told;
+}
+
+nb::dict told_of(const PlanTrial& trial) {
+    nb::dict told;
+    told["requests"] = trial.requests;
+    told["seconds"] = trial.seconds;
+    told["predicted"] = told_of(trial.predicted);
+    told["measured"] = told_of(trial.measured);
+    told["sender_late_p99_ms"] = trial.sender_late_p99_ms;
+    return told;
+}
+
+nb::dict run_try_plan(const nb::dict& options, const std::filesystem::path& engine, double seconds,
+                      nb::object reporter) {
+    PlanRequest request = plan_request(options);
+    PlannedConfiguration choice;
+    choice.max_batch = nb::cast<std::int64_t>(options["choice_max_batch"]);
+    choice.max_wait_ms = nb::cast<double>(options["choice_max_wait_ms"]);
+    choice.instances = nb::cast<std::size_t>(options["choice_instances"]);
+    choice.machines = nb::cast<std::size_t>(options["choice_machines"]);
+    const PlanTrials trials = with_progress(std::move(reporter), [&](PythonProgress& progress) {
+        request.progress = &progress;
+        return try_plan(request, choice, engine, seconds);
+    });
+    nb::dict told;
+    told["rate"] = trials.rate;
+    told["from_bench"] = told_of(trials.from_bench);
+    told["from_load"] = told_of(trials.from_load);
+    told["_document"] = trials.document;
+    return told;
+}
+
+nb::object told_of(const std::optional<PricedMix>& mix) {
+    if (!mix) return nb::none();
+    nb::dict told;
+    told["counts"] = mix->counts;
+    told["per_hour"] = mix->per_hour;
+    told["slo_ms"] = mix->slo_ms;
+    told["of_held"] = mix->of_held;
+    told["failing"] = mix->failing;
+    told["without_one_ms"] = mix->without_one_ms;
+    return told;
+}
+
+nb::dict told_of(const PricedKind& kind) {
+    nb::dict told;
+    told["name"] = kind.name;
+    told["per_hour"] = kind.per_hour;
+    told["rate_each"] = kind.rate_each;
+    told["choice"] = kind.choice ? nb::object(told_of(*kind.choice)) : nb::none();
+    told["alone"] = kind.alone;
+    told["alone_per_hour"] = kind.alone_per_hour;
+    return told;
+}
+
+nb::dict run_plan_prices(const nb::dict& options, nb::object reporter) {
+    PricePlanRequest request;
+    request.prices = field(options, "prices", request.prices);
+    request.slo = field(options, "slo", request.slo);
+    request.rate = field(options, "rate", request.rate);
+    request.stages = field(options, "stages", request.stages);
+    request.batch_sizes = field(options, "batch_sizes", request.batch_sizes);
+    request.max_wait = field(options, "max_wait", request.max_wait);
+    request.instances = field(options, "instances", request.instances);
+    request.max_utilisation = field(options, "max_utilisation", request.max_utilisation);
+    const PricePlanResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
+        request.progress = &progress;
+        return plan_prices(request);
+    });
+    nb::dict told;
+    told["currency"] = result.currency;
+    told["rate"] = result.rate;
+    told["kinds"] = list_of(result.kinds);
+    told["cheapest"] = told_of(result.cheapest);
+    told["with_spare"] = told_of(result.with_spare);
     told["_document"] = result.document;
     return told;
 }
@@ -228,6 +321,9 @@ nb::dict run_inspect(const std::filesystem::path& model) {
 
 void add_analysis(nb::module_& module) {
     module.def("plan", &run_plan, nb::arg("options"), nb::arg("reporter").none());
+    module.def("try_plan", &run_try_plan, nb::arg("options"), nb::arg("engine"), nb::arg("seconds"),
+               nb::arg("reporter").none());
+    module.def("plan_prices", &run_plan_prices, nb::arg("options"), nb::arg("reporter").none());
     module.def("compare_models", &run_compare_models, nb::arg("options"), nb::arg("reporter").none());
     module.def("sensitivity", &run_sensitivity, nb::arg("options"), nb::arg("reporter").none());
     module.def("inspect", &run_inspect, nb::arg("model"));

@@ -15,6 +15,7 @@ void add_model(nanobind::module_& module);
 void add_optimize(nanobind::module_& module);
 void add_parts(nanobind::module_& module);
 void add_report(nanobind::module_& module);
+void add_tools(nanobind::module_& module);
 void add_tune(nanobind::module_& module);
 
 } // namespace lathe::python

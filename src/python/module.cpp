@@ -50,6 +50,7 @@ NB_MODULE(_lathe, module) {
     lathe::python::add_optimize(module);
     lathe::python::add_parts(module);
     lathe::python::add_report(module);
+    lathe::python::add_tools(module);
     lathe::python::add_tune(module);
     module.attr("version") = LATHE_VERSION;
 }

@@ -79,7 +79,7 @@ def main():
     run(python, tests / "test_optimize.py", cwd=work, env=environment)
     run(python, tests / "test_results.py", cwd=work, env=environment)
     run(python, tests / "test_analysis.py", cwd=work, env=environment)
-    for name in ("autocast", "deploy", "tune", "torch"):
+    for name in ("autocast", "deploy", "tools", "tune", "torch"):
         run(python, tests / f"test_{name}.py", cwd=work, env=environment)
     run(python, tests / "test_examples.py", cwd=work, env=environment)
     if importlib.util.find_spec("nbclient"):
