@@ -1,10 +1,15 @@
 """Measures torch.compile(backend="lathe") against the backend "inductor" and PyTorch itself: 20 networks of torchvision and 6
-of transformers, with seeded weights. Calls take turns, and the ratio is the median over turns side by side.
+of transformers, with seeded weights, in FP32 on the CPU. Calls take turns, and the ratio is the median over turns side by
+side. Of inductor's forms (as it is, weights frozen, kernels searched for too) that takes part which a short trial finds the
+fastest for the network.
 
-    torch_compile.py RESULTS.json [--models NAME,...] [--rounds 30] [--threads N]
+    torch_compile.py RESULTS.json [--models NAME,...] [--rounds 30] [--threads N] [--search]
+    torch_compile.py RESULTS.json --table
 
-Writes after each network, so that an interrupted run keeps what it has. Exit 1 where an answer differs from PyTorch's by
-more than 1e-4 of its largest value, or where a graph ran in PyTorch.
+Writes after each network, so that an interrupted run keeps what it has, and goes on with those that are missing. --search
+lets inductor search for kernels (max-autotune), which takes minutes a network. --table prints what is in the file. Exit 1
+where an answer differs from PyTorch's by more than 1e-4 of its largest value, where a graph ran in PyTorch, or where more
+than two networks are slower than inductor's best.
 """
 
 import argparse
@@ -90,20 +95,46 @@ def call(function, arguments):
     return output, time.perf_counter() - start
 
 
-def measure(name, rounds):
+INDUCTOR = {"as it is": {}, "frozen": {"freezing": True}, "searched": {"freezing": True, "max_autotune": True}}
+MOST_SLOWER = 2
+LARGEST_DIFFERENCE = 1e-4
+
+
+def trial_ms(function, arguments, calls=5):
+    """Median milliseconds of a few calls, after two."""
+    return statistics.median([call(function, arguments)[1] * 1000 for _ in range(calls + 2)][2:])
+
+
+def fastest_inductor(model, arguments, forms):
+    """(name, function, seconds of its first call, {form: milliseconds}) of the form that is fastest here."""
+    tried, found = {}, {}
+    for form in forms:
+        torch._dynamo.reset()
+        function = torch.compile(model, backend="inductor", options=INDUCTOR[form])
+        _, seconds = call(function, arguments)
+        tried[form] = trial_ms(function, arguments)
+        found[form] = (function, seconds)
+    best = min(tried, key=tried.__getitem__)
+    return best, *found[best], tried
+
+
+def measure(name, rounds, forms):
     model, arguments = network(name)
-    subjects = {"eager": model}
-    compile_s, differences, notes = {}, {}, Warnings()
-    logging.getLogger("lathe").addHandler(notes)
+    notes = Warnings()
     wanted = tensors(call(model, arguments)[0])
-    torch._dynamo.reset()
-    for backend in ("lathe", "inductor"):
-        options = {"threads": torch.get_num_threads()} if backend == "lathe" else None
-        subjects[backend] = torch.compile(model, backend=backend, options=options)
-        output, compile_s[backend] = call(subjects[backend], arguments)
-        differences[backend] = max(((one - other).abs().max() / other.abs().max().clamp_min(1e-30)).item()
-                                   for one, other in zip(tensors(output), wanted, strict=True) if other.is_floating_point())
+
+    def difference(output):
+        return max(((one - other).abs().max() / other.abs().max().clamp_min(1e-30)).item()
+                   for one, other in zip(tensors(output), wanted, strict=True) if other.is_floating_point())
+
+    form, inductor, seconds, tried = fastest_inductor(model, arguments, forms)
+    compile_s = {"inductor": seconds}
+    logging.getLogger("lathe").addHandler(notes)
+    ours = torch.compile(model, backend="lathe", options={"threads": torch.get_num_threads()})
+    output, compile_s["lathe"] = call(ours, arguments)
     logging.getLogger("lathe").removeHandler(notes)
+    subjects = {"eager": model, "lathe": ours, "inductor": inductor}
+    differences = {"lathe": difference(output), "inductor": difference(call(inductor, arguments)[0])}
     for function in subjects.values():
         for _ in range(3):
             call(function, arguments)
@@ -111,14 +142,39 @@ def measure(name, rounds):
     for _ in range(rounds):
         for backend, function in subjects.items():
             times[backend].append(call(function, arguments)[1] * 1000)
-    ratios = {other: statistics.median(theirs / ours for theirs, ours in zip(times[other], times["lathe"]))
+    ratios = {other: statistics.median(theirs / mine for theirs, mine in zip(times[other], times["lathe"]))
               for other in ("eager", "inductor")}
     return {
         "network": name, "inputs": {key: list(value.shape) for key, value in arguments.items()},
         "difference": differences, "compile_s": compile_s, "ran_in_pytorch": notes.lines,
+        "inductor": {"form": form, "trial_ms": tried},
         "median_ms": {backend: statistics.median(values) for backend, values in times.items()},
         "times_as_fast": ratios,
     }
+
+
+def table(document):
+    """The results in Markdown."""
+    rows = ["| network | PyTorch ms | inductor's best ms | its form | Lathe ms | times as fast | difference |",
+            "| --- | ---: | ---: | --- | ---: | ---: | ---: |"]
+    for found in document["networks"]:
+        ms = found["median_ms"]
+        rows.append(f"| {found['network']} | {ms['eager']:.2f} | {ms['inductor']:.2f} | {found['inductor']['form']} | {ms['lathe']:.2f} | "
+                    f"{found['times_as_fast']['inductor']:.2f} | {found['difference']['lathe']:.1e} |")
+    host = document["machine"]
+    slow = slower(document)
+    return "\n".join([*rows, "", f"Median ms a call, batch 1, FP32, {host['threads']} threads, in turns; Lathe's ratio to inductor's best is the "
+                      f"median over turns. {host['processor']}, {host['cores']} cores; torch {document['torch']}. Slower than inductor's best: "
+                      f"{', '.join(slow) or 'none'}."])
+
+
+def slower(document):
+    return [found["network"] for found in document["networks"] if found["times_as_fast"]["inductor"] < 1]
+
+
+def wrong(document):
+    return [found["network"] for found in document["networks"]
+            if found["difference"]["lathe"] > LARGEST_DIFFERENCE or found["ran_in_pytorch"]]
 
 
 def machine():
@@ -133,25 +189,41 @@ def main():
     parser.add_argument("--models", default=",".join([*TORCHVISION, *TRANSFORMERS]))
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--search", action="store_true", help="inductor searches for its kernels too")
+    parser.add_argument("--table", action="store_true", help="print the results as a table, and measure nothing")
     options = parser.parse_args()
+    before = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else None
+    if options.table:
+        if before is None:
+            sys.exit(f"there is no {options.results}: measure first")
+        print(table(before))
+        return
     if options.threads:
         torch.set_num_threads(options.threads)
     document = {"kind": "torch-compile", "version": 1, "lathe": lathe.__version__, "torch": torch.__version__,
                 "machine": machine(), "rounds": options.rounds, "networks": []}
-    bad = []
+    if before is not None:
+        differs = [key for key in ("lathe", "torch", "rounds") if before.get(key) != document[key]]
+        if differs:
+            sys.exit(f"{options.results} holds another run ({', '.join(differs)} differ): name another file")
+        document["networks"] = before["networks"]
+    done = {found["network"] for found in document["networks"]}
+    forms = list(INDUCTOR) if options.search else [form for form in INDUCTOR if form != "searched"]
     with torch.no_grad():
         for name in options.models.split(","):
-            found = measure(name, options.rounds)
+            if name in done:
+                continue
+            found = measure(name, options.rounds, forms)
             document["networks"].append(found)
             options.results.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-            if found["difference"]["lathe"] > 1e-4 or found["ran_in_pytorch"]:
-                bad.append(name)
             ratios = found["times_as_fast"]
             print(f"{name:22} difference {found['difference']['lathe']:.1e}, {found['median_ms']['lathe']:7.2f} ms, "
-                  f"{ratios['eager']:.2f} x eager, {ratios['inductor']:.2f} x inductor"
+                  f"{ratios['eager']:.2f} x eager, {ratios['inductor']:.2f} x inductor ({found['inductor']['form']})"
                   + "".join(f"\n    {line}" for line in found["ran_in_pytorch"]), flush=True)
-    if bad:
+    if bad := wrong(document):
         sys.exit("not as PyTorch: " + ", ".join(bad))
+    if len(slow := slower(document)) > MOST_SLOWER:
+        sys.exit(f"{len(slow)} are slower than inductor's best: " + ", ".join(slow))
 
 
 if __name__ == "__main__":

