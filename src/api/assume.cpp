@@ -176,6 +176,7 @@ Result<std::optional<Preprocess>> guess_preset(const Model& model, const AssumeR
     };
     BuildOptions build;
     build.progress = request.progress;
+    build.tune = TuneEffort::fast; // it runs a few pictures
     LATHE_TRY(const Engine engine, Engine::build(model, build));
     const PreprocessPreset& usual = preprocess_presets().front();
     if (!gives_classes(engine)) {
@@ -273,6 +274,7 @@ Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeReques
         Model folded = model;
         SimplifyOptions options;
         options.progress = request.progress;
+        options.time_limit_s = request.preset_limit_s;
         LATHE_CHECK(simplify_model(folded, options));
         head = head_of(folded);
         preprocess = assumed_preprocess(folded);

@@ -16,6 +16,7 @@
 #include "api/stages.hpp"
 #include "api/summary.hpp"
 #include "backends/api/backend.hpp"
+#include "backends/openvino/batch_trials.hpp"
 #include "backends/openvino/tokenizer.hpp"
 #include "bench/bench.hpp"
 #include "bench/run.hpp"
@@ -120,8 +121,12 @@ private:
             Model simplified = model_;
             SimplifyOptions options;
             options.progress = &progress_;
+            if (options_.quick) options.time_limit_s = budget_.share(6, 44);
             LATHE_TRY(const SimplifyReport result, simplify_model(simplified, options));
             LATHE_CHECK(save_onnx(simplified, output));
+            if (result.samples > 0 && result.samples < options.samples)
+                budget_.cut("simplify's check on " + std::to_string(options.samples - result.samples) + " of " +
+                            std::to_string(options.samples) + " random inputs");
             return to_json(result);
         }));
         // The file, not the copy in memory, is what the later steps are about.
@@ -233,7 +238,14 @@ private:
         return {};
     }
 
+    /// A quick job's builds do not time how batches of a heavy network are best cut.
+    TuneEffort tune() const { return options_.quick ? TuneEffort::fast : options_.tune; }
+
     Result<void> build() {
+        const auto macs = summary_.value("macs", std::int64_t{0});
+        if (options_.quick && options_.device == "cpu" && openvino::times_batches(macs, options_.tune) &&
+            !openvino::times_batches(macs, tune()))
+            budget_.cut("timing batches in pieces");
         for (const Precision precision : precisions_) {
             // Another float precision is worth less than measuring the two that the verdict is about.
             const bool needed = precision == Precision::float32 || precision == Precision::int8;
@@ -255,7 +267,7 @@ private:
         const fs::path output = file("." + name + ".engine");
         LATHE_TRY(const std::string hash, hash_file(input));
         std::string key = key_of({LATHE_VERSION, hash, this_machine().fingerprint(), std::to_string(options_.threads),
-                                  options_.device, backend->blob_key(), std::to_string(static_cast<int>(options_.tune)),
+                                  options_.device, backend->blob_key(), std::to_string(static_cast<int>(tune())),
                                   options_.allow_fallback ? "fallback" : ""});
         for (const auto& [shaped, range] : options_.shapes)
             key = key_of({key, shaped, range.describe()});
@@ -331,7 +343,7 @@ private:
         build.precision = precision;
         build.timing_cache = options_.timing_cache;
         build.allow_fallback = options_.allow_fallback;
-        build.tune = options_.tune;
+        build.tune = tune();
         build.progress = &progress_;
         build.threads = options_.threads;
         build.shapes = options_.shapes;
@@ -357,7 +369,7 @@ private:
     /// `stage`: another name for other engines, or each would undo what is kept of the other.
     Result<void> evaluate(const std::string& stage = "evaluate") {
         if (options_.evaluate.empty()) return {};
-        choose_evaluation_samples();
+        if (!choose_evaluation_samples()) return {};
         EvalRequest request = eval_request();
         request.engines = engines_;
         LATHE_TRY(const std::string digest, evaluation_digest());
@@ -377,16 +389,23 @@ private:
 
     /// Of a quick job as many as a share of its minute has room for, chosen once, so that all engines are judged on the
     /// same.
-    void choose_evaluation_samples() {
-        if (!options_.quick || evaluation_chosen_) return;
+    /// False where there is no room for as many as say anything.
+    bool choose_evaluation_samples() {
+        if (!options_.quick || evaluation_chosen_) return evaluation_fits_;
         evaluation_chosen_ = true;
-        constexpr std::size_t least = 8;
+        constexpr std::size_t least = 4;
         const double each = sample_seconds() * static_cast<double>(engines_.size());
-        if (each <= 0) return;
+        if (each <= 0) return true;
         const auto room = static_cast<std::size_t>(std::min(budget_.share(10, 20) / each, 1e9));
-        if (evaluation_samples_ != 0 && room >= evaluation_samples_) return;
-        evaluation_samples_ = std::max(least, room);
+        if (evaluation_samples_ != 0 && room >= evaluation_samples_) return true;
+        evaluation_fits_ = room >= least;
+        if (!evaluation_fits_) {
+            budget_.cut("accuracy");
+            return false;
+        }
+        evaluation_samples_ = room;
         budget_.cut("at most " + std::to_string(evaluation_samples_) + " evaluation samples");
+        return true;
     }
 
     /// Of the FP32 engine.
@@ -640,6 +659,7 @@ private:
     std::optional<double> sample_seconds_;
     std::size_t evaluation_samples_ = options_.evaluate_samples.value_or(0);
     bool evaluation_chosen_ = false;
+    bool evaluation_fits_ = true;
     std::optional<EvaluationData> evaluation_data_;
     std::string evaluation_digest_;
     Json first_engine_; ///< what the first built engine says of itself

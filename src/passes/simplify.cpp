@@ -1,6 +1,7 @@
 #include "passes/simplify.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 #include "passes/verification.hpp"
+#include "support/clock.hpp"
 
 namespace lathe {
 namespace {
@@ -153,9 +155,24 @@ private:
         }
         const std::size_t sets = std::max<std::size_t>(1, options_.samples);
         progress_.begin("verify", 0);
+        if (options_.time_limit_s <= 0 || sets == 1) {
+            LATHE_CHECK(verify_sets(model, 0, sets));
+        } else {
+            const auto start = std::chrono::steady_clock::now();
+            LATHE_CHECK(verify_sets(model, 0, 1));
+            const double each = seconds_since(start);
+            if (each * static_cast<double>(sets) <= options_.time_limit_s) LATHE_CHECK(verify_sets(model, 1, sets));
+        }
+        progress_.end();
+        return {};
+    }
+
+    /// Of the sets of random inputs those from `first` up to `end`.
+    Result<void> verify_sets(const Model& model, std::size_t first, std::size_t end) {
+        const std::size_t sets = end - first;
         std::vector<TensorSet> inputs(sets);
         for (std::size_t set = 0; set < sets; ++set) {
-            LATHE_TRY(inputs[set], random_inputs(original_, options_.seed, set));
+            LATHE_TRY(inputs[set], random_inputs(original_, options_.seed, first + set));
         }
         auto expected = run_(original_, inputs);
         if (!expected) expected = run_without_branches(inputs, std::move(expected).error());
@@ -173,7 +190,6 @@ private:
             }
             ++report_.samples;
         }
-        progress_.end();
         return {};
     }
 

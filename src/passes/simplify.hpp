@@ -33,6 +33,9 @@ struct SimplifyOptions {
     /// are allowed 16 times as much; networks that quantise inside 20 times, since a value that falls to the other side
     /// of a rounding moves by a whole step.
     double tolerance = 1e-3;
+    /// Of running the model and the result to verify; 0: none. One set is always compared; the others only where they
+    /// have room, by how long the first took. `SimplifyReport::samples` says how many were.
+    double time_limit_s = 0;
     /// Called after each pass that changed something, with a running number from 1.
     std::function<Result<void>(std::size_t step, std::string_view pass, const Model&)> dump;
     std::span<const Pass> passes; ///< empty: all_passes()

@@ -67,6 +67,23 @@ value %r: float32[N, 3]
 output %y: float32[N, 3]
 )";
 
+TEST(Simplify, ComparesAsManySetsAsThereIsTimeFor) {
+    for (const auto& [limit_s, compared] : {std::pair{1e-9, 1U}, std::pair{1e6, 3U}, std::pair{0.0, 3U}}) {
+        Model model = parsed(chain);
+        SimplifyOptions options;
+        options.time_limit_s = limit_s;
+        std::size_t runs = 0;
+        const Runner counted = [&](const Model& each, std::span<const TensorSet> sets) {
+            runs += sets.size();
+            return run_reference(each, sets);
+        };
+        const auto report = simplify(model, options, counted, {});
+        ASSERT_TRUE(report) << report.error().describe();
+        EXPECT_EQ(report->samples, compared) << limit_s;
+        EXPECT_EQ(runs, 2 * compared) << "each set by both models";
+    }
+}
+
 TEST(Simplify, RunsToAFixedPointAndVerifies) {
     Model model = parsed(chain);
     std::vector<std::string> dumped;

@@ -7,9 +7,11 @@
 #include <set>
 
 #include "backends/openvino/batch_independence.hpp"
+#include "backends/openvino/batch_trials.hpp"
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/refusals.hpp"
 #include "onnx/onnx.hpp"
+#include "onnx/summary.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
 #include "support/memory_limit.hpp"
@@ -309,8 +311,11 @@ Result<std::vector<double>> time_sessions(std::vector<std::unique_ptr<BackendSes
     constexpr int rounds_at_least = 4;
     constexpr int rounds_at_most = 40;
     constexpr std::chrono::milliseconds enough{1200};
+    constexpr std::chrono::seconds long_enough{6}; // of runs so long, which differ little, one round after the first
     for (int round = 0; round < rounds_at_most; ++round) {
-        if (round >= rounds_at_least && Clock::now() - start > enough) break;
+        const auto spent = Clock::now() - start;
+        if (round >= rounds_at_least && spent > enough) break;
+        if (round >= 2 && spent > long_enough) break;
         for (std::size_t s = 0; s < sessions.size(); ++s) {
             for (std::size_t i = 0; i < inputs.size(); ++i)
                 LATHE_CHECK(sessions[s]->set_input(i, inputs[i].view()));
@@ -323,6 +328,16 @@ Result<std::vector<double>> time_sessions(std::vector<std::unique_ptr<BackendSes
     return least;
 }
 
+} // namespace
+
+bool times_batches(std::int64_t macs, TuneEffort effort) {
+    constexpr std::int64_t most = 32'000'000'000; // one run of a trial: about 5 s on two cores of a server
+    constexpr std::int64_t most_when_fast = 5'000'000'000;
+    return macs <= (effort == TuneEffort::fast ? most_when_fast : most);
+}
+
+namespace {
+
 /// The parts of a split plan if that is at least as fast as running whole, else none.
 Result<std::vector<PartSpec>> choose_split(Job& job, const Model& model) {
     const auto batches = batch_range(*job.state);
@@ -332,6 +347,14 @@ Result<std::vector<PartSpec>> choose_split(Job& job, const Model& model) {
     if (wish == BatchPlan::measured && model.graph.nodes.size() > most_nodes_of_many_forms) {
         log(LogLevel::debug, "batches run whole: the model has " + std::to_string(model.graph.nodes.size()) + " nodes");
         return std::vector<PartSpec>{};
+    }
+    if (wish == BatchPlan::measured) {
+        const std::int64_t macs = summarize(model).macs;
+        if (!times_batches(macs, job.options.tune)) {
+            log(LogLevel::debug, "batches run whole: a sample takes " + std::to_string(macs / 1'000'000'000) +
+                                     " GMACs, too many to time batches cut into pieces");
+            return std::vector<PartSpec>{};
+        }
     }
     const BatchIndependence independence = batch_independence(model);
     if (!independence.independent) {
