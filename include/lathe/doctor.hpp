@@ -58,7 +58,7 @@ struct DoctorReport {
     TrtexecState trtexec;
     std::string document; ///< all of it, as JSON text: what `lathe doctor --json` prints
 
-    bool any_backend() const;
+    LATHE_API bool any_backend() const;
 };
 
 /// Which backends and devices can be used on this machine, and what to do about those that cannot. Runs Python twice,

@@ -71,7 +71,7 @@ struct TaskSubject {
     std::vector<TaskFigure> figures;           ///< the task's own
     std::string reference;                     ///< the name of what the next are against; empty: nothing
     std::vector<TaskFigure> against_reference; ///< closeness, and differences (subject less reference, paired)
-    std::optional<TaskFigure> metric() const;  ///< of `figures`, what judges: the first
+    LATHE_API std::optional<TaskFigure> metric() const; ///< of `figures`, what judges: the first
 };
 
 struct EvaluateTaskResult {

@@ -15,14 +15,14 @@ namespace lathe {
 
 /// What `lathe profile-data` does: how long a dataset's texts are for a model.
 struct ProfileDataRequest {
-    std::filesystem::path model;  ///< an ONNX file or an engine with a tokenizer
-    std::filesystem::path data;   ///< texts: .tsv, .csv, .jsonl or .txt
-    std::string columns = {};     ///< see Data::columns
-    std::size_t samples = 0;      ///< spread evenly over the data; 0: all
-    std::size_t batch_size = 1;   ///< samples a request, in the data's order; all become as long as the longest
-    std::size_t buckets = 4;      ///< lengths to propose shapes for, 1 to most_length_buckets
-    std::string command_line;     ///< for the document
-    Progress* progress = nullptr; ///< nullptr: silent
+    std::filesystem::path model;   ///< an ONNX file or an engine with a tokenizer
+    std::filesystem::path data;    ///< texts: .tsv, .csv, .jsonl or .txt
+    std::string columns = {};      ///< see Data::columns
+    std::size_t samples = 0;       ///< spread evenly over the data; 0: all
+    std::size_t batch_size = 1;    ///< samples a request, in the data's order; all become as long as the longest
+    std::size_t buckets = 4;       ///< lengths to propose shapes for, 1 to most_length_buckets
+    std::string command_line = {}; ///< for the document
+    Progress* progress = nullptr;  ///< nullptr: silent
 };
 constexpr std::size_t most_length_buckets = 8;
 

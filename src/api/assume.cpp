@@ -146,7 +146,8 @@ bool reads_lines(const Engine& engine, const Model& model, const Preprocess& siz
     const Shape& output = info.outputs.front().range.opt;
     const auto stride = static_cast<std::int64_t>(picture_strides(model).width);
     const auto steps = static_cast<std::int64_t>(sized.output_size().width) / stride;
-    return stride > 1 && output[2] > 2 && std::abs(output[1] - steps) <= 1;
+    const auto fits = [&](std::int64_t size) { return std::abs(size - steps) <= 1; };
+    return stride > 1 && output[2] > 2 && (fits(output[1]) || (fits(output[0]) && output[1] < 0)); // NxTxC, TxNxC
 }
 
 /// As PaddleOCR and most readers of text are fed: the line as high as the input, what is left of the width grey, values

@@ -24,6 +24,30 @@ struct Gathered {
     Shape shape;
 };
 
+/// Whether an output of `samples` samples has them on its second axis, as readers of text that give scores step by step
+/// have (TxNxC, PyTorch's CTC): by its shape, and where that can be read both ways by what the engine declares (-1: the
+/// sample's axis). It is given on as NxTxC.
+bool samples_on_second_axis(const Shape& declared, const Shape& shape, std::size_t samples) {
+    const auto count = static_cast<std::int64_t>(samples);
+    if (shape.size() != 3 || shape[1] != count) return false;
+    return shape[0] != count || (declared.size() == 3 && declared[0] >= 0 && declared[1] < 0);
+}
+
+/// TxNxC of float32 as NxTxC.
+HostTensor samples_to_front(const HostTensor& steps) {
+    const auto places = static_cast<std::size_t>(steps.shape[0]);
+    const auto samples = static_cast<std::size_t>(steps.shape[1]);
+    const std::size_t row = static_cast<std::size_t>(steps.shape[2]) * sizeof(float);
+    HostTensor turned(steps.name, DataType::float32, {steps.shape[1], steps.shape[0], steps.shape[2]});
+    for (std::size_t place = 0; place < places; ++place) {
+        for (std::size_t sample = 0; sample < samples; ++sample) {
+            std::memcpy(turned.bytes.data() + (sample * places + place) * row,
+                        steps.bytes.data() + (place * samples + sample) * row, row);
+        }
+    }
+    return turned;
+}
+
 class EnginePredictor final : public OutputsPredictor {
 public:
     EnginePredictor(Session session, std::string name, std::string precision, std::vector<std::size_t> outputs,
@@ -114,6 +138,17 @@ private:
                 LATHE_CHECK(
                     append_floats(view, static_cast<std::size_t>(element_count(view.shape)), gathered[i].values));
                 gathered[i].shape = view.shape;
+                continue;
+            }
+            const Shape& declared = session_.outputs()[outputs_[i]].range.opt;
+            if (samples_on_second_axis(declared, view.shape, size)) {
+                HostTensor steps(view.name, DataType::float32, view.shape);
+                std::vector<float> values;
+                LATHE_CHECK(append_floats(view, steps.bytes.size() / sizeof(float), values));
+                std::memcpy(steps.bytes.data(), values.data(), steps.bytes.size());
+                HostTensor rows = samples_to_front(steps);
+                LATHE_CHECK(append_floats(rows.view(), values.size() / size * count, gathered[i].values));
+                gathered[i].shape = rows.shape;
                 continue;
             }
             if (view.shape.empty() || view.shape[0] != static_cast<std::int64_t>(size)) {

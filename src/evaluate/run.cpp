@@ -6,7 +6,9 @@
 #include "evaluate/engine_predictor.hpp"
 #include "evaluate/similarity.hpp"
 #include "runtime/engine.hpp"
+#include "runtime/engine_file.hpp"
 #include "support/clock.hpp"
+#include "support/files.hpp"
 #include "support/log.hpp"
 #include "support/machine.hpp"
 #include "support/unique_name.hpp"
@@ -224,7 +226,23 @@ Result<Json> evaluate_similarity_engines(const EvalRequest& request, Progress& p
     return evaluate_outputs(request, true, progress);
 }
 
+namespace {
+
+/// Whether all are engine files: what is wrong with one is told before what is wrong with the data.
+Result<void> look_at_engines(const EvalRequest& request) {
+    std::vector<std::filesystem::path> files = request.engines;
+    if (!request.reference.empty()) files.insert(files.begin(), request.reference);
+    for (const auto& file : files) {
+        LATHE_TRY(const std::shared_ptr<const MappedFile> mapped, MappedFile::open(file));
+        if (auto contents = parse_engine(mapped->bytes(), file.string()); !contents) return contents.error();
+    }
+    return {};
+}
+
+} // namespace
+
 Result<Json> evaluate_engines(const EvalRequest& request, Progress& progress) {
+    LATHE_CHECK(look_at_engines(request));
     LATHE_TRY(const EvaluationTask* const task, evaluation_task(request));
     return task->evaluate(request, progress);
 }

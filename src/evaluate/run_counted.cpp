@@ -241,6 +241,13 @@ Result<TaskJudging> judge_regression(const EvalRequest& request, const EngineInf
 }
 
 Result<TaskJudging> judge_text_recognition(const EvalRequest& request, const EngineInfo& model) {
+    LATHE_TRY(const std::size_t index, output_index(model, request.output_name));
+    const IoInfo& output = model.outputs.at(index);
+    const Shape& shape = output.range.opt;
+    if (shape.size() == 3 && shape[0] >= 0 && shape[1] < 0) {
+        return Error{ErrorCode::unsupported, "layers are not judged by texts that are read from scores by step (TxNxC)",
+                     output.name, "put a Transpose to NxTxC behind the model; lathe eval takes it as it is"};
+    }
     LATHE_TRY(const CountedPlan plan, text_plan(request));
     return judge_by(plan, request, model);
 }

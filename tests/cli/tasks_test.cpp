@@ -131,7 +131,9 @@ TEST_F(Tasks, NumbersAreJudgedByTheirTargets) {
 }
 
 /// Scores of five classes at eight places of a picture.
-Model tiny_reader() {
+Model tiny_reader(bool steps_first = false) {
+    const std::string axes = steps_first ? "2, 0, 1" : "0, 2, 1";
+    const std::string shape = steps_first ? "8, N, 5" : "N, 8, 5";
     Model model = tiny_segmenter();
     Model reader = model_from_text("opset 18\n"
                                    "input %images: float32[N, 3, 8, 8]\n"
@@ -139,8 +141,8 @@ Model tiny_reader() {
                                    "const %shape: int64[3] = {0, 5, 8}\n"
                                    "%c1 = Conv(%images, %w1)\n"
                                    "%flat = Reshape(%c1, %shape)\n"
-                                   "%scores = Transpose(%flat) {perm = [0, 2, 1]}\n"
-                                   "output %scores: float32[N, 8, 5]\n");
+                                   "%scores = Transpose(%flat) {perm = [" +
+                                   axes + "]}\noutput %scores: float32[" + shape + "]\n");
     reader.graph.inputs.resize(1);
     add_weights(reader, "w1", {5, 3, 8, 1}, 3);
     reader.metadata = model.metadata;
@@ -165,6 +167,24 @@ TEST_F(Tasks, TextIsReadWithTheModelsCharacters) {
     build(reader);
     const auto same = workspace_.good_json("eval s.engine --data d");
     EXPECT_EQ(same["subjects"][0]["cer"], json["subjects"][0]["cer"]);
+
+    // Scores first by step, as PyTorch's CTC loss takes them. Of eight pictures there are as many as steps.
+    for (const int pictures : {3, 8}) {
+        const std::string folder = "d" + std::to_string(pictures);
+        write_pictures(folder, pictures);
+        std::string texts = "file,text\n";
+        for (int i = 0; i < pictures; ++i)
+            texts += "p" + std::to_string(i) + ".png," + (i % 2 == 0 ? "ab" : "dc") + "\n";
+        workspace_.write(folder + "/texts.csv", texts);
+        build(reader);
+        const auto wanted = workspace_.good_json("eval s.engine --data " + folder);
+        Model by_step = tiny_reader(true);
+        by_step.set_metadata("character", "a\nb\nc\nd");
+        build(by_step);
+        const auto given = workspace_.good_json("eval s.engine --data " + folder);
+        EXPECT_EQ(given["subjects"][0]["cer"], wanted["subjects"][0]["cer"]) << pictures;
+    }
+    build(reader);
     workspace_.write("characters.txt", "a\nb\n");
     const auto few = workspace_.lathe("eval s.engine --data d --characters characters.txt");
     EXPECT_NE(few.exit_code, 0);

@@ -114,8 +114,15 @@ class LineReader(nn.Module):
         return self.out(self.over(self.rest(self.body(x)).flatten(1, 2).transpose(1, 2))[0]).softmax(-1)
 
 
+class StepReader(LineReader):
+    """Scores first by step, then by sample, as PyTorch's CTC loss takes them."""
+
+    def forward(self, x):
+        return super().forward(x).transpose(0, 1)
+
+
 class Heavy(nn.Module):
-    """9 GMACs a picture, more than a minute has room for: for --quick."""
+    """9 GMACs a picture of 96x96, more than a minute has room for: for --quick."""
 
     def __init__(self):
         super().__init__()
@@ -225,7 +232,10 @@ STRANGERS = [
     Stranger("ocr_free_width_13", Ocr, {"line": torch.randn(1, 3, 32, 96)}, 13, free=("batch", "width"), told=("the height is the model's",)),
     Stranger("ocr_free_12", LineReader, {"line": torch.randn(1, 3, 12, 96)}, 12, free=("batch", "height", "width"),
              told=("pictures of 12x", "the network takes no 640x640", "reads a line of text")),
+    Stranger("ocr_by_step_12", StepReader, {"line": torch.randn(1, 3, 12, 96)}, 12, told=("reads a line of text",)),
     Stranger("heavy_17", Heavy, image(96), 17, told=("Left out or cut for a verdict within a minute",), seconds=180),
+    Stranger("very_heavy_17", Heavy, image(320), 17, told=("Left out or cut for a verdict within a minute", "timing batches in pieces"),
+             seconds=180),  # 106 GMACs
     Stranger("vad_16", Vad, {"sound": torch.randn(1, 512), "state": torch.zeros(1, 1, 16)}, 16, free=(), pictures=False),
     Stranger("nhwc_11", Nhwc, {"image": torch.randn(1, 64, 64, 3)}, 11),
     Stranger("denoiser_24", Denoiser, image(batch=2), 24),
