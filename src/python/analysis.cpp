@@ -91,6 +91,7 @@ nb::dict told_of(const DescribedValue& value) {
 }
 
 nb::dict told_of(const DescribedLayer& layer);
+nb::dict told_of(const PricedKind& kind);
 
 template <class T>
 nb::list list_of(const std::vector<T>& values) {

@@ -89,6 +89,8 @@ nb::dict told_of(const TrtexecMeasurement& run) {
     return told;
 }
 
+nb::dict told_of(const TaskSubject& subject);
+
 template <class T>
 nb::list list_of(const std::vector<T>& values) {
     nb::list list;
