@@ -2,6 +2,7 @@
 
 #include "backends/api/absent_backend.hpp"
 #include "backends/api/backend.hpp"
+#include "backends/api/device_copies.hpp"
 #include "backends/api/tensorrt_search.hpp"
 #include "backends/openvino/openvino_backend.hpp"
 #ifdef LATHE_HAS_TENSORRT
@@ -55,6 +56,15 @@ std::vector<std::unique_ptr<Backend>> make_backends() {
 const std::vector<std::unique_ptr<Backend>>& backends() {
     static const std::vector<std::unique_ptr<Backend>> list = make_backends();
     return list;
+}
+
+Result<std::unique_ptr<DeviceCopies>> make_device_copies(int device) {
+#ifdef LATHE_HAS_CUDA
+    return make_cuda_copies(device);
+#else
+    return Error{ErrorCode::unsupported, "this build of Lathe reaches no GPU's memory", "GPU " + std::to_string(device),
+                 "build Lathe where the CUDA 13 toolkit is (docs/howto/use-an-nvidia-gpu.md)"};
+#endif
 }
 
 } // namespace lathe

@@ -19,62 +19,19 @@ TensorView view_of(const std::string& name, DataType type, Shape shape, std::spa
 
 } // namespace
 
-Generator::Generator(Decoder decoder, Decoding decoding, std::optional<Prefill> prefill,
-                     std::optional<Prompting> prompting)
-    : decoder_(std::move(decoder)), sessions_{std::move(decoding.even), std::move(decoding.odd)},
-      inputs_(std::move(decoding.info.inputs)), prefill_(std::move(prefill)), prompting_(std::move(prompting)),
-      past_(decoder_.past.size()) {}
+Generator::Generator(Reading reading, Decoding decoding, std::optional<Prompting> prompting)
+    : reading_(std::move(reading)), sessions_{std::move(decoding.even), std::move(decoding.odd)},
+      inputs_(std::move(decoding.info.inputs)), prompting_(std::move(prompting)), past_(reading_.decoder.past.size()) {}
 
 Result<Generator> Generator::make(Decoding decoding, std::optional<Prompting> prompting) {
-    LATHE_TRY(Decoder decoder, Decoder::of(decoding.info));
-    std::optional<Prefill> prefill;
-    if (prompting) {
-        LATHE_TRY(prefill, Prefill::of(prompting->info, decoder));
-    }
-    return Generator(std::move(decoder), std::move(decoding), std::move(prefill), std::move(prompting));
-}
-
-std::int64_t Generator::at_once(std::int64_t prompt) const { return prefill_ ? std::min(prompt, prefill_->most) : 0; }
-
-std::int64_t Generator::filled(std::int64_t tokens) const {
-    // A past of no tokens is one masked place: not every backend takes tensors without elements.
-    return std::max({tokens, decoder_.least, prefill_ ? prefill_->least : std::int64_t{1}});
-}
-
-std::int64_t Generator::most_after(std::int64_t prompt) const {
-    const std::int64_t first = at_once(prompt);
-    // The last token of all is not read any more.
-    const std::int64_t steps = std::max<std::int64_t>(0, decoder_.most - filled(first) + 1);
-    return steps - (prompt - first) + 1;
-}
-
-Result<void> Generator::check_tokens(std::span<const std::int64_t> tokens) const {
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const bool known = tokens[i] >= 0 && (decoder_.vocabulary == 0 || tokens[i] < decoder_.vocabulary);
-        if (known) continue;
-        return Error{ErrorCode::invalid_argument,
-                     std::to_string(tokens[i]) + " is not in the vocabulary of " + std::to_string(decoder_.vocabulary) +
-                         " tokens",
-                     "input_ids " + std::to_string(i), ""};
-    }
-    return {};
+    LATHE_TRY(Reading reading, Reading::of(decoding.info, prompting ? &prompting->info : nullptr));
+    return Generator(std::move(reading), std::move(decoding), std::move(prompting));
 }
 
 Result<std::span<const float>> Generator::begin(std::span<const std::int64_t> prompt, const RunCheck& check) {
     logits_.reset();
-    if (prompt.empty()) {
-        return Error{ErrorCode::invalid_argument, "there is no token to go on from", "input_ids",
-                     "give one at least, such as the token that begins texts"};
-    }
-    LATHE_CHECK(check_tokens(prompt));
-    const auto count = static_cast<std::int64_t>(prompt.size());
-    if (most_after(count) < 1) {
-        return Error{ErrorCode::out_of_range,
-                     "a prompt of " + std::to_string(count) + " tokens is longer than the " +
-                         std::to_string(count + most_after(count) - 1) + " that the engine takes",
-                     "input_ids", "shorten it, or build the engine for a longer past (--shape)"};
-    }
-    const auto first = static_cast<std::size_t>(at_once(count));
+    LATHE_CHECK(reading_.check_prompt(prompt));
+    const auto first = static_cast<std::size_t>(reading_.at_once(static_cast<std::int64_t>(prompt.size())));
     if (first > 0) {
         if (check) LATHE_CHECK(check());
         LATHE_CHECK(read_at_once(prompt.first(first)));
@@ -88,44 +45,55 @@ Result<std::span<const float>> Generator::begin(std::span<const std::int64_t> pr
     return scores();
 }
 
-Result<void> Generator::read_at_once(std::span<const std::int64_t> tokens) {
+Result<PromptRead> read_prompt(const Reading& reading, Generator::Prompting& prompting,
+                               std::span<const std::int64_t> tokens) {
     const auto count = static_cast<std::int64_t>(tokens.size());
-    const std::int64_t length = filled(count);
+    const std::int64_t length = reading.filled(count);
     const auto padding = static_cast<std::size_t>(length - count);
+    PromptRead read;
     std::vector<std::int64_t> ids(padding, 0);
     ids.insert(ids.end(), tokens.begin(), tokens.end());
-    mask_.assign(static_cast<std::size_t>(length), 1);
-    std::fill_n(mask_.begin(), padding, 0);
+    read.mask.assign(static_cast<std::size_t>(length), 1);
+    std::fill_n(read.mask.begin(), padding, 0);
     std::vector<std::int64_t> positions(static_cast<std::size_t>(length), 0);
     std::iota(positions.begin() + static_cast<std::ptrdiff_t>(padding), positions.end(), 0);
-    given_.clear();
-    for (std::size_t i = 0; i < prompting_->info.inputs.size(); ++i) {
-        auto& values = i == prefill_->ids ? ids : i == prefill_->mask ? mask_ : positions;
-        given_.push_back(
-            view_of(prompting_->info.inputs[i].name, DataType::int64, {1, length}, std::span<std::int64_t>(values)));
+    const Prefill& prefill = *reading.prefill;
+    std::vector<TensorView> given;
+    for (std::size_t i = 0; i < prompting.info.inputs.size(); ++i) {
+        auto& values = i == prefill.ids ? ids : i == prefill.mask ? read.mask : positions;
+        given.push_back(
+            view_of(prompting.info.inputs[i].name, DataType::int64, {1, length}, std::span<std::int64_t>(values)));
     }
-    LATHE_TRY(const std::vector<TensorView> outputs, prompting_->session.run(given_));
-    for (std::size_t i = 0; i < past_.size(); ++i)
-        past_[i] = outputs[prefill_->past[i].output];
-    logits_ = outputs[prefill_->logits];
-    length_ = length;
-    read_ = count;
+    LATHE_TRY(const std::vector<TensorView> outputs, prompting.session.run(given));
+    for (const PastTensor& tensor : prefill.past)
+        read.past.push_back(outputs[tensor.output]);
+    read.logits = outputs[prefill.logits];
+    return read;
+}
+
+Result<void> Generator::read_at_once(std::span<const std::int64_t> tokens) {
+    LATHE_TRY(PromptRead read, read_prompt(reading_, *prompting_, tokens));
+    past_ = std::move(read.past);
+    logits_ = std::move(read.logits);
+    mask_ = std::move(read.mask);
+    length_ = static_cast<std::int64_t>(mask_.size());
+    read_ = static_cast<std::int64_t>(tokens.size());
     turn_ = 0;
     return {};
 }
 
 void Generator::start_empty() {
-    length_ = filled(0);
+    length_ = reading_.filled(0);
     read_ = 0;
     turn_ = 0;
     mask_.assign(static_cast<std::size_t>(length_), 0);
     std::size_t largest = 0;
-    for (const PastTensor& tensor : decoder_.past)
+    for (const PastTensor& tensor : reading_.decoder.past)
         largest =
             std::max(largest, byte_size(tensor.type, static_cast<std::size_t>(tensor.heads * length_ * tensor.width)));
     zeros_.assign(largest, std::byte{0});
     for (std::size_t i = 0; i < past_.size(); ++i) {
-        const PastTensor& tensor = decoder_.past[i];
+        const PastTensor& tensor = reading_.decoder.past[i];
         past_[i] = {tensor.name,
                     tensor.type,
                     {1, tensor.heads, length_, tensor.width},
@@ -135,10 +103,10 @@ void Generator::start_empty() {
 }
 
 Result<std::span<const float>> Generator::next(std::int64_t token) {
-    LATHE_CHECK(check_tokens({&token, 1}));
-    if (length_ > decoder_.most) {
+    LATHE_CHECK(reading_.check_tokens({&token, 1}));
+    if (length_ > reading_.decoder.most) {
         return Error{ErrorCode::out_of_range,
-                     "the text has become longer than the " + std::to_string(decoder_.most) +
+                     "the text has become longer than the " + std::to_string(reading_.decoder.most) +
                          " tokens of a past that the engine takes",
                      "past_key_values", "build the engine for a longer past (--shape)"};
     }
@@ -148,35 +116,41 @@ Result<std::span<const float>> Generator::next(std::int64_t token) {
     mask_.push_back(1);
     given_.resize(inputs_.size());
     const std::span<std::int64_t> mask(mask_);
-    given_[decoder_.ids] = view_of(inputs_[decoder_.ids].name, DataType::int64, {1, 1}, std::span(&token_, 1));
-    given_[decoder_.mask] = view_of(inputs_[decoder_.mask].name, DataType::int64, {1, length_ + 1}, mask);
-    if (decoder_.positions) {
-        given_[*decoder_.positions] =
-            view_of(inputs_[*decoder_.positions].name, DataType::int64, {1, 1}, std::span(&position_, 1));
+    given_[reading_.decoder.ids] =
+        view_of(inputs_[reading_.decoder.ids].name, DataType::int64, {1, 1}, std::span(&token_, 1));
+    given_[reading_.decoder.mask] =
+        view_of(inputs_[reading_.decoder.mask].name, DataType::int64, {1, length_ + 1}, mask);
+    if (reading_.decoder.positions) {
+        given_[*reading_.decoder.positions] =
+            view_of(inputs_[*reading_.decoder.positions].name, DataType::int64, {1, 1}, std::span(&position_, 1));
     }
     for (std::size_t i = 0; i < past_.size(); ++i) {
-        TensorView& view = given_[decoder_.past[i].input];
+        TensorView& view = given_[reading_.decoder.past[i].input];
         view = past_[i];
-        view.name = inputs_[decoder_.past[i].input].name;
+        view.name = inputs_[reading_.decoder.past[i].input].name;
     }
     logits_.reset();
     LATHE_TRY(const std::vector<TensorView> outputs, sessions_[turn_].run(given_));
     turn_ ^= 1U;
     for (std::size_t i = 0; i < past_.size(); ++i)
-        past_[i] = outputs[decoder_.past[i].output];
-    logits_ = outputs[decoder_.logits];
+        past_[i] = outputs[reading_.decoder.past[i].output];
+    logits_ = outputs[reading_.decoder.logits];
     ++length_;
     ++read_;
     return scores();
 }
 
-Result<std::span<const float>> Generator::scores() const {
-    if (!logits_ || logits_->shape.empty() || logits_->shape.back() < 1) {
+Result<std::span<const float>> last_scores(const TensorView& logits, std::size_t text) {
+    const auto values = logits.as<const float>();
+    const auto texts = logits.shape.empty() ? 0 : static_cast<std::size_t>(logits.shape.front());
+    const auto each = logits.shape.empty() ? 0 : static_cast<std::size_t>(logits.shape.back());
+    if (text >= texts || each < 1 || values.size() / texts < each)
         return Error{ErrorCode::internal, "the engine gave no scores", "logits", "please report this"};
-    }
-    const auto values = logits_->as<const float>();
-    return values.last(static_cast<std::size_t>(logits_->shape.back()));
+    const std::size_t row = values.size() / texts; // of all positions that were read
+    return values.subspan(text * row + row - each, each);
 }
+
+Result<std::span<const float>> Generator::scores() const { return last_scores(logits_.value_or(TensorView{}), 0); }
 
 Result<std::int64_t> TokenChoice::choose(std::span<const float> scores) {
     std::size_t best = 0;
@@ -219,16 +193,7 @@ Result<std::int64_t> TokenChoice::choose(std::span<const float> scores) {
 
 Result<void> generate(Generator& generator, std::span<const std::int64_t> prompt, const GenerationLimits& limits,
                       const Sampling& sampling, const RunCheck& check, const TakeToken& take) {
-    if (limits.most < 1)
-        return Error{ErrorCode::invalid_argument, "there are no tokens to make", "max_tokens", "ask for 1 or more"};
-    const auto count = static_cast<std::int64_t>(prompt.size());
-    const std::int64_t room = generator.most_after(count);
-    if (room >= 1 && limits.most > room) { // longer prompts are told by begin
-        return Error{ErrorCode::out_of_range,
-                     std::to_string(limits.most) + " tokens behind a prompt of " + std::to_string(count) +
-                         " are more than the " + std::to_string(room) + " that the engine has room for",
-                     "max_tokens", "ask for fewer, or build the engine for a longer past (--shape)"};
-    }
+    LATHE_CHECK(generator.reading().check_room(static_cast<std::int64_t>(prompt.size()), limits.most));
     TokenChoice choice(sampling);
     LATHE_TRY(std::span<const float> scores, generator.begin(prompt, check));
     for (std::int64_t made = 1;; ++made) {

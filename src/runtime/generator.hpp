@@ -13,7 +13,7 @@
 
 #include "lathe/engine.hpp"
 #include "lathe/result.hpp"
-#include "runtime/decoder.hpp"
+#include "runtime/reading.hpp"
 
 namespace lathe {
 
@@ -41,7 +41,8 @@ public:
     static Result<Generator> make(Decoding decoding, std::optional<Prompting> prompting);
 
     /// How many tokens can follow a prompt of so many; less than 1 where it is too long by itself.
-    std::int64_t most_after(std::int64_t prompt) const;
+    std::int64_t most_after(std::int64_t prompt) const { return reading_.most_after(prompt); }
+    const Reading& reading() const { return reading_; }
 
     /// Forgets the last text and reads this one. Returns the scores of the token that follows, one a token of the
     /// vocabulary, valid until the next call. What is longer than the prompt's engine takes, the decoder reads.
@@ -52,20 +53,15 @@ public:
     Result<std::span<const float>> next(std::int64_t token);
 
 private:
-    Generator(Decoder decoder, Decoding decoding, std::optional<Prefill> prefill, std::optional<Prompting> prompting);
+    Generator(Reading reading, Decoding decoding, std::optional<Prompting> prompting);
 
-    /// Tokens of a prompt that are read at once, and the length they are filled up to.
-    std::int64_t at_once(std::int64_t prompt) const;
-    std::int64_t filled(std::int64_t tokens) const;
-    Result<void> check_tokens(std::span<const std::int64_t> tokens) const;
     Result<void> read_at_once(std::span<const std::int64_t> tokens);
     void start_empty();
     Result<std::span<const float>> scores() const;
 
-    Decoder decoder_;
+    Reading reading_;
     std::array<Session, 2> sessions_;
     std::vector<IoInfo> inputs_;
-    std::optional<Prefill> prefill_;
     std::optional<Prompting> prompting_;
 
     std::size_t turn_ = 0;             ///< whose session runs next
@@ -79,6 +75,18 @@ private:
     std::int64_t token_ = 0;
     std::int64_t position_ = 0;
 };
+
+/// What the engine for prompts made of one. Views lie in its session, until its next run.
+struct PromptRead {
+    std::vector<TensorView> past; ///< in the decoder's order
+    TensorView logits;
+    std::vector<std::int64_t> mask; ///< one a place of the past
+};
+/// Reads tokens at once, as many as the engine takes at most. Errors: those of a run.
+Result<PromptRead> read_prompt(const Reading& reading, Generator::Prompting& prompting,
+                               std::span<const std::int64_t> tokens);
+/// The scores of the token that follows, of one of the texts that a run had. Errors: internal (there are none).
+Result<std::span<const float>> last_scores(const TensorView& logits, std::size_t text);
 
 /// How the next token is chosen by its scores.
 struct Sampling {

@@ -12,11 +12,11 @@ Session::~Session() = default;
 const std::vector<IoInfo>& Session::inputs() const { return impl_->compiled->inputs(); }
 const std::vector<IoInfo>& Session::outputs() const { return impl_->compiled->outputs(); }
 
-Result<void> Session::Impl::set_inputs(std::span<const TensorView> inputs) {
+Result<void> SessionParts::set_inputs(std::span<const TensorView> inputs) {
     return give(inputs, [&](std::size_t index, const TensorView& view) { return backend->set_input(index, view); });
 }
 
-Result<void> Session::Impl::give(std::span<const TensorView> inputs,
+Result<void> SessionParts::give(std::span<const TensorView> inputs,
                                  const std::function<Result<void>(std::size_t, const TensorView&)>& take) const {
     LATHE_TRY(const auto indices, match_inputs(compiled->inputs(), inputs));
     for (std::size_t place = 0; place < inputs.size(); ++place)
@@ -24,7 +24,7 @@ Result<void> Session::Impl::give(std::span<const TensorView> inputs,
     return {};
 }
 
-Result<std::vector<TensorView>> Session::Impl::outputs() {
+Result<std::vector<TensorView>> SessionParts::outputs() {
     std::vector<TensorView> views;
     views.reserve(compiled->outputs().size());
     for (std::size_t i = 0; i < compiled->outputs().size(); ++i) {

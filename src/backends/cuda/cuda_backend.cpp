@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "backends/cuda/device/compiled.hpp"
+#include "backends/cuda/device/copies.hpp"
 #include "backends/cuda/device/cuda.hpp"
 #include "backends/cuda/device/libraries.hpp"
 #include "backends/cuda/device/nvml.hpp"
@@ -106,5 +107,7 @@ private:
 } // namespace
 
 std::unique_ptr<Backend> make_cuda_backend() { return std::make_unique<CudaBackend>(); }
+
+Result<std::unique_ptr<DeviceCopies>> make_cuda_copies(int device) { return cuda::make_copies(device); }
 
 } // namespace lathe
