@@ -72,6 +72,7 @@ struct DeployRequest {
     std::filesystem::path copy_backend = {};
     std::int64_t max_queue = 0; ///< refuse requests once so many wait; 0: any number
     bool pictures = false;      ///< clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses
+    bool pixels = false;        ///< clients send decoded pictures, which Lathe's backend resizes and normalises
     bool texts = false;         ///< clients send texts, which Lathe's backend cuts into tokens
     /// The engines are decoders: clients send tokens or a text, which Lathe's backend continues, one answer a token.
     bool generate = false;

@@ -111,7 +111,7 @@ def _engine_file(engine: Any, folder: Path, index: int) -> str:
 def deploy(engines: Any, output: str | os.PathLike[str], *, names: Sequence[str] = (),
            bench: str | os.PathLike[str] | BenchResult | None = None, slo: str = "", rate: str = "", backend: str = "",
            plan: str | os.PathLike[str] | None = None, copy_backend: str | os.PathLike[str] | None = None,
-           max_queue: int = 0, pictures: bool = False, texts: bool = False, generate: bool = False,
+           max_queue: int = 0, pictures: bool = False, pixels: bool = False, texts: bool = False, generate: bool = False,
            prefill: str | os.PathLike[str] | None = None, streams: int = 0, cluster: Cluster | None = None,
            progress: bool | Reporter | None = None) -> DeployResult:
     """Write a model repository for NVIDIA Triton, with a KServe v2 client, and with `cluster` Kubernetes' manifests: the
@@ -140,6 +140,7 @@ def deploy(engines: Any, output: str | os.PathLike[str], *, names: Sequence[str]
         copy_backend: Copy Lathe's backend with the libraries that it needs into FOLDER/lathe.
         max_queue: Refuse requests once so many wait; 0: any number.
         pictures: Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses.
+        pixels: Clients send decoded pictures (uint8, height x width x RGB), which Lathe's backend preprocesses.
         texts: Clients send texts, which Lathe's backend cuts into tokens.
         generate: The engines are decoders: clients send tokens or a text, which Lathe's backend continues, one answer a
             token.
@@ -154,7 +155,7 @@ def deploy(engines: Any, output: str | os.PathLike[str], *, names: Sequence[str]
     given = [engines] if isinstance(engines, (str, os.PathLike, Engine)) else list(engines)
     options: dict[str, Any] = {
         "output": os.fspath(output), "slo": slo, "rate": rate, "backend": backend, "max_queue": max_queue,
-        "pictures": pictures, "texts": texts, "generate": generate, "streams": streams,
+        "pictures": pictures, "pixels": pixels, "texts": texts, "generate": generate, "streams": streams,
     }
     named = list(names)
     options["names"] = named + [_model_name(engine) for engine in given[len(named):]]

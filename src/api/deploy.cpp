@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/openvino/tokenizer.hpp"
+#include "data/detokenizer.hpp"
 #include "deploy/backend_folder.hpp"
 #include "deploy/kubernetes.hpp"
 #include "deploy/triton.hpp"
@@ -147,6 +148,7 @@ Result<DeployedModel> deploy_one(const DeployRequest& request, std::size_t index
     }
     model.info = engine.info;
     model.pictures = request.pictures;
+    model.pixels = request.pixels;
     model.texts = request.texts;
     model.gpu = model.backend == TritonBackend::tensorrt ||
                 (model.backend != TritonBackend::openvino && engine.info.device != "cpu");
@@ -159,7 +161,10 @@ Result<DeployedModel> deploy_one(const DeployRequest& request, std::size_t index
     }
     if (request.generate) {
         model.generates = true;
-        model.texts = !engine.info.tokenizer.empty() || (prefill && !prefill->info.tokenizer.empty());
+        const bool others = engine.info.tokenizer.empty() && prefill;
+        const std::string& tokenizer = others ? prefill->info.tokenizer : engine.info.tokenizer;
+        model.texts = !tokenizer.empty();
+        model.gives_texts = model.texts && Detokenizer::of(tokenizer);
         model.sizing.instances = request.streams == 0 ? usual_streams : request.streams;
         model.sizing.max_queue = request.max_queue;
         model.sizing.reason = "Continues texts, so many at once as there are instances.";
@@ -280,8 +285,8 @@ Result<void> check_generate(const DeployRequest& request) {
         if (request.streams > 0) return refuse("streams are texts that are continued", "--streams", "add --generate");
         return {};
     }
-    if (request.pictures || request.texts)
-        return refuse("a decoder is told by --generate alone", "--pictures, --texts", "leave them out");
+    if (request.pictures || request.pixels || request.texts)
+        return refuse("a decoder is told by --generate alone", "--pictures, --pixels, --texts", "leave them out");
     if (!request.bench.empty()) {
         return refuse("lathe bench does not measure how a text is continued", "--from",
                       "leave it out, and say how many at once with --streams");
@@ -305,9 +310,9 @@ Result<void> check_request(const DeployRequest& request) {
     if (request.max_queue < 0)
         return Error{ErrorCode::invalid_argument, "no queue holds " + std::to_string(request.max_queue) + " requests",
                      "max_queue", "give a number above 0, or 0 for any"};
-    if (request.pictures && request.texts)
-        return Error{ErrorCode::invalid_argument, "a model takes pictures or texts, not both", "pictures, texts",
-                     "leave one of them out"};
+    if (int{request.pictures} + int{request.pixels} + int{request.texts} > 1)
+        return Error{ErrorCode::invalid_argument, "a model takes files, pixels or texts, one of them",
+                     "pictures, pixels, texts", "leave one of them out"};
     LATHE_CHECK(check_backend(request.backend));
     LATHE_CHECK(check_generate(request));
     if (auto goal = goal_of(request); !goal) return std::move(goal).error();

@@ -132,16 +132,24 @@ void add_deploy(Commands& commands) {
         "--pictures", options->request.pictures,
         "Clients send JPEG or PNG files, which Lathe's backend decodes and preprocesses as the model was "
         "trained");
+    CLI::Option* const pixels =
+        command
+            .add_flag("--pixels", options->request.pixels,
+                      "Clients send decoded pictures (uint8, height x width x RGB, of any size), which Lathe's backend "
+                      "resizes and normalises as the model was trained, on a GPU by itself")
+            ->excludes(pictures);
     CLI::Option* const texts =
         command
             .add_flag("--texts", options->request.texts,
                       "Clients send texts, which Lathe's backend cuts into tokens as the model was trained")
-            ->excludes(pictures);
+            ->excludes(pictures)
+            ->excludes(pixels);
     command
         .add_flag("--generate", options->request.generate,
                   "A decoder (lathe export gpt2 --phase decode): clients send tokens, or a text, which Lathe's backend "
                   "continues, with one answer a token")
         ->excludes(pictures)
+        ->excludes(pixels)
         ->excludes(texts);
     command
         .add_option("--prefill", options->request.prefill,

@@ -7,6 +7,7 @@
 
 #include "backends/openvino/tokenizer.hpp"
 #include "cli/numbers.hpp"
+#include "data/detokenizer.hpp"
 #include "data/tokenizer.hpp"
 #include "runtime/generator.hpp"
 #include "support/json.hpp"
@@ -79,6 +80,15 @@ Result<std::vector<Prompt>> prompts_of(const GenerateOptions& options, const std
     return prompts;
 }
 
+std::string text_of(const std::vector<std::int64_t>& prompt, const std::vector<std::int64_t>& tokens,
+                    const std::shared_ptr<const Detokenizer>& detokenizer) {
+    TextWriter writer(detokenizer, prompt);
+    std::string text;
+    for (const std::int64_t token : tokens)
+        text += writer.next(token);
+    return text + writer.end();
+}
+
 std::string listed(const std::vector<std::int64_t>& tokens) {
     std::string text;
     for (const std::int64_t token : tokens)
@@ -133,6 +143,14 @@ Result<void> run_generation(const std::filesystem::path& engine, const GenerateO
     auto generator = Generator::make({decode.info(), std::move(even), std::move(odd)}, std::move(prompting));
     if (!generator) return std::move(generator).error().in(engine.string());
     LATHE_TRY(const std::vector<Prompt> prompts, prompts_of(options, texts, tokenizer, engine));
+    std::shared_ptr<const Detokenizer> detokenizer;
+    if (!tokenizer.empty()) {
+        if (auto found = Detokenizer::of(tokenizer)) {
+            detokenizer = *std::move(found);
+        } else {
+            context.print("token ids alone: " + found.error().describe());
+        }
+    }
     Json samples = Json::array();
     for (const Prompt& prompt : prompts) {
         std::vector<std::int64_t> made;
@@ -145,7 +163,13 @@ Result<void> run_generation(const std::filesystem::path& engine, const GenerateO
                              {options.temperature, options.top_tokens, options.seed}, check, take));
         context.print(context.bold(prompt.name));
         context.print("  " + listed(prompt.tokens) + " | " + listed(made));
-        samples.push_back({{"sample", prompt.name}, {"prompt", prompt.tokens}, {"tokens", made}});
+        Json sample{{"sample", prompt.name}, {"prompt", prompt.tokens}, {"tokens", made}};
+        if (detokenizer != nullptr) {
+            const std::string text = text_of(prompt.tokens, made, detokenizer);
+            context.print("  " + text);
+            sample["text"] = text;
+        }
+        samples.push_back(std::move(sample));
     }
     Json document{{"kind", "run"},
                   {"version", 1},

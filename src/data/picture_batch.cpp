@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace lathe {
 
@@ -21,12 +22,25 @@ PictureAxis axis_of(const ResizeWeights& weights) {
 
 } // namespace
 
-Result<PictureBatch> picture_batch(std::span<const Image> images, const Preprocess& preprocess) {
+Result<void> check_picture_batch(const Preprocess& preprocess) {
     LATHE_CHECK(preprocess.validate("preprocess"));
     if (preprocess.interpolation == Interpolation::bilinear_opencv || preprocess.pad != 0) {
         return Error{ErrorCode::unsupported, "the device does not resize as OpenCV does, nor pad with other than 0",
                      "preprocess", "leave preprocessing to the CPU"};
     }
+    return {};
+}
+
+Result<PictureBatch> picture_batch(std::span<const Image> images, const Preprocess& preprocess) {
+    std::vector<PixelView> views;
+    views.reserve(images.size());
+    for (const Image& image : images)
+        views.push_back({image.pixels.data(), image.width, image.height});
+    return picture_batch(views, preprocess);
+}
+
+Result<PictureBatch> picture_batch(std::span<const PixelView> pictures, const Preprocess& preprocess) {
+    LATHE_CHECK(check_picture_batch(preprocess));
     PictureBatch batch;
     batch.height = preprocess.output_size().height;
     batch.width = preprocess.output_size().width;
@@ -40,12 +54,12 @@ Result<PictureBatch> picture_batch(std::span<const Image> images, const Preproce
         if (is_new) batch.axes.push_back(axis_of(resize_weights(input, output, begin, size, preprocess.interpolation)));
         return place->second;
     };
-    for (const Image& image : images) {
+    for (const PixelView& image : pictures) {
         if (image.width == 0 || image.height == 0)
             return Error{ErrorCode::invalid_argument, "the image has no pixels", "preprocess", ""};
         const Preprocess::Placement place = preprocess.place(image.width, image.height);
         Picture picture;
-        picture.pixels = image.pixels.data();
+        picture.pixels = image.pixels;
         picture.width = image.width;
         picture.height = image.height;
         picture.columns = axis(image.width, place.full.width, place.region.left, place.region.width);

@@ -146,6 +146,18 @@ def infer_picture(url, model, name, file):
     return post(f"{url}/v2/models/{model}/infer", head + content, {"Inference-Header-Content-Length": str(len(head))})
 
 
+def infer_pixels(url, model, name, file):
+    """Posts a picture's pixels to a model that takes such; returns the outputs as `infer` does."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        pixels = numpy.asarray(image.convert("RGB"))
+    content = pixels.tobytes()
+    head = json.dumps({"inputs": [{"name": name, "shape": [1, *pixels.shape], "datatype": "UINT8",
+                                   "parameters": {"binary_data_size": len(content)}}]}).encode()
+    return post(f"{url}/v2/models/{model}/infer", head + content, {"Inference-Header-Content-Length": str(len(head))})
+
+
 def infer_texts(url, model, texts):
     """Posts texts as they are to a model that takes such; returns the outputs as `infer` does."""
     body = {"inputs": [{"name": "text", "shape": [len(texts), 1], "datatype": "BYTES", "data": texts}]}
@@ -209,6 +221,8 @@ def main():
         name = about["inputs"][0]["name"]
         if about["pictures"]:
             outputs = infer_picture(arguments.url, about["model"], name, picture)
+        elif about["pixels"]:
+            outputs = infer_pixels(arguments.url, about["model"], name, picture)
         else:
             outputs = infer(arguments.url, about["model"], {name: preprocess(picture, about["preprocess"])})
         scores = next(iter(outputs.values()))[0]

@@ -177,6 +177,7 @@ Json description(const TritonModel& model, const DeployableEngine& engine) {
         return array;
     };
     json["pictures"] = model.pictures; // the server preprocesses
+    json["pixels"] = model.pixels;     // and decodes nothing
     json["texts"] = model.texts;       // the server cuts them into tokens
     json["tokenizer"] = tokenizing(engine);
     json["inputs"] = tensors(model.info.inputs);
@@ -206,9 +207,10 @@ Result<void> check_generates(const TritonModel& model, const DeployableEngine& e
 }
 
 Result<void> check_takes_pictures(const TritonModel& model, const DeployableEngine& engine) {
-    const std::string where = engine.file.string() + ", --pictures";
+    const std::string option = model.pictures ? "--pictures" : "--pixels";
+    const std::string where = engine.file.string() + ", " + option;
     if (model.backend != TritonBackend::lathe) {
-        return Error{ErrorCode::invalid_argument, to_string(model.backend) + " does not decode pictures", where,
+        return Error{ErrorCode::invalid_argument, to_string(model.backend) + " does not preprocess pictures", where,
                      "add --backend lathe"};
     }
     const bool one_input = model.info.inputs.size() == 1 && model.info.inputs[0].type == DataType::float32;
@@ -216,7 +218,7 @@ Result<void> check_takes_pictures(const TritonModel& model, const DeployableEngi
         return Error{ErrorCode::invalid_argument,
                      "the server can turn pictures into the input of an engine that has one, of float32 and with an "
                      "open batch size, and that says how (the metadata lathe.preprocess)",
-                     where, "build such an engine, or leave --pictures out"};
+                     where, "build such an engine, or leave " + option + " out"};
     }
     return {};
 }
@@ -305,7 +307,7 @@ Result<void> write_triton_model(const TritonModel& model, const DeployableEngine
                      "remove it, or choose another --name"};
     }
     if (model.backend == TritonBackend::tensorrt && plan.empty()) LATHE_CHECK(own_plan(engine));
-    if (model.pictures) LATHE_CHECK(check_takes_pictures(model, engine));
+    if (model.pictures || model.pixels) LATHE_CHECK(check_takes_pictures(model, engine));
     if (model.generates) LATHE_CHECK(check_generates(model, engine, prefill));
     if (model.texts && !model.generates) LATHE_CHECK(check_takes_texts(model, engine));
     LATHE_TRY(const std::string config, triton_config(model));

@@ -26,6 +26,15 @@ void write_strings(TextProto& out, const std::string& name) {
     out.close();
 }
 
+/// Pictures of any size, decoded.
+void write_pixels(TextProto& out, const std::string& name) {
+    out.open("input");
+    out.text("name", name);
+    out.name("data_type", "TYPE_UINT8");
+    out.numbers("dims", {-1, -1, 3});
+    out.close();
+}
+
 void write_small(TextProto& out, const char* field, const char* name, const char* type, std::int64_t size,
                  bool optional) {
     out.open(field);
@@ -49,6 +58,7 @@ void write_generation(TextProto& out, const TritonModel& model) {
     write_small(out, "input", "top_k", "TYPE_INT32", 1, true);
     write_small(out, "input", "seed", "TYPE_INT64", 1, true);
     write_small(out, "output", "token", "TYPE_INT64", 1, false);
+    if (model.gives_texts) write_small(out, "output", "text", "TYPE_STRING", 1, false);
 }
 
 Result<void> write_tensor(TextProto& out, const char* field, const IoInfo& io, bool batched, bool filled,
@@ -209,6 +219,8 @@ Result<std::string> triton_config(const TritonModel& model) {
         if (model.texts || model.generates) break;
         if (model.pictures) {
             write_strings(out, io.name);
+        } else if (model.pixels) {
+            write_pixels(out, io.name);
         } else {
             LATHE_CHECK(write_tensor(out, "input", io, batched, filled, {}));
         }
@@ -221,8 +233,8 @@ Result<std::string> triton_config(const TritonModel& model) {
     out.name("kind", model.gpu ? "KIND_GPU" : "KIND_CPU");
     out.close();
     if (max_batch > 1) write_batching(out, model.sizing);
-    if (!model.pictures && !model.texts &&
-        !model.generates) { // the server makes up numbers for a warm-up, no pictures or words
+    // The server makes up numbers for a warm-up, no pictures or words.
+    if (!model.pictures && !model.pixels && !model.texts && !model.generates) {
         LATHE_CHECK(write_warmup(out, model, 1, batched));
         if (max_batch > 1) LATHE_CHECK(write_warmup(out, model, max_batch, batched));
     }

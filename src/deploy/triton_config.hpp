@@ -36,9 +36,11 @@ struct TritonModel {
     TritonSizing sizing;
     bool gpu = false;
     bool pictures = false; ///< lathe: its input is JPEG or PNG files, which the backend decodes and preprocesses
+    bool pixels = false;   ///< lathe: its input is pixels, uint8 RGB, which the backend preprocesses
     bool texts = false;    ///< lathe: its input is texts, which the backend cuts into tokens
     /// lathe: a decoder, which the backend has continue tokens (with `texts`: or a text), with one answer a token.
     bool generates = false;
+    bool gives_texts = false; ///< with `generates`: answers are the text's pieces, too
 };
 
 /// Triton's name of an element type: TYPE_FP32. Errors: unsupported (a type that Triton lacks), naming the tensor.

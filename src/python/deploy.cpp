@@ -31,6 +31,7 @@ DeployRequest request_of(const nb::dict& options) {
     request.copy_backend = field(options, "copy_backend", request.copy_backend);
     request.max_queue = field(options, "max_queue", request.max_queue);
     request.pictures = field(options, "pictures", request.pictures);
+    request.pixels = field(options, "pixels", request.pixels);
     request.texts = field(options, "texts", request.texts);
     request.generate = field(options, "generate", request.generate);
     request.prefill = field(options, "prefill", request.prefill);

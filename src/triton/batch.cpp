@@ -63,6 +63,9 @@ private:
     std::size_t at_ = 0;
 };
 
+/// The value that fills an input up.
+std::int64_t filler(const Serving& serving, std::size_t input) { return *serving.filling->values[input]; }
+
 bool is_aligned(const void* data, DataType type) {
     return reinterpret_cast<std::uintptr_t>(data) % std::max<std::size_t>(1, bit_width(type) / 8) == 0;
 }
@@ -74,6 +77,27 @@ std::size_t InputPieces::bytes() const {
     for (const auto& piece : pieces)
         sum += piece.size();
     return sum;
+}
+
+bool InputPieces::any_in_gpu() const { return std::ranges::find(in_gpu, true) != in_gpu.end(); }
+
+TensorView Serving::view_of(std::size_t input, const Shape& like, const RunSize& size) const {
+    TensorView view{inputs[input].name, inputs[input].type, like, {}};
+    if (batched) view.shape[0] = size.samples;
+    if (is_filled(*this, input)) view.shape[1] = size.length;
+    return view;
+}
+
+RunSize Serving::size_of(std::span<const RequestInputs* const> requests) const {
+    RunSize size;
+    std::int64_t longest = 0;
+    for (const RequestInputs* request : requests) {
+        size.samples += request->samples;
+        longest = std::max(longest, request->length);
+    }
+    size.samples = run_size(size.samples);
+    size.length = filling ? length_for(size.samples, longest) : 0;
+    return size;
 }
 
 Result<void> Serving::check(RequestInputs& request) const {
@@ -137,6 +161,12 @@ void Serving::next_run(std::span<const RequestInputs* const> waiting, std::vecto
     }
 }
 
+std::int64_t Serving::run_size(std::int64_t samples) const {
+    const std::int64_t needed = std::max(samples, least);
+    const auto found = std::ranges::lower_bound(sizes, needed);
+    return found == sizes.end() ? needed : *found;
+}
+
 std::int64_t Serving::length_for(std::int64_t samples, std::int64_t longest) const {
     const std::int64_t needed = std::max(longest, filling->least);
     std::int64_t best = needed;
@@ -151,14 +181,7 @@ std::int64_t Serving::length_for(std::int64_t samples, std::int64_t longest) con
 
 std::span<const TensorView> BatchInputs::join(const Serving& serving, std::span<const RequestInputs* const> requests,
                                               const Memory& memory) {
-    samples_ = 0;
-    std::int64_t longest = 0;
-    for (const RequestInputs* request : requests) {
-        samples_ += request->samples;
-        longest = std::max(longest, request->length);
-    }
-    samples_ = std::max(samples_, serving.least);
-    length_ = serving.filling ? serving.length_for(samples_, longest) : 0;
+    size_ = serving.size_of(requests);
     own_.resize(serving.inputs.size());
     views_.resize(serving.inputs.size());
     for (std::size_t i = 0; i < serving.inputs.size(); ++i) {
@@ -166,12 +189,7 @@ std::span<const TensorView> BatchInputs::join(const Serving& serving, std::span<
         const InputPieces& like = requests[0]->inputs[i];
         const bool filled = is_filled(serving, i);
         const std::size_t element = bit_width(input.type) / 8;
-        TensorView& view = views_[i];
-        view.name = input.name;
-        view.type = input.type;
-        view.shape = like.shape;
-        if (serving.batched) view.shape[0] = samples_;
-        if (filled) view.shape[1] = length_;
+        TensorView& view = views_[i] = serving.view_of(i, like.shape, size_);
         const std::span<std::byte> given = memory(i);
         const bool alone = requests.size() == 1 && view.shape == like.shape && like.pieces.size() == 1;
         if (alone && given.empty() && is_aligned(like.pieces[0].data(), input.type)) {
@@ -186,10 +204,10 @@ std::span<const TensorView> BatchInputs::join(const Serving& serving, std::span<
             to = own_[i].data();
         }
         view.bytes = {to, bytes};
-        const std::size_t row = serving.batched ? bytes / static_cast<std::size_t>(samples_) : bytes;
+        const std::size_t row = serving.batched ? bytes / static_cast<std::size_t>(size_.samples) : bytes;
         for (const RequestInputs* request : requests) {
             PieceReader reader(request->inputs[i].pieces);
-            if (!filled || request->length == length_) {
+            if (!filled || request->length == size_.length) {
                 const std::size_t part = request->inputs[i].bytes();
                 reader.read(to, part);
                 to += part;
@@ -198,40 +216,114 @@ std::span<const TensorView> BatchInputs::join(const Serving& serving, std::span<
             const std::size_t own = static_cast<std::size_t>(request->length) * element;
             for (std::int64_t sample = 0; sample < request->samples; ++sample, to += row) {
                 reader.read(to + (serving.filling->in_front ? row - own : 0), own);
-                fill(to + (serving.filling->in_front ? 0 : own), row - own, input.type, *serving.filling->values[i]);
+                fill(to + (serving.filling->in_front ? 0 : own), row - own, input.type, filler(serving, i));
             }
         }
-        // Up to the engine's least number of samples the last one is repeated; nobody gets what comes of it.
+        // Up to the run's samples the last one is repeated; nobody gets what comes of it.
         for (const std::byte* end = view.bytes.data() + bytes; row > 0 && to < end; to += row)
             std::memcpy(to, to - row, row);
     }
     return views_;
 }
 
+Result<std::span<const TensorView>> DeviceInputs::join(const Serving& serving,
+                                                       std::span<const RequestInputs* const> requests,
+                                                       const BatchInputs::Memory& memory) {
+    size_ = serving.size_of(requests);
+    own_.resize(serving.inputs.size());
+    views_.resize(serving.inputs.size());
+    for (std::size_t i = 0; i < serving.inputs.size(); ++i) {
+        TensorView& view = views_[i] = serving.view_of(i, requests[0]->inputs[i].shape, size_);
+        const std::size_t bytes = byte_size(view.type, static_cast<std::size_t>(element_count(view.shape)));
+        LATHE_TRY(const std::span<std::byte> there, copies_.memory(i, bytes));
+        view.bytes = there.first(bytes);
+        std::span<std::byte> host = memory(i);
+        if (host.size() < bytes) {
+            if (own_[i].size() < bytes) own_[i].resize(bytes);
+            host = own_[i];
+        }
+        LATHE_CHECK(join_input(serving, i, requests, view.bytes, host.first(bytes)));
+    }
+    LATHE_CHECK(copies_.wait());
+    return std::span<const TensorView>(views_);
+}
+
+Result<void> DeviceInputs::join_input(const Serving& serving, std::size_t input,
+                                      std::span<const RequestInputs* const> requests, std::span<std::byte> there,
+                                      std::span<std::byte> host) {
+    const bool filled = is_filled(serving, input);
+    const DataType type = serving.inputs[input].type;
+    const std::size_t row = serving.batched ? there.size() / static_cast<std::size_t>(size_.samples) : there.size();
+    std::size_t at = 0;
+    const auto from_host = [&](std::size_t bytes) -> Result<void> { // was written at the same place there
+        LATHE_CHECK(copies_.copy(there.data() + at, host.data() + at, bytes));
+        at += bytes;
+        return {};
+    };
+    const auto fill_up = [&](std::size_t bytes) -> Result<void> {
+        fill(host.data() + at, bytes, type, filler(serving, input));
+        return from_host(bytes);
+    };
+    for (const RequestInputs* request : requests) {
+        const InputPieces& given = request->inputs[input];
+        const bool whole = !filled || request->length == size_.length;
+        const std::size_t part =
+            whole ? given.bytes() : static_cast<std::size_t>(request->length) * (bit_width(type) / 8);
+        std::size_t left = whole ? 0 : part; // of the row that is begun
+        const bool in_front = !whole && serving.filling->in_front;
+        if (in_front) LATHE_CHECK(fill_up(row - part));
+        for (std::size_t p = 0; p < given.pieces.size(); ++p) {
+            std::span<const std::byte> piece = given.pieces[p];
+            while (!piece.empty()) {
+                if (!whole && left == 0) { // the next sample's row
+                    left = part;
+                    if (in_front) LATHE_CHECK(fill_up(row - part));
+                }
+                const std::size_t now = whole ? piece.size() : std::min(left, piece.size());
+                if (!given.in_gpu.empty() && given.in_gpu[p]) {
+                    LATHE_CHECK(copies_.copy(there.data() + at, piece.data(), now));
+                    at += now;
+                } else {
+                    std::memcpy(host.data() + at, piece.data(), now);
+                    LATHE_CHECK(from_host(now));
+                }
+                piece = piece.subspan(now);
+                if (whole) continue;
+                left -= now;
+                if (left == 0 && !in_front) LATHE_CHECK(fill_up(row - part));
+            }
+        }
+    }
+    // As on the host: nobody gets what comes of the rest. Copies follow one another.
+    for (; row > 0 && at < there.size(); at += row)
+        LATHE_CHECK(copies_.copy(there.data() + at, there.data() + at - row, row));
+    return {};
+}
+
 Result<OutputPart> OutputPart::of(const Serving& serving, std::size_t output, const TensorView& whole,
-                                  const BatchInputs& run, const RequestInputs& request, std::int64_t first) {
+                                  const RunSize& run, const RequestInputs& request, std::int64_t first) {
     OutputPart part;
     part.shape_ = whole.shape;
     part.from_ = whole.bytes.data();
     part.row_bytes_ = part.stride_ = whole.bytes.size();
     if (!serving.batched) return part;
-    if (whole.shape.empty() || whole.shape[0] != run.samples()) {
+    if (whole.shape.empty() || whole.shape[0] != run.samples) {
         return Error{ErrorCode::mismatch,
                      "the output's first axis is not the samples: " + to_string(whole.shape) + " after a run of " +
-                         std::to_string(run.samples()),
+                         std::to_string(run.samples),
                      whole.name, "serve the model with max_batch_size 0"};
     }
     part.shape_[0] = request.samples;
     part.rows_ = static_cast<std::size_t>(request.samples);
-    part.row_bytes_ = part.stride_ = whole.bytes.size() / static_cast<std::size_t>(run.samples());
+    part.row_bytes_ = part.stride_ = whole.bytes.size() / static_cast<std::size_t>(run.samples);
     part.from_ += part.stride_ * static_cast<std::size_t>(first);
     const ShapeRange& range = serving.outputs[output].range;
-    const bool follows_length = run.length() > request.length && request.length > 0 && whole.shape.size() >= 2 &&
+    const bool follows_length = run.length > request.length && request.length > 0 && whole.shape.size() >= 2 &&
                                 range.max.size() == whole.shape.size() && range.max[1] < 0 &&
-                                whole.shape[1] == run.length();
+                                whole.shape[1] == run.length;
     if (follows_length) {
         part.shape_[1] = request.length;
-        const std::size_t position = part.stride_ / static_cast<std::size_t>(run.length());
+        const std::size_t position = part.stride_ / static_cast<std::size_t>(run.length);
         part.row_bytes_ = position * static_cast<std::size_t>(request.length);
         if (serving.filling->in_front) part.from_ += part.stride_ - part.row_bytes_;
     }
@@ -246,6 +338,14 @@ void OutputPart::write(std::byte* to) const {
     }
     for (std::size_t row = 0; row < rows_; ++row)
         std::memcpy(to + row * row_bytes_, from_ + row * stride_, row_bytes_);
+}
+
+Result<void> OutputPart::write(std::byte* to, DeviceCopies& copies) const {
+    if (bytes() == 0) return {};
+    if (row_bytes_ == stride_) return copies.copy(to, from_, bytes());
+    for (std::size_t row = 0; row < rows_; ++row)
+        LATHE_CHECK(copies.copy(to + row * row_bytes_, from_ + row * stride_, row_bytes_));
+    return {};
 }
 
 } // namespace lathe::triton

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/detokenizer.hpp"
 #include "data/text_pieces.hpp"
 #include "runtime/decoder.hpp"
 #include "triton/pictures.hpp"
@@ -111,10 +112,19 @@ Result<std::optional<GenerationStage>> GenerationStage::of(const Json& config, c
         decoder.tokenizer.empty() && prefill != nullptr ? prefill->tokenizer : decoder.tokenizer;
     if (stage.takes_texts_ && tokenizer.empty())
         return wrong_config("input \"text\"", "no engine of the model carries a tokenizer");
-    const Json& outputs = list_at(config, "output");
-    if (outputs.size() != 1 || text_at(outputs[0], "name") != output_name ||
-        text_at(outputs[0], "data_type") != "TYPE_INT64")
-        return wrong_config("output", "the only output is token, of TYPE_INT64");
+    bool gives_tokens = false;
+    for (const Json& output : list_at(config, "output")) {
+        const std::string name = text_at(output, "name");
+        const std::string type = text_at(output, "data_type");
+        gives_tokens = gives_tokens || (name == output_name && type == "TYPE_INT64");
+        stage.gives_texts_ = stage.gives_texts_ || (name == text_output_name && type == "TYPE_STRING");
+        if ((name == output_name && type == "TYPE_INT64") || (name == text_output_name && type == "TYPE_STRING"))
+            continue;
+        return wrong_config("output \"" + name + "\"",
+                            "the outputs are token, of TYPE_INT64, and text, of TYPE_STRING");
+    }
+    if (!gives_tokens) return wrong_config("output", "the output token, of TYPE_INT64, is missing");
+    if (stage.gives_texts_) LATHE_CHECK(Detokenizer::of(tokenizer));
     return std::optional<GenerationStage>(stage);
 }
 

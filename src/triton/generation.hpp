@@ -44,6 +44,8 @@ public:
                                                   {"top_k", "TYPE_INT32", false},
                                                   {"seed", "TYPE_INT64", false}}};
     static constexpr const char* output_name = "token"; ///< int64 of [1]
+    /// TYPE_STRING of [1]: what the text is longer by with the token (TextWriter).
+    static constexpr const char* text_output_name = "text";
 
     /// Of a model whose config says decoupled: true; nothing for others. `prefill`, which reads prompts at once, may be
     /// null. Errors: invalid_argument (engines that continue no text; inputs and outputs other than the above).
@@ -52,12 +54,15 @@ public:
 
     /// Requests may be texts.
     bool takes_texts() const { return takes_texts_; }
+    /// Answers have the output `text`.
+    bool gives_texts() const { return gives_texts_; }
     /// A request from the inputs that it has, by name. Errors: invalid_argument, parse_error (a text that is not
     /// UTF-8), naming the input.
     Result<GenerationRequest> request(const std::map<std::string, InputPieces>& given) const;
 
 private:
     bool takes_texts_ = false;
+    bool gives_texts_ = false;
 };
 
 } // namespace lathe::triton

@@ -8,34 +8,13 @@
 
 namespace lathe::triton {
 
-namespace {
-
-Result<RequestInputs> read_inputs(TRITONBACKEND_Request* request, const ServedAs& serving) try {
-    LATHE_CHECK(check_not_cancelled(request));
-    RequestInputs read;
-    if (serving.takes_strings()) { // which have no shape yet
-        LATHE_TRY(InputPieces pieces, read_input(request, serving.string_input(), TRITONSERVER_TYPE_BYTES));
-        read.inputs.push_back(std::move(pieces));
-        return read;
-    }
-    for (const IoInfo& input : serving.inputs) {
-        LATHE_TRY(InputPieces pieces, read_input(request, input.name, type_for_server(input.type)));
-        read.inputs.push_back(std::move(pieces));
-    }
-    LATHE_CHECK(serving.check(read));
-    return read;
-} catch (const std::exception& failure) {
-    return Error{ErrorCode::out_of_memory, std::string("the request cannot be read: ") + failure.what(), "", ""};
-}
-
-} // namespace
-
 struct Instance::Pending {
     TRITONBACKEND_Request* request = nullptr;
     RequestInputs inputs;
-    std::vector<std::byte> strings; ///< its pictures or texts, where the server had them in pieces
-    std::vector<float> floats;      ///< what its pictures became
-    std::vector<HostTensor> tokens; ///< what its texts became
+    std::vector<std::byte> strings;             ///< its pictures or texts, where the server had them in pieces
+    std::vector<std::vector<std::byte>> copied; ///< inputs that are read on the host and lay in a GPU's memory
+    std::vector<float> floats;                  ///< what its pictures became
+    std::vector<HostTensor> tokens;             ///< what its texts or pixels became
     bool answered = false;
     bool succeeded = false;
 };
@@ -50,16 +29,57 @@ Result<std::unique_ptr<Instance>> Instance::make(TRITONBACKEND_ModelInstance* in
     std::int32_t device = 0;
     LATHE_CHECK(taken(TRITONBACKEND_ModelInstanceDeviceId(instance, &device)));
     std::unique_ptr<Instance> made(new Instance(instance, model));
+    made->device_ = device;
     if (model.serving().generation) {
         LATHE_TRY(made->generating_, Generating::make(instance, model, device));
         return made;
     }
     LATHE_TRY(made->session_, model.make_session(device));
-    if (model.serving().pictures) made->pool_ = std::make_unique<ThreadPool>();
+    const ServedAs& serving = model.serving();
+    if (serving.pictures || (serving.pixels && !serving.pixels->on_device()))
+        made->pool_ = std::make_unique<ThreadPool>();
+    if (!serving.sizes.empty()) {
+        LATHE_CHECK(made->warm_up());
+        made->reaches_gpu_ = bool(device_outputs(*made->session_));
+    }
     if (model.serving().texts) {
         LATHE_TRY(made->tokenizer_, model.make_tokenizer());
     }
     return made;
+}
+
+Result<DeviceCopies*> Instance::copies() {
+    if (copies_ == nullptr) {
+        LATHE_TRY(copies_, make_device_copies(device_));
+    }
+    if (!on_device_) on_device_.emplace(*copies_);
+    return copies_.get();
+}
+
+Result<void> Instance::read(Pending& pending) try {
+    const ServedAs& serving = model_.serving();
+    RequestInputs& read = pending.inputs;
+    LATHE_CHECK(check_not_cancelled(pending.request));
+    const auto take = [&](const std::string& name, TRITONSERVER_DataType type, bool in_gpu) -> Result<void> {
+        std::vector<std::byte>& kept = pending.copied.emplace_back();
+        auto pieces = in_gpu ? read_input(pending.request, name, type)
+                             : read_host_input(pending.request, name, type, device_, copies_, kept);
+        if (!pieces) return std::move(pieces).error();
+        read.inputs.push_back(*std::move(pieces));
+        return {};
+    };
+    // Strings have no shape yet.
+    if (serving.takes_strings()) return take(serving.string_input(), TRITONSERVER_TYPE_BYTES, false);
+    if (serving.pixels) {
+        LATHE_CHECK(take(serving.inputs[0].name, TRITONSERVER_TYPE_UINT8, false));
+        return serving.pixels->check(read, serving.most);
+    }
+    pending.copied.reserve(serving.inputs.size());
+    for (const IoInfo& input : serving.inputs)
+        LATHE_CHECK(take(input.name, type_for_server(input.type), reaches_gpu_));
+    return serving.check(read);
+} catch (const std::exception& failure) {
+    return Error{ErrorCode::out_of_memory, std::string("the request cannot be read: ") + failure.what(), "", ""};
 }
 
 void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
@@ -85,15 +105,11 @@ void Instance::execute(std::span<TRITONBACKEND_Request* const> requests) {
     waiting.reserve(all.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
         all[i].request = requests[i];
-        auto inputs = read_inputs(requests[i], model_.serving());
-        if (inputs) {
-            all[i].inputs = *std::move(inputs);
-        } else {
-            refuse(all[i], inputs.error());
-        }
+        if (auto done = read(all[i]); !done) refuse(all[i], done.error());
     }
     if (model_.serving().pictures) decode(all);
     if (model_.serving().texts) tokenize(all);
+    if (model_.serving().pixels && !model_.serving().pixels->on_device()) convert(all);
     for (Pending& pending : all) {
         waiting.push_back(pending.answered ? nullptr : &pending.inputs);
         if (pending.answered) finish(pending);
@@ -194,6 +210,56 @@ void Instance::decode(std::span<Pending> all) try {
         refuse(pending, {ErrorCode::out_of_memory, std::string("pictures cannot be read: ") + failure.what(), "", ""});
 }
 
+/// The pixels of each request, where the device does not read them.
+void Instance::convert(std::span<Pending> all) {
+    const auto prepare = [&](Pending& pending) -> Result<void> {
+        LATHE_TRY(HostTensor made, model_.serving().pixels->convert(pending.inputs, *pool_));
+        pending.tokens.push_back(std::move(made));
+        pending.inputs.inputs[0] = {pending.tokens[0].shape, {std::span(pending.tokens[0].bytes)}};
+        return model_.serving().check(pending.inputs);
+    };
+    for (Pending& pending : all) {
+        if (pending.answered) continue;
+        try {
+            if (auto prepared = prepare(pending); !prepared) refuse(pending, prepared.error());
+        } catch (const std::exception& failure) {
+            refuse(pending,
+                   {ErrorCode::out_of_memory, std::string("pictures cannot be read: ") + failure.what(), "", ""});
+        }
+    }
+}
+
+/// Each size of a run once, so that no request waits for what the device prepares for it. Of texts, which have too many
+/// sizes, the smallest.
+Result<void> Instance::warm_up() {
+    const ServedAs& serving = model_.serving();
+    const auto run = [&](std::int64_t size) -> Result<void> {
+        if (serving.pixels && serving.pixels->on_device()) {
+            LATHE_TRY(const PictureBatch blank, serving.pixels->blank(size, pixels_));
+            LATHE_CHECK(session_->run_pictures(blank));
+            return {};
+        }
+        std::vector<HostTensor> zeros;
+        for (const IoInfo& input : serving.inputs) {
+            Shape shape = input.range.opt;
+            shape[0] = size;
+            zeros.emplace_back(input.name, input.type, shape);
+        }
+        std::vector<TensorView> views;
+        for (HostTensor& tensor : zeros)
+            views.push_back(tensor.view());
+        LATHE_CHECK(session_->run(views));
+        return {};
+    };
+    for (const std::int64_t size : serving.sizes) {
+        if (size < serving.least) continue;
+        // Not all sizes need be in a profile, together with the best of the other axes.
+        if (auto ran = run(size); !ran && ran.error().code != ErrorCode::out_of_range) return std::move(ran).error();
+        if (serving.filling) break;
+    }
+    return {};
+}
+
 /// Whatever happens, every request of the group is answered.
 void Instance::run(std::span<Pending*> group, Times& times) {
     times.compute_begin = times.compute_end = times.begin;
@@ -214,20 +280,49 @@ Result<void> Instance::run_group(std::span<Pending*> group, Times& times) {
     inputs.reserve(group.size());
     for (const Pending* pending : group)
         inputs.push_back(&pending->inputs);
-    const auto views = joined_.join(model_.serving(), inputs, [&](std::size_t i) { return session_->input_memory(i); });
-    times.compute_begin = now();
-    LATHE_TRY(const std::vector<TensorView> outputs, session_->run(views));
+    RunSize size;
+    LATHE_TRY(const std::vector<TensorView> outputs, run_session(inputs, size, times));
     times.compute_end = now();
     std::int64_t first = 0;
     for (Pending* pending : group) {
-        if (auto answered = answer(*pending, outputs, first); !answered) refuse(*pending, answered.error());
+        if (auto answered = answer(*pending, outputs, size, first); !answered) refuse(*pending, answered.error());
         first += pending->inputs.samples;
     }
     return {};
 }
 
-Result<void> Instance::answer(Pending& pending, const std::vector<TensorView>& outputs, std::int64_t first) {
+Result<std::vector<TensorView>> Instance::run_session(std::span<const RequestInputs* const> inputs, RunSize& size,
+                                                      Times& times) {
+    const ServedAs& serving = model_.serving();
+    if (serving.pixels && serving.pixels->on_device()) {
+        for (const RequestInputs* request : inputs)
+            size.samples += request->samples;
+        size.samples = serving.run_size(size.samples);
+        LATHE_TRY(const PictureBatch batch, serving.pixels->batch(inputs, size.samples, pixels_));
+        times.compute_begin = now();
+        return session_->run_pictures(batch);
+    }
+    const auto memory = [&](std::size_t i) { return session_->input_memory(i); };
+    const auto in_gpu = [](const RequestInputs* request) {
+        return std::ranges::any_of(request->inputs, &InputPieces::any_in_gpu);
+    };
+    if (std::ranges::any_of(inputs, in_gpu)) {
+        LATHE_CHECK(copies());
+        LATHE_TRY(const auto views, on_device_->join(serving, inputs, memory));
+        size = on_device_->size();
+        times.compute_begin = now();
+        return run_on_device(*session_, views);
+    }
+    const auto views = joined_.join(serving, inputs, memory);
+    size = joined_.size();
+    times.compute_begin = now();
+    return session_->run(views);
+}
+
+Result<void> Instance::answer(Pending& pending, const std::vector<TensorView>& outputs, const RunSize& size,
+                              std::int64_t first) {
     LATHE_TRY(Response response, Response::to(pending.request));
+    bool copied = false; // to a GPU's memory
     std::uint32_t count = 0;
     LATHE_CHECK(taken(TRITONBACKEND_RequestOutputCount(pending.request, &count)));
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -238,11 +333,25 @@ Result<void> Instance::answer(Pending& pending, const std::vector<TensorView>& o
             return Error{ErrorCode::not_found, "the engine has no such output", name, ""};
         const auto index = static_cast<std::size_t>(found - model_.serving().outputs.begin());
         LATHE_TRY(const OutputPart part,
-                  OutputPart::of(model_.serving(), index, outputs[index], joined_, pending.inputs, first));
-        LATHE_TRY(std::byte* const memory,
-                  response.memory_for(found->name, type_for_server(outputs[index].type), part.shape(), part.bytes()));
-        part.write(memory);
+                  OutputPart::of(model_.serving(), index, outputs[index], size, pending.inputs, first));
+        LATHE_TRY(const Response::Place place,
+                  response.place_for(found->name, type_for_server(outputs[index].type), part.shape(), part.bytes()));
+        if (!place.in_gpu) {
+            part.write(place.memory);
+            continue;
+        }
+        LATHE_TRY(DeviceCopies* const copying, copies());
+        copied = true;
+        if (!reaches_gpu_) {
+            LATHE_CHECK(part.write(place.memory, *copying));
+            continue;
+        }
+        LATHE_TRY(const auto there, device_outputs(*session_));
+        LATHE_TRY(const OutputPart same,
+                  OutputPart::of(model_.serving(), index, there[index], size, pending.inputs, first));
+        LATHE_CHECK(same.write(place.memory, *copying));
     }
+    if (copied) LATHE_CHECK(copies_->wait());
     pending.answered = true;
     LATHE_CHECK(response.send(nullptr, true));
     pending.succeeded = true;

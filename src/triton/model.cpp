@@ -125,7 +125,7 @@ Result<Session> ServedModel::make_session(int gpu) {
     return std::move(sessions[0]);
 }
 
-Result<Generator> ServedModel::make_generator(int gpu) {
+Result<ServedModel::Continuing> ServedModel::make_continuing(int gpu) {
     LATHE_TRY(std::vector<Session> sessions, sessions_of(main_, gpu, 2));
     LATHE_TRY(EngineInfo info, read_info(main_.file));
     std::optional<Generator::Prompting> prompting;
@@ -134,7 +134,25 @@ Result<Generator> ServedModel::make_generator(int gpu) {
         LATHE_TRY(EngineInfo reads, read_info(prefill_->file));
         prompting.emplace(Generator::Prompting{std::move(reads), std::move(reading[0])});
     }
-    return Generator::make({std::move(info), std::move(sessions[0]), std::move(sessions[1])}, std::move(prompting));
+    return Continuing{{std::move(info), std::move(sessions[0]), std::move(sessions[1])}, std::move(prompting)};
+}
+
+Result<Generator> ServedModel::make_generator(int gpu) {
+    LATHE_TRY(Continuing parts, make_continuing(gpu));
+    return Generator::make(std::move(parts.decoding), std::move(parts.prompting));
+}
+
+Result<std::shared_ptr<JoinedGenerator>> ServedModel::joined_generator(int gpu) {
+    const std::lock_guard lock(joined_mutex_); // instances are made side by side
+    const int place = config_.gpus.empty() ? 0 : gpu;
+    if (auto there = joined_[place].lock()) return there;
+    LATHE_TRY(const EngineInfo info, read_info(main_.file));
+    if (JoinedGenerator::most_texts(info) < 2) return std::shared_ptr<JoinedGenerator>();
+    LATHE_TRY(Continuing parts, make_continuing(gpu));
+    LATHE_TRY(auto made, JoinedGenerator::make(std::move(parts.decoding), std::move(parts.prompting)));
+    std::shared_ptr<JoinedGenerator> shared = std::move(made);
+    joined_[place] = shared;
+    return shared;
 }
 
 } // namespace lathe::triton

@@ -85,6 +85,18 @@ Result<void> check_tensor(const Json& tensor, const std::vector<IoInfo>& known, 
                  "leave input and output out of config.pbtxt: the engine tells them");
 }
 
+/// 1, 2, 3, 4, 6, 8, 12, 16, ... and the most: at most a third of a run is filled up, and a session keeps what it
+/// prepared for each.
+std::vector<std::int64_t> run_sizes(std::int64_t most) {
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t size = 1; size < most; size *= 2) {
+        sizes.push_back(size);
+        if (size > 1 && size + size / 2 < most) sizes.push_back(size + size / 2);
+    }
+    sizes.push_back(most);
+    return sizes;
+}
+
 } // namespace
 
 Result<LoadConfig> read_load_config(const Json& config) {
@@ -174,14 +186,15 @@ Result<ServedAs> serving_of(const Json& config, const EngineInfo& info, const En
     LATHE_TRY(serving.texts, TextStage::of(config, info));
     if (!serving.texts) {
         LATHE_TRY(serving.pictures, PictureStage::of(config, info));
+        LATHE_TRY(serving.pixels, PixelStage::of(config, info));
     }
-    if (serving.takes_strings() && !serving.batched) {
+    if (serving.has_own_input() && !serving.batched) {
         return wrong("max_batch_size",
                      std::string(serving.texts ? "texts" : "pictures") + " need samples, and the model does not batch",
                      "write a max_batch_size of 1 or more, with an engine whose first axis is open");
     }
     for (const Json& tensor : list_at(config, "input")) {
-        if (!serving.takes_strings()) LATHE_CHECK(check_tensor(tensor, info.inputs, "input", serving.batched));
+        if (!serving.has_own_input()) LATHE_CHECK(check_tensor(tensor, info.inputs, "input", serving.batched));
     }
     for (const Json& tensor : list_at(config, "output"))
         LATHE_CHECK(check_tensor(tensor, info.outputs, "output", serving.batched));
@@ -212,6 +225,7 @@ Result<ServedAs> serving_of(const Json& config, const EngineInfo& info, const En
                          ", or build the engine with a larger --shape");
     }
     serving.filling = text_filling_of(info);
+    if (info.device != "cpu") serving.sizes = run_sizes(serving.most);
     return serving;
 }
 

@@ -13,6 +13,7 @@
 #include "triton/batch.hpp"
 #include "triton/generation.hpp"
 #include "triton/pictures.hpp"
+#include "triton/pixels.hpp"
 #include "triton/texts.hpp"
 
 namespace lathe::triton {
@@ -38,11 +39,14 @@ Result<Json> complete_config(Json config, const EngineInfo& info);
 /// An engine as it is served, and what comes before it.
 struct ServedAs : Serving {
     std::optional<PictureStage> pictures;
+    std::optional<PixelStage> pixels;
     std::optional<TextStage> texts;
     std::optional<GenerationStage> generation; ///< then the rest is not used
 
     /// A request's one input is strings, which become the engine's inputs here.
     bool takes_strings() const { return pictures || texts; }
+    /// The config's inputs are not the engine's own.
+    bool has_own_input() const { return takes_strings() || pixels; }
     /// What that input is called.
     std::string string_input() const { return texts ? TextStage::input_name : inputs.front().name; }
 };

@@ -7,8 +7,8 @@ namespace lathe::triton {
 namespace {
 
 Error in_gpu_memory(const std::string& tensor) {
-    return {ErrorCode::unsupported, "the tensor is to lie in a GPU's memory, which this backend does not reach", tensor,
-            "send and ask for it in system memory, or in system shared memory"};
+    return {ErrorCode::unsupported, "the tensor is to lie in a GPU's memory, and texts are continued on the host",
+            tensor, "ask for it in system memory, or in system shared memory"};
 }
 
 } // namespace
@@ -41,10 +41,32 @@ Result<InputPieces> read_input(TRITONBACKEND_Request* request, const std::string
         TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
         std::int64_t device = 0;
         LATHE_CHECK(taken(TRITONBACKEND_InputBuffer(input, i, &buffer, &size, &memory, &device)));
-        if (memory == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(wanted);
         read.pieces.emplace_back(static_cast<const std::byte*>(buffer), size);
+        if (memory == TRITONSERVER_MEMORY_GPU) {
+            read.in_gpu.resize(read.pieces.size(), false);
+            read.in_gpu.back() = true;
+        }
     }
+    if (read.any_in_gpu()) read.in_gpu.resize(read.pieces.size(), false);
     return read;
+}
+
+Result<InputPieces> read_host_input(TRITONBACKEND_Request* request, const std::string& wanted,
+                                    TRITONSERVER_DataType wanted_type, int device,
+                                    std::unique_ptr<DeviceCopies>& copies, std::vector<std::byte>& kept) {
+    LATHE_TRY(InputPieces read, read_input(request, wanted, wanted_type));
+    if (!read.any_in_gpu()) return read;
+    if (copies == nullptr) {
+        LATHE_TRY(copies, make_device_copies(device));
+    }
+    kept.resize(read.bytes());
+    std::byte* to = kept.data();
+    for (const auto& piece : read.pieces) {
+        LATHE_CHECK(copies->copy(to, piece.data(), piece.size()));
+        to += piece.size();
+    }
+    LATHE_CHECK(copies->wait());
+    return InputPieces{std::move(read.shape), {std::span<const std::byte>(kept)}, {}};
 }
 
 Result<void> check_not_cancelled(TRITONBACKEND_Request* request) {
@@ -64,8 +86,8 @@ Response::~Response() {
     if (response_ != nullptr) (void)taken(TRITONBACKEND_ResponseDelete(response_));
 }
 
-Result<std::byte*> Response::memory_for(const std::string& name, TRITONSERVER_DataType type, const Shape& shape,
-                                        std::size_t bytes) {
+Result<Response::Place> Response::place_for(const std::string& name, TRITONSERVER_DataType type, const Shape& shape,
+                                            std::size_t bytes) {
     TRITONBACKEND_Output* output = nullptr;
     LATHE_CHECK(taken(TRITONBACKEND_ResponseOutput(response_, &output, name.c_str(), type, shape.data(),
                                                    static_cast<std::uint32_t>(shape.size()))));
@@ -73,8 +95,14 @@ Result<std::byte*> Response::memory_for(const std::string& name, TRITONSERVER_Da
     TRITONSERVER_MemoryType where = TRITONSERVER_MEMORY_CPU;
     std::int64_t device = 0;
     LATHE_CHECK(taken(TRITONBACKEND_OutputBuffer(output, &memory, bytes, &where, &device)));
-    if (where == TRITONSERVER_MEMORY_GPU) return in_gpu_memory(name);
-    return static_cast<std::byte*>(memory);
+    return Place{static_cast<std::byte*>(memory), where == TRITONSERVER_MEMORY_GPU};
+}
+
+Result<std::byte*> Response::memory_for(const std::string& name, TRITONSERVER_DataType type, const Shape& shape,
+                                        std::size_t bytes) {
+    LATHE_TRY(const Place place, place_for(name, type, shape, bytes));
+    if (place.in_gpu) return in_gpu_memory(name);
+    return place.memory;
 }
 
 Result<void> Response::send(TRITONSERVER_Error* error, bool final) {

@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lathe/result.hpp"
 #include "lathe/types.hpp"
+#include "runtime/device_run.hpp"
 #include "triton/batch.hpp"
 #include "triton/server.hpp"
 
@@ -17,9 +20,16 @@ namespace lathe::triton {
 /// Nanoseconds of the clock that the server's statistics are in.
 std::uint64_t now();
 
-/// Errors: invalid_argument (no such input; of another type), unsupported (it lies in a GPU's memory).
+/// Which of its pieces lie in a GPU's memory the result says. Errors: invalid_argument (no such input; of another
+/// type).
 Result<InputPieces> read_input(TRITONBACKEND_Request* request, const std::string& wanted,
                                TRITONSERVER_DataType wanted_type);
+
+/// As read_input, for what is read here: pieces in a GPU's memory are copied into `kept`, which is memory for them.
+/// Errors: those, and of the copies, which are made where they are missing.
+Result<InputPieces> read_host_input(TRITONBACKEND_Request* request, const std::string& wanted,
+                                    TRITONSERVER_DataType wanted_type, int device,
+                                    std::unique_ptr<DeviceCopies>& copies, std::vector<std::byte>& kept);
 
 /// Error: cancelled, once the client has cancelled the request.
 Result<void> check_not_cancelled(TRITONBACKEND_Request* request);
@@ -32,7 +42,14 @@ public:
     Response& operator=(Response&&) = delete;
     ~Response();
 
-    /// An output, and where its bytes are to be written. Errors: unsupported (in a GPU's memory).
+    /// Where an output's bytes are to be written.
+    struct Place {
+        std::byte* memory = nullptr;
+        bool in_gpu = false;
+    };
+    /// An output, and its place.
+    Result<Place> place_for(const std::string& name, TRITONSERVER_DataType type, const Shape& shape, std::size_t bytes);
+    /// The same for what is written here. Errors: unsupported (in a GPU's memory).
     Result<std::byte*> memory_for(const std::string& name, TRITONSERVER_DataType type, const Shape& shape,
                                   std::size_t bytes);
     /// `final`: none follows. `error` may be null and stays the caller's.

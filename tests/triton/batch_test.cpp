@@ -1,6 +1,7 @@
 // Requests put together into runs, and their outputs taken apart, against tensors written out by hand.
 #include "triton/batch.hpp"
 
+#include <cstring>
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -73,7 +74,7 @@ TEST(BatchInput, OneRequestInOnePieceIsReadInPlace) {
     const auto views = run.join(serving, {&only, 1}, no_memory());
     ASSERT_EQ(views.size(), 1U);
     EXPECT_EQ(views[0].bytes.data(), reinterpret_cast<const std::byte*>(values.data()));
-    EXPECT_EQ(run.samples(), 2);
+    EXPECT_EQ(run.size().samples, 2);
 }
 
 TEST(BatchInput, PiecesFewSamplesAndOddPlacesAreCopied) {
@@ -134,14 +135,14 @@ TEST(BatchInput, EachGetsItsOwnRows) {
     const std::vector<const RequestInputs*> both{&one, &two};
     const auto views = run.join(serving, both, no_memory());
     const TensorView output{"y", DataType::float32, {3, 2}, views[0].bytes};
-    const auto part = OutputPart::of(serving, 0, output, run, two, 1);
+    const auto part = OutputPart::of(serving, 0, output, run.size(), two, 1);
     ASSERT_TRUE(part) << part.error().describe();
     EXPECT_EQ(part->shape(), (Shape{2, 2}));
     std::vector<float> got(part->bytes() / sizeof(float));
     part->write(reinterpret_cast<std::byte*>(got.data()));
     EXPECT_THAT(got, ElementsAre(3, 4, 5, 6));
     const TensorView flat{"y", DataType::float32, {6}, views[0].bytes};
-    EXPECT_EQ(OutputPart::of(serving, 0, flat, run, two, 1).error().code, ErrorCode::mismatch);
+    EXPECT_EQ(OutputPart::of(serving, 0, flat, run.size(), two, 1).error().code, ErrorCode::mismatch);
 }
 
 TEST(BatchInput, TextsAreFilledUpAndCutBack) {
@@ -155,7 +156,7 @@ TEST(BatchInput, TextsAreFilledUpAndCutBack) {
         BatchInputs run;
         const std::vector<const RequestInputs*> both{&two.request, &three.request};
         const auto views = run.join(serving, both, no_memory());
-        EXPECT_EQ(run.length(), 5) << "the profile of two samples";
+        EXPECT_EQ(run.size().length, 5) << "the profile of two samples";
         EXPECT_EQ(views[0].shape, (Shape{2, 5}));
         const auto ids = values_of<std::int64_t>(views[0]);
         const auto mask = values_of<std::int32_t>(views[1]);
@@ -169,7 +170,7 @@ TEST(BatchInput, TextsAreFilledUpAndCutBack) {
         std::vector<float> states(2 * 5 * 2);
         std::iota(states.begin(), states.end(), 0.0F);
         const TensorView output{"states", DataType::float32, {2, 5, 2}, std::as_writable_bytes(std::span(states))};
-        const auto part = OutputPart::of(serving, 0, output, run, three.request, 1);
+        const auto part = OutputPart::of(serving, 0, output, run.size(), three.request, 1);
         ASSERT_TRUE(part);
         EXPECT_EQ(part->shape(), (Shape{1, 3, 2}));
         std::vector<float> got(part->bytes() / sizeof(float));
@@ -178,13 +179,138 @@ TEST(BatchInput, TextsAreFilledUpAndCutBack) {
         EXPECT_THAT(got, ElementsAre(from, from + 1, from + 2, from + 3, from + 4, from + 5));
         std::vector<float> scores{7, 8};
         const TensorView score{"score", DataType::float32, {2}, std::as_writable_bytes(std::span(scores))};
-        const auto own = OutputPart::of(serving, 1, score, run, three.request, 1);
+        const auto own = OutputPart::of(serving, 1, score, run.size(), three.request, 1);
         ASSERT_TRUE(own);
         EXPECT_EQ(own->shape(), (Shape{1}));
         float value = 0;
         own->write(reinterpret_cast<std::byte*>(&value));
         EXPECT_EQ(value, 8);
     }
+}
+
+/// Copies as a GPU's would be, in memory of the test's own, done no sooner than one waits.
+class LateCopies final : public DeviceCopies {
+public:
+    Result<std::span<std::byte>> memory(std::size_t number, std::size_t bytes) override {
+        if (memory_.size() <= number) memory_.resize(number + 1);
+        if (memory_[number].size() < bytes) memory_[number].assign(bytes, std::byte{0xEE});
+        return std::span(memory_[number]);
+    }
+    Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+        if (fails) return Error{ErrorCode::internal, "copying a tensor: lost", "", ""};
+        late_.push_back({to, from, bytes});
+        return {};
+    }
+    Result<void> wait() override {
+        for (const auto& [to, from, bytes] : late_)
+            std::memcpy(to, from, bytes);
+        late_.clear();
+        return {};
+    }
+    bool holds(const std::byte* data) const {
+        return std::ranges::any_of(
+            memory_, [&](const auto& each) { return data >= each.data() && data < each.data() + each.size(); });
+    }
+
+    bool fails = false;
+
+private:
+    struct Copy {
+        std::byte* to;
+        const std::byte* from;
+        std::size_t bytes;
+    };
+    std::vector<std::vector<std::byte>> memory_;
+    std::vector<Copy> late_;
+};
+
+TEST(DeviceInput, WhatLiesThereAndOnTheHostIsPutTogetherThere) {
+    Serving serving = rows_of_two();
+    const std::vector<float> first{1, 2};
+    const std::vector<float> second{3, 4, 5, 6};
+    const auto halves = bytes_of(second);
+    RequestInputs one{{{{1, 2}, {bytes_of(first)}}}, 0, 0};
+    RequestInputs two{{{{2, 2}, {halves.first(8), halves.subspan(8)}, {true, false}}}, 0, 0};
+    ASSERT_TRUE(serving.check(one));
+    ASSERT_TRUE(serving.check(two));
+    EXPECT_FALSE(one.inputs[0].any_in_gpu());
+    EXPECT_TRUE(two.inputs[0].any_in_gpu());
+    serving.sizes = {1, 2, 4};
+    for (const std::size_t room : {0U, 8U}) { // of the session's page-locked memory, in floats
+        LateCopies copies;
+        DeviceInputs run(copies);
+        std::vector<float> session(room);
+        const std::vector<const RequestInputs*> both{&one, &two};
+        const auto views =
+            run.join(serving, both, [&](std::size_t) { return std::as_writable_bytes(std::span(session)); });
+        ASSERT_TRUE(views) << views.error().describe();
+        EXPECT_TRUE(copies.holds((*views)[0].bytes.data()));
+        EXPECT_EQ((*views)[0].shape, (Shape{4, 2})) << "the next size of a run";
+        EXPECT_THAT(values_of<float>((*views)[0]), ElementsAre(1, 2, 3, 4, 5, 6, 5, 6));
+        EXPECT_EQ(run.size().samples, 4);
+        copies.fails = true;
+        EXPECT_EQ(run.join(serving, both, no_memory()).error().code, ErrorCode::internal);
+    }
+}
+
+TEST(DeviceInput, TextsAreFilledUpThereAsOnTheHost) {
+    for (const bool in_front : {false, true}) {
+        for (const bool in_gpu : {false, true}) {
+            const Serving serving = texts(in_front);
+            Text two({1, 2, 11, 12}, 2);
+            Text three({3, 4, 5});
+            // Cut in the middle of a row and of a number.
+            const auto ids = bytes_of(two.ids);
+            two.request.inputs[0].pieces = {ids.first(12), ids.subspan(12, 7), ids.subspan(19)};
+            two.request.inputs[0].in_gpu = {in_gpu, false, in_gpu};
+            three.request.inputs[1].in_gpu = {true};
+            ASSERT_TRUE(serving.check(two.request));
+            ASSERT_TRUE(serving.check(three.request));
+            const std::vector<const RequestInputs*> both{&two.request, &three.request};
+            BatchInputs host;
+            const auto wanted = host.join(serving, both, no_memory());
+            LateCopies copies;
+            DeviceInputs run(copies);
+            const auto views = run.join(serving, both, no_memory());
+            ASSERT_TRUE(views) << views.error().describe();
+            EXPECT_EQ(values_of<std::int64_t>((*views)[0]), values_of<std::int64_t>(wanted[0]));
+            EXPECT_EQ(values_of<std::int32_t>((*views)[1]), values_of<std::int32_t>(wanted[1]));
+            EXPECT_EQ(run.size().length, host.size().length);
+            // A part of an output, by copies.
+            std::vector<float> states(3 * 4 * 2);
+            std::iota(states.begin(), states.end(), 0.0F);
+            const TensorView output{"states", DataType::float32, {3, 4, 2}, std::as_writable_bytes(std::span(states))};
+            const auto part = OutputPart::of(serving, 0, output, run.size(), two.request, 0);
+            ASSERT_TRUE(part);
+            std::vector<float> direct(part->bytes() / sizeof(float));
+            std::vector<float> copied(direct.size());
+            part->write(reinterpret_cast<std::byte*>(direct.data()));
+            ASSERT_TRUE(part->write(reinterpret_cast<std::byte*>(copied.data()), copies));
+            ASSERT_TRUE(copies.wait());
+            EXPECT_EQ(copied, direct);
+        }
+    }
+}
+
+TEST(BatchInput, RunsAreFilledUpToTheirSizes) {
+    Serving serving = rows_of_two();
+    EXPECT_EQ(serving.run_size(1), 2);
+    EXPECT_EQ(serving.run_size(3), 3);
+    serving.sizes = {1, 2, 4};
+    EXPECT_EQ(serving.run_size(1), 2) << "the engine's least";
+    EXPECT_EQ(serving.run_size(3), 4);
+    EXPECT_EQ(serving.run_size(4), 4);
+    const std::vector<float> values{1, 2, 3, 4, 5, 6};
+    RequestInputs three{{{{3, 2}, {bytes_of(values)}}}, 0, 0};
+    ASSERT_TRUE(serving.check(three));
+    BatchInputs run;
+    const RequestInputs* only = &three;
+    const auto views = run.join(serving, {&only, 1}, no_memory());
+    EXPECT_THAT(values_of<float>(views[0]), ElementsAre(1, 2, 3, 4, 5, 6, 5, 6));
+    const auto part =
+        OutputPart::of(serving, 0, {"y", DataType::float32, {4, 2}, views[0].bytes}, run.size(), three, 0);
+    ASSERT_TRUE(part);
+    EXPECT_EQ(part->shape(), (Shape{3, 2}));
 }
 
 TEST(BatchInput, LengthsFollowProfilesOfTheSameSamples) {

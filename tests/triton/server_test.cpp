@@ -59,9 +59,10 @@ protected:
         work_.good("build t.onnx -o t.engine --shape input_ids:1x2..2x8..8x12 --shape attention_mask:1x2..2x8..8x12");
         deploy("t.engine", options);
     }
-    void check(const std::string& what, const std::string& program = "check_server.py") {
-        const CommandResult result =
-            script(program, what + " '" + work_.path("").string() + "' '" + backends_ + "' '" LATHE_BINARY "'");
+    void check(const std::string& what, const std::string& program = "check_server.py",
+               const std::string& options = "") {
+        const CommandResult result = script(program, what + " '" + work_.path("").string() + "' '" + backends_ +
+                                                         "' '" LATHE_BINARY "' " + options);
         if (result.exit_code == 77) GTEST_SKIP() << result.output;
         EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     }
@@ -153,6 +154,35 @@ TEST_F(TritonServer, TakesPicturesAsFiles) {
     deploy("m.engine", "--pictures");
     EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("data_type: TYPE_STRING\n  dims: [1]\n"));
     check("pictures");
+}
+
+TEST_F(TritonServer, TakesPicturesAsPixels) {
+    work_.make_engine();
+    deploy("m.engine", "--pixels");
+    EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("data_type: TYPE_UINT8\n  dims: [-1, -1, 3]\n"));
+    check("", "check_device.py");
+}
+
+// The whole way on one device, with a client that needs no package.
+TEST_F(TritonServer, AnswersByEveryWay) {
+    deploy_classifier();
+    check("", "check_device.py");
+}
+
+TEST_F(TritonServer, AnswersByEveryWayOnAGpu) {
+    const CommandResult doctor = work_.lathe("doctor --json");
+    const auto found = parse_json(doctor.output, "doctor");
+    ASSERT_TRUE(found) << doctor.output;
+    const auto is_there = [](const Json& backend) {
+        return backend["device"] == "cuda" && backend["available"] == true;
+    };
+    if (std::ranges::none_of((*found)["backends"], is_there)) GTEST_SKIP() << "SKIPPED: lathe doctor finds no GPU";
+    work_.good("build m.onnx -o m.engine --device cuda --precision fp16");
+    deploy("m.engine");
+    deploy("m.engine", "--pixels --name pixels");
+    std::filesystem::copy_file(work_.path("m.engine"), work_.path("pixels.engine"));
+    EXPECT_THAT(work_.read("repo/m/config.pbtxt"), HasSubstr("KIND_GPU"));
+    check("", "check_device.py", "--cuda");
 }
 
 TEST_F(TritonServer, TakesTextsAsTheyAre) {
