@@ -51,7 +51,7 @@ struct Request {
 };
 
 struct Counts {
-    std::size_t answered = 0; ///< within the time that is measured
+    std::size_t answered = 0; ///< as they should be, within the time that is measured
     std::size_t all = 0;
     std::size_t refused = 0;
     std::size_t wrong = 0;
@@ -184,8 +184,7 @@ private:
             if (counts_.first_refusal.empty()) counts_.first_refusal = answer_.substr(0, 600);
         } else if (!is_right()) {
             ++counts_.wrong;
-        }
-        if (phase_.measured && !phase_.over) {
+        } else if (phase_.measured && !phase_.over) {
             ++counts_.answered;
             const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start_).count();
             counts_.microseconds.push_back(static_cast<std::uint32_t>(took));

@@ -137,10 +137,10 @@ class Network:
         self.is_bert = name == "bert_base"
         if self.is_bert:
             self.shapes = [f"{key}:1x128..{largest}x128..{largest}x128" for key in ("input_ids", "attention_mask", "token_type_ids")]
-            self.several, self.deploy_options = 8, []
+            self.several, self.deploy_options = min(8, largest), []
         else:
             self.shapes = [f"input:1x3x224x224..{largest}x3x224x224..{largest}x3x224x224"]
-            self.several, self.deploy_options = 8, ["--pixels"]
+            self.several, self.deploy_options = min(8, largest), ["--pixels"]
 
     def export(self):
         if not self.model.exists():
@@ -256,6 +256,9 @@ class Load:
             if not done.stdout.startswith("{"):
                 raise RuntimeError(f"http_load ended with {done.returncode}: {done.stderr[-500:]}")
             row = json.loads(done.stdout)
+            if row["refused"] or row["wrong"] or row["missing"]:
+                raise RuntimeError(f"of {row['all']} requests {row['refused']} were refused, {row['wrong']} answered wrongly, "
+                                   f"{row['missing']} not answered: {row['first_refusal']}")
             took = time.monotonic() - begin
             after = client.statistics(self.served.name)[-1]
         children = os.times()
@@ -362,13 +365,14 @@ class Run:
             if not served:
                 continue
             backends, row["deployed"] = deployed
+            network.several = min(network.several, row["deployed"]["max_batch_size"])
             ready.append((network, row, served))
         if not ready:
             return
         gpu = options.device == "cuda"
         kinds = (Shared, CudaShared) if gpu and options.cuda_shared else (Shared,)
         server = Server(options.repository, backends, "--model-control-mode=explicit", "--load-model=*",
-                        f"--http-thread-count={options.http_threads}")
+                        f"--http-thread-count={options.http_threads}", "--allow-gpu-metrics=false", patience=150)
         try:
             if self.step("server", lambda: server.__enter__() and "ready") is None:
                 return
@@ -380,7 +384,7 @@ class Run:
             for network, row, served in ready:
                 load = Load(options, server, served, network.work / "load")
                 rows = row.setdefault("load", [])
-                for samples in (network.several, 1):
+                for samples in sorted({network.several, 1}, reverse=True):
                     for kind in (None, *kinds):
                         name = f"{network.name}: load of {samples}, {kind.__name__ if kind else 'message'}"
                         measured = self.step(name, lambda load=load, samples=samples, kind=kind:

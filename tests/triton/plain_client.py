@@ -11,6 +11,7 @@ import math
 import mmap
 import os
 import pathlib
+import time
 
 import numpy
 
@@ -180,8 +181,17 @@ class Client:
     def register(self, region):
         self.post(f"/v2/{region.kind}/region/{region.name}/register", region.registration())
 
-    def unregister(self, region):
-        self.post(f"/v2/{region.kind}/region/{region.name}/unregister", {})
+    def unregister(self, region, patience=10):
+        """The server lets go of a region only a moment after it answered the last request with it."""
+        end = time.monotonic() + patience
+        while True:
+            try:
+                self.post(f"/v2/{region.kind}/region/{region.name}/unregister", {})
+                return
+            except Refused as refused:
+                if "currently in use" not in str(refused) or time.monotonic() > end:
+                    raise
+                time.sleep(0.001)
 
     def load(self, model):
         self.post(f"/v2/repository/models/{model}/load", {})

@@ -33,18 +33,19 @@ os.execv(sys.argv[1], sys.argv[1:])
 class Server:
     """with Server(repository, backends) as server: server.http and server.grpc are "127.0.0.1:port"."""
 
-    def __init__(self, repository, backends, *options, ports=None):
+    def __init__(self, repository, backends, *options, ports=None, patience=60):
         self.program = os.environ["LATHE_TRITON_SERVER"]
         self.arguments = [f"--model-repository={repository}", f"--backend-directory={backends}",
                           "--exit-timeout-secs=10", *options]
         self.fixed_ports = ports
+        self.patience = patience  # seconds until it is ready
         self.process = None
         self.log = tempfile.NamedTemporaryFile(prefix="triton-", suffix=".log")
 
     def __enter__(self):
         for _ in range(3):  # another process may take a port that was free
             self.start()
-            if self.wait(60):
+            if self.wait(self.patience):
                 return self
             text = self.text()
             self.stop()
