@@ -254,7 +254,7 @@ void serve(std::vector<std::unique_ptr<Connection>>& connections, Phase& phase) 
     ::close(queue);
 }
 
-std::string quoted(const std::string& text) {
+std::string json_quoted(const std::string& text) {
     std::string out = "\"";
     for (const char c : text) {
         if (c == '"' || c == '\\') out += '\\';
@@ -329,6 +329,6 @@ int main(int argc, char** argv) {
         "%.0f, \"p99_us\": %.0f, \"first_refusal\": %s}\n",
         count, threads, took, sum.answered, static_cast<double>(sum.answered) / took, sum.all, sum.refused, sum.wrong,
         missing, quantile(sum.microseconds, 0.5), quantile(sum.microseconds, 0.9), quantile(sum.microseconds, 0.99),
-        quoted(sum.first_refusal).c_str());
+        json_quoted(sum.first_refusal).c_str());
     return sum.refused + sum.wrong + missing > 0 ? 1 : 0;
 }

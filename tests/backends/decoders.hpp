@@ -21,15 +21,19 @@ public:
     /// With so many places; of more than 64 each is a good one.
     static Model decode(std::int64_t places = 64) { return model(true, places); }
 
-    /// Options of `lathe build` for a decoder with a past of at most `most` tokens.
-    static std::string shapes(std::int64_t most) {
-        const std::string last = std::to_string(most);
-        std::string options = "--shape input_ids:1x1 --shape position_ids:1x1 --shape attention_mask:1x2..1x8..1x" +
-                              std::to_string(most + 1);
+    /// Options of `lathe build` for a decoder with a past of at most `most` tokens, and at most so many texts.
+    static std::string shapes(std::int64_t most, std::int64_t texts = 1) {
+        const std::string n = std::to_string(texts);
+        const auto range = [&](const std::string& least, const std::string& best, const std::string& last) {
+            return "1x" + least + ".." + n + "x" + best + ".." + n + "x" + last;
+        };
+        std::string options = " --shape input_ids:" + range("1", "1", "1") +
+                              " --shape position_ids:" + range("1", "1", "1") +
+                              " --shape attention_mask:" + range("2", "8", std::to_string(most + 1));
         for (int layer = 0; layer < layers; ++layer) {
             for (const char* kind : {"key", "value"})
-                options += " --shape past_key_values." + std::to_string(layer) + "." + kind +
-                           ":1x2x1x8..1x2x7x8..1x2x" + last + "x8";
+                options += " --shape past_key_values." + std::to_string(layer) + "." + kind + ":" +
+                           range("2x1x8", "2x7x8", "2x" + std::to_string(most) + "x8");
         }
         return options;
     }

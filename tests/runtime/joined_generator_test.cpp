@@ -150,7 +150,7 @@ TEST(JoinedGenerator, ALongTextTakesNoRoomFromThoseThatJoinIt) {
     const Made wanted_quick = alone(quick, false);
     ASSERT_FALSE(wanted_slow.error || wanted_quick.error);
     std::latch late(1);
-    std::size_t seen = 0;
+    std::int64_t seen = 0;
     Made first;
     Made second;
     {

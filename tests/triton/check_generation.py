@@ -85,7 +85,7 @@ def streams(folder, backends):
     assert sampled != wanted
     with Server(folder / "repo", backends) as server:
         with Stream(server) as stream:
-            for model in ("d", "e"):  # with an engine for prompts and without
+            for model in ("d", "e", "j"):  # with an engine for prompts, without, and with texts that share runs
                 for prompt, tokens in zip(prompts[:4], wanted):
                     assert stream.all(model, prompt, max_tokens=24) == (tokens, None)
                 prompt, tokens = prompts[0], wanted[0]
@@ -98,7 +98,7 @@ def streams(folder, backends):
                     ([1, 64], {"max_tokens": 2}, "input_ids 1"),
                     ([1, 2], {"max_tokens": 0}, "max_tokens"),
                     ([1, 2], {"max_tokens": 2, "temperature": -1}, "temperature"),
-                    (None, {"max_tokens": 2}, "prompt" if model == "d" else "input_ids"),
+                    (None, {"max_tokens": 2}, "input_ids" if model == "e" else "prompt"),
                 ):
                     tokens, error = stream.all(model, prompt, **options)
                     assert not tokens and error and reason in error, (prompt, options, error)
@@ -117,12 +117,18 @@ def streams(folder, backends):
             with Stream(server) as stream:
                 for turn in range(6):
                     place = (number * 3 + turn) % len(prompts)
-                    found = stream.all(("d", "e")[turn % 2], prompts[place], max_tokens=24)
+                    found = stream.all(("d", "j", "e", "j")[turn % 4], prompts[place], max_tokens=24)
                     assert found == (wanted[place], None), (number, turn, found, wanted[place])
 
         in_parallel(8, client)
         cancelled_streams(server, prompts, wanted)
-        streamed_by_http(server, prompts[2], wanted[2])
+        told = subprocess.run([lathe_program(), "run", folder / "d.engine", "--prefill", folder / "p.engine", "--text", text, "--max-tokens",
+                               "24", "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        sample = json.loads(told)["samples"][0]
+        for model in ("d", "j"):
+            streamed_by_http(server, model, {"input_ids": prompts[2]}, wanted[2])
+            assert streamed_by_http(server, model, {"text": text}, sample["tokens"]) == sample["text"]
+        assert sample["text"], sample
         server.stop()
         assert server.code == 0, server.text()[-2000:]
     print(f"{len(prompts)} texts are continued")
@@ -156,12 +162,13 @@ def cancelled_streams(server, prompts, wanted):
         assert statistics()["fail"]["count"] == failed + 1, statistics()
 
 
-def streamed_by_http(server, prompt, wanted):
-    """Triton's generate_stream: an event a token."""
-    body = json.dumps({"input_ids": prompt, "max_tokens": 24}).encode()
-    reply = urllib.request.urlopen(urllib.request.Request(f"http://{server.http}/v2/models/d/generate_stream", body), timeout=60)
-    found = [json.loads(line[6:])["token"] for line in reply.read().decode().splitlines() if line.startswith("data: ")]
-    assert found == wanted, (found, wanted)
+def streamed_by_http(server, model, prompt, wanted):
+    """Triton's generate_stream: an event a token. Returns the text."""
+    body = json.dumps({**prompt, "max_tokens": 24}).encode()
+    reply = urllib.request.urlopen(urllib.request.Request(f"http://{server.http}/v2/models/{model}/generate_stream", body), timeout=60)
+    events = [json.loads(line[6:]) for line in reply.read().decode().splitlines() if line.startswith("data: ")]
+    assert [event["token"] for event in events] == wanted, (events, wanted)
+    return "".join(event["text"] for event in events)
 
 
 if __name__ == "__main__":

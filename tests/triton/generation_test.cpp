@@ -127,7 +127,24 @@ TEST(TritonGeneration, RefusesConfigsThatSayOtherwise) {
                     json["input"].erase(0);
                 }),
                 HasSubstr("input_ids and text both are"));
-    EXPECT_THAT(told([](Json& json) { json["output"][0]["name"] = "logits"; }), HasSubstr("the only output is token"));
+    EXPECT_THAT(told([](Json& json) { json["output"][0]["name"] = "logits"; }), HasSubstr("the outputs are token"));
+    EXPECT_THAT(told([](Json& json) { json["output"].erase(0); }), HasSubstr("the output token"));
+    const auto with_text = [](Json& json) {
+        json["output"].push_back({{"name", "text"}, {"data_type", "TYPE_STRING"}});
+    };
+    EXPECT_THAT(told(with_text), HasSubstr("tells no text of its tokens"));
+    EXPECT_THAT(told([](Json& json) {
+                    json["output"].push_back({{"name", "text"}, {"data_type", "TYPE_INT64"}});
+                }),
+                HasSubstr("output \"text\""));
+    EngineInfo tells = prefill();
+    tells.tokenizer = R"({"huggingface":{"decoder":{"type":"ByteLevel"},"model":{"vocab":{"a":0}}}})";
+    Json texts = config();
+    with_text(texts);
+    const auto stage = GenerationStage::of(texts, decoder(), &tells);
+    ASSERT_TRUE(stage) << stage.error().describe();
+    EXPECT_TRUE((*stage)->gives_texts());
+    EXPECT_FALSE((*GenerationStage::of(config(), decoder(), &tells))->gives_texts());
     EngineInfo encoder = prefill();
     EXPECT_THAT(told([](Json&) {}, encoder), HasSubstr("reads no keys and values of a past"));
     const auto no_tokenizer = GenerationStage::of(config(), decoder(), nullptr);

@@ -212,6 +212,11 @@ TEST_F(TritonServer, ContinuesTextsATokenAnAnswer) {
     EXPECT_THAT(work_.read("repo/e/config.pbtxt"), HasSubstr("count: 3\n"));
     EXPECT_THAT(work_.read("repo/e/config.pbtxt"), Not(HasSubstr("TYPE_STRING")));
     deploy("long.engine", "--generate --streams 1");
+    // Texts of one decoder share runs.
+    work_.good("build d.onnx -o joined.engine " + TinyDecoder::shapes(40, 4));
+    deploy("joined.engine", "--generate --prefill p.engine --name j --streams 6");
+    EXPECT_THAT(work_.read("repo/d/config.pbtxt"),
+                HasSubstr("output {\n  name: \"text\"\n  data_type: TYPE_STRING\n  dims: [1]\n}\n"));
     check("streams", "check_generation.py");
 }
 
