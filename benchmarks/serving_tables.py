@@ -1,4 +1,5 @@
-"""The tables of what served under load: the soak of a Triton server, MLPerf's load generator. No third-party package."""
+"""The tables of what served under load: the soak of a Triton server, CUDA engines in one, MLPerf's load generator. No
+third-party package."""
 
 from markdown_tables import load, markdown, percent
 
@@ -31,6 +32,26 @@ def soak(folder):
     return markdown(["Triton with Lathe's backend", ""], rows) + "".join(lines) if rows else ""
 
 
+WAYS = {"message": "in the message", "Shared": "in shared memory", "CudaShared": "in CUDA shared memory"}
+NETWORKS = {"bert_base": "BERT-base, 128 tokens", "resnet50": "ResNet-50, pictures as uint8"}
+
+
+def serving(folder):
+    """CUDA engines in a Triton server: the most samples a second that clients got, against the engine alone."""
+    rows, lines = [], []
+    for document in load(folder, "serving"):
+        for name, network in document["networks"].items():
+            limit = min(network["limits_samples_per_second"].values())
+            rows.append([NETWORKS[name], "the engine alone, inputs in the device's memory", "", f"{limit:,.0f}", ""])
+            for each in network["load"]:
+                rate = each["samples_per_second"]
+                rows.append([NETWORKS[name], WAYS[each["tensors"]], str(each["samples"]), f"{rate:,.0f}", percent(rate / limit)])
+        machine = document["machine"]
+        lines.append(f"\n{machine['gpu']}, {machine['cores']} cores ({machine['cpu']}); FP16, Triton 2.51, HTTP, 32 to 256 connections.\n")
+    heading = ["network", "tensors", "samples a request", "samples/s", "of the engine's"]
+    return markdown(heading, rows) + "".join(lines) if rows else ""
+
+
 def mlperf(folder):
     """LoadGen's accuracy mode beside `lathe eval`; its verdicts of performance mode. Figures of time only where the
     machine had nothing else to do."""
@@ -53,4 +74,4 @@ def mlperf(folder):
     return markdown(heading, rows) + "".join(lines) if rows else ""
 
 
-TABLES = {"soak": soak, "mlperf": mlperf}
+TABLES = {"soak": soak, "serving": serving, "mlperf": mlperf}

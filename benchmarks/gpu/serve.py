@@ -132,7 +132,7 @@ class Network:
         self.name, self.options = name, options
         self.work = Path(options.work) / name
         self.work.mkdir(parents=True, exist_ok=True)
-        self.model, self.engine = self.work / "model.onnx", self.work / f"{name}.engine"
+        self.model, self.engine = self.work / f"{name}.onnx", self.work / f"{name}.engine"
         largest = options.batches[-1]
         self.is_bert = name == "bert_base"
         if self.is_bert:
@@ -397,8 +397,9 @@ class Run:
                           lambda served=served: replaced(server, served, Path(options.repository)), row, "replaced")
         finally:
             server.stop()
-            self.document["server"] = {"exit_code": getattr(server, "code", None), "last_words": server.text()[-3000:]}
-            log("server ended with", getattr(server, "code", None))
+            code = getattr(server, "code", None)
+            self.document["server"] = {"exit_code": code}
+            log("server ended with", code, "" if code == 0 else server.text()[-3000:])
             self.keep()
         for network, row, _ in ready:
             again = self.step(f"{network.name}: bench after", lambda network=network: network.bench("after"))
@@ -449,7 +450,7 @@ def arguments():
 def main():
     options = arguments()
     if options.export:
-        file = Path(options.work) / options.export / "model.onnx"
+        file = Path(options.work) / options.export / f"{options.export}.onnx"
         {"bert_base": export_bert, "resnet50": export_resnet}[options.export](file.with_suffix(".new.onnx"), options.small)
         os.replace(file.with_suffix(".new.onnx"), file)
         return 0
@@ -475,7 +476,7 @@ def main():
     finally:
         # Its models were made here; their digests say that another run's are the same.
         whole.document = provenance.stamp(whole.document, options.lathe, [
-            file for name in options.networks if (file := Path(options.work) / name / "model.onnx").exists()])
+            file for name in options.networks if (file := Path(options.work) / name / f"{name}.onnx").exists()])
         whole.document["seconds"] = round(time.monotonic() - BEGIN, 1)
         whole.keep()
     held = [row.get("holds") for row in whole.document["networks"].values()]

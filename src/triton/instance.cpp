@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "triton/requests.hpp"
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Instance>> Instance::make(TRITONBACKEND_ModelInstance* in
     const ServedAs& serving = model.serving();
     if (serving.pictures || (serving.pixels && !serving.pixels->on_device()))
         made->pool_ = std::make_unique<ThreadPool>();
-    if (!serving.sizes.empty()) {
+    if (serving.on_gpu) {
         LATHE_CHECK(made->warm_up());
         made->reaches_gpu_ = bool(device_outputs(*made->session_));
     }
@@ -233,16 +234,16 @@ void Instance::convert(std::span<Pending> all) {
 /// sizes, the smallest.
 Result<void> Instance::warm_up() {
     const ServedAs& serving = model_.serving();
-    const auto run = [&](std::int64_t size) -> Result<void> {
+    const auto run = [&](std::optional<std::int64_t> size) -> Result<void> {
         if (serving.pixels && serving.pixels->on_device()) {
-            LATHE_TRY(const PictureBatch blank, serving.pixels->blank(size, pixels_));
+            LATHE_TRY(const PictureBatch blank, serving.pixels->blank(size.value_or(serving.least), pixels_));
             LATHE_CHECK(session_->run_pictures(blank));
             return {};
         }
         std::vector<HostTensor> zeros;
         for (const IoInfo& input : serving.inputs) {
             Shape shape = input.range.opt;
-            shape[0] = size;
+            if (size) shape[0] = *size;
             zeros.emplace_back(input.name, input.type, shape);
         }
         std::vector<TensorView> views;
@@ -251,11 +252,13 @@ Result<void> Instance::warm_up() {
         LATHE_CHECK(session_->run(views));
         return {};
     };
-    for (const std::int64_t size : serving.sizes) {
-        if (size < serving.least) continue;
-        // Not all sizes need be in a profile, together with the best of the other axes.
+    std::vector<std::optional<std::int64_t>> sizes(serving.sizes.begin(), serving.sizes.end());
+    std::erase_if(sizes, [&](const auto& size) { return *size < serving.least; });
+    if (sizes.empty()) sizes.emplace_back(); // that which the engine was tuned for
+    if (serving.filling) sizes.resize(1);
+    for (const auto& size : sizes) {
+        // Not all need be in a profile, together with the best of the other axes.
         if (auto ran = run(size); !ran && ran.error().code != ErrorCode::out_of_range) return std::move(ran).error();
-        if (serving.filling) break;
     }
     return {};
 }

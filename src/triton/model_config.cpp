@@ -181,6 +181,7 @@ Result<ServedAs> serving_of(const Json& config, const EngineInfo& info, const En
                      "write model_transaction_policy { decoupled: true }, or remove prefill.engine");
     serving.inputs = info.inputs;
     serving.outputs = info.outputs;
+    serving.on_gpu = info.device != "cpu";
     const std::int64_t max_batch = max_batch_of(config);
     serving.batched = max_batch > 0;
     LATHE_TRY(serving.texts, TextStage::of(config, info));
@@ -225,7 +226,8 @@ Result<ServedAs> serving_of(const Json& config, const EngineInfo& info, const En
                          ", or build the engine with a larger --shape");
     }
     serving.filling = text_filling_of(info);
-    if (info.device != "cpu") serving.sizes = run_sizes(serving.most);
+    // Of several profiles one may hold a size and not the next.
+    if (serving.on_gpu && info.profiles.empty()) serving.sizes = run_sizes(serving.most);
     return serving;
 }
 

@@ -45,6 +45,7 @@ struct ServedAs : Serving {
 
     /// A request's one input is strings, which become the engine's inputs here.
     bool takes_strings() const { return pictures || texts; }
+    bool on_gpu = false;
     /// The config's inputs are not the engine's own.
     bool has_own_input() const { return takes_strings() || pixels; }
     /// What that input is called.
