@@ -17,7 +17,7 @@ Result<void> SessionParts::set_inputs(std::span<const TensorView> inputs) {
 }
 
 Result<void> SessionParts::give(std::span<const TensorView> inputs,
-                                 const std::function<Result<void>(std::size_t, const TensorView&)>& take) const {
+                                const std::function<Result<void>(std::size_t, const TensorView&)>& take) const {
     LATHE_TRY(const auto indices, match_inputs(compiled->inputs(), inputs));
     for (std::size_t place = 0; place < inputs.size(); ++place)
         LATHE_CHECK(take(indices[place], inputs[place]));
