@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -256,6 +258,57 @@ TEST(OpenVinoSemantics, TheExtremeOfNarrowInfinitiesIsInfinite) {
                 "%z = Equal(%y, %none)\noutput %z: bool[2]\n",
             {x});
         EXPECT_EQ(masked, (std::vector<bool>{true, false})) << type;
+    }
+}
+
+// Quantised values that are joined before a convolution: of int8, and of several zero points in one scale.
+TEST(OpenVinoSemantics, JoinedBytesReachTheConvolution) {
+    struct Grid {
+        const char* type;
+        double scale;
+        int zero;
+    };
+    const HostTensor x =
+        filled({1, 8, 4, 4}, [](std::size_t i) { return 20 * std::sin(static_cast<float>(i) * 0.7F); });
+    const auto weight = [](std::size_t i) { return static_cast<int>(i * 37 % 201) - 100; };
+    std::string weights;
+    for (std::size_t i = 0; i < 32; ++i)
+        weights += (i == 0 ? "" : ", ") + std::to_string(weight(i));
+    const auto rounded = [](float value, const Grid& grid) {
+        const bool is_signed = std::string_view(grid.type) == "int8";
+        const double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
+        const double steps = std::nearbyint(static_cast<double>(value) / grid.scale) + grid.zero;
+        return (std::clamp(steps, low, high) - grid.zero) * grid.scale;
+    };
+    const auto node = [](const std::string& name, const Grid& grid) {
+        return "const %" + name + "s: float32[] = {" + std::to_string(grid.scale) + "}\nconst %" + name +
+               "z: " + grid.type + "[] = {" + std::to_string(grid.zero) + "}\n%" + name + "q = QuantizeLinear(%x, %" +
+               name + "s, %" + name + "z)\n%" + name + " = DequantizeLinear(%" + name + "q, %" + name + "s, %" + name +
+               "z)\n";
+    };
+    const Grid narrow{"int8", 0.25, 0}, wide{"int8", 0.125, 10}, low{"uint8", 0.25, 0}, middle{"uint8", 0.25, 128};
+    for (const auto& [a, b] : {std::pair{narrow, narrow}, {narrow, wide}, {narrow, low}, {low, middle}}) {
+        for (const bool padded : {false, true}) {
+            const std::string size = padded ? "6, 6" : "4, 4";
+            const auto got = run<float>(
+                "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[2, 16, 1, 1] = {" + weights +
+                    "}\nconst %ws: float32[] = {0.0078125}\nconst %wz: int8[] = {0}\n" + node("a", a) + node("b", b) +
+                    "%c = Concat(%a, %b) {axis = 1}\n%f = DequantizeLinear(%w, %ws, %wz)\n%y = Conv(%c, %f) {pads = [" +
+                    (padded ? "1, 1, 1, 1" : "0, 0, 0, 0") + "]}\noutput %y: float32[1, 2, " + size + "]\n",
+                {x});
+            const std::size_t border = padded ? 1 : 0, edge = 4 + 2 * border;
+            ASSERT_EQ(got.size(), 2 * edge * edge);
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                const std::size_t row = i / edge % edge, column = i % edge, k = i / (edge * edge);
+                double sum = 0;
+                for (std::size_t channel = 0; channel < 16; ++channel) {
+                    if (row < border || column < border || row - border > 3 || column - border > 3) continue;
+                    const float value = x.as<float>()[(channel % 8) * 16 + (row - border) * 4 + column - border];
+                    sum += rounded(value, channel < 8 ? a : b) * weight(k * 16 + channel) * 0.0078125;
+                }
+                EXPECT_NEAR(got[i], sum, 1e-3) << a.type << a.zero << " " << b.type << b.zero << " at " << i;
+            }
+        }
     }
 }
 
