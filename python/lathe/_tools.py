@@ -268,8 +268,8 @@ def doctor() -> DoctorReport:
     """Which backends and devices can be used on this machine, and what to do about the others: `lathe doctor`.
 
     >>> import lathe
-    >>> [backend.available for backend in lathe.doctor().backends if backend.device == "cpu"]
-    [True]
+    >>> all(backend.available for backend in lathe.doctor().backends if backend.device == "cpu")
+    True
     """
     told = _lathe.doctor()
     return DoctorReport(**told | {"backends": [BackendState(**each) for each in told["backends"]]})
