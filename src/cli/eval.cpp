@@ -164,6 +164,7 @@ std::string figure(const Json& object, const Json& column) {
     if (!object.contains(key) || !object[key].is_number()) return format == "decibel" ? "equal" : "-";
     const bool share = format == "share" || format == "points";
     const auto write = [&](const Json& value, int places) {
+        if (!value.is_number()) return std::string("nan"); // JSON's null: of some resamples there is no figure
         char text[48];
         const double number = value.get<double>() * (share ? 100 : 1);
         std::snprintf(text, sizeof(text), format == "points" ? "%+.*f" : "%.*f", format == "count" ? 0 : places,

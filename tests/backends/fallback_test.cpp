@@ -160,10 +160,9 @@ std::vector<Case> cases() {
                 "output %y: float32[1, 4, 16, 16]\n",
          3, "LRN"},
         {"BeforeTheGpu",
-         "opset 18\ninput %u: uint8[1, 16, 16, 3]\ninput %w: float32[8, 3, 3, 3]\n%f = Cast(%u) {to = 1}\n"
-         "%x = Transpose(%f) {perm = [0, 3, 1, 2]}\n%c = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\n"
-         "output %y: float32[1, 8, 16, 16]\n",
-         2, "Cast"},
+         "opset 18\ninput %i: float32[1, 3, 16, 16]\ninput %w: float32[8, 3, 3, 3]\n%x = LRN(%i) {size = 3}\n"
+         "%c = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\noutput %y: float32[1, 8, 16, 16]\n",
+         2, "LRN"},
         {"ControlFlow",
          stem + "%s = ReduceSum(%r) {keepdims = 0}\n%zero = Sub(%s, %s)\n%p = Greater(%s, %zero)\n"
                 "%y = If(%p) {then_branch = graph {\n  name \"then\"\n  %t = MatMul(%r, %r)\n  output %t: float32[1, 8, 16, "
