@@ -287,7 +287,7 @@ Result<Closeness> Judge::judge(const Model& quantized) {
     if (task_ != nullptr) {
         LATHE_CHECK(answer(actual));
         const std::size_t network = networks_ - 1;
-        result.task = TaskFigure{std::string(task_->metric_name()), answers_->metric(network), network};
+        result.task = JudgedFigure{std::string(task_->metric_name()), answers_->metric(network), network};
     }
     return result;
 }

@@ -27,7 +27,7 @@ struct JudgedPart {
 };
 
 /// What a network is for, and how well its answers keep the float model's.
-struct TaskFigure {
+struct JudgedFigure {
     std::string name;        ///< of the metric: "mAP at IoU 0.5 against ..."
     double value = 0;        ///< 0..1, more is better
     std::size_t network = 0; ///< as the judge numbers them
@@ -48,7 +48,7 @@ struct Closeness {
     double agreement = 0.0; ///< share of samples with the same likeliest class; 1 where there are no classes
     bool classes = false;
     std::size_t samples = 0;
-    std::optional<TaskFigure> task; ///< where the outputs tell what the network is for
+    std::optional<JudgedFigure> task; ///< where the outputs tell what the network is for
 
     bool closer_than(const Closeness& other) const { return error < other.error; }
     /// The part that is further from the float model than in `other`, of the same samples, by more than a hundredth and

@@ -165,7 +165,8 @@ std::vector<Case> cases() {
          2, "LRN"},
         {"ControlFlow",
          stem + "%s = ReduceSum(%r) {keepdims = 0}\n%zero = Sub(%s, %s)\n%p = Greater(%s, %zero)\n"
-                "%y = If(%p) {then_branch = graph {\n  name \"then\"\n  %t = MatMul(%r, %r)\n  output %t: float32[1, 8, 16, "
+                "%y = If(%p) {then_branch = graph {\n  name \"then\"\n  %t = MatMul(%r, %r)\n  output %t: float32[1, "
+                "8, 16, "
                 "16]\n}, "
                 "else_branch = graph {\n  name \"else\"\n  %e = Identity(%r)\n  output %e: float32[1, 8, 16, 16]\n}}\n"
                 "output %y: float32[1, 8, 16, 16]\n",

@@ -48,7 +48,7 @@ def execute(notebook):
     """How many cells ran, and what is wrong with the notebook, or None."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     try:
-        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(FOLDER)}}).execute()
+        NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(FOLDER)}}).execute()
     except CellExecutionError as error:
         return 0, str(error)
     ran = sum(cell.execution_count is not None for cell in code)

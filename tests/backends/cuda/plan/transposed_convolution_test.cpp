@@ -119,7 +119,8 @@ TEST(TransposedConvolution, RefusesWhatItHasNoFormFor) {
         const Model model = lathe::test::network(text);
         auto prepared = prepare(model, Precision::float16);
         ASSERT_TRUE(prepared);
-        std::vector<Shape> shapes{text.find("5, 5, 5") != std::string::npos ? Shape{1, 8, 5, 5, 5, 5} : Shape{1, 8, 5, 5}};
+        std::vector<Shape> shapes{text.find("5, 5, 5") != std::string::npos ? Shape{1, 8, 5, 5, 5, 5}
+                                                                            : Shape{1, 8, 5, 5}};
         if (model.graph.inputs.size() > 1) shapes.push_back({8, 4, 2, 2});
         const auto plan = lower(*prepared, shapes);
         ASSERT_FALSE(plan);
