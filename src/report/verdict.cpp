@@ -16,6 +16,7 @@ struct Ratio {
     double value = 0.0;
     double low = 0.0;
     double high = 0.0;
+    double few_pairs = 0.0; ///< how many, where they are too few for an interval; else 0
 };
 
 /// Loss of the task's metric (top-1 accuracy, answers' F1, mAP) in points, positive for a loss.
@@ -58,11 +59,12 @@ std::optional<Ratio> find_ratio(const Json& bench, std::string_view subject, std
         const auto speedup = number(row, "speedup");
         if (!speedup || *speedup <= 0.0 || number(row, "batch") != batch) continue;
         const auto range = interval(row, "ci95").value_or(std::pair{*speedup, *speedup});
+        const double few_pairs = row.value("ci95_covered", true) ? 0.0 : number(row, "pairs").value_or(0.0);
         if (text(row, "subject") == subject && text(row, "reference") == reference) {
-            return Ratio{*speedup, range.first, range.second};
+            return Ratio{*speedup, range.first, range.second, few_pairs};
         }
         if (text(row, "subject") == reference && text(row, "reference") == subject && range.first > 0.0) {
-            return Ratio{1.0 / *speedup, 1.0 / range.second, 1.0 / range.first};
+            return Ratio{1.0 / *speedup, 1.0 / range.second, 1.0 / range.first, few_pairs};
         }
     }
     const Json* mine = find_latency(bench, subject, batch);
@@ -347,6 +349,9 @@ std::string frameworks_headline(const Json& bench, std::optional<double> batch) 
 }
 
 std::string interval_text(const Ratio& ratio) {
+    if (ratio.few_pairs > 0)
+        return factor(ratio.value) + "× (" + decimals(ratio.few_pairs, 0) + (ratio.few_pairs > 1 ? " pairs" : " pair") +
+               ", too few for an interval)";
     return factor(ratio.value) + "× (95 % interval " + factor(ratio.low) + " to " + factor(ratio.high) + ")";
 }
 

@@ -247,6 +247,21 @@ TEST(Verdict, PairedRatiosComeBeforeMedians) {
     EXPECT_THAT(make_verdict(&bench, &eval).text, HasSubstr("0.80× FP32, slower"));
 }
 
+TEST(Verdict, FewPairsHaveNoInterval) {
+    Json bench = bench_of(5.0);
+    bench["ratios"] = Json::array({{{"subject", "int8"},
+                                    {"reference", "fp32"},
+                                    {"batch", 1},
+                                    {"speedup", 2.0},
+                                    {"ci95", {2.0, 2.0}},
+                                    {"pairs", 1},
+                                    {"ci95_covered", false}}});
+    const Json eval = eval_of({-0.2, 0.0, 0.2});
+    const Verdict verdict = make_verdict(&bench, &eval);
+    EXPECT_THAT(verdict.reasons, Contains(HasSubstr("2.00× (1 pair, too few for an interval)")));
+    EXPECT_THAT(verdict.reasons, Not(Contains(HasSubstr("2.00 to 2.00"))));
+}
+
 TEST(Verdict, SmallestCommonBatchDecidesAndOthersAreMentioned) {
     Json bench = bench_of(5.0);
     bench["latency"].push_back(latency("fp32", 40.0, 0.01, 8));
