@@ -93,20 +93,12 @@ nb::dict told_of(const DescribedValue& value) {
 nb::dict told_of(const DescribedLayer& layer);
 nb::dict told_of(const PricedKind& kind);
 
-template <class T>
-nb::list list_of(const std::vector<T>& values) {
-    nb::list list;
-    for (const T& value : values)
-        list.append(told_of(value));
-    return list;
-}
-
 nb::dict told_of(const DescribedLayer& layer) {
     nb::dict told;
     told["name"] = layer.name;
     told["op"] = layer.op;
-    told["inputs"] = list_of(layer.inputs);
-    told["outputs"] = list_of(layer.outputs);
+    told["inputs"] = list_of(layer.inputs, told_of);
+    told["outputs"] = list_of(layer.outputs, told_of);
     told["macs"] = layer.macs;
     told["parameters"] = layer.parameters;
     told["precision"] = layer.precision;
@@ -146,8 +138,8 @@ nb::dict run_plan(const nb::dict& options, nb::object reporter) {
     told["machine_capacity"] = result.machine_capacity;
     told["without_one_ms"] = result.without_one_ms;
     told["floor_ms"] = result.floor_ms;
-    told["stages"] = list_of(result.stages);
-    told["by_batch"] = list_of(result.by_batch);
+    told["stages"] = list_of(result.stages, told_of);
+    told["by_batch"] = list_of(result.by_batch, told_of);
     told["not_measured"] = result.not_measured;
     told["warnings"] = result.warnings;
     told["_document"] = result.document;
@@ -234,7 +226,7 @@ nb::dict run_plan_prices(const nb::dict& options, nb::object reporter) {
     nb::dict told;
     told["currency"] = result.currency;
     told["rate"] = result.rate;
-    told["kinds"] = list_of(result.kinds);
+    told["kinds"] = list_of(result.kinds, told_of);
     told["cheapest"] = told_of(result.cheapest);
     told["with_spare"] = told_of(result.with_spare);
     told["_document"] = result.document;
@@ -259,7 +251,7 @@ nb::dict run_compare_models(const nb::dict& options, nb::object reporter) {
         return compare_models(request);
     });
     nb::dict told;
-    told["values"] = list_of(result.values);
+    told["values"] = list_of(result.values, told_of);
     told["first_past"] = result.first_past;
     told["_document"] = result.document;
     return told;
@@ -281,7 +273,7 @@ nb::dict run_sensitivity(const nb::dict& options, nb::object reporter) {
         return sensitivity(request);
     });
     nb::dict told;
-    told["layers"] = list_of(result.layers);
+    told["layers"] = list_of(result.layers, told_of);
     told["outstanding"] = result.outstanding;
     told["advice"] = result.advice;
     told["notices"] = result.notices;
@@ -301,8 +293,8 @@ nb::dict run_inspect(const std::filesystem::path& model) {
     told["name"] = result.name;
     told["producer"] = result.producer;
     told["opsets"] = result.opsets;
-    told["inputs"] = list_of(result.inputs);
-    told["outputs"] = list_of(result.outputs);
+    told["inputs"] = list_of(result.inputs, told_of);
+    told["outputs"] = list_of(result.outputs, told_of);
     told["operators"] = result.operators;
     told["parameters"] = result.parameters;
     told["macs"] = result.macs;
@@ -311,7 +303,7 @@ nb::dict run_inspect(const std::filesystem::path& model) {
     told["weight_bytes"] = result.weight_bytes;
     told["activation_bytes"] = result.activation_bytes;
     told["peak_activation_bytes"] = result.peak_activation_bytes;
-    told["layers"] = list_of(result.layers);
+    told["layers"] = list_of(result.layers, told_of);
     told["metadata"] = result.metadata;
     told["nonfinite_weights"] = result.nonfinite_weights;
     told["_document"] = result.document;

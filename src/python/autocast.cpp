@@ -70,14 +70,6 @@ nb::dict told_of(const OverflowingTensor& tensor) {
     return told;
 }
 
-template <class T>
-nb::list list_of(const std::vector<T>& values) {
-    nb::list list;
-    for (const T& value : values)
-        list.append(told_of(value));
-    return list;
-}
-
 nb::dict run(const nb::dict& options, nb::object reporter) {
     AutocastRequest request = request_of(options);
     AutocastResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
@@ -94,8 +86,8 @@ nb::dict run(const nb::dict& options, nb::object reporter) {
     told["casts"] = result.casts;
     told["remarks"] = result.remarks;
     told["samples"] = result.samples;
-    told["decisions"] = list_of(result.decisions);
-    told["overflow"] = list_of(result.overflow);
+    told["decisions"] = list_of(result.decisions, told_of);
+    told["overflow"] = list_of(result.overflow, told_of);
     told["kept_ops"] = result.kept_ops;
     told["_document"] = result.document;
     return told;

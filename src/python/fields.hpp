@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <type_traits>
+#include <vector>
 
 #include <nanobind/nanobind.h>
 
@@ -19,6 +21,15 @@ template <class T>
 std::optional<T> optional_field(const nanobind::dict& options, const char* name) {
     if (!options.contains(name) || options[name].is_none()) return std::nullopt;
     return nanobind::cast<T>(options[name]);
+}
+
+/// What `told_of` tells of each.
+template <class T>
+nanobind::list list_of(const std::vector<T>& values, nanobind::dict (*told_of)(const std::type_identity_t<T>&)) {
+    nanobind::list list;
+    for (const T& value : values)
+        list.append(told_of(value));
+    return list;
 }
 
 } // namespace lathe::python

@@ -91,22 +91,14 @@ nb::dict told_of(const TrtexecMeasurement& run) {
 
 nb::dict told_of(const TaskSubject& subject);
 
-template <class T>
-nb::list list_of(const std::vector<T>& values) {
-    nb::list list;
-    for (const T& value : values)
-        list.append(told_of(value));
-    return list;
-}
-
 nb::dict told_of(const TaskSubject& subject) {
     nb::dict told;
     told["name"] = subject.name;
     told["precision"] = subject.precision;
     told["nonfinite"] = subject.nonfinite;
-    told["figures"] = list_of(subject.figures);
+    told["figures"] = list_of(subject.figures, told_of);
     told["reference"] = subject.reference;
-    told["against_reference"] = list_of(subject.against_reference);
+    told["against_reference"] = list_of(subject.against_reference, told_of);
     return told;
 }
 
@@ -136,7 +128,7 @@ nb::dict run_profile_data(const nb::dict& options, nb::object reporter) {
     told["tokenizer_limit"] = profile.tokenizer_limit;
     told["at_tokenizer_limit"] = profile.at_tokenizer_limit;
     told["own"] = told_of(profile.own);
-    told["proposals"] = list_of(profile.proposals);
+    told["proposals"] = list_of(profile.proposals, told_of);
     told["chosen"] = profile.chosen;
     told["shapes"] = nb::none();
     if (profile.shapes) told["shapes"] = profile.shapes->dynamic;
@@ -153,7 +145,7 @@ nb::dict run_trtexec_logs(std::vector<std::filesystem::path> logs) {
     for (const TrtexecGap& gap : read.unavailable)
         missing.append(nb::make_tuple(gap.name, gap.reason, gap.cure));
     nb::dict told;
-    told["measured"] = list_of(read.measured);
+    told["measured"] = list_of(read.measured, told_of);
     told["unavailable"] = missing;
     told["_document"] = read.document;
     return told;
@@ -168,7 +160,7 @@ nb::dict run_doctor() {
     for (const ProcessorFeature& feature : report.features)
         features[feature.flag.c_str()] = feature.present;
     nb::dict told;
-    told["backends"] = list_of(report.backends);
+    told["backends"] = list_of(report.backends, told_of);
     told["cpu_model"] = report.cpu_model;
     told["cores"] = report.cores;
     told["memory_bytes"] = report.memory_bytes;
@@ -240,7 +232,7 @@ nb::dict run_evaluate_task(const nb::dict& options, nb::object reporter) {
     told["task"] = result.task;
     told["heading"] = result.heading;
     told["samples"] = result.samples;
-    told["subjects"] = list_of(result.subjects);
+    told["subjects"] = list_of(result.subjects, told_of);
     told["_document"] = result.document;
     return told;
 }

@@ -98,14 +98,6 @@ nb::dict told_of(const TimedBeside& engine) {
     return told;
 }
 
-template <class T>
-nb::list list_of(const std::vector<T>& values) {
-    nb::list list;
-    for (const T& value : values)
-        list.append(told_of(value));
-    return list;
-}
-
 nb::dict run(const nb::dict& options, nb::object reporter) {
     TuneRequest request = request_of(options);
     const TuneResult result = with_progress(std::move(reporter), [&](PythonProgress& progress) {
@@ -130,9 +122,9 @@ nb::dict run(const nb::dict& options, nb::object reporter) {
     told["search_samples"] = result.search_samples;
     told["judged_samples"] = result.judged_samples;
     told["seconds"] = result.seconds;
-    told["trials"] = list_of(result.trials);
-    told["layers"] = list_of(result.layers);
-    told["timed"] = list_of(result.timed);
+    told["trials"] = list_of(result.trials, told_of);
+    told["layers"] = list_of(result.layers, told_of);
+    told["timed"] = list_of(result.timed, told_of);
     told["notices"] = result.notices;
     told["_document"] = result.document;
     return told;
