@@ -20,7 +20,7 @@ import time
 
 import numpy
 from plain_client import Client, CudaShared, DATATYPES, NUMPY_TYPES, Refused, Shared
-from server import Server
+from server import Server, in_parallel
 
 try:
     import grpc
@@ -162,25 +162,6 @@ def answers(server, model, kinds):
     if not grpc:
         ways["grpc"] = NO_GRPC
     return ways
-
-
-def in_parallel(count, work):
-    """work(number) on so many threads; the first failure is raised."""
-    failures = []
-
-    def run(number):
-        try:
-            work(number)
-        except BaseException as failure:  # reported by the main thread
-            failures.append(failure)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def crowd(server, model, kinds, clients=32, requests=20):

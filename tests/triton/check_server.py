@@ -27,7 +27,7 @@ except ImportError as missing:
 if not os.environ.get("LATHE_TRITON_SERVER"):
     print("SKIPPED: LATHE_TRITON_SERVER, the server's program, is not set")
     sys.exit(77)
-from server import Server
+from server import Server, in_parallel
 
 KINDS = {"http": http_client, "grpc": grpc_client}
 DATATYPES = {"float32": "FP32", "int64": "INT64", "int32": "INT32"}
@@ -165,26 +165,6 @@ def shared_answers(client, kind, model):
         client.unregister_system_shared_memory()
         for region in regions:
             shared_memory.destroy_shared_memory_region(region)
-
-
-def in_parallel(count, work, failures=None):
-    """work(number) on so many threads; the first failure is raised, or all are added to `failures`."""
-    told = failures is not None
-    failures = failures if told else []
-
-    def run(number):
-        try:
-            work(number)
-        except BaseException as failure:  # reported by the main thread
-            failures.append(failure)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures and not told:
-        raise failures[0]
 
 
 def crowd(folder, backends):

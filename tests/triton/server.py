@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -108,3 +109,23 @@ class Server:
         rows = [line for line in text.splitlines()
                 if line.startswith(name + "{") and all(want in line for want in wanted)]
         return sum(float(row.rsplit(" ", 1)[1]) for row in rows)
+
+
+def in_parallel(count, work, failures=None):
+    """work(number) on so many threads; the first failure is raised, or all are added to `failures`."""
+    told = failures is not None
+    failures = failures if told else []
+
+    def run(number):
+        try:
+            work(number)
+        except BaseException as failure:  # reported by the main thread
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures and not told:
+        raise failures[0]
