@@ -63,6 +63,7 @@ const LoweringTable& lowering_table() {
         add_embedding(made);
         add_pointwise(made);
         add_indexed(made);
+        add_borders(made);
         return made;
     }();
     return table;

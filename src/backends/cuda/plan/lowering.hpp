@@ -206,6 +206,7 @@ void add_recurrent(LoweringTable& table);
 void add_movement(LoweringTable& table);
 void add_embedding(LoweringTable& table);
 void add_pointwise(LoweringTable& table);
+void add_borders(LoweringTable& table);
 void add_indexed(LoweringTable& table);
 
 /// Elements a pixel takes in nhwc: channels rounded up to 16 bytes.

@@ -133,6 +133,13 @@ Result<void> settle(Model& model) {
     return {};
 }
 
+/// The same where sizes of outputs that were inferred before, or symbols of the open model, would stay.
+Result<void> settle_anew(Model& model) {
+    for (ValueInfo& info : model.graph.outputs)
+        info.dims.reset();
+    return settle(model);
+}
+
 /// Operators without a GPU form that ONNX itself defines by simpler ones (Selu, Mish, AffineGrid, losses, ...).
 bool needs_writing_out(const Graph& graph, const Node& node) {
     if (node.is("Attention")) return !attention_is_written_out(graph, node);
@@ -153,9 +160,7 @@ Result<void> write_out(Model& model) {
             LATHE_TRY(written, write_out_control_flow(model, OpenConditions::selected));
         }
         if (!written) break;
-        for (ValueInfo& info : model.graph.outputs)
-            info.dims.reset();
-        LATHE_CHECK(settle(model));
+        LATHE_CHECK(settle_anew(model));
     }
     return {};
 }
@@ -201,9 +206,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
         info.dims = std::move(dims);
     }
     LATHE_CHECK(apply_values(model));
-    for (ValueInfo& info : model.graph.outputs)
-        info.dims.reset(); // inferred: symbols of the open model would stay
-    LATHE_CHECK(settle(model));
+    LATHE_CHECK(settle_anew(model));
     if (write_out_powers(model.graph, model.opset())) LATHE_CHECK(settle(model));
     // Of constants it folds as soon as it is written as products.
     if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
@@ -211,17 +214,13 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
     LATHE_CHECK(write_out(model));
     for (std::size_t round = 0; round < max_rounds && fold_empty_values(model.graph, inputs); ++round) {
-        for (ValueInfo& info : model.graph.outputs)
-            info.dims.reset();
-        LATHE_CHECK(settle(model));
+        LATHE_CHECK(settle_anew(model));
     }
     if (open == OpenShapes::left) return model;
     for (std::size_t round = 0; round < max_rounds; ++round) {
         LATHE_TRY(const bool bounded, bound_rows(model));
         if (!bounded) break;
-        for (ValueInfo& info : model.graph.outputs)
-            info.dims.reset();
-        LATHE_CHECK(settle(model));
+        LATHE_CHECK(settle_anew(model));
         LATHE_CHECK(write_out(model));
     }
     for (const auto& node : model.graph.nodes) {

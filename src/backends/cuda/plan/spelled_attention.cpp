@@ -523,13 +523,7 @@ bool rotary_of_operator(const Site& site) {
         if (placed) own = {dims[0], rows, own[1]};
         if (own != Shape{dims[0], rows, dims[3] / 2} && own != Shape{1, rows, dims[3] / 2}) return false;
     }
-    const auto shape_of = [&](const Shape& to) {
-        return add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to));
-    };
-    const auto reshaped = [&](const std::string& value, const Shape& to) {
-        return add_before(site, make_node("Reshape", {value, shape_of(to)}), type_of(graph, value), to);
-    };
-    std::vector<std::string> inputs{beside ? reshaped(root.input(0), dims) : root.input(0)};
+    std::vector<std::string> inputs{beside ? reshaped(site, root.input(0), dims) : root.input(0)};
     for (std::size_t i = 0; i < sizes.size(); ++i) {
         const Shape& own = sizes[i];
         std::string table = root.input(i + 1);
@@ -538,7 +532,8 @@ bool rotary_of_operator(const Site& site) {
             gather.set("axis", std::int64_t{0});
             table = add_before(site, std::move(gather), type, own);
         }
-        inputs.push_back(reshaped(table, beside ? Shape{own[0], rows, 1, own[2]} : Shape{own[0], 1, rows, own[2]}));
+        inputs.push_back(
+            reshaped(site, table, beside ? Shape{own[0], rows, 1, own[2]} : Shape{own[0], 1, rows, own[2]}));
     }
     Node rotary = make_node("Rotary", std::move(inputs));
     if (root.int_or("interleaved", 0) != 0) rotary.set("interleaved", std::int64_t{1});
@@ -547,7 +542,7 @@ bool rotary_of_operator(const Site& site) {
         return true;
     }
     const std::string made = add_before(site, std::move(rotary), type, dims);
-    become(root, make_node("Reshape", {made, shape_of(flat)}), root);
+    become(root, reshape_node(graph, made, flat), root);
     return true;
 }
 

@@ -21,15 +21,6 @@ Shape joined(const Shape& dims, std::size_t rank) {
     return made;
 }
 
-Node reshape(Graph& graph, const std::string& value, const Shape& to) {
-    const Tensor shape = Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to);
-    return make_node("Reshape", {value, add_constant(graph, "shape", shape)});
-}
-
-std::string reshaped(const Site& site, const std::string& value, const Shape& to) {
-    return add_before(site, reshape(site.graph, value, to), type_of(site.graph, value), to);
-}
-
 /// A node on the way from the first product to the Softmax: what it adds or multiplies by, "" for none.
 struct Step {
     const Node* node = nullptr;
@@ -114,7 +105,7 @@ bool attention_of_four_dimensions(const Site& site) {
     weights.set("axis", std::int64_t{-1});
     value = add_before(site, std::move(weights), type, inner);
     value = add_before(site, make_node("MatMul", {value, v}), type, joined(result, 4));
-    become(root, reshape(graph, value, result), root);
+    become(root, reshape_node(graph, value, result), root);
     return true;
 }
 
@@ -129,7 +120,7 @@ bool transpose_of_four_dimensions(const Site& site) {
     Node turn = make_node("Transpose", {reshaped(site, site.root.input(0), joined(from, 4))});
     turn.set("perm", std::vector<std::int64_t>{0, order[2] - 1, order[3] - 1, order[4] - 1});
     const std::string turned = add_before(site, std::move(turn), type, joined(to, 4));
-    become(site.root, reshape(graph, turned, to), site.root);
+    become(site.root, reshape_node(graph, turned, to), site.root);
     return true;
 }
 

@@ -16,6 +16,11 @@ std::optional<float> scalar_of(const Graph& graph, const std::string& value);
 /// Puts a node before the site's root; the name of what it gives, which is `name` if that is not empty.
 std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name = "");
 
+/// A Reshape of a value to known sizes, not yet in the graph, and one put before the site's root: the name of what it
+/// gives.
+Node reshape_node(Graph& graph, const std::string& value, const Shape& to);
+std::string reshaped(const Site& site, const std::string& value, const Shape& to);
+
 /// Attention over values of more than four dimensions.
 std::vector<Rule> rank_spellings();
 /// Masks, attention and rotary positions. `weights`: inputs of the graph that are large constants.

@@ -24,6 +24,15 @@ std::optional<float> scalar_of(const Graph& graph, const std::string& value) {
     return uniform_value(*tensor);
 }
 
+Node reshape_node(Graph& graph, const std::string& value, const Shape& to) {
+    const Tensor shape = Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to);
+    return make_node("Reshape", {value, add_constant(graph, "shape", shape)});
+}
+
+std::string reshaped(const Site& site, const std::string& value, const Shape& to) {
+    return add_before(site, reshape_node(site.graph, value, to), type_of(site.graph, value), to);
+}
+
 std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name) {
     if (name.empty()) name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
     node.outputs.resize(std::max<std::size_t>(1, node.outputs.size())); // further ones are named by who adds it
