@@ -17,6 +17,7 @@ const FunctionTable& functions() {
         add_movement(all);
         add_shapes(all);
         add_reductions(all);
+        add_products(all);
         return all;
     }();
     return table;

@@ -96,6 +96,22 @@ std::optional<std::vector<float>> channel_values(const Tensor& tensor, std::size
     return values.size() == channels && tensor.shape().size() == 1 ? std::optional(std::move(values)) : std::nullopt;
 }
 
+/// What the site's normalisation does to each channel; nothing if its constants do not fit.
+std::optional<Affine> affine_of_norm(const Site& site, std::size_t channels) {
+    const auto scale = channel_values(site.match.constant("scale"), channels);
+    const auto shift = channel_values(site.match.constant("shift"), channels);
+    const auto mean = channel_values(site.match.constant("mean"), channels);
+    const auto variance = channel_values(site.match.constant("variance"), channels);
+    if (!scale || !shift || !mean || !variance) return std::nullopt;
+    const double epsilon = site.root.float_or("epsilon", 1e-5F);
+    Affine affine;
+    for (std::size_t c = 0; c < channels; ++c) {
+        affine.scale.push_back((*scale)[c] / std::sqrt((*variance)[c] + epsilon));
+        affine.shift.push_back((*shift)[c] - (*mean)[c] * affine.scale[c]);
+    }
+    return affine;
+}
+
 bool fold_norm(const Site& site) {
     const Node& norm = site.root;
     const Node& producer = site.match.node("linear");
@@ -108,18 +124,8 @@ bool fold_norm(const Site& site) {
     }
     const auto linear = linear_of(site.graph, producer);
     if (!linear) return false;
-    const auto scale = channel_values(site.match.constant("scale"), linear->channels);
-    const auto shift = channel_values(site.match.constant("shift"), linear->channels);
-    const auto mean = channel_values(site.match.constant("mean"), linear->channels);
-    const auto variance = channel_values(site.match.constant("variance"), linear->channels);
-    if (!scale || !shift || !mean || !variance) return false;
-    const double epsilon = norm.float_or("epsilon", 1e-5F);
-    Affine affine;
-    for (std::size_t c = 0; c < linear->channels; ++c) {
-        affine.scale.push_back((*scale)[c] / std::sqrt((*variance)[c] + epsilon));
-        affine.shift.push_back((*shift)[c] - (*mean)[c] * affine.scale[c]);
-    }
-    return fold_into(site, producer, *linear, affine);
+    const auto affine = affine_of_norm(site, linear->channels);
+    return affine && fold_into(site, producer, *linear, *affine);
 }
 
 /// The constant's value for each channel of a tensor [N, C, ...] of this rank; nothing if it differs elsewhere or would
@@ -161,21 +167,145 @@ bool fold_arithmetic(const Site& site) {
 
 } // namespace
 
+namespace {
+
+// ---- products with a constant matrix, of any rank ----
+
+/// x W, or x W + b: the columns of W are the last axis of the result.
+Pattern matrix_product(bool bias) {
+    auto product = Pattern::op("MatMul", {Pattern::any(), Pattern::constant("weight")}, "product").used_once();
+    if (!bias) return product;
+    return Pattern::op("Add", {std::move(product), Pattern::constant("bias")}).any_order().used_once();
+}
+
+/// The values of a vector along the last axis of a result that has `columns` there and at least `rank` axes.
+std::optional<std::vector<double>> along_columns(const Tensor& constant, std::size_t columns, std::size_t rank) {
+    const Shape& shape = constant.shape();
+    if (shape.empty() || shape.size() > rank || constant.count() != columns ||
+        shape.back() != static_cast<std::int64_t>(columns)) {
+        return std::nullopt;
+    }
+    const std::vector<float> values = constant.to_floats();
+    return std::vector<double>(values.begin(), values.end());
+}
+
+/// The match's product with every column times its scale, plus its shift, put before the root: the name of the result.
+/// Nothing, with nothing changed, where the match has another form or a number would not be finite.
+std::optional<std::string> scaled_product(const Site& site, std::size_t columns, const Affine& affine) {
+    Graph& graph = site.graph;
+    const Node& product = site.match.node("product");
+    const Tensor& weight = site.match.constant("weight");
+    const auto info = graph.info(product.output(0));
+    if (!info || !info->dims || weight.shape().size() != 2 || !is_floating(weight.type()) || columns == 0 ||
+        weight.shape()[1] != static_cast<std::int64_t>(columns)) {
+        return std::nullopt;
+    }
+    std::vector<float> scaled = weight.to_floats();
+    for (std::size_t i = 0; i < scaled.size(); ++i)
+        scaled[i] = static_cast<float>(scaled[i] * affine.scale[i % columns]);
+    std::vector<float> shift(columns);
+    if (site.match.constants.contains("bias")) {
+        const Tensor& bias = site.match.constant("bias");
+        const auto values = along_columns(bias, columns, info->dims->size());
+        if (!values || bias.type() != weight.type()) return std::nullopt;
+        for (std::size_t i = 0; i < columns; ++i)
+            shift[i] = static_cast<float>((*values)[i] * affine.scale[i] + affine.shift[i]);
+    } else {
+        std::copy(affine.shift.begin(), affine.shift.end(), shift.begin());
+    }
+    const auto new_weight = finite_tensor(weight.type(), weight.shape(), scaled);
+    const auto new_shift = finite_tensor(weight.type(), {static_cast<std::int64_t>(columns)}, shift);
+    if (!new_weight || !new_shift) return std::nullopt;
+
+    const auto place = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                    [&](const auto& each) { return each.get() == &site.root; });
+    auto at = static_cast<std::size_t>(place - graph.nodes.begin());
+    const auto put = [&](Node node) {
+        node.name = product.name;
+        node.outputs = {graph.unique_name(product.output(0))};
+        ValueInfo made = *info;
+        made.name = node.outputs[0];
+        graph.value_infos.insert_or_assign(made.name, std::move(made));
+        std::string name = node.outputs[0];
+        graph.insert(at++, std::move(node));
+        return name;
+    };
+    const std::string values =
+        put(make_node("MatMul", {product.input(0), add_constant(graph, product.input(1), *new_weight)}));
+    if (std::all_of(shift.begin(), shift.end(), [](float each) { return each == 0; })) return values;
+    return put(make_node("Add", {values, add_constant(graph, product.input(1) + ".bias", *new_shift)}));
+}
+
+bool fold_norm_of_rows(const Site& site) {
+    const Node& norm = site.root;
+    const bool one_output =
+        std::all_of(norm.outputs.begin() + 1, norm.outputs.end(), [](const std::string& name) { return name.empty(); });
+    const auto columns = site.match.constant("scale").count();
+    // [rows, columns]: what the Reshape makes of the product's rows are rows again.
+    const auto rows = site.graph.info(norm.input(0));
+    if (!one_output || site.context.opset < 7 || norm.int_or("training_mode", 0) != 0 || !rows || !rows->dims ||
+        rows->dims->size() != 2 || rows->dims->back().size != static_cast<std::int64_t>(columns)) {
+        return false;
+    }
+    const auto affine = affine_of_norm(site, columns);
+    if (!affine) return false;
+    const Node& reshape = site.match.node("rows");
+    const auto product = scaled_product(site, columns, *affine);
+    if (!product) return false;
+    Node rows_of_product = reshape;
+    rows_of_product.inputs[0] = *product;
+    become(site.root, std::move(rows_of_product), reshape);
+    return true;
+}
+
+bool fold_scale_of_columns(const Site& site) {
+    const Node& op = site.root;
+    const Tensor& weight = site.match.constant("weight");
+    const Tensor& constant = site.match.constant("c");
+    const auto info = site.graph.info(site.match.node("product").output(0));
+    if (site.context.opset < 7 || weight.shape().size() != 2 || constant.type() != weight.type() || !info ||
+        !info->dims)
+        return false;
+    const auto columns = static_cast<std::size_t>(weight.shape()[1]);
+    // One number for all is left where it is: attention's scale belongs to attention.
+    if (columns < 2) return false;
+    auto scale = along_columns(constant, columns, info->dims->size());
+    if (!scale) return false;
+    if (op.is("Div")) {
+        for (double& each : *scale)
+            each = 1 / each;
+    }
+    const auto product = scaled_product(site, columns, {std::move(*scale), std::vector<double>(columns)});
+    if (!product) return false;
+    if (!bypass(site, *product)) become(site.root, make_node("Identity", {*product}), op);
+    return true;
+}
+
+} // namespace
+
 //  Conv(W, b)                        Conv(W * s, (b - mean) * s + shift)
 //  |                           ==>   |
 //  BatchNormalization                y
 //  |
 //  y                    s = scale / sqrt(variance + epsilon), per output channel
 //
-// Likewise behind ConvTranspose and Gemm. The weights stay as they are where somebody else reads them, where they come
-// out of a DequantizeLinear, or where a result would not be finite.
+// Likewise behind ConvTranspose and Gemm, and behind a MatMul whose rows a Reshape puts one behind the other. The
+// weights stay as they are where somebody else reads them, where they come out of a DequantizeLinear, or where a result
+// would not be finite.
 Result<bool> fold_batch_norm(Graph& graph, PassContext& context) {
+    const auto norm_of = [](Pattern producer) {
+        return Pattern::op("BatchNormalization",
+                           {std::move(producer), Pattern::constant("scale"), Pattern::constant("shift"),
+                            Pattern::constant("mean"), Pattern::constant("variance")});
+    };
+    const auto rows = [](bool bias) {
+        return Pattern::op("Reshape|Flatten", {matrix_product(bias)}, "rows").used_once();
+    };
     static const std::vector<Rule> rules{
-        {Pattern::op("BatchNormalization",
-                     {Pattern::op(linear_types, {Pattern::any(), Pattern::constant("weight")}, "linear").used_once(),
-                      Pattern::constant("scale"), Pattern::constant("shift"), Pattern::constant("mean"),
-                      Pattern::constant("variance")}),
-         fold_norm}};
+        {norm_of(Pattern::op(linear_types, {Pattern::any(), Pattern::constant("weight")}, "linear").used_once()),
+         fold_norm},
+        {norm_of(rows(true)), fold_norm_of_rows},
+        {norm_of(rows(false)), fold_norm_of_rows}};
     return rewrite(graph, context, rules);
 }
 
@@ -186,6 +316,8 @@ Result<bool> fold_batch_norm(Graph& graph, PassContext& context) {
 //  y
 //
 // c is one number, or one per channel. Likewise Add, Sub (either way round) and Div, behind ConvTranspose and Gemm.
+// Behind a MatMul of any rank, and its Add of a bias, Mul and Div by one number a column (layer scale: Touvron, CaiT,
+// 2021).
 Result<bool> fold_affine(Graph& graph, PassContext& context) {
     const auto linear = [] {
         return Pattern::op(linear_types, {Pattern::any(), Pattern::constant("weight")}, "linear").used_once();
@@ -194,6 +326,10 @@ Result<bool> fold_affine(Graph& graph, PassContext& context) {
         {Pattern::op("Mul|Add", {linear(), Pattern::constant("c")}).any_order(), fold_arithmetic},
         {Pattern::op("Sub|Div", {linear(), Pattern::constant("c")}), fold_arithmetic},
         {Pattern::op("Sub", {Pattern::constant("c"), linear()}), fold_arithmetic},
+        {Pattern::op("Mul", {matrix_product(true), Pattern::constant("c")}).any_order(), fold_scale_of_columns},
+        {Pattern::op("Mul", {matrix_product(false), Pattern::constant("c")}).any_order(), fold_scale_of_columns},
+        {Pattern::op("Div", {matrix_product(true), Pattern::constant("c")}), fold_scale_of_columns},
+        {Pattern::op("Div", {matrix_product(false), Pattern::constant("c")}), fold_scale_of_columns},
     };
     return rewrite(graph, context, rules);
 }

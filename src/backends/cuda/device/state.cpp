@@ -245,7 +245,7 @@ std::vector<void*> value_addresses(const Plan& plan, const MemoryPlan& memory, s
             // Kernels read constants through the same table as activations; none writes them.
             addresses[i] = const_cast<void*>(weights[value.weight]);
         } else {
-            addresses[i] = arena + memory.offsets[root];
+            addresses[i] = arena + memory.offsets[i];
         }
     }
     return addresses;

@@ -25,7 +25,14 @@ Result<Space> pointwise_space(const FusedOp& op, const Plan& plan) {
     }
     const View to = view_of(y);
     Space space = space_of(plan, op.outputs, false);
-    for (const ValueId id : op.inputs) {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+        const ValueId id = op.inputs[i];
+        if (const OperandView* seen = detail.view(i)) {
+            if (to.dims.size() != y.dims.size()) return cannot("a part of an image of rank 3");
+            const View whole = view_of(plan.values[id]);
+            add_input(space, plan, id, to, seen->strides(whole.strides, to.dims.size()), seen->offset(whole.strides));
+            continue;
+        }
         View from = view_of(plan.values[id]);
         const bool flat = to.nhwc() && y.dims.size() == 3;
         if (flat && !from.nhwc() && from.dims.size() == 3) insert_height(from);

@@ -8,4 +8,7 @@ namespace lathe::cuda {
 /// written nor read again (DenseNet's normalisations). The program's other operands are numbers or one a channel.
 void fuse_programs(Plan& plan);
 
+/// Programs read what only they read of slices and transpositions where it lies, and those are left without readers.
+void read_through_movements(Plan& plan);
+
 } // namespace lathe::cuda

@@ -109,6 +109,13 @@ Numbers channels_moved(const Numbers& numbers, const Shape& dims, bool innermost
 
 /// What an alias reads in the bytes of another value.
 Numbers seen_as(const Numbers& numbers, const Value& from, const Value& to) {
+    const auto count = static_cast<std::ptrdiff_t>(element_count(to.dims));
+    if (numbers.empty()) return {}; // not made yet
+    if (count != static_cast<std::ptrdiff_t>(numbers.size())) {
+        // A part is of whole samples, so that its numbers lie side by side here too.
+        const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(to.alias_from);
+        return {begin, begin + count};
+    }
     if (from.layout == to.layout &&
         (from.layout == Layout::linear || (from.dims[0] == to.dims[0] && from.dims[1] == to.dims[1])))
         return numbers;

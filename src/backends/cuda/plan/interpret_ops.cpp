@@ -269,8 +269,20 @@ Result<void> OpInterpreter::operator()(const Reformat&) {
 
 Result<void> OpInterpreter::operator()(const Pointwise& d) {
     std::vector<Numbers> inputs;
-    for (const ValueId id : op_.inputs)
-        inputs.push_back(spread(state_, id, out_value().dims));
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+        const OperandView* view = d.view(i);
+        if (view == nullptr) {
+            inputs.push_back(spread(state_, op_.inputs[i], out_value().dims));
+            continue;
+        }
+        const Numbers real = state_.real(op_.inputs[i]);
+        const Shape& dims = state_.value(op_.inputs[i]).dims;
+        const auto own = strides_for(dims, dims);
+        Numbers numbers(static_cast<std::size_t>(element_count(out_value().dims)));
+        walk(out_value().dims, view->strides(own, out_value().dims.size()), view->offset(own),
+             [&](std::size_t to, std::size_t at) { numbers[to] = real[at]; });
+        inputs.push_back(std::move(numbers));
+    }
     run(state_, op_, d, inputs);
     return {};
 }

@@ -77,10 +77,33 @@ std::string program(const Pointwise& d) {
         text += " " + number(std::int64_t{static_cast<std::uint8_t>(i.op)}) + "." + number(std::int64_t{i.a}) + "." +
                 number(std::int64_t{i.b}) + "." + number(std::int64_t{i.c});
     }
+    for (std::size_t i = 0; i < d.views.size(); ++i) {
+        const OperandView* view = d.view(i);
+        if (view == nullptr) continue;
+        text += " view" + number(static_cast<std::int64_t>(i));
+        for (const ViewAxis& axis : view->axes)
+            text +=
+                " " + number(axis.start) + "+" + number(axis.step) + "*" + number(static_cast<std::int64_t>(axis.axis));
+    }
     return text;
 }
 
 } // namespace
+
+std::int64_t OperandView::offset(const std::vector<std::int64_t>& strides) const {
+    std::int64_t sum = 0;
+    for (std::size_t a = 0; a < axes.size(); ++a)
+        sum += axes[a].start * strides[a];
+    return sum;
+}
+
+std::vector<std::int64_t> OperandView::strides(const std::vector<std::int64_t>& strides, std::size_t rank) const {
+    std::vector<std::int64_t> all(rank, 0);
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+        if (axes[a].step != 0) all[axes[a].axis] += axes[a].step * strides[a];
+    }
+    return all;
+}
 
 std::size_t bytes_of(ElementType type) {
     switch (type) {

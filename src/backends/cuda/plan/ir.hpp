@@ -58,8 +58,10 @@ struct Value {
     /// s8 only. Other than 0 only between depthwise or unpadded convolutions, products and residual sums, whose biases
     /// hold what it adds: see zero_point_misuse.
     std::int32_t zero_point = 0;
-    ValueId alias_of = none; ///< same bytes as that value (Reshape, Flatten, ...): no memory of its own
-    WeightId weight = none;  ///< role constant
+    ValueId alias_of =
+        none; ///< bytes of that value (Reshape, Flatten, a part that lies in one piece): no memory of its own
+    std::int64_t alias_from = 0; ///< number of that value with which an alias begins
+    WeightId weight = none;      ///< role constant
     std::size_t byte_size() const;
 };
 
@@ -273,10 +275,29 @@ struct PointInstruction {
     std::uint8_t a = 0, b = 0, c = 0;
     float x = 0, y = 0;
 };
+/// Where a program reads an operand in place of a copy of it: along axis a of the value number start + step times the
+/// result's index along `axis`, or `start` alone.
+struct ViewAxis {
+    std::int64_t start = 0, step = 0;
+    std::size_t axis = 0; ///< of the results
+    bool operator==(const ViewAxis&) const = default;
+};
+struct OperandView {
+    std::vector<ViewAxis> axes; ///< by axis of the value; none: as ONNX broadcasts it
+    bool operator==(const OperandView&) const = default;
+    /// The same as an offset and a stride for each axis of results of this rank, from the value's own strides.
+    std::int64_t offset(const std::vector<std::int64_t>& strides) const;
+    std::vector<std::int64_t> strides(const std::vector<std::int64_t>& strides, std::size_t rank) const;
+};
 struct Pointwise {
     std::vector<PointInstruction>
         code; /* inputs broadcast to outputs[0] by ONNX's rules; outputs in order of `results` */
     std::vector<std::uint8_t> results;
+    std::vector<OperandView> views{}; ///< by input; empty: none is viewed
+    /// The view of an input, or nothing.
+    const OperandView* view(std::size_t input) const {
+        return input < views.size() && !views[input].axes.empty() ? &views[input] : nullptr;
+    }
 };
 
 /// Parts one behind the other along an axis, or in turns: index i of the result is part i % n's index i / n, which is
@@ -370,6 +391,9 @@ struct Plan {
     std::size_t model_outputs() const { return outputs.size() - open.size(); }
 };
 
+/// Bytes to a multiple of which a part of a value begins: vector loads and copy engines ask for 16, cuBLASLt takes its
+/// fastest kernels for 256.
+inline constexpr std::size_t part_alignment = 256;
 /// The value whose memory this one is: itself, or what it is an alias of.
 ValueId root_of(const Plan& plan, ValueId id);
 

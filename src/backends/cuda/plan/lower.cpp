@@ -166,12 +166,13 @@ ValueId Lowering::make_result(const std::string& value, ElementType type, Layout
     return make(value, type, dims(value), layout, scale);
 }
 
-ValueId Lowering::make_alias(const std::string& value, ValueId of, Shape dims, Layout layout) {
+ValueId Lowering::make_alias(const std::string& value, ValueId of, Shape dims, Layout layout, std::int64_t from) {
     const Value& source = plan_.values[of];
     const ElementType type = source.type;
     const std::int32_t zero_point = source.zero_point;
     const ValueId id = make(value, type, std::move(dims), layout, source.scale);
     plan_.values[id].alias_of = of;
+    plan_.values[id].alias_from = from;
     plan_.values[id].zero_point = zero_point;
     return id;
 }
@@ -273,8 +274,8 @@ Result<void> Lowering::reshape(const std::string& from, const std::string& to) {
         LATHE_TRY(source, want_any(from));
         LATHE_TRY(source, want(from, plan_.values[source].type, Layout::linear));
     }
-    if (plan_.values[source].role == Role::constant || plan_.values[source].role == Role::output) {
-        return Error{ErrorCode::unsupported, "Reshape of a constant that does not fold", from, ""};
+    if (plan_.values[source].role == Role::output) {
+        return Error{ErrorCode::unsupported, "Reshape of an output that does not fold", from, ""};
     }
     make_alias(to, source, dims(to), Layout::linear);
     return {};
@@ -473,6 +474,7 @@ Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
     if (reasons.empty()) {
         LATHE_CHECK(finish_outputs(cut));
         fuse_programs(plan_);
+        read_through_movements(plan_);
         remove_unread();
         for (const FusedOp& op : plan_.ops) {
             for (const std::string& why : {zero_point_misuse(plan_, op), type_misuse(plan_, op)})

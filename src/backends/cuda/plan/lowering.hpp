@@ -123,7 +123,8 @@ public:
     /// type (linear only), else an activation.
     ValueId make_result(const std::string& value, ElementType type, Layout layout, float scale = 1);
     void add_form(const std::string& value, ValueId id) { forms_[value].push_back(id); }
-    ValueId make_alias(const std::string& value, ValueId of, Shape dims, Layout layout);
+    /// `from`: the number of `of` with which it begins.
+    ValueId make_alias(const std::string& value, ValueId of, Shape dims, Layout layout, std::int64_t from = 0);
     /// Same numbers in the same order under other sizes (Reshape and kin).
     Result<void> reshape(const std::string& from, const std::string& to);
     Plan& plan() { return plan_; }

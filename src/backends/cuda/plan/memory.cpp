@@ -117,7 +117,10 @@ MemoryPlan plan_memory(const Plan& plan, std::size_t alignment, std::size_t over
         if (other.peak < result.peak) result = std::move(other);
     }
     for (ValueId id = 0; id < plan.values.size(); ++id) {
-        if (plan.values[id].alias_of != none) result.offsets[id] = result.offsets[plan.values[id].alias_of];
+        const Value& value = plan.values[id];
+        if (value.alias_of == none) continue;
+        result.offsets[id] =
+            result.offsets[value.alias_of] + static_cast<std::size_t>(value.alias_from) * bytes_of(value.type);
     }
     return result;
 }

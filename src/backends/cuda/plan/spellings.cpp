@@ -140,6 +140,38 @@ Rule by_root_mean_square(const char* type) {
 }
 
 /// A constant along the last dimension of `value`.
+//  x -> ReduceL2 -> Clip at eps [-> Expand] \              x, ones / sqrt(D)
+//  x ---------------------------------------- Div     ==>  RMSNormalization, epsilon eps^2 / D
+//
+// Rows of length 1, as cosine attention has them (Liu et al., Swin Transformer V2, 2022). sqrt(n^2 + eps^2) is max(n,
+// eps) but where n is about eps, which is small.
+bool norm_of_length(const Site& site) {
+    Graph& graph = site.graph;
+    const std::string& x = site.root.input(0);
+    const Node* bounded = site.uses.producer(site.root.input(1));
+    if (bounded != nullptr && bounded->is("Expand")) bounded = site.uses.producer(bounded->input(0));
+    if (bounded == nullptr || (!bounded->is("Clip") && !bounded->is("Max")) || bounded->inputs.size() < 2) return false;
+    const bool above = bounded->is("Clip") && !bounded->input(2).empty();
+    const Node* length = site.uses.producer(bounded->input(0));
+    const auto least = scalar_of(graph, bounded->input(1));
+    const Shape dims = dims_of(graph, x);
+    if (above || length == nullptr || !length->is("ReduceL2") || length->input(0) != x || !least || *least <= 0 ||
+        *least > 1e-5F || dims.empty() || dims_of(graph, site.root.output(0)) != dims ||
+        type_of(graph, x) != DataType::float32 || length->int_or("keepdims", 1) != 1)
+        return false;
+    const auto axes = constant_integers(graph, *length, "axes", 1);
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    if (!axes || axes->size() != 1 || (axes->front() != -1 && axes->front() != rank - 1)) return false;
+    const auto columns = static_cast<float>(dims.back());
+    const std::vector<float> factors(static_cast<std::size_t>(dims.back()), 1 / std::sqrt(columns));
+    Node norm = make_node("RMSNormalization",
+                          {x, add_constant(graph, "length", Tensor::of_floats("", {dims.back()}, factors))});
+    norm.set("axis", std::int64_t{-1});
+    norm.set("epsilon", *least * *least / columns);
+    become(site.root, std::move(norm), site.root);
+    return true;
+}
+
 bool is_vector(const Graph& graph, const std::string& name, const Shape& dims) {
     const Tensor* tensor = graph.constant(name);
     return tensor != nullptr && !dims.empty() && !tensor->shape().empty() && tensor->shape().back() == dims.back() &&
@@ -443,6 +475,7 @@ Result<void> unify_spellings(Model& model) {
         Rule{Pattern::op("InstanceNormalization|GroupNormalization"), norm_of_images},
         norm_factor("Mul"),
         norm_factor("Add"),
+        Rule{Pattern::op("Div"), norm_of_length},
         Rule{Pattern::op("Mul|Div"), become_gelu},
         Rule{Pattern::op("Gelu", {Pattern::op("Reshape", {Pattern::op("Gemm|MatMul|Add")}, "reshape").used_once()}),
              gelu_before_reshape},

@@ -90,7 +90,17 @@ std::string program(const Pointwise& d) {
             text += " " + number(static_cast<double>(c.x)) + " " + number(static_cast<double>(c.y));
         }
     }
-    return text + "} -> r" + list(d.results);
+    text += "} -> r" + list(d.results);
+    for (std::size_t i = 0; i < d.views.size(); ++i) {
+        if (d.view(i) == nullptr) continue;
+        text += " #" + std::to_string(i) + " at [";
+        for (const ViewAxis& axis : d.views[i].axes) {
+            text += (text.ends_with("[") ? "" : ", ") + std::to_string(axis.start);
+            if (axis.step != 0) text += "+" + std::to_string(axis.step) + "*i" + std::to_string(axis.axis);
+        }
+        text += "]";
+    }
+    return text;
 }
 
 /// Nothing where it is the usual one.
@@ -118,7 +128,10 @@ public:
             for (ValueId id = 0; id < plan_.values.size(); ++id) {
                 if (plan_.values[id].alias_of != of || told[id]) continue;
                 told[id] = true;
-                text += value(id) + " = alias %" + std::to_string(of) + "\n";
+                text +=
+                    value(id) + " = alias %" + std::to_string(of) +
+                    (plan_.values[id].alias_from == 0 ? "" : " from " + std::to_string(plan_.values[id].alias_from)) +
+                    "\n";
                 self(id, self);
             }
         };

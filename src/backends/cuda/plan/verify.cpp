@@ -59,8 +59,14 @@ private:
             }
             if (v.alias_of == none) continue;
             if (v.alias_of >= id) return wrong(where, "an alias of a later value");
-            if (plan_.values[v.alias_of].byte_size() != v.byte_size() || plan_.values[v.alias_of].type != v.type) {
+            const Value& whole = plan_.values[v.alias_of];
+            const bool part = v.alias_from != 0 || whole.byte_size() != v.byte_size();
+            const std::size_t begin = static_cast<std::size_t>(v.alias_from) * bytes_of(v.type);
+            if (v.alias_from < 0 || begin + v.byte_size() > whole.byte_size() || whole.type != v.type) {
                 return wrong(where, "an alias of another size or type");
+            }
+            if (part && (whole.role == Role::constant || whole.layout != v.layout || begin % part_alignment != 0)) {
+                return wrong(where, "a part that does not lie in one piece, or not where kernels can read it");
             }
         }
         return {};
@@ -136,6 +142,18 @@ private:
         }
         if (const auto* point = std::get_if<Pointwise>(&op.detail)) {
             if (point->code.size() > 24 || point->results.size() != op.outputs.size()) return wrong("", "program");
+            for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+                const OperandView* view = point->view(i);
+                if (view == nullptr) continue;
+                const Value& value = in(i);
+                if (view->axes.size() != value.dims.size() || value.layout != out.layout) return wrong("", "a view");
+                for (std::size_t a = 0; a < view->axes.size(); ++a) {
+                    const ViewAxis& axis = view->axes[a];
+                    if (axis.axis >= std::max<std::size_t>(out.dims.size(), 1) || axis.start < 0 || axis.step < 0 ||
+                        axis.start + (axis.step == 0 ? 0 : (out.dims[axis.axis] - 1) * axis.step) >= value.dims[a])
+                        return wrong("", "a view beyond its value");
+                }
+            }
             for (const PointInstruction& i : point->code) {
                 if (i.op == PointOp::input ? i.a >= op.inputs.size() : i.a >= 12 || i.b >= 12 || i.c >= 12) {
                     return wrong("", "a register out of range");

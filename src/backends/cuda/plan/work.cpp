@@ -59,10 +59,21 @@ Work work_of(const FusedOp& op, const Plan& plan) {
                              std::holds_alternative<Rotary>(op.detail);
     if (const auto* gather = std::get_if<Gather>(&op.detail))
         work.activation_bytes += written * static_cast<double>(gather->tables.size());
-    for (const ValueId id : op.inputs) {
-        if (id == none || !seen.insert(id).second) continue;
+    const auto* point = std::get_if<Pointwise>(&op.detail);
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+        const ValueId id = op.inputs[i];
+        const OperandView* view = point == nullptr ? nullptr : point->view(i);
+        // Several views of one value are parts of it, or repeat it.
+        if (id == none || (!seen.insert(id).second && view == nullptr)) continue;
         const Value& value = plan.values[id];
-        const auto bytes = static_cast<double>(value.byte_size());
+        auto bytes = static_cast<double>(value.byte_size());
+        if (view != nullptr) {
+            const Shape& dims = plan.values[op.outputs[0]].dims;
+            double numbers = 1;
+            for (const ViewAxis& axis : view->axes)
+                numbers *= axis.step == 0 ? 1 : static_cast<double>(dims[axis.axis]);
+            bytes = std::min(bytes, numbers * static_cast<double>(bytes_of(value.type)));
+        }
         if (value.role == Role::constant) {
             work.weight_bytes += takes_parts ? std::min(bytes, written) : bytes;
         } else {

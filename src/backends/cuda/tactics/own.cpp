@@ -206,7 +206,8 @@ public:
         p.x_batch = p.y_batch = p.rows * p.columns;
         add_transpose(p);
     }
-    void operator()(const Pointwise&) {
+    void operator()(const Pointwise& detail) {
+        if (!detail.views.empty()) return refuse("operands that are parts of values"); // loads may not be aligned
         auto made = pointwise_params(op_, plan_);
         if (!made) return refuse(made.error().message);
         PointwiseParams& p = *made;

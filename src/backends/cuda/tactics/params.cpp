@@ -401,6 +401,17 @@ Result<PointwiseParams> pointwise_params(const FusedOp& op, const Plan& plan) {
         const TensorDesc x = desc_of(plan.values[op.inputs[i]]);
         TensorDesc view = x;
         view.rank = out.rank;
+        if (const OperandView* seen = detail->view(i)) {
+            const std::vector<std::int64_t> own(x.strides, x.strides + x.rank);
+            const auto strides = seen->strides(own, static_cast<std::size_t>(out.rank));
+            for (int d = 0; d < out.rank; ++d) {
+                view.dims[d] = out.dims[d];
+                view.strides[d] = strides[static_cast<std::size_t>(d)];
+            }
+            p.inputs[i] = view;
+            ++p.input_count;
+            continue;
+        }
         const int missing = out.rank - x.rank;
         if (missing < 0) return cannot(op, "an input of a higher rank than the output");
         for (int d = 0; d < out.rank; ++d) {
@@ -419,13 +430,21 @@ Result<PointwiseParams> pointwise_params(const FusedOp& op, const Plan& plan) {
 }
 
 std::function<void(PointwiseParams&, const Pointers&)> pointwise_setter(const FusedOp& op, const Plan& plan) {
-    return [inputs = places(plan, op.inputs), outputs = places(plan, op.outputs)](PointwiseParams& p,
-                                                                                  const Pointers& pointers) {
-        for (std::size_t i = 0; i < inputs.size(); ++i)
-            p.inputs[i].data = inputs[i].in(pointers);
-        for (std::size_t i = 0; i < outputs.size(); ++i)
-            p.outputs[i].data = outputs[i].in(pointers);
-    };
+    std::vector<Place> inputs = places(plan, op.inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Value& value = plan.values[op.inputs[i]];
+        const TensorDesc x = desc_of(value);
+        if (const OperandView* view = std::get<Pointwise>(op.detail).view(i))
+            inputs[i].offset =
+                view->offset({x.strides, x.strides + x.rank}) * static_cast<std::int64_t>(bytes_of(value.type));
+    }
+    return
+        [inputs = std::move(inputs), outputs = places(plan, op.outputs)](PointwiseParams& p, const Pointers& pointers) {
+            for (std::size_t i = 0; i < inputs.size(); ++i)
+                p.inputs[i].data = inputs[i].in(pointers);
+            for (std::size_t i = 0; i < outputs.size(); ++i)
+                p.outputs[i].data = outputs[i].in(pointers);
+        };
 }
 
 SoftmaxParams softmax_params(const FusedOp& op, const Plan& plan) {

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
+#include "backends/cuda/plan/patterns/patterns.hpp"
 
 namespace lathe::cuda {
 namespace {
@@ -177,6 +178,12 @@ Result<void> gather(Lowering& lowering, Node& node) {
         Shape cut = dims;
         cut[at] = 1;
         const std::string name = node.output(0) + "/slice";
+        if (part_in_place(lowering, name, cut, from, detail)) {
+            lowering.mark(&node);
+            lowering.make_alias(node.output(0), lowering.forms(name).back(), lowering.dims(node.output(0)),
+                                Layout::linear);
+            return {};
+        }
         const ValueId made = lowering.make(name, type, cut, Layout::linear, scale);
         lowering.add(node, {}, detail, {from}, {made}, type);
         lowering.make_alias(node.output(0), made, lowering.dims(node.output(0)), Layout::linear);

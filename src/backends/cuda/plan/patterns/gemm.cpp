@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
@@ -153,6 +154,56 @@ Result<void> gemm(Lowering& lowering, Node& node) {
     return emit_product(lowering, node, product);
 }
 
+/// An operand of a product of activations, in memory perhaps with its last two axes the other way round.
+struct Operand {
+    ValueId value = none;
+    bool turned = false;
+    bool image = false; ///< turned because it is an image, whose channels come last
+};
+
+/// Whether the node swaps the last two axes and no others.
+bool swaps_last_axes(const Node& node, std::size_t rank) {
+    if (!node.is("Transpose") || rank < 2) return false;
+    std::vector<std::int64_t> order(rank);
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[rank - 1], order[rank - 2]);
+    std::vector<std::int64_t> reversed(rank);
+    std::iota(reversed.rbegin(), reversed.rend(), 0);
+    return node.ints_or("perm", reversed) == order;
+}
+
+/// The value, read as it lies where that saves a transposition.
+Result<Operand> operand(Lowering& lowering, const std::string& name) {
+    const auto type = lowering.stored_type(lowering.type_of(name));
+    if (!lowering.ready(name) || !type) {
+        LATHE_TRY(const ValueId id, lowering.want_linear(name));
+        return Operand{id};
+    }
+    const auto form = [&](const std::string& value, Layout layout) {
+        const auto& all = lowering.forms(value);
+        const auto found = std::find_if(all.begin(), all.end(), [&](ValueId id) {
+            const Value& each = lowering.value(id);
+            return each.type == *type && each.layout == layout && each.role != Role::output;
+        });
+        return found == all.end() ? none : *found;
+    };
+    const Node* producer = lowering.uses().producer(name);
+    if (producer != nullptr && swaps_last_axes(*producer, lowering.dims(name).size()) &&
+        lowering.ready(producer->input(0))) {
+        if (const ValueId id = form(producer->input(0), Layout::linear); id != none) return Operand{id, true};
+    }
+    const Shape dims = lowering.dims(name);
+    if (const ValueId id = form(name, Layout::nhwc); dims.size() == 3 && form(name, Layout::linear) == none &&
+                                                     id != none && lowering.value(id).channel_stride == dims[1]) {
+        const ValueId rows = lowering.make_alias(name + "/rows", id, {dims[0], dims[2], dims[1]}, Layout::linear);
+        return Operand{rows, true, true};
+    }
+    LATHE_TRY(const ValueId id, lowering.want_linear(name));
+    return Operand{id};
+}
+
+//  MatMul of two activations. What a Transpose or an image's layout has turned is read as it lies. A product from the
+//  left with an image of one dimension, [N, C, L], is an image again and gets its layout: its transposed is computed.
 Result<void> batched(Lowering& lowering, Node& node) {
     const Shape a = lowering.dims(node.input(0));
     const Shape b = lowering.dims(node.input(1));
@@ -161,19 +212,34 @@ Result<void> batched(Lowering& lowering, Node& node) {
     if (!arithmetic(lowering.stored_type(lowering.type_of(node.input(0))))) {
         return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.input(0))));
     }
-    LATHE_TRY(const ValueId left, lowering.want_linear(node.input(0)));
-    LATHE_TRY(const ValueId right, lowering.want_linear(node.input(1)));
+    LATHE_TRY(const Operand left, operand(lowering, node.input(0)));
+    LATHE_TRY(const Operand right, operand(lowering, node.input(1)));
     BatchedGemm detail;
     detail.m = a[a.size() - 2];
     detail.k = a.back();
     detail.n = b.back();
     detail.batch = element_count(Shape(out.begin(), out.end() - 2));
-    const ElementType type = lowering.value(left).type;
-    const ValueId made = lowering.make_result(node.output(0), type, Layout::linear);
+    detail.transpose_a = left.turned;
+    detail.transpose_b = right.turned;
+    const ElementType type = lowering.value(left.value).type;
     const std::int64_t macs = detail.batch * detail.m * detail.n * detail.k;
-    FusedOp& op = lowering.add(node, {}, detail, {left, right}, {made}, type);
+    std::vector<ValueId> inputs{left.value, right.value};
+    ValueId made = none;
+    const bool image = left.image && a.size() == 3 && b.size() == 3 && !lowering.graph().is_output(node.output(0)) &&
+                       channel_stride(detail.m, type) == detail.m;
+    if (image) {
+        std::swap(inputs[0], inputs[1]);
+        std::swap(detail.m, detail.n);
+        detail.transpose_a = !right.turned;
+        detail.transpose_b = !left.turned;
+        made = lowering.make(node.output(0) + "/rows", type, {out[0], out[2], out[1]}, Layout::linear);
+    } else {
+        made = lowering.make_result(node.output(0), type, Layout::linear);
+    }
+    FusedOp& op = lowering.add(node, {}, detail, std::move(inputs), {made}, type);
     op.macs = macs;
     op.tf32 = lowering.tf32() && type == ElementType::f32;
+    if (image) lowering.make_alias(node.output(0), made, out, Layout::nhwc);
     return {};
 }
 

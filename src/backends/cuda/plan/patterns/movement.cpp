@@ -224,6 +224,36 @@ Result<void> concat(Lowering& lowering, Node& node) {
     return {};
 }
 
+} // namespace
+
+bool part_in_place(Lowering& lowering, const std::string& part, const Shape& out, ValueId whole, const Slice& cut) {
+    const Value& from = lowering.value(whole);
+    if (from.role == Role::constant || from.role == Role::output || lowering.graph().is_output(part) ||
+        element_count(out) == 0)
+        return false;
+    // Up to the first axis that is cut, all are of one element; behind it all are whole.
+    std::size_t axis = 0;
+    while (axis < out.size() && out[axis] == 1)
+        ++axis;
+    std::int64_t first = 0, stride = 1;
+    for (std::size_t i = out.size(); i-- > 0; stride *= from.dims[i]) {
+        if (cut.steps[i] != 1 && out[i] != 1) return false;
+        if (i > axis && out[i] != from.dims[i]) return false;
+        first += cut.starts[i] * stride;
+    }
+    // An image's numbers lie in another order, but sample by sample.
+    if (from.layout == Layout::nhwc) {
+        if (!std::equal(out.begin() + 1, out.end(), from.dims.begin() + 1) || from.channel_stride != from.dims[1])
+            return false;
+    }
+    if (static_cast<std::size_t>(first) * bytes_of(from.type) % part_alignment != 0) return false;
+    const Layout layout = from.layout; // making a value moves all others
+    lowering.make_alias(part, whole, out, layout, first);
+    return true;
+}
+
+namespace {
+
 Result<void> slice(Lowering& lowering, Node& node) {
     const Shape dims = lowering.dims(node.input(0));
     const auto rank = static_cast<std::int64_t>(dims.size());
@@ -255,6 +285,10 @@ Result<void> slice(Lowering& lowering, Node& node) {
         detail.steps[static_cast<std::size_t>(axis)] = (*steps)[i];
     }
     LATHE_TRY(const ValueId from, moved(lowering, node.input(0), std::nullopt));
+    if (part_in_place(lowering, node.output(0), lowering.dims(node.output(0)), from, detail)) {
+        lowering.mark(&node);
+        return {};
+    }
     const ValueId made = result_like(lowering, node.output(0), from);
     lowering.add(node, {}, detail, {from}, {made}, lowering.value(from).type);
     return {};
@@ -273,6 +307,10 @@ Result<void> split(Lowering& lowering, Node& node) {
         detail.steps.assign(dims.size(), 1);
         detail.starts[static_cast<std::size_t>(axis)] = at;
         at += lowering.dims(output)[static_cast<std::size_t>(axis)];
+        if (part_in_place(lowering, output, lowering.dims(output), from, detail)) {
+            lowering.mark(&node);
+            continue;
+        }
         const ValueId made = result_like(lowering, output, from);
         lowering.add(node, {}, detail, {from}, {made}, lowering.value(from).type);
     }

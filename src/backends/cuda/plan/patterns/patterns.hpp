@@ -34,6 +34,10 @@ Result<bool> integer_arithmetic(Lowering& lowering, Node& node);
 /// An Add whose sum a LayerNormalization reads: emits both as one then.
 Result<bool> add_and_normalise(Lowering& lowering, Node& node);
 
+/// A part whose numbers lie side by side in the whole value, of these sizes, is no operation, but a place in it. False,
+/// with nothing made, where it is not.
+bool part_in_place(Lowering& lowering, const std::string& part, const Shape& out, ValueId whole, const Slice& cut);
+
 /// The filters as floats: int8 ones by their scales, or `raw` as stored for int8 products; and what names them.
 Result<std::vector<float>> filter_floats(const Lowering& lowering, const Filter& filter, bool raw);
 std::string filter_key(const Filter& filter, bool raw);
