@@ -34,7 +34,7 @@ void forget_symbols(Graph& graph) {
 
 /// Fold what shapes are computed from until nothing changes. Stops early at an error: what is known by then counts.
 void fold_shape_arithmetic(Model& model) {
-    static constexpr int max_rounds = 16; // as many as simplify's
+    static constexpr int max_rounds = 256; // as many as simplify's
     static const Pass folds[] = {{"constant-nodes", "", passes::constant_nodes},
                                  {"fold-shapes", "", passes::fold_shapes},
                                  {"fold-constants", "", passes::fold_constants}};

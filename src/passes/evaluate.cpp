@@ -18,6 +18,7 @@ const FunctionTable& functions() {
         add_shapes(all);
         add_reductions(all);
         add_products(all);
+        add_indexed(all);
         return all;
     }();
     return table;

@@ -36,6 +36,7 @@ void add_movement(FunctionTable& table);
 void add_shapes(FunctionTable& table);
 void add_reductions(FunctionTable& table);
 void add_products(FunctionTable& table);
+void add_indexed(FunctionTable& table);
 
 Error cannot(const Call& call, std::string why);
 Error invalid(const Call& call, std::string why);

@@ -178,6 +178,9 @@ Pattern matrix_product(bool bias) {
     return Pattern::op("Add", {std::move(product), Pattern::constant("bias")}).any_order().used_once();
 }
 
+/// Axes that a product is known to have: at least its columns.
+std::size_t known_rank(const std::optional<ValueInfo>& info) { return info && info->dims ? info->dims->size() : 1; }
+
 /// The values of a vector along the last axis of a result that has `columns` there and at least `rank` axes.
 std::optional<std::vector<double>> along_columns(const Tensor& constant, std::size_t columns, std::size_t rank) {
     const Shape& shape = constant.shape();
@@ -196,7 +199,7 @@ std::optional<std::string> scaled_product(const Site& site, std::size_t columns,
     const Node& product = site.match.node("product");
     const Tensor& weight = site.match.constant("weight");
     const auto info = graph.info(product.output(0));
-    if (!info || !info->dims || weight.shape().size() != 2 || !is_floating(weight.type()) || columns == 0 ||
+    if (weight.shape().size() != 2 || !is_floating(weight.type()) || columns == 0 ||
         weight.shape()[1] != static_cast<std::int64_t>(columns)) {
         return std::nullopt;
     }
@@ -206,7 +209,7 @@ std::optional<std::string> scaled_product(const Site& site, std::size_t columns,
     std::vector<float> shift(columns);
     if (site.match.constants.contains("bias")) {
         const Tensor& bias = site.match.constant("bias");
-        const auto values = along_columns(bias, columns, info->dims->size());
+        const auto values = along_columns(bias, columns, known_rank(info));
         if (!values || bias.type() != weight.type()) return std::nullopt;
         for (std::size_t i = 0; i < columns; ++i)
             shift[i] = static_cast<float>((*values)[i] * affine.scale[i] + affine.shift[i]);
@@ -223,9 +226,11 @@ std::optional<std::string> scaled_product(const Site& site, std::size_t columns,
     const auto put = [&](Node node) {
         node.name = product.name;
         node.outputs = {graph.unique_name(product.output(0))};
-        ValueInfo made = *info;
-        made.name = node.outputs[0];
-        graph.value_infos.insert_or_assign(made.name, std::move(made));
+        if (info) {
+            ValueInfo made = *info;
+            made.name = node.outputs[0];
+            graph.value_infos.insert_or_assign(node.outputs[0], std::move(made));
+        }
         std::string name = node.outputs[0];
         graph.insert(at++, std::move(node));
         return name;
@@ -242,11 +247,12 @@ bool fold_norm_of_rows(const Site& site) {
         std::all_of(norm.outputs.begin() + 1, norm.outputs.end(), [](const std::string& name) { return name.empty(); });
     const auto columns = site.match.constant("scale").count();
     // [rows, columns]: what the Reshape makes of the product's rows are rows again.
-    const auto rows = site.graph.info(norm.input(0));
-    if (!one_output || site.context.opset < 7 || norm.int_or("training_mode", 0) != 0 || !rows || !rows->dims ||
-        rows->dims->size() != 2 || rows->dims->back().size != static_cast<std::int64_t>(columns)) {
-        return false;
-    }
+    const auto info = site.graph.info(norm.input(0));
+    const auto sizes = constant_integers(site.graph, site.match.node("rows"), "shape", 1);
+    const bool rows = info && info->dims
+                          ? info->dims->size() == 2 && info->dims->back().size == static_cast<std::int64_t>(columns)
+                          : sizes && sizes->size() == 2 && sizes->back() == static_cast<std::int64_t>(columns);
+    if (!one_output || site.context.opset < 7 || norm.int_or("training_mode", 0) != 0 || !rows) return false;
     const auto affine = affine_of_norm(site, columns);
     if (!affine) return false;
     const Node& reshape = site.match.node("rows");
@@ -263,13 +269,11 @@ bool fold_scale_of_columns(const Site& site) {
     const Tensor& weight = site.match.constant("weight");
     const Tensor& constant = site.match.constant("c");
     const auto info = site.graph.info(site.match.node("product").output(0));
-    if (site.context.opset < 7 || weight.shape().size() != 2 || constant.type() != weight.type() || !info ||
-        !info->dims)
-        return false;
+    if (site.context.opset < 7 || weight.shape().size() != 2 || constant.type() != weight.type()) return false;
     const auto columns = static_cast<std::size_t>(weight.shape()[1]);
     // One number for all is left where it is: attention's scale belongs to attention.
     if (columns < 2) return false;
-    auto scale = along_columns(constant, columns, info->dims->size());
+    auto scale = along_columns(constant, columns, known_rank(info));
     if (!scale) return false;
     if (op.is("Div")) {
         for (double& each : *scale)

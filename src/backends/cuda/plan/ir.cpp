@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "backends/cuda/plan/overloaded.hpp"
 #include "backends/cuda/plan/text.hpp"
@@ -177,8 +178,11 @@ std::optional<MaskView> mask_view(const Attention& attention, const Shape& dims)
     Shape sizes(std::max<std::size_t>(4, dims.size()) - dims.size(), 1);
     sizes.insert(sizes.end(), dims.begin(), dims.end());
     const std::size_t rank = sizes.size();
-    const std::int64_t heads = sizes[rank - 3], rows = sizes[rank - 2], keys = sizes[rank - 1];
+    std::int64_t heads = sizes[rank - 3];
+    const std::int64_t rows = sizes[rank - 2], keys = sizes[rank - 1];
     MaskView view;
+    // Heads that are samples: of the products [B * H, S, D] that some networks write, each has its own mask.
+    if (attention.heads == 1) view.batches = std::exchange(heads, 1);
     for (std::size_t i = 0; i + 3 < rank; ++i)
         view.batches *= sizes[i];
     const bool fits = keys == attention.kv_len && (rows == 1 || rows == attention.q_len) &&

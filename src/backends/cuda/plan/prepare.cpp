@@ -22,7 +22,8 @@ namespace {
 /// Initializers above this leave the graph: no fold may depend on them, so that a model without its weights takes the
 /// same way.
 constexpr std::size_t small_bytes = std::size_t{64} << 10;
-constexpr std::size_t max_rounds = 16;
+/// Sizes that are computed layer by layer (audio codecs pad each convolution by them) take a round a layer.
+constexpr std::size_t max_rounds = 256;
 
 Result<void> run_passes(Model& model) {
     for (std::size_t round = 0; round < max_rounds; ++round) {

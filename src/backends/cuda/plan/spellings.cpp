@@ -140,6 +140,44 @@ Rule by_root_mean_square(const char* type) {
 }
 
 /// A constant along the last dimension of `value`.
+//  Reduce over axes that do not lie together   ==>   Reduce over the last that do -> Reduce over the others -> Reshape
+//
+// As adaptive pooling is decomposed. Of sums, means of equal parts, extremes, products and lengths it is the same.
+bool reduce_in_steps(const Site& site) {
+    Graph& graph = site.graph;
+    const Node& root = site.root;
+    const std::string& x = root.input(0);
+    const Shape dims = dims_of(graph, x), out = dims_of(graph, root.output(0));
+    auto axes = constant_integers(graph, root, "axes", 1);
+    if (!axes || axes->size() < 2 || element_count(dims) == 0 || type_of(graph, x) == DataType::undefined) return false;
+    for (std::int64_t& axis : *axes)
+        if (axis < 0) axis += static_cast<std::int64_t>(dims.size());
+    std::sort(axes->begin(), axes->end());
+    std::size_t first = axes->size() - 1; // of the last that lie together
+    while (first > 0 && (*axes)[first - 1] + 1 == (*axes)[first])
+        --first;
+    if (first == 0) return false;
+    const auto step = [&](const std::string& value, std::vector<std::int64_t> over, Shape& sizes) {
+        for (const std::int64_t axis : over)
+            sizes[static_cast<std::size_t>(axis)] = 1;
+        Node reduce = make_node(root.op_type, {value});
+        const bool by_input = constant_integers(graph, root, "axes", 1) && !root.input(1).empty();
+        if (by_input)
+            reduce.inputs.push_back(
+                add_constant(graph, "axes", Tensor::of_int64s("", {static_cast<std::int64_t>(over.size())}, over)));
+        else
+            reduce.set("axes", over);
+        reduce.set("keepdims", std::int64_t{1});
+        return add_before(site, std::move(reduce), type_of(graph, x), sizes);
+    };
+    Shape sizes = dims;
+    const auto at = axes->begin() + static_cast<std::ptrdiff_t>(first);
+    const std::string part = step(x, {at, axes->end()}, sizes);
+    const std::string all = step(part, {axes->begin(), at}, sizes);
+    become(site.root, reshape_node(graph, all, out), site.root);
+    return true;
+}
+
 //  x -> ReduceL2 -> Clip at eps [-> Expand] \              x, ones / sqrt(D)
 //  x ---------------------------------------- Div     ==>  RMSNormalization, epsilon eps^2 / D
 //
@@ -476,6 +514,7 @@ Result<void> unify_spellings(Model& model) {
         norm_factor("Mul"),
         norm_factor("Add"),
         Rule{Pattern::op("Div"), norm_of_length},
+        Rule{Pattern::op("ReduceMean|ReduceSum|ReduceMax|ReduceMin|ReduceProd|ReduceL2"), reduce_in_steps},
         Rule{Pattern::op("Mul|Div"), become_gelu},
         Rule{Pattern::op("Gelu", {Pattern::op("Reshape", {Pattern::op("Gemm|MatMul|Add")}, "reshape").used_once()}),
              gelu_before_reshape},

@@ -202,6 +202,43 @@ Result<Operand> operand(Lowering& lowering, const std::string& name) {
     return Operand{id};
 }
 
+/// How many products along the innermost axes of the batch have one right operand: [.., H, m, k] times [.., 1, k, n].
+std::int64_t rows_that_share(const Shape& a, const Shape& b) {
+    if (a.size() != b.size()) return 1;
+    std::int64_t shared = 1;
+    for (std::size_t d = a.size() - 2; d-- > 0 && b[d] == 1;)
+        shared *= a[d];
+    return shared;
+}
+
+//  Queries of several heads times keys or values of one: the heads are further rows.
+Result<void> batched_rows(Lowering& lowering, Node& node, std::int64_t shared) {
+    const Shape a = lowering.dims(node.input(0)), b = lowering.dims(node.input(1)), out = lowering.dims(node.output(0));
+    const std::int64_t rows = shared * a[a.size() - 2];
+    const auto flat = [&](const Shape& dims, std::int64_t m) {
+        return Shape{element_count(dims) / std::max<std::int64_t>(m * dims.back(), 1), m, dims.back()};
+    };
+    LATHE_TRY(ValueId left, lowering.want_linear(node.input(0)));
+    LATHE_TRY(Operand right, operand(lowering, node.input(1)));
+    left = lowering.make_alias(node.output(0) + "/left", left, flat(a, rows), Layout::linear);
+    const Shape own = lowering.value(right.value).dims;
+    right.value =
+        lowering.make_alias(node.output(0) + "/right", right.value, flat(own, own[own.size() - 2]), Layout::linear);
+    BatchedGemm detail;
+    detail.m = rows;
+    detail.k = a.back();
+    detail.n = b.back();
+    detail.batch = element_count(out) / std::max<std::int64_t>(rows * detail.n, 1);
+    detail.transpose_b = right.turned;
+    const ElementType type = lowering.value(left).type;
+    const ValueId made = lowering.make(node.output(0) + "/rows", type, flat(out, rows), Layout::linear);
+    FusedOp& op = lowering.add(node, {}, detail, {left, right.value}, {made}, type);
+    op.macs = element_count(out) * detail.k;
+    op.tf32 = lowering.tf32() && type == ElementType::f32;
+    lowering.make_alias(node.output(0), made, out, Layout::linear);
+    return {};
+}
+
 //  MatMul of two activations. What a Transpose or an image's layout has turned is read as it lies. A product from the
 //  left with an image of one dimension, [N, C, L], is an image again and gets its layout: its transposed is computed.
 Result<void> batched(Lowering& lowering, Node& node) {
@@ -212,6 +249,7 @@ Result<void> batched(Lowering& lowering, Node& node) {
     if (!arithmetic(lowering.stored_type(lowering.type_of(node.input(0))))) {
         return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.input(0))));
     }
+    if (const std::int64_t shared = rows_that_share(a, b); shared > 1) return batched_rows(lowering, node, shared);
     LATHE_TRY(const Operand left, operand(lowering, node.input(0)));
     LATHE_TRY(const Operand right, operand(lowering, node.input(1)));
     BatchedGemm detail;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "backends/cuda/plan/lowering.hpp"
@@ -294,6 +295,61 @@ Result<void> slice(Lowering& lowering, Node& node) {
     return {};
 }
 
+//  DepthToSpace and SpaceToDepth: one transposition of an image as it lies, which is one again if its channels are not
+//  padded.
+Result<void> blocks(Lowering& lowering, Node& node) {
+    const Shape in = lowering.dims(node.input(0)), out = lowering.dims(node.output(0));
+    const std::int64_t b = node.int_or("blocksize", 1);
+    if (in.size() != 4 || b < 1) return Lowering::cannot(node, "only images of rank 4 are taken");
+    LATHE_TRY(ValueId from, moved(lowering, node.input(0), std::nullopt));
+    const auto dense = [&](ValueId id) {
+        const Value& value = lowering.value(id);
+        return value.layout == Layout::nhwc && value.channel_stride == in[1] && value.role != Role::output;
+    };
+    const bool image = dense(from);
+    if (!image) {
+        LATHE_TRY(from, moved(lowering, node.input(0), Layout::linear));
+    }
+    const Value source = lowering.value(from);
+    const bool to_image =
+        image && channel_stride(out[1], source.type) == out[1] && !lowering.graph().is_output(node.output(0));
+    const std::int64_t n = in[0], h = std::min(in[2], out[2]), w = std::min(in[3], out[3]), c = std::min(in[1], out[1]);
+    // Where each of the six axes lies in what is read: sample, channel, row and column of blocks, and in a block.
+    enum : std::size_t { sample, channel, row, column, above, beside };
+    std::vector<std::size_t> from_axes, to_axes;
+    if (node.is("DepthToSpace")) {
+        const bool channels_first = node.string_or("mode", "DCR") == "CRD";
+        const std::vector<std::size_t> depth = channels_first ? std::vector<std::size_t>{channel, above, beside}
+                                                              : std::vector<std::size_t>{above, beside, channel};
+        from_axes = image ? std::vector<std::size_t>{sample, row, column} : std::vector<std::size_t>{sample};
+        from_axes.insert(from_axes.end(), depth.begin(), depth.end());
+        if (!image) from_axes.insert(from_axes.end(), {row, column});
+        to_axes = to_image ? std::vector<std::size_t>{sample, row, above, column, beside, channel}
+                           : std::vector<std::size_t>{sample, channel, row, above, column, beside};
+    } else {
+        from_axes = image ? std::vector<std::size_t>{sample, row, above, column, beside, channel}
+                          : std::vector<std::size_t>{sample, channel, row, above, column, beside};
+        to_axes = to_image ? std::vector<std::size_t>{sample, row, column, above, beside, channel}
+                           : std::vector<std::size_t>{sample, above, beside, channel, row, column};
+    }
+    const std::array<std::int64_t, 6> sizes{n, c, h, w, b, b};
+    Shape seen, made_dims;
+    for (const std::size_t axis : from_axes)
+        seen.push_back(sizes[axis]);
+    Transpose detail;
+    for (const std::size_t axis : to_axes) {
+        made_dims.push_back(sizes[axis]);
+        detail.order.push_back(std::find(from_axes.begin(), from_axes.end(), axis) - from_axes.begin());
+    }
+    const ValueId apart = lowering.make_alias(node.output(0) + "/apart", from, seen, Layout::linear);
+    const ValueId made =
+        lowering.make(node.output(0) + "/blocks", source.type, made_dims, Layout::linear, source.scale);
+    lowering.value(made).zero_point = source.zero_point;
+    lowering.add(node, {}, std::move(detail), {apart}, {made}, source.type);
+    lowering.make_alias(node.output(0), made, out, to_image ? Layout::nhwc : Layout::linear);
+    return {};
+}
+
 Result<void> split(Lowering& lowering, Node& node) {
     const Shape dims = lowering.dims(node.input(0));
     std::int64_t axis = node.int_or("axis", 0);
@@ -380,6 +436,8 @@ void add_movement(LoweringTable& table) {
     table.emplace("Transpose", transpose);
     table.emplace("Concat", concat);
     table.emplace("Slice", slice);
+    table.emplace("DepthToSpace", blocks);
+    table.emplace("SpaceToDepth", blocks);
     table.emplace("Split", split);
     table.emplace("Resize", resize);
     table.emplace("Upsample", resize);
