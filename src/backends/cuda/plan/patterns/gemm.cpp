@@ -239,6 +239,24 @@ Result<void> batched_rows(Lowering& lowering, Node& node, std::int64_t shared) {
     return {};
 }
 
+/// An operand with as many matrices as the result, where it has some of them and not one for all: products walk over
+/// their operands by one stride.
+ValueId with_whole_batch(Lowering& lowering, const Node& node, ValueId id, const Shape& out, const char* side) {
+    const Value from = lowering.value(id);
+    const std::int64_t matrix = from.dims[from.dims.size() - 2] * from.dims.back();
+    const std::int64_t batch = element_count(Shape(out.begin(), out.end() - 2));
+    const std::int64_t own = matrix == 0 ? batch : element_count(from.dims) / matrix;
+    if (own == batch || own == 1) return id;
+    Shape dims(out.begin(), out.end() - 2);
+    dims.insert(dims.end(), from.dims.end() - 2, from.dims.end());
+    const ValueId whole = lowering.make(node.output(0) + side, from.type, std::move(dims), Layout::linear, from.scale);
+    Pointwise copy;
+    copy.code = {{PointOp::input}};
+    copy.results = {0};
+    lowering.add(node, {}, std::move(copy), {id}, {whole}, ElementType::f32);
+    return whole;
+}
+
 //  MatMul of two activations. What a Transpose or an image's layout has turned is read as it lies. A product from the
 //  left with an image of one dimension, [N, C, L], is an image again and gets its layout: its transposed is computed.
 Result<void> batched(Lowering& lowering, Node& node) {
@@ -261,7 +279,8 @@ Result<void> batched(Lowering& lowering, Node& node) {
     detail.transpose_b = right.turned;
     const ElementType type = lowering.value(left.value).type;
     const std::int64_t macs = detail.batch * detail.m * detail.n * detail.k;
-    std::vector<ValueId> inputs{left.value, right.value};
+    std::vector<ValueId> inputs{with_whole_batch(lowering, node, left.value, out, "/left"),
+                                with_whole_batch(lowering, node, right.value, out, "/right")};
     ValueId made = none;
     const bool image = left.image && a.size() == 3 && b.size() == 3 && !lowering.graph().is_output(node.output(0)) &&
                        channel_stride(detail.m, type) == detail.m;
