@@ -51,6 +51,8 @@ Outputs matmul(const Call& call) {
     if (!column) shape.push_back(n);
     LATHE_CHECK(check_size(call, left->type(), shape));
     const std::int64_t numbers = element_count(shape);
+    // Other axes may be of any length then.
+    if (numbers == 0) return std::vector<Tensor>{tensor_from(left->type(), shape, Elements(std::vector<double>()))};
     if (k > 0 && numbers > max_products / k) return cannot(call, "more than 2^30 products");
     LATHE_TRY(const std::vector<double> x, reals_of(call, *left));
     LATHE_TRY(const std::vector<double> y, reals_of(call, *right));
@@ -83,7 +85,7 @@ Outputs batch_normalization(const Call& call) {
         LATHE_TRY(vectors[i], reals_of(call, *given[i + 1]));
         if (vectors[i].size() != channels) return invalid(call, "a vector of another size than there are channels");
     }
-    const auto& [scale, shift, mean, variance] = vectors;
+    const std::vector<double>&scale = vectors[0], &shift = vectors[1], &mean = vectors[2], &variance = vectors[3];
     const bool training = call.node.int_or("training_mode", 0) != 0;
     const double epsilon = call.node.float_or("epsilon", 1e-5F), momentum = call.node.float_or("momentum", 0.9F);
     std::vector<double> means = mean, variances = variance;

@@ -42,6 +42,8 @@ const Case cases[] = {
     {"product of a broadcast batch",
      "const %a: float32[2, 1, 2] = {1.0, 2.0, 3.0, 4.0}\nconst %b: float32[2, 1] = {10.0, 1.0}", "%y = MatMul(%a, %b)",
      "const %y: float32[2, 1, 1] = {12.0, 34.0}"},
+    {"product without rows", "const %a: float32[1099511627776, 0, 1] = {}\nconst %b: float32[1, 1] = {1.0}",
+     "%y = MatMul(%a, %b)", "const %y: float32[1099511627776, 0, 1] = {}"},
     {"product of vectors", "const %a: float32[2] = {1.0, 2.0}\nconst %b: float32[2] = {3.0, 4.0}",
      "%y = MatMul(%a, %b)", "const %y: float32[] = {11.0}"},
     {"product that does not fit", "const %a: float32[1, 2] = {1.0, 2.0}\nconst %b: float32[3, 1] = {1.0, 1.0, 1.0}",
