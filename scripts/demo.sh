@@ -17,6 +17,7 @@ done
 
 # The demo runs on the CPU: without an NVIDIA driver the CUDA engine would only lengthen the build.
 [ -e /proc/driver/nvidia/version ] || export LATHE_CUDA=${LATHE_CUDA:-OFF}
+export LATHE_SETUP=demo
 . scripts/setup.sh
 build=${LATHE_BUILD:-build}
 out=${LATHE_OUT:-out}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Lathe needs and is missing: Debian packages, one Python environment, ONNX's C++ library.
+# LATHE_SETUP=demo leaves out what only tests and further commands need (scripts/demo.sh sets it).
 # Third-party builds go to $LATHE_CACHE (default ~/.cache/lathe), keyed by version, and are reused.
 # Run it for its effect, or source it for the variables LATHE_VENV, LATHE_PYTHON, LATHE_ONNX_ROOT, OpenVINO_DIR
 # LATHE_TRITON_SERVER (and, where nvcc is found, LATHE_CUDNN_FRONTEND_ROOT).
@@ -41,7 +42,9 @@ install_python_packages() {
   # More packages (text models, diffusion, Triton's schema, notebooks, detection, the wheel, Ray, Kubernetes, the site) go
   # into the same environment, each on its own lock: a change there leaves PyTorch where it is.
   local name more marker
-  for name in text diffusion triton notebook detection wheel ray kubernetes docs; do
+  local more_names=(text diffusion triton notebook detection wheel ray kubernetes docs)
+  [ "${LATHE_SETUP:-all}" = demo ] && more_names=()
+  for name in "${more_names[@]}"; do
     more=$LATHE_ROOT/requirements/$name.txt
     marker=$LATHE_VENV/.$name-$(sha256sum "$more" | cut -c1-12)
     [ -e "$marker" ] && continue
@@ -97,6 +100,8 @@ fetch_cuda_headers() {
 # The Triton server, without which its tests are skipped: a program and its libraries, 103 MiB.
 unpack_triton_server() {
   local pin=$LATHE_ROOT/requirements/triton-server.txt folder work
+  LATHE_TRITON_SERVER=
+  [ "${LATHE_SETUP:-all}" = demo ] && return
   folder=$LATHE_CACHE/triton-server-$(sha256sum "$pin" | cut -c1-12)
   LATHE_TRITON_SERVER=$folder/pytriton/tritonserver/bin/tritonserver
   [ -e "$folder/.complete" ] && return

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "data/convert.hpp"
@@ -156,6 +157,32 @@ Result<Column> make_column(const InputSpec& input, Source source, const std::opt
     return column;
 }
 
+/// An array that is one request's whole input.
+Column whole_column(const InputSpec& input, Source source) {
+    Column column;
+    column.input = input;
+    column.type = source.type;
+    column.bytes = source.bytes;
+    column.owner = std::move(source.owner);
+    column.sample = std::move(source.shape);
+    column.whole = true;
+    return column;
+}
+
+/// Whether the arrays are what the model's inputs are, whole, none of them open along its first axis, and differ along
+/// those: one request of a model some of whose inputs have no batch (places of pixels, states), not samples.
+bool is_one_request(const std::vector<HostTensor>& tensors, const std::vector<InputSpec>& inputs) {
+    std::set<std::int64_t> firsts;
+    for (const InputSpec& input : inputs) {
+        const auto found = std::ranges::find(tensors, input.name, &HostTensor::name);
+        if (found == tensors.end() || element_count(found->shape) <= 0 || !is_whole(input, found->shape) ||
+            (!input.shape.empty() && input.shape[0] < 0))
+            return false;
+        firsts.insert(found->shape.empty() ? 1 : found->shape[0]);
+    }
+    return firsts.size() > 1;
+}
+
 /// A numpy label array as int64.
 Result<std::vector<std::int64_t>> labels_of(const HostTensor& tensor, const std::string& where) {
     std::vector<std::int64_t> labels(static_cast<std::size_t>(std::max<std::int64_t>(0, element_count(tensor.shape))));
@@ -174,6 +201,7 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
     std::vector<Column> columns;
     std::vector<bool> taken(tensors.size(), false);
     std::size_t count = 0;
+    const bool one_request = is_one_request(tensors, inputs);
     for (const InputSpec& input : inputs) {
         auto found = std::find_if(tensors.begin(), tensors.end(),
                                   [&](const HostTensor& tensor) { return tensor.name == input.name; });
@@ -184,9 +212,15 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
         }
         auto owner = std::make_shared<const HostTensor>(std::move(*found));
         const std::string place = where + ": " + owner->name;
+        Source source{owner->type, owner->shape, owner->bytes, owner};
+        if (one_request) {
+            columns.push_back(whole_column(input, std::move(source)));
+            taken[static_cast<std::size_t>(found - tensors.begin())] = true;
+            count = 1;
+            continue;
+        }
         std::size_t column_count = 0;
-        LATHE_TRY(Column column, make_column(input, {owner->type, owner->shape, owner->bytes, owner}, preprocess,
-                                             column_count, place));
+        LATHE_TRY(Column column, make_column(input, std::move(source), preprocess, column_count, place));
         if (!columns.empty() && column_count != count) {
             return Error{ErrorCode::mismatch,
                          std::to_string(column_count) + " samples, but the first array has " + std::to_string(count),

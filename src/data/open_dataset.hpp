@@ -81,7 +81,7 @@ std::vector<std::size_t> scatter(std::size_t count);
 ///  - a .npy file: axis 0 is the sample (or one sample, if its rank is one less); a folder of .npy files: one sample
 ///    each; a .npz file: one array a model input, by name, and optionally integer "labels". Of an input whose axis 0 is
 ///    no batch (a recurrent state, a number) a sample is the whole input: an array of one axis more; batches are then
-///    of one sample;
+///    of one sample. Arrays that are the model's inputs whole and differ along their first axes are one request;
 ///  - texts, for a model with a tokenizer: .tsv, .csv, .jsonl, .txt (see open_text_dataset).
 /// Images need `preprocess`, whose size must fit the input. Arrays need it only to turn uint8 pixels (NxHxWx3) into
 /// floats. Numbers are converted to the input's type where that keeps their meaning (any number to floating point,

@@ -342,6 +342,28 @@ TEST(ChooseSamples, EvenlySpreadOrSeeded) {
     EXPECT_NE(choose_samples(1000, 100, 6), chosen);
 }
 
+// Flux's latents have a batch, the places of its pixels have none.
+TEST(ArraysInMemory, WholeInputsThatDifferAlongTheirFirstAxesAreOneRequest) {
+    HostTensor latents("latents", DataType::float32, {1, 4});
+    HostTensor places("places", DataType::float32, {3, 2});
+    for (std::size_t i = 0; i < 6; ++i)
+        places.as<float>()[i] = static_cast<float>(i);
+    const std::vector<InputSpec> inputs{{"latents", DataType::float32, {1, 4}}, {"places", DataType::float32, {3, 2}}};
+    auto dataset = dataset_of_arrays({latents, places}, {}, inputs, {});
+    ASSERT_TRUE(dataset) << dataset.error().describe();
+    EXPECT_EQ((*dataset)->size(), 1U);
+    const auto batch = (*dataset)->next(1);
+    ASSERT_TRUE(batch) << batch.error().describe();
+    std::vector<HostTensor> given = (*batch)->inputs;
+    ASSERT_EQ(given.size(), 2U);
+    EXPECT_EQ(given[0].shape, (Shape{1, 4}));
+    EXPECT_EQ(given[1].shape, (Shape{3, 2}));
+    EXPECT_EQ(given[1].as<float>()[5], 5.0F);
+    // Another number of places than the model has is no request.
+    HostTensor fewer("places", DataType::float32, {2, 2});
+    EXPECT_FALSE(dataset_of_arrays({latents, fewer}, {}, inputs, {}));
+}
+
 TEST(Scatter, EveryPrefixIsSpreadEvenly) {
     EXPECT_THAT(scatter(0), testing::IsEmpty());
     EXPECT_THAT(scatter(1), ElementsAre(0));
