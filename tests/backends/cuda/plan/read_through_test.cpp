@@ -112,6 +112,16 @@ const std::vector<Case>& cases() {
                "%y = MatMul(%p, %q)\noutput %y: float32[2, 3, 5, 6]\n"),
          {{2, 3, 5, 7}, {1, 3, 7, 6}},
          {{"softmax", 2}, {"pointwise", 1}, {"batched_gemm", 1}}},
+        {"heads that share their keys in a batch that is repeated in part",
+         begin("input %a: float32[2, 3, 4, 5, 7]\ninput %b: float32[1, 3, 1, 7, 6]\n%p = Softmax(%a)\n"
+               "%q = Softmax(%b)\n%y = MatMul(%p, %q)\noutput %y: float32[2, 3, 4, 5, 6]\n"),
+         {{2, 3, 4, 5, 7}, {1, 3, 1, 7, 6}},
+         {{"softmax", 2}, {"pointwise", 1}, {"batched_gemm", 1}}},
+        {"heads that share turned keys",
+         begin("input %a: float32[2, 3, 5, 7]\ninput %b: float32[2, 1, 6, 7]\n%p = Softmax(%a)\n%q = Softmax(%b)\n"
+               "%t = Transpose(%q) {perm = [0, 1, 3, 2]}\n%y = MatMul(%p, %t)\noutput %y: float32[2, 3, 5, 6]\n"),
+         {{2, 3, 5, 7}, {2, 1, 6, 7}},
+         {{"softmax", 2}, {"batched_gemm", 1}}},
         {"positions in turns", turned_in_pairs(0), {{2, 4, 8, 16}}, {{"pointwise", 1}, {"rotary", 1}}},
         {"positions behind a class token", turned_in_pairs(1), {{2, 4, 8, 16}}, {{"pointwise", 1}, {"rotary", 1}}},
         {"keys of length 1",

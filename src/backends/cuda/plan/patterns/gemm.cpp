@@ -202,41 +202,23 @@ Result<Operand> operand(Lowering& lowering, const std::string& name) {
     return Operand{id};
 }
 
-/// How many products along the innermost axes of the batch have one right operand: [.., H, m, k] times [.., 1, k, n].
-std::int64_t rows_that_share(const Shape& a, const Shape& b) {
-    if (a.size() != b.size()) return 1;
-    std::int64_t shared = 1;
-    for (std::size_t d = a.size() - 2; d-- > 0 && b[d] == 1;)
-        shared *= a[d];
-    return shared;
+/// How many of the innermost axes of the batch have one right operand for all: [.., H, m, k] times [.., 1, k, n].
+std::size_t axes_that_share(const Shape& a, const Shape& b) {
+    if (a.size() != b.size()) return 0;
+    std::size_t axes = 0;
+    std::int64_t products = 1;
+    for (std::size_t d = a.size() - 2; d-- > 0 && b[d] == 1; ++axes)
+        products *= a[d];
+    return products == 1 ? 0 : axes;
 }
 
-//  Queries of several heads times keys or values of one: the heads are further rows.
-Result<void> batched_rows(Lowering& lowering, Node& node, std::int64_t shared) {
-    const Shape a = lowering.dims(node.input(0)), b = lowering.dims(node.input(1)), out = lowering.dims(node.output(0));
-    const std::int64_t rows = shared * a[a.size() - 2];
-    const auto flat = [&](const Shape& dims, std::int64_t m) {
-        return Shape{element_count(dims) / std::max<std::int64_t>(m * dims.back(), 1), m, dims.back()};
-    };
-    LATHE_TRY(ValueId left, lowering.want_linear(node.input(0)));
-    LATHE_TRY(Operand right, operand(lowering, node.input(1)));
-    left = lowering.make_alias(node.output(0) + "/left", left, flat(a, rows), Layout::linear);
-    const Shape own = lowering.value(right.value).dims;
-    right.value =
-        lowering.make_alias(node.output(0) + "/right", right.value, flat(own, own[own.size() - 2]), Layout::linear);
-    BatchedGemm detail;
-    detail.m = rows;
-    detail.k = a.back();
-    detail.n = b.back();
-    detail.batch = element_count(out) / std::max<std::int64_t>(rows * detail.n, 1);
-    detail.transpose_b = right.turned;
-    const ElementType type = lowering.value(left).type;
-    const ValueId made = lowering.make(node.output(0) + "/rows", type, flat(out, rows), Layout::linear);
-    FusedOp& op = lowering.add(node, {}, detail, {left, right.value}, {made}, type);
-    op.macs = element_count(out) * detail.k;
-    op.tf32 = lowering.tf32() && type == ElementType::f32;
-    lowering.make_alias(node.output(0), made, out, Layout::linear);
-    return {};
+/// Matrices whose innermost `axes` of the batch are rows.
+Shape with_rows(const Shape& dims, std::size_t axes) {
+    const std::size_t outer = dims.size() - 2 - axes;
+    Shape joined(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(outer));
+    joined.push_back(element_count(Shape(dims.begin() + static_cast<std::ptrdiff_t>(outer), dims.end() - 1)));
+    joined.push_back(dims.back());
+    return joined;
 }
 
 /// An operand with as many matrices as the result, where it has some of them and not one for all: products walk over
@@ -259,17 +241,31 @@ ValueId with_whole_batch(Lowering& lowering, const Node& node, ValueId id, const
 
 //  MatMul of two activations. What a Transpose or an image's layout has turned is read as it lies. A product from the
 //  left with an image of one dimension, [N, C, L], is an image again and gets its layout: its transposed is computed.
+//  Queries of several heads times keys or values of one: the heads are further rows.
 Result<void> batched(Lowering& lowering, Node& node) {
-    const Shape a = lowering.dims(node.input(0));
+    Shape a = lowering.dims(node.input(0));
     const Shape b = lowering.dims(node.input(1));
-    const Shape out = lowering.dims(node.output(0));
+    Shape out = lowering.dims(node.output(0));
     if (a.size() < 2 || b.size() < 2) return Lowering::cannot(node, "a vector times a matrix, neither constant");
     if (!arithmetic(lowering.stored_type(lowering.type_of(node.input(0))))) {
         return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(node.input(0))));
     }
-    if (const std::int64_t shared = rows_that_share(a, b); shared > 1) return batched_rows(lowering, node, shared);
-    LATHE_TRY(const Operand left, operand(lowering, node.input(0)));
-    LATHE_TRY(const Operand right, operand(lowering, node.input(1)));
+    const std::size_t shared = axes_that_share(a, b);
+    Operand left;
+    if (shared == 0) {
+        LATHE_TRY(left, operand(lowering, node.input(0)));
+    } else {
+        LATHE_TRY(left.value, lowering.want_linear(node.input(0)));
+    }
+    LATHE_TRY(Operand right, operand(lowering, node.input(1)));
+    if (shared != 0) {
+        a = with_rows(a, shared);
+        out = with_rows(out, shared);
+        left.value = lowering.make_alias(node.output(0) + "/a", left.value, a, Layout::linear);
+        // Its axes that are shared have one element.
+        Shape own = with_rows(lowering.value(right.value).dims, shared);
+        right.value = lowering.make_alias(node.output(0) + "/b", right.value, std::move(own), Layout::linear);
+    }
     BatchedGemm detail;
     detail.m = a[a.size() - 2];
     detail.k = a.back();
@@ -281,7 +277,6 @@ Result<void> batched(Lowering& lowering, Node& node) {
     const std::int64_t macs = detail.batch * detail.m * detail.n * detail.k;
     std::vector<ValueId> inputs{with_whole_batch(lowering, node, left.value, out, "/left"),
                                 with_whole_batch(lowering, node, right.value, out, "/right")};
-    ValueId made = none;
     const bool image = left.image && a.size() == 3 && b.size() == 3 && !lowering.graph().is_output(node.output(0)) &&
                        channel_stride(detail.m, type) == detail.m;
     if (image) {
@@ -289,14 +284,17 @@ Result<void> batched(Lowering& lowering, Node& node) {
         std::swap(detail.m, detail.n);
         detail.transpose_a = !right.turned;
         detail.transpose_b = !left.turned;
-        made = lowering.make(node.output(0) + "/rows", type, {out[0], out[2], out[1]}, Layout::linear);
-    } else {
-        made = lowering.make_result(node.output(0), type, Layout::linear);
+        std::swap(out[1], out[2]);
     }
+    const bool seen_otherwise = image || shared != 0;
+    const ValueId made = seen_otherwise ? lowering.make(node.output(0) + "/rows", type, out, Layout::linear)
+                                        : lowering.make_result(node.output(0), type, Layout::linear);
     FusedOp& op = lowering.add(node, {}, detail, std::move(inputs), {made}, type);
     op.macs = macs;
     op.tf32 = lowering.tf32() && type == ElementType::f32;
-    if (image) lowering.make_alias(node.output(0), made, out, Layout::nhwc);
+    if (seen_otherwise) {
+        lowering.make_alias(node.output(0), made, lowering.dims(node.output(0)), image ? Layout::nhwc : Layout::linear);
+    }
     return {};
 }
 
