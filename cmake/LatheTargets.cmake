@@ -15,12 +15,21 @@ if(LATHE_SANITIZE)
   target_link_options(lathe_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
-# lathe_library(NAME SOURCES … PUBLIC targets… PRIVATE targets…): static library lathe_NAME.
+# Code that waits for files, people and compilers, not for arithmetic: -O1 compiles a third faster than Release's -O3.
+add_library(lathe_cold INTERFACE)
+if(NOT LATHE_SANITIZE)
+  target_compile_options(lathe_cold INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+endif()
+
+# lathe_library(NAME SOURCES … PUBLIC targets… PRIVATE targets…): static library lathe_NAME; COLD: as lathe_cold says.
 function(lathe_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(lathe_${name} STATIC ${ARG_SOURCES})
   target_include_directories(lathe_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(lathe_${name} PUBLIC ${ARG_PUBLIC} PRIVATE lathe_flags ${ARG_PRIVATE})
+  if(ARG_COLD)
+    target_link_libraries(lathe_${name} PRIVATE lathe_cold)
+  endif()
   set_target_properties(lathe_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                                  VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
@@ -33,7 +42,8 @@ function(lathe_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(test_${name} ${ARG_SOURCES})
-  target_link_libraries(test_${name} PRIVATE lathe_flags lathe_test_support ${ARG_LINK} GTest::gtest_main GTest::gmock)
+  target_link_libraries(test_${name} PRIVATE lathe_flags lathe_cold lathe_test_support ${ARG_LINK}
+                                             GTest::gtest_main GTest::gmock)
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
 endfunction()

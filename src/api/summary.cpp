@@ -34,13 +34,12 @@ void forget_symbols(Graph& graph) {
 
 /// Fold what shapes are computed from until nothing changes. Stops early at an error: what is known by then counts.
 void fold_shape_arithmetic(Model& model) {
-    static constexpr int max_rounds = 256; // as many as simplify's
     static const Pass folds[] = {{"constant-nodes", "", passes::constant_nodes},
                                  {"fold-shapes", "", passes::fold_shapes},
                                  {"fold-constants", "", passes::fold_constants}};
     PassContext context;
     context.opset = model.opset();
-    for (int round = 0; round < max_rounds; ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         forget_symbols(model.graph);
         if (!infer_shapes(model, {.discard_existing = true})) return;
         bool changed = false;

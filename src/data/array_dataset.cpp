@@ -118,9 +118,10 @@ bool is_whole(const InputSpec& input, const Shape& shape) {
                               [](std::int64_t given, std::int64_t wanted) { return wanted < 0 || wanted == given; });
 }
 
-/// Splits an array into samples for an input; the number of samples goes to `count`.
+/// Splits an array into samples for an input, or takes it whole as `one_request`; the number of samples goes to
+/// `count`.
 Result<Column> make_column(const InputSpec& input, Source source, const std::optional<Preprocess>& preprocess,
-                           std::size_t& count, const std::string& where) {
+                           bool one_request, std::size_t& count, const std::string& where) {
     Column column;
     column.input = input;
     column.type = source.type;
@@ -128,12 +129,17 @@ Result<Column> make_column(const InputSpec& input, Source source, const std::opt
     column.owner = std::move(source.owner);
     const Shape& shape = source.shape;
     const Shape rest = shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end());
-    if (preprocess && source.type == DataType::uint8 && is_floating(input.type) && shape.size() == 4 && shape[3] == 3) {
+    if (!one_request && preprocess && source.type == DataType::uint8 && is_floating(input.type) && shape.size() == 4 &&
+        shape[3] == 3) {
         Shape sample = preprocess->output_shape();
         sample.erase(sample.begin());
         column.images = fits_input(input, sample) && shape[1] > 0 && shape[2] > 0;
     }
-    if (column.images || (!shape.empty() && fits_input(input, rest))) {
+    if (one_request) {
+        column.sample = shape;
+        column.whole = true;
+        count = 1;
+    } else if (column.images || (!shape.empty() && fits_input(input, rest))) {
         column.sample = rest;
         count = static_cast<std::size_t>(shape[0]);
     } else if (!shape.empty() && is_whole(input, rest)) {
@@ -154,18 +160,6 @@ Result<Column> make_column(const InputSpec& input, Source source, const std::opt
     if (element_count(column.sample) == 0 || count == 0) {
         return Error{ErrorCode::invalid_argument, "the array has no elements", where, ""};
     }
-    return column;
-}
-
-/// An array that is one request's whole input.
-Column whole_column(const InputSpec& input, Source source) {
-    Column column;
-    column.input = input;
-    column.type = source.type;
-    column.bytes = source.bytes;
-    column.owner = std::move(source.owner);
-    column.sample = std::move(source.shape);
-    column.whole = true;
     return column;
 }
 
@@ -212,15 +206,9 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
         }
         auto owner = std::make_shared<const HostTensor>(std::move(*found));
         const std::string place = where + ": " + owner->name;
-        Source source{owner->type, owner->shape, owner->bytes, owner};
-        if (one_request) {
-            columns.push_back(whole_column(input, std::move(source)));
-            taken[static_cast<std::size_t>(found - tensors.begin())] = true;
-            count = 1;
-            continue;
-        }
         std::size_t column_count = 0;
-        LATHE_TRY(Column column, make_column(input, std::move(source), preprocess, column_count, place));
+        LATHE_TRY(Column column, make_column(input, {owner->type, owner->shape, owner->bytes, owner}, preprocess,
+                                             one_request, column_count, place));
         if (!columns.empty() && column_count != count) {
             return Error{ErrorCode::mismatch,
                          std::to_string(column_count) + " samples, but the first array has " + std::to_string(count),
@@ -261,7 +249,7 @@ Result<std::unique_ptr<Dataset>> open_npy_dataset(const std::filesystem::path& p
         source = {owner->type, owner->shape, owner->bytes, owner};
     }
     std::size_t count = 0;
-    LATHE_TRY(Column column, make_column(input, std::move(source), preprocess, count, path.string()));
+    LATHE_TRY(Column column, make_column(input, std::move(source), preprocess, false, count, path.string()));
     std::vector<Column> columns;
     columns.push_back(std::move(column));
     return std::unique_ptr<Dataset>(std::make_unique<ArrayDataset>(

@@ -1,144 +1,148 @@
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "passes/evaluate_support.hpp"
 
 namespace lathe::evaluation {
 namespace {
 
-/// The indices along an axis of this size, counted from the end where negative.
-Result<std::int64_t> within(const Call& call, std::int64_t index, std::int64_t size) {
-    const std::int64_t at = index < 0 ? index + size : index;
-    if (at < 0 || at >= size) return invalid(call, "an index beyond its axis");
-    return at;
+/// Runs of neighbouring elements of a tensor that indices name: the offset of each, and how long they are.
+struct Places {
+    std::size_t run = 1;
+    std::vector<std::size_t> offsets;
+};
+
+/// An index from the end made one from the front; nothing if it is out of bounds.
+std::optional<std::int64_t> checked_index(std::int64_t index, std::int64_t size) {
+    if (index < -size || index >= size) return std::nullopt;
+    return index < 0 ? index + size : index;
 }
 
-Result<std::vector<std::int64_t>> integers_of(const Call& call, const Tensor& tensor) {
-    if (tensor.type() != DataType::int64 && tensor.type() != DataType::int32)
-        return invalid(call, "its indices are no integers");
-    return tensor.to_int64s();
+/// Nothing where they are no integers.
+std::optional<std::vector<std::int64_t>> integers_of(const Tensor& indices) {
+    auto numbers = indices.to_int64s();
+    return numbers.size() == indices.count() ? std::optional(std::move(numbers)) : std::nullopt;
 }
 
-/// Bytes of each element; 0 where elements have none of their own.
-std::size_t width_of(const Tensor& tensor) {
-    const std::size_t bits = bit_width(tensor.type());
-    return bits % 8 == 0 ? bits / 8 : 0;
-}
-
-/// For each element of the indices, the place in `data` that it names along `axis`, at its own index along the others.
-Result<std::vector<std::size_t>> elements_named(const Call& call, const Tensor& data, const Tensor& indices) {
-    const Shape& shape = data.shape();
-    const auto axis = normalised_axis(call.node.int_or("axis", 0), shape.size());
-    if (!axis || indices.shape().size() != shape.size()) return invalid(call, "its axis or the rank of its indices");
-    for (std::size_t d = 0; d < shape.size(); ++d)
-        if (d != *axis && indices.shape()[d] > shape[d]) return invalid(call, "its indices are larger than its data");
-    LATHE_TRY(const std::vector<std::int64_t> which, integers_of(call, indices));
-    const auto own = strides_of(shape);
-    auto strides = own;
-    strides[*axis] = 0;
-    std::vector<std::size_t> places(which.size());
-    Result<void> fits;
-    walk(indices.shape(), strides, 0, [&](std::size_t i, std::size_t at) {
-        const auto index = within(call, which[i], shape[*axis]);
-        if (!index && fits) fits = index.error();
-        if (index) places[i] = at + static_cast<std::size_t>(*index * own[*axis]);
-    });
-    LATHE_CHECK(fits);
-    return places;
-}
-
-/// For each row of the indices, the place in `data` at which what it names begins; behind `batch` axes that both share.
-Result<std::vector<std::size_t>> blocks_named(const Call& call, const Tensor& data, const Tensor& indices,
-                                              std::size_t batch) {
-    const Shape& shape = data.shape();
-    const Shape& rows = indices.shape();
-    if (rows.empty() || rows.back() < 1 || batch >= rows.size() ||
-        batch + static_cast<std::size_t>(rows.back()) > shape.size())
-        return invalid(call, "indices of more axes than its data has");
-    for (std::size_t d = 0; d < batch; ++d)
-        if (rows[d] != shape[d]) return invalid(call, "its batches do not fit");
-    const auto depth = static_cast<std::size_t>(rows.back());
-    const auto own = strides_of(shape);
-    LATHE_TRY(const std::vector<std::int64_t> which, integers_of(call, indices));
-    const std::size_t count = which.size() / depth;
-    const auto batches =
-        static_cast<std::size_t>(element_count(Shape(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(batch))));
-    std::vector<std::size_t> places(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t block = batch == 0 ? 0 : static_cast<std::size_t>(own[batch - 1]);
-        std::int64_t at = static_cast<std::int64_t>((batches == 0 ? 0 : i / (count / batches)) * block);
-        for (std::size_t d = 0; d < depth; ++d) {
-            LATHE_TRY(const std::int64_t index, within(call, which[i * depth + d], shape[batch + d]));
-            at += index * own[batch + d];
-        }
-        places[i] = static_cast<std::size_t>(at);
+/// GatherND's and ScatterND's: the last axis of the indices holds a place along the axes behind the first `batch_dims`.
+std::optional<Places> places_of_tuples(const Shape& shape, const Tensor& indices, std::size_t batch_dims) {
+    if (indices.shape().empty() || indices.shape().back() < 1) return std::nullopt;
+    const auto width = static_cast<std::size_t>(indices.shape().back());
+    if (batch_dims + width > shape.size() || batch_dims + 1 > indices.shape().size()) return std::nullopt;
+    Places found;
+    for (std::size_t i = batch_dims + width; i < shape.size(); ++i)
+        found.run *= static_cast<std::size_t>(shape[i]);
+    std::size_t samples = 1;
+    for (std::size_t i = 0; i < batch_dims; ++i) {
+        if (shape[i] != indices.shape()[i]) return std::nullopt;
+        samples *= static_cast<std::size_t>(shape[i]);
     }
-    return places;
+    const auto numbers = integers_of(indices);
+    if (!numbers) return std::nullopt;
+    const std::size_t count = numbers->size() / width;
+    for (std::size_t which = 0; which < count; ++which) {
+        std::size_t offset = samples == 0 ? 0 : which / (count / samples);
+        for (std::size_t k = 0; k < width; ++k) {
+            const auto index = checked_index((*numbers)[which * width + k], shape[batch_dims + k]);
+            if (!index) return std::nullopt;
+            offset = offset * static_cast<std::size_t>(shape[batch_dims + k]) + static_cast<std::size_t>(*index);
+        }
+        found.offsets.push_back(offset * found.run);
+    }
+    return found;
 }
 
-/// Copies runs of `run` elements between a tensor's bytes and places in another's.
-Outputs gathered(const Call& call, const Tensor& data, const std::vector<std::size_t>& places, std::size_t run,
-                 Shape shape) {
-    const std::size_t width = width_of(data);
-    if (width == 0) return cannot(call, "elements of " + to_string(data.type()) + " have no bytes of their own");
-    LATHE_CHECK(check_size(call, data.type(), shape));
-    std::vector<std::byte> bytes(places.size() * run * width);
-    for (std::size_t i = 0; i < places.size(); ++i)
-        std::memcpy(bytes.data() + i * run * width, data.bytes().data() + places[i] * width, run * width);
-    return std::vector<Tensor>{Tensor("", data.type(), std::move(shape), bytes)};
+/// GatherElements' and ScatterElements': a place along `axis`, at the index's own along the others.
+std::optional<Places> places_of_elements(const Shape& shape, const Tensor& indices, std::int64_t given_axis) {
+    const auto axis = normalised_axis(given_axis, shape.size());
+    if (!axis || indices.shape().size() != shape.size()) return std::nullopt;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+        if (d != *axis && indices.shape()[d] > shape[d]) return std::nullopt;
+    const auto numbers = integers_of(indices);
+    if (!numbers) return std::nullopt;
+    auto strides = strides_of(shape);
+    const std::int64_t step = std::exchange(strides[*axis], 0);
+    Places found;
+    bool within = true;
+    walk(indices.shape(), strides, 0, [&](std::size_t i, std::size_t at) {
+        const auto index = checked_index((*numbers)[i], shape[*axis]);
+        within = within && index;
+        found.offsets.push_back(at + static_cast<std::size_t>(index.value_or(0) * step));
+    });
+    return within ? std::optional(std::move(found)) : std::nullopt;
 }
 
-Outputs scattered(const Call& call, const Tensor& data, const Tensor& updates, const std::vector<std::size_t>& places,
-                  std::size_t run) {
-    const std::size_t width = width_of(data);
-    if (width == 0) return cannot(call, "elements of " + to_string(data.type()) + " have no bytes of their own");
-    if (call.node.string_or("reduction", "none") != "none") return cannot(call, "with a reduction");
-    if (updates.type() != data.type() || updates.count() != places.size() * run)
-        return invalid(call, "its updates do not fit its indices");
-    LATHE_CHECK(check_size(call, data.type(), data.shape()));
-    std::vector<std::byte> bytes(data.bytes().begin(), data.bytes().end());
-    for (std::size_t i = 0; i < places.size(); ++i)
-        std::memcpy(bytes.data() + places[i] * width, updates.bytes().data() + i * run * width, run * width);
-    return std::vector<Tensor>{Tensor("", data.type(), data.shape(), bytes)};
+/// What the places hold, one behind the other.
+Outputs gathered(const Call& call, const Tensor& input, const std::optional<Places>& places, const Shape& shape) {
+    const std::size_t width = element_bytes(input.type());
+    if (width == 0) return cannot(call, "elements of " + to_string(input.type()));
+    if (!places) return invalid(call, "indices that do not fit, or are out of bounds");
+    LATHE_CHECK(check_size(call, input.type(), shape));
+    std::vector<std::byte> bytes;
+    for (const std::size_t offset : places->offsets) {
+        const auto run = input.bytes().subspan(offset * width, places->run * width);
+        bytes.insert(bytes.end(), run.begin(), run.end());
+    }
+    return std::vector<Tensor>{Tensor("", input.type(), shape, bytes)};
 }
 
-Outputs gather_elements_node(const Call& call) {
-    LATHE_TRY(const Tensor* const data, call.required(0));
-    LATHE_TRY(const Tensor* const indices, call.required(1));
-    LATHE_TRY(const auto places, elements_named(call, *data, *indices));
-    return gathered(call, *data, places, 1, indices->shape());
-}
-
-Outputs scatter_elements(const Call& call) {
-    LATHE_TRY(const Tensor* const data, call.required(0));
-    LATHE_TRY(const Tensor* const indices, call.required(1));
-    LATHE_TRY(const Tensor* const updates, call.required(2));
-    LATHE_TRY(const auto places, elements_named(call, *data, *indices));
-    return scattered(call, *data, *updates, places, 1);
-}
-
-std::size_t run_behind(const Shape& shape, std::size_t axes) {
-    return static_cast<std::size_t>(
-        element_count(Shape(shape.begin() + static_cast<std::ptrdiff_t>(axes), shape.end())));
+/// The input with the third input's elements at the places.
+Outputs scattered(const Call& call, const Tensor& input, const std::optional<Places>& places) {
+    LATHE_TRY(const Tensor* updates, call.required(2));
+    const std::size_t width = element_bytes(input.type());
+    if (width == 0 || call.node.string_or("reduction", "none") != "none")
+        return cannot(call, "a reduction, or elements of " + to_string(input.type()));
+    if (!places || updates->type() != input.type() || updates->count() != places->offsets.size() * places->run)
+        return invalid(call, "indices or updates that do not fit, or are out of bounds");
+    LATHE_CHECK(check_size(call, input.type(), input.shape()));
+    std::vector<std::byte> bytes(input.bytes().begin(), input.bytes().end());
+    for (std::size_t i = 0; i < places->offsets.size(); ++i) {
+        const auto run = updates->bytes().subspan(i * places->run * width, places->run * width);
+        std::copy(run.begin(), run.end(), bytes.begin() + static_cast<std::ptrdiff_t>(places->offsets[i] * width));
+    }
+    return std::vector<Tensor>{Tensor("", input.type(), input.shape(), bytes)};
 }
 
 Outputs gather_nd(const Call& call) {
-    LATHE_TRY(const Tensor* const data, call.required(0));
-    LATHE_TRY(const Tensor* const indices, call.required(1));
-    const std::int64_t batch = call.node.int_or("batch_dims", 0);
-    if (batch < 0) return invalid(call, "a negative number of batch axes");
-    LATHE_TRY(const auto places, blocks_named(call, *data, *indices, static_cast<std::size_t>(batch)));
-    const auto named = static_cast<std::size_t>(batch + indices->shape().back());
-    Shape shape(indices->shape().begin(), indices->shape().end() - 1);
-    shape.insert(shape.end(), data->shape().begin() + static_cast<std::ptrdiff_t>(named), data->shape().end());
-    return gathered(call, *data, places, run_behind(data->shape(), named), std::move(shape));
+    LATHE_TRY(const Tensor* input, call.required(0));
+    LATHE_TRY(const Tensor* indices, call.required(1));
+    const auto batch_dims = static_cast<std::size_t>(std::max<std::int64_t>(0, call.node.int_or("batch_dims", 0)));
+    const auto places = places_of_tuples(input->shape(), *indices, batch_dims);
+    Shape shape;
+    if (places) {
+        const auto named = static_cast<std::ptrdiff_t>(batch_dims) + indices->shape().back();
+        shape.assign(indices->shape().begin(), indices->shape().end() - 1);
+        shape.insert(shape.end(), input->shape().begin() + named, input->shape().end());
+    }
+    return gathered(call, *input, places, shape);
+}
+
+Outputs scatter_nd(const Call& call) {
+    LATHE_TRY(const Tensor* input, call.required(0));
+    LATHE_TRY(const Tensor* indices, call.required(1));
+    return scattered(call, *input, places_of_tuples(input->shape(), *indices, 0));
+}
+
+Outputs gather_by_element(const Call& call) {
+    LATHE_TRY(const Tensor* input, call.required(0));
+    LATHE_TRY(const Tensor* indices, call.required(1));
+    const auto places = places_of_elements(input->shape(), *indices, call.node.int_or("axis", 0));
+    return gathered(call, *input, places, indices->shape());
+}
+
+Outputs scatter_by_element(const Call& call) {
+    LATHE_TRY(const Tensor* input, call.required(0));
+    LATHE_TRY(const Tensor* indices, call.required(1));
+    return scattered(call, *input, places_of_elements(input->shape(), *indices, call.node.int_or("axis", 0)));
 }
 
 } // namespace
 
 void add_indexed(FunctionTable& table) {
-    table.emplace("GatherElements", gather_elements_node);
-    table.emplace("ScatterElements", scatter_elements);
-    table.emplace("GatherND", gather_nd);
+    table["GatherND"] = gather_nd;
+    table["ScatterND"] = scatter_nd;
+    table["GatherElements"] = gather_by_element;
+    table["ScatterElements"] = scatter_by_element;
 }
 
 } // namespace lathe::evaluation

@@ -289,83 +289,6 @@ Outputs non_zero(const Call& call) {
     return std::vector<Tensor>{Tensor::of_int64s("", shape, indices)};
 }
 
-/// An index from the end made one from the front; nothing if it is out of bounds.
-std::optional<std::int64_t> checked_index(std::int64_t index, std::int64_t size) {
-    if (index < -size || index >= size) return std::nullopt;
-    return index < 0 ? index + size : index;
-}
-
-/// Where tuples of indices lie in a tensor: the number of elements that one names, and the offsets of all.
-struct Tuples {
-    std::size_t run = 1;
-    std::vector<std::size_t> offsets;
-};
-std::optional<Tuples> tuples_of(const Shape& shape, const Tensor& indices, std::size_t batch_dims) {
-    if (indices.shape().empty() || indices.shape().back() < 1) return std::nullopt;
-    const auto width = static_cast<std::size_t>(indices.shape().back());
-    if (batch_dims + width > shape.size() || batch_dims + 1 > indices.shape().size()) return std::nullopt;
-    Tuples found;
-    for (std::size_t i = batch_dims + width; i < shape.size(); ++i)
-        found.run *= static_cast<std::size_t>(shape[i]);
-    std::size_t samples = 1;
-    for (std::size_t i = 0; i < batch_dims; ++i) {
-        if (shape[i] != indices.shape()[i]) return std::nullopt;
-        samples *= static_cast<std::size_t>(shape[i]);
-    }
-    const auto numbers = indices.to_int64s();
-    const std::size_t count = numbers.size() / width;
-    for (std::size_t which = 0; which < count; ++which) {
-        std::size_t offset = samples == 0 ? 0 : which / (count / samples);
-        for (std::size_t k = 0; k < width; ++k) {
-            const auto index = checked_index(numbers[which * width + k], shape[batch_dims + k]);
-            if (!index) return std::nullopt;
-            offset = offset * static_cast<std::size_t>(shape[batch_dims + k]) + static_cast<std::size_t>(*index);
-        }
-        found.offsets.push_back(offset * found.run);
-    }
-    return found;
-}
-
-Outputs gather_nd(const Call& call) {
-    LATHE_TRY(const Tensor* input, call.required(0));
-    LATHE_TRY(const Tensor* indices, call.required(1));
-    const std::size_t width = element_bytes(input->type());
-    if (width == 0) return cannot(call, "elements of " + to_string(input->type()));
-    const auto batch_dims = static_cast<std::size_t>(std::max<std::int64_t>(0, call.node.int_or("batch_dims", 0)));
-    const auto tuples = tuples_of(input->shape(), *indices, batch_dims);
-    if (!tuples) return invalid(call, "indices that do not fit, or are out of bounds");
-    Shape shape(indices->shape().begin(), indices->shape().end() - 1);
-    shape.insert(shape.end(),
-                 input->shape().begin() + static_cast<std::ptrdiff_t>(batch_dims) + indices->shape().back(),
-                 input->shape().end());
-    LATHE_CHECK(check_size(call, input->type(), shape));
-    std::vector<std::byte> bytes;
-    for (const std::size_t offset : tuples->offsets) {
-        const auto run = input->bytes().subspan(offset * width, tuples->run * width);
-        bytes.insert(bytes.end(), run.begin(), run.end());
-    }
-    return std::vector<Tensor>{Tensor("", input->type(), shape, bytes)};
-}
-
-Outputs scatter_nd(const Call& call) {
-    LATHE_TRY(const Tensor* input, call.required(0));
-    LATHE_TRY(const Tensor* indices, call.required(1));
-    LATHE_TRY(const Tensor* updates, call.required(2));
-    const std::size_t width = element_bytes(input->type());
-    if (width == 0 || call.node.string_or("reduction", "none") != "none")
-        return cannot(call, "a reduction, or elements of " + to_string(input->type()));
-    const auto tuples = tuples_of(input->shape(), *indices, 0);
-    if (!tuples || updates->type() != input->type() || updates->count() != tuples->offsets.size() * tuples->run)
-        return invalid(call, "indices or updates that do not fit, or are out of bounds");
-    LATHE_CHECK(check_size(call, input->type(), input->shape()));
-    std::vector<std::byte> bytes(input->bytes().begin(), input->bytes().end());
-    for (std::size_t i = 0; i < tuples->offsets.size(); ++i) {
-        const auto run = updates->bytes().subspan(i * tuples->run * width, tuples->run * width);
-        std::copy(run.begin(), run.end(), bytes.begin() + static_cast<std::ptrdiff_t>(tuples->offsets[i] * width));
-    }
-    return std::vector<Tensor>{Tensor("", input->type(), input->shape(), bytes)};
-}
-
 } // namespace
 
 void add_movement(FunctionTable& table) {
@@ -379,8 +302,6 @@ void add_movement(FunctionTable& table) {
     table["Pad"] = pad;
     table["Split"] = split;
     table["NonZero"] = non_zero;
-    table["GatherND"] = gather_nd;
-    table["ScatterND"] = scatter_nd;
 }
 
 } // namespace lathe::evaluation

@@ -33,8 +33,8 @@ void multiply(const double* a, const double* b, std::int64_t m, std::int64_t k, 
 
 //  ONNX MatMul: as numpy.matmul, vectors and broadcast batches included.
 Outputs matmul(const Call& call) {
-    LATHE_TRY(const Tensor* const left, call.required(0));
-    LATHE_TRY(const Tensor* const right, call.required(1));
+    LATHE_TRY(const Tensor* left, call.required(0));
+    LATHE_TRY(const Tensor* right, call.required(1));
     if (left->type() != right->type()) return invalid(call, "its inputs are of two types");
     Shape a = left->shape(), b = right->shape();
     if (a.empty() || b.empty()) return invalid(call, "a scalar has no rows");
@@ -124,8 +124,8 @@ Outputs batch_normalization(const Call& call) {
 } // namespace
 
 void add_products(FunctionTable& table) {
-    table.emplace("MatMul", matmul);
-    table.emplace("BatchNormalization", batch_normalization);
+    table["MatMul"] = matmul;
+    table["BatchNormalization"] = batch_normalization;
 }
 
 } // namespace lathe::evaluation

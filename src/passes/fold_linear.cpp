@@ -112,16 +112,19 @@ std::optional<Affine> affine_of_norm(const Site& site, std::size_t channels) {
     return affine;
 }
 
-bool fold_norm(const Site& site) {
+/// Whether the normalisation is by given statistics, one a channel, and gives nothing but its result.
+bool is_inference(const Site& site) {
     const Node& norm = site.root;
-    const Node& producer = site.match.node("linear");
     const bool one_output =
         std::all_of(norm.outputs.begin() + 1, norm.outputs.end(), [](const std::string& name) { return name.empty(); });
     // Before opset 7 is_test decides; before 9 spatial may ask for statistics per element.
-    if (!one_output || site.context.opset < 7 || norm.int_or("training_mode", 0) != 0 ||
-        norm.int_or("spatial", 1) != 1) {
-        return false;
-    }
+    return one_output && site.context.opset >= 7 && norm.int_or("training_mode", 0) == 0 &&
+           norm.int_or("spatial", 1) == 1;
+}
+
+bool fold_norm(const Site& site) {
+    if (!is_inference(site)) return false;
+    const Node& producer = site.match.node("linear");
     const auto linear = linear_of(site.graph, producer);
     if (!linear) return false;
     const auto affine = affine_of_norm(site, linear->channels);
@@ -164,10 +167,6 @@ bool fold_arithmetic(const Site& site) {
     }
     return fold_into(site, producer, *linear, affine);
 }
-
-} // namespace
-
-namespace {
 
 // ---- products with a constant matrix, of any rank ----
 
@@ -220,19 +219,11 @@ std::optional<std::string> scaled_product(const Site& site, std::size_t columns,
     const auto new_shift = finite_tensor(weight.type(), {static_cast<std::int64_t>(columns)}, shift);
     if (!new_weight || !new_shift) return std::nullopt;
 
-    const auto place = std::find_if(graph.nodes.begin(), graph.nodes.end(),
-                                    [&](const auto& each) { return each.get() == &site.root; });
-    auto at = static_cast<std::size_t>(place - graph.nodes.begin());
     const auto put = [&](Node node) {
         node.name = product.name;
-        node.outputs = {graph.unique_name(product.output(0))};
-        if (info) {
-            ValueInfo made = *info;
-            made.name = node.outputs[0];
-            graph.value_infos.insert_or_assign(node.outputs[0], std::move(made));
-        }
-        std::string name = node.outputs[0];
-        graph.insert(at++, std::move(node));
+        std::string name = graph.unique_name(product.output(0));
+        node.outputs = {name};
+        insert_before(site, std::move(node), info);
         return name;
     };
     const std::string values =
@@ -242,25 +233,22 @@ std::optional<std::string> scaled_product(const Site& site, std::size_t columns,
 }
 
 bool fold_norm_of_rows(const Site& site) {
-    const Node& norm = site.root;
-    const bool one_output =
-        std::all_of(norm.outputs.begin() + 1, norm.outputs.end(), [](const std::string& name) { return name.empty(); });
     const auto columns = site.match.constant("scale").count();
     // [rows, columns]: what the Reshape makes of the product's rows are rows again.
-    const auto info = site.graph.info(norm.input(0));
+    const auto info = site.graph.info(site.root.input(0));
     const auto sizes = constant_integers(site.graph, site.match.node("rows"), "shape", 1);
     const bool rows = info && info->dims
                           ? info->dims->size() == 2 && info->dims->back().size == static_cast<std::int64_t>(columns)
                           : sizes && sizes->size() == 2 && sizes->back() == static_cast<std::int64_t>(columns);
-    if (!one_output || site.context.opset < 7 || norm.int_or("training_mode", 0) != 0 || !rows) return false;
+    if (!is_inference(site) || !rows) return false;
     const auto affine = affine_of_norm(site, columns);
     if (!affine) return false;
-    const Node& reshape = site.match.node("rows");
     const auto product = scaled_product(site, columns, *affine);
     if (!product) return false;
-    Node rows_of_product = reshape;
-    rows_of_product.inputs[0] = *product;
-    become(site.root, std::move(rows_of_product), reshape);
+    const Node& reshape = site.match.node("rows");
+    Node moved = reshape;
+    moved.inputs[0] = *product;
+    become(site.root, std::move(moved), reshape);
     return true;
 }
 

@@ -20,6 +20,10 @@ struct PassContext {
     std::vector<const Graph*> around = {};
 };
 
+/// Rounds of all passes, at most: sizes that are computed layer by layer (audio codecs pad each convolution by them)
+/// take one a layer. Beyond that is a mistake.
+inline constexpr std::size_t max_pass_rounds = 256;
+
 /// One kind of rewrite. Every pass keeps the graph's function, its inputs and outputs (names and types), and all
 /// QuantizeLinear and DequantizeLinear nodes. `apply` handles one graph and tells whether it changed it; the driver
 /// calls it for subgraphs too, removes dead nodes and verifies after it, and repeats until nothing changes.

@@ -114,6 +114,17 @@ void become(Node& root, Node replacement, const Node& origin) {
     root = std::move(replacement);
 }
 
+void insert_before(const Site& site, Node node, std::optional<ValueInfo> info) {
+    if (info) {
+        info->name = node.outputs[0];
+        site.graph.value_infos.insert_or_assign(node.outputs[0], std::move(*info));
+    }
+    const auto& nodes = site.graph.nodes;
+    const auto place =
+        std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.get() == &site.root; });
+    site.graph.insert(static_cast<std::size_t>(place - nodes.begin()), std::move(node));
+}
+
 Node make_node(std::string op_type, std::vector<std::string> inputs) {
     Node node;
     node.op_type = std::move(op_type);

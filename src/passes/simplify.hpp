@@ -26,9 +26,9 @@ using ShapeInference = std::function<Result<void>(Model&)>;
 struct SimplifyOptions {
     std::vector<std::string> disabled;                   ///< names of passes not to run
     std::size_t fold_limit_bytes = std::size_t{1} << 20; ///< see PassContext
-    std::size_t max_rounds = 256; ///< of all passes; sizes that are computed layer by layer take a round a layer
-    std::size_t samples = 3;      ///< sets of random inputs to verify on, at least 1
-    std::uint64_t seed = 1;       ///< of the random inputs
+    std::size_t max_rounds = max_pass_rounds;
+    std::size_t samples = 3; ///< sets of random inputs to verify on, at least 1
+    std::uint64_t seed = 1;  ///< of the random inputs
     /// Largest difference allowed, relative to the largest magnitude of the output (on the original). float16 outputs
     /// are allowed 16 times as much; networks that quantise inside 20 times, since a value that falls to the other side
     /// of a rounding moves by a whole step.

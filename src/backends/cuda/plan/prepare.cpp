@@ -22,11 +22,9 @@ namespace {
 /// Initializers above this leave the graph: no fold may depend on them, so that a model without its weights takes the
 /// same way.
 constexpr std::size_t small_bytes = std::size_t{64} << 10;
-/// Sizes that are computed layer by layer (audio codecs pad each convolution by them) take a round a layer.
-constexpr std::size_t max_rounds = 256;
 
 Result<void> run_passes(Model& model) {
-    for (std::size_t round = 0; round < max_rounds; ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         // Without known shapes fewer rewrites fire; none becomes wrong.
         if (!infer_shapes(model, {true, false})) model.graph.value_infos.clear();
         bool changed = false;
@@ -55,7 +53,7 @@ Result<Prepared> prepare(const Model& model, Precision precision) {
     drop_initializer_inputs(prepared.model);
     const std::vector<ValueInfo> outputs = graph.outputs;
     LATHE_CHECK(run_passes(prepared.model));
-    for (std::size_t round = 0; round < max_rounds; ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         LATHE_TRY(const bool written, write_out_control_flow(prepared.model, OpenConditions::left));
         if (!written) break;
         LATHE_CHECK(run_passes(prepared.model));
@@ -119,7 +117,7 @@ Result<bool> fold(Model& model) {
 
 /// Shapes are inferred and what then is constant folded, until nothing changes.
 Result<void> settle(Model& model) {
-    for (std::size_t round = 0; round < max_rounds; ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         if (auto inferred = infer_shapes(model, {true, true}); !inferred) {
             Error error = std::move(inferred).error();
             error.code = ErrorCode::out_of_range;
@@ -151,7 +149,7 @@ bool needs_writing_out(const Graph& graph, const Node& node) {
 /// Functions and control flow are written out until neither is left that can be. Of an If that only running decides
 /// both branches are taken last: what is written out before may settle its condition.
 Result<void> write_out(Model& model) {
-    for (std::size_t round = 0; round < max_rounds; ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         LATHE_TRY(bool written,
                   write_out_functions(model, [&](const Node& node) { return needs_writing_out(model.graph, node); }));
         if (!written) {
@@ -214,11 +212,11 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
     LATHE_CHECK(write_out(model));
-    for (std::size_t round = 0; round < max_rounds && fold_empty_values(model.graph, inputs); ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds && fold_empty_values(model.graph, inputs); ++round) {
         LATHE_CHECK(settle_anew(model));
     }
     if (open == OpenShapes::left) return model;
-    for (std::size_t round = 0; round < max_rounds; ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         LATHE_TRY(const bool bounded, bound_rows(model));
         if (!bounded) break;
         LATHE_CHECK(settle_anew(model));

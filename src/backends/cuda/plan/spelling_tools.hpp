@@ -1,5 +1,5 @@
 #pragma once
-// What rewrites of exporters' spellings share (spellings.cpp, spelled_attention.cpp).
+// What rewrites of exporters' spellings share (spellings.cpp, spelled_*.cpp).
 
 #include <optional>
 #include <set>
@@ -23,7 +23,9 @@ std::string reshaped(const Site& site, const std::string& value, const Shape& to
 
 /// Attention over values of more than four dimensions.
 std::vector<Rule> rank_spellings();
-/// Masks, attention and rotary positions. `weights`: inputs of the graph that are large constants.
+/// Masks and attention. `weights`: inputs of the graph that are large constants.
 std::vector<Rule> attention_spellings(std::set<std::string> weights);
+/// Rotary positions.
+std::vector<Rule> rotary_spellings();
 
 } // namespace lathe::cuda

@@ -39,16 +39,11 @@ std::string add_before(const Site& site, Node node, DataType type, const Shape& 
     node.outputs[0] = name;
     node.name = name;
     ValueInfo info;
-    info.name = name;
     info.type = type;
     info.dims.emplace();
     for (const std::int64_t size : dims)
         info.dims->push_back(Dimension::of(size));
-    site.graph.value_infos.insert_or_assign(name, std::move(info));
-    const auto& nodes = site.graph.nodes;
-    const auto place =
-        std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.get() == &site.root; });
-    site.graph.insert(static_cast<std::size_t>(place - nodes.begin()), std::move(node));
+    insert_before(site, std::move(node), std::move(info));
     return name;
 }
 
@@ -139,7 +134,6 @@ Rule by_root_mean_square(const char* type) {
     return {Pattern::op("Mul", {Pattern::any("x"), std::move(inverse)}).any_order(), apply};
 }
 
-/// A constant along the last dimension of `value`.
 //  Reduce over axes that do not lie together   ==>   Reduce over the last that do -> Reduce over the others -> Reshape
 //
 // As adaptive pooling is decomposed. Of sums, means of equal parts, extremes, products and lengths it is the same.
@@ -161,12 +155,11 @@ bool reduce_in_steps(const Site& site) {
         for (const std::int64_t axis : over)
             sizes[static_cast<std::size_t>(axis)] = 1;
         Node reduce = make_node(root.op_type, {value});
-        const bool by_input = constant_integers(graph, root, "axes", 1) && !root.input(1).empty();
-        if (by_input)
+        if (root.input(1).empty())
+            reduce.set("axes", over);
+        else
             reduce.inputs.push_back(
                 add_constant(graph, "axes", Tensor::of_int64s("", {static_cast<std::int64_t>(over.size())}, over)));
-        else
-            reduce.set("axes", over);
         reduce.set("keepdims", std::int64_t{1});
         return add_before(site, std::move(reduce), type_of(graph, x), sizes);
     };
@@ -210,6 +203,7 @@ bool norm_of_length(const Site& site) {
     return true;
 }
 
+/// A constant along the last dimension of `value`.
 bool is_vector(const Graph& graph, const std::string& name, const Shape& dims) {
     const Tensor* tensor = graph.constant(name);
     return tensor != nullptr && !dims.empty() && !tensor->shape().empty() && tensor->shape().back() == dims.back() &&
@@ -526,8 +520,8 @@ Result<void> unify_spellings(Model& model) {
         weights.insert(model.graph.inputs[i].name);
     for (Rule& rule : attention_spellings(std::move(weights)))
         rules.push_back(std::move(rule));
-    for (Rule& rule : rank_spellings())
-        rules.push_back(std::move(rule));
+    for (std::vector<Rule> more : {rotary_spellings(), rank_spellings()})
+        rules.insert(rules.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) return {};
     // What was written out may stand behind another Transpose or Reshape.
