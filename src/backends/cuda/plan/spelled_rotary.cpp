@@ -9,42 +9,6 @@
 namespace lathe::cuda {
 namespace {
 
-/// Whether a value is this half of the last axis of `x`, which is filled in if it is empty.
-bool is_half(const Site& site, const std::string& value, bool second, std::string& x) {
-    const Node* node = site.uses.producer(value);
-    if (node == nullptr || (!node->is("Slice") && !node->is("Split"))) return false;
-    const Shape dims = dims_of(site.graph, node->input(0));
-    if (dims.empty() || dims.back() % 2 != 0 || (!x.empty() && x != node->input(0))) return false;
-    Shape half = dims;
-    half.back() /= 2;
-    if (dims_of(site.graph, value) != half) return false;
-    const auto rank = static_cast<std::int64_t>(dims.size());
-    if (node->is("Split")) {
-        const std::int64_t axis = node->int_or("axis", 0);
-        if ((axis != -1 && axis != rank - 1) || node->outputs.size() != 2 || node->output(second ? 1 : 0) != value)
-            return false;
-    } else {
-        const auto starts = constant_integers(site.graph, *node, "starts", 1);
-        const auto axes = constant_integers(site.graph, *node, "axes", 3);
-        const auto steps = constant_integers(site.graph, *node, "steps", 4);
-        if (!starts || starts->size() != 1 || !axes || (axes->front() != -1 && axes->front() != rank - 1) ||
-            (steps && steps->front() != 1))
-            return false;
-        const std::int64_t start = starts->front() < 0 ? starts->front() + dims.back() : starts->front();
-        if (start != (second ? half.back() : 0)) return false;
-    }
-    x = node->input(0);
-    return true;
-}
-
-/// Whether cosines or sines are taken beside x: one number or as many as x has along each axis but the last.
-bool is_table(const Shape& table, const Shape& x) {
-    if (table.size() != 4 || x.size() != 4 || (table[3] != x[3] && table[3] * 2 != x[3])) return false;
-    for (std::size_t i = 0; i < 3; ++i)
-        if (table[i] != 1 && table[i] != x[i]) return false;
-    return true;
-}
-
 /// The one slice of a value along one axis, from its node.
 struct Cut {
     std::string whole;
@@ -68,6 +32,37 @@ std::optional<Cut> cut_of(const Site& site, const std::string& value) {
     cut.start = starts->front() < 0 ? starts->front() + dims[cut.axis] : starts->front();
     cut.step = steps && !steps->empty() ? steps->front() : 1;
     return cut;
+}
+
+/// Whether a value is this half of the last axis of `x`, which is filled in if it is empty.
+bool is_half(const Site& site, const std::string& value, bool second, std::string& x) {
+    const Node* node = site.uses.producer(value);
+    if (node == nullptr || (!node->is("Slice") && !node->is("Split"))) return false;
+    const Shape dims = dims_of(site.graph, node->input(0));
+    if (dims.empty() || dims.back() % 2 != 0 || (!x.empty() && x != node->input(0))) return false;
+    Shape half = dims;
+    half.back() /= 2;
+    if (dims_of(site.graph, value) != half) return false;
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    if (node->is("Split")) {
+        const std::int64_t axis = node->int_or("axis", 0);
+        if ((axis != -1 && axis != rank - 1) || node->outputs.size() != 2 || node->output(second ? 1 : 0) != value)
+            return false;
+    } else {
+        const auto cut = cut_of(site, value);
+        if (!cut || cut->axis + 1 != dims.size() || cut->step != 1 || cut->start != (second ? half.back() : 0))
+            return false;
+    }
+    x = node->input(0);
+    return true;
+}
+
+/// Whether cosines or sines are taken beside x: one number or as many as x has along each axis but the last.
+bool is_table(const Shape& table, const Shape& x) {
+    if (table.size() != 4 || x.size() != 4 || (table[3] != x[3] && table[3] * 2 != x[3])) return false;
+    for (std::size_t i = 0; i < 3; ++i)
+        if (table[i] != 1 && table[i] != x[i]) return false;
+    return true;
 }
 
 /// Whether a value is every second number of the last axis of `x`, which is filled in if it is empty, from this one on;
