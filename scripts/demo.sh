@@ -22,7 +22,7 @@ export LATHE_SETUP=demo
 build=${LATHE_BUILD:-build}
 out=${LATHE_OUT:-out}
 say "Building Lathe"
-build_lathe "$build" -DLATHE_PYTHON="$LATHE_PYTHON" --target lathe_cli
+build_lathe "$build" -DLATHE_UNITY=ON -DLATHE_PYTHON="$LATHE_PYTHON" --target lathe_cli
 export LATHE_PYTHON
 lathe=$build/bin/lathe
 

@@ -40,7 +40,7 @@ say "Source archive, contents, checksums"
 "$LATHE_PYTHON" scripts/sbom.py "$dist"/lathe-*.whl >"$dist/lathe.cdx.json"
 if $deb; then
   say "Debian package"
-  build_lathe build-deb -DLATHE_TESTS=OFF
+  build_lathe build-deb -DLATHE_TESTS=OFF -DLATHE_UNITY=ON
   scripts/deb.sh build-deb "$dist"
   "$LATHE_PYTHON" scripts/sbom.py "$dist"/lathe_*.deb >"$dist/lathe.deb.cdx.json"
 fi

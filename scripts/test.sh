@@ -15,14 +15,14 @@ build=${LATHE_BUILD:-build}
 write_onnx_cases
 
 say "Building"
-options=(-DLATHE_PYTHON="$LATHE_PYTHON" -DLATHE_ONNX_TEST_DATA="$LATHE_ONNX_CASES")
+options=(-DLATHE_UNITY=ON -DLATHE_PYTHON="$LATHE_PYTHON" -DLATHE_ONNX_TEST_DATA="$LATHE_ONNX_CASES")
 if $quick; then
   build_lathe "$build" "${options[@]}" -DLATHE_CHECKS=OFF
 else
   build_lathe "$build" "${options[@]}" -DLATHE_CHECKS=ON
   say "Building the unit tests and fuzz targets with AddressSanitizer and UBSan"
-  CC=clang-14 CXX=clang++-14 build_lathe "$build-sanitize" -DLATHE_SANITIZE=ON -DLATHE_FUZZ=ON -DLATHE_WERROR=OFF \
-    -DCMAKE_CXX_FLAGS_RELEASE="-O1 -g1" -DLATHE_PYTHON="$LATHE_PYTHON"
+  CC=clang-14 CXX=clang++-14 build_lathe "$build-sanitize" -DLATHE_UNITY=ON -DLATHE_SANITIZE=ON -DLATHE_FUZZ=ON -DLATHE_WERROR=OFF \
+    -DCMAKE_CXX_FLAGS_RELEASE="-O0 -g1" -DLATHE_PYTHON="$LATHE_PYTHON"
 fi
 
 say "Testing"

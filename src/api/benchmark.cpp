@@ -57,7 +57,7 @@ std::optional<double> throughput_of(const Json& document, const std::string& nam
     return std::nullopt;
 }
 
-BenchmarkResult result_of(const Json& document) {
+BenchmarkResult benchmark_result_of(const Json& document) {
     BenchmarkResult result;
     for (const Json& latency : items(document, "latency")) {
         BenchmarkRow row;
@@ -91,7 +91,7 @@ BenchmarkResult result_of(const Json& document) {
 Result<BenchmarkResult> benchmark(const BenchmarkRequest& request) {
     LATHE_TRY(const BenchRequest asked, inner(request));
     LATHE_TRY(const Json document, bench(asked, request.progress != nullptr ? *request.progress : no_progress()));
-    return result_of(document);
+    return benchmark_result_of(document);
 }
 
 } // namespace lathe

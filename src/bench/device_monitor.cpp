@@ -11,10 +11,8 @@
 
 namespace lathe {
 
-namespace {
-
 /// Values of one device, by field.
-struct Series {
+struct DeviceSeries {
     std::size_t samples = 0;
     std::map<std::string, std::vector<double>> fields;
     std::map<std::string, std::size_t> slowed;
@@ -51,12 +49,10 @@ struct Series {
     }
 };
 
-} // namespace
-
 struct DeviceMonitor::State {
     Sample sample;
     std::vector<int> devices;
-    std::map<int, Series> series;
+    std::map<int, DeviceSeries> series;
     std::mutex mutex;
     std::condition_variable_any wake;
     std::jthread thread;

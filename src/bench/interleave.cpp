@@ -1,4 +1,5 @@
 #include "bench/interleave.hpp"
+#include "support/clock.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -19,10 +20,6 @@ struct Turn {
     SteadyDetector steady;
     std::optional<Error> failure;
 };
-
-double steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::optional<double> median_of(const std::vector<double>& values) {
     if (values.empty()) return std::nullopt;

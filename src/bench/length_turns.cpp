@@ -7,14 +7,11 @@
 
 #include "bench/length_mix.hpp"
 #include "data/lengths.hpp"
+#include "support/clock.hpp"
 
 namespace lathe {
 
 namespace {
-
-double steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void sleep_milliseconds(double milliseconds) {
     std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));

@@ -40,7 +40,7 @@ std::string shape_text(const Shape& shape) {
 }
 
 /// What one process of trtexec is asked for.
-struct Turn {
+struct TrtexecTurn {
     double seconds = 0;
     double warm_up_ms = 0;
     bool one_at_a_time = true;
@@ -114,7 +114,7 @@ private:
 
     Result<Burst> do_burst(const BurstPlan& plan, Progress& progress) override {
         const auto times = scratch_ / (info().name + "-times.json");
-        Turn turn;
+        TrtexecTurn turn;
         turn.seconds = std::max(turn_seconds, plan.milliseconds * 1e-3);
         turn.warm_up_ms = options_.warm_up_ms;
         turn.times = times;
@@ -141,7 +141,7 @@ private:
     }
 
     Result<Throughput> do_throughput(double seconds, Progress& progress) override {
-        Turn turn;
+        TrtexecTurn turn;
         turn.seconds = seconds;
         turn.warm_up_ms = options_.warm_up_ms;
         turn.one_at_a_time = false;
@@ -156,7 +156,7 @@ private:
         return served;
     }
 
-    std::vector<std::string> command(const Turn& turn) const {
+    std::vector<std::string> command(const TrtexecTurn& turn) const {
         std::vector<std::string> words{program_.string(), "--loadEngine=" + info().file.string()};
         if (!shapes_.empty()) words.push_back("--shapes=" + shapes_);
         if (!files_.empty()) words.push_back("--loadInputs=" + files_);
@@ -174,7 +174,7 @@ private:
         return words;
     }
 
-    Result<TrtexecRun> run_once(const Turn& turn, Progress& progress) {
+    Result<TrtexecRun> run_once(const TrtexecTurn& turn, Progress& progress) {
         const std::chrono::seconds limit(static_cast<std::int64_t>(longest_start_s + 2 * turn.seconds));
         LATHE_TRY(const ProgramOutput output, run_program(command(turn), limit, progress));
         auto runs = parse_trtexec_log(output.text, "what trtexec printed");

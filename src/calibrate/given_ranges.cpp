@@ -8,7 +8,7 @@
 namespace lathe {
 namespace {
 
-constexpr std::size_t size_limit = std::size_t{1} << 28;
+constexpr std::size_t given_size_limit = std::size_t{1} << 28;
 
 bool is_ours(std::string_view text) {
     // A file of ours may be damaged; its reader then says so.
@@ -18,7 +18,7 @@ bool is_ours(std::string_view text) {
 } // namespace
 
 Result<std::optional<GivenRanges>> load_given_ranges(const std::filesystem::path& path) {
-    LATHE_TRY(const std::string text, read_text_file(path, size_limit));
+    LATHE_TRY(const std::string text, read_text_file(path, given_size_limit));
     const std::string where = path.string();
     if (is_ours(text)) return std::optional<GivenRanges>{};
     const auto first =

@@ -14,7 +14,7 @@ namespace lathe::cli {
 
 namespace {
 
-struct Arguments {
+struct AutocastArguments {
     AutocastRequest request;
     std::string format = "fp16";
     std::string io_types = "keep";
@@ -95,7 +95,7 @@ void print_subnormals(const std::string& kind, const Subnormals& part, double sm
 }
 
 /// What can be told before any work.
-Result<AutocastRequest> request_of(const Arguments& arguments, const Context& context) {
+Result<AutocastRequest> request_of(const AutocastArguments& arguments, const Context& context) {
     AutocastRequest request = arguments.request;
     const bool measured = !request.data.empty() || !request.ranges.empty();
     for (const CLI::Option* option : arguments.of_ranges) {
@@ -119,7 +119,7 @@ Result<AutocastRequest> request_of(const Arguments& arguments, const Context& co
     return request;
 }
 
-void print_measured(const AutocastResult& result, const Arguments& arguments, const Context& context) {
+void print_measured(const AutocastResult& result, const AutocastArguments& arguments, const Context& context) {
     if (!result.reused.empty()) context.print(result.reused);
     if (arguments.explain) print_decisions(result, arguments.request.open_size, context);
     for (const std::string& remark : result.remarks)
@@ -142,7 +142,7 @@ void print_measured(const AutocastResult& result, const Arguments& arguments, co
     print_subnormals("activations", result.activations, result.smallest_normal, context);
 }
 
-void print_unmeasured(const AutocastResult& result, const Arguments& arguments, const Context& context) {
+void print_unmeasured(const AutocastResult& result, const AutocastArguments& arguments, const Context& context) {
     context.print(context.bold(arguments.request.output.string()) + ": " + std::to_string(result.cast_nodes) + " of " +
                   std::to_string(result.cast_nodes + result.fp32_nodes) + " nodes in " + result.format + ", " +
                   std::to_string(result.casts) + " casts, by what each operation does");
@@ -154,7 +154,7 @@ void print_unmeasured(const AutocastResult& result, const Arguments& arguments, 
     }
 }
 
-Result<void> run_autocast(const Arguments& arguments, const Context& context) {
+Result<void> run_autocast(const AutocastArguments& arguments, const Context& context) {
     LATHE_TRY(const AutocastRequest request, request_of(arguments, context));
     LATHE_TRY(const AutocastResult result, autocast(request));
     if (result.measured)
@@ -169,7 +169,7 @@ Result<void> run_autocast(const Arguments& arguments, const Context& context) {
 } // namespace
 
 void add_autocast(Commands& commands) {
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<AutocastArguments>();
     Context& context = commands.context();
     CLI::App& app = commands.add(
         {"autocast",

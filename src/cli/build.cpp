@@ -27,7 +27,7 @@ namespace lathe::cli {
 
 namespace {
 
-struct Options {
+struct BuildArguments {
     std::filesystem::path model;
     std::filesystem::path output;
     std::string device = "cpu";
@@ -67,7 +67,7 @@ Result<std::vector<std::map<std::string, ShapeRange>>> profiles_of(const std::ve
     return profiles;
 }
 
-Result<void> take_shapes(const Options& options, BuildOptions& build) {
+Result<void> take_shapes(const BuildArguments& options, BuildOptions& build) {
     if (options.trtexec_shapes.given()) {
         if (!options.shapes.empty()) {
             return Error{ErrorCode::invalid_argument, "shapes are given in two ways", "--shape",
@@ -180,7 +180,7 @@ void add_quantization_hashes(const Model& model, BuildOptions& build) {
 }
 
 /// Who does not compute in the types that `lathe autocast` wrote says so.
-void warn_about_casts(const Model& model, const Options& options, const Context& context) {
+void warn_about_casts(const Model& model, const BuildArguments& options, const Context& context) {
     const std::string* found = model.find_metadata("lathe.autocast");
     if (found == nullptr) return;
     if (options.device == "cuda") {
@@ -192,7 +192,7 @@ void warn_about_casts(const Model& model, const Options& options, const Context&
 }
 
 /// Weights that were quantised for a CPU with VNNI.
-void warn_about_overflow(const Model& model, const Options& options, const Context& context) {
+void warn_about_overflow(const Model& model, const BuildArguments& options, const Context& context) {
     const TargetProfile& profile = profile_of(Target::openvino);
     if (options.device != "cpu" || range_for_this_cpu(profile) == WeightRange::full) return;
     const std::size_t layers = layers_that_overflow(model.graph, profile).size();
@@ -204,7 +204,7 @@ void warn_about_overflow(const Model& model, const Options& options, const Conte
 }
 
 /// Into the model, since that is where the backend looks for them.
-Result<void> take_tensorrt_options(const Options& options, Model& model) {
+Result<void> take_tensorrt_options(const BuildArguments& options, Model& model) {
     TensorRtOptions wanted = options.tensorrt;
     wanted.optimization_level = options.optimization_level;
     if (options.device == "tensorrt") {
@@ -226,7 +226,7 @@ Result<void> write_plan(const std::filesystem::path& engine, const std::filesyst
     return write_file(plan, form.plan);
 }
 
-Result<void> build_engine(const Options& options, const Context& context) {
+Result<void> build_engine(const BuildArguments& options, const Context& context) {
     LATHE_TRY(Model model, load_onnx(options.model));
     warn_about_nonfinite(model);
     BuildOptions build;
@@ -296,7 +296,7 @@ Result<void> build_engine(const Options& options, const Context& context) {
 } // namespace
 
 void add_build(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<BuildArguments>();
     Context& context = commands.context();
     CLI::App& command =
         commands.add({"build",

@@ -14,7 +14,7 @@ namespace lathe::cli {
 
 namespace {
 
-constexpr std::size_t rows_shown = 15;
+constexpr std::size_t calibrate_rows_shown = 15;
 
 std::string plural(std::size_t count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
@@ -35,7 +35,7 @@ std::string worst_table(const RangesFile& ranges, const NumberFormat& format) {
         return a.quality.clipped_fraction > b.quality.clipped_fraction;
     });
     std::vector<std::vector<std::string>> cells{{"tensor", "min", "max", "low", "high", "clipped %", "SQNR dB"}};
-    for (std::size_t i = 0; i < std::min(rows.size(), rows_shown); ++i) {
+    for (std::size_t i = 0; i < std::min(rows.size(), calibrate_rows_shown); ++i) {
         const auto& [tensor, range, quality] = rows[i];
         cells.push_back({tensor->name, number(static_cast<double>(tensor->histogram.min())),
                          number(static_cast<double>(tensor->histogram.max())), number(static_cast<double>(range.low)),

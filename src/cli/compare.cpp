@@ -12,7 +12,7 @@ namespace lathe::cli {
 
 namespace {
 
-struct Options {
+struct CompareArguments {
     CompareModelsRequest request;
     std::string reduce;
     std::size_t rows = 20;
@@ -47,7 +47,7 @@ std::vector<std::string> row_of(const ComparedTensor& tensor, const Context& con
 }
 
 /// Outputs, the first past tolerance, and the worst; all with --verbose.
-void print_comparison(const Comparison& comparison, const Options& options, const Context& context) {
+void print_comparison(const Comparison& comparison, const CompareArguments& options, const Context& context) {
     std::vector<std::vector<std::string>> rows{
         {"tensor", "op", "max abs", "max rel", "SQNR dB", "cosine", "argmax", ""}};
     std::size_t past = 0;
@@ -79,7 +79,7 @@ std::string built(const std::optional<BuildOptions>& build, const std::filesyste
     return engine;
 }
 
-Result<Json> reduce_and_save(const ModelComparison& made, const Options& options, const Context& context) {
+Result<Json> reduce_and_save(const ModelComparison& made, const CompareArguments& options, const Context& context) {
     const std::string& target = made.comparison.first_past()->difference.tensor;
     LATHE_TRY(const Reduced reduced, reduce(made.a, made.b, made.comparison, target, made.options, context.progress()));
     LATHE_TRY(const auto files, save_reduced(reduced, options.reduce));
@@ -106,7 +106,7 @@ Result<Json> reduce_and_save(const ModelComparison& made, const Options& options
                 {"trials", reduced.trials}};
 }
 
-Result<void> run(const Options& options, const Context& context) {
+Result<void> run(const CompareArguments& options, const Context& context) {
     CompareModelsRequest request = options.request;
     request.progress = &context.progress();
     LATHE_TRY(const ModelComparison made, run_comparison(request));
@@ -154,7 +154,7 @@ Result<void> run(const Options& options, const Context& context) {
 } // namespace
 
 void add_compare(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<CompareArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"compare",

@@ -8,13 +8,13 @@ namespace lathe::cli {
 
 namespace {
 
-struct Options {
+struct ConvertRangesArguments {
     std::string input;
     std::string output;
     GivenFormatArguments format;
 };
 
-Result<void> convert(const Options& options, const Context& context) {
+Result<void> convert(const ConvertRangesArguments& options, const Context& context) {
     const ConvertRangesRequest request{options.input, options.output, format_of(options.format)};
     LATHE_TRY(const ConvertRangesResult result, convert_ranges(request));
     if (result.ours && options.format.name == "tensorrt-cache") {
@@ -35,7 +35,7 @@ Result<void> convert(const Options& options, const Context& context) {
 } // namespace
 
 void add_convert_ranges(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<ConvertRangesArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add({"convert-ranges",
                                       "Turn calibrated ranges into the form of another tool: TensorRT's calibration "

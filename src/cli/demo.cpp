@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct DemoArguments {
     std::string output = "lathe-demo";
     std::string device = "cpu";
     std::string copy;
@@ -32,7 +32,7 @@ Result<fs::path> find_demo() {
                  "install Lathe again"};
 }
 
-Result<void> run_demo(const Options& options, const Context& context) {
+Result<void> run_demo(const DemoArguments& options, const Context& context) {
     LATHE_TRY(const fs::path demo, find_demo());
     if (!options.copy.empty()) {
         std::error_code failed;
@@ -71,7 +71,7 @@ Result<void> run_demo(const Options& options, const Context& context) {
 } // namespace
 
 void add_demo(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<DemoArguments>();
     Context& context = commands.context();
     CLI::App& command =
         commands.add({"demo",

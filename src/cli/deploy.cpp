@@ -13,7 +13,7 @@ namespace lathe::cli {
 
 namespace {
 
-struct Options {
+struct DeployArguments {
     std::string server;
     DeployRequest request;
     KserveOptions kserve;
@@ -55,7 +55,7 @@ void print_serving(const DeployResult& result, const DeployRequest& request, con
                   (compatible ? " --backend-config=tensorrt,version-compatible=true" : ""));
 }
 
-Result<void> run_deploy(const Options& options, const Context& context) {
+Result<void> run_deploy(const DeployArguments& options, const Context& context) {
     DeployRequest request = options.request;
     if (options.server == "kserve") {
         LATHE_TRY(request.cluster, cluster_request(options.kserve));
@@ -79,7 +79,7 @@ Result<void> run_deploy(const Options& options, const Context& context) {
 } // namespace
 
 void add_deploy(Commands& commands) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<DeployArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"deploy",

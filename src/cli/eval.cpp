@@ -20,7 +20,7 @@ struct EvalOptions {
     std::string output;
 };
 
-std::string number(const Json& value, const char* format) {
+std::string number_or_dash(const Json& value, const char* format) {
     if (!value.is_number()) return "-";
     char text[64];
     std::snprintf(text, sizeof(text), format, value.get<double>());
@@ -68,11 +68,11 @@ void print_fidelity(const Context& context, const Json& document) {
         const std::string interval =
             delta.is_array() ? " (" + points(delta[0]) + ".." + points(delta[1]) + ")" : std::string();
         rows.push_back({subject["name"].get<std::string>(), versus["reference"].get<std::string>(),
-                        share(versus, "agreement"), number(versus["mean_kl"], "%.5f"),
-                        versus["sqnr_db"].is_null() ? "equal" : number(versus["sqnr_db"], "%.1f"),
-                        number(versus["cosine"], "%.6f"), number(versus["max_abs_error"], "%.4g"),
+                        share(versus, "agreement"), number_or_dash(versus["mean_kl"], "%.5f"),
+                        versus["sqnr_db"].is_null() ? "equal" : number_or_dash(versus["sqnr_db"], "%.1f"),
+                        number_or_dash(versus["cosine"], "%.6f"), number_or_dash(versus["max_abs_error"], "%.4g"),
                         points(versus["top1_delta"]) + interval,
-                        versus["mcnemar"].is_object() ? number(versus["mcnemar"]["p_value"], "%.3g") : "-"});
+                        versus["mcnemar"].is_object() ? number_or_dash(versus["mcnemar"]["p_value"], "%.3g") : "-"});
     }
     if (rows.size() < 2) return;
     context.print(context.bold("Against the reference"));
@@ -84,8 +84,8 @@ void print_worst(const Context& context, const Json& document) {
         if (!subject.contains("worst") || subject["worst"].empty()) continue;
         std::vector<std::vector<std::string>> rows{{"sample", "KL", "label", "reference says", "subject says"}};
         for (const auto& sample : subject["worst"]) {
-            rows.push_back({sample["sample"].get<std::string>(), number(sample["kl"], "%.4f"), sample["label"].dump(),
-                            sample["reference_class"].dump(), sample["subject_class"].dump()});
+            rows.push_back({sample["sample"].get<std::string>(), number_or_dash(sample["kl"], "%.4f"),
+                            sample["label"].dump(), sample["reference_class"].dump(), sample["subject_class"].dump()});
         }
         context.print(context.bold("Samples on which " + subject["name"].get<std::string>() + " differs most"));
         context.print(table(rows) + "\n");
@@ -96,7 +96,8 @@ void print_worst(const Context& context, const Json& document) {
 std::string correlation(const Json& object, const std::string& key, const char* format = "%.4f") {
     if (!object[key].is_number()) return "-";
     const Json& interval = object[key + "_ci95"];
-    return number(object[key], format) + " (" + number(interval[0], format) + ".." + number(interval[1], format) + ")";
+    return number_or_dash(object[key], format) + " (" + number_or_dash(interval[0], format) + ".." +
+           number_or_dash(interval[1], format) + ")";
 }
 
 void print_similarity(const Context& context, const Json& document) {
@@ -109,10 +110,11 @@ void print_similarity(const Context& context, const Json& document) {
         if (!subject.contains("vs_reference")) continue;
         const Json& versus = subject["vs_reference"];
         against.push_back({subject["name"].get<std::string>(), versus["reference"].get<std::string>(),
-                           correlation(versus, "spearman_delta", "%+.4f"), number(versus["rank_agreement"], "%.5f"),
-                           number(versus["cosine"], "%.6f"), number(versus["least_cosine"], "%.6f"),
-                           versus["sqnr_db"].is_null() ? "equal" : number(versus["sqnr_db"], "%.1f"),
-                           number(versus["max_abs_error"], "%.4g")});
+                           correlation(versus, "spearman_delta", "%+.4f"),
+                           number_or_dash(versus["rank_agreement"], "%.5f"), number_or_dash(versus["cosine"], "%.6f"),
+                           number_or_dash(versus["least_cosine"], "%.6f"),
+                           versus["sqnr_db"].is_null() ? "equal" : number_or_dash(versus["sqnr_db"], "%.1f"),
+                           number_or_dash(versus["max_abs_error"], "%.4g")});
     }
     context.print(context.bold("Similarity on " + document["data"]["samples"].dump() + " pairs" +
                                (document["score"] == "output" ? ", scored by the output itself" : "")));
@@ -166,9 +168,9 @@ std::string figure(const Json& object, const Json& column) {
     const auto write = [&](const Json& value, int places) {
         if (!value.is_number()) return std::string("nan"); // JSON's null: of some resamples there is no figure
         char text[48];
-        const double number = value.get<double>() * (share ? 100 : 1);
+        const double number_or_dash = value.get<double>() * (share ? 100 : 1);
         std::snprintf(text, sizeof(text), format == "points" ? "%+.*f" : "%.*f", format == "count" ? 0 : places,
-                      number);
+                      number_or_dash);
         return std::string(text);
     };
     std::string text = write(object[key], digits) + (format == "share" ? " %" : "");

@@ -9,7 +9,7 @@
 namespace lathe::cli {
 namespace {
 
-struct Arguments {
+struct InspectArguments {
     std::string file;
     bool layers = false;
 };
@@ -94,7 +94,7 @@ void print_summary(const ModelSummary& summary, const Model& model, const Contex
     print_metadata(model, context);
 }
 
-Result<void> print_model(const Arguments& arguments, const Context& context) {
+Result<void> print_model(const InspectArguments& arguments, const Context& context) {
     LATHE_TRY(const Inspection inspection, inspect_model(arguments.file));
     print_summary(inspection.summary, inspection.model, context);
     for (const NonfiniteTensor& tensor : inspection.nonfinite) {
@@ -136,7 +136,7 @@ void print_engine(const EngineInfo& info, const Context& context) {
     if (info.recompiled) context.warn("compiled anew for this machine: " + info.recompiled_reason);
 }
 
-Result<void> inspect_engine(const Arguments& arguments, const Context& context) {
+Result<void> inspect_engine(const InspectArguments& arguments, const Context& context) {
     LATHE_TRY(const Engine engine, Engine::load(arguments.file));
     print_engine(engine.info(), context);
     Json json{{"kind", "engine"}, {"file", arguments.file}};
@@ -167,7 +167,7 @@ Result<void> inspect_engine(const Arguments& arguments, const Context& context) 
 } // namespace
 
 void add_inspect(Commands& commands) {
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<InspectArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"inspect",

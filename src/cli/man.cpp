@@ -52,7 +52,7 @@ std::string entry(const CLI::Option& option) {
     return ".TP\n" + names_of(option) + "\n" + roff(option.get_description()) + "\n";
 }
 
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
     std::vector<const CLI::App*> commands = app.get_subcommands({});
     std::erase_if(commands, [](const CLI::App* command) { return command->get_group().empty(); });
     return commands;
@@ -70,7 +70,7 @@ bool has(const CLI::App& command, const CLI::Option& wanted) {
 std::string verbatim(const std::string& text) { return ".nf\n" + roff(text) + ".fi\n"; }
 
 std::string manual(const CLI::App& app, const std::string& version) {
-    const std::vector<const CLI::App*> commands = commands_of(app);
+    const std::vector<const CLI::App*> commands = visible_commands(app);
     // Options of every command are told once.
     std::vector<const CLI::Option*> shared = commands.front()->get_options();
     std::erase_if(shared, [&](const CLI::Option* option) {

@@ -20,7 +20,7 @@ namespace lathe::cli {
 
 namespace {
 
-struct Options {
+struct MixArguments {
     TuneRequest request;
     std::string budget = "10m";
     std::vector<std::string> shapes;
@@ -40,7 +40,7 @@ Result<double> parse_duration(const std::string& text) {
     return value * factor;
 }
 
-Result<TuneRequest> request_of(const Options& options, const Context& context) {
+Result<TuneRequest> request_of(const MixArguments& options, const Context& context) {
     TuneRequest request = options.request;
     LATHE_TRY(request.budget_s, parse_duration(options.budget));
     for (const std::string& text : options.shapes) {
@@ -55,7 +55,7 @@ Result<TuneRequest> request_of(const Options& options, const Context& context) {
     return request;
 }
 
-Result<void> run_tune(const Options& options, const Context& context) {
+Result<void> run_tune(const MixArguments& options, const Context& context) {
     LATHE_TRY(const TuneRequest request, request_of(options, context));
     LATHE_TRY(const TuneResult result, tune(request));
     for (const std::string& notice : result.notices)
@@ -71,7 +71,7 @@ Result<void> run_tune(const Options& options, const Context& context) {
 } // namespace
 
 void add_tune(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<MixArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"tune",

@@ -15,7 +15,7 @@ namespace lathe::cli {
 namespace {
 
 /// What the command line says in words; the rest goes straight into the request.
-struct Arguments {
+struct OptimizeArguments {
     OptimizeRequest request;
     std::string method = to_string(Method::mse);
     CorrectionArguments correction;
@@ -28,7 +28,7 @@ struct Arguments {
     std::vector<std::string> against;
 };
 
-Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& context) {
+Result<OptimizeRequest> request_of(const OptimizeArguments& arguments, const Context& context) {
     OptimizeRequest request = arguments.request;
     request.ranges_by_error = arguments.method == "auto";
     if (!request.ranges_by_error) {
@@ -62,7 +62,7 @@ Result<OptimizeRequest> request_of(const Arguments& arguments, const Context& co
     return request;
 }
 
-Result<void> run_optimize(const Arguments& arguments, const Context& context) {
+Result<void> run_optimize(const OptimizeArguments& arguments, const Context& context) {
     LATHE_TRY(const OptimizeRequest request, request_of(arguments, context));
     LATHE_TRY(const OptimizeResult result, optimize(request));
     print_optimized(result, context);
@@ -83,7 +83,7 @@ void print_optimized(const OptimizeResult& result, const Context& context) {
 }
 
 void add_optimize(Commands& commands) {
-    auto options = std::make_shared<Arguments>();
+    auto options = std::make_shared<OptimizeArguments>();
     OptimizeRequest& request = options->request;
     Context& context = commands.context();
     CLI::App& command = commands.add(

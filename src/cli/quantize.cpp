@@ -17,7 +17,7 @@
 namespace lathe::cli {
 namespace {
 
-struct Arguments {
+struct QuantizeArguments {
     std::string model;
     std::string ranges;
     std::string target; ///< empty: openvino, but tensorrt for a calibration cache of TensorRT
@@ -50,12 +50,12 @@ void print_decisions(const QuantizationPlan& plan, const Context& context) {
 }
 
 /// The target that was asked for, or the default one.
-std::string target_name(const Arguments& arguments, bool tensorrt_cache = false) {
+std::string target_name(const QuantizeArguments& arguments, bool tensorrt_cache = false) {
     if (!arguments.target.empty()) return arguments.target;
     return tensorrt_cache ? "tensorrt" : "openvino";
 }
 
-Result<void> lint(const Arguments& arguments, const Context& context) {
+Result<void> lint(const QuantizeArguments& arguments, const Context& context) {
     LATHE_TRY(const Target target, target_from_name(target_name(arguments)));
     LATHE_TRY(Model model, load_onnx(arguments.model));
     if (Model inferred = model; infer_shapes(inferred)) model = std::move(inferred);
@@ -86,7 +86,7 @@ Result<void> lint(const Arguments& arguments, const Context& context) {
 }
 
 /// --explain without --ranges: the decisions need no calibration.
-Result<void> explain_only(const Arguments& arguments, const Context& context) {
+Result<void> explain_only(const QuantizeArguments& arguments, const Context& context) {
     LATHE_TRY(const Target target, target_from_name(target_name(arguments)));
     LATHE_TRY(Model model, load_onnx(arguments.model));
     if (Model inferred = model; infer_shapes(inferred)) model = std::move(inferred);
@@ -127,7 +127,7 @@ Result<std::pair<std::string, Range>> parse_range(const std::string& text) {
     return std::pair(text.substr(0, equals), Range{*low, *high});
 }
 
-Result<QuantizeOptions> options_of(const Arguments& arguments, const std::string& target) {
+Result<QuantizeOptions> options_of(const QuantizeArguments& arguments, const std::string& target) {
     QuantizeOptions options;
     LATHE_TRY(options.target, target_from_name(target));
     options.placement.exclude = arguments.exclude;
@@ -179,7 +179,7 @@ void tell_match(const GivenMatch& match, const std::vector<MissingRange>& missin
     context.warn(text);
 }
 
-Result<void> quantize(const Arguments& arguments, const Context& context) {
+Result<void> quantize(const QuantizeArguments& arguments, const Context& context) {
     if (arguments.lint) return lint(arguments, context);
     if (arguments.ranges.empty() && arguments.output.empty() && arguments.explain) {
         return explain_only(arguments, context);
@@ -243,7 +243,7 @@ Result<void> quantize(const Arguments& arguments, const Context& context) {
 } // namespace
 
 void add_quantize(Commands& commands) {
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<QuantizeArguments>();
     Context& context = commands.context();
     CLI::App& app = commands.add(
         {"quantize",

@@ -34,7 +34,7 @@ namespace lathe::cli {
 
 namespace {
 
-struct Options {
+struct RunArguments {
     std::filesystem::path engine;
     std::vector<std::filesystem::path> inputs;
     std::string raw_inputs; ///< as trtexec's --loadInputs has them
@@ -156,7 +156,7 @@ const TensorView* class_scores(const EngineInfo& info, const std::vector<TensorV
 
 class Runner {
 public:
-    Runner(const Options& options, const Context& context) : options_(options), context_(context) {}
+    Runner(const RunArguments& options, const Context& context) : options_(options), context_(context) {}
 
     Result<void> run() {
         EngineLoadOptions load;
@@ -465,7 +465,7 @@ private:
         return {};
     }
 
-    const Options& options_;
+    const RunArguments& options_;
     const Context& context_;
     const EngineInfo* info_ = nullptr;
     std::optional<DetectionHead> head_;
@@ -484,7 +484,7 @@ private:
 } // namespace
 
 void add_run(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<RunArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"run",

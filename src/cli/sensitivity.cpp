@@ -15,9 +15,9 @@ namespace lathe::cli {
 
 namespace {
 
-constexpr std::size_t rows_shown = 20;
+constexpr std::size_t sensitivity_rows_shown = 20;
 
-struct Options {
+struct SensitivityArguments {
     SensitivityRequest request;
     std::string target;
     std::string device = "cpu";
@@ -25,7 +25,7 @@ struct Options {
     bool all = false;
 };
 
-std::string number(const Json& json, const char* key, const char* format, double factor = 1) {
+std::string number_or_dash(const Json& json, const char* key, const char* format, double factor = 1) {
     const auto found = json.find(key);
     if (found == json.end() || !found->is_number()) return "-";
     char text[48];
@@ -44,21 +44,21 @@ std::vector<std::string> row_of(const Json& layer, const std::string& rank, bool
         return {rank,
                 layer.value("node", "everything in INT8"),
                 layer.value("role", ""),
-                number(layer, "task_delta", "%+.2f", 100),
-                number(layer, "task_agreement", "%.2f", 100),
-                layer["sqnr_db"].is_null() ? "no noise" : number(layer, "sqnr_db", "%.1f"),
-                number(layer, "damage_share", "%.1f", 100),
-                number(layer, "macs_share", "%.1f", 100)};
+                number_or_dash(layer, "task_delta", "%+.2f", 100),
+                number_or_dash(layer, "task_agreement", "%.2f", 100),
+                layer["sqnr_db"].is_null() ? "no noise" : number_or_dash(layer, "sqnr_db", "%.1f"),
+                number_or_dash(layer, "damage_share", "%.1f", 100),
+                number_or_dash(layer, "macs_share", "%.1f", 100)};
     }
     return {rank,
             layer.value("node", "everything in INT8"),
             layer.value("role", ""),
-            layer["sqnr_db"].is_null() ? "no noise" : number(layer, "sqnr_db", "%.1f"),
-            number(layer, "mean_kl", "%.2g"),
-            number(layer, "agreement", "%.2f", 100),
-            number(layer, "top1_delta", "%+.2f", 100),
-            number(layer, "damage_share", "%.1f", 100),
-            number(layer, "macs_share", "%.1f", 100)};
+            layer["sqnr_db"].is_null() ? "no noise" : number_or_dash(layer, "sqnr_db", "%.1f"),
+            number_or_dash(layer, "mean_kl", "%.2g"),
+            number_or_dash(layer, "agreement", "%.2f", 100),
+            number_or_dash(layer, "top1_delta", "%+.2f", 100),
+            number_or_dash(layer, "damage_share", "%.1f", 100),
+            number_or_dash(layer, "macs_share", "%.1f", 100)};
 }
 
 void print_result(const Json& document, bool all, const Context& context) {
@@ -75,7 +75,7 @@ void print_result(const Json& document, bool all, const Context& context) {
     for (const Json& layer : document["layers"]) {
         if (!layer["quantized"].get<bool>()) {
             ++kept_float;
-        } else if (!all && rows.size() > rows_shown) {
+        } else if (!all && rows.size() > sensitivity_rows_shown) {
             ++hidden;
         } else {
             rows.push_back(row_of(layer, std::to_string(layer["rank"].get<std::size_t>()), by_task));
@@ -87,9 +87,9 @@ void print_result(const Json& document, bool all, const Context& context) {
     context.print(table(rows));
     if (by_task) {
         const Json& task = document["task"];
-        context.print(judged_by + ": " + number(task, "reference", "%.2f", 100) + " in float, " +
-                      number(task, "everything", "%.2f", 100) + " with everything in INT8 (" +
-                      number(task, "delta", "%+.2f", 100) + " pt, 95 % " + pair_of(task["delta_ci95"]) + ")");
+        context.print(judged_by + ": " + number_or_dash(task, "reference", "%.2f", 100) + " in float, " +
+                      number_or_dash(task, "everything", "%.2f", 100) + " with everything in INT8 (" +
+                      number_or_dash(task, "delta", "%+.2f", 100) + " pt, 95 % " + pair_of(task["delta_ci95"]) + ")");
     }
     if (hidden > 0) context.print("and " + std::to_string(hidden) + " less harmful layers (--all shows them)");
     if (kept_float > 0) {
@@ -107,7 +107,7 @@ void print_result(const Json& document, bool all, const Context& context) {
 }
 
 /// The page, if one was asked for. Its folder is tried before the work.
-Result<void> write_report(const Options& options, const Json& document, const Context& context) {
+Result<void> write_report(const SensitivityArguments& options, const Json& document, const Context& context) {
     if (options.report.empty()) return {};
     report::DocumentOptions page;
     page.command = context.command_line();
@@ -121,12 +121,12 @@ Result<void> write_report(const Options& options, const Json& document, const Co
     return {};
 }
 
-std::string target_of(const Options& options) {
+std::string target_of(const SensitivityArguments& options) {
     if (!options.target.empty()) return options.target;
     return options.device == "cpu" ? "openvino" : options.device;
 }
 
-SensitivityRequest request_of(const Options& options, const Context& context) {
+SensitivityRequest request_of(const SensitivityArguments& options, const Context& context) {
     SensitivityRequest request = options.request;
     request.target = target_of(options);
     request.command_line = context.command_line();
@@ -134,7 +134,7 @@ SensitivityRequest request_of(const Options& options, const Context& context) {
     return request;
 }
 
-Result<void> run_sensitivity(const Options& options, const Context& context) {
+Result<void> run_sensitivity(const SensitivityArguments& options, const Context& context) {
     LATHE_CHECK(check_writable({options.report}));
     LATHE_TRY(const SensitivityResult found, sensitivity(request_of(options, context)));
     for (const std::string& notice : found.notices)
@@ -150,7 +150,7 @@ Result<void> run_sensitivity(const Options& options, const Context& context) {
 } // namespace
 
 void add_sensitivity(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<SensitivityArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"sensitivity",

@@ -9,12 +9,12 @@ namespace lathe::cli {
 
 namespace {
 
-struct Options {
+struct TrtexecLogArguments {
     std::vector<std::string> logs;
     std::string output;
 };
 
-std::string figure(const std::optional<double>& value) { return value ? number(*value) : "-"; }
+std::string measured(const std::optional<double>& value) { return value ? cli::number(*value) : "-"; }
 
 std::string text_or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -23,9 +23,10 @@ std::string times_table(const TrtexecLogs& logs) {
                                                  "min", "max", "copy in", "compute", "copy out", "enqueue"}};
     for (const TrtexecMeasurement& run : logs.measured) {
         cells.push_back({text_or_dash(run.name), text_or_dash(run.version), text_or_dash(run.device),
-                         std::to_string(run.batch), number(run.samples_per_second, "%.5g"), figure(run.median_ms),
-                         figure(run.p99_ms), figure(run.min_ms), figure(run.max_ms), figure(run.copy_in_ms),
-                         figure(run.compute_ms), figure(run.copy_out_ms), figure(run.enqueue_ms)});
+                         std::to_string(run.batch), cli::number(run.samples_per_second, "%.5g"),
+                         measured(run.median_ms), measured(run.p99_ms), measured(run.min_ms), measured(run.max_ms),
+                         measured(run.copy_in_ms), measured(run.compute_ms), measured(run.copy_out_ms),
+                         measured(run.enqueue_ms)});
     }
     return table(cells);
 }
@@ -39,7 +40,7 @@ void print_settings(const TrtexecMeasurement& run, const Context& context) {
     }
 }
 
-Result<void> run(const Options& options, const Context& context) {
+Result<void> run(const TrtexecLogArguments& options, const Context& context) {
     const TrtexecLogsRequest request{{options.logs.begin(), options.logs.end()}, context.command_line()};
     LATHE_TRY(const TrtexecLogs logs, read_trtexec_logs(request));
     LATHE_TRY(Json document, parse_json(logs.document, "trtexec-log"));
@@ -63,7 +64,7 @@ Result<void> run(const Options& options, const Context& context) {
 } // namespace
 
 void add_trtexec_log(Commands& commands) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<TrtexecLogArguments>();
     Context& context = commands.context();
     CLI::App& command = commands.add(
         {"trtexec-log",

@@ -47,7 +47,7 @@ struct JpegEncoder {
     }
 };
 
-void fail(j_common_ptr info) {
+void fail_encoding(j_common_ptr info) {
     auto* encoder = static_cast<JpegEncoder*>(info->client_data);
     info->err->format_message(info, encoder->message.data());
     std::longjmp(encoder->escape, 1); // NOLINT(modernize-avoid-setjmp-longjmp)
@@ -81,7 +81,7 @@ Result<std::vector<std::byte>> encode_jpeg(const Image& image, int quality) {
     }
     JpegEncoder encoder;
     encoder.info.err = jpeg_std_error(&encoder.errors);
-    encoder.errors.error_exit = fail;
+    encoder.errors.error_exit = fail_encoding;
     encoder.info.client_data = &encoder;
     if (!compress(encoder, image, std::clamp(quality, 1, 100))) return cannot_encode(encoder.message.data());
     std::vector<std::byte> bytes(encoder.size);

@@ -14,7 +14,7 @@ namespace {
 
 /// libjpeg reports failures by a call that must not return; the only way out through its C frames is longjmp.
 /// No object with a destructor lives in a frame that longjmp leaves: everything is owned by decode_jpeg.
-struct Decoder {
+struct JpegDecoder {
     jpeg_decompress_struct info{};
     jpeg_error_mgr errors{};
     jpeg_source_mgr source{};
@@ -22,8 +22,8 @@ struct Decoder {
     std::array<char, JMSG_LENGTH_MAX> message{};
 };
 
-void fail(j_common_ptr info) {
-    auto* decoder = static_cast<Decoder*>(info->client_data);
+void fail_jpeg(j_common_ptr info) {
+    auto* decoder = static_cast<JpegDecoder*>(info->client_data);
     info->err->format_message(info, decoder->message.data());
     std::longjmp(decoder->escape, 1); // NOLINT(modernize-avoid-setjmp-longjmp)
 }
@@ -35,7 +35,7 @@ void no_source_action(j_decompress_ptr /*info*/) {}
 boolean refuse_more(j_decompress_ptr info) {
     auto* common = reinterpret_cast<j_common_ptr>(info);
     info->err->msg_code = JERR_INPUT_EOF;
-    fail(common);
+    fail_jpeg(common);
     return FALSE;
 }
 
@@ -51,7 +51,7 @@ void skip_input(j_decompress_ptr info, long count) {
 }
 
 /// Reads the header and chooses the output colours. False after an error.
-bool begin(Decoder& decoder) {
+bool begin(JpegDecoder& decoder) {
     if (setjmp(decoder.escape) != 0) return false;
     jpeg_create_decompress(&decoder.info);
     decoder.info.client_data = &decoder;
@@ -67,7 +67,7 @@ bool begin(Decoder& decoder) {
 }
 
 /// `rows` has room for the picture in info.output_components channels. False after an error.
-bool read_rows(Decoder& decoder, JSAMPLE* rows, std::size_t stride) {
+bool read_rows(JpegDecoder& decoder, JSAMPLE* rows, std::size_t stride) {
     if (setjmp(decoder.escape) != 0) return false;
     jpeg_start_decompress(&decoder.info);
     while (decoder.info.output_scanline < decoder.info.output_height) {
@@ -99,12 +99,12 @@ Image rgb_from_inverted_cmyk(const std::vector<JSAMPLE>& cmyk, std::size_t width
 } // namespace
 
 Result<Image> decode_jpeg(std::span<const std::byte> bytes, std::string_view where) {
-    struct Owner : Decoder {
+    struct Owner : JpegDecoder {
         ~Owner() { jpeg_destroy_decompress(&info); }
     } decoder;
     decoder.info.err = jpeg_std_error(&decoder.errors);
     decoder.info.client_data = &decoder;
-    decoder.errors.error_exit = fail;
+    decoder.errors.error_exit = fail_jpeg;
     decoder.errors.output_message = ignore_message;
     decoder.source.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
     decoder.source.bytes_in_buffer = bytes.size();

@@ -94,15 +94,15 @@ private:
     std::string_view rest_;
 };
 
-struct Header {
+struct NpyHeader {
     std::optional<std::string_view> type;
     std::optional<bool> fortran_order;
     std::optional<Shape> shape;
 };
 
-std::optional<Header> parse_header(std::string_view text) {
+std::optional<NpyHeader> parse_header(std::string_view text) {
     HeaderReader reader(text);
-    Header header;
+    NpyHeader header;
     if (!reader.accept('{')) return {};
     while (!reader.accept('}')) {
         const auto key = reader.quoted();

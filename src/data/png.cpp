@@ -19,21 +19,21 @@ namespace lathe::detail {
 namespace {
 
 /// libpng leaves its C frames by longjmp; no object with a destructor lives in a frame that it leaves.
-struct Decoder {
+struct PngDecoder {
     png_structp png = nullptr;
     png_infop info = nullptr;
     std::span<const std::byte> rest;
     bool cut_short = false;
     std::array<char, 128> message{};
 
-    Decoder() = default;
-    Decoder(const Decoder&) = delete;
-    Decoder& operator=(const Decoder&) = delete;
-    ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+    PngDecoder() = default;
+    PngDecoder(const PngDecoder&) = delete;
+    PngDecoder& operator=(const PngDecoder&) = delete;
+    ~PngDecoder() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
-void fail(png_structp png, png_const_charp message) {
-    auto* decoder = static_cast<Decoder*>(png_get_error_ptr(png));
+void fail_png(png_structp png, png_const_charp message) {
+    auto* decoder = static_cast<PngDecoder*>(png_get_error_ptr(png));
     std::snprintf(decoder->message.data(), decoder->message.size(), "%s", message);
     png_longjmp(png, 1);
 }
@@ -41,7 +41,7 @@ void fail(png_structp png, png_const_charp message) {
 void ignore_warning(png_structp /*png*/, png_const_charp /*message*/) {}
 
 void read_bytes(png_structp png, png_bytep out, png_size_t count) {
-    auto* decoder = static_cast<Decoder*>(png_get_io_ptr(png));
+    auto* decoder = static_cast<PngDecoder*>(png_get_io_ptr(png));
     if (count > decoder->rest.size()) {
         decoder->cut_short = true;
         png_error(png, "the file is cut short");
@@ -50,7 +50,7 @@ void read_bytes(png_structp png, png_bytep out, png_size_t count) {
     decoder->rest = decoder->rest.subspan(count);
 }
 
-struct Header {
+struct PngHeader {
     png_uint_32 width = 0;
     png_uint_32 height = 0;
     bool stored = false; ///< asked for: values as they are stored, no conversion but to whole bytes
@@ -60,7 +60,7 @@ struct Header {
 };
 
 /// Reads the header and sets the conversions to 8-bit RGB (or big-endian 16-bit grey). False after an error.
-bool begin(Decoder& decoder, Header& header) {
+bool begin(PngDecoder& decoder, PngHeader& header) {
     if (setjmp(png_jmpbuf(decoder.png)) != 0) return false;
     png_set_read_fn(decoder.png, &decoder, read_bytes);
     // The pixel limit is checked afterwards; libpng's own side limit would give a less clear message.
@@ -89,7 +89,7 @@ bool begin(Decoder& decoder, Header& header) {
 }
 
 /// False after an error.
-bool read_rows(Decoder& decoder, png_bytepp rows) {
+bool read_rows(PngDecoder& decoder, png_bytepp rows) {
     if (setjmp(png_jmpbuf(decoder.png)) != 0) return false;
     png_read_image(decoder.png, rows);
     png_read_end(decoder.png, nullptr);
@@ -97,11 +97,11 @@ bool read_rows(Decoder& decoder, png_bytepp rows) {
 }
 
 /// Reads all pixels to where `room`, given the header, has made room for rows of `stride` bytes.
-Result<Header> decode(std::span<const std::byte> bytes, std::string_view where, bool stored,
-                      const std::function<std::uint8_t*(const Header&, std::size_t stride)>& room) {
-    Decoder decoder;
+Result<PngHeader> decode(std::span<const std::byte> bytes, std::string_view where, bool stored,
+                         const std::function<std::uint8_t*(const PngHeader&, std::size_t stride)>& room) {
+    PngDecoder decoder;
     decoder.rest = bytes;
-    decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, fail, ignore_warning);
+    decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, fail_png, ignore_warning);
     if (decoder.png != nullptr) decoder.info = png_create_info_struct(decoder.png);
     if (decoder.info == nullptr) {
         return Error{ErrorCode::out_of_memory, "no memory to decode the image", std::string(where), ""};
@@ -109,7 +109,7 @@ Result<Header> decode(std::span<const std::byte> bytes, std::string_view where, 
     const auto failure = [&] {
         return damaged_image(decoder.cut_short ? "the file is cut short" : decoder.message.data(), where);
     };
-    Header header;
+    PngHeader header;
     header.stored = stored;
     if (!begin(decoder, header)) return failure();
     LATHE_CHECK(check_dimensions(header.width, header.height, where));
@@ -133,7 +133,7 @@ Result<Header> decode(std::span<const std::byte> bytes, std::string_view where, 
 Result<Image> decode_png(std::span<const std::byte> bytes, std::string_view where) {
     Image image;
     std::vector<std::uint8_t> grey;
-    auto header = decode(bytes, where, false, [&](const Header& found, std::size_t stride) {
+    auto header = decode(bytes, where, false, [&](const PngHeader& found, std::size_t stride) {
         image = Image(found.width, found.height);
         if (found.grey16) grey.resize(stride * found.height);
         return found.grey16 ? grey.data() : image.pixels.data();
@@ -159,7 +159,7 @@ Result<PixelValues> decode_pixel_values(std::span<const std::byte> bytes, std::s
     try {
         std::vector<std::uint8_t> raw;
         LATHE_TRY(const auto header,
-                  detail::decode(bytes, where, true, [&](const detail::Header& found, std::size_t stride) {
+                  detail::decode(bytes, where, true, [&](const detail::PngHeader& found, std::size_t stride) {
                       raw.resize(stride * found.height);
                       return raw.data();
                   }));

@@ -48,8 +48,6 @@ std::vector<std::vector<TrueObject>> answers_as_truth(const DetectionSubject& re
 }
 
 /// -1, where there was nothing to find, is null.
-Json defined(double value) { return value <= -1 ? Json(nullptr) : Json(value); }
-
 Json boxes_of(const std::vector<Detection>& detections, float least_score) {
     Json boxes = Json::array();
     for (const Detection& detection : detections) {
@@ -218,16 +216,16 @@ Json to_json(const DetectionEvaluation& evaluation, const std::vector<std::strin
         if (labelled) {
             matches.emplace(pictures_of(evaluation.truth, subject));
             const AveragePrecision figures = matches->figures();
-            json["map"] = defined(figures.ap);
+            json["map"] = known_or_null(figures.ap);
             json["map_ci95"] = to_json(bootstrap_interval(*matches, OverlapRange::coco, options.resamples));
-            json["map50"] = defined(figures.ap50);
-            json["map75"] = defined(figures.ap75);
-            json["map_small"] = defined(figures.ap_small);
-            json["map_medium"] = defined(figures.ap_medium);
-            json["map_large"] = defined(figures.ap_large);
-            json["recall_1"] = defined(figures.recall_1);
-            json["recall_10"] = defined(figures.recall_10);
-            json["recall_100"] = defined(figures.recall_100);
+            json["map50"] = known_or_null(figures.ap50);
+            json["map75"] = known_or_null(figures.ap75);
+            json["map_small"] = known_or_null(figures.ap_small);
+            json["map_medium"] = known_or_null(figures.ap_medium);
+            json["map_large"] = known_or_null(figures.ap_large);
+            json["recall_1"] = known_or_null(figures.recall_1);
+            json["recall_10"] = known_or_null(figures.recall_10);
+            json["recall_100"] = known_or_null(figures.recall_100);
             json["classes"] = classes_of(figures, class_names);
         }
         if (evaluation.has_reference) {
@@ -235,14 +233,14 @@ Json to_json(const DetectionEvaluation& evaluation, const std::vector<std::strin
             const double agreement = alike.average_precision(OverlapRange::half);
             const Interval interval = bootstrap_interval(alike, OverlapRange::half, options.resamples);
             if (!labelled) {
-                json["agreement"] = defined(agreement);
+                json["agreement"] = known_or_null(agreement);
                 json["agreement_ci95"] = to_json(interval);
             }
             if (s == 0) {
                 reference_itself = alike;
             } else {
                 Json versus{{"reference", evaluation.subjects.front().name},
-                            {"agreement", defined(agreement)},
+                            {"agreement", known_or_null(agreement)},
                             {"agreement_ci95", to_json(interval)}};
                 if (labelled) {
                     versus["map_delta"] = matches->average_precision(OverlapRange::coco) -

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "evaluate/figures.hpp"
+
 namespace lathe {
 
 namespace {
@@ -91,8 +93,6 @@ void compare(ReferenceComparison& comparison, const Outputs& reference, const Ou
     }
 }
 
-Json pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
-
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 void put_share(Json& json, const std::string& key, std::size_t successes, std::size_t trials) {
@@ -102,7 +102,7 @@ void put_share(Json& json, const std::string& key, std::size_t successes, std::s
         return;
     }
     json[key] = static_cast<double>(successes) / static_cast<double>(trials);
-    json[key + "_ci95"] = pair(wilson_interval(successes, trials));
+    json[key + "_ci95"] = interval_pair(wilson_interval(successes, trials));
 }
 
 Json to_json(const ReferenceComparison& comparison) {
@@ -117,7 +117,7 @@ Json to_json(const ReferenceComparison& comparison) {
     if (outcomes.total() > 0) {
         const McNemar test = mcnemar(outcomes);
         json["top1_delta"] = outcomes.difference();
-        json["top1_delta_ci95"] = pair(paired_difference_interval(outcomes));
+        json["top1_delta_ci95"] = interval_pair(paired_difference_interval(outcomes));
         json["mcnemar"] = {{"only_reference_right", outcomes.only_reference_right},
                            {"only_subject_right", outcomes.only_subject_right},
                            {"p_value", test.p_exact},

@@ -8,6 +8,10 @@
 
 namespace lathe {
 
+inline Json interval_pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
+/// COCO's evaluation says -1 where there is nothing to judge.
+inline Json known_or_null(double value) { return value <= -1 ? Json(nullptr) : Json(value); }
+
 /// How a figure of an evaluation is written.
 enum class FigureFormat {
     share,  ///< 0..1, as per cent

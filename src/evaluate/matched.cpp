@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evaluate/detection.hpp"
+#include "evaluate/figures.hpp"
 #include "evaluate/statistics.hpp"
 #include "runtime/engine.hpp"
 #include "support/hash.hpp"
@@ -15,8 +16,6 @@ namespace lathe {
 namespace {
 
 /// -1, where there was nothing to find, is null.
-Json defined(double value) { return value <= -1 ? Json(nullptr) : Json(value); }
-
 /// One subject of the eval document.
 Json subject_of(const MatchedPlan& plan, const MatchesJudge& judge, std::size_t network, const std::string& reference,
                 const EvalRequest& request) {
@@ -27,26 +26,26 @@ Json subject_of(const MatchedPlan& plan, const MatchesJudge& judge, std::size_t 
     if (labelled) {
         const DetectionMatches matches = judge.judged(network);
         const AveragePrecision figures = matches.figures();
-        json[key] = defined(figures.ap);
+        json[key] = known_or_null(figures.ap);
         json[key + "_ci95"] = to_json(bootstrap_interval(matches, OverlapRange::coco, resamples));
-        json[key + "50"] = defined(figures.ap50);
-        json[key + "75"] = defined(figures.ap75);
-        json[key + "_small"] = defined(figures.ap_small);
-        json[key + "_medium"] = defined(figures.ap_medium);
-        json[key + "_large"] = defined(figures.ap_large);
-        json[key + "_recall"] = defined(figures.recall_100);
+        json[key + "50"] = known_or_null(figures.ap50);
+        json[key + "75"] = known_or_null(figures.ap75);
+        json[key + "_small"] = known_or_null(figures.ap_small);
+        json[key + "_medium"] = known_or_null(figures.ap_medium);
+        json[key + "_large"] = known_or_null(figures.ap_large);
+        json[key + "_recall"] = known_or_null(figures.recall_100);
     }
     if (request.reference.empty()) return json;
     const DetectionMatches alike = judge.agreement(network);
     const double agreement = alike.average_precision(OverlapRange::half);
     const Json interval = to_json(bootstrap_interval(alike, OverlapRange::half, resamples));
     if (!labelled) {
-        json["agreement"] = defined(agreement);
+        json["agreement"] = known_or_null(agreement);
         json["agreement_ci95"] = interval;
     }
     if (network == 0) return json;
     const TaskScore score = judge.score(network);
-    Json versus{{"reference", reference}, {"agreement", defined(agreement)}, {"agreement_ci95", interval}};
+    Json versus{{"reference", reference}, {"agreement", known_or_null(agreement)}, {"agreement_ci95", interval}};
     versus[key + "_delta"] = score.defined() ? Json(0.0 - score.loss()) : Json(nullptr);
     versus[key + "_delta_ci95"] = to_json(judge.difference(network, 0));
     json["vs_reference"] = std::move(versus);

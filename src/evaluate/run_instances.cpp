@@ -40,7 +40,7 @@ private:
     std::vector<std::int32_t> classes_;
 };
 
-void describe(Json& document, const std::string& where, bool labelled) {
+void describe_instances(Json& document, const std::string& where, bool labelled) {
     using enum FigureFormat;
     if (!labelled) {
         describe_figures(document, {"mask mAP 0.50 against the reference's masks", "agreement"}, "Instances " + where,
@@ -59,7 +59,7 @@ void describe(Json& document, const std::string& where, bool labelled) {
         {{"mask mAP change", "mask_map_delta", points, 2}, {"same masks (mAP 0.50)", "agreement", share, 2}});
 }
 
-Result<MatchedPlan> plan_of(const EvalRequest& request, const EngineInfo& model) {
+Result<MatchedPlan> plan_of_instances(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const DetectionHead head, instance_head(model, request.detection.head));
     LATHE_TRY(auto found, find_instance_truth(request.data));
     LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
@@ -69,7 +69,7 @@ Result<MatchedPlan> plan_of(const EvalRequest& request, const EngineInfo& model)
                      "mask_map",
                      "the data has no outlines",
                      "add COCO's instances.json with a segmentation of every object",
-                     describe};
+                     describe_instances};
     plan.one_sample = head.one_sample;
     std::shared_ptr<const InstanceTruth> truth;
     std::vector<std::int32_t> classes;
@@ -105,12 +105,12 @@ Result<bool> judged_by_masks(const EvalRequest& request, const DetectionHead& he
 }
 
 Result<TaskJudging> judge_instances(const EvalRequest& request, const EngineInfo& model) {
-    LATHE_TRY(MatchedPlan plan, plan_of(request, model));
+    LATHE_TRY(MatchedPlan plan, plan_of_instances(request, model));
     return judging_of(std::move(plan), request);
 }
 
 Result<Json> evaluate_instance_engines(const EvalRequest& request, Progress& progress) {
-    return evaluate_matched(request, plan_of, progress);
+    return evaluate_matched(request, plan_of_instances, progress);
 }
 
 } // namespace lathe

@@ -41,7 +41,7 @@ Result<void> check_points(const PoseHead& head, const KeypointTruth& truth) {
                  truth.boxes.source.string(), "give data with the keypoints that the model was trained on"};
 }
 
-void describe(Json& document, const std::string& where, bool labelled) {
+void describe_poses(Json& document, const std::string& where, bool labelled) {
     using enum FigureFormat;
     if (!labelled) {
         describe_figures(document, {"OKS AP 0.50 against the reference's poses", "agreement"}, "Keypoints " + where, {},
@@ -58,13 +58,13 @@ void describe(Json& document, const std::string& where, bool labelled) {
                      {{"AP change", "oks_ap_delta", points, 2}, {"same poses (AP 0.50)", "agreement", share, 2}});
 }
 
-Result<MatchedPlan> plan_of(const EvalRequest& request, const EngineInfo& model) {
+Result<MatchedPlan> plan_of_poses(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const PoseHead head, keypoint_head(model));
     LATHE_TRY(auto found, find_keypoint_truth(request.data));
     LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
     MatchedPlan plan{
-        "keypoints", "poses", "OKS AP", "oks_ap", "the data has no keypoints", "add COCO's person_keypoints.json",
-        describe};
+        "keypoints",   "poses", "OKS AP", "oks_ap", "the data has no keypoints", "add COCO's person_keypoints.json",
+        describe_poses};
     std::shared_ptr<const KeypointTruth> truth;
     if (found) {
         LATHE_CHECK(check_points(head, *found));
@@ -88,12 +88,12 @@ Result<PoseHead> keypoint_head(const EngineInfo& engine) {
 }
 
 Result<TaskJudging> judge_keypoints(const EvalRequest& request, const EngineInfo& model) {
-    LATHE_TRY(MatchedPlan plan, plan_of(request, model));
+    LATHE_TRY(MatchedPlan plan, plan_of_poses(request, model));
     return judging_of(std::move(plan), request);
 }
 
 Result<Json> evaluate_keypoint_engines(const EvalRequest& request, Progress& progress) {
-    return evaluate_matched(request, plan_of, progress);
+    return evaluate_matched(request, plan_of_poses, progress);
 }
 
 } // namespace lathe

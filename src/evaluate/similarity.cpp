@@ -6,14 +6,15 @@
 
 #include "evaluate/correlation.hpp"
 #include "evaluate/fidelity.hpp"
+#include "evaluate/figures.hpp"
 
 namespace lathe {
 
 namespace {
 
 /// What is gathered about one subject while the data goes by.
-struct Gathered {
-    std::vector<double> alike; ///< one a pair: the cosine, or the output; NaN for outputs that are not finite
+struct GatheredScores {
+    std::vector<double> alike; ///< one a interval_pair: the cosine, or the output; NaN for outputs that are not finite
     std::size_t nonfinite = 0;
     // Against the reference, text by text.
     std::size_t texts = 0;
@@ -40,7 +41,7 @@ Result<Rows> run(Predictor& predictor, const Batch& batch, PairScore score) {
             return Error{ErrorCode::mismatch,
                          "the output is " + to_string(rows.tensor.shape) + " for " + std::to_string(batch.size()) +
                              " pairs of texts",
-                         predictor.name(), "compare engines that give one value a pair, as the first does"};
+                         predictor.name(), "compare engines that give one value a interval_pair, as the first does"};
         }
         rows.width = 1;
         return rows;
@@ -56,7 +57,7 @@ Result<Rows> run(Predictor& predictor, const Batch& batch, PairScore score) {
     return rows;
 }
 
-void gather(Gathered& gathered, const Rows& rows, std::size_t texts, PairScore score) {
+void gather(GatheredScores& gathered, const Rows& rows, std::size_t texts, PairScore score) {
     if (score == PairScore::output) {
         for (std::size_t i = 0; i < texts; ++i) {
             const bool finite = all_finite(rows.row(i));
@@ -74,7 +75,7 @@ void gather(Gathered& gathered, const Rows& rows, std::size_t texts, PairScore s
 }
 
 /// What is not finite counts as not alike: as the least that was.
-void settle_nonfinite(Gathered& gathered) {
+void settle_nonfinite(GatheredScores& gathered) {
     double least = std::numeric_limits<double>::infinity();
     for (const double value : gathered.alike)
         if (value < least) least = value;
@@ -82,7 +83,7 @@ void settle_nonfinite(Gathered& gathered) {
         if (std::isnan(value)) value = std::isfinite(least) ? least : 0;
 }
 
-void compare(Gathered& gathered, const Rows& reference, const Rows& subject, std::size_t texts) {
+void compare(GatheredScores& gathered, const Rows& reference, const Rows& subject, std::size_t texts) {
     for (std::size_t i = 0; i < texts; ++i) {
         const auto expected = reference.row(i);
         const auto actual = subject.row(i);
@@ -101,8 +102,8 @@ void compare(Gathered& gathered, const Rows& reference, const Rows& subject, std
     }
 }
 
-EmbeddingFidelity fidelity_of(const Gathered& subject, const Gathered& reference, std::span<const double> scores,
-                              PairScore score) {
+EmbeddingFidelity fidelity_of(const GatheredScores& subject, const GatheredScores& reference,
+                              std::span<const double> scores, PairScore score) {
     EmbeddingFidelity fidelity;
     fidelity.texts = subject.texts;
     if (subject.texts > 0) fidelity.mean_cosine = subject.cosine_sum / static_cast<double>(subject.texts);
@@ -120,8 +121,6 @@ EmbeddingFidelity fidelity_of(const Gathered& subject, const Gathered& reference
 }
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-Json pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
 
 } // namespace
 
@@ -146,11 +145,11 @@ Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> sub
     if (reference != nullptr) all.push_back(reference);
     all.insert(all.end(), subjects.begin(), subjects.end());
     if (all.empty()) return Error{ErrorCode::invalid_argument, "no engine to evaluate", "", "name at least one"};
-    std::vector<Gathered> gathered(all.size());
+    std::vector<GatheredScores> gathered(all.size());
     std::vector<double> scores;
     SimilarityEvaluation evaluation;
     evaluation.score = score;
-    const std::size_t sides = score == PairScore::cosine ? 2 : 1; // samples a pair
+    const std::size_t sides = score == PairScore::cosine ? 2 : 1; // samples a interval_pair
     progress.begin("evaluating", data.size() / sides);
     for (;;) {
         LATHE_CHECK(progress.check());
@@ -159,7 +158,7 @@ Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> sub
         if (batch->scores.size() != batch->size() || batch->size() % sides != 0) {
             return Error{ErrorCode::invalid_argument, "the data has no scored pairs of texts", "",
                          "similarity needs a text file with two text columns and a score, for a model that gives "
-                         "embeddings (exported with --pooling) or one value a pair"};
+                         "embeddings (exported with --pooling) or one value a interval_pair"};
         }
         std::optional<Rows> expected;
         for (std::size_t i = 0; i < all.size(); ++i) {
@@ -183,7 +182,7 @@ Result<SimilarityEvaluation> evaluate_similarity(std::span<Predictor* const> sub
     progress.end();
     if (scores.empty()) return Error{ErrorCode::invalid_argument, "the data holds no samples", "", ""};
     evaluation.pairs = scores.size();
-    for (Gathered& one : gathered)
+    for (GatheredScores& one : gathered)
         settle_nonfinite(one);
     for (std::size_t i = 0; i < all.size(); ++i) {
         SimilaritySubject subject{all[i]->name(), all[i]->precision(), 0, 0, gathered[i].nonfinite, {}};
@@ -205,9 +204,9 @@ Json to_json(const SimilarityEvaluation& evaluation) {
                   {"precision", subject.precision},
                   {"samples", evaluation.pairs},
                   {"spearman", finite_or_null(subject.spearman)},
-                  {"spearman_ci95", pair(spearman_interval(subject.spearman, evaluation.pairs))},
+                  {"spearman_ci95", interval_pair(spearman_interval(subject.spearman, evaluation.pairs))},
                   {"pearson", finite_or_null(subject.pearson)},
-                  {"pearson_ci95", pair(pearson_interval(subject.pearson, evaluation.pairs))},
+                  {"pearson_ci95", interval_pair(pearson_interval(subject.pearson, evaluation.pairs))},
                   {"nonfinite_samples", subject.nonfinite}};
         if (const auto& versus = subject.versus) {
             json["vs_reference"] = {{"reference", versus->reference},
@@ -218,7 +217,7 @@ Json to_json(const SimilarityEvaluation& evaluation) {
                                     {"max_abs_error", versus->max_abs_error},
                                     {"rank_agreement", finite_or_null(versus->agreement)},
                                     {"spearman_delta", finite_or_null(versus->spearman_delta)},
-                                    {"spearman_delta_ci95", pair(versus->spearman_delta_interval)}};
+                                    {"spearman_delta_ci95", interval_pair(versus->spearman_delta_interval)}};
         }
         subjects.push_back(std::move(json));
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/text_dataset.hpp"
+#include "evaluate/figures.hpp"
 #include "evaluate/squad_metrics.hpp"
 
 namespace lathe {
@@ -163,8 +164,6 @@ private:
     double has_answer_f1_ = 0;
 };
 
-Json pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
-
 Json against(const SquadSubject& subject, const SquadSubject& reference) {
     std::vector<double> differences;
     std::size_t same = 0;
@@ -174,10 +173,10 @@ Json against(const SquadSubject& subject, const SquadSubject& reference) {
     }
     return {{"reference", reference.name},
             {"agreement", static_cast<double>(same) / static_cast<double>(subject.answers.size())},
-            {"agreement_ci95", pair(wilson_interval(same, subject.answers.size()))},
+            {"agreement_ci95", interval_pair(wilson_interval(same, subject.answers.size()))},
             {"exact_delta", subject.exact - reference.exact},
             {"f1_delta", subject.f1 - reference.f1},
-            {"f1_delta_ci95", pair(mean_interval(differences, -1, 1))}};
+            {"f1_delta_ci95", interval_pair(mean_interval(differences, -1, 1))}};
 }
 
 } // namespace
@@ -247,9 +246,9 @@ Json to_json(const SquadEvaluation& evaluation) {
                   {"precision", subject.precision},
                   {"samples", evaluation.questions},
                   {"exact", subject.exact},
-                  {"exact_ci95", pair(subject.exact_interval)},
+                  {"exact_ci95", interval_pair(subject.exact_interval)},
                   {"f1", subject.f1},
-                  {"f1_ci95", pair(subject.f1_interval)},
+                  {"f1_ci95", interval_pair(subject.f1_interval)},
                   {"nonfinite_samples", subject.nonfinite}};
         if (evaluation.version2) {
             json["has_answer"] = {{"samples", evaluation.with_answer},

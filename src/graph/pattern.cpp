@@ -38,7 +38,12 @@ Pattern Pattern::where(NodeCondition condition) && {
 }
 
 Pattern Pattern::used_once() && {
-    used_once_ = true;
+    readers_ = Readers::one;
+    return std::move(*this);
+}
+
+Pattern Pattern::read_once() && {
+    readers_ = Readers::one_and_shapes;
     return std::move(*this);
 }
 
@@ -61,7 +66,13 @@ bool Pattern::capture_value(const std::string& value, Match& found) const {
 
 bool Pattern::match_value(const std::string& value, const Graph& graph, const Uses& uses, Match& found) const {
     if (value.empty()) return false;
-    if (used_once_ && uses.use_count(value) != 1) return false;
+    if (readers_ != Readers::any) {
+        std::size_t readers = uses.use_count(value);
+        if (readers_ == Readers::one_and_shapes)
+            readers -= static_cast<std::size_t>(
+                std::ranges::count_if(uses.consumers(value), [](const Node* node) { return node->is("Shape"); }));
+        if (readers != 1) return false;
+    }
     switch (kind_) {
         case Kind::any: return capture_value(value, found);
         case Kind::constant: {

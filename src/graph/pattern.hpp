@@ -45,6 +45,8 @@ public:
     Pattern where(NodeCondition condition) &&;
     /// Only if the value is read by the matched reader alone, and is no graph output. Not for the root.
     Pattern used_once() &&;
+    /// The same, but that its shape may be asked for by Shape: what is put in its place takes those readers along.
+    Pattern read_once() &&;
     /// The first two inputs may be swapped.
     Pattern any_order() &&;
 
@@ -65,7 +67,8 @@ private:
     std::vector<Pattern> inputs_;
     NodeCondition node_condition_;
     TensorCondition tensor_condition_;
-    bool used_once_ = false;
+    enum class Readers { any, one, one_and_shapes };
+    Readers readers_ = Readers::any;
     bool any_order_ = false;
 };
 

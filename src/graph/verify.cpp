@@ -10,7 +10,7 @@ namespace lathe {
 namespace {
 
 /// Bodies nested deeper than this are refused, so that walking them cannot exhaust the stack.
-constexpr std::size_t nesting_limit = 64;
+constexpr std::size_t body_nesting_limit = 64;
 
 Error broken(std::string message, std::string where) {
     return {ErrorCode::invalid_argument, std::move(message), std::move(where),
@@ -49,8 +49,8 @@ Result<void> verify_attributes(const Node& node) {
 class Verifier {
 public:
     Result<void> graph(const Graph& graph) {
-        if (scopes_.size() >= nesting_limit) {
-            return broken("subgraphs are nested deeper than " + std::to_string(nesting_limit), graph.name);
+        if (scopes_.size() >= body_nesting_limit) {
+            return broken("subgraphs are nested deeper than " + std::to_string(body_nesting_limit), graph.name);
         }
         scopes_.emplace_back();
         LATHE_CHECK(inputs(graph));

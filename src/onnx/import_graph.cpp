@@ -6,12 +6,13 @@
 #include "support/log.hpp"
 
 namespace lathe::proto {
-namespace {
 
-Error malformed(std::string message, std::string where = "") {
+Error malformed(std::string message, std::string where) {
     return {ErrorCode::parse_error, std::move(message), std::move(where),
             "the file is damaged or was written by a faulty exporter"};
 }
+
+namespace {
 
 Metadata import_metadata(const google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>& entries) {
     Metadata metadata;

@@ -10,10 +10,6 @@
 namespace lathe::proto {
 namespace {
 
-Error malformed(std::string message) {
-    return {ErrorCode::parse_error, std::move(message), "", "the file is damaged or was written by a faulty exporter"};
-}
-
 /// Number of elements the repeated field for typed data must have; packed types put several in one entry.
 std::size_t typed_entries(DataType type, std::size_t count) {
     switch (type) {

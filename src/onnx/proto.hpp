@@ -107,6 +107,9 @@ bool is_left_out(const Tensor& tensor);
 /// that each call the next twice are a few hundred bytes, and shape inference follows every call.
 Result<void> check_function_calls(const onnx::ModelProto& message);
 
+/// What a file says that no exporter means.
+Error malformed(std::string message, std::string where = "");
+
 /// Runs `call`, turning what ONNX or protobuf throw into an Error of that code.
 Result<void> guarded(ErrorCode code, const std::string& what, const std::function<void()>& call);
 

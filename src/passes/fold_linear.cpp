@@ -172,9 +172,9 @@ bool fold_arithmetic(const Site& site) {
 
 /// x W, or x W + b: the columns of W are the last axis of the result.
 Pattern matrix_product(bool bias) {
-    auto product = Pattern::op("MatMul", {Pattern::any(), Pattern::constant("weight")}, "product").used_once();
+    auto product = Pattern::op("MatMul", {Pattern::any(), Pattern::constant("weight")}, "product").read_once();
     if (!bias) return product;
-    return Pattern::op("Add", {std::move(product), Pattern::constant("bias")}).any_order().used_once();
+    return Pattern::op("Add", {std::move(product), Pattern::constant("bias")}, "sum").any_order().read_once();
 }
 
 /// Axes that a product is known to have: at least its columns.
@@ -191,7 +191,7 @@ std::optional<std::vector<double>> along_columns(const Tensor& constant, std::si
     return std::vector<double>(values.begin(), values.end());
 }
 
-/// The match's product with every column times its scale, plus its shift, put before the root: the name of the result.
+/// The match's product with every column times its scale, plus its shift, put where it was: the name of the result.
 /// Nothing, with nothing changed, where the match has another form or a number would not be finite.
 std::optional<std::string> scaled_product(const Site& site, std::size_t columns, const Affine& affine) {
     Graph& graph = site.graph;
@@ -223,13 +223,16 @@ std::optional<std::string> scaled_product(const Site& site, std::size_t columns,
         node.name = product.name;
         std::string name = graph.unique_name(product.output(0));
         node.outputs = {name};
-        insert_before(site, std::move(node), info);
+        insert_before(site, product, std::move(node), info);
         return name;
     };
-    const std::string values =
+    std::string result =
         put(make_node("MatMul", {product.input(0), add_constant(graph, product.input(1), *new_weight)}));
-    if (std::all_of(shift.begin(), shift.end(), [](float each) { return each == 0; })) return values;
-    return put(make_node("Add", {values, add_constant(graph, product.input(1) + ".bias", *new_shift)}));
+    if (std::any_of(shift.begin(), shift.end(), [](float each) { return each != 0; }))
+        result = put(make_node("Add", {result, add_constant(graph, product.input(1) + ".bias", *new_shift)}));
+    move_shape_readers(site, product.output(0), result);
+    if (site.match.nodes.contains("sum")) move_shape_readers(site, site.match.node("sum").output(0), result);
+    return result;
 }
 
 bool fold_norm_of_rows(const Site& site) {

@@ -32,6 +32,12 @@ bool merge_two_reshapes(const Site& site) {
     return true;
 }
 
+bool undo_reshapes(const Site& site) {
+    const Node& asked = site.match.node("asked");
+    if (asked.int_or("start", 0) != 0 || asked.attribute("end") != nullptr) return false;
+    return bypass(site, site.match.value("x"));
+}
+
 } // namespace
 
 //  x                        x
@@ -54,11 +60,18 @@ Result<bool> merge_transposes(Graph& graph, PassContext& context) {
 //  Reshape(b)                                  y
 //  |
 //  y
+//
+// Reshape(y, Shape(x)) behind what made y of x, or of x itself, is x: PyTorch's reshape_as.
 Result<bool> merge_reshapes(Graph& graph, PassContext& context) {
     static const std::vector<Rule> rules{
         {Pattern::op("Reshape", {Pattern::op("Reshape|Flatten|Squeeze|Unsqueeze", {Pattern::any()}, "inner"),
                                  Pattern::constant("shape")}),
-         merge_two_reshapes}};
+         merge_two_reshapes},
+        {Pattern::op("Reshape", {Pattern::op("Reshape|Flatten|Squeeze|Unsqueeze", {Pattern::any("x")}),
+                                 Pattern::op("Shape", {Pattern::any("x")}, "asked")}),
+         undo_reshapes},
+        {Pattern::op("Reshape", {Pattern::any("x"), Pattern::op("Shape", {Pattern::any("x")}, "asked")}),
+         undo_reshapes}};
     return rewrite(graph, context, rules);
 }
 

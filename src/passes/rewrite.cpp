@@ -115,14 +115,22 @@ void become(Node& root, Node replacement, const Node& origin) {
 }
 
 void insert_before(const Site& site, Node node, std::optional<ValueInfo> info) {
+    insert_before(site, site.root, std::move(node), std::move(info));
+}
+
+void insert_before(const Site& site, const Node& place, Node node, std::optional<ValueInfo> info) {
     if (info) {
         info->name = node.outputs[0];
         site.graph.value_infos.insert_or_assign(node.outputs[0], std::move(*info));
     }
     const auto& nodes = site.graph.nodes;
-    const auto place =
-        std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.get() == &site.root; });
-    site.graph.insert(static_cast<std::size_t>(place - nodes.begin()), std::move(node));
+    const auto at = std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.get() == &place; });
+    site.graph.insert(static_cast<std::size_t>(at - nodes.begin()), std::move(node));
+}
+
+void move_shape_readers(const Site& site, const std::string& from, const std::string& to) {
+    for (Node* reader : site.uses.consumers(from))
+        if (reader->is("Shape") && reader->input(0) == from) reader->inputs[0] = to;
 }
 
 Node make_node(std::string op_type, std::vector<std::string> inputs) {

@@ -40,8 +40,13 @@ bool bypass(const Site& site, const std::string& to);
 /// Turn `root` into `replacement`, keeping its output names. The node's name, doc and metadata come from `origin`.
 void become(Node& root, Node replacement, const Node& origin);
 
-/// Put a node, whose outputs are named, before the site's root; `info` is what is known of its first output.
+/// Put a node, whose outputs are named, before the site's root, or another; `info` is what is known of its first
+/// output.
 void insert_before(const Site& site, Node node, std::optional<ValueInfo> info);
+void insert_before(const Site& site, const Node& place, Node node, std::optional<ValueInfo> info);
+
+/// Shapes that were asked of `from` are asked of `to`, which has the same and stands before their readers.
+void move_shape_readers(const Site& site, const std::string& from, const std::string& to);
 
 /// A node of this type and inputs, not yet in a graph.
 Node make_node(std::string op_type, std::vector<std::string> inputs);

@@ -13,8 +13,6 @@
 namespace lathe {
 namespace {
 
-constexpr std::int64_t needed_opset = 13;
-
 Result<Range> united_range(const ScaleGroup& group, const std::map<std::string, Range>& ranges) {
     Range united;
     for (const std::string& name : group.ranges) {
@@ -42,7 +40,7 @@ public:
         : plan_(plan), options_(options), model_(model) {}
 
     Result<Model> run(const std::map<std::string, Range>& ranges) {
-        if (model_.opset() < needed_opset) {
+        if (model_.opset() < qdq_opset) {
             return Error{ErrorCode::unsupported,
                          "the model uses opset " + std::to_string(model_.opset()) +
                              ", but scales by channel need opset 13",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "quantize/placement.hpp"
 
 namespace lathe {
+
+/// QuantizeLinear by channel, and axis-less forms of what lies between, begin with it.
+inline constexpr std::int64_t qdq_opset = 13;
 
 struct InsertOptions {
     WeightRange weight_range = WeightRange::full;

@@ -14,8 +14,6 @@
 namespace lathe {
 namespace {
 
-constexpr std::int64_t needed_opset = 13;
-
 /// Identity of what was measured, for provenance.
 std::string digest_of(const std::map<std::string, Range>& ranges) {
     Hasher hasher;
@@ -146,8 +144,8 @@ Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
 
 Result<std::int64_t> raise_opset(Model& model) {
     const std::int64_t before = model.opset();
-    if (before >= needed_opset) return 0;
-    auto converted = convert_opset(model, needed_opset);
+    if (before >= qdq_opset) return 0;
+    auto converted = convert_opset(model, qdq_opset);
     if (!converted) {
         converted.error().hint = "scales by channel need opset 13: export the model again with --opset 18";
         return std::move(converted).error();

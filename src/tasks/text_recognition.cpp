@@ -12,8 +12,6 @@ namespace lathe {
 
 namespace {
 
-enum Sum : std::size_t { edits, characters, right, texts, sum_count };
-
 constexpr const char* form = "text recognition takes NxTxC: T places, and a score for CTC's blank and each character";
 
 class TextRecognitionTask final : public CountedTask {
@@ -83,6 +81,8 @@ public:
     }
 
 private:
+    enum Sum : std::size_t { edits, characters, right, texts, sum_count };
+
     TextRecognitionOptions options_;
     std::vector<std::u32string> characters_;
 };

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 const std::filesystem::path small = std::filesystem::path(LATHE_API_DATA) / "small.onnx";
 
-void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
+void write_text(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 
 TEST(Inspect, CountsASmallClassifier) {
     const InspectResult found = inspect(small).value();
@@ -71,7 +71,7 @@ TEST(Benchmark, GivesRowsAndRatiosWhichPlanTakes) {
         EXPECT_GT(row.latency_ms.value, 0);
         EXPECT_EQ(row.kind, "engine");
     }
-    write(folder / "bench.json", measured.document);
+    write_text(folder / "bench.json", measured.document);
 
     PlanRequest wanted{.bench = folder / "bench.json", .slo = "p99=10s", .rate = "1/s"};
     const PlanResult found = plan(wanted).value();
@@ -97,8 +97,8 @@ TEST(Show, DrawsAModelAndSparesIt) {
               ErrorCode::invalid_argument);
     EXPECT_TRUE(load_model(folder / "m.onnx"));
     // Results that speak of none of this model's nodes.
-    write(folder / "quantize.json",
-          R"({"kind": "quantize", "decisions": [{"node": "another", "tensor": "x", "quantized": true}]})");
+    write_text(folder / "quantize.json",
+               R"({"kind": "quantize", "decisions": [{"node": "another", "tensor": "x", "quantized": true}]})");
     EXPECT_EQ(show({.model = small, .output = folder / "g.html", .results = {folder / "quantize.json"}}).error().code,
               ErrorCode::mismatch);
     EXPECT_FALSE(std::filesystem::exists(folder / "g.html"));

@@ -19,10 +19,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 const std::filesystem::path data = LATHE_API_DATA;
-const std::filesystem::path small = data / "small.onnx";
+const std::filesystem::path small_file = data / "small.onnx";
 
 std::filesystem::path simplified(const test::TemporaryFolder& folder) {
-    const ModelPtr model = load_model(small).value();
+    const ModelPtr model = load_model(small_file).value();
     EXPECT_TRUE(simplify(*model));
     EXPECT_TRUE(save_model(*model, folder / "s.onnx"));
     return folder / "s.onnx";
@@ -87,7 +87,7 @@ TEST(Autocast, MeasuredValuesDecide) {
 }
 
 TEST(Autocast, WithoutMeasurementsOperationsDecide) {
-    AutocastRequest request{.model = small};
+    AutocastRequest request{.model = small_file};
     request.format = Precision::bfloat16;
     const AutocastResult found = autocast(request).value();
     EXPECT_FALSE(found.measured);
@@ -107,17 +107,17 @@ TEST(Autocast, SaysWhatIsWrong) {
         return found ? ErrorCode::cancelled : found.error().code;
     };
     EXPECT_EQ(code({.model = "none.onnx"}), ErrorCode::not_found);
-    EXPECT_EQ(code({.model = small, .format = Precision::int8}), ErrorCode::invalid_argument);
-    AutocastRequest unmeasured{.model = small};
+    EXPECT_EQ(code({.model = small_file, .format = Precision::int8}), ErrorCode::invalid_argument);
+    AutocastRequest unmeasured{.model = small_file};
     unmeasured.headroom = 3;
     const Error refused = autocast(unmeasured).error();
     EXPECT_EQ(refused.code, ErrorCode::invalid_argument);
     EXPECT_EQ(refused.where, "headroom");
-    EXPECT_EQ(code({.model = small, .output = folder / "no" / "such" / "m.onnx"}), ErrorCode::not_found);
-    std::filesystem::copy_file(small, folder / "m.onnx");
+    EXPECT_EQ(code({.model = small_file, .output = folder / "no" / "such" / "m.onnx"}), ErrorCode::not_found);
+    std::filesystem::copy_file(small_file, folder / "m.onnx");
     EXPECT_EQ(code({.model = folder / "m.onnx", .output = folder / "m.onnx"}), ErrorCode::invalid_argument);
     EXPECT_TRUE(load_model(folder / "m.onnx"));
-    AutocastRequest measured{.model = small, .output = folder / "half.onnx", .data = data / "data.npy"};
+    AutocastRequest measured{.model = small_file, .output = folder / "half.onnx", .data = data / "data.npy"};
     measured.headroom = 0;
     EXPECT_EQ(code(measured), ErrorCode::invalid_argument);
     measured.headroom = 2;

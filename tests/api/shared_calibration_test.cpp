@@ -18,11 +18,11 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path data_folder = LATHE_API_DATA;
-const std::filesystem::path samples_file = data_folder / "data.npy"; // 64 samples
+const std::filesystem::path shared_data_folder = LATHE_API_DATA;
+const std::filesystem::path shared_samples_file = shared_data_folder / "data.npy"; // 64 samples
 
-ModelPtr simplified_model() {
-    ModelPtr model = load_model(data_folder / "small.onnx").value();
+ModelPtr shared_simplified_model() {
+    ModelPtr model = load_model(shared_data_folder / "small.onnx").value();
     EXPECT_TRUE(simplify(*model));
     return model;
 }
@@ -86,7 +86,7 @@ Result<Calibration> calibrate_in_parts(const Model& model, const Data& data, con
 }
 
 TEST(SharedCalibration, AnyPartsGiveTheFileOfOneMachine) {
-    const ModelPtr model = simplified_model();
+    const ModelPtr model = shared_simplified_model();
     const auto seed = std::random_device()();
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -96,7 +96,8 @@ TEST(SharedCalibration, AnyPartsGiveTheFileOfOneMachine) {
     std::ranges::fill(array.as<float>().subspan(7UL * 192, 192), 0.5F); // a finding: two of one value, and equal
     std::ranges::fill(array.as<float>().subspan(33UL * 192, 192), 0.5F);
     for (const bool settled : {true, false}) {
-        for (const auto& [name, data] : {std::pair("file", Data(samples_file)), std::pair("arrays", Data({array}))}) {
+        for (const auto& [name, data] :
+             {std::pair("file", Data(shared_samples_file)), std::pair("arrays", Data({array}))}) {
             for (const std::size_t samples : {0UL, 41UL}) {
                 SCOPED_TRACE(std::string(name) + ", settled " + std::to_string(settled) + ", samples " +
                              std::to_string(samples));
@@ -118,12 +119,12 @@ TEST(SharedCalibration, AnyPartsGiveTheFileOfOneMachine) {
 }
 
 TEST(SharedCalibration, CountsNoSampleTwiceAndMissesNone) {
-    const ModelPtr model = simplified_model();
+    const ModelPtr model = shared_simplified_model();
     const CalibrationOptions options{.until_settled = false};
-    auto shared = SharedCalibration::start(*model, samples_file, options).value();
+    auto shared = SharedCalibration::start(*model, shared_samples_file, options).value();
     auto worker = CalibrationWorker::start(*model, options).value();
     const auto add = [&](std::size_t first, std::size_t count) {
-        return shared.add(worker.run(samples_file, {first, count}).value());
+        return shared.add(worker.run(shared_samples_file, {first, count}).value());
     };
     ASSERT_TRUE(add(8, 8));
     struct Case {
@@ -147,32 +148,33 @@ TEST(SharedCalibration, CountsNoSampleTwiceAndMissesNone) {
 }
 
 TEST(SharedCalibration, RefusesWhatDoesNotBelongToIt) {
-    const ModelPtr model = simplified_model();
+    const ModelPtr model = shared_simplified_model();
     const CalibrationOptions options;
-    auto shared = SharedCalibration::start(*model, samples_file, options).value();
+    auto shared = SharedCalibration::start(*model, shared_samples_file, options).value();
     auto worker = CalibrationWorker::start(*model, options).value();
     const auto wanted = shared.wanted();
     ASSERT_TRUE(wanted);
     EXPECT_EQ(wanted->count, 16U); // a round, not everything
 
-    auto later = worker.run(samples_file, {16, 8});
+    auto later = worker.run(shared_samples_file, {16, 8});
     ASSERT_TRUE(later) << later.error().describe();
     EXPECT_EQ(shared.add(*std::move(later)).error().code, ErrorCode::out_of_range);
-    EXPECT_EQ(worker.run(samples_file, {60, 8}).error().code, ErrorCode::out_of_range);
-    EXPECT_EQ(worker.run(samples_file, {64, 8}).error().code, ErrorCode::out_of_range);
-    EXPECT_EQ(worker.run(samples_file, {0, 0}).error().code, ErrorCode::out_of_range);
+    EXPECT_EQ(worker.run(shared_samples_file, {60, 8}).error().code, ErrorCode::out_of_range);
+    EXPECT_EQ(worker.run(shared_samples_file, {64, 8}).error().code, ErrorCode::out_of_range);
+    EXPECT_EQ(worker.run(shared_samples_file, {0, 0}).error().code, ErrorCode::out_of_range);
     EXPECT_EQ(worker.run("absent", {0, 8}).error().code, ErrorCode::not_found);
 
-    const ModelPtr original = load_model(data_folder / "small.onnx").value();
-    auto other = CalibrationWorker::start(*original, options).value().run(samples_file, {0, 8});
+    const ModelPtr original = load_model(shared_data_folder / "small.onnx").value();
+    auto other = CalibrationWorker::start(*original, options).value().run(shared_samples_file, {0, 8});
     ASSERT_TRUE(other) << other.error().describe();
     EXPECT_EQ(shared.add(*std::move(other)).error().code, ErrorCode::mismatch);
     EXPECT_EQ(SharedCalibration::start(*model, "absent", options).error().code, ErrorCode::not_found);
 }
 
 TEST(SharedCalibration, DamagedPartsAreRefused) {
-    const ModelPtr model = simplified_model();
-    const std::string text = CalibrationWorker::start(*model, {}).value().run(samples_file, {0, 4}).value().text();
+    const ModelPtr model = shared_simplified_model();
+    const std::string text =
+        CalibrationWorker::start(*model, {}).value().run(shared_samples_file, {0, 4}).value().text();
     ASSERT_TRUE(CalibrationPart::parse(text));
     const auto with = [&](const std::string& from, const std::string& to) {
         std::string changed = text;
@@ -193,8 +195,8 @@ TEST(SharedCalibration, DamagedPartsAreRefused) {
 
 TEST(MergeScores, CountsAddUpToOneEvaluation) {
     BuildOptions building;
-    const Engine engine = Engine::build(*simplified_model(), building).value();
-    const HostTensor all = read_samples(engine, samples_file).value().inputs.front();
+    const Engine engine = Engine::build(*shared_simplified_model(), building).value();
+    const HostTensor all = read_samples(engine, shared_samples_file).value().inputs.front();
     std::vector<std::int64_t> labels;
     for (std::int64_t i = 0; i < 64; ++i)
         labels.push_back(i * i % 5);
@@ -215,8 +217,9 @@ TEST(MergeScores, CountsAddUpToOneEvaluation) {
     parts.back().name = "another";
     EXPECT_EQ(merge_scores(parts).error().code, ErrorCode::mismatch);
     EXPECT_EQ(count_samples(engine, data, {.samples = 10}).value(), 10U);
-    EXPECT_EQ(read_samples(engine, samples_file, {.part = SampleSpan{62, 9}}).value().names.size(), 2U);
-    EXPECT_EQ(read_samples(engine, samples_file, {.part = SampleSpan{64, 9}}).error().code, ErrorCode::out_of_range);
+    EXPECT_EQ(read_samples(engine, shared_samples_file, {.part = SampleSpan{62, 9}}).value().names.size(), 2U);
+    EXPECT_EQ(read_samples(engine, shared_samples_file, {.part = SampleSpan{64, 9}}).error().code,
+              ErrorCode::out_of_range);
 }
 
 } // namespace

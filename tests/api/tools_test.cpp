@@ -26,10 +26,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::filesystem::path small = std::filesystem::path(LATHE_API_DATA) / "small.onnx";
+const std::filesystem::path small_network = std::filesystem::path(LATHE_API_DATA) / "small.onnx";
 const std::filesystem::path samples = std::filesystem::path(LATHE_API_DATA) / "data.npy";
 
-void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
+void write_file(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 
 std::string read(const std::filesystem::path& file) {
     std::ostringstream text;
@@ -51,7 +51,7 @@ TEST(Doctor, TellsOfTheProcessorAndEveryBackend) {
 
 TEST(EvaluateTask, JudgesByTheTaskAndAgainstAReference) {
     const test::TemporaryFolder folder;
-    const ModelPtr model = load_model(small).value();
+    const ModelPtr model = load_model(small_network).value();
     for (const char* name : {"a.engine", "b.engine"})
         ASSERT_TRUE(Engine::build(*model, {}).value().save(folder / name));
     EvaluateTaskRequest request;
@@ -83,9 +83,9 @@ TEST(EvaluateTask, JudgesByTheTaskAndAgainstAReference) {
 
 TEST(EvaluateTask, ABadEngineIsToldBeforeBadData) {
     const test::TemporaryFolder folder;
-    write(folder / "bad.engine", "no engine at all");
+    write_file(folder / "bad.engine", "no engine at all");
     std::filesystem::create_directories(folder / "data");
-    write(folder / "data/annotations.json", R"({"images": [{"id": "not a number"}], "annotations": 7})");
+    write_file(folder / "data/annotations.json", R"({"images": [{"id": "not a number"}], "annotations": 7})");
     EvaluateTaskRequest request;
     request.engines = {folder / "bad.engine"};
     request.data = folder / "data";
@@ -97,7 +97,7 @@ TEST(EvaluateTask, ABadEngineIsToldBeforeBadData) {
 
 TEST(Ranges, OfEveryTensorGoToOtherToolsAndBetweenThem) {
     const test::TemporaryFolder folder;
-    const ModelPtr model = load_model(small).value();
+    const ModelPtr model = load_model(small_network).value();
     ASSERT_TRUE(simplify(*model));
     const Calibration some = Calibration::run(*model, samples).value();
     const Calibration all = calibrate_every_tensor(*model, samples).value();
@@ -120,10 +120,10 @@ TEST(Ranges, OfEveryTensorGoToOtherToolsAndBetweenThem) {
 }
 
 TEST(ProfileData, WantsATokenizerAndSensibleNumbers) {
-    EXPECT_EQ(profile_data({.model = small, .data = "texts.tsv"}).error().code, ErrorCode::unsupported);
-    EXPECT_EQ(profile_data({.model = small, .data = "texts.tsv", .buckets = 9}).error().code,
+    EXPECT_EQ(profile_data({.model = small_network, .data = "texts.tsv"}).error().code, ErrorCode::unsupported);
+    EXPECT_EQ(profile_data({.model = small_network, .data = "texts.tsv", .buckets = 9}).error().code,
               ErrorCode::invalid_argument);
-    EXPECT_EQ(profile_data({.model = small, .data = "texts.tsv", .batch_size = 0}).error().code,
+    EXPECT_EQ(profile_data({.model = small_network, .data = "texts.tsv", .batch_size = 0}).error().code,
               ErrorCode::invalid_argument);
 }
 
@@ -148,16 +148,16 @@ TEST(TrtexecLogs, FiguresSettingsAndWhatIsMissing) {
 
 TEST(Plan, PricesMachinesAndServesAShareHere) {
     const test::TemporaryFolder folder;
-    const ModelPtr model = load_model(small).value();
+    const ModelPtr model = load_model(small_network).value();
     ASSERT_TRUE(Engine::build(*model, {}).value().save(folder / "a.engine"));
     BenchmarkRequest request;
     request.engines = {folder / "a.engine"};
     request.batch_sizes = {1, 4};
     request.duration_s = 0.05;
     request.time_limit_s = 0.2;
-    write(folder / "bench.json", benchmark(request).value().document);
-    write(folder / "prices.json",
-          R"({"currency": "USD", "machines": [{"name": "small", "per_hour": 0.5, "from": "bench.json"}]})");
+    write_file(folder / "bench.json", benchmark(request).value().document);
+    write_file(folder / "prices.json",
+               R"({"currency": "USD", "machines": [{"name": "small", "per_hour": 0.5, "from": "bench.json"}]})");
     const PricePlanResult priced =
         plan_prices({.prices = folder / "prices.json", .slo = "p99=10s", .rate = "10/s"}).value();
     EXPECT_EQ(priced.currency, "USD");
@@ -183,7 +183,7 @@ TEST(Plan, PricesMachinesAndServesAShareHere) {
     EXPECT_GT(trials.from_load.measured.median_ms, 0);
     EXPECT_GT(trials.from_load.predicted.median_ms, 0);
     EXPECT_FALSE(trials.from_load.p99_reliable);
-    write(folder / "tried.json", "{\"tried\": " + trials.document + "}");
+    write_file(folder / "tried.json", "{\"tried\": " + trials.document + "}");
     PlanRequest served = wanted;
     served.served = folder / "tried.json";
     EXPECT_TRUE(plan(served).value().meets);

@@ -17,10 +17,11 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path data = LATHE_API_DATA;
+const std::filesystem::path tune_data = LATHE_API_DATA;
 
 TuneRequest quick(const test::TemporaryFolder& folder) {
-    TuneRequest request{.model = data / "small.onnx", .data = data / "data.npy", .output = folder / "best.engine"};
+    TuneRequest request{
+        .model = tune_data / "small.onnx", .data = tune_data / "data.npy", .output = folder / "best.engine"};
     request.metric = "kl";
     request.max_drop = 1;
     request.budget_s = 0;
@@ -125,7 +126,7 @@ TEST(Tune, SaysWhatIsWrong) {
     EXPECT_EQ(code([&](Wrong& r) { r.sensitivity = folder / "s.json"; }), ErrorCode::parse_error);
     std::ofstream(folder / "l.json") << "[1]";
     EXPECT_EQ(code([&](Wrong& r) { r.sensitivity = folder / "l.json"; }), ErrorCode::parse_error);
-    std::filesystem::copy_file(data / "small.onnx", folder / "m.onnx");
+    std::filesystem::copy_file(tune_data / "small.onnx", folder / "m.onnx");
     EXPECT_EQ(code([&](Wrong& r) { r.model = r.output = folder / "m.onnx"; }), ErrorCode::invalid_argument);
     EXPECT_FALSE(std::filesystem::exists(folder / "best.engine"));
 }

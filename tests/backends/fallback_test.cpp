@@ -134,18 +134,18 @@ private:
     }
 };
 
-struct Case {
+struct FallbackCase {
     const char* name;
     std::string text;
     std::size_t parts;  ///< how many there must be
     std::string on_cpu; ///< an operator that must be there
 };
-void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+void PrintTo(const FallbackCase& value, std::ostream* out) { *out << value.name; }
 
 const std::string stem = "opset 18\ninput %x: float32[1, 3, 16, 16]\ninput %w: float32[8, 3, 3, 3]\n"
                          "%c = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n%r = Relu(%c)\n";
 
-std::vector<Case> cases() {
+std::vector<FallbackCase> cases() {
     return {
         {"OperatorWithoutForm", stem + "%a = LRN(%r) {size = 3}\n%y = Mul(%r, %a)\noutput %y: float32[1, 8, 16, 16]\n",
          2, "LRN"},
@@ -230,7 +230,7 @@ void expect_near(const Answers& found, const Answers& expected) {
     }
 }
 
-class FallbackTest : public testing::TestWithParam<Case> {};
+class FallbackTest : public testing::TestWithParam<FallbackCase> {};
 
 TEST_P(FallbackTest, PartsGiveWhatTheWholeGives) {
     const Model model = model_of(GetParam().text);

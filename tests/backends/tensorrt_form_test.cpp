@@ -13,7 +13,7 @@
 namespace lathe {
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> plan_bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 TensorRtForm form(const std::string& environment = "TensorRT 10.16.0") {
     TensorRtForm made;
@@ -35,8 +35,8 @@ TEST(TensorRtForm, TellsWhatItWasBuiltWith) {
     made.options->version_compatible = true;
     made.options->optimization_level = 4;
     made.graph_digest = "0123456789abcdef0123456789abcdef";
-    const std::string blob = write_tensorrt_form(made, bytes_of("a plan")).flat();
-    const auto read = read_tensorrt_form(bytes_of(blob));
+    const std::string blob = write_tensorrt_form(made, plan_bytes("a plan")).flat();
+    const auto read = read_tensorrt_form(plan_bytes(blob));
     ASSERT_TRUE(read) << read.error().describe();
     EXPECT_EQ(read->form.environment, made.environment);
     EXPECT_EQ(read->form.options, made.options);
@@ -51,13 +51,13 @@ TEST(TensorRtForm, TellsWhatItWasBuiltWith) {
 /// The header as written, changed, read again.
 Result<TensorRtFormAndPlan> read_changed(const std::function<void(Json&)>& change) {
     static std::string blob; // viewed by what is returned
-    blob = write_tensorrt_form(form(), bytes_of("plan")).flat();
-    const auto parts = read_compiled(tensorrt_format, bytes_of(blob));
+    blob = write_tensorrt_form(form(), plan_bytes("plan")).flat();
+    const auto parts = read_compiled(tensorrt_format, plan_bytes(blob));
     EXPECT_TRUE(parts);
     Json header = Json::parse(parts->header);
     change(header);
-    blob = write_compiled(tensorrt_format, header, bytes_of("plan")).flat();
-    return read_tensorrt_form(bytes_of(blob));
+    blob = write_compiled(tensorrt_format, header, plan_bytes("plan")).flat();
+    return read_tensorrt_form(plan_bytes(blob));
 }
 
 TEST(TensorRtForm, ThoseOfBeforeTheOptionsWereNotedAreRead) {
@@ -77,8 +77,8 @@ TEST(TensorRtForm, SaysWhoseLayersTheyAre) {
     made.layer_source = LayerSource::engine;
     made.layers[0].implementation = "sm80_xmma";
     made.layers[0].nodes = {"/conv/Conv", "/relu/Relu"};
-    const std::string blob = write_tensorrt_form(made, bytes_of("plan")).flat();
-    const auto read = read_tensorrt_form(bytes_of(blob));
+    const std::string blob = write_tensorrt_form(made, plan_bytes("plan")).flat();
+    const auto read = read_tensorrt_form(plan_bytes(blob));
     ASSERT_TRUE(read) << read.error().describe();
     EXPECT_EQ(read->form.layer_source, LayerSource::engine);
     EXPECT_EQ(read->form.layers.at(0).implementation, "sm80_xmma");
@@ -109,7 +109,7 @@ TEST(TensorRtForm, DamageIsSaid) {
     EXPECT_EQ(code([](Json& header) { header["graph"] = 7; }), ErrorCode::corrupt);
     EXPECT_EQ(code([](Json& header) { header["options"] = Json::object(); }), ErrorCode::parse_error);
     EXPECT_EQ(code([](Json& header) { header["options"]["optimization_level"] = 9; }), ErrorCode::parse_error);
-    EXPECT_EQ(read_tensorrt_form(bytes_of("none")).error().code, ErrorCode::corrupt);
+    EXPECT_EQ(read_tensorrt_form(plan_bytes("none")).error().code, ErrorCode::corrupt);
 }
 
 TEST(TensorRtForm, LaterVersionsLoadVersionCompatiblePlansOfTensorRt) {
@@ -151,10 +151,10 @@ TEST(TensorRtForm, AStrippedPlansWeightsComeFromItsOwnGraphOnly) {
         ASSERT_TRUE(parsed) << parsed.error().describe();
         TensorRtForm made = form();
         made.options = wanted;
-        made.graph_digest = hash_hex(bytes_of(*parsed));
+        made.graph_digest = hash_hex(plan_bytes(*parsed));
         // As an engine file keeps it.
         const std::string graph = *serialize_onnx(model);
-        const auto again = onnx_for_refit(made, bytes_of(graph), precision);
+        const auto again = onnx_for_refit(made, plan_bytes(graph), precision);
         ASSERT_TRUE(again) << again.error().describe();
         EXPECT_EQ(*again, *parsed);
 
@@ -163,7 +163,7 @@ TEST(TensorRtForm, AStrippedPlansWeightsComeFromItsOwnGraphOnly) {
         EXPECT_EQ(none.error().code, ErrorCode::not_found);
         test::add_weights(model, "w", {4, 3, 3, 3}, 99);
         const std::string other = *serialize_onnx(model);
-        const auto refused = onnx_for_refit(made, bytes_of(other), precision);
+        const auto refused = onnx_for_refit(made, plan_bytes(other), precision);
         ASSERT_FALSE(refused);
         EXPECT_EQ(refused.error().code, ErrorCode::mismatch);
         EXPECT_EQ(refused.error().hint, "build the engine again");

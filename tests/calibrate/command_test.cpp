@@ -20,7 +20,7 @@ namespace {
 
 using test::CommandResult;
 
-constexpr const char* model_text = R"(opset 18
+constexpr const char* command_model_text = R"(opset 18
 input %x: float32[N, 4, 6, 6]
 const %w: float32[4, 4, 1, 1] = {1, 2, 3, 4, -1, -2, -3, -4, 0.5, 0.25, 0, 1, 3, -3, 3, -3}
 %y = Conv(%x, %w)
@@ -32,7 +32,7 @@ output %p: float32[N, 4, 1, 1]
 class CalibrateCommand : public ::testing::Test {
 protected:
     void SetUp() override {
-        write_model("m.onnx", model_text);
+        write_model("m.onnx", command_model_text);
         write_data("d.npy", 40, 1);
     }
 
@@ -171,7 +171,7 @@ TEST_F(CalibrateCommand, RefusesAFileThatDoesNotBelong) {
     ASSERT_EQ(calibrate(to("m.ranges")).exit_code, 0);
     const std::string before = read("m.ranges");
     write_data("e.npy", 40, 2);
-    std::string changed = model_text;
+    std::string changed = command_model_text;
     write_model("n.onnx", changed.replace(changed.find("0.25"), 4, "0.75"));
 
     expect_refusal(calibrate(to("m.ranges"), "m.onnx", "e.npy"), 3, "other data");
@@ -195,7 +195,7 @@ TEST_F(CalibrateCommand, RefusesADamagedFile) {
 }
 
 TEST_F(CalibrateCommand, RefusesBadInput) {
-    std::string text = model_text;
+    std::string text = command_model_text;
     auto model = parse_graph_text(text);
     ASSERT_TRUE(model);
     std::vector<float> weights(16, 1.0F);
@@ -218,7 +218,7 @@ TEST_F(CalibrateCommand, RefusesBadInput) {
 }
 
 TEST_F(CalibrateCommand, AFixedBatchIsRunWhole) {
-    std::string text = model_text;
+    std::string text = command_model_text;
     for (std::size_t at = text.find("[N,"); at != std::string::npos; at = text.find("[N,"))
         text.replace(at, 3, "[16,");
     write_model("fixed.onnx", text);

@@ -27,11 +27,11 @@ std::vector<float> spiked_relu6() {
 }
 
 constexpr std::array clipping_methods{Method::entropy, Method::percentile};
-constexpr std::array formats{NumberFormat::uint8(), NumberFormat::int8()};
+constexpr std::array guarded_formats{NumberFormat::uint8(), NumberFormat::int8()};
 
 TEST(Guard, ReplacesARangeThatThrowsTheSignalAway) {
     const Histogram histogram = test::histogram_of(spiked_relu6());
-    for (const NumberFormat& format : formats) {
+    for (const NumberFormat& format : guarded_formats) {
         const Range textbook = estimate(histogram, Method::entropy, format);
         ASSERT_LT(textbook.high, 3.0F) << "the textbook's formula does not collapse here, so this tests nothing";
         std::optional<Collapse> collapse;
@@ -75,7 +75,7 @@ TEST(Guard, LeavesSoundRangesAlone) {
     for (std::size_t i = 0; i < samples.size(); ++i) {
         const Histogram histogram = test::histogram_of(samples[i].second);
         for (const Method method : clipping_methods) {
-            for (const NumberFormat& format : formats) {
+            for (const NumberFormat& format : guarded_formats) {
                 std::optional<Collapse> collapse;
                 EXPECT_EQ(guarded_range(histogram, method, format, {}, &collapse), estimate(histogram, method, format))
                     << names[i] << ", " << to_string(method) << (format.symmetric ? ", int8" : ", uint8");
@@ -90,7 +90,7 @@ TEST(Guard, SparesTensorsWithNothingToLose) {
                                              std::vector<float>{3.0F}, std::vector<float>{-1.0F, -1.0F, 1e-30F}}) {
         const Histogram histogram = test::histogram_of(values);
         for (const Method method : clipping_methods) {
-            for (const NumberFormat& format : formats)
+            for (const NumberFormat& format : guarded_formats)
                 EXPECT_EQ(guarded_range(histogram, method, format, {}), estimate(histogram, method, format));
         }
     }

@@ -12,8 +12,9 @@ namespace {
 using testing::HasSubstr;
 
 const std::string sensitivity = "sensitivity m.onnx --data photos --calibrate arrays.npy ";
-const std::string tune = "tune m.onnx --data photos --calibrate arrays.npy --metric kl --max-drop 1 --time-budget 5 "
-                         "--time-limit 0.2 --sensitivity-samples 4 --output best.engine ";
+const std::string tune_command =
+    "tune m.onnx --data photos --calibrate arrays.npy --metric kl --max-drop 1 --time-budget 5 "
+    "--time-limit 0.2 --sensitivity-samples 4 --output best.engine ";
 
 TEST(SensitivityCommand, RanksLayersAndGivesAdvice) {
     const Workspace work;
@@ -65,7 +66,7 @@ TEST(SensitivityCommand, SaysWhatIsWrong) {
 TEST(TuneCommand, HandsOutAnEngineThatItJudged) {
     const Workspace work;
     work.save_array("arrays.npy", {64, 3, 8, 8}); // enough to correct INT8 on before the search
-    const CommandResult run = work.lathe(tune + "--results t.json --report t.html");
+    const CommandResult run = work.lathe(tune_command + "--results t.json --report t.html");
     // On so small a network any precision may be the fastest; what is told must be true either way.
     ASSERT_TRUE(run.exit_code == 0 || run.exit_code == 5) << run.exit_code << run.errors;
     const Json result = work.json("t.json");
@@ -117,8 +118,8 @@ bool killed_after(const Workspace& work, std::size_t trials) {
     const std::string kill =
         "until [ $(grep -o '\"phase\"' best.engine.journal 2>/dev/null | wc -l) -ge " + std::to_string(trials) +
         " ] || grep -q '^State:.Z' /proc/$p/status; do sleep 0.02; done; " + "kill -KILL $p; wait $p";
-    const CommandResult result = run_command("cd '" + work.path("").string() + "' && { '" + LATHE_BINARY + "' " + tune +
-                                             " >/dev/null 2>&1 & p=$!; " + kill + "; }");
+    const CommandResult result = run_command("cd '" + work.path("").string() + "' && { '" + LATHE_BINARY + "' " +
+                                             tune_command + " >/dev/null 2>&1 & p=$!; " + kill + "; }");
     return result.exit_code == 128 + SIGKILL;
 }
 
@@ -135,11 +136,11 @@ TEST(TuneCommand, KilledItGoesOn) {
         journal = now;
         (void)work.good("inspect best.engine"); // whole at every moment
     }
-    const CommandResult other = work.lathe(tune + "--slack 0.1");
+    const CommandResult other = work.lathe(tune_command + "--slack 0.1");
     EXPECT_EQ(other.exit_code, 3) << other.errors;
     EXPECT_THAT(other.errors, HasSubstr("other options"));
     const std::size_t trials = kept_trials(work);
-    const CommandResult rest = work.lathe(tune + "--results t.json");
+    const CommandResult rest = work.lathe(tune_command + "--results t.json");
     ASSERT_TRUE(rest.exit_code == 0 || rest.exit_code == 5) << rest.errors;
     EXPECT_THAT(rest.output, HasSubstr("going on after " + std::to_string(trials) + " trials"));
     const Json result = work.json("t.json");

@@ -71,16 +71,16 @@ protected:
     Workspace work_;
 };
 
-const std::string quick = " --batch-sizes 2 --duration 0 --time-limit 0.2 ";
+const std::string quick_text = " --batch-sizes 2 --duration 0 --time-limit 0.2 ";
 
 TEST_F(Texts, AreMeasuredOn) {
     work_.good("build t.onnx -o t.engine --shape 1x4..2x8..4x12");
-    const Json document = work_.good_json("bench t.engine --data t.tsv --columns text=words" + quick);
+    const Json document = work_.good_json("bench t.engine --data t.tsv --columns text=words" + quick_text);
     EXPECT_EQ(document["inputs"], "t.tsv");
     ASSERT_EQ(document["latency"].size(), 1U);
     EXPECT_GT(document["latency"][0]["median_ms"], 0);
 
-    const CommandResult unnamed = work_.lathe("bench t.engine --data t.tsv" + quick);
+    const CommandResult unnamed = work_.lathe("bench t.engine --data t.tsv" + quick_text);
     EXPECT_NE(unnamed.exit_code, 0);
     EXPECT_THAT(unnamed.errors, HasSubstr("no column with texts"));
 }
@@ -199,16 +199,16 @@ TEST_F(Texts, CrossEncodersAreJudgedByTheirValue) {
 TEST_F(Texts, AreOptimizedOn) {
     const std::string job = "optimize t.onnx --precisions fp32 --evaluate t.tsv --shape 1x2..2x8..4x12 --against '' "
                             "--output out --columns text=words,label=";
-    const Json first = work_.good_json(job + "kind" + quick);
+    const Json first = work_.good_json(job + "kind" + quick_text);
     EXPECT_EQ(first["eval"]["data"]["samples"], 3);
     EXPECT_EQ(first["bench"]["inputs"], "t.tsv");
     EXPECT_TRUE(first["eval"]["subjects"][0]["top1"].is_number());
-    const Json again = work_.good_json(job + "kind" + quick);
+    const Json again = work_.good_json(job + "kind" + quick_text);
     for (const Json& stage : again["stages"])
         EXPECT_TRUE(stage["reused"]) << stage.dump();
 
     // Other columns are other data.
-    const CommandResult other = work_.lathe(job + "words" + quick);
+    const CommandResult other = work_.lathe(job + "words" + quick_text);
     EXPECT_NE(other.exit_code, 0);
     EXPECT_THAT(other.errors, HasSubstr("is not the index of a class"));
 }

@@ -27,7 +27,7 @@ void write_all(int fd, const void* data, std::size_t size) {
     }
 }
 
-struct Message {
+struct PipeMessage {
     std::uint64_t index = 0;
     std::uint64_t begins = 0; ///< 1: the case begins; 0: it ended, `length` bytes of verdict follow
     std::uint64_t length = 0;
@@ -51,10 +51,10 @@ void start(Worker& worker, const std::function<std::string(std::size_t)>& run) {
         while (!worker.todo.empty()) {
             const std::size_t index = worker.todo.back();
             worker.todo.pop_back();
-            const Message begin{index, 1, 0};
+            const PipeMessage begin{index, 1, 0};
             write_all(ends[1], &begin, sizeof begin);
             const std::string verdict = run(index);
-            const Message end{index, 0, verdict.size()};
+            const PipeMessage end{index, 0, verdict.size()};
             write_all(ends[1], &end, sizeof end);
             write_all(ends[1], verdict.data(), verdict.size());
         }
@@ -69,8 +69,8 @@ void start(Worker& worker, const std::function<std::string(std::size_t)>& run) {
 }
 
 void digest(Worker& worker, std::vector<std::string>& verdicts) {
-    while (worker.buffer.size() >= sizeof(Message)) {
-        Message message;
+    while (worker.buffer.size() >= sizeof(PipeMessage)) {
+        PipeMessage message;
         std::memcpy(&message, worker.buffer.data(), sizeof message);
         if (worker.buffer.size() < sizeof message + message.length) return;
         if (message.begins != 0) {

@@ -220,7 +220,7 @@ double error_with_one_scale(const Model& model, const std::map<std::string, Batc
     return test::distance(expected, test::values_of(quantized->model, {"y"}, samples)[0]);
 }
 
-EqualizeOutcome equalized(const Model& model, const std::map<std::string, Batches>& samples) {
+EqualizeOutcome equalized_together(const Model& model, const std::map<std::string, Batches>& samples) {
     EqualizeOptions options;
     options.threads = 1;
     options.weights = WeightGranularity::per_tensor;
@@ -236,7 +236,7 @@ TEST(OneScale, EqualizingHelpsADepthwiseNetwork) {
     const Model model = uneven_depthwise();
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 4, 11);
     const Batches expected = test::values_of(model, {"y"}, samples)[0];
-    const EqualizeOutcome outcome = equalized(model, samples);
+    const EqualizeOutcome outcome = equalized_together(model, samples);
     EXPECT_GE(outcome.fired, 1U);
     EXPECT_LT(outcome.noise_after, 0.1 * outcome.noise_before);
     EXPECT_LT(test::distance(expected, test::values_of(outcome.model, {"y"}, samples)[0]), 1e-4);
@@ -253,7 +253,7 @@ TEST(OneScale, NothingIsDoneToABalancedNetwork) {
         model.graph.initializers.insert_or_assign(name, Tensor::of_floats(name, tensor.shape(), values));
     }
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 2, 11);
-    const EqualizeOutcome outcome = equalized(model, samples);
+    const EqualizeOutcome outcome = equalized_together(model, samples);
     EXPECT_GE(outcome.classes, 2U);
     EXPECT_EQ(outcome.fired, 0U);
     for (const char* name : {"w1", "w2", "w3"})

@@ -214,7 +214,7 @@ TEST(Smooth, NotWhereASumReadsTheNormalizedValues) {
 }
 
 /// normalized(), whose sum with x reads %n too; `front` stands between them and the product.
-Model post_norm(const std::string& front = "") {
+Model after_norm(const std::string& front = "") {
     const std::string tail = "%y = Add(%n, %x)\noutput %y: float32[2, 5, 8]\noutput %m: float32[2, 5, 6]\n";
     Model model = normalized(tail);
     if (front.empty()) return model;
@@ -246,7 +246,7 @@ double product_error(const Model& model, const std::map<std::string, Batches>& s
 // Nothing that writes the values can take the factors: a sum reads them as they are, or a Softplus bends them.
 TEST(Smooth, ScalesByAMulWhereNoWeightCan) {
     for (const char* front : {"", "Softplus"}) {
-        const Model model = post_norm(front);
+        const Model model = after_norm(front);
         const auto samples = test::noise_samples("x", {2, 5, 8}, 4, 5);
         const auto expected = test::values_of(model, {"m", "y"}, samples);
         const auto outcome = equalized(model, samples, in_front());
@@ -264,7 +264,7 @@ TEST(Smooth, ScalesByAMulWhereNoWeightCan) {
 }
 
 TEST(Smooth, PutsNoMulWhereChannelsAreAlikeOrLayersAreFloat) {
-    Model model = post_norm();
+    Model model = after_norm();
     const auto samples = test::noise_samples("x", {2, 5, 8}, 4, 5);
     EqualizeOptions none = in_front();
     none.scaled_in_front = {"another"};

@@ -22,7 +22,7 @@ using Matrix = std::vector<std::vector<double>>; // [rows][columns]
 
 // Bias correction of two layers.
 
-constexpr std::size_t rows = 512;
+constexpr std::size_t row_count = 512;
 constexpr std::size_t inputs = 6;
 constexpr std::size_t middles = 8;
 constexpr std::size_t outputs = 5;

@@ -93,20 +93,23 @@ TEST(Walk, NeedsSamplesForEveryInput) {
     EXPECT_EQ(Walk::start(test::conv_network(), {}, 1).error().code, ErrorCode::not_found);
 }
 
-const char* const residual = "opset 17\ninput %x: float32[1, 1, 2, 2]\nconst %w: float32[1, 1, 1, 1] = {1.0}\n"
-                             "const %s: float32[] = {0.5}\nconst %z: uint8[] = {0}\n"
-                             "%c = Conv(%x, %w)\n%q = QuantizeLinear(%c, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
-                             "%y = ";
+const char* const residual_text =
+    "opset 17\ninput %x: float32[1, 1, 2, 2]\nconst %w: float32[1, 1, 1, 1] = {1.0}\n"
+    "const %s: float32[] = {0.5}\nconst %z: uint8[] = {0}\n"
+    "%c = Conv(%x, %w)\n%q = QuantizeLinear(%c, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
+    "%y = ";
 
 TEST(AsRun, DropsThePairBetweenAConvolutionAndItsSum) {
-    const Model model = test::model_from_text(std::string(residual) + "Add(%d, %x)\noutput %y: float32[1, 1, 2, 2]\n");
+    const Model model =
+        test::model_from_text(std::string(residual_text) + "Add(%d, %x)\noutput %y: float32[1, 1, 2, 2]\n");
     EXPECT_EQ(as_run(model, Target::openvino).graph.nodes.size(), 2U);
     EXPECT_EQ(as_run(model, Target::openvino).graph.nodes.back()->inputs.front(), "c");
     EXPECT_EQ(as_run(model, Target::onnxruntime).graph.nodes.size(), 4U) << "that one rounds there";
 }
 
 TEST(AsRun, KeepsPairsThatCount) {
-    const Model model = test::model_from_text(std::string(residual) + "Conv(%d, %w)\noutput %y: float32[1, 1, 2, 2]\n");
+    const Model model =
+        test::model_from_text(std::string(residual_text) + "Conv(%d, %w)\noutput %y: float32[1, 1, 2, 2]\n");
     EXPECT_EQ(as_run(model, Target::openvino).graph.nodes.size(), 4U);
 }
 

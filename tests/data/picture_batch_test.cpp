@@ -43,26 +43,27 @@ std::uint8_t pixel(const Picture& picture, const PictureAxis& columns, const Pic
     return to_byte(outer);
 }
 
-struct Case {
+struct PictureCase {
     const char* name;
     const char* json;
 };
 
 /// GoogleTest names a parameter by this.
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const PictureCase& c, std::ostream* out) { *out << c.name; }
 
-class PictureBatches : public testing::TestWithParam<Case> {};
+class PictureBatches : public testing::TestWithParam<PictureCase> {};
 
 INSTANTIATE_TEST_SUITE_P(
     All, PictureBatches,
     testing::Values(
-        Case{"ShortSideCrop", R"({"resize":{"short_side":20},"crop":[16,16],"scale":0.00392156862745098,)"
-                              R"("mean":[0.485,0.456,0.406],"std":[0.229,0.224,0.225]})"},
-        Case{"ExactSize", R"({"resize":[13,17],"scale":0.00784313725,"mean":[1,1,1],"std":[1,1,1]})"},
-        Case{"BicubicChannelsLastBgr",
-             R"({"resize":[24,18],"interpolation":"bicubic","layout":"NHWC","color":"BGR","mean":[100,110,120]})"},
-        Case{"CropLargerThanPicture", R"({"resize":{"short_side":9},"crop":[30,14]})"},
-        Case{"CropAlone", R"({"crop":[16,16]})"}),
+        PictureCase{"ShortSideCrop", R"({"resize":{"short_side":20},"crop":[16,16],"scale":0.00392156862745098,)"
+                                     R"("mean":[0.485,0.456,0.406],"std":[0.229,0.224,0.225]})"},
+        PictureCase{"ExactSize", R"({"resize":[13,17],"scale":0.00784313725,"mean":[1,1,1],"std":[1,1,1]})"},
+        PictureCase{
+            "BicubicChannelsLastBgr",
+            R"({"resize":[24,18],"interpolation":"bicubic","layout":"NHWC","color":"BGR","mean":[100,110,120]})"},
+        PictureCase{"CropLargerThanPicture", R"({"resize":{"short_side":9},"crop":[30,14]})"},
+        PictureCase{"CropAlone", R"({"crop":[16,16]})"}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(PictureBatches, DoWhatApplyDoes) {

@@ -16,15 +16,15 @@ namespace {
 using test::expected_pixels;
 using test::golden;
 
-struct Case {
+struct ResizeCase {
     std::size_t width;
     std::size_t height;
 };
 
 /// GoogleTest names parameters by these.
-void PrintTo(const Case& size, std::ostream* out) { *out << size.width << 'x' << size.height; }
+void PrintTo(const ResizeCase& size, std::ostream* out) { *out << size.width << 'x' << size.height; }
 
-class Resize : public testing::TestWithParam<std::tuple<Interpolation, Case>> {};
+class Resize : public testing::TestWithParam<std::tuple<Interpolation, ResizeCase>> {};
 
 TEST_P(Resize, EqualsPillowBitForBit) {
     const auto [interpolation, size] = GetParam();
@@ -57,9 +57,10 @@ TEST_P(Resize, RegionEqualsThePartOfTheWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Resize,
                          testing::Combine(testing::Values(Interpolation::bilinear, Interpolation::bicubic),
-                                          testing::Values(Case{37, 23}, Case{37, 9}, Case{11, 23}, Case{16, 10},
-                                                          Case{1, 1}, Case{64, 40}, Case{90, 23}, Case{3, 61},
-                                                          Case{73, 7}, Case{36, 20})));
+                                          testing::Values(ResizeCase{37, 23}, ResizeCase{37, 9}, ResizeCase{11, 23},
+                                                          ResizeCase{16, 10}, ResizeCase{1, 1}, ResizeCase{64, 40},
+                                                          ResizeCase{90, 23}, ResizeCase{3, 61}, ResizeCase{73, 7},
+                                                          ResizeCase{36, 20})));
 
 TEST(ResizeImage, ConstantPicturesStayConstant) {
     for (const int value : {0, 1, 127, 254, 255}) {

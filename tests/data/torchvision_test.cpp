@@ -14,16 +14,16 @@
 namespace lathe {
 namespace {
 
-struct Case {
+struct TorchvisionCase {
     const char* name;
     const char* folder;
     const char* preprocess;
 };
 
 /// GoogleTest names a parameter by this.
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const TorchvisionCase& c, std::ostream* out) { *out << c.name; }
 
-class Torchvision : public testing::TestWithParam<Case> {};
+class Torchvision : public testing::TestWithParam<TorchvisionCase> {};
 
 TEST_P(Torchvision, TensorsAreTheSame) {
     const char* python = std::getenv("LATHE_PYTHON");
@@ -56,18 +56,18 @@ TEST_P(Torchvision, TensorsAreTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Torchvision,
-    testing::Values(Case{"ResnetTinyImagenet", "tiny-imagenet/validation",
-                         R"({"resize": [224, 224], "interpolation": "bilinear", "scale": 0.00392156862745098,
+    testing::Values(TorchvisionCase{"ResnetTinyImagenet", "tiny-imagenet/validation",
+                                    R"({"resize": [224, 224], "interpolation": "bilinear", "scale": 0.00392156862745098,
                              "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]})"},
-                    Case{"Lite0", "imagenet/validation",
-                         R"({"resize": {"short_side": 256}, "crop": [224, 224], "interpolation": "bicubic",
+                    TorchvisionCase{"Lite0", "imagenet/validation",
+                                    R"({"resize": {"short_side": 256}, "crop": [224, 224], "interpolation": "bicubic",
                              "scale": 1, "mean": [127, 127, 127], "std": [128, 128, 128]})"},
-                    Case{"BilinearShortSide", "imagenet/calibration",
-                         R"({"resize": {"short_side": 232}, "crop": [224, 224], "interpolation": "bilinear",
+                    TorchvisionCase{"BilinearShortSide", "imagenet/calibration",
+                                    R"({"resize": {"short_side": 232}, "crop": [224, 224], "interpolation": "bilinear",
                              "scale": 0.00392156862745098, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.5, 0.75],
                              "layout": "NHWC", "color": "BGR"})"},
-                    Case{"CropWiderThanThePicture", "tiny-imagenet/calibration",
-                         R"({"crop": [72, 60], "scale": 0.00392156862745098})"}),
+                    TorchvisionCase{"CropWiderThanThePicture", "tiny-imagenet/calibration",
+                                    R"({"crop": [72, 60], "scale": 0.00392156862745098})"}),
     [](const auto& info) { return info.param.name; });
 
 } // namespace

@@ -14,7 +14,7 @@ std::optional<Match> match_last(const Pattern& pattern, Model& model) {
     return pattern.match(*model.graph.nodes.back(), model.graph, uses);
 }
 
-Model parsed(const std::string& text) {
+Model with_input(const std::string& text) {
     auto model = parse_graph_text("opset 18\ninput %x: float32[2, 2]\n" + text);
     EXPECT_TRUE(model) << model.error().describe();
     return model ? std::move(*model) : Model{};
@@ -29,8 +29,8 @@ Pattern linear() {
 TEST(Pattern, MatchesInEitherOrderAndCaptures) {
     for (const char* add : {"%y = Add(%m, %k)", "%y = Add(%k, %m)"}) {
         Model model =
-            parsed("const %w: float32[2, 1] = {1.0, 2.0}\nconst %k: float32[1] = {3.0}\n%m = MatMul(%x, %w)\n" +
-                   std::string(add) + "\noutput %y: float32[2, 1]\n");
+            with_input("const %w: float32[2, 1] = {1.0, 2.0}\nconst %k: float32[1] = {3.0}\n%m = MatMul(%x, %w)\n" +
+                       std::string(add) + "\noutput %y: float32[2, 1]\n");
         const auto match = match_last(linear(), model);
         ASSERT_TRUE(match) << add;
         EXPECT_EQ(match->value("a"), "x");
@@ -58,7 +58,7 @@ TEST(Pattern, MustNotMatch) {
             "%y = Add(%m, %k)\n",
     };
     for (const std::string& text : cases) {
-        Model model = parsed(text);
+        Model model = with_input(text);
         EXPECT_FALSE(match_last(linear(), model)) << text;
     }
 }
@@ -66,14 +66,14 @@ TEST(Pattern, MustNotMatch) {
 TEST(Pattern, ACaptureThatOccursTwiceIsOneValue) {
     const Pattern swish =
         Pattern::op("Mul", {Pattern::any("x"), Pattern::op("Sigmoid", {Pattern::any("x")})}).any_order();
-    Model same = parsed("%s = Sigmoid(%x)\n%y = Mul(%s, %x)\noutput %y: float32[2, 2]\n");
+    Model same = with_input("%s = Sigmoid(%x)\n%y = Mul(%s, %x)\noutput %y: float32[2, 2]\n");
     EXPECT_TRUE(match_last(swish, same));
-    Model other = parsed("input %z: float32[2, 2]\n%s = Sigmoid(%x)\n%y = Mul(%s, %z)\noutput %y: float32[2, 2]\n");
+    Model other = with_input("input %z: float32[2, 2]\n%s = Sigmoid(%x)\n%y = Mul(%s, %z)\noutput %y: float32[2, 2]\n");
     EXPECT_FALSE(match_last(swish, other));
 }
 
 TEST(Pattern, AlternativesAndConditions) {
-    Model model = parsed("%y = Max(%x, %x) {axis = 3}\noutput %y: float32[2, 2]\n");
+    Model model = with_input("%y = Max(%x, %x) {axis = 3}\noutput %y: float32[2, 2]\n");
     EXPECT_TRUE(match_last(Pattern::op("Min|Max"), model));
     EXPECT_FALSE(match_last(Pattern::op("Min|Sum"), model));
     EXPECT_TRUE(match_last(Pattern::op("Max").where([](const Node& n) { return n.int_or("axis", 0) == 3; }), model));
@@ -83,7 +83,7 @@ TEST(Pattern, AlternativesAndConditions) {
 }
 
 TEST(Pattern, OtherOutputsAreNotTheFirst) {
-    Model model = parsed("%a, %b = Split(%x)\n%y = Relu(%b)\noutput %y: float32[2, 2]\n");
+    Model model = with_input("%a, %b = Split(%x)\n%y = Relu(%b)\noutput %y: float32[2, 2]\n");
     EXPECT_FALSE(match_last(Pattern::op("Relu", {Pattern::op("Split")}), model));
 }
 

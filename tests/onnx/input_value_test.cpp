@@ -33,14 +33,14 @@ TEST(SetInputConstants, OneValueFillsAll) {
     EXPECT_THAT(model.graph.constant("k")->to_int64s(), ElementsAre(7, 7));
 }
 
-struct Refused {
+struct RefusedValue {
     const char* name;
     const char* constant;
     const char* said;
 };
-void PrintTo(const Refused& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const RefusedValue& c, std::ostream* out) { *out << c.name; }
 
-class RefusedConstant : public testing::TestWithParam<Refused> {};
+class RefusedConstant : public testing::TestWithParam<RefusedValue> {};
 
 TEST_P(RefusedConstant, LeavesTheModelAsItWas) {
     Model model = with_switch();
@@ -50,15 +50,17 @@ TEST_P(RefusedConstant, LeavesTheModelAsItWas) {
     EXPECT_EQ(model.graph.inputs.size(), 4U);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Table, RefusedConstant,
-    testing::Values(Refused{"NoSuchInput", "z=1", "no input z"}, Refused{"NoValue", "k", "no INPUT=VALUE"},
-                    Refused{"NoName", "=1", "no INPUT=VALUE"}, Refused{"Empty", "k=", "no element of type int64"},
-                    Refused{"Word", "k=two", "no element of type int64"},
-                    Refused{"Fraction", "k=1.5", "no element of type int64"},
-                    Refused{"NoBool", "b=2", "no element of type bool"},
-                    Refused{"Count", "k=1,2,3", "2 elements, 3 were given"}, Refused{"OpenSize", "x=1", "open sizes"}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Table, RefusedConstant,
+                         testing::Values(RefusedValue{"NoSuchInput", "z=1", "no input z"},
+                                         RefusedValue{"NoValue", "k", "no INPUT=VALUE"},
+                                         RefusedValue{"NoName", "=1", "no INPUT=VALUE"},
+                                         RefusedValue{"Empty", "k=", "no element of type int64"},
+                                         RefusedValue{"Word", "k=two", "no element of type int64"},
+                                         RefusedValue{"Fraction", "k=1.5", "no element of type int64"},
+                                         RefusedValue{"NoBool", "b=2", "no element of type bool"},
+                                         RefusedValue{"Count", "k=1,2,3", "2 elements, 3 were given"},
+                                         RefusedValue{"OpenSize", "x=1", "open sizes"}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 } // namespace
 } // namespace lathe

@@ -13,7 +13,7 @@ namespace {
 
 std::string full_text(const Model& model) { return print(model, {.full_constants = true}); }
 
-Model parsed(const std::string& text) {
+Model parsed_case(const std::string& text) {
     auto model = parse_graph_text(text);
     EXPECT_TRUE(model) << model.error().describe() << "\n" << text;
     return model ? std::move(*model) : Model{};
@@ -24,7 +24,7 @@ TEST(Golden, EveryCase) {
         SCOPED_TRACE(each.pass + ": " + each.title);
         const Pass* pass = find_pass(each.pass);
         ASSERT_NE(pass, nullptr);
-        Model model = parsed(each.before);
+        Model model = parsed_case(each.before);
         ASSERT_TRUE(verify(model)) << verify(model).error().describe();
         PassContext context{model.opset()};
         const auto changed = apply_pass(*pass, model.graph, context);
@@ -32,7 +32,7 @@ TEST(Golden, EveryCase) {
         remove_dead(model.graph);
         EXPECT_EQ(*changed, !each.after.empty());
         EXPECT_EQ(context.rewrites != 0, *changed);
-        EXPECT_EQ(full_text(model), full_text(parsed(each.after.empty() ? each.before : each.after)));
+        EXPECT_EQ(full_text(model), full_text(parsed_case(each.after.empty() ? each.before : each.after)));
         const auto sound = verify(model);
         EXPECT_TRUE(sound) << sound.error().describe();
         PassContext again{model.opset()};

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// input -> first -> Relu -> second -> Relu -> flatten -> head
-Model network() {
+Model ranged_network() {
     std::string text = "opset 18\nir 8\nname \"m\"\ninput %input: float32[1, 16, 4, 4]\n";
     for (const char* name : {"w1", "w2"})
         text += test::weight(name, "16, 16, 1, 1", 256);
@@ -39,7 +39,7 @@ GivenRanges cache_of(const std::string& lines) {
 QuantizeOutcome quantized(const MatchedRanges& matched, Target target, const QuantizeOptions& more = {}) {
     QuantizeOptions options = more;
     options.target = target;
-    auto outcome = quantize_model(network(), matched.ranges, options);
+    auto outcome = quantize_model(ranged_network(), matched.ranges, options);
     if (!outcome) {
         ADD_FAILURE() << outcome.error().describe();
         return {};
@@ -52,7 +52,7 @@ constexpr const char* whole =
     "flat: 3c8b4396\ny: 3da3d70a\n(Unnamed Layer* 8) [Constant]_output: 3c010a14\nw3: 3c010a14\n";
 
 TEST(Given, ACacheGivesItsScalesToTheBit) {
-    const auto matched = match_given(network(), cache_of(whole));
+    const auto matched = match_given(ranged_network(), cache_of(whole));
     ASSERT_TRUE(matched) << matched.error().describe();
     EXPECT_EQ(matched->match.matched, 8U);
     EXPECT_EQ(matched->match.internal, 1U);
@@ -77,7 +77,7 @@ TEST(Given, ACacheGivesItsScalesToTheBit) {
 }
 
 TEST(Given, WhatLacksARangeStaysInFloat) {
-    const auto matched = match_given(network(), cache_of("input: 3c010a14\nr2: 3c8b4396\n"));
+    const auto matched = match_given(ranged_network(), cache_of("input: 3c010a14\nr2: 3c8b4396\n"));
     ASSERT_TRUE(matched);
     const QuantizeOutcome outcome = quantized(*matched, Target::tensorrt);
     EXPECT_EQ(outcome.plan.quantized_nodes, 2U);
@@ -95,8 +95,8 @@ TEST(Given, WhatLacksARangeStaysInFloat) {
 }
 
 TEST(Given, UnknownNamesAreToldWithNearOnes) {
-    const auto matched = match_given(network(), cache_of("input: 3c010a14\nRELU1/out: 3cc4a6e2\nr3: 3c8b4396\n"
-                                                         "something else: 3c8b4396\n"));
+    const auto matched = match_given(ranged_network(), cache_of("input: 3c010a14\nRELU1/out: 3cc4a6e2\nr3: 3c8b4396\n"
+                                                                "something else: 3c8b4396\n"));
     ASSERT_TRUE(matched);
     const auto& unknown = matched->match.unknown;
     ASSERT_EQ(unknown.size(), 3U);
@@ -107,14 +107,14 @@ TEST(Given, UnknownNamesAreToldWithNearOnes) {
 }
 
 TEST(Given, NoNameInCommonIsAnError) {
-    const auto matched = match_given(network(), cache_of("Input: 3c010a14\nzz: 3c8b4396\n"));
+    const auto matched = match_given(ranged_network(), cache_of("Input: 3c010a14\nzz: 3c8b4396\n"));
     ASSERT_FALSE(matched);
     EXPECT_EQ(matched.error().code, ErrorCode::mismatch);
     EXPECT_THAT(matched.error().describe(), HasSubstr("Input (the model has input)"));
 }
 
 TEST(Given, UnsignedTargetsKnowWhatARelWrites) {
-    const auto matched = match_given(network(), cache_of(whole));
+    const auto matched = match_given(ranged_network(), cache_of(whole));
     ASSERT_TRUE(matched);
     const QuantizeOutcome outcome = quantized(*matched, Target::openvino);
     const float magnitude = 127.0F * std::bit_cast<float>(0x3cc4a6e2U);
@@ -124,15 +124,16 @@ TEST(Given, UnsignedTargetsKnowWhatARelWrites) {
 }
 
 TEST(Given, AMethodNeedsHistograms) {
-    const auto matched = match_given(network(), cache_of(whole));
+    const auto matched = match_given(ranged_network(), cache_of(whole));
     ASSERT_TRUE(matched);
     QuantizeOptions options;
     options.method = Method::entropy;
-    EXPECT_EQ(quantize_model(network(), matched->ranges, options).error().code, ErrorCode::invalid_argument);
+    EXPECT_EQ(quantize_model(ranged_network(), matched->ranges, options).error().code, ErrorCode::invalid_argument);
 }
 
 TEST(Given, FloatActivationsAreAllThatDependOnTheInput) {
-    EXPECT_THAT(float_activations(network()), ElementsAre("input", "c1", "/relu1/out:0", "c2", "r2", "flat", "y"));
+    EXPECT_THAT(float_activations(ranged_network()),
+                ElementsAre("input", "c1", "/relu1/out:0", "c2", "r2", "flat", "y"));
 }
 
 } // namespace

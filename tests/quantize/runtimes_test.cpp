@@ -32,7 +32,7 @@ std::string random_weight(const std::string& name, const Shape& shape, std::mt19
 }
 
 /// Residual block with downsampling, Concat, pools, depthwise convolution and a classifier.
-Model network() {
+Model portable_network() {
     std::mt19937 random(3);
     const auto w = [&](const char* name, const Shape& shape) { return random_weight(name, shape, random); };
     return graph("opset 18\nir 8\ninput %x: float32[N, 3, 32, 32]\n" + w("stem", {16, 3, 3, 3}) +
@@ -95,25 +95,25 @@ protected:
 
 TEST_F(Runtimes, OnnxRuntimeRunsEveryTarget) {
     for (const Target target : {Target::openvino, Target::tensorrt}) {
-        ASSERT_NO_FATAL_FAILURE(write(network(), target, 4.0F));
+        ASSERT_NO_FATAL_FAILURE(write(portable_network(), target, 4.0F));
         run_script("check_onnxruntime.py", file("float.onnx") + " " + file("int8.onnx") + " 0.95 QuantizeLinear=1");
     }
 }
 
 TEST_F(Runtimes, OnnxRuntimeGetsInt8Kernels) {
-    ASSERT_NO_FATAL_FAILURE(write(network(), Target::onnxruntime, 4.0F));
+    ASSERT_NO_FATAL_FAILURE(write(portable_network(), Target::onnxruntime, 4.0F));
     run_script("check_onnxruntime.py", file("float.onnx") + " " + file("int8.onnx") +
                                            " 0.95 QLinearConv=5 QLinearAdd=2 QLinearGlobalAveragePool=1");
 }
 
 TEST_F(Runtimes, TensorrtRtxBuilds) {
-    ASSERT_NO_FATAL_FAILURE(write(network(), Target::tensorrt, 4.0F));
+    ASSERT_NO_FATAL_FAILURE(write(portable_network(), Target::tensorrt, 4.0F));
     run_script("check_tensorrt_rtx.py", file("int8.onnx"));
 }
 
 // An old calibration cache and the ONNX, as TensorRT 11 wants them.
 TEST_F(Runtimes, TensorrtRtxBuildsFromACalibrationCache) {
-    const Model model = network();
+    const Model model = portable_network();
     GivenRanges old;
     for (const std::string& name : float_activations(model))
         old.tensors.push_back({name, {-4.0F, 4.0F}, 0});
@@ -135,7 +135,7 @@ TEST_F(Runtimes, TensorrtRtxBuildsFromACalibrationCache) {
 
 // The check can fail: TensorRT refuses what we write for a CPU, with a zero point other than 0.
 TEST_F(Runtimes, TensorrtRtxRefusesAModelForOpenvino) {
-    ASSERT_NO_FATAL_FAILURE(write(network(), Target::openvino, 4.0F));
+    ASSERT_NO_FATAL_FAILURE(write(portable_network(), Target::openvino, 4.0F));
     run_script("check_tensorrt_rtx.py", file("int8.onnx") + " refused");
 }
 

@@ -61,7 +61,7 @@ TEST(GraphPage, HostileNamesStayText) {
 }
 
 /// Boxes and labels of the last picture, then what a click, a search and the keyboard bring.
-constexpr const char* probe = R"js(<script>
+constexpr const char* graph_probe = R"js(<script>
 (() => {
   const problems = [];
   addEventListener("error", (event) => problems.push(event.message));
@@ -146,7 +146,7 @@ protected:
 
     Json look(const Json& graph) {
         std::string html = render_graph_html(graph);
-        html.insert(html.find("<meta charset"), probe);
+        html.insert(html.find("<meta charset"), graph_probe);
         const auto page = folder_ / "graph.html";
         EXPECT_TRUE(write_file(page, std::string_view(html)));
         auto arguments = chromium_arguments(chromium_, folder_ / "profile");

@@ -16,10 +16,10 @@ namespace {
 using testing::HasSubstr;
 using Tokens = std::vector<std::int64_t>;
 
-constexpr std::int64_t longest = 30;
+constexpr std::int64_t joined_longest = 30;
 
 /// A decoder or an engine for prompts, of 1 to `texts` samples and pasts or prompts of 1 to `most` tokens.
-Engine engine_of(const Model& model, std::int64_t texts, std::int64_t most) {
+Engine joined_engine_of(const Model& model, std::int64_t texts, std::int64_t most) {
     BuildOptions options;
     for (const ValueInfo& input : model.graph.inputs) {
         ShapeRange range;
@@ -37,12 +37,12 @@ Engine engine_of(const Model& model, std::int64_t texts, std::int64_t most) {
     return std::move(*engine);
 }
 
-const Engine& decoder() {
-    static const Engine engine = engine_of(TinyDecoder::decode(), 4, longest);
+const Engine& joined_decoder() {
+    static const Engine engine = joined_engine_of(TinyDecoder::decode(), 4, joined_longest);
     return engine;
 }
-const Engine& prompts() {
-    static const Engine engine = engine_of(TinyDecoder::prefill(), 1, 6);
+const Engine& joined_prompts() {
+    static const Engine engine = joined_engine_of(TinyDecoder::prefill(), 1, 6);
     return engine;
 }
 
@@ -51,9 +51,9 @@ Generator::Decoding decoding(const Engine& engine) {
 }
 std::optional<Generator::Prompting> prompting(bool with) {
     if (!with) return std::nullopt;
-    return Generator::Prompting{prompts().info(), prompts().make_session().value()};
+    return Generator::Prompting{joined_prompts().info(), joined_prompts().make_session().value()};
 }
-std::unique_ptr<JoinedGenerator> joined(bool with_prompts, const Engine& engine = decoder()) {
+std::unique_ptr<JoinedGenerator> joined(bool with_prompts, const Engine& engine = joined_decoder()) {
     auto made = JoinedGenerator::make(decoding(engine), prompting(with_prompts));
     if (!made) throw std::runtime_error(made.error().describe());
     return std::move(*made);
@@ -84,7 +84,7 @@ Made made_by(Continue go_on, const Asked& asked, const RunCheck& check = {}) {
 }
 
 Made alone(const Asked& asked, bool with_prompts) {
-    auto generator = Generator::make(decoding(decoder()), prompting(with_prompts));
+    auto generator = Generator::make(decoding(joined_decoder()), prompting(with_prompts));
     if (!generator) throw std::runtime_error(generator.error().describe());
     return made_by(
         [&](const Asked& a, const RunCheck& check, const TakeToken& take) {
@@ -144,8 +144,8 @@ TEST(JoinedGenerator, GivesEveryTextTheTokensThatItGetsAlone) {
 TEST(JoinedGenerator, ALongTextTakesNoRoomFromThoseThatJoinIt) {
     const auto generator = joined(false);
     // One place is masked, and the last token is not read: 28 are read before the second text comes.
-    const Asked slow{Tokens(4, 3), {longest - 3, std::nullopt}};
-    const Asked quick{{9, 2}, {longest - 2, std::nullopt}};
+    const Asked slow{Tokens(4, 3), {joined_longest - 3, std::nullopt}};
+    const Asked quick{{9, 2}, {joined_longest - 2, std::nullopt}};
     const Made wanted_slow = alone(slow, false);
     const Made wanted_quick = alone(quick, false);
     ASSERT_FALSE(wanted_slow.error || wanted_quick.error);
@@ -177,7 +177,7 @@ TEST(JoinedGenerator, ALongTextTakesNoRoomFromThoseThatJoinIt) {
 }
 
 TEST(JoinedGenerator, ATextThatFailsOrIsCancelledEndsAlone) {
-    const Engine longer = engine_of(TinyDecoder::decode(), 4, 50);
+    const Engine longer = joined_engine_of(TinyDecoder::decode(), 4, 50);
     const auto generator = joined(false, longer);
     auto own = Generator::make(decoding(longer), {});
     ASSERT_TRUE(own);
@@ -247,9 +247,9 @@ TEST(JoinedGenerator, RefusesWhatAGeneratorRefuses) {
     EXPECT_THAT(told({{1}, {0, {}}}), HasSubstr("max_tokens"));
     EXPECT_THAT(told({{1}, {1000, {}}}), HasSubstr("1000 tokens behind a prompt of 1 are more than the"));
     EXPECT_THAT(told({Tokens(60, 3), {1, {}}}), HasSubstr("a prompt of 60 tokens is longer than the"));
-    EXPECT_EQ(JoinedGenerator::most_texts(decoder().info()), 4);
-    EXPECT_EQ(JoinedGenerator::most_texts(prompts().info()), 1);
-    EXPECT_FALSE(JoinedGenerator::make(decoding(prompts()), {}));
+    EXPECT_EQ(JoinedGenerator::most_texts(joined_decoder().info()), 4);
+    EXPECT_EQ(JoinedGenerator::most_texts(joined_prompts().info()), 1);
+    EXPECT_FALSE(JoinedGenerator::make(decoding(joined_prompts()), {}));
 }
 
 TEST(JoinedGenerator, EndsWithTheTokenThatEndsAText) {

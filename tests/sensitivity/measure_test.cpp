@@ -27,7 +27,7 @@ using testing::HasSubstr;
 /// a single huge one in each channel, which 8 bits cannot hold beside the others, and a classifier. `wide`: in front of
 /// that two layers so wide that a cut before them pays, and to compute the second by differences; the classifier then
 /// also reads what crosses that cut.
-Model network(bool wide = false) {
+Model measured_network(bool wide = false) {
     const std::string width = wide ? "520" : "8";
     const std::string head = wide ? "%ga = GlobalAveragePool(%r1)\n%va = Flatten(%ga)\n"
                                     "%h = MatMul(%v, %w) {name = \"wide\"}\n%i = MatMul(%h, %u) {name = \"square\"}\n"
@@ -115,14 +115,14 @@ private:
 
 std::unique_ptr<Dataset> data(std::size_t samples) { return std::make_unique<NoiseData>(samples); }
 
-const Backend& cpu() { return **default_backend(); }
+const Backend& measuring_backend() { return **default_backend(); }
 
 Result<Sensitivity> measure(std::size_t samples, const SensitivityOptions& options, Progress& progress = no_progress(),
                             bool wide = false) {
-    const Model model = network(wide);
+    const Model model = measured_network(wide);
     const RangesFile ranges = ranges_of(model);
     const auto dataset = data(samples);
-    return measure_sensitivity(model, ranges, *dataset, cpu(), options, progress);
+    return measure_sensitivity(model, ranges, *dataset, measuring_backend(), options, progress);
 }
 
 SensitivityOptions options(std::size_t batch = 4) {
@@ -135,13 +135,13 @@ SensitivityOptions options(std::size_t batch = 4) {
 
 /// The score of one layer by running the whole model in which it alone is quantised.
 Score plain_score(const std::string& layer, std::size_t samples) {
-    const Model model = network(true);
+    const Model model = measured_network(true);
     QuantizeOptions quantize;
     quantize.placement.exclude = all_layers_but(model.graph, {layer});
     const auto quantised = quantize_model(model, ranges_of(model), quantize);
     EXPECT_TRUE(quantised);
-    auto plain = Piece::compile(cpu(), with_fixed_shapes(model, samples, 1).value(), 1);
-    auto own = Piece::compile(cpu(), with_fixed_shapes(quantised->model, samples, 1).value(), 1);
+    auto plain = Piece::compile(measuring_backend(), with_fixed_shapes(model, samples, 1).value(), 1);
+    auto own = Piece::compile(measuring_backend(), with_fixed_shapes(quantised->model, samples, 1).value(), 1);
     EXPECT_TRUE(plain && own);
     auto batch = data(samples)->next(samples);
     Values inputs;
@@ -223,7 +223,7 @@ TEST(Sensitivity, StoppedAndResumedGivesTheSame) {
 }
 
 TEST(Sensitivity, OutputsThatAreInfiniteInFloatTooAreNoDisagreement) {
-    Model model = network();
+    Model model = measured_network();
     const std::vector<float> mask{0, 0, -std::numeric_limits<float>::infinity(), 0, 0};
     model.graph.initializers.emplace("mask", Tensor::of_floats("mask", {5}, mask));
     Node& head = *model.graph.nodes.back();
@@ -235,7 +235,7 @@ TEST(Sensitivity, OutputsThatAreInfiniteInFloatTooAreNoDisagreement) {
     model.graph.add(std::move(masked));
     const RangesFile ranges = ranges_of(model);
     const auto dataset = data(4);
-    const auto found = measure_sensitivity(model, ranges, *dataset, cpu(), options(), no_progress());
+    const auto found = measure_sensitivity(model, ranges, *dataset, measuring_backend(), options(), no_progress());
     ASSERT_TRUE(found) << found.error().describe();
     EXPECT_EQ(found->everything.nonfinite, 4U);
 }
@@ -265,7 +265,7 @@ TEST(Sensitivity, AllOutputsCountAndEachAlike) {
         SensitivityOptions one = options();
         one.output_name = output;
         const auto dataset = data(10);
-        return measure_sensitivity(model, ranges, *dataset, cpu(), one, no_progress());
+        return measure_sensitivity(model, ranges, *dataset, measuring_backend(), one, no_progress());
     };
     const auto all = measured("");
     const auto first = measured("y");
@@ -295,7 +295,8 @@ TEST(Sensitivity, ATaskJudgesEachLayersAnswers) {
     by_task.judging = &judging;
     by_task.journal = folder.path() / "record";
     const auto dataset = data(10);
-    const auto found = measure_sensitivity(model, ranges_of(model), *dataset, cpu(), by_task, no_progress());
+    const auto found =
+        measure_sensitivity(model, ranges_of(model), *dataset, measuring_backend(), by_task, no_progress());
     ASSERT_TRUE(found) << found.error().describe();
     ASSERT_TRUE(found->everything.task && found->layers[0].score.task && found->layers[1].score.task);
     EXPECT_EQ(found->layers[0].score.task->agreement, 1) << "\"left\" is not behind z";
@@ -306,7 +307,8 @@ TEST(Sensitivity, ATaskJudgesEachLayersAnswers) {
     EXPECT_EQ(found->layers[rank_layers(*found, DamageMetric::task).front().layer].node, "right");
     EXPECT_FALSE(std::filesystem::exists(by_task.journal)) << "answers are not kept";
     judging.one_sample = true;
-    const auto refused = measure_sensitivity(model, ranges_of(model), *dataset, cpu(), by_task, no_progress());
+    const auto refused =
+        measure_sensitivity(model, ranges_of(model), *dataset, measuring_backend(), by_task, no_progress());
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
 }
@@ -320,7 +322,8 @@ TEST(Sensitivity, RefusesWhatMakesNoSense) {
     Model relu =
         model_from_text("opset 18\ninput %x: float32[N, 3, 8, 8]\n%y = Relu(%x)\noutput %y: float32[N, 3, 8, 8]\n");
     const auto dataset = data(4);
-    const auto nothing = measure_sensitivity(relu, RangesFile{}, *dataset, cpu(), options(), no_progress());
+    const auto nothing =
+        measure_sensitivity(relu, RangesFile{}, *dataset, measuring_backend(), options(), no_progress());
     ASSERT_FALSE(nothing);
     EXPECT_THAT(nothing.error().message, HasSubstr("nothing in this model to quantise"));
 }

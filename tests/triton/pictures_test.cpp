@@ -32,7 +32,7 @@ TEST(TritonPictures, StringsAreSplit) {
     }
 }
 
-EngineInfo classifier() {
+EngineInfo picture_classifier() {
     EngineInfo info;
     info.inputs = {{"picture", DataType::float32, {{1, 3, 8, 8}, {4, 3, 8, 8}, {16, 3, 8, 8}}}};
     info.outputs = {{"scores", DataType::float32, {{-1, 3}, {-1, 3}, {-1, 3}}}};
@@ -47,7 +47,7 @@ Json taking_files(int max_batch = 4) {
 }
 
 TEST(TritonPictures, AreOfEnginesThatSayHow) {
-    const auto serving = serving_of(taking_files(), classifier());
+    const auto serving = serving_of(taking_files(), picture_classifier());
     ASSERT_TRUE(serving) << serving.error().describe();
     ASSERT_TRUE(serving->pictures);
     EXPECT_EQ(serving->pictures->shape(5), (Shape{5, 3, 8, 8}));
@@ -55,7 +55,7 @@ TEST(TritonPictures, AreOfEnginesThatSayHow) {
     Json floats = taking_files();
     floats["input"][0]["data_type"] = "TYPE_FP32";
     floats["input"][0]["dims"] = {3, 8, 8};
-    EXPECT_FALSE(serving_of(floats, classifier())->pictures);
+    EXPECT_FALSE(serving_of(floats, picture_classifier())->pictures);
 
     struct Case {
         const char* reason;
@@ -67,19 +67,19 @@ TEST(TritonPictures, AreOfEnginesThatSayHow) {
           Case{"one input of float32", [](EngineInfo& info) { info.inputs.push_back(info.inputs[0]); }},
           Case{"preprocessing gives 1x3x8x8",
                [](EngineInfo& info) { info.inputs[0].range.max[2] = info.inputs[0].range.min[2] = 9; }}}) {
-        EngineInfo info = classifier();
+        EngineInfo info = picture_classifier();
         each.change(info);
         const auto refused = serving_of(taking_files(), info);
         ASSERT_FALSE(refused) << each.reason;
         EXPECT_THAT(refused.error().describe(), HasSubstr(each.reason));
     }
-    const auto unbatched = serving_of(taking_files(0), classifier());
+    const auto unbatched = serving_of(taking_files(0), picture_classifier());
     ASSERT_FALSE(unbatched);
     EXPECT_THAT(unbatched.error().describe(), HasSubstr("max_batch_size"));
 }
 
 TEST(TritonPictures, EachHasItsOwnResult) {
-    const auto serving = serving_of(taking_files(), classifier());
+    const auto serving = serving_of(taking_files(), picture_classifier());
     ASSERT_TRUE(serving);
     const auto file = MappedFile::open(LATHE_SOURCE_DIR "/tests/data/golden/rgb.png");
     ASSERT_TRUE(file) << file.error().describe();
@@ -97,7 +97,7 @@ TEST(TritonPictures, EachHasItsOwnResult) {
     const auto image = decode_image((*file)->bytes(), "");
     ASSERT_TRUE(image);
     std::vector<float> wanted(192);
-    ASSERT_TRUE((*Preprocess::from_text(classifier().preprocess, ""))->apply(*image, wanted));
+    ASSERT_TRUE((*Preprocess::from_text(picture_classifier().preprocess, ""))->apply(*image, wanted));
     EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), floats.begin()));
 }
 

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-EngineInfo classifier(const std::string& device = "cpu") {
+EngineInfo pixel_classifier(const std::string& device = "cpu") {
     EngineInfo info;
     info.device = device;
     info.inputs = {{"picture", DataType::float32, {{1, 3, 8, 8}, {4, 3, 8, 8}, {16, 3, 8, 8}}}};
@@ -37,21 +37,21 @@ std::vector<std::byte> pixels(std::size_t samples) {
 }
 
 TEST(TritonPixels, AreOfEnginesThatSayHow) {
-    const auto serving = serving_of(taking_pixels(), classifier());
+    const auto serving = serving_of(taking_pixels(), pixel_classifier());
     ASSERT_TRUE(serving) << serving.error().describe();
     ASSERT_TRUE(serving->pixels);
     EXPECT_TRUE(serving->has_own_input());
     EXPECT_FALSE(serving->pixels->on_device());
     EXPECT_TRUE(serving->sizes.empty());
-    const auto on_gpu = serving_of(taking_pixels({"5", "7", "3"}), classifier("cuda"));
+    const auto on_gpu = serving_of(taking_pixels({"5", "7", "3"}), pixel_classifier("cuda"));
     ASSERT_TRUE(on_gpu) << on_gpu.error().describe();
     EXPECT_TRUE(on_gpu->pixels->on_device());
     EXPECT_THAT(on_gpu->sizes, ElementsAre(1, 2, 3, 4));
-    EngineInfo opencv = classifier("cuda");
+    EngineInfo opencv = pixel_classifier("cuda");
     opencv.preprocess = R"({"resize":[8,8],"interpolation":"bilinear-opencv"})";
     EXPECT_FALSE(serving_of(taking_pixels(), opencv)->pixels->on_device());
     // An engine that reads bytes itself gets them as they are.
-    EngineInfo bytes = classifier();
+    EngineInfo bytes = pixel_classifier();
     bytes.inputs[0] = {"picture", DataType::uint8, {{1, 8, 8, 3}, {4, 8, 8, 3}, {16, 8, 8, 3}}};
     const auto plain = serving_of(taking_pixels({8, 8, 3}), bytes);
     ASSERT_TRUE(plain) << plain.error().describe();
@@ -76,7 +76,7 @@ TEST(TritonPixels, AreOfEnginesThatSayHow) {
           Case{"preprocessing gives 1x3x8x8",
                [](EngineInfo&info, Json&) { info.inputs[0].range.max[2] = info.inputs[0].range.min[2] = 9; }},
           Case{"max_batch_size", [](EngineInfo&, Json&config) { config["max_batch_size"] = 0; }}}) {
-        EngineInfo info = classifier();
+        EngineInfo info = pixel_classifier();
         Json config = taking_pixels();
         each.change(info, config);
         const auto refused = serving_of(config, info);
@@ -86,7 +86,7 @@ TEST(TritonPixels, AreOfEnginesThatSayHow) {
 }
 
 TEST(TritonPixels, RequestsAreChecked) {
-    const auto serving = serving_of(taking_pixels(), classifier());
+    const auto serving = serving_of(taking_pixels(), pixel_classifier());
     ASSERT_TRUE(serving);
     const auto bytes = pixels(2);
     RequestInputs good{{{{2, 5, 7, 3}, {bytes}}}, 0, 9};
@@ -106,7 +106,7 @@ TEST(TritonPixels, RequestsAreChecked) {
 }
 
 TEST(TritonPixels, BecomeWhatFilesBecome) {
-    const auto serving = serving_of(taking_pixels(), classifier());
+    const auto serving = serving_of(taking_pixels(), pixel_classifier());
     ASSERT_TRUE(serving);
     const auto bytes = pixels(3);
     const std::span<const std::byte> all(bytes);
@@ -118,7 +118,7 @@ TEST(TritonPixels, BecomeWhatFilesBecome) {
     auto made = serving->pixels->convert(two, pool);
     ASSERT_TRUE(made) << made.error().describe();
     EXPECT_EQ(made->shape, (Shape{2, 3, 8, 8}));
-    const auto preprocess = *Preprocess::from_text(classifier().preprocess, "");
+    const auto preprocess = *Preprocess::from_text(pixel_classifier().preprocess, "");
     for (std::size_t i = 0; i < 2; ++i) {
         Image image(7, 5);
         std::memcpy(image.pixels.data(), bytes.data() + 105 * (1 + i), 105);

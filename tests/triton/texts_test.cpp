@@ -35,7 +35,7 @@ public:
     }
 };
 
-EngineInfo text_model() {
+EngineInfo ids_model() {
     EngineInfo info;
     for (const char* name : {"input_ids", "attention_mask"})
         info.inputs.push_back({name, DataType::int64, {{1, 3}, {8, 64}, {32, 128}}});
@@ -43,12 +43,12 @@ EngineInfo text_model() {
     return info;
 }
 
-Json config(const char* name = "text", const char* type = "TYPE_STRING") {
+Json texts_config(const char* name = "text", const char* type = "TYPE_STRING") {
     return {{"max_batch_size", 4}, {"input", Json::array({{{"name", name}, {"data_type", type}, {"dims", {1}}}})}};
 }
 
 TEST(TritonTexts, BecomeTheEnginesInputs) {
-    const auto stage = TextStage::of(config(), text_model());
+    const auto stage = TextStage::of(texts_config(), ids_model());
     ASSERT_TRUE(stage && *stage);
     EXPECT_EQ((*stage)->limit(), 128U);
     Letters tokenizer;
@@ -65,7 +65,7 @@ TEST(TritonTexts, BecomeTheEnginesInputs) {
 }
 
 TEST(TritonTexts, WhatIsNoneIsNamed) {
-    const auto stage = TextStage::of(config(), text_model()).value();
+    const auto stage = TextStage::of(texts_config(), ids_model()).value();
     ASSERT_TRUE(stage);
     Letters tokenizer;
     const auto bytes = stage->tokens({"good", "\xff"}, tokenizer);
@@ -79,13 +79,13 @@ TEST(TritonTexts, WhatIsNoneIsNamed) {
 }
 
 TEST(TritonTexts, AreOfEnginesThatReadTokensAlone) {
-    EXPECT_FALSE(TextStage::of(config("input_ids", "TYPE_INT64"), text_model()).value());
-    EXPECT_FALSE(TextStage::of(Json::object(), text_model()).value());
-    EngineInfo plain = text_model();
+    EXPECT_FALSE(TextStage::of(texts_config("input_ids", "TYPE_INT64"), ids_model()).value());
+    EXPECT_FALSE(TextStage::of(Json::object(), ids_model()).value());
+    EngineInfo plain = ids_model();
     plain.tokenizer.clear();
-    EXPECT_FALSE(TextStage::of(config(), plain).value());
+    EXPECT_FALSE(TextStage::of(texts_config(), plain).value());
 
-    EXPECT_THAT(TextStage::of(config("sentence"), text_model()).error().describe(), HasSubstr("name: \"text\""));
+    EXPECT_THAT(TextStage::of(texts_config("sentence"), ids_model()).error().describe(), HasSubstr("name: \"text\""));
     struct Case {
         const char* what;
         void (*change)(EngineInfo&);
@@ -98,9 +98,9 @@ TEST(TritonTexts, AreOfEnginesThatReadTokensAlone) {
                       info.inputs[0].range = {{1, 3, 1}, {1, 3, 1}, {1, 3, 1}};
                   }},
          }) {
-        EngineInfo info = text_model();
+        EngineInfo info = ids_model();
         each.change(info);
-        const auto refused = TextStage::of(config(), info);
+        const auto refused = TextStage::of(texts_config(), info);
         ASSERT_FALSE(refused) << each.what;
         EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument) << each.what;
     }

@@ -24,7 +24,7 @@ constexpr const char* library_name = "libopenvino_tokenizers.so";
 constexpr std::size_t largest_graph = std::size_t{1} << 28;
 constexpr std::int64_t beyond_any_text = 1'000'000'000; ///< tokens
 
-Error damaged(const std::string& what) {
+Error damaged_tokenizer(const std::string& what) {
     return {ErrorCode::parse_error, "the model's tokenizer cannot be read: " + what, "metadata lathe.tokenizer",
             "export the model again"};
 }
@@ -57,9 +57,9 @@ std::optional<std::vector<unsigned char>> from_base64(std::string_view text) {
 }
 
 Result<std::string> unpack(const Json& field, const char* what) {
-    if (!field.is_string()) return damaged(std::string(what) + " is missing");
+    if (!field.is_string()) return damaged_tokenizer(std::string(what) + " is missing");
     const auto packed = from_base64(field.get_ref<const std::string&>());
-    if (!packed) return damaged(std::string(what) + " is not base64");
+    if (!packed) return damaged_tokenizer(std::string(what) + " is not base64");
     z_stream stream{};
     if (inflateInit(&stream) != Z_OK) return Error{ErrorCode::out_of_memory, "zlib cannot start", "", ""};
     std::string text;
@@ -74,7 +74,7 @@ Result<std::string> unpack(const Json& field, const char* what) {
         text.append(buffer.data(), buffer.size() - stream.avail_out);
     }
     inflateEnd(&stream);
-    if (state != Z_STREAM_END) return damaged(std::string(what) + " does not unpack");
+    if (state != Z_STREAM_END) return damaged_tokenizer(std::string(what) + " does not unpack");
     return text;
 }
 
@@ -127,7 +127,7 @@ Result<void> shorten(ov::Model& model, std::size_t fewer) {
 }
 
 /// A tokenizer's graph, ready to run, and in the form that cuts nothing once somebody asks for it.
-struct Form {
+struct TokenizerForm {
     std::shared_ptr<ov::Model> model;
     ov::InferRequest request;
     std::optional<ov::InferRequest> whole;
@@ -137,16 +137,16 @@ ov::InferRequest request_of(const std::shared_ptr<ov::Model>& model) {
     return core().compile_model(model, "CPU", ov::num_streams(1)).create_infer_request();
 }
 
-Result<Form> compile(const Json& graph, std::size_t fewer) {
-    if (!graph.is_object()) return damaged("a graph is missing");
+Result<TokenizerForm> compile(const Json& graph, std::size_t fewer) {
+    if (!graph.is_object()) return damaged_tokenizer("a graph is missing");
     LATHE_TRY(const std::string xml, unpack(graph.value("xml", Json()), "xml"));
     LATHE_TRY(const std::string weights, unpack(graph.value("weights", Json()), "weights"));
-    return guarded("OpenVINO cannot run the tokenizer", "metadata lathe.tokenizer", [&]() -> Result<Form> {
+    return guarded("OpenVINO cannot run the tokenizer", "metadata lathe.tokenizer", [&]() -> Result<TokenizerForm> {
         ov::Tensor tensor(ov::element::u8, {weights.size()});
         std::memcpy(tensor.data(), weights.data(), weights.size());
         const std::shared_ptr<ov::Model> model = core().read_model(xml, tensor);
         LATHE_CHECK(shorten(*model, fewer));
-        return Form{model, request_of(model), {}};
+        return TokenizerForm{model, request_of(model), {}};
     });
 }
 
@@ -176,7 +176,7 @@ struct Settings {
 
 class GraphTokenizer final : public Tokenizer {
 public:
-    GraphTokenizer(Settings settings, Form single, std::optional<Form> pair)
+    GraphTokenizer(Settings settings, TokenizerForm single, std::optional<TokenizerForm> pair)
         : settings_(std::move(settings)), single_(std::move(single)), pair_(std::move(pair)) {}
 
     std::size_t max_length() const override { return settings_.max_length; }
@@ -207,7 +207,7 @@ public:
             if (!second.empty()) full_second.push_back(second[row]);
         }
         if (full_first.empty()) return std::size_t{0};
-        Form& form = second.empty() ? single_ : *pair_;
+        TokenizerForm& form = second.empty() ? single_ : *pair_;
         if (!form.whole) {
             LATHE_TRY(form.whole, without_limit(*form.model));
         }
@@ -274,8 +274,8 @@ private:
     }
 
     Settings settings_;
-    Form single_;
-    std::optional<Form> pair_;
+    TokenizerForm single_;
+    std::optional<TokenizerForm> pair_;
 };
 
 } // namespace
@@ -304,27 +304,28 @@ Result<std::filesystem::path> tokenizers_library() {
 
 Result<std::shared_ptr<Tokenizer>> make_tokenizer(std::string_view description, std::size_t limit) {
     LATHE_TRY(const Json json, parse_json(description, "metadata lathe.tokenizer"));
-    if (!json.is_object()) return damaged("it is no JSON object");
-    if (json.value("format", Json()) != "openvino_tokenizers") return damaged("it is in a format not known here");
+    if (!json.is_object()) return damaged_tokenizer("it is no JSON object");
+    if (json.value("format", Json()) != "openvino_tokenizers")
+        return damaged_tokenizer("it is in a format not known here");
     const auto number = [&](const char* key) {
         const Json field = json.value(key, Json());
         return field.is_number_integer() ? field.get<std::int64_t>() : std::int64_t{-1};
     };
     const std::int64_t longest = number("max_length");
-    if (longest < 1 || number("pad_id") < 0) return damaged("max_length or pad_id is missing");
+    if (longest < 1 || number("pad_id") < 0) return damaged_tokenizer("max_length or pad_id is missing");
     Settings settings;
     settings.max_length = static_cast<std::size_t>(longest);
     if (limit != 0) settings.max_length = std::min(settings.max_length, limit);
     settings.pad_id = number("pad_id");
     settings.separate = json.value("pairs", Json()) == "separate";
     const Json side = json.value("padding", Json("behind"));
-    if (side != "behind" && side != "in front") return damaged("padding is neither behind nor in front");
+    if (side != "behind" && side != "in front") return damaged_tokenizer("padding is neither behind nor in front");
     if (side == "in front") settings.side = PaddingSide::in_front;
     settings.digest = json.value("digest", Json("")).dump() + json.value("version", Json("")).dump();
     LATHE_CHECK(load_operators());
     const std::size_t fewer = static_cast<std::size_t>(longest) - settings.max_length;
-    LATHE_TRY(Form single, compile(json.value("single", Json()), fewer));
-    std::optional<Form> pair;
+    LATHE_TRY(TokenizerForm single, compile(json.value("single", Json()), fewer));
+    std::optional<TokenizerForm> pair;
     if (json.contains("pair")) {
         LATHE_TRY(pair, compile(json["pair"], fewer));
     }

@@ -13,7 +13,7 @@ namespace {
 /// Candidates that enter NMS, at most: as Ultralytics' max_nms.
 constexpr std::size_t most_candidates = 30'000;
 /// Class indices that an output may name; more is no class.
-constexpr float class_limit = 65'536;
+constexpr float named_classes = 65'536;
 
 /// One sample of an output.
 struct Rows {
@@ -25,12 +25,6 @@ struct Rows {
     std::span<const float> row(std::size_t index) const { return values.subspan(index * columns, columns); }
 };
 
-Error unlike(const HostTensor& output, const std::string& wanted) {
-    return {ErrorCode::mismatch,
-            "the output is " + to_string(output.type) + " " + to_string(output.shape) + ", not " + wanted, output.name,
-            "decode what the head was recognised from"};
-}
-
 /// Sample `sample` of an output of rank 3, float32.
 Result<Rows> rows_of(std::span<const HostTensor> outputs, std::size_t index, std::size_t sample) {
     if (index >= outputs.size()) {
@@ -39,14 +33,15 @@ Result<Rows> rows_of(std::span<const HostTensor> outputs, std::size_t index, std
                      "decode", ""};
     }
     const HostTensor& output = outputs[index];
-    if (output.type != DataType::float32 || output.shape.size() != 3) return unlike(output, "float32 of three axes");
+    if (output.type != DataType::float32 || output.shape.size() != 3)
+        return unlike_head(output, "float32 of three axes");
     const auto samples = static_cast<std::size_t>(output.shape[0]);
     Rows rows;
     rows.rows = static_cast<std::size_t>(output.shape[1]);
     rows.columns = static_cast<std::size_t>(output.shape[2]);
     const auto all = output.as<float>();
     if (sample >= samples || all.size() != samples * rows.rows * rows.columns) {
-        return unlike(output, "with a sample " + std::to_string(sample));
+        return unlike_head(output, "with a sample " + std::to_string(sample));
     }
     rows.values = all.subspan(sample * rows.rows * rows.columns, rows.rows * rows.columns);
     return rows;
@@ -135,7 +130,7 @@ Found decode_end_to_end(const Rows& rows, float threshold) {
     for (std::size_t i = 0; i < rows.rows; ++i) {
         const auto row = rows.row(i);
         const float index = row[5];
-        if (!(index >= 0 && index < class_limit)) continue;
+        if (!(index >= 0 && index < named_classes)) continue;
         add(found, i, {row[0], row[1], static_cast<double>(row[2]) - row[0], static_cast<double>(row[3]) - row[1]},
             row[4], static_cast<std::size_t>(index), threshold);
     }
@@ -182,14 +177,14 @@ Found decode_ssd(const DetectionHead& head, const Rows& scores, const Rows& boxe
 
 /// One sample of an output whose values are one, or four, a detection.
 Result<std::span<const float>> list_of(const HostTensor& output, std::size_t sample, std::size_t values) {
-    if (output.type != DataType::float32) return unlike(output, "float32");
+    if (output.type != DataType::float32) return unlike_head(output, "float32");
     const std::size_t rank = output.shape.size();
     const std::size_t plain = values == 1 ? 1 : 2; // axes without that of the sample
-    if (rank != plain && rank != plain + 1) return unlike(output, "a list of detections");
+    if (rank != plain && rank != plain + 1) return unlike_head(output, "a list of detections");
     const auto all = output.as<float>();
     const std::size_t samples = rank == plain ? 1 : static_cast<std::size_t>(output.shape[0]);
     if (sample >= samples || all.size() % (samples * values) != 0) {
-        return unlike(output, "with a sample " + std::to_string(sample));
+        return unlike_head(output, "with a sample " + std::to_string(sample));
     }
     const std::size_t size = all.size() / samples;
     return all.subspan(sample * size, size);
@@ -204,14 +199,14 @@ Result<Found> decode_lists(const DetectionHead& head, std::span<const HostTensor
     LATHE_TRY(const auto scores, list_of(outputs[head.outputs[1]], sample, 1));
     LATHE_TRY(const auto classes, list_of(outputs[head.outputs[2]], sample, 1));
     if (boxes.size() != 4 * scores.size() || scores.size() != classes.size()) {
-        return unlike(outputs[head.outputs[0]], std::to_string(scores.size()) + " boxes, one a score");
+        return unlike_head(outputs[head.outputs[0]], std::to_string(scores.size()) + " boxes, one a score");
     }
     const bool shares = std::ranges::none_of(boxes, [](float value) { return value > 2; });
     const double width = shares ? static_cast<double>(head.width) : 1;
     const double height = shares ? static_cast<double>(head.height) : 1;
     Found found;
     for (std::size_t i = 0; i < scores.size(); ++i) {
-        if (!(classes[i] >= 0 && classes[i] < class_limit)) continue;
+        if (!(classes[i] >= 0 && classes[i] < named_classes)) continue;
         const auto edges = boxes.subspan(4 * i, 4);
         const std::size_t x = head.vertical_first ? 1 : 0;
         const std::size_t y = 1 - x;
@@ -247,8 +242,8 @@ Result<Found> candidates(const DetectionHead& head, std::span<const HostTensor> 
             for (const std::size_t stride : head.strides)
                 cells += (head.height / stride) * (head.width / stride);
             if (rows.rows != cells || rows.columns != 5 + head.classes) {
-                return unlike(output,
-                              std::to_string(cells) + " cells of " + std::to_string(5 + head.classes) + " values");
+                return unlike_head(output,
+                                   std::to_string(cells) + " cells of " + std::to_string(5 + head.classes) + " values");
             }
             return decode_yolox(head, rows, threshold);
         }
@@ -256,27 +251,33 @@ Result<Found> candidates(const DetectionHead& head, std::span<const HostTensor> 
         case HeadForm::yolov8: {
             const std::size_t values = head.classes + (head.form == HeadForm::yolov5 ? 5 : 4) + head.coefficients;
             if ((head.anchors_last ? rows.rows : rows.columns) != values) {
-                return unlike(output, std::to_string(values) + " values an anchor");
+                return unlike_head(output, std::to_string(values) + " values an anchor");
             }
             return decode_yolo(head, rows, threshold);
         }
         case HeadForm::end_to_end:
             if (rows.columns != 6 + head.coefficients)
-                return unlike(output, std::to_string(6 + head.coefficients) + " values a detection");
+                return unlike_head(output, std::to_string(6 + head.coefficients) + " values a detection");
             return decode_end_to_end(rows, threshold);
         default: break;
     }
     LATHE_TRY(const Rows boxes, rows_of(outputs, head.outputs.at(1), sample));
     const std::size_t extra = head.form == HeadForm::rt_detr ? 0 : 1;
     if (boxes.rows != rows.rows || boxes.columns != 4 || rows.columns != head.classes + extra) {
-        return unlike(output, std::to_string(head.classes + extra) + " scores for each of " +
-                                  std::to_string(boxes.rows) + " boxes");
+        return unlike_head(output, std::to_string(head.classes + extra) + " scores for each of " +
+                                       std::to_string(boxes.rows) + " boxes");
     }
     return head.form == HeadForm::ssd ? decode_ssd(head, rows, boxes, threshold)
                                       : decode_queries(head, rows, boxes, threshold);
 }
 
 } // namespace
+
+Error unlike_head(const HostTensor& output, const std::string& wanted) {
+    return {ErrorCode::mismatch,
+            "the output is " + to_string(output.type) + " " + to_string(output.shape) + ", not " + wanted, output.name,
+            "decode what the head was recognised from"};
+}
 
 std::vector<std::size_t> suppress(std::span<const Detection> detections, float overlap_threshold) {
     std::vector<std::size_t> order(detections.size());

@@ -110,4 +110,7 @@ void map_back(std::vector<Detection>& detections, const Preprocess::Mapping& map
 /// given.
 std::vector<std::size_t> suppress(std::span<const Detection> detections, float overlap_threshold);
 
+/// An output is not what its head says.
+Error unlike_head(const HostTensor& output, const std::string& wanted);
+
 } // namespace lathe

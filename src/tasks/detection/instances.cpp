@@ -165,12 +165,6 @@ Grid trimmed(std::span<const float> values, std::size_t rows, std::size_t column
     return grid;
 }
 
-Error unlike(const HostTensor& output, const std::string& wanted) {
-    return {ErrorCode::mismatch,
-            "the output is " + to_string(output.type) + " " + to_string(output.shape) + ", not " + wanted, output.name,
-            "decode what the head was recognised from"};
-}
-
 /// Makes the mask of each row of one sample.
 class Masks {
 public:
@@ -180,21 +174,21 @@ public:
         const HostTensor& output = outputs[*head.masks];
         const Shape& shape = output.shape;
         const std::size_t axes = shape.size();
-        if (output.type != DataType::float32 || axes < 3 || axes > 5) return unlike(output, "masks in float32");
+        if (output.type != DataType::float32 || axes < 3 || axes > 5) return unlike_head(output, "masks in float32");
         Masks masks(head);
         masks.rows_ = static_cast<std::size_t>(shape[axes - 2]);
         masks.columns_ = static_cast<std::size_t>(shape[axes - 1]);
         const std::size_t samples = head.one_sample ? 1 : static_cast<std::size_t>(shape[0]);
         const auto all = output.as<float>();
-        if (sample >= samples) return unlike(output, "with a sample " + std::to_string(sample));
+        if (sample >= samples) return unlike_head(output, "with a sample " + std::to_string(sample));
         masks.values_ = all.subspan(sample * (all.size() / samples), all.size() / samples);
         if (head.form == HeadForm::lists) {
             // Of no detection the sizes say nothing.
             if (all.empty()) return masks;
         } else if (axes != 4 || shape[1] != static_cast<std::int64_t>(head.coefficients)) {
-            return unlike(output, std::to_string(head.coefficients) + " prototypes");
+            return unlike_head(output, std::to_string(head.coefficients) + " prototypes");
         }
-        if (masks.rows_ * masks.columns_ == 0) return unlike(output, "masks with pixels");
+        if (masks.rows_ * masks.columns_ == 0) return unlike_head(output, "masks with pixels");
         masks.anchors_ = &outputs[head.outputs.front()];
         masks.sample_ = sample;
         return masks;

@@ -17,7 +17,7 @@ std::vector<Keypoint> points_of(const Json& json) {
     return points;
 }
 
-std::vector<PosedPicture> pictures_of(const Json& json) {
+std::vector<PosedPicture> posed_pictures(const Json& json) {
     std::vector<PosedPicture> pictures;
     for (const Json& each : json) {
         PosedPicture picture;
@@ -45,7 +45,7 @@ std::vector<PosedPicture> pictures_of(const Json& json) {
 /// Of 200 random cases and the degenerate ones, against pycocotools.
 TEST(Keypoints, EqualPycocotools) {
     test::compare_with_pycocotools("keypoint_cases.py", [](const Json& each) {
-        const auto pictures = pictures_of(each["pictures"]);
+        const auto pictures = posed_pictures(each["pictures"]);
         const AveragePrecision ours = match_poses(pictures).figures();
         // pycocotools': AP, AP50, AP75, medium, large, and recall, its own at 0.5 and 0.75 left out, medium, large.
         const std::pair<double, std::size_t> figures[]{

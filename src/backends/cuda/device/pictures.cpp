@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "backends/cuda/kernels/pictures.hpp"
+#include "backends/cuda/plan/memory.hpp"
 
 namespace lathe::cuda {
 
 namespace {
-
-constexpr std::size_t alignment = 256;
-std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 Error misfit(const std::string& why) {
     return {ErrorCode::invalid_argument, "the pictures' tables do not fit: " + why, "pictures", "report this"};

@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::size_t weight_alignment = 256;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + weight_alignment - 1) / weight_alignment * weight_alignment; }
-
 /// How much work an op is: to tell which tuned shape is the nearest.
 double size_of(const FusedOp& op, const Plan& plan) {
     double bytes = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backends/cuda/device/guard.hpp"
+#include "backends/cuda/plan/memory.hpp"
 #include "backends/cuda/tuning/network_check.hpp"
 
 namespace lathe::cuda {
@@ -45,10 +46,7 @@ std::pair<std::int64_t, std::int64_t> integer_range(const FusedOp& op, const Pla
     return {0, most};
 }
 
-constexpr std::size_t alignment = 256;
-std::size_t aligned(std::size_t bytes) {
-    return (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-}
+std::size_t room_for(std::size_t bytes) { return aligned(std::max<std::size_t>(bytes, 1)); }
 
 } // namespace
 
@@ -101,9 +99,9 @@ Result<void> Trial::prepare_memory(const Task& task, bool many_copies) {
     }
     std::size_t input_bytes = 0, output_bytes = 0;
     for (const ValueId id : read_)
-        input_bytes += aligned(plan.values[id].byte_size());
+        input_bytes += room_for(plan.values[id].byte_size());
     for (const ValueId id : op.outputs)
-        output_bytes += aligned(plan.values[id].byte_size());
+        output_bytes += room_for(plan.values[id].byte_size());
     LATHE_TRY(std::byte * inputs, inputs_.need(2 * input_bytes, "trial inputs"));
     // The reference's two results, and the candidate's.
     LATHE_TRY(std::byte * outputs, outputs_.need(3 * output_bytes + guard_bytes, "trial results"));
@@ -123,7 +121,7 @@ Result<void> Trial::prepare_memory(const Task& task, bool many_copies) {
             LATHE_CUDA(kernels::launch_fill(at, static_cast<int>(value.type), value.byte_size() / bytes_of(value.type),
                                             1 + set * 1000 + id, low, high, stream_.get()),
                        "filling trial inputs");
-            at += aligned(value.byte_size());
+            at += room_for(value.byte_size());
         }
     }
     LATHE_CHECK(copy_weights(many_copies));
@@ -162,7 +160,7 @@ void Trial::place_outputs(std::size_t set, std::size_t slot) {
     std::byte* at = outputs_at_ + slot * output_bytes_;
     for (const ValueId id : task_->fused().outputs) {
         values_[set][id] = at;
-        at += aligned(task_->plan->values[id].byte_size());
+        at += room_for(task_->plan->values[id].byte_size());
     }
 }
 
@@ -179,7 +177,7 @@ Result<void> Trial::copy_weights(bool many) {
     const auto bytes_of_weight = [&](WeightId id) { return task_->plan->weights->weights[id].bytes.size(); };
     std::size_t bytes = 0;
     for (const WeightId id : ids)
-        bytes += aligned(bytes_of_weight(id));
+        bytes += room_for(bytes_of_weight(id));
     if (bytes == 0) return {};
     constexpr std::size_t most_memory = std::size_t{1} << 30;
     const std::size_t count = many ? std::clamp<std::size_t>(most_memory / bytes, 1, most_launches) : 1;
@@ -191,7 +189,7 @@ Result<void> Trial::copy_weights(bool many) {
                                        stream_.get()),
                        "copying weights");
             copies_[i][id] = memory;
-            memory += aligned(bytes_of_weight(id));
+            memory += room_for(bytes_of_weight(id));
         }
     }
     return {};
@@ -216,7 +214,7 @@ Result<std::string> Trial::compare(std::size_t set, double& error) {
         LATHE_CUDA(cudaMemcpyAsync(&found, difference_at_, sizeof(found), cudaMemcpyDeviceToHost, stream_.get()),
                    "comparing");
         LATHE_CHECK(stream_.synchronize("running a trial kernel"));
-        offset += aligned(value.byte_size());
+        offset += room_for(value.byte_size());
         if (found.unwritten_or_nan > 0)
             return "leaves " + std::to_string(found.unwritten_or_nan) + " elements NaN, infinite or unwritten";
         if (found.bad_padding > 0)

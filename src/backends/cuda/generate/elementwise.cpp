@@ -8,8 +8,6 @@ namespace lathe::cuda::generated {
 
 namespace {
 
-std::int64_t size_of(ElementType type) { return static_cast<std::int64_t>(bytes_of(type)); }
-
 /// How an operand's elements for one vector are read or written.
 enum class Access {
     vector,  ///< neighbours in memory

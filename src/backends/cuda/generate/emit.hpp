@@ -1,6 +1,9 @@
 #pragma once
 // One function a family of kernels. Each gives what can be tried, best guess first, and the source of one of them.
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,6 +28,12 @@ struct Vectors {
 /// From widths that divide what is walked; `elements` in all.
 std::vector<Vectors> vector_choices(std::int64_t width, std::int64_t elements, const GeneratedTarget& target);
 Result<Vectors> vectors_of(const std::string& variant);
+
+inline std::int64_t size_of(ElementType type) { return static_cast<std::int64_t>(bytes_of(type)); }
+/// The least power of two that is not less.
+inline std::int64_t up_to_power(std::int64_t v) {
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(v, 1))));
+}
 
 inline constexpr std::uint32_t usual_threads = 256;
 /// The line that opens a kernel: its name, its arguments with their types; inputs first.

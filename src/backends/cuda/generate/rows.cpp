@@ -9,8 +9,6 @@ namespace lathe::cuda::generated {
 
 namespace {
 
-std::int64_t size_of(ElementType type) { return static_cast<std::int64_t>(bytes_of(type)); }
-
 /// What a thread may keep of a row.
 constexpr std::int64_t most_elements = 64;
 /// The variant for rows that do not fit a block's registers.

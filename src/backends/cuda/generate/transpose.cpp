@@ -10,11 +10,6 @@ namespace lathe::cuda::generated {
 
 namespace {
 
-std::int64_t size_of(ElementType type) { return static_cast<std::int64_t>(bytes_of(type)); }
-std::int64_t up_to_power(std::int64_t v) {
-    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(v, 1))));
-}
-
 /// The dim along which the input is contiguous, if it is not the output's; else the number of dims.
 std::size_t input_dim(const Space& space) {
     const Operand& x = space.inputs.front();

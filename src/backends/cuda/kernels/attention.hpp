@@ -13,7 +13,7 @@ cudaError_t launch_attention(const AttentionParams& params, cudaStream_t stream,
 /// f16 or bf16, any length, heads up to 256 wide, all that AttentionParams can say: mma.sync on tiles of
 /// keys. `warps`: 1, 2 or 4 of 16 rows each a block.
 bool attention_flash_takes(const AttentionParams& params);
-std::size_t attention_flash_shared_bytes(std::int64_t depth, int warps);
+std::size_t attention_flash_shared_bytes(const AttentionParams& params, int warps);
 cudaError_t launch_attention_flash(const AttentionParams& params, int warps, cudaStream_t stream, bool programmatic);
 
 /// The same for up to 8 rows of Q that read one head of keys, which are shared out over `split` blocks; then a second

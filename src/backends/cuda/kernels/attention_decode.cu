@@ -237,9 +237,9 @@ bool attention_decode_takes(const AttentionParams& p) {
     constexpr std::int64_t most = std::int64_t{1} << 30;
     const bool type = (p.type == type_f16 || p.type == type_bf16) && (p.masks < 1 || p.mask.type == p.type) &&
                       (p.masks < 2 || p.second_mask.type == p.type);
-    return type && attention_is_aligned(p) && p.depth % 8 == 0 && p.depth >= 8 && p.depth <= 256 && p.kv_len >= 1 &&
-           p.kv_len < most && p.q_len >= 1 && p.heads / p.kv_heads * p.q_len <= 8 && p.kv_heads < 65536 &&
-           p.batch < 65536;
+    return type && attention_is_aligned(p) && p.value_depth == p.depth && p.depth % 8 == 0 && p.depth >= 8 &&
+           p.depth <= 256 && p.kv_len >= 1 && p.kv_len < most && p.q_len >= 1 && p.heads / p.kv_heads * p.q_len <= 8 &&
+           p.kv_heads < 65536 && p.batch < 65536;
 }
 
 std::size_t attention_decode_workspace(const AttentionParams& p, int split) {

@@ -70,7 +70,7 @@ __device__ __forceinline__ void copy_loose(unsigned char* to, const T* from, int
     *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/// `Depth`: the head's width rounded up to what there is a kernel for; what is beyond it is zero.
+/// `Depth`: the wider of keys and values, rounded up to what there is a kernel for; what is beyond it is zero.
 template <class T, int Depth>
 __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ AttentionParams p) {
     constexpr int pitch = pitch_for(Depth), chunks = Depth / 8, steps = Depth / 16, keys_a_tile = keys_for(Depth);
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
     const int row0 = static_cast<int>(blockIdx.x) * rows;
     const std::int64_t head = blockIdx.y, batch = blockIdx.z, key_head = head / (p.heads / p.kv_heads);
     const int q_len = static_cast<int>(p.q_len), kv_len = static_cast<int>(p.kv_len);
-    const int depth = static_cast<int>(p.depth), ahead = kv_len - q_len; // causal: row i reads keys up to i + ahead
+    const int values = static_cast<int>(p.value_depth), ahead = kv_len - q_len; // causal: row i, keys up to i + ahead
     int limit = kv_len;
     if (p.causal != 0) {
         const int last = row0 + rows + ahead;
@@ -92,15 +92,17 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
     }
     const int count = (limit + keys_a_tile - 1) / keys_a_tile;
     const auto address = [](const void* at) { return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at)); };
-    std::int64_t elements = p.depth, bytes = address(p.q) | address(p.k) | address(p.v) | address(p.output);
+    std::int64_t elements = p.depth | p.value_depth,
+                 bytes = address(p.q) | address(p.k) | address(p.v) | address(p.output);
     for (int i = 0; i < 3; ++i)
         elements |= p.q_strides[i] | p.k_strides[i] | p.v_strides[i] | p.o_strides[i];
     const bool aligned = ((elements * 2 | bytes) & 15) == 0;
     pdl_wait();
     pdl_trigger();
 
-    const auto fetch = [&](const void* from, const std::int64_t* strides, std::int64_t which, unsigned char* to,
-                           int first, int number, int end) {
+    const auto fetch = [&](const void* from, const std::int64_t* strides, std::int64_t which, std::int64_t wide,
+                           unsigned char* to, int first, int number, int end) {
+        const int depth = static_cast<int>(wide);
         const T* base = static_cast<const T*>(from) + batch * strides[0] + which * strides[2];
         if (!aligned) {
             for (int i = thread; i < number * chunks; i += threads) {
@@ -119,10 +121,11 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
     };
     const auto fetch_tile = [&](int tile) {
         unsigned char* to = tiles + tile % 2 * (2 * keys_a_tile * pitch);
-        fetch(p.k, p.k_strides, key_head, to, tile * keys_a_tile, keys_a_tile, kv_len);
-        fetch(p.v, p.v_strides, key_head, to + keys_a_tile * pitch, tile * keys_a_tile, keys_a_tile, kv_len);
+        fetch(p.k, p.k_strides, key_head, p.depth, to, tile * keys_a_tile, keys_a_tile, kv_len);
+        fetch(p.v, p.v_strides, key_head, p.value_depth, to + keys_a_tile * pitch, tile * keys_a_tile, keys_a_tile,
+              kv_len);
     };
-    fetch(p.q, p.q_strides, head, queries, row0, rows, q_len);
+    fetch(p.q, p.q_strides, head, p.depth, queries, row0, rows, q_len);
     if (count > 0) fetch_tile(0);
     mma::copy_commit();
 
@@ -241,11 +244,11 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
                 head * p.o_strides[2] + t * 2;
 #pragma unroll
         for (int d = 0; d < Depth / 8; ++d) {
-            if (d * 8 >= depth) continue;
+            if (d * 8 >= values) continue;
             if (!aligned) {
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
-                    if (d * 8 + t * 2 + i < depth) to[d * 8 + i] = from_float<T>(out[d][2 * h + i] * inverse);
+                    if (d * 8 + t * 2 + i < values) to[d * 8 + i] = from_float<T>(out[d][2 * h + i] * inverse);
                 continue;
             }
             *reinterpret_cast<std::uint32_t*>(to + d * 8) =
@@ -269,15 +272,15 @@ cudaError_t launch_depth(const AttentionParams& p, int warps, cudaStream_t strea
 
 constexpr int depths[] = {32, 48, 64, 80, 96, 128, 160, 256};
 
-int rounded_depth(std::int64_t depth) {
+int rounded_depth(const AttentionParams& p) {
     for (const int each : depths)
-        if (each >= depth) return each;
+        if (each >= p.depth && each >= p.value_depth) return each;
     return 0;
 }
 
 template <class T>
 cudaError_t launch_type(const AttentionParams& p, int warps, cudaStream_t stream, bool programmatic) {
-    switch (rounded_depth(p.depth)) {
+    switch (rounded_depth(p)) {
         case 32: return launch_depth<T, 32>(p, warps, stream, programmatic);
         case 48: return launch_depth<T, 48>(p, warps, stream, programmatic);
         case 64: return launch_depth<T, 64>(p, warps, stream, programmatic);
@@ -296,12 +299,12 @@ bool attention_flash_takes(const AttentionParams& p) {
     constexpr std::int64_t most = std::int64_t{1} << 30;
     const bool type = (p.type == type_f16 || p.type == type_bf16) && p.output_type == p.type &&
                       (p.masks < 1 || p.mask.type == p.type) && (p.masks < 2 || p.second_mask.type == p.type);
-    return type && p.depth >= 1 && p.depth <= 256 && p.kv_len >= 1 && p.kv_len < most && p.q_len >= 1 &&
-           p.q_len < most && p.heads < 65536 && p.batch < 65536;
+    return type && p.depth >= 1 && p.value_depth >= 1 && rounded_depth(p) != 0 && p.kv_len >= 1 && p.kv_len < most &&
+           p.q_len >= 1 && p.q_len < most && p.heads < 65536 && p.batch < 65536;
 }
 
-std::size_t attention_flash_shared_bytes(std::int64_t depth, int warps) {
-    return static_cast<std::size_t>(shared_for(rounded_depth(depth), warps * 16));
+std::size_t attention_flash_shared_bytes(const AttentionParams& p, int warps) {
+    return static_cast<std::size_t>(shared_for(rounded_depth(p), warps * 16));
 }
 
 cudaError_t launch_attention_flash(const AttentionParams& p, int warps, cudaStream_t stream, bool programmatic) {

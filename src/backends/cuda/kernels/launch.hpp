@@ -143,6 +143,7 @@ struct AttentionParams {
     void* output;
     std::int32_t type, output_type;
     std::int64_t batch, heads, kv_heads, q_len, kv_len, depth;
+    std::int64_t value_depth; ///< of v and of the output
     std::int64_t q_strides[3], k_strides[3], v_strides[3], o_strides[3];
     std::int64_t q_offset, k_offset, v_offset, o_offset;
     AttentionMask mask, second_mask;
@@ -152,10 +153,10 @@ struct AttentionParams {
     float scale;
     float output_scale; ///< s8 output: real = scale * stored
 };
-/// What kernels for encoders take: as many heads of keys as of queries, at most one mask that is the same for all
-/// heads.
+/// What kernels for encoders take: as many heads of keys as of queries, values as wide as keys, at most one mask that
+/// is the same for all heads.
 inline bool is_plain_attention(const AttentionParams& p) {
-    return p.kv_heads == p.heads && p.masks <= 1 && p.causal == 0 &&
+    return p.kv_heads == p.heads && p.value_depth == p.depth && p.masks <= 1 && p.causal == 0 &&
            (p.masks == 0 || (p.mask.head_stride == 0 && (p.mask.batches == 1 || p.mask.batches == p.batch)));
 }
 /// Rows of q, k, v and of the result begin at multiples of 16 bytes, for types of 2 bytes.

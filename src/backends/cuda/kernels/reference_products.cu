@@ -196,12 +196,12 @@ __global__ void attention_general(const __grid_constant__ AttentionParams p) {
         total += weight;
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            if (lane + 32 * i < p.depth)
+            if (lane + 32 * i < p.value_depth)
                 sums[i] += weight * load_any(p.v, p.type, v_at + key * p.v_strides[1] + lane + 32 * i);
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i)
-        if (lane + 32 * i < p.depth)
+        if (lane + 32 * i < p.value_depth)
             store_any(p.output, p.output_type, o_at + lane + 32 * i, empty ? 0.0F : sums[i] / total / p.output_scale);
 }
 
@@ -247,7 +247,7 @@ cudaError_t launch_batched_gemm_general(const BatchedGemmParams& p, cudaStream_t
 }
 
 cudaError_t launch_attention_general(const AttentionParams& p, cudaStream_t stream, bool programmatic) {
-    if (p.depth > 256) return cudaErrorInvalidValue;
+    if (p.depth > 256 || p.value_depth > 256) return cudaErrorInvalidValue;
     return launch_kernel(attention_general, blocks_for(p.batch * p.heads * p.q_len, threads / 32), threads, 0, stream,
                          programmatic, 1, p);
 }

@@ -17,16 +17,16 @@ std::optional<Sizes> constant_sizes(const Graph& graph, const std::string& value
 }
 
 /// What the transposed convolution is, for x of `dims`.
-struct Form {
+struct Col2ImForm {
     Sizes blocks, output_padding, kernel, strides, dilations, pads;
     std::int64_t channels = 0, places = 0; ///< of an image; of a block
 };
 
-std::optional<Form> form_of(const Graph& graph, const Node& node, const Shape& dims) {
+std::optional<Col2ImForm> form_of(const Graph& graph, const Node& node, const Shape& dims) {
     const auto image = constant_sizes(graph, node.input(1)), block = constant_sizes(graph, node.input(2));
     if (!image || !block || image->empty() || image->size() != block->size() || dims.size() != 3) return std::nullopt;
     const std::size_t rank = image->size();
-    Form form;
+    Col2ImForm form;
     form.kernel = *block;
     form.strides = node.ints_or("strides", Sizes(rank, 1));
     form.dilations = node.ints_or("dilations", Sizes(rank, 1));

@@ -63,7 +63,7 @@ bool stays_true(const Graph& outer, const Graph& body, std::string value, const 
     return false;
 }
 
-bool is_heavy(const Node& node) {
+bool is_too_much_to_repeat(const Node& node) {
     static const std::unordered_set<std::string_view> types{
         "Conv", "ConvTranspose", "Gemm", "MatMul", "Attention", "LSTM", "GRU", "Einsum", "RNN", "If", "Loop", "Scan"};
     return !node.domain.empty() || types.contains(node.op_type);
@@ -136,7 +136,8 @@ Decision decide_if(const Graph& graph, const Node& node) {
         return left(open + "its branches have more than " + std::to_string(most_selected_nodes) + " nodes");
     for (const Graph* branch : {taken, other}) {
         for (const auto& inner : branch->nodes) {
-            if (is_heavy(*inner)) return left(open + "a branch has a " + inner->op_type + ", too much to do in vain");
+            if (is_too_much_to_repeat(*inner))
+                return left(open + "a branch has a " + inner->op_type + ", too much to do in vain");
             if (is_random(*inner)) return left(open + "a branch is random");
         }
     }
@@ -268,9 +269,9 @@ void rename_captured(const Node& node, const Names& names) {
 }
 
 /// What is written where one node stood.
-class Writer {
+class SelectionWriter {
 public:
-    Writer(Graph& graph, std::int64_t opset) : graph_(graph), opset_(opset) {}
+    SelectionWriter(Graph& graph, std::int64_t opset) : graph_(graph), opset_(opset) {}
 
     std::vector<std::unique_ptr<Node>> write(const Node& node, const Decision& decision) && {
         if (node.is("If")) write_if(node, decision);
@@ -465,7 +466,7 @@ Result<bool> write_out_control_flow(Model& model, OpenConditions open) {
         // Those that do not fit together with the ones before are decided again by the next call.
         if (graph.nodes.size() + added + decision.nodes > most_written_nodes && !node->is("If")) continue;
         added += decision.nodes;
-        written.emplace(node.get(), Writer(graph, opset).write(*node, decision));
+        written.emplace(node.get(), SelectionWriter(graph, opset).write(*node, decision));
     }
     if (written.empty()) return false;
     std::vector<std::unique_ptr<Node>> nodes;

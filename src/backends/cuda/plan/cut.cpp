@@ -30,7 +30,7 @@ std::vector<std::string> read_by(const Node& node) {
     return names;
 }
 
-bool is_heavy(const Node& node) {
+bool is_worth_the_device(const Node& node) {
     static const std::unordered_set<std::string_view> types{"Conv", "ConvTranspose", "Gemm",   "MatMul", "Attention",
                                                             "LSTM", "GRU",           "Einsum", "RNN"};
     return node.domain.empty() && types.contains(node.op_type);
@@ -92,7 +92,7 @@ public:
     Result<Cut> parts() {
         place();
         if (std::none_of(model_.graph.nodes.begin(), model_.graph.nodes.end(),
-                         [&](const auto& node) { return on_gpu(node.get()) && is_heavy(*node); })) {
+                         [&](const auto& node) { return on_gpu(node.get()) && is_worth_the_device(*node); })) {
             std::string why;
             for (const auto& node : model_.graph.nodes)
                 if (const auto reason = reasons_.find(node.get()); reason != reasons_.end())
@@ -199,7 +199,7 @@ private:
             number();
             std::map<int, bool> heavy;
             for (const auto& node : model_.graph.nodes)
-                heavy[stages_.at(node.get())] |= is_heavy(*node);
+                heavy[stages_.at(node.get())] |= is_worth_the_device(*node);
             int open_from = std::numeric_limits<int>::max();
             for (const auto& node : model_.graph.nodes) {
                 for (const std::string& name : read_by(*node)) {

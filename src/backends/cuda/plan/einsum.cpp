@@ -70,9 +70,9 @@ std::optional<Equation> parse(std::string text, const std::vector<std::size_t>& 
     return equation;
 }
 
-class Writer {
+class EinsumWriter {
 public:
-    Writer(Graph& graph, const Node& node, DataType type, std::int64_t opset)
+    EinsumWriter(Graph& graph, const Node& node, DataType type, std::int64_t opset)
         : graph_(graph), name_(node.output(0)), type_(type), opset_(opset) {}
 
     std::vector<Node> take() { return std::move(nodes_); }
@@ -209,7 +209,7 @@ std::vector<Node> written_out(Graph& graph, const Node& node, std::int64_t opset
     const auto equation = parse(node.string_or("equation", ""), ranks);
     const auto info = graph.info(node.output(0));
     if (!equation || node.inputs.empty() || !info) return {};
-    Writer writer(graph, node, info->type, opset);
+    EinsumWriter writer(graph, node, info->type, opset);
     std::vector<Term> terms;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
         terms.push_back({node.inputs[i], equation->terms[i]});

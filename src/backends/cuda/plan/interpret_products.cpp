@@ -152,9 +152,23 @@ Result<void> OpInterpreter::operator()(const BatchedGemm& d) {
 
 Result<void> OpInterpreter::operator()(const Attention& d) {
     const auto views = d.views();
-    const Numbers q = state_.real(op_.inputs[0]);
-    const Numbers k = d.packed ? q : state_.real(op_.inputs[1]);
-    const Numbers v = d.packed ? q : state_.real(op_.inputs[2]);
+    // As they lie in memory, which is what the views count.
+    const auto lying = [&](ValueId id) {
+        const Value& value = state_.value(id);
+        Numbers numbers = state_.real(id);
+        if (value.layout != Layout::nhwc) return numbers;
+        const std::int64_t pixels = element_count(value.dims) / (value.dims[0] * value.dims[1]);
+        Numbers moved(static_cast<std::size_t>(value.dims[0] * pixels * value.channel_stride), 0.0);
+        for (std::int64_t n = 0; n < value.dims[0]; ++n)
+            for (std::int64_t c = 0; c < value.dims[1]; ++c)
+                for (std::int64_t p = 0; p < pixels; ++p)
+                    moved[static_cast<std::size_t>((n * pixels + p) * value.channel_stride + c)] =
+                        numbers[static_cast<std::size_t>((n * value.dims[1] + c) * pixels + p)];
+        return moved;
+    };
+    const Numbers q = lying(op_.inputs[0]);
+    const Numbers k = d.packed ? q : lying(op_.inputs[1]);
+    const Numbers v = d.packed ? q : lying(op_.inputs[2]);
     const auto at = [](const HeadView& view, std::int64_t b, std::int64_t row, std::int64_t head) {
         return static_cast<std::size_t>(view.offset + b * view.batch + row * view.row + head * view.head);
     };
@@ -196,10 +210,10 @@ Result<void> OpInterpreter::operator()(const Attention& d) {
                 double* to = out.data() + at(views[3], b, i, h);
                 for (std::int64_t j = 0; j < keys; ++j) {
                     const double* value = v.data() + at(views[2], b, j, h / group);
-                    for (std::int64_t l = 0; l < d.depth; ++l)
+                    for (std::int64_t l = 0; l < d.values_depth(); ++l)
                         to[l] += scores[static_cast<std::size_t>(j)] / total * value[l];
                 }
-                if (keys == 0) std::fill_n(to, d.depth, std::numeric_limits<double>::quiet_NaN());
+                if (keys == 0) std::fill_n(to, d.values_depth(), std::numeric_limits<double>::quiet_NaN());
             }
         }
     }

@@ -20,7 +20,7 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 std::string sizes(const Shape& dims) { return lathe::to_string(dims); }
 
 /// "n32 h56 w56 c64" of an image value.
-std::string image(const Value& value) {
+std::string image_sizes(const Value& value) {
     const Shape& d = value.dims;
     const bool flat = d.size() == 3;
     return "n" + number(d[0]) + " h" + number(flat ? 1 : d[2]) + " w" + number(flat ? d[2] : d[3]) + " c" +
@@ -147,9 +147,9 @@ const char* to_string(ElementType type) {
 std::array<HeadView, 4> Attention::views() const {
     const auto whole = [&](const HeadView& view, std::int64_t length, std::int64_t head_count, std::int64_t part) {
         if (view != HeadView{}) return view;
-        const std::int64_t width = head_count * depth;
+        const std::int64_t own = part == 2 || part < 0 ? values_depth() : depth, width = head_count * own;
         const std::int64_t row_stride = packed && part >= 0 ? 3 * width : width;
-        return HeadView{packed && part > 0 ? part * width : 0, length * row_stride, row_stride, depth};
+        return HeadView{packed && part > 0 ? part * width : 0, length * row_stride, row_stride, own};
     };
     return {whole(q, q_len, heads, 0), whole(k, kv_len, key_heads(), 1), whole(v, kv_len, key_heads(), 2),
             whole(out, q_len, heads, -1)};
@@ -240,105 +240,105 @@ std::string signature(const FusedOp& op, const Plan& plan) {
     const auto in = [&](std::size_t i) -> const Value& { return plan.values[op.inputs[i]]; };
     return head +
            std::visit(
-               Overloaded{[&](const Conv& d) {
-                              std::string text = " " + image(in(0)) + " k" + number(out.dims[1]) + window(d.window);
-                              if (d.groups != 1) text += " g" + number(d.groups);
-                              if (d.reads_nchw) text += " nchw";
-                              if (in(0).layout == Layout::nhwc) text += " ics" + number(in(0).channel_stride);
-                              text += epilogue(d.epilogue, plan);
-                              if (d.pooled) text += " pooled" + window(d.pool);
-                              return text + stored(out);
-                          },
-                          [&](const Depthwise& d) {
-                              return " " + image(in(0)) + window(d.window) + epilogue(d.epilogue, plan) + stored(out);
-                          },
-                          [&](const Gemm& d) {
-                              return " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
-                                     epilogue(d.epilogue, plan) + stored(out);
-                          },
-                          [&](const BatchedGemm& d) {
-                              return " b" + number(d.batch) + " m" + number(d.m) + " n" + number(d.n) + " k" +
-                                     number(d.k) + (d.transpose_a ? " ta" : "") + (d.transpose_b ? " tb" : "") +
-                                     operands(op, plan);
-                          },
-                          [&](const Attention& d) {
-                              std::string text = " b" + number(d.batch) + " heads" + number(d.heads) + " q" +
-                                                 number(d.q_len) + " kv" + number(d.kv_len) + " d" + number(d.depth) +
-                                                 (d.packed ? " packed" : "");
-                              if (d.key_heads() != d.heads) text += " kvheads" + number(d.kv_heads);
-                              if (d.causal) text += " causal";
-                              if (d.empty_is_zero) text += " zero";
-                              for (std::size_t i = op.inputs.size() - static_cast<std::size_t>(d.masks);
-                                   i < op.inputs.size(); ++i)
-                                  text += std::string(" mask:") + sizes(in(i).dims);
-                              for (const HeadView& view : {d.q, d.k, d.v, d.out}) {
-                                  if (view == HeadView{}) continue;
-                                  text += " view" + number(view.offset) + "," + number(view.batch) + "," +
-                                          number(view.row) + "," + number(view.head);
-                              }
-                              return text + stored(out);
-                          },
-                          [&](const Pool& d) {
-                              return " " + image(in(0)) + window(d.window) + (d.average ? " average" : " max") +
-                                     (d.count_pad ? " count_pad" : "") + operands(op, plan);
-                          },
-                          [&](const GlobalPool& d) { return (d.average ? " average" : " max") + operands(op, plan); },
-                          [&](const Softmax& d) {
-                              return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.log ? " log" : "") +
-                                     operands(op, plan);
-                          },
-                          [&](const LayerNorm& d) {
-                              return " rows" + number(d.rows) + " columns" + number(d.columns) +
-                                     (d.residual ? " +res" : "") + (d.quantized_output ? " +quantised" : "") +
-                                     (d.sum_output ? " +sum" : "") + (d.centred ? "" : " rms") + operands(op, plan);
-                          },
-                          [&](const GroupFactors& d) { return " groups" + number(d.groups) + operands(op, plan); },
-                          [&](const Rotary& d) {
-                              return " view" + number(d.x.offset) + "," + number(d.x.batch) + "," + number(d.x.row) +
-                                     "," + number(d.x.head) + (d.interleaved ? " interleaved" : "") +
-                                     operands(op, plan);
-                          },
-                          [&](const Recurrent& d) {
-                              return " cell" + number(static_cast<std::int64_t>(d.cell)) +
-                                     (d.linear_before_reset ? " linear" : "") + operands(op, plan);
-                          },
-                          [&](const Reduce& d) {
-                              return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) +
-                                     " r" + number(d.reduced) + " i" + number(d.inner) + operands(op, plan);
-                          },
-                          [&](const Gather& d) {
-                              std::string text = " axis" + number(d.axis);
-                              for (const WeightId id : d.tables)
-                                  text += " table:" + sizes(plan.weights->weights[id].dims);
-                              return text + operands(op, plan);
-                          },
-                          [&](const Concat& d) {
-                              return " axis" + number(d.axis) + (d.interleaved ? " interleaved" : "") +
-                                     (d.program.code.empty() ? "" : program(d.program)) + operands(op, plan);
-                          },
-                          [&](const Slice& d) {
-                              std::string text;
-                              for (std::size_t i = 0; i < d.starts.size(); ++i)
-                                  text += " " + number(d.starts[i]) + ":" + number(d.steps[i]);
-                              return text + operands(op, plan);
-                          },
-                          [&](const Transpose& d) { return " order" + sizes(d.order) + operands(op, plan); },
-                          [&](const Resize& d) {
-                              std::string text = " mode" + number(static_cast<std::int64_t>(d.mode)) + " " +
-                                                 d.coordinates + " " + d.nearest;
-                              for (const float scale : d.scales)
-                                  text += " " + number(static_cast<double>(scale));
-                              return text + operands(op, plan);
-                          },
-                          [&](const Reformat&) { return operands(op, plan); },
-                          [&](const Pointwise& d) { return program(d) + operands(op, plan); },
-                          [&](const Chain& d) {
-                              std::string text = d.shortcut ? " shortcut" : "";
-                              for (const FusedOp& part : d.parts)
-                                  text += " {" + signature(part, plan) + "}";
-                              return text;
-                          },
-                          [&](const Indexed& d) { return describe(d) + operands(op, plan); }},
+               Overloaded{
+                   [&](const Conv& d) {
+                       std::string text = " " + image_sizes(in(0)) + " k" + number(out.dims[1]) + window(d.window);
+                       if (d.groups != 1) text += " g" + number(d.groups);
+                       if (d.reads_nchw) text += " nchw";
+                       if (in(0).layout == Layout::nhwc) text += " ics" + number(in(0).channel_stride);
+                       text += epilogue(d.epilogue, plan);
+                       if (d.pooled) text += " pooled" + window(d.pool);
+                       return text + stored(out);
+                   },
+                   [&](const Depthwise& d) {
+                       return " " + image_sizes(in(0)) + window(d.window) + epilogue(d.epilogue, plan) + stored(out);
+                   },
+                   [&](const Gemm& d) {
+                       return " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
+                              epilogue(d.epilogue, plan) + stored(out);
+                   },
+                   [&](const BatchedGemm& d) {
+                       return " b" + number(d.batch) + " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
+                              (d.transpose_a ? " ta" : "") + (d.transpose_b ? " tb" : "") + operands(op, plan);
+                   },
+                   [&](const Attention& d) {
+                       std::string text = " b" + number(d.batch) + " heads" + number(d.heads) + " q" + number(d.q_len) +
+                                          " kv" + number(d.kv_len) + " d" + number(d.depth) +
+                                          (d.packed ? " packed" : "");
+                       if (d.key_heads() != d.heads) text += " kvheads" + number(d.kv_heads);
+                       if (d.values_depth() != d.depth) text += " v" + number(d.value_depth);
+                       if (d.causal) text += " causal";
+                       if (d.empty_is_zero) text += " zero";
+                       for (std::size_t i = op.inputs.size() - static_cast<std::size_t>(d.masks); i < op.inputs.size();
+                            ++i)
+                           text += std::string(" mask:") + sizes(in(i).dims);
+                       for (const HeadView& view : {d.q, d.k, d.v, d.out}) {
+                           if (view == HeadView{}) continue;
+                           text += " view" + number(view.offset) + "," + number(view.batch) + "," + number(view.row) +
+                                   "," + number(view.head);
+                       }
+                       return text + stored(out);
+                   },
+                   [&](const Pool& d) {
+                       return " " + image_sizes(in(0)) + window(d.window) + (d.average ? " average" : " max") +
+                              (d.count_pad ? " count_pad" : "") + operands(op, plan);
+                   },
+                   [&](const GlobalPool& d) { return (d.average ? " average" : " max") + operands(op, plan); },
+                   [&](const Softmax& d) {
+                       return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.log ? " log" : "") +
+                              operands(op, plan);
+                   },
+                   [&](const LayerNorm& d) {
+                       return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.residual ? " +res" : "") +
+                              (d.quantized_output ? " +quantised" : "") + (d.sum_output ? " +sum" : "") +
+                              (d.centred ? "" : " rms") + operands(op, plan);
+                   },
+                   [&](const GroupFactors& d) { return " groups" + number(d.groups) + operands(op, plan); },
+                   [&](const Rotary& d) {
+                       return " view" + number(d.x.offset) + "," + number(d.x.batch) + "," + number(d.x.row) + "," +
+                              number(d.x.head) + (d.interleaved ? " interleaved" : "") + operands(op, plan);
+                   },
+                   [&](const Recurrent& d) {
+                       return " cell" + number(static_cast<std::int64_t>(d.cell)) +
+                              (d.linear_before_reset ? " linear" : "") + operands(op, plan);
+                   },
+                   [&](const Reduce& d) {
+                       return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) + " r" +
+                              number(d.reduced) + " i" + number(d.inner) + operands(op, plan);
+                   },
+                   [&](const Gather& d) {
+                       std::string text = " axis" + number(d.axis);
+                       for (const WeightId id : d.tables)
+                           text += " table:" + sizes(plan.weights->weights[id].dims);
+                       return text + operands(op, plan);
+                   },
+                   [&](const Concat& d) {
+                       return " axis" + number(d.axis) + (d.interleaved ? " interleaved" : "") +
+                              (d.program.code.empty() ? "" : program(d.program)) + operands(op, plan);
+                   },
+                   [&](const Slice& d) {
+                       std::string text;
+                       for (std::size_t i = 0; i < d.starts.size(); ++i)
+                           text += " " + number(d.starts[i]) + ":" + number(d.steps[i]);
+                       return text + operands(op, plan);
+                   },
+                   [&](const Transpose& d) { return " order" + sizes(d.order) + operands(op, plan); },
+                   [&](const Resize& d) {
+                       std::string text =
+                           " mode" + number(static_cast<std::int64_t>(d.mode)) + " " + d.coordinates + " " + d.nearest;
+                       for (const float scale : d.scales)
+                           text += " " + number(static_cast<double>(scale));
+                       return text + operands(op, plan);
+                   },
+                   [&](const Reformat&) { return operands(op, plan); },
+                   [&](const Pointwise& d) { return program(d) + operands(op, plan); },
+                   [&](const Chain& d) {
+                       std::string text = d.shortcut ? " shortcut" : "";
+                       for (const FusedOp& part : d.parts)
+                           text += " {" + signature(part, plan) + "}";
+                       return text;
+                   },
+                   [&](const Indexed& d) { return describe(d) + operands(op, plan); }},
                op.detail);
 }
 

@@ -158,6 +158,7 @@ struct Attention {
     std::int64_t batch = 0, heads = 0, q_len = 0, kv_len = 0, depth = 0;
     std::int64_t kv_heads =
         0; ///< a divisor of heads: as many heads of q side by side read the same of k and v; 0: heads
+    std::int64_t value_depth = 0; ///< of v and the result; 0: depth
     float scale = 1;
     bool packed = false;
     int masks = 0;              ///< at most 2
@@ -167,6 +168,7 @@ struct Attention {
     HeadView q, k, v, out;
 
     std::int64_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+    std::int64_t values_depth() const { return value_depth == 0 ? depth : value_depth; }
     /// The views with nothing left out: q, k, v, out.
     std::array<HeadView, 4> views() const;
 };

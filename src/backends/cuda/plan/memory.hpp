@@ -7,6 +7,11 @@
 
 namespace lathe::cuda {
 
+/// Where what lies behind `bytes` begins, if everything begins at multiples of `alignment`.
+constexpr std::size_t aligned(std::size_t bytes, std::size_t alignment = 256) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
 /// The ops, first to last, at which a value must keep its content, by ValueId: from the op that writes it to the last
 /// that reads it or an alias of it; model inputs from the start, outputs to the end. Aliases have none of their own.
 struct Lifetime {

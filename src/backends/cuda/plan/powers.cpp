@@ -7,9 +7,9 @@ namespace lathe::cuda {
 namespace {
 
 /// Nodes that take another's place, one behind the other.
-class Writer {
+class PowerWriter {
 public:
-    Writer(Graph& graph, const Node& node, std::int64_t opset) : graph_(graph), node_(node), opset_(opset) {}
+    PowerWriter(Graph& graph, const Node& node, std::int64_t opset) : graph_(graph), node_(node), opset_(opset) {}
 
     std::string add(const char* type, std::vector<std::string> inputs) {
         Node made;
@@ -63,14 +63,14 @@ private:
     std::vector<Node> nodes_;
 };
 
-std::vector<Node> written_out(Graph& graph, const Node& node, std::int64_t opset) {
+std::vector<Node> power_written_out(Graph& graph, const Node& node, std::int64_t opset) {
     const auto info = graph.info(node.input(0));
     const auto shape = info ? info->shape() : std::nullopt;
     if (!shape || shape->empty() || info->type != DataType::float32) return {};
     const auto rank = static_cast<std::int64_t>(shape->size());
     const std::int64_t p = node.int_or("p", 2);
     if (p < 1) return {};
-    Writer writer(graph, node, opset);
+    PowerWriter writer(graph, node, opset);
     const std::string& x = node.input(0);
     if (node.is("LpNormalization")) {
         const std::int64_t given = node.int_or("axis", -1), axis = given < 0 ? given + rank : given;
@@ -113,7 +113,7 @@ bool write_out_powers(Graph& graph, std::int64_t opset) {
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
         const Node& node = *graph.nodes[i];
         if (!node.is("LpNormalization") && !node.is("LpPool") && !node.is("GlobalLpPool")) continue;
-        std::vector<Node> nodes = written_out(graph, node, opset);
+        std::vector<Node> nodes = power_written_out(graph, node, opset);
         if (nodes.empty()) continue;
         graph.nodes.erase(graph.nodes.begin() + static_cast<std::ptrdiff_t>(i));
         for (Node& each : nodes)

@@ -15,7 +15,7 @@ namespace {
 /// Weights of an axis: as much as a layer of a large network, and no more.
 constexpr std::int64_t most_weights = std::int64_t{1} << 24;
 
-struct Form {
+struct SamplingForm {
     std::string mode, coordinates, nearest;
     double cubic_a = -0.75;
     bool antialias = false, exclude_outside = false;
@@ -32,7 +32,7 @@ bool is_whole(const Axis& axis) {
 }
 
 /// Where number i of the result lies in the input (the ONNX operator specification).
-double place(const Form& form, const Axis& axis, std::int64_t i) {
+double place(const SamplingForm& form, const Axis& axis, std::int64_t i) {
     const auto at = static_cast<double>(i), size = static_cast<double>(axis.from);
     const double exact = axis.scale * size; // the size before it was cut
     if (form.coordinates == "align_corners") return exact == 1 ? 0 : at * (size - 1) / (exact - 1);
@@ -54,7 +54,7 @@ double nearest(const std::string& how, double at) {
 }
 
 /// How much a number at this distance counts (linear; Keys' cubic).
-double kernel(const Form& form, double distance) {
+double kernel(const SamplingForm& form, double distance) {
     const double t = std::abs(distance), a = form.cubic_a;
     if (form.mode == "linear") return std::max(0.0, 1 - t);
     if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
@@ -67,7 +67,7 @@ struct Weights {
     std::vector<bool> outside;
 };
 
-Weights weights_of(const Form& form, const Axis& axis) {
+Weights weights_of(const SamplingForm& form, const Axis& axis) {
     Weights made{std::vector<float>(static_cast<std::size_t>(axis.from * axis.to)),
                  std::vector<bool>(static_cast<std::size_t>(axis.to))};
     const std::int64_t last = axis.from - 1;
@@ -114,8 +114,8 @@ std::optional<std::vector<float>> numbers(const Graph& graph, const std::string&
     return tensor == nullptr ? std::nullopt : std::optional(tensor->to_floats());
 }
 
-std::optional<Form> form_of(const Node& node) {
-    Form form;
+std::optional<SamplingForm> form_of(const Node& node) {
+    SamplingForm form;
     form.mode = node.string_or("mode", "nearest");
     form.coordinates = node.string_or("coordinate_transformation_mode", "half_pixel");
     form.nearest = node.string_or("nearest_mode", "round_prefer_floor");
@@ -176,7 +176,7 @@ std::optional<std::vector<Axis>> axes_of(const Graph& graph, const Node& node, c
 }
 
 /// Whether Resize has a kernel for it.
-bool is_plain(const Node& node, const Form& form, const std::vector<Axis>& axes, std::size_t rank) {
+bool is_plain(const Node& node, const SamplingForm& form, const std::vector<Axis>& axes, std::size_t rank) {
     if (form.antialias || form.exclude_outside || node.attribute("axes") != nullptr || (rank != 4 && rank != 5))
         return false;
     if (form.coordinates == "half_pixel_symmetric" || form.coordinates == "tf_crop_and_resize") return false;
@@ -187,9 +187,9 @@ bool is_plain(const Node& node, const Form& form, const std::vector<Axis>& axes,
     });
 }
 
-class Writer {
+class SamplingWriter {
 public:
-    Writer(Graph& graph, std::string stem) : graph_(graph), stem_(std::move(stem)) {}
+    SamplingWriter(Graph& graph, std::string stem) : graph_(graph), stem_(std::move(stem)) {}
 
     std::string add(const char* type, std::vector<std::string> inputs, const char* what,
                     const std::vector<std::int64_t>& order = {}) {
@@ -266,7 +266,7 @@ bool write_out(Graph& graph, std::size_t& at) {
         if (!matrix) return false;
         matrices.push_back(std::move(*matrix));
     }
-    Writer writer(graph, node.output(0));
+    SamplingWriter writer(graph, node.output(0));
     std::string value = node.input(0);
     for (std::size_t i = 0; i < axes->size(); ++i)
         value = writer.multiply(value, (*axes)[i].axis, in.size(), matrices[i]);

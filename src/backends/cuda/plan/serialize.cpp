@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/memory.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "onnx/onnx.hpp"
 #include "support/json.hpp"
@@ -14,8 +15,6 @@ constexpr char magic[] = {'L', 'A', 'T', 'H', 'P', 'R', 'E', 'P'};
 constexpr std::uint32_t version = 1;
 constexpr std::size_t header_size = 32;
 constexpr std::size_t alignment = 256;
-
-std::size_t aligned(std::size_t at) { return (at + alignment - 1) / alignment * alignment; }
 
 template <class T>
 void put(std::string& out, T number) {

@@ -70,13 +70,13 @@ std::string list(const List& values) {
     return text;
 }
 
-std::string window(const Window& w) {
+std::string window_text(const Window& w) {
     std::string text = " kernel=" + list(w.kernel) + " stride=" + list(w.stride) + " pads=" + list(w.pads);
     if (w.dilation[0] != 1 || w.dilation[1] != 1) text += " dilation=" + list(w.dilation);
     return text;
 }
 
-std::string program(const Pointwise& d) {
+std::string program_text(const Pointwise& d) {
     std::string text = " {";
     for (std::size_t i = 0; i < d.code.size(); ++i) {
         const PointInstruction& c = d.code[i];
@@ -191,14 +191,14 @@ private:
         return std::visit(
             Overloaded{
                 [&](const Conv& d) {
-                    std::string text = window(d.window);
+                    std::string text = window_text(d.window);
                     if (d.groups != 1) text += " groups=" + std::to_string(d.groups);
                     text += " weight=" + weight(d.weight) + (d.reads_nchw ? " reads_nchw" : "") + epilogue(d.epilogue);
-                    if (d.pooled) text += " pooled:" + window(d.pool);
+                    if (d.pooled) text += " pooled:" + window_text(d.pool);
                     return text;
                 },
                 [&](const Depthwise& d) {
-                    return window(d.window) + " weight=" + weight(d.weight) + epilogue(d.epilogue);
+                    return window_text(d.window) + " weight=" + weight(d.weight) + epilogue(d.epilogue);
                 },
                 [&](const Gemm& d) {
                     return " m=" + std::to_string(d.m) + " n=" + std::to_string(d.n) + " k=" + std::to_string(d.k) +
@@ -216,6 +216,7 @@ private:
                            " depth=" + std::to_string(d.depth) + " scale=" + number(static_cast<double>(d.scale)) +
                            (d.packed ? " packed" : "") +
                            (d.key_heads() != d.heads ? " key_heads=" + std::to_string(d.kv_heads) : "") +
+                           (d.values_depth() != d.depth ? " value_depth=" + std::to_string(d.value_depth) : "") +
                            (d.causal ? " causal" : "") + (d.empty_is_zero ? " empty_is_zero" : "") +
                            (d.masks == 0   ? ""
                             : d.masks == 1 ? " masked"
@@ -223,7 +224,8 @@ private:
                            view("q", d.q) + view("k", d.k) + view("v", d.v) + view("out", d.out);
                 },
                 [&](const Pool& d) {
-                    return window(d.window) + (d.average ? " average" : " max") + (d.count_pad ? " count_pad" : "") +
+                    return window_text(d.window) + (d.average ? " average" : " max") +
+                           (d.count_pad ? " count_pad" : "") +
                            (d.rescale != 1 ? " rescale=" + number(static_cast<double>(d.rescale)) : "");
                 },
                 [&](const GlobalPool& d) {
@@ -264,7 +266,7 @@ private:
                 },
                 [&](const Concat& d) {
                     return " axis=" + std::to_string(d.axis) + (d.interleaved ? " interleaved" : "") +
-                           (d.program.code.empty() ? "" : program(d.program));
+                           (d.program.code.empty() ? "" : program_text(d.program));
                 },
                 [&](const Slice& d) { return " starts=" + list(d.starts) + " steps=" + list(d.steps); },
                 [&](const Transpose& d) { return " order=" + list(d.order); },
@@ -277,7 +279,7 @@ private:
                     return text;
                 },
                 [&](const Reformat&) { return std::string(); },
-                [&](const Pointwise& d) { return program(d); },
+                [&](const Pointwise& d) { return program_text(d); },
                 [&](const Chain& d) {
                     std::string text = d.shortcut ? " shortcut" : "";
                     for (const FusedOp& part : d.parts)

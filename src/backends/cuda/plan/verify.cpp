@@ -316,6 +316,7 @@ private:
             return wrong("", "operands of attention");
         }
         const bool sizes = a.batch > 0 && a.heads > 0 && a.q_len > 0 && a.kv_len > 0 && a.depth > 0;
+        if (a.value_depth < 0 || (a.packed && a.values_depth() != a.depth)) return wrong("", "values of attention");
         if (!sizes || a.key_heads() <= 0 || a.heads % a.key_heads() != 0) return wrong("", "sizes of attention");
         const auto views = a.views();
         for (std::size_t i = 0; i < views.size(); ++i) {
@@ -323,10 +324,14 @@ private:
             const Value& value = plan_.values[i == 3 ? op.outputs[0] : op.inputs[a.packed ? 0 : i]];
             const std::int64_t rows = i == 1 || i == 2 ? a.kv_len : a.q_len;
             const std::int64_t heads = i == 1 || i == 2 ? a.key_heads() : a.heads;
-            const std::int64_t last =
-                view.offset + (a.batch - 1) * view.batch + (rows - 1) * view.row + (heads - 1) * view.head + a.depth;
-            if (view.offset < 0 || view.batch < 0 || view.row < 0 || view.head < 0 ||
-                last > element_count(value.dims) || value.layout != Layout::linear) {
+            const std::int64_t last = view.offset + (a.batch - 1) * view.batch + (rows - 1) * view.row +
+                                      (heads - 1) * view.head + (i < 2 ? a.depth : a.values_depth());
+            // Of an image channels lie side by side, perhaps with others behind them.
+            const bool image = value.layout == Layout::nhwc && i < 3 && value.dims.size() > 2;
+            const std::int64_t count =
+                image ? element_count(value.dims) / value.dims[1] * value.channel_stride : element_count(value.dims);
+            if (view.offset < 0 || view.batch < 0 || view.row < 0 || view.head < 0 || last > count ||
+                (!image && value.layout != Layout::linear)) {
                 return wrong("", "attention reads or writes beyond a value");
             }
         }

@@ -17,7 +17,7 @@ using namespace kernels;
 namespace {
 
 /// cuBLASLt's functions by address, so that the program starts without the library.
-struct Functions {
+struct CublasFunctions {
 // A declaration cannot stand in parentheses.
 #define LATHE_FUNCTION(name) decltype(&cublasLt##name) name = nullptr // NOLINT(bugprone-macro-parentheses)
     LATHE_FUNCTION(Create);
@@ -37,9 +37,9 @@ struct Functions {
     std::string missing; ///< why they cannot be used
 };
 
-const Functions& lt() {
-    static const Functions functions = [] {
-        Functions f;
+const CublasFunctions& lt() {
+    static const CublasFunctions functions = [] {
+        CublasFunctions f;
         const Library& library = cublaslt_library();
         if (!library.found) {
             f.missing = library.cause;

@@ -70,8 +70,8 @@ struct Entry {
 };
 
 /// fused: the whole epilogue in the graph. alone: the convolution alone, the epilogue by our kernel in place.
-enum class Form { fused, alone, attention };
-constexpr const char* form_names[] = {"fused", "alone", "attention"};
+enum class CudnnForm { fused, alone, attention };
+constexpr const char* cudnn_form_names[] = {"fused", "alone", "attention"};
 
 std::shared_ptr<fe::graph::Tensor_attributes> channel_vector(fe::graph::Graph& graph, std::int64_t uid,
                                                              std::int64_t channels) {
@@ -88,10 +88,10 @@ fe::graph::Pointwise_attributes mode(fe::PointwiseMode_t which) {
 
 class GraphBuilder {
 public:
-    GraphBuilder(const FusedOp& op, const Plan& plan, Form form) : op_(op), plan_(plan), form_(form) {}
+    GraphBuilder(const FusedOp& op, const Plan& plan, CudnnForm form) : op_(op), plan_(plan), form_(form) {}
 
     Result<std::shared_ptr<fe::graph::Graph>> build() const {
-        return form_ == Form::attention ? attention() : convolution();
+        return form_ == CudnnForm::attention ? attention() : convolution();
     }
 
 private:
@@ -126,7 +126,7 @@ private:
         if (x.layout == Layout::nhwc ? channels > x.channel_stride : channels != x.dims[1])
             return cannot(op_, "the weight's channels are not the input's");
         const bool s8 = x.type == ElementType::s8;
-        if (form_ == Form::alone && (s8 || y.type != x.type)) return cannot(op_, "int8 needs its epilogue inside");
+        if (form_ == CudnnForm::alone && (s8 || y.type != x.type)) return cannot(op_, "int8 needs its epilogue inside");
 
         auto graph = std::make_shared<fe::graph::Graph>();
         graph->set_io_data_type(data_type(x.type))
@@ -146,7 +146,7 @@ private:
                                             .set_stride({conv.window.stride[0], conv.window.stride[1]})
                                             .set_dilation({conv.window.dilation[0], conv.window.dilation[1]}));
         if (s8) last->set_data_type(fe::DataType_t::INT32);
-        if (form_ == Form::fused) {
+        if (form_ == CudnnForm::fused) {
             LATHE_TRY(last, epilogue(*graph, last, e, k));
         }
         const Shape yd = image_dims(y);
@@ -201,17 +201,20 @@ private:
         const Value& x = value(op_.inputs[0]);
         if (x.type != ElementType::f16 && x.type != ElementType::bf16) return cannot(op_, "cuDNN: f16 or bf16 alone");
         if (value(op_.outputs[0]).type != x.type) return cannot(op_, "cuDNN: a result of another type");
-        if (a.depth % 8 != 0 || a.depth > 256) return cannot(op_, "cuDNN: depth not a multiple of 8 up to 256");
+        const std::int64_t values = a.values_depth();
+        if (a.depth % 8 != 0 || values % 8 != 0 || std::max(a.depth, values) > 256)
+            return cannot(op_, "cuDNN: depth not a multiple of 8 up to 256");
         auto graph = std::make_shared<fe::graph::Graph>();
         graph->set_io_data_type(data_type(x.type))
             .set_intermediate_data_type(fe::DataType_t::FLOAT)
             .set_compute_data_type(fe::DataType_t::FLOAT);
         if (a.empty_is_zero || a.masks > 1) return cannot(op_, "cuDNN: rows without scores, or two masks");
         const auto tensor = [&](std::int64_t uid, std::int64_t length, const std::int64_t* strides) {
-            return graph->tensor(fe::graph::Tensor_attributes()
-                                     .set_uid(uid)
-                                     .set_dim({a.batch, uid == uid_q ? a.heads : a.key_heads(), length, a.depth})
-                                     .set_stride({strides[0], strides[2], strides[1], 1}));
+            return graph->tensor(
+                fe::graph::Tensor_attributes()
+                    .set_uid(uid)
+                    .set_dim({a.batch, uid == uid_q ? a.heads : a.key_heads(), length, uid == uid_v ? values : a.depth})
+                    .set_stride({strides[0], strides[2], strides[1], 1}));
         };
         const Tensor q = tensor(uid_q, a.q_len, p.q_strides), k = tensor(uid_k, a.kv_len, p.k_strides),
                      v = tensor(uid_v, a.kv_len, p.v_strides);
@@ -234,14 +237,14 @@ private:
         (void)statistics;
         output->set_output(true)
             .set_uid(uid_y)
-            .set_dim({a.batch, a.heads, a.q_len, a.depth})
+            .set_dim({a.batch, a.heads, a.q_len, values})
             .set_stride({p.o_strides[0], p.o_strides[2], p.o_strides[1], 1});
         return graph;
     }
 
     const FusedOp& op_;
     const Plan& plan_;
-    Form form_;
+    CudnnForm form_;
 };
 
 /// Validates, lowers to cuDNN's operation graph and lists its engines. `strict`: products of f32 exactly.
@@ -287,7 +290,7 @@ public:
             return {};
         }
         std::vector<std::string> ids;
-        for (const Form form : forms(op)) {
+        for (const CudnnForm form : forms(op)) {
             const auto entry = entry_of(op, plan, device, form);
             if (entry->engines.empty()) {
                 if (why.empty()) why = entry->why;
@@ -301,7 +304,7 @@ public:
                 if (changes_from_run_to_run(op, engine.name)) continue;
                 std::size_t& count = taken[engine.compiles ? 1 : 0];
                 if (count++ < (engine.compiles ? compiled : ready))
-                    ids.push_back(std::string(form_names[static_cast<int>(form)]) + "/" + engine.name);
+                    ids.push_back(std::string(cudnn_form_names[static_cast<int>(form)]) + "/" + engine.name);
             }
         }
         return ids;
@@ -309,8 +312,8 @@ public:
 
     Result<std::unique_ptr<PreparedKernel>> prepare(const std::string& id, const FusedOp& op, const Plan& plan,
                                                     const Device& device) const override {
-        for (const Form form : forms(op)) {
-            const std::string prefix = std::string(form_names[static_cast<int>(form)]) + "/";
+        for (const CudnnForm form : forms(op)) {
+            const std::string prefix = std::string(cudnn_form_names[static_cast<int>(form)]) + "/";
             if (!id.starts_with(prefix)) continue;
             const auto entry = entry_of(op, plan, device, form);
             for (const Entry::Engine& engine : entry->engines)
@@ -327,22 +330,22 @@ private:
         return strided && conv->epilogue.residual != none && engine.starts_with("eng4_");
     }
 
-    static std::vector<Form> forms(const FusedOp& op) {
-        if (std::holds_alternative<Attention>(op.detail)) return {Form::attention};
+    static std::vector<CudnnForm> forms(const FusedOp& op) {
+        if (std::holds_alternative<Attention>(op.detail)) return {CudnnForm::attention};
         if (const auto* conv = std::get_if<Conv>(&op.detail)) {
             // Exact f32 engines rarely take an epilogue.
             const Epilogue& e = conv->epilogue;
             const bool bare = e.scale == none && e.bias == none && e.residual == none && e.act == Activation::none &&
                               e.output_scale_inverse == 1;
-            if (op.compute == ElementType::f32 && !bare) return {Form::fused, Form::alone};
-            return {Form::fused};
+            if (op.compute == ElementType::f32 && !bare) return {CudnnForm::fused, CudnnForm::alone};
+            return {CudnnForm::fused};
         }
         return {};
     }
 
-    static std::string key_of(const FusedOp& op, const Plan& plan, const Device& device, Form form) {
+    static std::string key_of(const FusedOp& op, const Plan& plan, const Device& device, CudnnForm form) {
         std::ostringstream key;
-        key << device.index << '|' << form_names[static_cast<int>(form)] << '|' << signature(op, plan) << '|'
+        key << device.index << '|' << cudnn_form_names[static_cast<int>(form)] << '|' << signature(op, plan) << '|'
             << op.tf32;
         const auto number = [&](float v) { key << '|' << std::bit_cast<std::uint32_t>(v); };
         if (const auto* conv = std::get_if<Conv>(&op.detail)) {
@@ -363,7 +366,7 @@ private:
         return key.str();
     }
 
-    std::shared_ptr<Entry> entry_of(const FusedOp& op, const Plan& plan, const Device& device, Form form) const {
+    std::shared_ptr<Entry> entry_of(const FusedOp& op, const Plan& plan, const Device& device, CudnnForm form) const {
         const std::string key = key_of(op, plan, device, form);
         std::shared_ptr<Entry> entry;
         {
@@ -392,8 +395,8 @@ private:
     }
 
     static Result<std::unique_ptr<PreparedKernel>> prepare(const std::shared_ptr<Entry>& entry,
-                                                           const Entry::Engine& engine, Form form, const FusedOp& op,
-                                                           const Plan& plan) {
+                                                           const Entry::Engine& engine, CudnnForm form,
+                                                           const FusedOp& op, const Plan& plan) {
         std::int64_t workspace = 0;
         {
             const std::lock_guard lock(entry->mutex);
@@ -438,7 +441,7 @@ private:
                 if (p.mask.data != nullptr) map[uid_mask] = const_cast<void*>(p.mask.data);
             } else {
                 map[uid_w] = const_cast<void*>(weight_address(pointers, weight));
-                if (form == Form::fused) {
+                if (form == CudnnForm::fused) {
                     if (epilogue.scale != none)
                         map[uid_scale] = const_cast<void*>(weight_address(pointers, epilogue.scale));
                     if (epilogue.bias != none)
@@ -459,7 +462,7 @@ private:
                     if (entry->graph->execute_plan_at_index(*handle, map, workspace, index).is_bad())
                         return cudaErrorLaunchFailure;
                 }
-                return form == Form::alone ? launch_epilogue_in_place(last, stream, false) : cudaSuccess;
+                return form == CudnnForm::alone ? launch_epilogue_in_place(last, stream, false) : cudaSuccess;
             });
         };
         return make_kernel("cudnn " + engine.name + " for " + op.name, static_cast<std::size_t>(workspace), false,

@@ -16,9 +16,6 @@ using namespace kernels;
 
 namespace {
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-bool fits_32(std::int64_t v) { return v >= 0 && v < std::numeric_limits<std::int32_t>::max(); }
-
 class Own {
 public:
     Own(const FusedOp& op, const Plan& plan, const Device& device)
@@ -266,7 +263,7 @@ private:
     void attention_flash(const AttentionParams& p) {
         if (!attention_flash_takes(p)) return;
         for (const int warps : {4, 2, 1}) {
-            if (attention_flash_shared_bytes(p.depth, warps) > device_.shared_per_block) continue;
+            if (attention_flash_shared_bytes(p, warps) > device_.shared_per_block) continue;
             // Blocks side by side, and that each reads all keys.
             const double blocks =
                 std::ceil(static_cast<double>(p.q_len) / (warps * 16)) * static_cast<double>(p.heads * p.batch);

@@ -14,7 +14,7 @@ using namespace kernels;
 namespace {
 
 /// The tensor maps of a bound kernel, as the launch copies them.
-using Maps = std::array<std::byte, chain_maps_bytes>;
+using ChainMaps = std::array<std::byte, chain_maps_bytes>;
 
 /// A chain's parts as kernels know them.
 struct ChainParts {
@@ -101,7 +101,7 @@ public:
             id + " " + op.name, 0, true,
             [parts = *found, form = *form, op_name = op.name](const Pointers& pointers) -> Result<Launch> {
                 const ChainParams params = parts.bound(pointers);
-                Maps maps{};
+                ChainMaps maps{};
                 LATHE_CUDA(encode_chain(form, params, maps.data()), "the tensor maps of " + op_name);
                 return Launch([params, maps, form](cudaStream_t stream, bool programmatic) {
                     return launch_chain(form, params, maps.data(), stream, programmatic);

@@ -14,10 +14,6 @@ using namespace kernels;
 
 namespace {
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-double blocks_a_processor(std::int64_t blocks, const Device& device) {
-    return static_cast<double>(blocks) / std::max(1, device.multiprocessors);
-}
 std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// A tile's time: rounds of blocks, whose steps' instructions share the multiprocessor, and the bytes' time.

@@ -12,15 +12,14 @@ using namespace kernels;
 
 namespace {
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-double divided(double a, double b) { return std::ceil(a / b); }
+double rounded_up(double a, double b) { return std::ceil(a / b); }
 
 /// What the blocks of a multiprocessor do: weights once, then for each tile of results its pixels, products (bound by
 /// loads from shared memory) and epilogue.
 double grouped_cost(const GroupedParams& p, const GroupedTile& tile, const Device& device) {
     const int together = grouped_tiles_together(p, tile.tiles), slices = grouped_slices(p);
-    const double pixels = tile.rows * tile.columns, blocks = divided(p.k_stride, 8.0 * tile.tiles);
-    const double count = divided(p.p, tile.rows) * divided(p.q, tile.columns) * p.n * blocks;
+    const double pixels = tile.rows * tile.columns, blocks = rounded_up(p.k_stride, 8.0 * tile.tiles);
+    const double count = rounded_up(p.p, tile.rows) * rounded_up(p.q, tile.columns) * p.n * blocks;
     const double processors = std::max(1, device.multiprocessors), mine = std::max(1.0, count / processors);
     const bool exact = p.type == type_f32 && p.tf32 == 0;
     const double items = pixels / 32 * tile.tiles / together;

@@ -23,7 +23,7 @@ struct Candidate {
 };
 
 /// The tensor maps of a bound kernel, as the launch copies them.
-using Maps = std::array<std::byte, 384>;
+using ConvMaps = std::array<std::byte, 384>;
 
 /// Tiles that take this op, best guess first. The error says why there are none.
 Result<std::vector<Candidate>> ordered(const ImplicitGemm& op, const FusedOp& fused, const Plan& plan,
@@ -101,7 +101,7 @@ public:
                            [gemm, tile = chosen->tile, split = chosen->split,
                             op_name = op.name](const Pointers& pointers) -> Result<Launch> {
                                const ImplicitGemmParams params = gemm.bound(pointers);
-                               Maps maps{};
+                               ConvMaps maps{};
                                LATHE_CUDA(encode_maps_sm90(tile, params, maps.data()), "the tensor maps of " + op_name);
                                return Launch([params, maps, tile, split](cudaStream_t stream, bool programmatic) {
                                    return launch_implicit_gemm_sm90(tile, split, params, maps.data(), stream,

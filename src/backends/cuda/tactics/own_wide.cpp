@@ -17,7 +17,7 @@ using namespace kernels;
 
 namespace {
 
-struct Candidate {
+struct WideCandidate {
     std::string id;
     int number = 0; ///< tile, or warpgroups of attention
     bool pair = false;
@@ -39,7 +39,7 @@ double cost_of(const TileConfig& tile, bool alternate, const ImplicitGemm& op, c
     return (each - 1) * std::max(product, finish / 2) + product + finish * 2;
 }
 
-Result<std::vector<Candidate>> products(const FusedOp& fused, const Plan& plan, const Device& device) {
+Result<std::vector<WideCandidate>> products(const FusedOp& fused, const Plan& plan, const Device& device) {
     LATHE_TRY(const ImplicitGemm op, implicit_gemm(fused, plan));
     if (op.in != op.weight) return cannot(fused, "input and weight of different types");
     if (op.params.c != op.params.c_stride) return cannot(fused, "the weight's channels are padded unlike the input's");
@@ -50,7 +50,7 @@ Result<std::vector<Candidate>> products(const FusedOp& fused, const Plan& plan, 
     }
     int count = 0;
     const TileConfig* tiles = wide_tiles(count);
-    std::vector<Candidate> found;
+    std::vector<WideCandidate> found;
     for (int i = 0; i < count; ++i) {
         if (tiles[i].in_type != type_number(op.in) || tiles[i].out_type != type_number(op.out)) continue;
         for (const bool pair : {false, true}) {
@@ -67,9 +67,9 @@ Result<std::vector<Candidate>> products(const FusedOp& fused, const Plan& plan, 
     return found;
 }
 
-Result<std::vector<Candidate>> attentions(const FusedOp& fused, const Plan& plan) {
+Result<std::vector<WideCandidate>> attentions(const FusedOp& fused, const Plan& plan) {
     LATHE_TRY(const AttentionParams params, attention_params(fused, plan));
-    std::vector<Candidate> found;
+    std::vector<WideCandidate> found;
     for (int groups = 1; groups <= attention_wgmma_most_groups; ++groups) {
         if (!attention_wgmma_takes(params, groups)) continue;
         found.push_back({"attention_wgmma/" + std::to_string(groups), groups, false, static_cast<double>(groups)});
@@ -78,11 +78,11 @@ Result<std::vector<Candidate>> attentions(const FusedOp& fused, const Plan& plan
     return found;
 }
 
-Result<std::vector<Candidate>> recurrents(const FusedOp& fused, const Plan& plan) {
+Result<std::vector<WideCandidate>> recurrents(const FusedOp& fused, const Plan& plan) {
     const RecurrentParams params = recurrent_params(fused, plan);
     int count = 0;
     const RecurrentTile* tiles = recurrent_tiles(count);
-    std::vector<Candidate> found;
+    std::vector<WideCandidate> found;
     for (int i = 0; i < count; ++i) {
         if (!recurrent_cluster_takes(tiles[i], params)) continue;
         const std::string id =
@@ -94,12 +94,12 @@ Result<std::vector<Candidate>> recurrents(const FusedOp& fused, const Plan& plan
 }
 
 /// Best guess first. The error says why there are none.
-Result<std::vector<Candidate>> ordered(const FusedOp& op, const Plan& plan, const Device& device) {
+Result<std::vector<WideCandidate>> ordered(const FusedOp& op, const Plan& plan, const Device& device) {
     if (device.sm != 90) return cannot(op, "needs a GPU of compute capability 9.0");
     const bool attends = std::holds_alternative<Attention>(op.detail);
     const bool recurs = std::holds_alternative<Recurrent>(op.detail);
     LATHE_TRY(auto found, attends ? attentions(op, plan) : recurs ? recurrents(op, plan) : products(op, plan, device));
-    std::ranges::stable_sort(found, {}, &Candidate::cost);
+    std::ranges::stable_sort(found, {}, &WideCandidate::cost);
     return found;
 }
 
@@ -116,7 +116,7 @@ public:
         }
         const std::size_t wanted = effort == Effort::fast ? 3 : effort == Effort::standard ? 6 : order->size();
         std::vector<std::string> ids;
-        for (const Candidate& candidate : *order) {
+        for (const WideCandidate& candidate : *order) {
             if (ids.size() == wanted) break;
             ids.push_back(candidate.id);
         }
@@ -125,8 +125,8 @@ public:
 
     Result<std::unique_ptr<PreparedKernel>> prepare(const std::string& id, const FusedOp& op, const Plan& plan,
                                                     const Device& device) const override {
-        LATHE_TRY(const std::vector<Candidate> all, ordered(op, plan, device));
-        const auto chosen = std::ranges::find(all, id, &Candidate::id);
+        LATHE_TRY(const std::vector<WideCandidate> all, ordered(op, plan, device));
+        const auto chosen = std::ranges::find(all, id, &WideCandidate::id);
         if (chosen == all.end()) return no_such_tactic(name(), id, op);
         if (std::holds_alternative<Attention>(op.detail)) return attention(*chosen, op, plan);
         if (std::holds_alternative<Recurrent>(op.detail)) {
@@ -157,7 +157,7 @@ public:
     }
 
 private:
-    static Result<std::unique_ptr<PreparedKernel>> attention(const Candidate& chosen, const FusedOp& op,
+    static Result<std::unique_ptr<PreparedKernel>> attention(const WideCandidate& chosen, const FusedOp& op,
                                                              const Plan& plan) {
         LATHE_TRY(const AttentionParams params, attention_params(op, plan));
         return make_kernel(chosen.id + " " + op.name, 0, true,

@@ -48,10 +48,6 @@ std::int64_t product(const Shape& dims, std::size_t from, std::size_t to) {
     return count;
 }
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-
-bool fits_32(std::int64_t v) { return v >= 0 && v <= std::numeric_limits<std::int32_t>::max(); }
-
 std::vector<Place> places(const Plan& plan, const std::vector<ValueId>& ids) {
     std::vector<Place> all;
     for (const ValueId id : ids)
@@ -268,6 +264,7 @@ Result<AttentionParams> attention_params(const FusedOp& op, const Plan& plan) {
     p.q_len = a->q_len;
     p.kv_len = a->kv_len;
     p.depth = a->depth;
+    p.value_depth = a->values_depth();
     p.scale = a->scale;
     p.causal = a->causal ? 1 : 0;
     p.empty_is_zero = a->empty_is_zero ? 1 : 0;

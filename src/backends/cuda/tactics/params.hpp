@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -33,6 +36,12 @@ std::unique_ptr<PreparedKernel> make_kernel(std::string name, bool waits, const 
 /// Whether this build's kernels execute griddepcontrol.wait on the device (they were compiled for it, not from the PTX
 /// of sm_80).
 bool waits_on(const Device& device);
+
+inline std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
+inline bool fits_32(std::int64_t v) { return v >= 0 && v < std::numeric_limits<std::int32_t>::max(); }
+inline double blocks_a_processor(std::int64_t blocks, const Device& device) {
+    return static_cast<double>(blocks) / std::max(1, device.multiprocessors);
+}
 
 std::int32_t type_number(ElementType type);
 /// rank-3 images as rank 4 with a height of 1; everything else as it is.

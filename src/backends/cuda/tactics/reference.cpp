@@ -16,8 +16,6 @@ namespace {
 
 using Prepared_ = Result<std::unique_ptr<PreparedKernel>>;
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-
 class Reference {
 public:
     Reference(const FusedOp& op, const Plan& plan, const Device& device) : Reference(op, plan, waits_on(device)) {}
@@ -67,7 +65,8 @@ public:
             launch_batched_gemm_general);
     }
     Prepared_ operator()(const Attention& detail) const {
-        if (detail.depth > 256) return cannot(op_, "attention heads of depth over 256");
+        if (std::max(detail.depth, detail.values_depth()) > 256)
+            return cannot(op_, "attention heads of depth over 256");
         LATHE_TRY(const AttentionParams params, attention_params(op_, plan_));
         return make_kernel(name(), waits_, params, attention_setter(op_, plan_), launch_attention_general);
     }

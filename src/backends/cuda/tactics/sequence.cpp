@@ -1,12 +1,12 @@
 #include "backends/cuda/tactics/sequence.hpp"
 
+#include "backends/cuda/plan/memory.hpp"
+
 #include <algorithm>
 
 namespace lathe::cuda {
 
 namespace {
-
-constexpr std::size_t alignment = 256;
 
 class BoundSequence final : public BoundKernel {
 public:
@@ -30,7 +30,7 @@ public:
     PreparedSequence(std::vector<std::unique_ptr<PreparedKernel>> kernels, std::vector<Placeless> placeless)
         : kernels_(std::move(kernels)), placeless_(std::move(placeless)) {
         for (const Placeless& one : placeless_)
-            inside_ += (one.bytes + alignment - 1) / alignment * alignment;
+            inside_ += aligned(one.bytes);
     }
 
     std::size_t workspace_bytes() const override {
@@ -46,7 +46,7 @@ public:
         auto* at = static_cast<std::byte*>(pointers.workspace);
         for (const Placeless& one : placeless_) {
             values[one.value] = at;
-            at += (one.bytes + alignment - 1) / alignment * alignment;
+            at += aligned(one.bytes);
         }
         std::vector<std::unique_ptr<BoundKernel>> bound;
         std::vector<bool> waits;

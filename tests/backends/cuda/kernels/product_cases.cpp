@@ -63,6 +63,8 @@ struct Heads {
     std::int64_t key_heads = 0;
     bool causal = false, empty_is_zero = false;
     bool heads_first = false; ///< k and v are [B,H,S,D], as a decoder keeps them
+    std::int64_t value_depth = 0;
+    bool image = false; ///< q, k and v of a head lie side by side in an image's channels, behind others
 };
 
 /// Random numbers of each head and row, then perhaps such of every second sample.
@@ -106,13 +108,16 @@ TestPlan attention_plan(const Heads& h) {
     std::vector<ValueId> inputs;
     const std::int64_t keys = h.keys == 0 ? h.length : h.keys;
     const std::int64_t key_heads = h.key_heads == 0 ? h.heads : h.key_heads;
-    if (h.packed) {
+    const std::int64_t values = h.value_depth == 0 ? h.depth : h.value_depth, head = 2 * h.depth + values;
+    if (h.image) {
+        inputs.assign(3, b.ready({h.batch, 24 + h.heads * head, h.length}, h.type, Layout::nhwc));
+    } else if (h.packed) {
         inputs.push_back(b.ready({h.batch, h.length, 3, h.heads, h.depth}, h.type));
     } else {
         inputs.push_back(b.ready({h.batch, h.length, h.heads, h.depth}, h.type));
         for (int i = 0; i < 2; ++i)
             inputs.push_back(b.ready(h.heads_first ? Shape{h.batch, key_heads, keys, h.depth}
-                                                   : Shape{h.batch, keys, key_heads, h.depth},
+                                                   : Shape{h.batch, keys, key_heads, i == 0 ? h.depth : values},
                                      h.type));
     }
     const std::size_t operands = inputs.size();
@@ -122,8 +127,7 @@ TestPlan attention_plan(const Heads& h) {
     } else if (h.mask != Mask::none) {
         inputs.push_back(mask_of(b, h, keys));
     }
-    const ValueId y =
-        b.value({h.batch, h.length, h.heads * h.depth}, h.out.value_or(h.type), Layout::linear, 1.0F / 60);
+    const ValueId y = b.value({h.batch, h.length, h.heads * values}, h.out.value_or(h.type), Layout::linear, 1.0F / 60);
     Attention a;
     a.batch = h.batch;
     a.heads = h.heads;
@@ -136,6 +140,13 @@ TestPlan attention_plan(const Heads& h) {
     a.kv_heads = h.key_heads;
     a.causal = h.causal;
     a.empty_is_zero = h.empty_is_zero;
+    a.value_depth = h.value_depth;
+    if (h.image) {
+        const std::int64_t row = b.plan().values[inputs[0]].channel_stride;
+        a.q = {24, h.length * row, row, head};
+        a.k = {24 + h.depth, h.length * row, row, head};
+        a.v = {24 + 2 * h.depth, h.length * row, row, head};
+    }
     if (h.heads_first) a.k = a.v = {0, key_heads * keys * h.depth, h.depth, keys * h.depth};
     return b.finish(a, inputs, {y}, h.type, h.tf32);
 }
@@ -218,6 +229,12 @@ void add_product_cases(Cases& add) {
         for (const std::int64_t depth : {17, 32, 36, 40, 60, 64, 80, 96, 128, 160, 256})
             flash("attention_depth" + std::to_string(depth),
                   {.batch = 2, .heads = 2, .length = 70, .depth = depth, .keys = 133});
+        flash("attention_values_wider",
+              {.batch = 2, .heads = 4, .length = 196, .depth = 16, .mask = Mask::heads, .value_depth = 32});
+        flash("attention_values_narrower", {.batch = 2, .heads = 2, .length = 50, .depth = 64, .value_depth = 40});
+        flash("attention_values_odd", {.batch = 2, .heads = 3, .length = 20, .depth = 24, .value_depth = 35});
+        flash("attention_image", {.batch = 2, .heads = 2, .length = 49, .depth = 32, .value_depth = 64, .image = true});
+        flash("attention_image_long", {.heads = 4, .length = 400, .depth = 32, .image = true});
         flash("attention_depth36_packed", {.batch = 3, .heads = 4, .length = 256, .depth = 36, .packed = true});
         flash("attention_depth35_step", {.batch = 2, .heads = 3, .length = 1, .depth = 35, .keys = 200});
         flash("attention_causal", {.batch = 2, .heads = 3, .length = 150, .depth = 64, .packed = true, .causal = true});

@@ -15,7 +15,7 @@ struct FlowCase {
 };
 void PrintTo(const FlowCase& value, std::ostream* out) { *out << value.name; }
 
-const std::vector<FlowCase>& cases() {
+const std::vector<FlowCase>& flow_cases() {
     static const std::vector<FlowCase> all{
         {"IfOfAConstant",
          "opset 18\ninput %x: float32[2, 3]\nconst %c: bool[] = {false}\n%a = Relu(%x)\n"
@@ -91,7 +91,7 @@ TEST_P(ControlFlow, GivesWhatTheCpuGives) {
         EXPECT_LT(relative_difference(expected[i], found[i]), 1e-5) << cuda::print(plan);
     }
 }
-INSTANTIATE_TEST_SUITE_P(All, ControlFlow, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(All, ControlFlow, testing::ValuesIn(flow_cases()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 std::string refusal_of(const std::string& text, const std::vector<Shape>& shapes) {

@@ -17,7 +17,7 @@ struct IndexedCase {
 };
 void PrintTo(const IndexedCase& value, std::ostream* out) { *out << value.name; }
 
-const std::vector<IndexedCase>& cases() {
+const std::vector<IndexedCase>& indexed_cases() {
     static const std::vector<IndexedCase> all{
         {"GatherElements",
          "opset 18\ninput %x: float32[3, 6, 4]\ninput %i: int64[3, 2, 4]\ninput %six: int64[1]\n"
@@ -235,7 +235,7 @@ TEST_P(IndexedOperators, GiveWhatTheCpuGives) {
         }
     }
 }
-INSTANTIATE_TEST_SUITE_P(All, IndexedOperators, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(All, IndexedOperators, testing::ValuesIn(indexed_cases()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 } // namespace

@@ -9,17 +9,17 @@
 namespace lathe::test {
 namespace {
 
-struct Case {
+struct NetworkCase {
     std::string name, text;
     std::vector<Shape> shapes;
 };
 
 /// GoogleTest names a parameter by this.
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const NetworkCase& c, std::ostream* out) { *out << c.name; }
 
-class FloatNetworks : public testing::TestWithParam<Case> {};
+class FloatNetworks : public testing::TestWithParam<NetworkCase> {};
 
-std::vector<Case> float_networks() {
+std::vector<NetworkCase> float_networks() {
     return {{"Residual", residual_network(), {{2, 3, 32, 32}}},
             {"Depthwise", depthwise_network(), {{2, 3, 24, 24}}},
             {"Gated", gated_network(), {{2, 8, 10, 10}}},
@@ -28,6 +28,9 @@ std::vector<Case> float_networks() {
             {"BiasedDecoder", decoder_network(HeadProducts::biased), {{3, 6, 40}, {3, 6}}},
             {"MergedDecoder", decoder_network(HeadProducts::one), {{3, 6, 40}, {3, 6}}},
             {"Windowed", windowed_network(), {{2, 3, 8, 40}}},
+            {"PixelAttention", pixel_attention_network(), {{2, 16, 6, 6}}},
+            {"AreaAttention", area_attention_network(), {{2, 16, 6, 6}}},
+            {"WideValues", wide_values_network(), {{2, 9, 24}}},
             {"Branched", branched_network(), {{2, 6, 8, 8}}},
             {"Moved", moved_network(), {{2, 6, 8, 6}}},
             {"Encoder", encoder(false), {{3, 8}, {3, 8}}},
@@ -89,6 +92,26 @@ TEST(Movement, IsNoneAroundAttentionInWindows) {
     }
     EXPECT_EQ(attentions, 1U) << print(plan);
     EXPECT_EQ(products, 2U) << print(plan);
+}
+
+// Heads are read where a convolution or product leaves them, and the result is the next one's input.
+TEST(Movement, IsNoneAroundAttentionOverPixels) {
+    const std::vector<std::pair<std::string, std::vector<Shape>>> networks{{pixel_attention_network(), {{2, 16, 6, 6}}},
+                                                                           {area_attention_network(), {{2, 16, 6, 6}}},
+                                                                           {wide_values_network(), {{2, 9, 24}}}};
+    for (const auto& [text, shapes] : networks) {
+        for (const Precision precision : {Precision::float16, Precision::bfloat16}) {
+            const auto plan = plan_of(network(text), precision, shapes);
+            std::size_t attentions = 0;
+            for (const cuda::FusedOp& op : plan.ops) {
+                attentions += std::holds_alternative<cuda::Attention>(op.detail) ? 1 : 0;
+                const std::string kind = cuda::kind_of(op);
+                EXPECT_TRUE(kind != "transpose" && kind != "slice" && kind != "batched_gemm" && kind != "softmax")
+                    << print(plan);
+            }
+            EXPECT_EQ(attentions, 1U) << print(plan);
+        }
+    }
 }
 
 // Of the network's seven transpositions and reshapes none moves a byte, and the shuffle is part of the Concat.
@@ -193,7 +216,7 @@ TEST(Masks, ThatAreScalarsAreTold) {
 }
 
 /// Rows of this table that are read by position mask scores, in one head and in two.
-std::vector<Case> networks_with_mask_tables() {
+std::vector<NetworkCase> networks_with_mask_tables() {
     const std::string table = "const %table: float32[2, 8] = {0, -3.4028235e38, -3.4028235e38, -3.4028235e38, "
                               "-3.4028235e38, -3.4028235e38, -3.4028235e38, -3.4028235e38, "
                               "0, 0, -3.4028235e38, 0, 0, 0, -3.4028235e38, 0}\n";
@@ -213,7 +236,7 @@ std::vector<Case> networks_with_mask_tables() {
     return {{"OneHead", plain, {{2, 8, 8}, {2, 8}}}, {"TwoHeads", heads, {{2, 8, 8}, {8}}}};
 }
 
-class MaskTables : public testing::TestWithParam<Case> {};
+class MaskTables : public testing::TestWithParam<NetworkCase> {};
 INSTANTIATE_TEST_SUITE_P(All, MaskTables, testing::ValuesIn(networks_with_mask_tables()),
                          [](const auto& info) { return info.param.name; });
 

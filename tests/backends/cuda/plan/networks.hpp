@@ -401,6 +401,50 @@ inline std::string windowed_network() {
            "%y = MatMul(%joined, %w_o)\noutput %y: float32[N, 3, 8, 40]\n";
 }
 
+/// Attention over the pixels of an image as YOLO11 and EfficientViT (MSRA) write it: channels before pixels, values
+/// twice as wide as keys, the values' product the other way round, a convolution behind it.
+inline std::string pixel_attention_network() {
+    return "opset 18\ninput %x: float32[N, 16, 6, 6]\ninput %w_qkv: float32[64, 16, 1, 1]\ninput %b_qkv: float32[64]\n"
+           "input %w_o: float32[16, 32, 1, 1]\nconst %heads: int64[4] = {-1, 2, 32, 36}\n"
+           "const %parts: int64[3] = {8, 8, 16}\nconst %image: int64[4] = {-1, 32, 6, 6}\n"
+           "const %scale: float32[] = {0.35}\n"
+           "%all = Conv(%x, %w_qkv, %b_qkv)\n%apart = Reshape(%all, %heads)\n"
+           "%q, %k, %v = Split(%apart, %parts) {axis = 2}\n%rows = Transpose(%q) {perm = [0, 1, 3, 2]}\n"
+           "%dot = MatMul(%rows, %k)\n%scores = Mul(%dot, %scale)\n%soft = Softmax(%scores) {axis = -1}\n"
+           "%turned = Transpose(%soft) {perm = [0, 1, 3, 2]}\n%out = MatMul(%v, %turned)\n"
+           "%joined = Reshape(%out, %image)\n%y = Conv(%joined, %w_o)\noutput %y: float32[N, 16, 6, 6]\n";
+}
+
+/// The same over areas of the image (YOLO12): rows of channels, turned for the products and back.
+inline std::string area_attention_network() {
+    return "opset 18\ninput %x: float32[N, 16, 6, 6]\ninput %w_qkv: float32[96, 16, 1, 1]\ninput %b_qkv: float32[96]\n"
+           "input %w_o: float32[32, 24]\nconst %flat: int64[3] = {0, 96, 36}\n"
+           "const %heads: int64[4] = {-1, 9, 2, 48}\nconst %joined: int64[3] = {-1, 36, 32}\n"
+           "const %parts: int64[3] = {16, 16, 16}\nconst %scale: float32[] = {0.25}\n"
+           "%all = Conv(%x, %w_qkv, %b_qkv)\n%line = Reshape(%all, %flat)\n"
+           "%rows = Transpose(%line) {perm = [0, 2, 1]}\n%areas = Reshape(%rows, %heads)\n"
+           "%turned = Transpose(%areas) {perm = [0, 2, 3, 1]}\n"
+           "%q, %k, %v = Split(%turned, %parts) {axis = 2}\n%queries = Transpose(%q) {perm = [0, 1, 3, 2]}\n"
+           "%dot = MatMul(%queries, %k)\n%scores = Mul(%dot, %scale)\n%soft = Softmax(%scores) {axis = -1}\n"
+           "%weights = Transpose(%soft) {perm = [0, 1, 3, 2]}\n%out = MatMul(%v, %weights)\n"
+           "%back = Transpose(%out) {perm = [0, 3, 1, 2]}\n%whole = Reshape(%back, %joined)\n"
+           "%y = MatMul(%whole, %w_o)\noutput %y: float32[N, 36, 24]\n";
+}
+
+/// LeViT's: rows, values twice as wide as keys, a bias of the heads.
+inline std::string wide_values_network() {
+    return "opset 18\ninput %x: float32[N, 9, 24]\ninput %w_qkv: float32[24, 96]\ninput %b_near: float32[3, 9, 9]\n"
+           "input %w_o: float32[48, 24]\nconst %heads: int64[4] = {0, 9, 3, 32}\nconst %parts: int64[3] = {8, 8, 16}\n"
+           "const %flat: int64[3] = {0, 9, 48}\nconst %scale: float32[] = {0.35}\n"
+           "%all = MatMul(%x, %w_qkv)\n%apart = Reshape(%all, %heads)\n"
+           "%q, %k, %v = Split(%apart, %parts) {axis = 3}\n%queries = Transpose(%q) {perm = [0, 2, 1, 3]}\n"
+           "%keys = Transpose(%k) {perm = [0, 2, 3, 1]}\n%values = Transpose(%v) {perm = [0, 2, 1, 3]}\n"
+           "%dot = MatMul(%queries, %keys)\n%scores = Mul(%dot, %scale)\n%sum = Add(%scores, %b_near)\n"
+           "%soft = Softmax(%sum) {axis = -1}\n%out = MatMul(%soft, %values)\n"
+           "%back = Transpose(%out) {perm = [0, 2, 1, 3]}\n%joined = Reshape(%back, %flat)\n"
+           "%y = MatMul(%joined, %w_o)\noutput %y: float32[N, 9, 24]\n";
+}
+
 inline std::string decoder_network(HeadProducts heads) {
     const std::string projections =
         heads == HeadProducts::one     ? "%all = MatMul(%x, %w_all)\n%p, %k, %v = Split(%all, %parts) {axis = 2}\n"

@@ -10,7 +10,7 @@
 namespace lathe::test {
 namespace {
 
-struct Case {
+struct MovedCase {
     const char* name;
     std::string graph;
     std::vector<Shape> shapes;
@@ -58,8 +58,8 @@ std::string attention(const std::string& keys, const std::string& scores) {
 
 const std::vector<Shape> heads(3, {2, 2, 8, 16});
 
-const std::vector<Case>& cases() {
-    static const std::vector<Case> list{
+const std::vector<MovedCase>& moved_cases() {
+    static const std::vector<MovedCase> list{
         {"rows of a batch are a place",
          begin("input %x: float32[4, 8, 16]\n%r = Relu(%x)\n%a = Slice(%r, %two, %three, %zero)\n%y = Softmax(%a)\n"
                "output %y: float32[1, 8, 16]\n"),
@@ -150,7 +150,7 @@ const std::vector<Case>& cases() {
     return list;
 }
 
-class ReadThrough : public testing::TestWithParam<Case> {};
+class ReadThrough : public testing::TestWithParam<MovedCase> {};
 
 TEST_P(ReadThrough, GivesTheSameInFewerOperations) {
     const Model model = network(GetParam().graph);
@@ -164,7 +164,7 @@ TEST_P(ReadThrough, GivesTheSameInFewerOperations) {
     EXPECT_LT(relative_difference(expected[0], interpreted(exact, inputs, true)[0]), 1e-5) << cuda::print(exact);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, ReadThrough, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Cases, ReadThrough, testing::ValuesIn(moved_cases()), [](const auto& info) {
     std::string name = info.param.name;
     for (char& c : name)
         if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';

@@ -10,7 +10,7 @@
 namespace lathe::cuda {
 namespace {
 
-struct Case {
+struct TransposedCase {
     std::string name, filter, attributes;
     Shape x{2, 8, 5, 7};
     bool cut = false; ///< more is computed than is wanted
@@ -18,7 +18,7 @@ struct Case {
     int channels = 0; ///< of the result, where that is more than the filter says
 };
 
-std::string network_of(const Case& c) {
+std::string network_of(const TransposedCase& c) {
     std::string x;
     for (std::size_t d = 1; d < c.x.size(); ++d)
         x += ", " + std::to_string(c.x[d]);
@@ -30,8 +30,8 @@ std::string network_of(const Case& c) {
            "\noutput %y: undefined\n";
 }
 
-const std::vector<Case>& cases() {
-    static const std::vector<Case> list{
+const std::vector<TransposedCase>& cases() {
+    static const std::vector<TransposedCase> list{
         {"patches", "8, 16, 2, 2", "strides = [2, 2]"},
         {"patches_odd", "8, 5, 2, 2", "strides = [2, 2]"},
         {"gan", "8, 16, 4, 4", "strides = [2, 2], pads = [1, 1, 1, 1]"},
@@ -66,7 +66,7 @@ const std::vector<Case>& cases() {
 }
 
 TEST(TransposedConvolution, ComputesWhatTheGraphSays) {
-    for (const Case& c : cases()) {
+    for (const TransposedCase& c : cases()) {
         SCOPED_TRACE(c.name);
         const Model model = lathe::test::network(network_of(c));
         auto inputs = lathe::test::random_inputs(model, {c.x});

@@ -18,7 +18,7 @@ struct VolumeCase {
 };
 void PrintTo(const VolumeCase& value, std::ostream* out) { *out << value.name; }
 
-const std::vector<VolumeCase>& cases() {
+const std::vector<VolumeCase>& volume_cases() {
     static const std::vector<VolumeCase> all{
         {"Convolution",
          "opset 18\ninput %x: float32[2, 5, 6, 7, 8]\ninput %w_f: float32[9, 5, 3, 3, 3]\ninput %b_b: float32[9]\n"
@@ -158,7 +158,7 @@ TEST_P(Volumes, GiveWhatTheCpuGives) {
             << cuda::print(plan);
     }
 }
-INSTANTIATE_TEST_SUITE_P(All, Volumes, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(All, Volumes, testing::ValuesIn(volume_cases()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 /// From convolution to convolution a volume stays as it lies: one change of layout in, one out.

@@ -325,9 +325,10 @@ bool attention_wgmma_takes(const AttentionParams& p, int groups) {
         return (p.batch == 1 || strides[0] > 0) && strides[1] > 0 && (heads == 1 || strides[2] > 0);
     };
     return types && attention_is_aligned(p) && p.masks <= 1 && mask_fits(p) && (p.depth == 32 || p.depth == 64) &&
-           p.kv_len >= 1 && p.kv_len <= sm90::keys_a_block * sm90::most_blocks && p.q_len >= 1 && p.heads < 65536 &&
-           p.batch < 65536 && (p.causal == 0 || p.kv_len >= p.q_len) && lies_apart(p.q_strides, p.heads) &&
-           lies_apart(p.k_strides, p.kv_heads) && lies_apart(p.v_strides, p.kv_heads) &&
+           p.value_depth == p.depth && p.kv_len >= 1 && p.kv_len <= sm90::keys_a_block * sm90::most_blocks &&
+           p.q_len >= 1 && p.heads < 65536 && p.batch < 65536 && (p.causal == 0 || p.kv_len >= p.q_len) &&
+           lies_apart(p.q_strides, p.heads) && lies_apart(p.k_strides, p.kv_heads) &&
+           lies_apart(p.v_strides, p.kv_heads) &&
            (p.o_strides[0] | p.o_strides[1] | p.o_strides[2] | p.o_offset) % 16 == 0 &&
            shared_bytes(p, groups) <= 232448;
 }

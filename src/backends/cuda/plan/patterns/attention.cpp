@@ -15,7 +15,7 @@ const std::vector<std::int64_t> heads_first{0, 2, 1, 3};
 
 struct Found {
     HeadOperand q, k, v;
-    HeadSizes queries, keys;
+    HeadSizes queries, keys, values;
     std::vector<std::string> masks;
     double scale = 1;
     bool causal = false, empty_is_zero = false;
@@ -23,6 +23,8 @@ struct Found {
     std::string end;                   ///< where the result goes
     HeadView out;                      ///< how it lies there; all 0: [B, S, H, D]
     std::optional<float> output_scale; ///< `end` is then int8
+    bool turned = false;               ///< the values' product gives [B, H, D, S]
+    bool image = false;                ///< `end` is an image of them: its channels are heads' numbers, pixels rows
     std::string packed;                ///< name of the merged product's value; "" if q, k and v are separate
 };
 struct AttentionPlans {
@@ -56,8 +58,8 @@ void match_end(const Lowering& lowering, const Node& last, Found& found) {
     }
     // As it lies without a Transpose: heads before rows.
     const HeadSizes& q = found.queries;
-    const std::int64_t head = q.rows * q.depth;
-    found.out = {0, q.heads * head, q.depth, head};
+    const std::int64_t width = found.values.depth, head = q.rows * width;
+    found.out = {0, q.heads * head, width, head};
     Node* turned = only(end, "Transpose");
     if (turned == nullptr || lowering.dims(end).size() != 4) return;
     const auto order = turned->ints_or("perm", {});
@@ -87,6 +89,36 @@ void match_end(const Lowering& lowering, const Node& last, Found& found) {
     found.nodes.push_back(quantise);
     found.output_scale = lowering.symmetric_scale(*quantise);
     found.end = quantise->output(0);
+}
+
+//  Transpose(Softmax) \                                  MatMul [B, H, D, S] -> Reshape [B, H * D, h, w]
+//  v [B, H, D, S] ------ MatMul [B, H, D, S]     or       MatMul [B, D, S]
+//                                                or       MatMul [B, H, D, S] -> Transpose [B, S, H, D]
+/// What follows a product that gives channels before rows: nothing is moved if its end is an image, whose channels lie
+/// side by side, or what turns it. False for other ends.
+bool match_turned_end(const Lowering& lowering, const Node& last, Found& found) {
+    found.end = last.output(0);
+    const HeadSizes& q = found.queries;
+    const std::int64_t channels = q.heads * found.values.depth;
+    const auto is_image = [&](const std::string& value) {
+        const Shape& dims = lowering.dims(value);
+        return dims.size() >= 3 && dims.size() <= 5 && dims[0] == q.batch && dims[1] == channels && q.rows > 1 &&
+               channels % 16 == 0 && element_count(dims) == q.batch * channels * q.rows &&
+               lowering.uses().use_count(value) == lowering.uses().consumers(value).size();
+    };
+    Node* next = lowering.only_reader(found.end);
+    if (next != nullptr && next->is("Transpose") &&
+        next->ints_or("perm", {}) == std::vector<std::int64_t>{0, 3, 1, 2}) {
+        found.nodes.push_back(next);
+        found.end = next->output(0);
+        return true;
+    }
+    if (next != nullptr && next->is("Reshape") && next->input(0) == found.end && is_image(next->output(0))) {
+        found.nodes.push_back(next);
+        found.end = next->output(0);
+        return found.image = true;
+    }
+    return found.image = q.heads == 1 && lowering.dims(found.end).size() == 3 && is_image(found.end);
 }
 
 /// Whether the scores of a product come this way: through sums, factors and other sizes.
@@ -177,13 +209,26 @@ Node* match_values(const Lowering& lowering, const Node& softmax, Found& found) 
         last = lowering.only_reader(choice->output(0));
         return last != nullptr && last->is("MatMul") && last->input(0) == choice->output(0) ? last : nullptr;
     }
+    if (last != nullptr && last->is("Transpose")) {
+        auto order = last->ints_or("perm", {});
+        if (order.size() < 3) return nullptr;
+        std::swap(order[order.size() - 2], order[order.size() - 1]);
+        Node* product = lowering.only_reader(last->output(0));
+        if (!std::ranges::is_sorted(order) || product == nullptr || !product->is("MatMul") ||
+            product->input(1) != last->output(0) || product->input(0) == last->output(0))
+            return nullptr;
+        found.turned = true;
+        found.nodes.push_back(last);
+        return product;
+    }
     return last != nullptr && last->is("MatMul") && last->input(0) == weights ? last : nullptr;
 }
 
 /// Kernels of f32 are few, and made for encoders.
 bool fits_fp32(const Lowering& lowering, const Found& found) {
     const bool plain = !found.empty_is_zero && found.masks.size() <= 1 && found.queries.heads == found.keys.heads &&
-                       (found.queries.depth == 32 || found.queries.depth == 64) && found.queries.rows >= 16;
+                       (found.queries.depth == 32 || found.queries.depth == 64) && found.queries.rows >= 16 &&
+                       found.values.depth == found.queries.depth;
     if (!plain) return false;
     if (found.masks.empty()) return true;
     Shape mask = lowering.dims(found.masks[0]);
@@ -211,12 +256,16 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last,
     const std::int64_t heads = rank == 4 ? scores[1] : 1;
     found.queries = {scores[0], heads, scores[scores.size() - 2], left.back()};
     found.keys = {scores[0], heads, scores.back(), left.back()};
-    if (lowering.dims(last->output(0)).back() != left.back() || left.back() > 256 || element_count(scores) == 0 ||
+    found.values = found.keys;
+    const Shape& result = lowering.dims(last->output(0));
+    found.values.depth = found.turned ? result[result.size() - 2] : result.back();
+    if (std::max(found.values.depth, left.back()) > 256 || element_count(scores) == 0 || found.values.depth == 0 ||
         element_count(left) != element_count(scores) / scores.back() * left.back())
         return std::nullopt;
-    found.q = see_heads(lowering, product->input(0), *product, found.queries, HeadRole::queries);
-    found.k = see_heads(lowering, product->input(1), *product, found.keys, HeadRole::keys);
-    found.v = see_heads(lowering, last->input(1), *last, found.keys, HeadRole::values);
+    found.q = see_heads(lowering, product->input(0), *product, found.queries, HeadRole::queries, true);
+    found.k = see_heads(lowering, product->input(1), *product, found.keys, HeadRole::keys, true);
+    found.v = see_heads(lowering, last->input(found.turned ? 0 : 1), *last, found.values,
+                        found.turned ? HeadRole::turned_values : HeadRole::values, true);
     if (found.q.places.empty() || found.k.places.empty() || found.v.places.empty()) return std::nullopt;
     found.keys.heads = found.k.places.back().heads;
     const auto type = lowering.stored_type(lowering.type_of(softmax.input(0)));
@@ -242,7 +291,10 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last,
     }
     // Without a mask every row reads a key.
     if (found.masks.empty()) found.empty_is_zero = false;
-    match_end(lowering, *last, found);
+    if (!found.turned)
+        match_end(lowering, *last, found);
+    else if (!match_turned_end(lowering, *last, found))
+        return std::nullopt;
     return found;
 }
 
@@ -381,6 +433,7 @@ Result<bool> attention(Lowering& lowering, Node& node) {
     detail.kv_len = found.keys.rows;
     detail.heads = found.queries.heads;
     detail.depth = found.queries.depth;
+    if (found.values.depth != detail.depth) detail.value_depth = found.values.depth;
     detail.packed = !found.packed.empty();
     detail.masks = static_cast<int>(found.masks.size());
     detail.causal = found.causal;
@@ -400,9 +453,10 @@ Result<bool> attention(Lowering& lowering, Node& node) {
         const auto take = [&](const HeadOperand& operand, std::int64_t heads, HeadView& view) -> Result<void> {
             const auto place = heads_place(lowering, operand, heads, type);
             if (!place) return Lowering::cannot(node, "an operand of attention is not made");
-            LATHE_TRY(const ValueId id, lowering.want(place->value, type, Layout::linear));
+            LATHE_TRY(const ValueId id,
+                      lowering.want(place->value, type, place->image ? Layout::nhwc : Layout::linear));
             inputs.push_back(id);
-            view = place->view;
+            view = view_of(*place, lowering.value(id));
             scale *= place->factor;
             return {};
         };
@@ -416,12 +470,17 @@ Result<bool> attention(Lowering& lowering, Node& node) {
         LATHE_TRY(const ValueId id, lowering.want(mask, type, Layout::linear));
         inputs.push_back(id);
     }
-    const std::int64_t macs = 2 * detail.batch * detail.heads * detail.q_len * detail.kv_len * detail.depth;
-    const ValueId out = lowering.make(found.end, found.output_scale ? ElementType::s8 : type, lowering.dims(found.end),
-                                      Layout::linear, found.output_scale.value_or(1.0F));
+    const std::int64_t macs =
+        detail.batch * detail.heads * detail.q_len * detail.kv_len * (detail.depth + detail.values_depth());
+    const Shape rows{detail.batch, detail.q_len, detail.heads * detail.values_depth()};
+    const ValueId out =
+        found.image ? lowering.make(found.end + "/rows", type, rows, Layout::linear)
+                    : lowering.make(found.end, found.output_scale ? ElementType::s8 : type, lowering.dims(found.end),
+                                    Layout::linear, found.output_scale.value_or(1.0F));
     FusedOp& op = lowering.add(node, found.nodes, detail, std::move(inputs), {out}, type);
     op.macs = macs;
     op.tf32 = lowering.tf32() && type == ElementType::f32;
+    if (found.image) lowering.make_alias(found.end, out, lowering.dims(found.end), Layout::nhwc);
     return true;
 }
 

@@ -45,7 +45,7 @@ public:
     Walk(const Lowering& lowering, const HeadSizes& sizes, const std::string& value, HeadRole role)
         : lowering_(lowering), sizes_(sizes), role_(role), value_(value) {
         const std::int64_t matrix = sizes.rows * sizes.depth;
-        const bool turned = role == HeadRole::keys;
+        const bool turned = role == HeadRole::keys || role == HeadRole::turned_values;
         const Shape& dims = lowering.dims(value);
         const std::int64_t samples = dims.empty() ? 0 : dims[0];
         heads_ = dims.size() == 4 ? dims[1] : 1;
@@ -62,6 +62,24 @@ public:
     SeenHeads seen() const {
         const auto stride = [&](std::size_t part) { return parts_[part].extent > 1 ? parts_[part].stride : 0; };
         return {value_, {offset_, stride(sample), stride(row), stride(head)}, heads_, factor_};
+    }
+    /// The same in an image whose channels lie side by side: heads and numbers are channels, rows are pixels.
+    std::optional<SeenHeads> seen_in_image() const {
+        const Shape& dims = lowering_.dims(value_);
+        if (dims.size() < 3 || dims.size() > 5 || dims[1] < 2) return std::nullopt;
+        const std::int64_t pixels = element_count(dims) / std::max<std::int64_t>(1, dims[0] * dims[1]);
+        const auto fits = [&](std::size_t part, std::int64_t unit) {
+            return parts_[part].extent == 1 || (parts_[part].stride > 0 && parts_[part].stride % unit == 0);
+        };
+        const auto is = [&](std::size_t part, std::int64_t stride) {
+            return parts_[part].extent == 1 || parts_[part].stride == stride;
+        };
+        if (pixels < 2 || !is(number, pixels) || !is(row, 1) || !is(sample, dims[1] * pixels) || !fits(head, pixels))
+            return std::nullopt;
+        const HeadView view{offset_ / pixels, parts_[sample].extent > 1 ? pixels : 0, parts_[row].extent > 1 ? 1 : 0,
+                            parts_[head].extent > 1 ? parts_[head].stride / pixels : 0};
+        if (offset_ >= dims[1] * pixels) return std::nullopt;
+        return SeenHeads{value_, view, heads_, factor_, true, offset_ % pixels};
     }
     bool is_rows() const {
         const Shape whole{sizes_.batch, sizes_.rows, sizes_.heads, sizes_.depth};
@@ -85,7 +103,8 @@ public:
             return true;
         }
         if (const auto scaled = scaled_by(lowering_, node)) {
-            if (role_ == HeadRole::values || lowering_.dims(scaled->first) != lowering_.dims(value_)) return false;
+            const bool scores = role_ == HeadRole::queries || role_ == HeadRole::keys;
+            if (!scores || lowering_.dims(scaled->first) != lowering_.dims(value_)) return false;
             factor_ *= scaled->second;
             value_ = scaled->first;
             return true;
@@ -231,20 +250,42 @@ std::optional<std::pair<std::string, double>> scaled_by(const Lowering& lowering
     return std::nullopt;
 }
 
+namespace {
+
+bool is_nhwc(Lowering& lowering, const std::string& value) {
+    return std::ranges::any_of(lowering.forms(value),
+                               [&](ValueId id) { return lowering.value(id).layout == Layout::nhwc; });
+}
+
+} // namespace
+
 std::optional<SeenHeads> heads_place(Lowering& lowering, const HeadOperand& operand, std::int64_t heads,
                                      ElementType type, std::int64_t aligned) {
     for (auto place = operand.places.rbegin(); place != operand.places.rend(); ++place) {
         if (place->heads != heads || !lowering.ready(place->value)) continue;
         if (lowering.stored_type(lowering.type_of(place->value)) != type) continue;
+        if (place->image && !is_nhwc(lowering, place->value)) continue;
         const HeadView& view = place->view;
-        if ((view.offset | view.batch | view.row | view.head) % aligned == 0 || place + 1 == operand.places.rend())
-            return *place;
+        const std::int64_t steps = view.offset | view.head | (place->image ? 0 : view.batch | view.row);
+        if (steps % aligned == 0 || place + 1 == operand.places.rend()) return *place;
     }
-    return std::nullopt;
+    // What must be turned first: the nearest, which is the smallest.
+    const auto image = std::ranges::find_if(operand.places, [&](const SeenHeads& place) {
+        return place.image && place.heads == heads && lowering.ready(place.value) &&
+               lowering.stored_type(lowering.type_of(place.value)) == type;
+    });
+    return image == operand.places.end() ? std::nullopt : std::optional(*image);
+}
+
+HeadView view_of(const SeenHeads& place, const Value& value) {
+    if (!place.image) return place.view;
+    const HeadView& view = place.view;
+    return {view.offset + place.pixel * value.channel_stride, view.batch * value.channel_stride,
+            view.row * value.channel_stride, view.head};
 }
 
 HeadOperand see_heads(const Lowering& lowering, const std::string& value, const Node& reader, const HeadSizes& sizes,
-                      HeadRole role) {
+                      HeadRole role, bool images) {
     HeadOperand found;
     Walk walk(lowering, sizes, value, role);
     if (!walk.fits()) return found;
@@ -253,6 +294,9 @@ HeadOperand see_heads(const Lowering& lowering, const std::string& value, const 
     std::vector<Node*> nodes;
     for (int steps = 0; steps < 16; ++steps) {
         if (walk.lies_in_rows()) found.places.push_back(walk.seen());
+        if (images && !walk.lies_in_rows() && !lowering.constant(walk.value())) {
+            if (auto place = walk.seen_in_image()) found.places.push_back(std::move(*place));
+        }
         own = own && lowering.only_reader(walk.value()) == expected;
         if (own && found.rows.empty() && walk.is_rows() && steps > 0) {
             found.rows = walk.value();

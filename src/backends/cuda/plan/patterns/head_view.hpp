@@ -14,7 +14,14 @@ struct SeenHeads {
     HeadView view;
     std::int64_t heads = 0; ///< fewer than the operand's where Expand repeats them
     double factor = 1;      ///< of scalars that were multiplied on the way
+    /// The value is an image, read as NHWC: rows are its pixels from `pixel` on. `view` then counts channels in offset
+    /// and head, pixels in batch and row.
+    bool image = false;
+    std::int64_t pixel = 0;
 };
+
+/// A place's view of a value of the plan.
+HeadView view_of(const SeenHeads& place, const Value& value);
 
 /// An operand and the places it can be read from, nearest first. `rows`: the value that is [B,S,H,D], if there is one
 /// that this operand alone reads through `nodes`.
@@ -28,14 +35,16 @@ struct HeadOperand {
 struct HeadSizes {
     std::int64_t batch = 0, heads = 0, rows = 0, depth = 0;
 };
-/// Which operand of attention: [B,H,S,D] of queries and values, [B,H,D,S] of keys. Values may not be scaled on the way.
-enum class HeadRole { queries, keys, values };
-/// `value`, read by `reader`, has these sizes or repeats over samples or heads (rank 3: there is one head).
+/// Which operand of attention: [B,H,S,D] of queries and values, [B,H,D,S] of keys and turned values. Values may not be
+/// scaled on the way.
+enum class HeadRole { queries, keys, values, turned_values };
+/// `value`, read by `reader`, has these sizes or repeats over samples or heads (rank 3: there is one head). `images`:
+/// places in images too.
 HeadOperand see_heads(const Lowering& lowering, const std::string& value, const Node& reader, const HeadSizes& sizes,
-                      HeadRole role);
+                      HeadRole role, bool images = false);
 
 /// The furthest of an operand's places that there is by now, with so many heads of this type. Kernels read whole
-/// vectors: `aligned` elements, but where there is no other place.
+/// vectors: `aligned` elements, but where there is no other place. Images that are not NHWC come last.
 std::optional<SeenHeads> heads_place(Lowering& lowering, const HeadOperand& operand, std::int64_t heads,
                                      ElementType type, std::int64_t aligned = 8);
 
