@@ -28,29 +28,42 @@ if(NOT LATHE_SANITIZE)
   target_compile_options(lathe_cold INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
 endif()
 
-# lathe_library(NAME SOURCES … PUBLIC targets… PRIVATE targets…): static library lathe_NAME; COLD: as lathe_cold says.
+# Arithmetic whose tests take minutes where the sanitizers' build is not optimised.
+add_library(lathe_hot INTERFACE)
+if(LATHE_SANITIZE)
+  target_compile_options(lathe_hot INTERFACE -O1)
+endif()
+
+# lathe_library(NAME SOURCES … PUBLIC targets… PRIVATE targets…): static library lathe_NAME; COLD, HOT: as lathe_cold and
+# lathe_hot say.
 function(lathe_library name)
-  cmake_parse_arguments(ARG "COLD" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;HOT" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(lathe_${name} STATIC ${ARG_SOURCES})
   target_include_directories(lathe_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(lathe_${name} PUBLIC ${ARG_PUBLIC} PRIVATE lathe_flags ${ARG_PRIVATE})
   if(ARG_COLD)
     target_link_libraries(lathe_${name} PRIVATE lathe_cold)
   endif()
+  if(ARG_HOT)
+    target_link_libraries(lathe_${name} PRIVATE lathe_hot)
+  endif()
   set_target_properties(lathe_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                                  VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # lathe_test(NAME SOURCES … LINK targets…): one GoogleTest binary test_NAME; every case becomes a ctest test; ALONE:
-# nothing runs beside them.
+# nothing runs beside them; HOT: as lathe_hot says.
 function(lathe_test name)
-  cmake_parse_arguments(ARG "ALONE" "TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE;HOT" "TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(test_${name} ${ARG_SOURCES})
   target_link_libraries(test_${name} PRIVATE lathe_flags lathe_cold lathe_test_support ${ARG_LINK}
                                              GTest::gtest_main GTest::gmock)
+  if(ARG_HOT)
+    target_link_libraries(test_${name} PRIVATE lathe_hot)
+  endif()
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
 endfunction()

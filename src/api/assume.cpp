@@ -239,6 +239,28 @@ Result<void> take_sizes_of_arrays(Model& model, const AssumeRequest& request) {
     return {};
 }
 
+/// Fixes the open axes behind the first of which the user's ranges leave one size.
+Result<bool> take_given_sizes(Model& model, const std::map<std::string, ShapeRange>& given) {
+    std::vector<std::string> shapes;
+    for (const InputSpec& input : input_specs(model)) {
+        const auto found = given.find(input.name);
+        if (found == given.end()) continue;
+        const ShapeRange& range = found->second;
+        if (range.min.size() != input.shape.size() || range.max.size() != input.shape.size()) continue;
+        std::string shape = input.name + ":?";
+        bool open = false;
+        for (std::size_t axis = 1; axis < input.shape.size(); ++axis) {
+            const bool takes = input.shape[axis] < 0 && range.min[axis] == range.max[axis];
+            open = open || takes;
+            shape += takes ? "x" + std::to_string(range.min[axis]) : "x?";
+        }
+        if (open) shapes.push_back(std::move(shape));
+    }
+    if (shapes.empty()) return false;
+    LATHE_CHECK(set_input_shapes(model, shapes));
+    return true;
+}
+
 } // namespace
 
 Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeRequest& request) {
@@ -267,6 +289,10 @@ Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeReques
                          "; --shape or --preprocess NAME@" + *size + " says otherwise");
     }
     if (preprocess) return preprocess;
+    if (pictures && !request.shapes.empty()) {
+        LATHE_TRY(const bool taken, take_given_sizes(model, request.shapes));
+        fixed = fixed || taken;
+    }
     // Detectors rarely say how pictures become their input, but their heads tell how that is usually done.
     auto head = head_of(model);
     preprocess = assumed_preprocess(model);

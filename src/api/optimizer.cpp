@@ -102,7 +102,7 @@ private:
         } else {
             LATHE_TRY(preprocess_, preprocess_of(model_));
         }
-        AssumeRequest assume{preprocess_, options_.calibrate, options_.evaluate, options_.shapes.empty()};
+        AssumeRequest assume{preprocess_, options_.calibrate, options_.evaluate, options_.shapes.empty(), options_.shapes};
         assume.tell = [this](std::string_view line) { tell(std::string(line)); };
         assume.progress = &progress_;
         if (options_.quick) assume.size_limit_s = assume.preset_limit_s = 6;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/assume.hpp"
+#include "api/model_data.hpp"
 #include "onnx/models.hpp"
+#include "support_lib/command.hpp"
 
 namespace lathe {
 namespace {
@@ -106,6 +109,25 @@ TEST(GuessPictureSize, SaysWhatStoodInTheWay) {
     EXPECT_EQ(guess.error().code, ErrorCode::unsupported);
     EXPECT_THAT(guess.error().describe(), HasSubstr("takes none of the"));
     EXPECT_THAT(guess.error().hint, HasSubstr("--preprocess"));
+}
+
+// How pictures become the input is then tried with that size, as for a model that has it.
+TEST(AssumeInputs, OneSizeThatTheUserGivesIsTheModels) {
+    const test::TemporaryFolder folder;
+    for (const char* picture : {"420.jpg", "444.jpg"})
+        std::filesystem::copy_file(std::filesystem::path(LATHE_SOURCE_DIR) / "tests/data/golden" / picture,
+                                   folder.path() / picture);
+    AssumeRequest request{.calibrate = folder.path(), .fix_sizes = false};
+    request.progress = &no_progress();
+    const Shape least{1, 3, 16, 24}, most{4, 3, 16, 24}, wider{4, 3, 16, 32};
+    for (const auto& [range, width] :
+         {std::pair{ShapeRange{least, least, most}, 24}, std::pair{ShapeRange{least, least, wider}, -1}}) {
+        Model model = test::model_from("agraph (float[N,3,H,W] x) => (float[N,3,1,1] y) { y = GlobalAveragePool(x) }");
+        request.shapes = {{"x", range}};
+        const auto preprocess = assume_inputs(model, request);
+        EXPECT_EQ(input_specs(model).front().shape, (Shape{-1, 3, 16, width}));
+        EXPECT_EQ(preprocess && *preprocess, width > 0);
+    }
 }
 
 } // namespace
