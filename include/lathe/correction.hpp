@@ -17,7 +17,7 @@ struct CorrectionChoice {
     std::optional<bool> equalize = {};
     std::optional<bool> smooth = {};
     std::optional<bool> float_last = {};     ///< the last layers stay in float where that costs next to nothing
-    std::optional<bool> noisy_in_float = {}; ///< layers that 8 bits would turn into noise stay in float; absent: yes
+    std::optional<bool> noisy_in_float = {}; ///< layers that 8 bits harm most stay in float; absent: yes
 };
 
 } // namespace lathe

@@ -72,7 +72,8 @@ struct QuantizeRequest {
     std::optional<WeightGranularity> weights = {};    ///< absent: what the target runs best
     std::optional<ActivationScheme> activations = {}; ///< likewise
     /// Leave layers in float to whose output int8 would add noise of 2 % of its variance or more, and many times that
-    /// of the others, where that costs at most about 4 % of the time. Told by the calibration's histograms.
+    /// of the others, where that costs at most about 4 % of the time. Told by the calibration's histograms. And at most
+    /// as much again for the last convolutions of networks that answer for each place of an image.
     bool noisy_in_float = true;
 };
 

@@ -103,7 +103,8 @@ def optimize(
             it ("int8-effort2"), judged and measured like the others.
         answer_limit_s: Seconds that correcting that network may take, at most; else it is left out. None: 90, quick 15.
         exclude: Left in float: node names, op types or regular expressions.
-        noisy_layers: "auto": layers whose output int8 would turn into noise stay in float, where that costs little;
+        noisy_layers: "auto": layers whose output int8 would turn into noise, and the last convolutions of detectors and
+            segmenters, stay in float, where that costs little;
             "int8": they do not.
         weights: "per-channel" or "per-tensor"; None: what the device runs best.
         activations: "symmetric" or "asymmetric"; None: what the device runs best.

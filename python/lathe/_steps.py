@@ -168,7 +168,8 @@ def quantize(model: Model, calibration: Calibration | None = None, *, data: Any 
         target: "openvino", "onnxruntime", "tensorrt" or "cuda".
         exclude: Left in float: node names, op types or regular expressions.
         effort: How much to correct what int8 costs, 0 to 3; every step is kept only if it gains.
-        noisy_layers: "auto": layers whose output int8 would turn into noise stay in float, where that costs little;
+        noisy_layers: "auto": layers whose output int8 would turn into noise, and the last convolutions of detectors and
+            segmenters, stay in float, where that costs little;
             "int8": they do not.
 
     Raises:

@@ -102,7 +102,8 @@ private:
         } else {
             LATHE_TRY(preprocess_, preprocess_of(model_));
         }
-        AssumeRequest assume{preprocess_, options_.calibrate, options_.evaluate, options_.shapes.empty(), options_.shapes};
+        AssumeRequest assume{preprocess_, options_.calibrate, options_.evaluate, options_.shapes.empty(),
+                             options_.shapes};
         assume.tell = [this](std::string_view line) { tell(std::string(line)); };
         assume.progress = &progress_;
         if (options_.quick) assume.size_limit_s = assume.preset_limit_s = 6;
@@ -227,8 +228,8 @@ private:
             const CorrectData data{options_.calibrate, options_.columns, preprocess_};
             LATHE_TRY(const CorrectOutcome outcome,
                       quantize_on_data(model_, ranges_, options, corrections_of(effort), data, progress));
-            for (const LayerNoise& layer : outcome.quantized.in_float)
-                tell("left in float, since 8 bits would be noise there: " + layer.label + ": " + describe(layer));
+            for (const std::string& line : in_words(outcome.quantized.in_float))
+                tell("left in float, since 8 bits harm most there: " + line);
             for (const std::string& line : describe(outcome))
                 tell(line);
             LATHE_CHECK(save_onnx(outcome.quantized.model, output));

@@ -39,10 +39,12 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
                     "network's work and 10 % to its weights' bytes, and the error falls by 3 % (default: by --effort)")
         ->check(CLI::IsMember({"auto", "int8"}));
     command
-        .add_option("--noisy-layers", arguments.noisy_layers,
-                    "Layers to whose output int8 would add noise of 2 % of its variance or more, and many times that "
-                    "of the others, told by the calibration's histograms: in int8, or in float (auto) where all of "
-                    "them together cost at most about 4 % of the time")
+        .add_option(
+            "--noisy-layers", arguments.noisy_layers,
+            "Layers to whose output int8 would add noise of 2 % of its variance or more, and many times that "
+            "of the others, told by the calibration's histograms; and the last convolutions of what answers for "
+            "each place of an image: in int8, or in float (auto) where all of a kind together cost at most "
+            "about 4 % of the time")
         ->check(CLI::IsMember({"auto", "int8"}))
         ->capture_default_str();
     if (!with_data) return;
@@ -55,9 +57,9 @@ bool noisy_in_float(const CorrectionArguments& arguments) { return arguments.noi
 
 void print_noisy_layers(const QuantizeOutcome& outcome, const Context& context) {
     if (outcome.in_float.empty()) return;
-    context.print("In float, since int8 would be noise for a good part there (--noisy-layers int8 keeps it):");
-    for (const LayerNoise& layer : outcome.in_float)
-        context.print("  " + layer.label + ": " + describe(layer));
+    context.print("In float, since int8 harms most there (--noisy-layers int8 keeps it):");
+    for (const std::string& line : in_words(outcome.in_float))
+        context.print("  " + line);
 }
 
 CorrectionChoice choice_of(const CorrectionArguments& arguments) {

@@ -6,26 +6,11 @@
 
 #include "onnx/macs.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/last_layers.hpp"
 #include "quantize/ops.hpp"
 
 namespace lathe {
 namespace {
-
-/// Positions of the heavy nodes that no other one of `int8` comes after.
-std::vector<std::size_t> last_of(const Graph& graph, const std::unordered_set<std::string>& int8) {
-    std::vector<std::size_t> last;
-    std::unordered_set<std::string> leads; // values from which an int8 layer can be reached
-    for (std::size_t i = graph.nodes.size(); i-- > 0;) {
-        const Node& node = *graph.nodes[i];
-        const bool on_the_way =
-            std::ranges::any_of(node.outputs, [&](const auto& output) { return leads.contains(output); });
-        const bool own = is_heavy(node) && int8.contains(node.label());
-        if (own && !on_the_way) last.push_back(i);
-        if (own || on_the_way) leads.insert(node.inputs.begin(), node.inputs.end());
-    }
-    std::ranges::reverse(last);
-    return last;
-}
 
 double weight_count(const Graph& graph, const Node& node) {
     const Constant constant = resolve_constant(graph, node.input(1));
@@ -55,7 +40,7 @@ std::vector<std::string> cheap_last_layers(const Model& model, const Quantizatio
         if (is_heavy(*node) && int8.contains(node->label())) weights += weight_count(graph, *node);
     }
     std::vector<std::string> cheap;
-    for (const std::size_t at : last_of(graph, int8)) {
+    for (const std::size_t at : last_layers(graph, int8)) {
         const Node& node = *graph.nodes[at];
         const double own = weight_count(graph, node);
         const bool dear = macs_of(node) > cost.macs * macs || 3.0 * own > cost.bytes * weights;

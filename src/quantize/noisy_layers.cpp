@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "calibrate/quantization_error.hpp"
 #include "onnx/macs.hpp"
 #include "quantize/edges.hpp"
+#include "quantize/last_layers.hpp"
 #include "quantize/ops.hpp"
 #include "quantize/tensor_range.hpp"
 
@@ -55,6 +57,33 @@ RowStatistics row_statistics(const Tensor& weight, std::optional<std::int64_t> a
     return rows;
 }
 
+/// Cycles of a layer, by multiply-accumulates and bytes.
+double cycles_of(const Graph& graph, const Node& node, bool int8) {
+    const auto elements = [&](const std::string& value) {
+        const auto info = graph.info(value);
+        const Shape shape = info ? info->shape().value_or(Shape{}) : Shape{};
+        return static_cast<double>(std::max<std::int64_t>(0, element_count(shape)));
+    };
+    const auto macs =
+        static_cast<double>(count_macs(node, [&](const std::string& value) { return graph.info(value); }).macs);
+    double bytes = elements(node.input(0)) + elements(node.output(0)) + elements(node.input(1));
+    if (!int8) bytes *= 4;
+    double rate = int8 ? macs_a_cycle_int8 : macs_a_cycle_float;
+    if (is_depthwise(graph, node)) rate = int8 ? depthwise_macs_a_cycle_int8 : depthwise_macs_a_cycle_float;
+    return macs / rate + bytes / bytes_a_cycle;
+}
+
+/// The heavy layers that the plan decides on: calls `each` with the node's position and whether it is int8.
+template <class Each>
+void for_each_layer(const Graph& graph, const QuantizationPlan& plan, const Each& each) {
+    for (const EdgeDecision& decision : plan.decisions) {
+        if (decision.edge.input != 0 || decision.reason == Reason::inside_subgraph ||
+            !is_heavy(*graph.nodes[decision.edge.node]))
+            continue;
+        each(decision.edge.node, decision.reason == Reason::heavy_input);
+    }
+}
+
 class Estimate {
 public:
     Estimate(const Graph& graph, const QuantizationPlan& plan, const RangesFile& ranges,
@@ -67,17 +96,14 @@ public:
     std::vector<LayerNoise> run() {
         std::vector<LayerNoise> layers;
         double cycles = 0.0;
-        for (const EdgeDecision& decision : plan_.decisions) {
-            const Node& node = index_.node(decision.edge.node);
-            if (decision.edge.input != 0 || decision.reason == Reason::inside_subgraph || !is_heavy(node)) continue;
-            const bool int8 = decision.reason == Reason::heavy_input;
-            cycles += cycles_of(node, int8);
-            if (!int8) continue;
-            const auto noise = noise_of(decision.edge.node);
-            if (noise)
+        for_each_layer(graph_, plan_, [&](std::size_t at, bool int8) {
+            const Node& node = index_.node(at);
+            cycles += cycles_of(graph_, node, int8);
+            if (!int8) return;
+            if (const auto noise = noise_of(at))
                 layers.push_back(
-                    {decision.edge.node, node.label(), *noise, 0.0, cycles_of(node, false) - cycles_of(node, true)});
-        }
+                    {at, node.label(), *noise, 0.0, cycles_of(graph_, node, false) - cycles_of(graph_, node, true)});
+        });
         double sum = 0.0;
         for (const LayerNoise& layer : layers)
             sum += layer.noise;
@@ -89,22 +115,6 @@ public:
     }
 
 private:
-    double elements(const std::string& value) const {
-        const auto info = graph_.info(value);
-        const Shape shape = info ? info->shape().value_or(Shape{}) : Shape{};
-        return static_cast<double>(std::max<std::int64_t>(0, element_count(shape)));
-    }
-
-    double cycles_of(const Node& node, bool int8) const {
-        const auto macs =
-            static_cast<double>(count_macs(node, [&](const std::string& value) { return graph_.info(value); }).macs);
-        double bytes = elements(node.input(0)) + elements(node.output(0)) + elements(node.input(1));
-        if (!int8) bytes *= 4;
-        double rate = int8 ? macs_a_cycle_int8 : macs_a_cycle_float;
-        if (is_depthwise(graph_, node)) rate = int8 ? depthwise_macs_a_cycle_int8 : depthwise_macs_a_cycle_float;
-        return macs / rate + bytes / bytes_a_cycle;
-    }
-
     /// The scale group of what a layer reads, which may have been quantised before it was moved.
     std::optional<std::size_t> group_of(std::string value) const {
         for (std::size_t steps = 0; steps <= graph_.nodes.size(); ++steps) {
@@ -184,12 +194,96 @@ std::vector<LayerNoise> estimate_layer_noise(const Graph& graph, const Quantizat
     return Estimate(graph, plan, ranges, values).run();
 }
 
+namespace {
+
+/// Time that decoding may take in float: next to nothing.
+constexpr double decoding_cost = 0.002;
+
+/// A convolution with constant weights and more than one result a channel.
+bool answers_for_places(const Graph& graph, const Node& node) {
+    const auto info = graph.info(node.output(0));
+    const std::size_t rank = info && info->dims ? info->dims->size() : 0;
+    if (!node.is("Conv") || rank < 3) return false;
+    bool places = false; // an open size is more than one
+    for (std::size_t axis = 2; axis < rank; ++axis)
+        places = places || (*info->dims)[axis].size.value_or(2) > 1;
+    return places && std::holds_alternative<Tensor>(resolve_constant(graph, node.input(1)));
+}
+
+} // namespace
+
+std::vector<LayerNoise> head_layers(const Graph& graph, const QuantizationPlan& plan, double most_cost) {
+    std::unordered_set<std::string> int8;
+    std::map<std::string, int> named;
+    double cycles = 0.0;
+    for_each_layer(graph, plan, [&](std::size_t at, bool is_int8) {
+        const Node& node = *graph.nodes[at];
+        cycles += cycles_of(graph, node, is_int8);
+        if (is_int8) int8.insert(node.label());
+    });
+    for (const auto& node : graph.nodes)
+        ++named[node->label()];
+    std::vector<LayerNoise> found;
+    if (cycles <= 0.0) return found;
+    const std::size_t all = int8.size();
+    double cost = 0.0;
+    // A second time behind what only decodes, as YOLOv8's sum over the bins of a box's sides does.
+    for (int round = 0; round < 2 && cost <= decoding_cost; ++round) {
+        std::vector<LayerNoise> now;
+        for (const std::size_t at : last_layers(graph, int8)) {
+            const Node& node = *graph.nodes[at];
+            if (!answers_for_places(graph, node) || named[node.label()] != 1) continue;
+            const double more = cycles_of(graph, node, false) - cycles_of(graph, node, true);
+            now.push_back({at, node.label(), 0.0, 0.0, std::max(0.0, more) / cycles, true});
+        }
+        std::ranges::stable_sort(now, {}, &LayerNoise::cost);
+        for (LayerNoise& layer : now) {
+            if (cost + layer.cost > most_cost) break;
+            cost += layer.cost;
+            int8.erase(layer.label);
+            found.push_back(std::move(layer));
+        }
+    }
+    // A network of nothing but its last layers is left as it is asked for.
+    return int8.empty() && found.size() == all ? std::vector<LayerNoise>{} : found;
+}
+
 std::string describe(const LayerNoise& layer) {
     char text[160];
+    if (layer.last) {
+        std::snprintf(text, sizeof(text),
+                      "a last layer, whose errors are the answer's; float adds about %.1f %% of time",
+                      100 * layer.cost);
+        return text;
+    }
     std::snprintf(text, sizeof(text),
                   "noise of %.1f %% of its output's variance, %.0f %% of all layers'; float adds about %.1f %% of time",
                   100 * layer.noise, 100 * layer.share, 100 * layer.cost);
     return text;
+}
+
+std::vector<std::string> in_words(const std::vector<LayerNoise>& in_float) {
+    std::vector<std::string> lines;
+    std::size_t last = 0;
+    double cost = 0.0;
+    std::string first;
+    for (const LayerNoise& layer : in_float) {
+        if (!layer.last) {
+            lines.push_back(layer.label + ": " + describe(layer));
+            continue;
+        }
+        if (last++ == 0) first = layer.label;
+        cost += layer.cost;
+    }
+    if (last == 1) {
+        lines.push_back(first + ": " + describe({0, first, 0.0, 0.0, cost, true}));
+    } else if (last > 1) {
+        char text[96];
+        std::snprintf(text, sizeof(text), ", ...), whose errors are the answer's; float adds about %.1f %% of time",
+                      100 * cost);
+        lines.push_back(std::to_string(last) + " last layers (" + first + text);
+    }
+    return lines;
 }
 
 std::vector<LayerNoise> noisy_layers(std::vector<LayerNoise> layers, const NoisyLayerLimits& limits) {

@@ -26,6 +26,7 @@ struct LayerNoise {
     /// Time that the layer in float adds to the int8 network, as a share of that network's: estimated from
     /// multiply-accumulates and bytes (see noisy_layers.cpp).
     double cost = 0.0;
+    bool last = false; ///< it was taken for its place: see head_layers; `noise` and `share` are 0
 };
 
 /// Of the plan's int8 layers, in graph order; `values`: the range of each tensor, as insert_quantization takes them.
@@ -33,8 +34,15 @@ struct LayerNoise {
 std::vector<LayerNoise> estimate_layer_noise(const Graph& graph, const QuantizationPlan& plan, const RangesFile& ranges,
                                              const std::map<std::string, Range>& values);
 
+/// The last convolutions of networks that answer for each place of an image (detectors, segmenters), whose errors go
+/// into the answer as they are: int8 layers with constant weights and more than one result a channel, behind which none
+/// is int8 any more. The cheapest first, while what they cost in float lasts.
+std::vector<LayerNoise> head_layers(const Graph& graph, const QuantizationPlan& plan, double most_cost = 0.04);
+
 /// "noise of 18 % of its output's variance, 73 % of all layers'; float adds about 1.2 % of time"
 std::string describe(const LayerNoise& layer);
+/// A line a noisy layer, and one for all last ones: "9 last layers (Conv_314, …), whose errors are the answer's; …".
+std::vector<std::string> in_words(const std::vector<LayerNoise>& in_float);
 
 struct NoisyLayerLimits {
     double noise = 0.02;    ///< a layer's noise from which on int8 is harmful whatever follows: 17 dB

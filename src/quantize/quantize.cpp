@@ -132,8 +132,11 @@ Json document_of(const QuantizeOutcome& outcome, const RangesFile& ranges) {
     json["weight_tensors"] = outcome.plan.weights.size();
     json["too_noisy"] = Json::array();
     for (const LayerNoise& layer : outcome.in_float) {
-        json["too_noisy"].push_back(
-            {{"node", layer.label}, {"noise", layer.noise}, {"noise_share", layer.share}, {"cost", layer.cost}});
+        json["too_noisy"].push_back({{"node", layer.label},
+                                     {"noise", layer.noise},
+                                     {"noise_share", layer.share},
+                                     {"cost", layer.cost},
+                                     {"last", layer.last}});
     }
     json["remarks"] = outcome.plan.remarks;
     json["decisions"] = to_json(outcome.plan.decisions);
@@ -172,6 +175,10 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     if (options.noisy_in_float && !given) {
         const auto values = ranges_for(prepared.graph, outcome.plan, ranges, options, nullptr);
         outcome.in_float = noisy_layers(estimate_layer_noise(prepared.graph, outcome.plan, ranges, values));
+        for (LayerNoise& layer : head_layers(prepared.graph, outcome.plan)) {
+            const auto same = [&](const LayerNoise& noisy) { return noisy.node == layer.node; };
+            if (std::ranges::none_of(outcome.in_float, same)) outcome.in_float.push_back(std::move(layer));
+        }
         PlacementOptions placement = options.placement;
         for (const LayerNoise& layer : outcome.in_float)
             placement.noisy.emplace(layer.node, describe(layer));

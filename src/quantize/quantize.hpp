@@ -24,7 +24,7 @@ struct QuantizeOptions {
     std::map<std::string, Range> overrides;
     /// The same where there is no override, and where the tensor is quantised: chosen for a plan that may differ.
     std::map<std::string, Range> chosen = {};
-    /// Leave in float what 8 bits would turn into noise, where that costs next to nothing (noisy_layers).
+    /// Leave in float what 8 bits harm most, where that costs next to nothing (noisy_layers, head_layers).
     bool noisy_in_float = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -180,6 +181,40 @@ TEST(NoisyLayers, StayInFloatAndTheReasonSaysSo) {
     EXPECT_EQ(outcome->plan.quantized_nodes, cheap ? 5U : 6U);
     options.noisy_in_float = false;
     EXPECT_EQ(quantize_model(model, product.ranges, options)->plan.quantized_nodes, 6U);
+}
+
+// What answers for each place of an image is left in float where that is nearly free, also behind a sum that decodes.
+TEST(HeadLayers, OfPlacesTheLastConvolutionsAreCheap) {
+    const auto labels = [](const std::string& text) {
+        Model model = graph(text);
+        for (const auto& [name, shape] :
+             {std::pair{"w", Shape{64, 64, 3, 3}}, {"h", Shape{4, 64, 1, 1}}, {"d", Shape{1, 4, 1, 1}}})
+            model.graph.initializers.insert_or_assign(
+                name, Tensor::of_floats(name, shape, normal(static_cast<std::size_t>(element_count(shape)), 1.0, 3)));
+        model.graph.inputs.resize(1);
+        EXPECT_TRUE(infer_shapes(model));
+        std::set<std::string> found;
+        for (const LayerNoise& layer : head_layers(model.graph, test::plan(model, Target::openvino))) {
+            EXPECT_TRUE(layer.last);
+            EXPECT_LE(layer.cost, 0.04);
+            found.insert(layer.label);
+        }
+        return found;
+    };
+    const std::string body =
+        "opset 18\nir 8\nname \"m\"\ninput %x: float32[1, 64, 40, 40]\n"
+        "input %w: float32[64, 64, 3, 3]\ninput %h: float32[4, 64, 1, 1]\ninput %d: float32[1, 4, 1, 1]\n"
+        "%a = Conv(%x, %w) {name = \"a\"}\n%b = Conv(%a, %w) {name = \"b\"}\n";
+    const std::string boxes = "%c = Conv(%b, %h) {name = \"boxes\"}\n";
+    EXPECT_EQ(labels(body + boxes + "output %c: float32[1, 4, 36, 36]\n"), (std::set<std::string>{"boxes"}));
+    EXPECT_EQ(labels(body + boxes + "%e = Conv(%c, %d) {name = \"decode\"}\noutput %e: float32[1, 1, 36, 36]\n"),
+              (std::set<std::string>{"boxes", "decode"}));
+    // As dear as the others: no.
+    EXPECT_EQ(labels(body + "output %b: float32[1, 64, 36, 36]\n"), (std::set<std::string>{}));
+    // Of one place a picture: a classifier's.
+    EXPECT_EQ(labels(body + "%p = GlobalAveragePool(%b)\n%c = Conv(%p, %h) {name = \"classes\"}\n"
+                            "output %c: float32[1, 4, 1, 1]\n"),
+              (std::set<std::string>{}));
 }
 
 } // namespace
