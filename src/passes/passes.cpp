@@ -27,6 +27,8 @@ const std::vector<Pass>& all_passes() {
         // Before matmul-to-gemm would be too early: a Gemm made there may have a BatchNormalization behind it.
         {"matmul-to-gemm", "MatMul and Add of a constant become one Gemm", passes::matmul_to_gemm},
         {"fold-batch-norm", "BatchNormalization goes into the weights before it", passes::fold_batch_norm},
+        // After fold-batch-norm: branches end with a BatchNormalization each.
+        {"merge-branches", "convolutions of one input whose results are added become one", passes::merge_branches},
         // After fold-batch-norm: a scale folded into the BatchNormalization's producer first would round twice.
         {"fold-affine", "Mul, Add, Sub and Div by constants go into the weights before them", passes::fold_affine},
         {"remove-dead-code", "nodes and initializers that nothing reads are removed", passes::remove_dead_code},

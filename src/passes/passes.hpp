@@ -31,6 +31,7 @@ Result<bool> merge_reshapes(Graph& graph, PassContext& context);
 Result<bool> merge_activations(Graph& graph, PassContext& context);
 Result<bool> merge_pads(Graph& graph, PassContext& context);
 Result<bool> fold_batch_norm(Graph& graph, PassContext& context);
+Result<bool> merge_branches(Graph& graph, PassContext& context);
 Result<bool> fold_affine(Graph& graph, PassContext& context);
 Result<bool> matmul_to_gemm(Graph& graph, PassContext& context);
 
