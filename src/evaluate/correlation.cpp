@@ -6,16 +6,16 @@
 #include <numeric>
 #include <random>
 
+#include "evaluate/statistics.hpp"
+
 namespace lathe {
 
 namespace {
 
-constexpr double normal_z95 = 1.959963984540054;
-
 Interval through_fisher(double r, double variance) {
     if (std::isnan(r) || !(variance > 0)) return {-1, 1};
     if (std::abs(r) >= 1) return {r, r};
-    const double half = normal_z95 * std::sqrt(variance);
+    const double half = z95 * std::sqrt(variance);
     return {std::tanh(std::atanh(r) - half), std::tanh(std::atanh(r) + half)};
 }
 

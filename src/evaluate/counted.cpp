@@ -11,14 +11,12 @@ namespace lathe {
 namespace {
 
 /// NaN, where there is nothing to judge, is null; so is infinity.
-Json defined(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 void put_figures(Json& json, const std::vector<CountedFigure>& figures, const SampleCounts& counts,
                  std::size_t resamples) {
     const std::vector<double> sums = counts.sums();
     for (const CountedFigure& figure : figures) {
         const double value = figure.of(sums);
-        json[figure.key] = defined(value);
+        json[figure.key] = finite_or_null(value);
         if (std::isfinite(value))
             json[std::string(figure.key) + "_ci95"] = to_json(bootstrap_interval(counts, figure, resamples));
     }
@@ -118,14 +116,14 @@ Json to_json(const CountedEvaluation& evaluation, const std::vector<CountedFigur
         if (evaluation.has_reference && s > 0) {
             const CountedSubject& reference = evaluation.subjects.front();
             const double difference = judged.of(counts_of(subject).sums()) - judged.of(counts_of(reference).sums());
-            Json versus{{"reference", reference.name}, {key + "_delta", defined(difference)}};
+            Json versus{{"reference", reference.name}, {key + "_delta", finite_or_null(difference)}};
             if (std::isfinite(difference)) {
                 versus[key + "_delta_ci95"] =
                     to_json(bootstrap_difference(counts_of(subject), counts_of(reference), judged, resamples));
             }
             if (subject.reference.samples() > 0) {
                 const double agreement = judged.of(subject.reference.sums());
-                versus["agreement"] = defined(agreement);
+                versus["agreement"] = finite_or_null(agreement);
                 if (std::isfinite(agreement))
                     versus["agreement_ci95"] = to_json(bootstrap_interval(subject.reference, judged, resamples));
                 json["worst"] = worst_of(evaluation, subject.reference, judged, worst);

@@ -93,8 +93,6 @@ void compare(ReferenceComparison& comparison, const Outputs& reference, const Ou
     }
 }
 
-Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 void put_share(Json& json, const std::string& key, std::size_t successes, std::size_t trials) {
     if (trials == 0) {
         json[key] = nullptr;

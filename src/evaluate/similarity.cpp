@@ -120,8 +120,6 @@ EmbeddingFidelity fidelity_of(const GatheredScores& subject, const GatheredScore
     return fidelity;
 }
 
-Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 } // namespace
 
 const char* to_string(PairScore score) { return score == PairScore::cosine ? "cosine" : "output"; }

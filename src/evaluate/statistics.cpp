@@ -7,8 +7,6 @@ namespace lathe {
 
 namespace {
 
-constexpr double z95 = 1.959963984540054;
-
 /// ln P(Binomial(n, 1/2) = k)
 double log_binomial_half(double n, double k) {
     return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) + n * std::log(0.5);

@@ -6,6 +6,9 @@
 
 namespace lathe {
 
+/// Quantile 0.975 of the normal distribution.
+inline constexpr double z95 = 1.959963984540054;
+
 /// Wilson's score interval, 95 %, for `successes` of `trials` (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927).
 /// 0..1 for no trials.
 Interval wilson_interval(std::size_t successes, std::size_t trials);

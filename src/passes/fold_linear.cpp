@@ -1,17 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "passes/channel_affine.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
 namespace lathe::passes {
 namespace {
-
-/// Per output channel: y * scale + shift.
-struct Affine {
-    std::vector<double> scale;
-    std::vector<double> shift;
-};
 
 /// The weights of a Conv, ConvTranspose or Gemm in one form.
 struct Linear {
@@ -91,43 +86,12 @@ bool fold_into(const Site& site, const Node& producer, const Linear& linear, con
     return true;
 }
 
-std::optional<std::vector<float>> channel_values(const Tensor& tensor, std::size_t channels) {
-    auto values = tensor.to_floats();
-    return values.size() == channels && tensor.shape().size() == 1 ? std::optional(std::move(values)) : std::nullopt;
-}
-
-/// What the site's normalisation does to each channel; nothing if its constants do not fit.
-std::optional<Affine> affine_of_norm(const Site& site, std::size_t channels) {
-    const auto scale = channel_values(site.match.constant("scale"), channels);
-    const auto shift = channel_values(site.match.constant("shift"), channels);
-    const auto mean = channel_values(site.match.constant("mean"), channels);
-    const auto variance = channel_values(site.match.constant("variance"), channels);
-    if (!scale || !shift || !mean || !variance) return std::nullopt;
-    const double epsilon = site.root.float_or("epsilon", 1e-5F);
-    Affine affine;
-    for (std::size_t c = 0; c < channels; ++c) {
-        affine.scale.push_back((*scale)[c] / std::sqrt((*variance)[c] + epsilon));
-        affine.shift.push_back((*shift)[c] - (*mean)[c] * affine.scale[c]);
-    }
-    return affine;
-}
-
-/// Whether the normalisation is by given statistics, one a channel, and gives nothing but its result.
-bool is_inference(const Site& site) {
-    const Node& norm = site.root;
-    const bool one_output =
-        std::all_of(norm.outputs.begin() + 1, norm.outputs.end(), [](const std::string& name) { return name.empty(); });
-    // Before opset 7 is_test decides; before 9 spatial may ask for statistics per element.
-    return one_output && site.context.opset >= 7 && norm.int_or("training_mode", 0) == 0 &&
-           norm.int_or("spatial", 1) == 1;
-}
-
 bool fold_norm(const Site& site) {
-    if (!is_inference(site)) return false;
+    if (!is_inference(site.root, site.context.opset)) return false;
     const Node& producer = site.match.node("linear");
     const auto linear = linear_of(site.graph, producer);
     if (!linear) return false;
-    const auto affine = affine_of_norm(site, linear->channels);
+    const auto affine = affine_of_norm(site.match, site.root, linear->channels);
     return affine && fold_into(site, producer, *linear, *affine);
 }
 
@@ -243,8 +207,8 @@ bool fold_norm_of_rows(const Site& site) {
     const bool rows = info && info->dims
                           ? info->dims->size() == 2 && info->dims->back().size == static_cast<std::int64_t>(columns)
                           : sizes && sizes->size() == 2 && sizes->back() == static_cast<std::int64_t>(columns);
-    if (!is_inference(site) || !rows) return false;
-    const auto affine = affine_of_norm(site, columns);
+    if (!is_inference(site.root, site.context.opset) || !rows) return false;
+    const auto affine = affine_of_norm(site.match, site.root, columns);
     if (!affine) return false;
     const auto product = scaled_product(site, columns, *affine);
     if (!product) return false;

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
+#include "passes/channel_affine.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -129,10 +129,7 @@ bool merge_normalisation(const Site& site) {
     const Node& node = site.match.node("one");
     const Node& norm = site.match.node("norm");
     const auto branch = branch_of(site.graph, node);
-    const bool plain = std::all_of(norm.outputs.begin() + 1, norm.outputs.end(),
-                                   [](const std::string& name) { return name.empty(); }) &&
-                       site.context.opset >= 9 && norm.int_or("training_mode", 0) == 0;
-    if (!branch || !plain) return false;
+    if (!branch || site.context.opset < 9 || !is_inference(norm, site.context.opset)) return false;
     const Shape& shape = branch->weight->shape();
     const auto channels = static_cast<std::size_t>(shape[0]);
     Branch identity = *branch;
@@ -143,23 +140,18 @@ bool merge_normalisation(const Site& site) {
     if (!at || shape[1] * branch->groups != shape[0] ||
         std::ranges::any_of(branch->strides, [](std::int64_t each) { return each != 1; }))
         return false;
-    const auto values = [&](const char* name) -> std::vector<double> {
-        const Tensor& tensor = site.match.constant(name);
-        return tensor.count() == channels ? doubles(tensor) : std::vector<double>{};
-    };
-    const auto scale = values("scale"), shift = values("shift"), mean = values("mean"), variance = values("variance");
-    if (scale.empty() || shift.empty() || mean.empty() || variance.empty()) return false;
-    const auto epsilon = static_cast<double>(norm.float_or("epsilon", 1e-5F));
+    const auto affine = affine_of_norm(site.match, norm, channels);
+    if (!affine) return false;
     std::vector<double> weight = doubles(*branch->weight);
     std::vector<double> bias = bias_of(*branch);
     std::int64_t place = 0, size = 1;
     for (std::size_t axis = at->size(); axis-- > 0; size *= branch->kernel[axis])
         place += (*at)[axis] * size;
     for (std::size_t c = 0; c < channels; ++c) {
-        const double factor = scale[c] / std::sqrt(variance[c] + epsilon);
         const auto input = static_cast<std::int64_t>(c) % shape[1]; // of its group
-        weight[static_cast<std::size_t>((static_cast<std::int64_t>(c) * shape[1] + input) * size + place)] += factor;
-        bias[c] += shift[c] - mean[c] * factor;
+        weight[static_cast<std::size_t>((static_cast<std::int64_t>(c) * shape[1] + input) * size + place)] +=
+            affine->scale[c];
+        bias[c] += affine->shift[c];
     }
     return become_sum(site, node, *branch, weight, bias);
 }

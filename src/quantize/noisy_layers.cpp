@@ -225,7 +225,6 @@ std::vector<LayerNoise> head_layers(const Graph& graph, const QuantizationPlan& 
         ++named[node->label()];
     std::vector<LayerNoise> found;
     if (cycles <= 0.0) return found;
-    const std::size_t all = int8.size();
     double cost = 0.0;
     // A second time behind what only decodes, as YOLOv8's sum over the bins of a box's sides does.
     for (int round = 0; round < 2 && cost <= decoding_cost; ++round) {
@@ -245,7 +244,7 @@ std::vector<LayerNoise> head_layers(const Graph& graph, const QuantizationPlan& 
         }
     }
     // A network of nothing but its last layers is left as it is asked for.
-    return int8.empty() && found.size() == all ? std::vector<LayerNoise>{} : found;
+    return int8.empty() ? std::vector<LayerNoise>{} : found;
 }
 
 std::string describe(const LayerNoise& layer) {

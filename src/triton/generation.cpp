@@ -7,6 +7,7 @@
 #include "data/detokenizer.hpp"
 #include "data/text_pieces.hpp"
 #include "runtime/decoder.hpp"
+#include "triton/config_fields.hpp"
 #include "triton/pictures.hpp"
 
 namespace lathe::triton {
@@ -20,17 +21,6 @@ Error wrong_config(const std::string& field, const std::string& what) {
 
 Error wrong_input(const std::string& name, const std::string& what, const std::string& hint = "") {
     return {ErrorCode::invalid_argument, what, name, hint};
-}
-
-std::string string_at(const Json& tensor, const char* key) {
-    const auto found = tensor.is_object() ? tensor.find(key) : tensor.end();
-    return found != tensor.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-const Json& entries_at(const Json& config, const char* key) {
-    static const Json none = Json::array();
-    const auto found = config.find(key);
-    return found != config.end() && found->is_array() ? *found : none;
 }
 
 bool is_decoupled(const Json& config) {
@@ -90,8 +80,8 @@ Result<std::optional<GenerationStage>> GenerationStage::of(const Json& config, c
     GenerationStage stage;
     bool has_ids = false;
     std::size_t needed = 0;
-    for (const Json& tensor : entries_at(config, "input")) {
-        const std::string name = string_at(tensor, "name");
+    for (const Json& tensor : list_at(config, "input")) {
+        const std::string name = text_at(tensor, "name");
         const auto* const field = std::ranges::find(fields, name, &Field::name);
         if (field == fields.end()) {
             std::string names;
@@ -99,9 +89,9 @@ Result<std::optional<GenerationStage>> GenerationStage::of(const Json& config, c
                 names += (names.empty() ? "" : ", ") + std::string(each.name);
             return wrong_config("input \"" + name + "\"", "texts are continued from " + names + " alone");
         }
-        if (string_at(tensor, "data_type") != field->type)
+        if (text_at(tensor, "data_type") != field->type)
             return wrong_config("input \"" + name + "\"",
-                                "data_type is " + string_at(tensor, "data_type") + ", not " + std::string(field->type));
+                                "data_type is " + text_at(tensor, "data_type") + ", not " + std::string(field->type));
         has_ids = has_ids || name == "input_ids";
         stage.takes_texts_ = stage.takes_texts_ || name == "text";
         needed += field->needed ? 1 : 0;
@@ -113,9 +103,9 @@ Result<std::optional<GenerationStage>> GenerationStage::of(const Json& config, c
     if (stage.takes_texts_ && tokenizer.empty())
         return wrong_config("input \"text\"", "no engine of the model carries a tokenizer");
     bool gives_tokens = false;
-    for (const Json& output : entries_at(config, "output")) {
-        const std::string name = string_at(output, "name");
-        const std::string type = string_at(output, "data_type");
+    for (const Json& output : list_at(config, "output")) {
+        const std::string name = text_at(output, "name");
+        const std::string type = text_at(output, "data_type");
         gives_tokens = gives_tokens || (name == output_name && type == "TYPE_INT64");
         stage.gives_texts_ = stage.gives_texts_ || (name == text_output_name && type == "TYPE_STRING");
         if ((name == output_name && type == "TYPE_INT64") || (name == text_output_name && type == "TYPE_STRING"))

@@ -7,6 +7,7 @@
 
 #include "deploy/text_filling.hpp"
 #include "deploy/triton_config.hpp"
+#include "triton/config_fields.hpp"
 
 namespace lathe::triton {
 
@@ -25,17 +26,6 @@ std::optional<std::int64_t> whole_number(const Json& value) {
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (failed != std::errc() || end != text.data() + text.size()) return std::nullopt;
     return number;
-}
-
-std::string text_at(const Json& object, const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-const Json& list_at(const Json& object, const char* key) {
-    static const Json none = Json::array();
-    const auto found = object.find(key);
-    return found != object.end() && found->is_array() ? *found : none;
 }
 
 Result<Shape> shape_at(const Json& object, const char* key, const std::string& field) {

@@ -5,16 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/parsed.hpp"
 #include "graph/text.hpp"
 
 namespace lathe {
 namespace {
-
-Model parsed(const std::string& text) {
-    auto model = parse_graph_text(text);
-    EXPECT_TRUE(model) << model.error().describe();
-    return model ? std::move(*model) : Model{};
-}
 
 const char* const with_capture = R"(opset 18
 input %c: bool[]
@@ -32,7 +27,7 @@ output %a: float32[1]
 )";
 
 TEST(Uses, CountsCapturesAndOutputs) {
-    const Model model = parsed(with_capture);
+    const Model model = test::parsed(with_capture);
     const Uses uses(model.graph);
     ASSERT_NE(uses.producer("a"), nullptr);
     EXPECT_EQ(uses.producer("a")->op_type, "Relu");
@@ -45,12 +40,12 @@ TEST(Uses, CountsCapturesAndOutputs) {
 }
 
 TEST(Uses, ANodeThatReadsTwiceCountsOnce) {
-    const Model model = parsed("opset 18\ninput %x: float32[1]\n%y = Add(%x, %x)\noutput %y: float32[1]\n");
+    const Model model = test::parsed("opset 18\ninput %x: float32[1]\n%y = Add(%x, %x)\noutput %y: float32[1]\n");
     EXPECT_EQ(Uses(model.graph).use_count("x"), 1U);
 }
 
 TEST(Graph, ReplaceUsesFollowsCapturesAndRespectsShadowing) {
-    Model model = parsed(with_capture);
+    Model model = test::parsed(with_capture);
     model.graph.replace_uses("a", "x");
     const std::string text = print(model);
     EXPECT_NE(text.find("%t = Add(%x, %x)"), std::string::npos) << text;
@@ -60,7 +55,7 @@ TEST(Graph, ReplaceUsesFollowsCapturesAndRespectsShadowing) {
 }
 
 TEST(Graph, UniqueNamesAvoidAllNames) {
-    Model model = parsed(with_capture);
+    Model model = test::parsed(with_capture);
     std::set<std::string> taken{"c", "x", "a", "y", "t"};
     for (const char* stem : {"a", "t", "new", "new", "y", "a"}) {
         const std::string name = model.graph.unique_name(stem);
@@ -82,7 +77,7 @@ TEST(Graph, UniqueNamesAvoidAllNames) {
 }
 
 TEST(Graph, UniqueNamesOfASubgraphAvoidTheOuterGraph) {
-    const Model model = parsed(with_capture);
+    const Model model = test::parsed(with_capture);
     const auto& inner = std::get<GraphBox>(model.graph.nodes[1]->attribute("then_branch")->value);
     inner->share_names(model.graph);
     EXPECT_NE(inner->unique_name("c"), "c");
@@ -104,7 +99,7 @@ TEST(Graph, UniqueNamesAreNotQuadratic) {
 }
 
 TEST(Graph, CopyingCopiesSubgraphs) {
-    const Model model = parsed(with_capture);
+    const Model model = test::parsed(with_capture);
     const std::string before = print(model);
     Model copy = model;
     copy.graph.replace_uses("x", "c");
@@ -113,7 +108,7 @@ TEST(Graph, CopyingCopiesSubgraphs) {
 }
 
 TEST(Graph, SortsTopologicallyAndStably) {
-    Model model = parsed(R"(opset 18
+    Model model = test::parsed(R"(opset 18
 input %x: float32[1]
 %y = If(%x) {then_branch = graph {
     %t = Relu(%b)
@@ -134,14 +129,14 @@ output %y: float32[1]
 }
 
 TEST(Graph, SortingRefusesACycle) {
-    Model model = parsed("opset 18\n%a = Relu(%b)\n%b = Relu(%a)\n");
+    Model model = test::parsed("opset 18\n%a = Relu(%b)\n%b = Relu(%a)\n");
     const auto sorted = model.graph.sort_topologically();
     ASSERT_FALSE(sorted);
     EXPECT_NE(sorted.error().where.find("Relu -> a"), std::string::npos);
 }
 
 TEST(Graph, InfoAndConstants) {
-    const Model model = parsed(R"(opset 18
+    const Model model = test::parsed(R"(opset 18
 input %x: float32[N, 3]
 input %w: float32[1]
 const %w: float32[1] = {1.0}
@@ -180,7 +175,7 @@ TEST(Verify, AcceptsSoundAndNamesBrokenGraphs) {
          "node If -> y, node Relu -> t"},
     };
     for (const auto& each : cases) {
-        const auto verified = verify(parsed(each.text));
+        const auto verified = verify(test::parsed(each.text));
         if (each.expected == nullptr) {
             EXPECT_TRUE(verified) << verified.error().describe();
         } else {
@@ -192,7 +187,7 @@ TEST(Verify, AcceptsSoundAndNamesBrokenGraphs) {
 }
 
 TEST(Verify, RefusesAConstantOfTheWrongSize) {
-    Model model = parsed("opset 18\n");
+    Model model = test::parsed("opset 18\n");
     const float one = 1;
     model.graph.initializers.emplace("w", Tensor("w", DataType::float32, {2}, std::as_bytes(std::span(&one, 1))));
     EXPECT_FALSE(verify(model));

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/parsed.hpp"
 #include "graph/text.hpp"
 
 namespace lathe {
@@ -14,11 +15,7 @@ std::optional<Match> match_last(const Pattern& pattern, Model& model) {
     return pattern.match(*model.graph.nodes.back(), model.graph, uses);
 }
 
-Model with_input(const std::string& text) {
-    auto model = parse_graph_text("opset 18\ninput %x: float32[2, 2]\n" + text);
-    EXPECT_TRUE(model) << model.error().describe();
-    return model ? std::move(*model) : Model{};
-}
+Model with_input(const std::string& text) { return test::parsed("opset 18\ninput %x: float32[2, 2]\n" + text); }
 
 Pattern linear() {
     return Pattern::op("Add", {Pattern::op("MatMul", {Pattern::any("a"), Pattern::constant("b")}, "mul").used_once(),

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/parsed.hpp"
 #include "graph/text.hpp"
 #include "passes/golden_cases.hpp"
 #include "passes/passes.hpp"
@@ -13,18 +14,12 @@ namespace {
 
 std::string full_text(const Model& model) { return print(model, {.full_constants = true}); }
 
-Model parsed_case(const std::string& text) {
-    auto model = parse_graph_text(text);
-    EXPECT_TRUE(model) << model.error().describe() << "\n" << text;
-    return model ? std::move(*model) : Model{};
-}
-
 TEST(Golden, EveryCase) {
     for (const test::GoldenCase& each : test::golden_cases()) {
         SCOPED_TRACE(each.pass + ": " + each.title);
         const Pass* pass = find_pass(each.pass);
         ASSERT_NE(pass, nullptr);
-        Model model = parsed_case(each.before);
+        Model model = test::parsed(each.before);
         ASSERT_TRUE(verify(model)) << verify(model).error().describe();
         PassContext context{model.opset()};
         const auto changed = apply_pass(*pass, model.graph, context);
@@ -32,7 +27,7 @@ TEST(Golden, EveryCase) {
         remove_dead(model.graph);
         EXPECT_EQ(*changed, !each.after.empty());
         EXPECT_EQ(context.rewrites != 0, *changed);
-        EXPECT_EQ(full_text(model), full_text(parsed_case(each.after.empty() ? each.before : each.after)));
+        EXPECT_EQ(full_text(model), full_text(test::parsed(each.after.empty() ? each.before : each.after)));
         const auto sound = verify(model);
         EXPECT_TRUE(sound) << sound.error().describe();
         PassContext again{model.opset()};

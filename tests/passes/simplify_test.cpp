@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/parsed.hpp"
 #include "graph/text.hpp"
 #include "passes/evaluate.hpp"
 #include "passes/passes.hpp"
@@ -47,12 +48,6 @@ Result<std::vector<TensorSet>> run_reference(const Model& model, std::span<const
     return outputs;
 }
 
-Model parsed(const std::string& text) {
-    auto model = parse_graph_text(text);
-    EXPECT_TRUE(model) << model.error().describe();
-    return model ? std::move(*model) : Model{};
-}
-
 const char* const chain = R"(opset 18
 input %x: float32[N, 3]
 const %a: float32[] = {2.0}
@@ -69,7 +64,7 @@ output %y: float32[N, 3]
 
 TEST(Simplify, ComparesAsManySetsAsThereIsTimeFor) {
     for (const auto& [limit_s, compared] : {std::pair{1e-9, 1U}, std::pair{1e6, 3U}, std::pair{0.0, 3U}}) {
-        Model model = parsed(chain);
+        Model model = test::parsed(chain);
         SimplifyOptions options;
         options.time_limit_s = limit_s;
         std::size_t runs = 0;
@@ -85,7 +80,7 @@ TEST(Simplify, ComparesAsManySetsAsThereIsTimeFor) {
 }
 
 TEST(Simplify, RunsToAFixedPointAndVerifies) {
-    Model model = parsed(chain);
+    Model model = test::parsed(chain);
     std::vector<std::string> dumped;
     SimplifyOptions options;
     options.dump = [&](std::size_t step, std::string_view pass, const Model&) -> Result<void> {
@@ -114,7 +109,7 @@ TEST(Simplify, RunsToAFixedPointAndVerifies) {
 }
 
 TEST(Simplify, DisabledPassesDoNotRun) {
-    Model model = parsed(chain);
+    Model model = test::parsed(chain);
     SimplifyOptions options;
     options.disabled = {"remove-no-ops", "merge-activations"};
     const auto report = simplify(model, options, run_reference, {});
@@ -166,7 +161,7 @@ Result<std::vector<TensorSet>> run_without_if(const Model& model, std::span<cons
 }
 
 TEST(Simplify, WithoutItsBranchesAModelIsVerifiedThatCouldNotBeRun) {
-    Model model = parsed(branches);
+    Model model = test::parsed(branches);
     const auto report = simplify(model, {}, run_without_if, {});
     ASSERT_TRUE(report) << report.error().describe();
     EXPECT_EQ(report->after_nodes, 1U);
@@ -177,7 +172,7 @@ TEST(Simplify, WithoutItsBranchesAModelIsVerifiedThatCouldNotBeRun) {
     const Pass passes[] = {{"inline-branches", "", passes::inline_branches}, {"broken", "", break_relu}};
     SimplifyOptions options;
     options.passes = passes;
-    Model broken = parsed(branches);
+    Model broken = test::parsed(branches);
     const auto blamed = simplify(broken, options, run_without_if, {});
     ASSERT_FALSE(blamed);
     EXPECT_EQ(blamed.error().code, ErrorCode::verification_failed);
@@ -192,19 +187,19 @@ TEST(Simplify, WithoutItsBranchesAModelIsVerifiedThatCouldNotBeRun) {
 TEST(Simplify, NamesThePassThatBreaksTheModel) {
     const Pass passes[] = {
         {"no-ops", "", passes::remove_no_ops}, {"broken", "", break_relu}, {"constants", "", passes::fold_constants}};
-    Model model = parsed(chain);
+    Model model = test::parsed(chain);
     SimplifyOptions options;
     options.passes = passes;
     const auto report = simplify(model, options, run_reference, {});
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, ErrorCode::verification_failed);
     EXPECT_NE(report.error().where.find("pass broken"), std::string::npos) << report.error().describe();
-    EXPECT_EQ(print(model), print(parsed(chain))) << "the model is as it was";
+    EXPECT_EQ(print(model), print(test::parsed(chain))) << "the model is as it was";
 }
 
 TEST(Simplify, AnUnsoundGraphIsCaughtAtThePass) {
     const Pass passes[] = {{"unsound", "", break_structure}};
-    Model model = parsed(chain);
+    Model model = test::parsed(chain);
     SimplifyOptions options;
     options.passes = passes;
     const auto report = simplify(model, options, run_reference, {});
@@ -214,7 +209,7 @@ TEST(Simplify, AnUnsoundGraphIsCaughtAtThePass) {
 }
 
 TEST(Simplify, RefusesWithoutARunner) {
-    Model model = parsed(chain);
+    Model model = test::parsed(chain);
     const auto report = simplify(model, {}, {}, {});
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, ErrorCode::invalid_argument);
@@ -224,7 +219,7 @@ TEST(Simplify, CancelsBetweenPasses) {
     struct Stop : Progress {
         bool cancelled() const override { return true; }
     } stop;
-    Model model = parsed(chain);
+    Model model = test::parsed(chain);
     SimplifyOptions options;
     options.progress = &stop;
     const auto report = simplify(model, options, run_reference, {});
@@ -233,7 +228,7 @@ TEST(Simplify, CancelsBetweenPasses) {
 }
 
 TEST(Simplify, FailedShapeInferenceIsAWarning) {
-    Model model = parsed(chain);
+    Model model = test::parsed(chain);
     const auto report = simplify(model, {}, run_reference, [](Model&) -> Result<void> {
         return Error{ErrorCode::verification_failed, "shapes contradict", "node m", ""};
     });
@@ -243,7 +238,7 @@ TEST(Simplify, FailedShapeInferenceIsAWarning) {
 }
 
 TEST(Simplify, NamesReusedInBodiesAreToldApart) {
-    Model model = parsed(R"(opset 18
+    Model model = test::parsed(R"(opset 18
 input %b: bool[]
 input %x: float32[1]
 %a = Relu(%x)
@@ -270,7 +265,7 @@ output %y: float32[1]
 }
 
 TEST(Verification, InputsAreSeededAndPlausible) {
-    const Model model = parsed(R"(opset 18
+    const Model model = test::parsed(R"(opset 18
 input %ids: int64[batch, tokens]
 input %image: uint8[batch, 3, H, W]
 input %mask: int64[batch, tokens]

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cuda/generate/space.hpp"
 #include "backends/cuda/kernels/depthwise.hpp"
 #include "backends/cuda/tactics/own_options.hpp"
 
@@ -14,15 +15,14 @@ using namespace kernels;
 
 namespace {
 
-std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 /// A tile's time: rounds of blocks, whose steps' instructions share the multiprocessor, and the bytes' time.
 double depthwise_cost(const DepthwiseParams& p, const DepthwiseTile& tile, const Device& device) {
     const bool bytes = p.type == type_s8;
     const int kernel = p.window.kernel_h, stride = p.window.stride_h;
     const int pixel = p.c_stride * (bytes ? 1 : 2), parts = bytes ? 2 : 1, wide = stride + kernel;
-    const std::int64_t strips = divided(p.q, 2) * divided(p.p, std::int64_t{tile.rows} * tile.steps) * p.n;
-    const std::int64_t blocks = divided(pixel, 16 * tile.words) * divided(strips, 32);
+    const std::int64_t strips =
+        generated::divided_up(p.q, 2) * generated::divided_up(p.p, std::int64_t{tile.rows} * tile.steps) * p.n;
+    const std::int64_t blocks = generated::divided_up(pixel, 16 * tile.words) * generated::divided_up(strips, 32);
     const int at_once = depthwise_mma_blocks(p, tile);
     const double mine = blocks_a_processor(blocks, device);
     const double loads = tile.rows * stride * wide, taps = kernel * kernel;
@@ -43,8 +43,9 @@ double depthwise_window_cost(const DepthwiseParams& p, int columns, const Device
     const double taps = window.kernel_w, reach = general ? columns * taps : (columns - 1) * window.stride_w + taps;
     const double row = 20 + reach * (p.type == type_s8 ? 12 : 8) + taps * (2 + 4 * columns);
     const double instructions = 200 + window.kernel_h * row + columns * 14;
-    const std::int64_t strips = divided(p.q, columns) * p.p * p.n, channels = std::max(p.c_stride, p.y_stride);
-    const std::int64_t warps = divided(strips, 4) * divided(channels, 32);
+    const std::int64_t strips = generated::divided_up(p.q, columns) * p.p * p.n,
+                       channels = std::max(p.c_stride, p.y_stride);
+    const std::int64_t warps = generated::divided_up(strips, 4) * generated::divided_up(channels, 32);
     const double slots = 4.0 * std::max(1, device.multiprocessors), mine = static_cast<double>(warps) / slots;
     // half as much again for waiting: not measured, and what the tensor cores take was first in all measurements
     const double issue = 1.5 * instructions * std::max(1.0, mine) / 1755;
@@ -58,7 +59,8 @@ double depthwise_window_cost(const DepthwiseParams& p, int columns, const Device
 double pointwise_cost(const ImplicitGemmParams& p, int type, const PointwiseTile& tile, const Device& device) {
     const int size = type == type_s8 ? 1 : 2, processors = std::max(1, device.multiprocessors);
     const double pixels = static_cast<double>(p.n) * p.p * p.q, words = p.c * size / 16.0;
-    const double groups = static_cast<double>(divided(divided(p.k_stride, 32), tile.splits));
+    const double groups =
+        static_cast<double>(generated::divided_up(generated::divided_up(p.k_stride, 32), tile.splits));
     const double at_once = tile.halves == 2 && words <= 12 ? 5 : 4, warps = std::ceil(pixels / (8.0 * tile.halves));
     const double turns = tile.turns > 0
                              ? tile.turns
@@ -144,7 +146,7 @@ void pointwise_mma_options(const FusedOp& op, const ImplicitGemm& gemm, const De
     const int type = type_number(gemm.in);
     const ImplicitGemmParams& p = gemm.params;
     if (gemm.epilogue.residual != none && (p.epilogue.residual_is_s8 != 0) != (type == type_s8)) return;
-    const int groups = narrow(divided(p.k_stride, 32));
+    const int groups = narrow(generated::divided_up(p.k_stride, 32));
     std::vector<int> splits;
     for (const int split : {1, 2, 4, groups})
         if (split <= groups && std::ranges::find(splits, split) == splits.end()) splits.push_back(split);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cuda/generate/space.hpp"
 #include "backends/cuda/kernels/stems.hpp"
 #include "backends/cuda/tactics/own_options.hpp"
 #include "backends/cuda/tactics/sm90_cost.hpp"
@@ -15,7 +16,6 @@ using namespace kernels;
 
 namespace {
 
-std::int64_t tiles_over(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 /// Results along a dimension of this size, padding included.
 std::int32_t outputs(std::int32_t size, std::int32_t kernel, std::int32_t stride, std::int32_t dilation) {
     return (size - dilation * (kernel - 1) - 1) / stride + 1;
@@ -32,7 +32,8 @@ double pooled_stem_cost(std::int64_t tiles, int rows, double first, double alone
 /// that the results' bytes.
 double patch_cost(const StemParams& p, const StemPatchTile& tile, const Device& device) {
     const double steps = std::ceil(p.window.kernel_h * p.window.kernel_w / 4.0);
-    const double tiles = static_cast<double>(tiles_over(p.q, tile.columns) * tiles_over(p.p, tile.rows)) * p.n;
+    const double tiles =
+        static_cast<double>(generated::divided_up(p.q, tile.columns) * generated::divided_up(p.p, tile.rows)) * p.n;
     const double passes = std::ceil(p.k_stride / (32.0 * tile.blocks)), units = tile.rows * tile.columns / 32.0;
     const double item = 60 + steps * (12 + tile.blocks * 18) + tile.blocks * 110;
     const double pixels = ((tile.rows - 1.0) * p.window.stride_h + p.window.kernel_h) *
@@ -205,7 +206,7 @@ std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, 
         options.push_back(make_option(op, waits, "stem", std::numeric_limits<double>::max(), p, set, launch_stem));
     if (stem_direct_takes(p))
         for (const int steps : {1, 2, 4, 7, 14, 28}) {
-            const double strips = std::ceil(p.q / 16.0) * static_cast<double>(tiles_over(p.p, steps)) * p.n;
+            const double strips = std::ceil(p.q / 16.0) * static_cast<double>(generated::divided_up(p.p, steps)) * p.n;
             const double rounds = std::ceil(strips / 4 / (5.0 * std::max(1, device.multiprocessors)));
             options.push_back(make_option(op, waits, "stem_direct/" + std::to_string(steps), rounds * (2 + steps), p,
                                           set, [steps](const StemParams& q, cudaStream_t stream, bool programmatic) {
@@ -217,7 +218,8 @@ std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, 
             const StemPlanesTile tile{rows, columns};
             if (device.sm != 90 || !stem_planes_takes(p, tile)) continue;
             const bool all = columns == 112;
-            const std::int64_t tiles = tiles_over(p.pool_p, rows) * (all ? 1 : tiles_over(p.pool_q, 28)) * p.n;
+            const std::int64_t tiles =
+                generated::divided_up(p.pool_p, rows) * (all ? 1 : generated::divided_up(p.pool_q, 28)) * p.n;
             const double cost = pooled_stem_cost(tiles, rows, 2.5, all ? 0.67 : 0.46, all ? 0.97 : 0.67, device);
             const std::string id = "stem_planes/c" + std::to_string(columns) + "r" + std::to_string(rows);
             options.push_back(make_option(op, waits, id, cost, p, set,
@@ -227,7 +229,8 @@ std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, 
         }
     if (device.sm == 90 && stem_wgmma_takes(p))
         for (const int rows : {1, 2, 3, 4, 7}) {
-            const std::int64_t tiles = tiles_over(p.pool_p, rows) * tiles_over(p.pool_q, 56) * p.n;
+            const std::int64_t tiles =
+                generated::divided_up(p.pool_p, rows) * generated::divided_up(p.pool_q, 56) * p.n;
             const double cost = pooled_stem_cost(tiles, rows, 0, 1.5, 2.4, device);
             options.push_back(make_option(op, waits, "stem_wgmma/" + std::to_string(rows), cost, p, set,
                                           [rows](const StemParams& q, cudaStream_t stream, bool programmatic) {

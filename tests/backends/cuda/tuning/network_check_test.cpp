@@ -7,17 +7,12 @@
 
 #include "backends/cuda/plan/memory.hpp"
 #include "backends/cuda/tuning/network_check.hpp"
+#include "backends/cuda/tuning/timings.hpp"
 
 namespace lathe::cuda {
 namespace {
 
-Timing timing(const std::string& tactic, double us, const std::string& refused = "") {
-    Timing timing;
-    timing.tactic = tactic;
-    timing.mixed_us = us;
-    timing.refused = refused;
-    return timing;
-}
+using test::timing;
 
 NetworkFault fault(const std::string& tactic) { return {3, "/layer1/conv", "conv a", tactic, "relative error 0.3"}; }
 

@@ -8,10 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/tuning/lru.hpp"
+#include "backends/cuda/tuning/timings.hpp"
 #include "support/files.hpp"
 
 namespace lathe::cuda {
 namespace {
+
+using test::timing;
 
 class TimingCacheTest : public testing::Test {
 protected:
@@ -27,19 +30,10 @@ protected:
     std::filesystem::path folder_, file_;
 };
 
-Timing timed(std::string tactic, double mixed_us, std::size_t workspace = 0, std::string refused = "") {
-    Timing made;
-    made.tactic = std::move(tactic);
-    made.mixed_us = mixed_us;
-    made.workspace = workspace;
-    made.refused = std::move(refused);
-    return made;
-}
-
 TEST_F(TimingCacheTest, WhatIsWrittenIsReadAgain) {
     TimingCache cache("a");
     ASSERT_TRUE(cache.read(file_)); // a missing file is an empty one
-    cache.store("conv", {timed("cudnn:1", 3.5, 64), timed("lathe:2", 2.25, 0, "wrong by 0.5")});
+    cache.store("conv", {timing("cudnn:1", 3.5, 64), timing("lathe:2", 2.25, 0, "wrong by 0.5")});
     ASSERT_TRUE(cache.write(file_));
     TimingCache again("a");
     ASSERT_TRUE(again.read(file_));
@@ -55,11 +49,11 @@ TEST_F(TimingCacheTest, WhatIsWrittenIsReadAgain) {
 
 TEST_F(TimingCacheTest, MoreEffortIsNotReplacedByLess) {
     TimingCache thorough("a");
-    thorough.store("conv", {timed("lathe:best", 2)}, 2);
+    thorough.store("conv", {timing("lathe:best", 2)}, 2);
     EXPECT_TRUE(thorough.find("conv", 1));
     ASSERT_TRUE(thorough.write(file_));
     TimingCache quick("a");
-    quick.store("conv", {timed("lathe:first", 3)}, 0);
+    quick.store("conv", {timing("lathe:first", 3)}, 0);
     EXPECT_FALSE(quick.find("conv", 1)) << "too little was tried";
     ASSERT_TRUE(quick.write(file_));
     ASSERT_TRUE(quick.read(file_));
@@ -74,7 +68,7 @@ TEST_F(TimingCacheTest, AWriterThatIsKilledLeavesAWholeFile) {
         if (child == 0) {
             TimingCache cache("a");
             for (int i = 0;; ++i) {
-                cache.store("op " + std::to_string(i), std::vector<Timing>(20, timed("lathe:1", 1)));
+                cache.store("op " + std::to_string(i), std::vector<Timing>(20, timing("lathe:1", 1)));
                 static_cast<void>(cache.write(file_));
             }
         }
@@ -90,7 +84,7 @@ TEST_F(TimingCacheTest, AWriterThatIsKilledLeavesAWholeFile) {
         TimingCache next("a");
         ASSERT_TRUE(next.read(file_));
         EXPECT_TRUE(next.find("op 0"));
-        next.store("mine", {timed("lathe:1", 1)});
+        next.store("mine", {timing("lathe:1", 1)});
         ASSERT_TRUE(next.write(file_)) << "the killed writer's lock is gone with it";
     }
     EXPECT_FALSE(std::filesystem::exists(file_.string() + ".damaged"));
@@ -98,12 +92,12 @@ TEST_F(TimingCacheTest, AWriterThatIsKilledLeavesAWholeFile) {
 
 TEST_F(TimingCacheTest, OtherEnvironmentsAreKeptAndNotSeen) {
     TimingCache first("driver 1");
-    first.store("conv", {timed("cudnn:1", 3)});
+    first.store("conv", {timing("cudnn:1", 3)});
     ASSERT_TRUE(first.write(file_));
     TimingCache second("driver 2");
     ASSERT_TRUE(second.read(file_));
     EXPECT_FALSE(second.find("conv"));
-    second.store("conv", {timed("lathe:1", 2)});
+    second.store("conv", {timing("lathe:1", 2)});
     ASSERT_TRUE(second.write(file_));
     TimingCache back("driver 1");
     ASSERT_TRUE(back.read(file_));
@@ -115,7 +109,7 @@ TEST_F(TimingCacheTest, WritersAtOnceLoseNothing) {
     for (int i = 0; i < 8; ++i) {
         threads.emplace_back([&, i] {
             TimingCache cache("a");
-            cache.store("op " + std::to_string(i), {timed("lathe:1", 1)});
+            cache.store("op " + std::to_string(i), {timing("lathe:1", 1)});
             EXPECT_TRUE(cache.write(file_));
         });
     }
@@ -149,18 +143,18 @@ TEST_F(TimingCacheTest, EntriesOfAnotherFormAreTimedAnew) {
 }
 
 TEST(Choose, TheFastestThatMayWin) {
-    const std::vector<Timing> timings{timed("a:1", 5), timed("b:1", 3, 1000), timed("b:2", 1, 0, "wrong"),
-                                      timed("c:1", 4)};
+    const std::vector<Timing> timings{timing("a:1", 5), timing("b:1", 3, 1000), timing("b:2", 1, 0, "wrong"),
+                                      timing("c:1", 4)};
     EXPECT_EQ(choose(timings, 1000)->tactic, "b:1");
     EXPECT_EQ(choose(timings, 999)->tactic, "c:1");
-    EXPECT_EQ(choose({timed("a:1", 1, 0, "wrong")}, 0), nullptr);
+    EXPECT_EQ(choose({timing("a:1", 1, 0, "wrong")}, 0), nullptr);
     EXPECT_EQ(choose({}, 0), nullptr);
 }
 
 TEST(Choose, WithinOnePercentTheEarlierProviderAndTheSmallerWorkspace) {
-    EXPECT_EQ(choose({timed("a:1", 1.009), timed("b:1", 1)}, 0)->tactic, "a:1");
-    EXPECT_EQ(choose({timed("a:1", 1.02), timed("b:1", 1)}, 0)->tactic, "b:1");
-    const std::vector<Timing> same{timed("a:1", 1, 64), timed("a:2", 1.005, 0), timed("b:1", 1, 0)};
+    EXPECT_EQ(choose({timing("a:1", 1.009), timing("b:1", 1)}, 0)->tactic, "a:1");
+    EXPECT_EQ(choose({timing("a:1", 1.02), timing("b:1", 1)}, 0)->tactic, "b:1");
+    const std::vector<Timing> same{timing("a:1", 1, 64), timing("a:2", 1.005, 0), timing("b:1", 1, 0)};
     EXPECT_EQ(choose(same, 100)->tactic, "a:2");
 }
 

@@ -1,28 +1,21 @@
 // With recorded timings: what is tried in a network, and what is kept.
 #include <gtest/gtest.h>
 
+#include "backends/cuda/tuning/timings.hpp"
 #include "backends/cuda/tuning/whole_choice.hpp"
 
 namespace lathe::cuda {
 namespace {
 
-Timing whole_timing(const std::string& tactic, double us, const std::string& refused = "") {
-    Timing whole_timing;
-    whole_timing.tactic = tactic;
-    whole_timing.mixed_us = us;
-    whole_timing.refused = refused;
-    return whole_timing;
-}
+using test::timing;
 
 TEST(WholeCandidates, AreTheCostliestWithCloseSeconds) {
     const std::map<std::string, std::size_t> counts{{"conv a", 1}, {"conv b", 6}, {"pool", 1}, {"tiny", 1}};
     const std::map<std::string, std::vector<Timing>> timings{
-        {"conv a", {whole_timing("x:1", 20), whole_timing("x:2", 22), whole_timing("x:3", 24)}},
-        {"conv b",
-         {whole_timing("x:1", 10), whole_timing("y:1", 10.5), whole_timing("x:9", 1, "wrong"),
-          whole_timing("z:1", 11)}},
-        {"pool", {whole_timing("x:1", 30), whole_timing("y:1", 60)}},
-        {"tiny", {whole_timing("x:1", 0.5), whole_timing("y:1", 0.5)}}};
+        {"conv a", {timing("x:1", 20), timing("x:2", 22), timing("x:3", 24)}},
+        {"conv b", {timing("x:1", 10), timing("y:1", 10.5), timing("x:9", 1, "wrong"), timing("z:1", 11)}},
+        {"pool", {timing("x:1", 30), timing("y:1", 60)}},
+        {"tiny", {timing("x:1", 0.5), timing("y:1", 0.5)}}};
     const std::map<std::string, std::vector<std::string>> chosen{{"conv a", {"x:1", "x:2", "x:3"}},
                                                                  {"conv b", {"x:1", "y:1", "z:1"}},
                                                                  {"pool", {"x:1", "y:1"}},
@@ -38,7 +31,7 @@ TEST(WholeCandidates, AreTheCostliestWithCloseSeconds) {
 
 TEST(WholeCandidates, NeedTimings) {
     EXPECT_TRUE(whole_candidates({{"a", 1}}, {}, {}).empty());
-    EXPECT_TRUE(whole_candidates({{"a", 1}}, {{"a", {"x:1", "x:2"}}}, {{"a", {whole_timing("x:2", 1)}}}).empty());
+    EXPECT_TRUE(whole_candidates({{"a", 1}}, {{"a", {"x:1", "x:2"}}}, {{"a", {timing("x:2", 1)}}}).empty());
 }
 
 TEST(WholeCandidates, NoiseIsNotKept) {
