@@ -208,6 +208,20 @@ Result<std::optional<Preprocess>> guess_preset(const Model& model, const AssumeR
     return told(best.preprocess, std::string(best.preset->name) + ", " + why);
 }
 
+/// "NAME:?x?x224x224", for set_input_shapes: the open axes behind the first as `size_of(axis)` says, below 0: still
+/// open. Nothing where all stay as they are.
+template <class SizeOf>
+std::optional<std::string> fixed_axes(const InputSpec& input, const SizeOf& size_of) {
+    std::string text = input.name + ":?";
+    bool fixes = false;
+    for (std::size_t axis = 1; axis < input.shape.size(); ++axis) {
+        const std::int64_t size = input.shape[axis] < 0 ? size_of(axis) : -1;
+        fixes = fixes || size >= 0;
+        text += size >= 0 ? "x" + std::to_string(size) : "x?";
+    }
+    return fixes ? std::optional(std::move(text)) : std::nullopt;
+}
+
 /// Sizes that stay open are those of what the arrays hold.
 Result<void> take_sizes_of_arrays(Model& model, const AssumeRequest& request) {
     const std::vector<InputSpec> inputs = input_specs(model);
@@ -227,11 +241,9 @@ Result<void> take_sizes_of_arrays(Model& model, const AssumeRequest& request) {
     std::vector<std::string> shapes;
     std::string told;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (!is_open(inputs[i])) continue;
-        std::string shape = "?";
-        for (std::size_t axis = 1; axis < inputs[i].shape.size(); ++axis)
-            shape += inputs[i].shape[axis] < 0 ? "x" + std::to_string(first->inputs[i].shape[axis]) : "x?";
-        shapes.push_back(inputs[i].name + ":" + shape);
+        auto text = fixed_axes(inputs[i], [&](std::size_t axis) { return first->inputs[i].shape[axis]; });
+        if (!text) continue;
+        shapes.push_back(std::move(*text));
         told += (told.empty() ? "" : ", ") + shapes.back();
     }
     LATHE_CHECK(set_input_shapes(model, shapes));
@@ -247,14 +259,10 @@ Result<bool> take_given_sizes(Model& model, const std::map<std::string, ShapeRan
         if (found == given.end()) continue;
         const ShapeRange& range = found->second;
         if (range.min.size() != input.shape.size() || range.max.size() != input.shape.size()) continue;
-        std::string shape = input.name + ":?";
-        bool open = false;
-        for (std::size_t axis = 1; axis < input.shape.size(); ++axis) {
-            const bool takes = input.shape[axis] < 0 && range.min[axis] == range.max[axis];
-            open = open || takes;
-            shape += takes ? "x" + std::to_string(range.min[axis]) : "x?";
-        }
-        if (open) shapes.push_back(std::move(shape));
+        auto text = fixed_axes(input, [&](std::size_t axis) -> std::int64_t {
+            return range.min[axis] == range.max[axis] ? range.min[axis] : -1;
+        });
+        if (text) shapes.push_back(std::move(*text));
     }
     if (shapes.empty()) return false;
     LATHE_CHECK(set_input_shapes(model, shapes));
