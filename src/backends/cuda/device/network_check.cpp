@@ -56,7 +56,9 @@ public:
 
     /// Checks operation `i`; the arena holds what those before it made, and then what it made too.
     Result<std::optional<NetworkFault>> step(std::size_t i) {
-        LATHE_TRY(const bool overflowed, reads_infinities(i));
+        LATHE_TRY(const std::optional<ValueId> infinite, infinite_operand(i));
+        if (infinite && !first_infinite_) first_infinite_ = infinite;
+        const bool overflowed = infinite.has_value();
         LATHE_CHECK(run_reference(i));
         LATHE_CHECK(run_up_to(i));
         LATHE_TRY(std::string what, compare(i, overflowed));
@@ -87,6 +89,27 @@ public:
             }
         }
         return std::optional(fault_of(last, "its result changes from run to run: " + what));
+    }
+
+    /// After all steps: NetworkCheck::not_finite. The arena holds the outputs.
+    Result<std::string> not_finite() const {
+        LATHE_TRY(const auto found, differences(plan().outputs, bound_->values));
+        std::string text;
+        std::optional<ValueId> first = first_infinite_;
+        for (std::size_t v = 0; v < found.size(); ++v) {
+            const ValueId id = plan().outputs[v];
+            if (found[v].reference_infinite == 0) continue;
+            if (!first) first = id;
+            const Value& value = plan().values[id];
+            text += (text.empty() ? "" : ", ") + value.name + " (" + std::to_string(found[v].reference_infinite) +
+                    " of " + std::to_string(element_count(value.dims)) + " numbers)";
+        }
+        if (text.empty()) return text;
+        const ValueId root = root_of(plan(), *first);
+        for (const FusedOp& op : plan().ops)
+            for (const ValueId made : op.outputs)
+                if (made == root) return text + ", the first of them behind " + op.name;
+        return text;
     }
 
 private:
@@ -165,22 +188,34 @@ private:
         return {};
     }
 
-    /// Whether what operation `i` reads holds infinities or NaN, which those before it made: random inputs may pass
-    /// float16's range. What becomes of them (NaN behind a Relu, say) differs between kernels that are right.
-    Result<bool> reads_infinities(std::size_t i) const {
+    /// Of what operation `i` reads, a value that holds infinities or NaN, which those before it made: random inputs may
+    /// pass float16's range. What becomes of them (NaN behind a Relu, say) differs between kernels that are right.
+    Result<std::optional<ValueId>> infinite_operand(std::size_t i) const {
         std::vector<ValueId> read = plan().ops[i].inputs;
         std::ranges::sort(read);
         read.erase(std::unique(read.begin(), read.end()), read.end());
         LATHE_TRY(const auto found, differences(read, bound_->values));
-        return std::ranges::any_of(found, [](const kernels::Difference& of) { return of.reference_infinite > 0; });
+        for (std::size_t v = 0; v < read.size(); ++v)
+            if (found[v].reference_infinite > 0) return std::optional(read[v]);
+        return std::optional<ValueId>();
     }
 
     /// The reference's result of operation `i` in the other arena, beside all that was there before it.
     Result<void> run_reference(std::size_t i) {
         const FusedOp& op = plan().ops[i];
         LATHE_CHECK(copy_arena());
-        for (const ValueId id : op.outputs)
-            LATHE_CUDA(cudaMemsetAsync(others_[id], poison, plan().values[id].byte_size(), stream_.get()), "poisoning");
+        for (const ValueId id : op.outputs) {
+            const Value& value = plan().values[id];
+            if (!value.part) {
+                LATHE_CUDA(cudaMemsetAsync(others_[id], poison, value.byte_size(), stream_.get()), "poisoning");
+                continue;
+            }
+            const std::size_t size = bytes_of(value.type), width = static_cast<std::size_t>(value.dims[1]) * size;
+            LATHE_CUDA(cudaMemset2DAsync(others_[id], static_cast<std::size_t>(value.channel_stride) * size, poison,
+                                         width, static_cast<std::size_t>(element_count(value.dims)) * size / width,
+                                         stream_.get()),
+                       "poisoning");
+        }
         LATHE_TRY(const std::string tactic, reference_tactic(op, plan(), place_.device));
         std::string id;
         LATHE_TRY(const Provider* const provider, provider_of(tactic, id));
@@ -220,7 +255,8 @@ private:
         for (std::size_t v = 0; v < values.size(); ++v) {
             if (found[v].squared_error > 0)
                 list[v].relative = std::sqrt(found[v].squared_error / std::max(found[v].squared_reference, 1e-60));
-            list[v].broken = found[v].unwritten_or_nan + (padding_counts ? found[v].bad_padding : 0);
+            const bool padded = padding_counts && !plan().values[values[v]].part;
+            list[v].broken = found[v].unwritten_or_nan + (padded ? found[v].bad_padding : 0);
             list[v].by_one = found[v].by_one;
             list[v].by_more = found[v].by_more;
             list[v].count =
@@ -233,9 +269,15 @@ private:
     /// (`overflowed`) its own result is judged by what is finite.
     Result<std::string> compare(std::size_t i, bool overflowed) const {
         const FusedOp& op = plan().ops[i];
-        std::vector<ValueId> own, others;
+        // Of an image that is written in parts, the part is its own and the whole another's.
+        std::vector<ValueId> own, others, wholes;
         for (const ValueId id : standing(plan(), i))
             (std::find(op.outputs.begin(), op.outputs.end(), id) != op.outputs.end() ? own : others).push_back(id);
+        for (const ValueId id : op.outputs) {
+            if (!plan().values[id].part) continue;
+            own.push_back(id);
+            wholes.push_back(plan().values[id].alias_of);
+        }
         // The reference's padding is what it is: a kernel is judged by its own.
         LATHE_TRY(auto of_own, deviations(own, !source_->tactics[i].starts_with("reference:")));
         for (std::size_t v = 0; v < own.size(); ++v) {
@@ -248,7 +290,8 @@ private:
         LATHE_TRY(const auto of_others, deviations(others, false));
         for (std::size_t v = 0; v < others.size(); ++v) {
             const Value& value = plan().values[others[v]];
-            if (excess(of_others[v], value.type, allowed_in(i, value)) > changed) {
+            const double limit = std::ranges::find(wholes, others[v]) == wholes.end() ? changed : far_off;
+            if (excess(of_others[v], value.type, allowed_in(i, value)) > limit) {
                 return "with it a value of another operation changes (" +
                        (value.name.empty() ? "%" + std::to_string(others[v]) : value.name) +
                        "): " + describe(of_others[v]);
@@ -275,7 +318,8 @@ private:
     DeviceMemory arena_, other_, workspace_, differences_;
     std::unique_ptr<Bound> bound_;
     std::vector<void*> others_;
-    std::vector<double> noise_; ///< of each operation: the widest limit of it and those before it
+    std::optional<ValueId> first_infinite_; ///< the first that an operation read
+    std::vector<double> noise_;             ///< of each operation: the widest limit of it and those before it
 };
 
 } // namespace
@@ -311,17 +355,19 @@ std::string network_key(const DevicePlan& built) {
     return "steady network " + hasher.hex();
 }
 
-Result<std::optional<NetworkFault>> check_network(EngineState& state, const std::vector<Shape>& shapes,
-                                                  Progress* progress) {
+Result<NetworkCheck> check_network(EngineState& state, const std::vector<Shape>& shapes, Progress* progress) {
+    NetworkCheck found;
     Checker checker(state, *state.devices.front());
     LATHE_CHECK(checker.open(shapes));
+    if (checker.size() == 0) return found;
     for (std::size_t i = 0; i < checker.size(); ++i) {
         if (progress != nullptr) LATHE_CHECK(progress->check());
-        LATHE_TRY(auto fault, checker.step(i));
-        if (fault) return fault;
+        LATHE_TRY(found.fault, checker.step(i));
+        if (found.fault) return found;
     }
-    if (checker.size() == 0) return std::optional<NetworkFault>();
-    return checker.first_that_changes(checker.size() - 1);
+    LATHE_TRY(found.not_finite, checker.not_finite());
+    LATHE_TRY(found.fault, checker.first_that_changes(checker.size() - 1));
+    return found;
 }
 
 } // namespace lathe::cuda

@@ -324,17 +324,21 @@ private:
                 if (options_.progress != nullptr) options_.progress->advance();
                 continue;
             }
-            auto fault = check_network(state_, points[i], options_.progress);
-            if (!fault && fault.error().code == ErrorCode::out_of_memory) {
-                const std::string text = "not checked as a whole: " + plans_[i].first + ": " + fault.error().message;
+            auto checked = check_network(state_, points[i], options_.progress);
+            if (!checked && checked.error().code == ErrorCode::out_of_memory) {
+                const std::string text = "not checked as a whole: " + plans_[i].first + ": " + checked.error().message;
                 log(LogLevel::warning, text);
                 state_.report.check_notes.push_back(text);
                 done[i] = true;
                 continue;
             }
-            if (!fault) return std::move(fault).error();
-            if (!*fault) {
-                cache_.store(key, {}, static_cast<int>(Effort::full));
+            if (!checked) return std::move(checked).error();
+            const std::optional<NetworkFault>& fault = checked->fault;
+            if (!fault) {
+                if (checked->not_finite.empty())
+                    cache_.store(key, {}, static_cast<int>(Effort::full));
+                else
+                    tell_not_finite(plans_[i].first, checked->not_finite);
                 right[i] = plan.ops.size();
                 done[i] = true;
                 if (options_.progress != nullptr) options_.progress->advance();
@@ -342,12 +346,12 @@ private:
             }
             // Points that were right and use the kernel as well get another one.
             for (std::size_t other = 0; other < done.size(); ++other) {
-                const Plan checked = joined(*plans_[other].second);
-                done[other] = done[other] && std::none_of(checked.ops.begin(), checked.ops.end(), [&](const auto& op) {
-                                  return signature(op, checked) == (*fault)->signature;
+                const Plan running = joined(*plans_[other].second);
+                done[other] = done[other] && std::none_of(running.ops.begin(), running.ops.end(), [&](const auto& op) {
+                                  return signature(op, running) == fault->signature;
                               });
             }
-            LATHE_CHECK(ban(**fault, plan, place));
+            LATHE_CHECK(ban(*fault, plan, place));
         }
         if (options_.progress != nullptr) options_.progress->end();
         // What is wrong in one network is not tried in the next one.
@@ -357,6 +361,17 @@ private:
             state_.report.checked_operations += count;
         state_.report.check_seconds = seconds_since(start);
         return {};
+    }
+
+    /// Such a network is not taken for known: the next build says the same.
+    void tell_not_finite(const std::string& shape, const std::string& outputs) {
+        std::string text =
+            "at " + shape + ", with normally distributed random inputs, there are infinities or NaN in " + outputs;
+        if (state_.prepared.precision == Precision::float16)
+            text += "; float16 ends at 65504: if your own inputs give them too, build with --precision bf16, or keep "
+                    "that part in float32 with `lathe autocast`";
+        log(LogLevel::warning, text);
+        state_.report.check_notes.push_back(std::move(text));
     }
 
     Result<void> ban(const NetworkFault& fault, const Plan& plan, DeviceState& place) {

@@ -73,12 +73,13 @@ protected:
     }
 
     std::optional<NetworkFault> check() {
-        auto fault = check_network(state_, shapes_, nullptr);
-        if (!fault) {
-            ADD_FAILURE() << fault.error().describe();
+        auto found = check_network(state_, shapes_, nullptr);
+        if (!found) {
+            ADD_FAILURE() << found.error().describe();
             return std::nullopt;
         }
-        return *fault;
+        not_finite_ = found->not_finite;
+        return found->fault;
     }
 
     /// As if the kernel of operation `op` did this.
@@ -111,11 +112,13 @@ protected:
     const std::vector<Shape> shapes_{{2, 3, 32, 32}};
     EngineState state_;
     std::shared_ptr<const DevicePlan> plan_;
+    std::string not_finite_; ///< what the last check said of it
 };
 
 TEST_F(CudaNetworkCheck, FindsNothingWhereAllIsRight) {
     const auto fault = check();
-    EXPECT_FALSE(fault) << fault->name << ": " << fault->what;
+    EXPECT_FALSE(fault) << fault->name << " by " << fault->tactic << ": " << fault->what;
+    EXPECT_EQ(not_finite_, "");
 }
 
 // The 32nd power of a normal number passes float16's range in every seventh element.
@@ -126,7 +129,20 @@ TEST_F(CudaNetworkCheck, FindsNothingWhereRandomInputsOverflow) {
                   "%x32 = Mul(%x16, %x16)\n%a = Conv(%x32, %w_a) {pads = [1, 1, 1, 1]}\n%a_r = Relu(%a)\n"
                   "%b = Conv(%a_r, %w_b) {pads = [1, 1, 1, 1]}\n%y = Relu(%b)\noutput %y: float32[N, 16, 32, 32]\n");
     const auto fault = check();
-    EXPECT_FALSE(fault) << fault->name << ": " << fault->what;
+    EXPECT_FALSE(fault) << fault->name << " by " << fault->tactic << ": " << fault->what;
+    EXPECT_NE(not_finite_.find("y ("), std::string::npos) << not_finite_;
+    EXPECT_NE(not_finite_.find("behind Mul"), std::string::npos) << not_finite_;
+}
+
+// What overflows inside and never leaves is no concern of the user's.
+TEST_F(CudaNetworkCheck, SaysNothingOfInfinitiesThatDoNotReachAnOutput) {
+    check_instead("opset 18\ninput %x: float32[N, 3, 32, 32]\ninput %w_a: float32[16, 3, 3, 3]\n"
+                  "%x2 = Mul(%x, %x)\n%x4 = Mul(%x2, %x2)\n%x8 = Mul(%x4, %x4)\n%x16 = Mul(%x8, %x8)\n"
+                  "%x32 = Mul(%x16, %x16)\n%bounded = Tanh(%x32)\n%y = Conv(%bounded, %w_a) {pads = [1, 1, 1, 1]}\n"
+                  "output %y: float32[N, 16, 32, 32]\n");
+    const auto fault = check();
+    EXPECT_FALSE(fault) << fault->name << " by " << fault->tactic << ": " << fault->what;
+    EXPECT_EQ(not_finite_, "");
 }
 
 TEST_F(CudaNetworkCheck, NamesAWrongResult) {
