@@ -58,6 +58,23 @@ std::size_t count_inputs(const Graph& graph) {
     }));
 }
 
+/// A convolution that reads the input as it is multiplies so many channels; nothing where they are the range's.
+Result<void> check_channels(const Model& model, const ValueInfo& input, const ShapeRange& range) {
+    if (range.min.size() < 3) return {};
+    for (const auto& node : model.graph.nodes) {
+        if (!node->is("Conv") || node->inputs.size() < 2 || node->input(0) != input.name) continue;
+        const Tensor* filter = model.graph.constant(node->input(1));
+        if (filter == nullptr || filter->shape().size() != range.min.size()) continue;
+        const std::int64_t channels = filter->shape()[1] * std::max<std::int64_t>(1, node->int_or("group", 1));
+        if (range.min[1] == channels && range.max[1] == channels) continue;
+        return Error{ErrorCode::invalid_argument,
+                     "shape range " + range.describe() + " has " + std::to_string(range.max[1]) +
+                         " channels, and the filters of " + node->label() + " multiply " + std::to_string(channels),
+                     input.name, "the model says " + to_string(input.shape().value_or(Shape{}))};
+    }
+    return {};
+}
+
 } // namespace
 
 Result<std::pair<std::string, ShapeRange>> parse_shape_range(std::string_view text) {
@@ -101,6 +118,7 @@ Result<std::map<std::string, ShapeRange>> complete_shapes(const Model& model,
                                  " dimensions, the input has " + std::to_string(input.dims->size()),
                              input.name, "the model says " + to_string(input.shape().value_or(Shape{}))};
             }
+            LATHE_CHECK(check_channels(model, input, range));
             shapes.emplace(input.name, range);
             continue;
         }

@@ -404,6 +404,11 @@ TEST(Shapes, OpenBatchGetsADefaultAndOtherOpenSizesAreNamed) {
     ASSERT_FALSE(unknown);
     EXPECT_THAT(unknown.error().describe(), HasSubstr("nope"));
     EXPECT_FALSE(complete_shapes(small_network(), {{"input", {{1}, {1}, {1}}}}));
+    const Shape wrong{1, 4, 8, 8};
+    const auto channels = complete_shapes(small_network(), {{"input", {wrong, wrong, wrong}}});
+    ASSERT_FALSE(channels);
+    EXPECT_EQ(channels.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(channels.error().describe(), HasSubstr("4 channels, and the filters of"));
 }
 
 TEST(BuildReports, NameClampedConstantsWithTheirNumbers) {
