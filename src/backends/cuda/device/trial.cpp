@@ -217,7 +217,13 @@ Result<std::string> Trial::compare(std::size_t set, double& error) {
         offset += room_for(value.byte_size());
         if (found.unwritten_or_nan > 0)
             return "leaves " + std::to_string(found.unwritten_or_nan) + " elements NaN, infinite or unwritten";
-        if (found.bad_padding > 0)
+        // What lies between a part's pixels belongs to others: it must be as it was, which shows in poisoned floats.
+        if (value.part && is_real(value.type)) {
+            const auto pixels = static_cast<std::uint64_t>(element_count(value.dims) / value.dims[1]);
+            const std::uint64_t between = (pixels - 1) * static_cast<std::uint64_t>(stride - channels);
+            if (found.bad_padding != between)
+                return "writes " + std::to_string(between - found.bad_padding) + " elements between its pixels";
+        } else if (found.bad_padding > 0)
             return "leaves " + std::to_string(found.bad_padding) + " padding elements NaN or unwritten";
         const double count = static_cast<double>(std::max<std::int64_t>(1, element_count(value.dims)));
         if (found.by_more > 0) {

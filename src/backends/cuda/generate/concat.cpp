@@ -49,6 +49,7 @@ Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
         if (element_count(x.dims) == 0) continue;
         const View from = view_of(x);
         if (x.layout != y.layout || from.dims.size() != to.dims.size()) return cannot("inputs of several layouts");
+        if ((x.part || y.part) && (axis != 1 || detail.interleaved || y.part)) return cannot("parts of images");
         if (x.type == ElementType::s8 && (x.scale != y.scale || !detail.program.code.empty()))
             return cannot("inputs of several scales");
         if (x.type != rows.joined && (!is_real(x.type) || !is_real(rows.joined) || detail.interleaved))
@@ -64,6 +65,7 @@ Result<Rows> rows_of(const FusedOp& op, const Plan& plan) {
             run *= extent(from, order[i]);
             if (extent(from, order[i]) != extent(to, order[i])) return cannot("inputs of several paddings");
         }
+        if (x.part) part.stride = from.pitch;
         begin += run;
         rows.piece = common_power(common_power(rows.piece == 1 && rows.parts.empty() ? 16 : rows.piece, part.begin),
                                   part.stride);

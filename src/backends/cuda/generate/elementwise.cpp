@@ -57,7 +57,8 @@ public:
 private:
     Reading reading(const Operand& x) const {
         if (flat_) {
-            if (x.offset != 0 || x.strides != space_.outputs.front().strides) return {};
+            if (x.offset != 0 || x.strides != space_.outputs.front().strides || !space_.dense(space_.outputs.front()))
+                return {};
             return {Access::vector, std::min(vectors_.width, 16 / size_of(x.type))};
         }
         if (x.strides.back() == 0) return {Access::splat, 1};
@@ -184,9 +185,16 @@ private:
         source_.line("    }");
         for (std::size_t o = 0; o < space_.outputs.size(); ++o) {
             const Operand& y = space_.outputs[o];
-            const std::int64_t piece = std::min(vectors_.width, std::max<std::int64_t>(1, 16 / size_of(y.type)));
-            // results lie dense in memory order
-            source_.line("    store<", piece, ">(q", o, " + i * ", vectors_.width, suffix_, ", y", o, ");");
+            if (space_.dense(y)) {
+                const std::int64_t piece = std::min(vectors_.width, std::max<std::int64_t>(1, 16 / size_of(y.type)));
+                source_.line("    store<", piece, ">(q", o, " + i * ", vectors_.width, suffix_, ", y", o, ");");
+            } else if (!flat_) { // a part of an image
+                source_.line("    store<", piece(y), ">(q", o, " + (", place(y, space_.sizes.size() - 1, "c"), "), y",
+                             o, ");");
+            } else {
+                return Error{ErrorCode::unsupported, "a part of an image of channels that are no whole vectors", "",
+                             ""};
+            }
         }
         return {};
     }
@@ -285,7 +293,7 @@ std::int64_t elementwise_width(const Space& space) {
     const std::int64_t width = 16 / widest;
     const std::int64_t in_row = common_power(width, space.inner()), all = common_power(width, space.total());
     // Images' padding is told by the place in a row.
-    return space.padded() ? in_row : std::max(in_row, all);
+    return space.padded() || !space.dense(space.outputs.front()) ? in_row : std::max(in_row, all);
 }
 
 std::vector<Vectors> vector_choices(std::int64_t width, std::int64_t elements, const GeneratedTarget& target) {

@@ -32,6 +32,7 @@ Result<Groups> groups_of(const FusedOp& op, const Plan& plan, bool narrow) {
     const auto cannot = [&](const char* why) { return Error{ErrorCode::unsupported, why, op.name, ""}; };
     const auto& detail = std::get<GroupFactors>(op.detail);
     const Value& x = plan.values[op.inputs[0]];
+    if (x.part) return cannot("a part of an image");
     Groups g;
     g.x = operand_of(plan, op.inputs[0]);
     g.factor = operand_of(plan, op.outputs[0]);

@@ -25,6 +25,7 @@ Result<Pooling> pooling_of(const FusedOp& op, const Plan& plan) {
     const auto size = static_cast<std::int64_t>(std::max(bytes_of(x.type), bytes_of(y.type)));
     if (size > 4) return Error{ErrorCode::unsupported, "a pool of 64-bit numbers", op.name, ""};
     p.piece = common_power(common_power(16 / size, p.from.channel_stride), p.to.channel_stride);
+    p.piece = common_power(common_power(p.piece, p.from.pitch), p.to.pitch);
     if (static_cast<std::int64_t>(x.byte_size()) >= std::int64_t{1} << 31)
         return Error{ErrorCode::unsupported, "over 2^31 bytes", op.name, ""};
     return p;
@@ -99,7 +100,7 @@ Result<GeneratedKernel> emit_pool(const std::string& variant, const FusedOp& op,
                ? join("c + e < ", p.to.dims[1], "u ? ", from_float(p.y.type, value), " : (", storage(p.y.type), ")0")
                : from_float(p.y.type, value),
            ";");
-    s.line("    store<", p.piece, ">(q0 + i * ", p.piece, "u, y);");
+    s.line("    store<", p.piece, ">(q0 + (pixel * ", p.to.pitch, "u + c), y);");
     close_pieces(s, kernel);
     return kernel;
 }

@@ -43,8 +43,8 @@ Result<Reduction> reduction_of(const FusedOp& op, const Plan& plan) {
         if (!from.nhwc()) return cannot("a global pool of a linear image");
         r.outer = from.dims[0];
         r.inner = from.dims[1];
-        r.row = from.channel_stride;
-        r.y_row = to.nhwc() ? to.channel_stride : r.inner;
+        r.row = from.pitch;
+        r.y_row = to.nhwc() ? to.pitch : r.inner;
     }
     if (r.kind == ReduceKind::mean) r.after /= static_cast<float>(r.reduced);
     if (r.reduced < 1) return cannot("a reduction of nothing");

@@ -17,6 +17,7 @@ struct Resizing {
     Operand x, y;
     std::int64_t planes = 1, plane = 0; ///< what is resized alike, and elements from one to the next
     std::int64_t inner = 1, valid = 1;  ///< channels beside each other, with and without padding
+    std::int64_t pitch = 1;             ///< of the result, from pixel to pixel
     Axis height, width;
     std::int64_t piece = 1;
     std::int64_t total() const { return planes * height.to * width.to * inner; }
@@ -53,6 +54,7 @@ Result<Resizing> resizing_of(const FusedOp& op, const Plan& plan) {
         r.planes = to.dims[0];
         r.plane = from.strides[0];
         r.inner = to.channel_stride;
+        r.pitch = to.pitch;
         r.valid = to.dims[1];
         if (from.channel_stride < to.channel_stride) return cannot("a resize between paddings");
     } else {
@@ -63,7 +65,8 @@ Result<Resizing> resizing_of(const FusedOp& op, const Plan& plan) {
     const auto size = static_cast<std::int64_t>(std::max(bytes_of(x.type), bytes_of(y.type)));
     if (size > 4) return cannot("a resize of 64-bit numbers");
     r.piece = common_power(16 / size, r.inner);
-    if (from.nhwc()) r.piece = common_power(r.piece, from.channel_stride);
+    if (from.nhwc())
+        r.piece = common_power(common_power(r.piece, from.channel_stride), common_power(from.pitch, to.pitch));
     if (r.total() >= std::int64_t{1} << 31 || r.planes * r.plane >= std::int64_t{1} << 31)
         return cannot("over 2^31 elements");
     return r;
@@ -160,7 +163,7 @@ Result<GeneratedKernel> emit_resize(const std::string& variant, const FusedOp& o
     const std::string value = from_float(r.y.type, "v[e]" + times(r.x.scale / r.y.scale));
     s.line("    for (int e = 0; e < ", r.piece, "; ++e) y[e] = ",
            r.valid < r.inner ? join("c + e < ", r.valid, "u ? ", value, " : (", storage(r.y.type), ")0") : value, ";");
-    s.line("    store<", r.piece, ">(q0 + i * ", r.piece, "u, y);");
+    s.line("    store<", r.piece, ">(q0 + (pixel * ", r.pitch, "u + c), y);");
     close_pieces(s, kernel);
     return kernel;
 }

@@ -14,8 +14,9 @@ struct Pairs {
     RotaryTable table{Shape{1, 1, 1, 1}};
     Shape dims;
     std::int64_t width = 1; ///< most pairs a vector
-    std::int64_t half() const { return dims[3] / 2; }
-    std::int64_t pairs() const { return dims[0] * dims[1] * dims[2] * half(); }
+    std::int64_t turned() const { return detail.turned_of(dims[3]); }
+    std::int64_t half() const { return turned() / 2; }
+    std::int64_t pairs() const { return dims[0] * dims[1] * dims[2] * (dims[3] / 2); }
 };
 
 Result<Pairs> pairs_of(const FusedOp& op, const Plan& plan) {
@@ -36,6 +37,7 @@ Result<Pairs> pairs_of(const FusedOp& op, const Plan& plan) {
     for (const std::int64_t step : {p.detail.x.offset, p.detail.x.batch, p.detail.x.head, p.detail.x.row})
         width = common_power(width, step);
     p.width = p.detail.interleaved ? common_power(width, p.dims[3]) / 2 : width;
+    if (p.turned() != p.dims[3]) p.width = common_power(common_power(p.width, p.half()), (p.dims[3] - p.turned()) / 2);
     if (p.width == 0) return Error{ErrorCode::unsupported, "pairs that are not aligned", op.name, ""};
     return p;
 }
@@ -62,9 +64,9 @@ Result<GeneratedKernel> emit_rotary(const std::string& variant, const FusedOp& o
     GeneratedKernel kernel;
     kernel.entry = "lathe_rotary";
     kernel.threads = usual_threads;
-    const std::int64_t half = p.half(), total = p.pairs() / v, run = half / v;
+    const std::int64_t half = p.half(), total = p.pairs() / v, run = p.dims[3] / 2 / v;
     kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, usual_threads));
-    const bool wide = p.table.width == p.dims[3];
+    const bool wide = p.table.width == p.turned();
     Source s;
     open_kernel(s, kernel, {p.x, p.cosines, p.sines}, {p.y});
     s.line("  wait_for_previous();");
@@ -84,6 +86,21 @@ Result<GeneratedKernel> emit_rotary(const std::string& variant, const FusedOp& o
         s.line("  ", storage(from.type), " ", name, "[", count, "];");
         s.line("  load<", count, ">(", pointer, " + (", place, "), ", name, ");");
     };
+    if (p.turned() != p.dims[3]) { // behind what is turned: as it is
+        s.line("  if (c >= ", half, "u) {");
+        for (const std::string& at : {std::string("2u * c"), join("2u * c + ", v, "u")}) {
+            s.line("    {");
+            load("x", v, p.x, "p0", "from + " + at);
+            s.line("    ", storage(p.y.type), " y[", v, "];");
+            s.line("#pragma unroll");
+            s.line("    for (int e = 0; e < ", v, "; ++e) y[e] = ", from_float(p.y.type, to_float(p.x.type, "x[e]")),
+                   ";");
+            s.line("    store<", v, ">(q0 + (to + ", at, "), y);");
+            s.line("    }");
+        }
+        s.line("    return;");
+        s.line("  }");
+    }
     // Pair e: numbers a and b, turned by cosine and sine e of each.
     const std::string first_table = p.detail.interleaved && wide ? "at + 2u * c" : "at + c";
     const std::int64_t tables = p.detail.interleaved && wide ? 2 * v : v;

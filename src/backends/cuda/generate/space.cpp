@@ -19,13 +19,16 @@ View view_of(const Value& value) {
     View view;
     view.dims = value.dims;
     if (value.layout == Layout::nhwc && view.dims.size() == 3) view.dims.insert(view.dims.begin() + 2, 1);
-    if (value.layout == Layout::nhwc) view.channel_stride = value.channel_stride;
+    if (value.layout == Layout::nhwc) {
+        view.channel_stride = value.stored_channels();
+        view.pitch = value.channel_stride;
+    }
     view.strides.resize(view.dims.size());
     std::int64_t step = 1;
     const auto order = view.order();
     for (auto d = order.rbegin(); d != order.rend(); ++d) {
         view.strides[*d] = step;
-        step *= view.nhwc() && *d == 1 ? view.channel_stride : view.dims[*d];
+        step *= view.nhwc() && *d == 1 ? view.pitch : view.dims[*d];
     }
     return view;
 }
@@ -46,6 +49,13 @@ Operand operand_of(const Plan& plan, ValueId id) {
 
 std::int64_t Space::total() const {
     return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+bool Space::dense(const Operand& output) const {
+    std::int64_t step = 1;
+    for (std::size_t d = sizes.size(); d-- > 0; step *= sizes[d])
+        if (sizes[d] != 1 && output.strides[d] != step) return false;
+    return true;
 }
 
 bool Space::narrow() const {
@@ -116,7 +126,7 @@ void add_input(Space& space, const Plan& plan, ValueId id, const View& output, c
     // Beside an image's channels lies its own padding.
     const Value& value = plan.values[id];
     if (output.nhwc() && value.layout == Layout::nhwc && strides[1] == 1 && offset == 0)
-        operand.room = value.channel_stride;
+        operand.room = value.stored_channels();
     space.inputs.push_back(std::move(operand));
 }
 

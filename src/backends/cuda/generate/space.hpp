@@ -13,7 +13,8 @@ namespace lathe::cuda::generated {
 struct View {
     Shape dims;
     std::vector<std::int64_t> strides; ///< in elements
-    std::int64_t channel_stride = 0;   ///< nhwc
+    std::int64_t channel_stride = 0;   ///< nhwc: channels of a pixel with their padding
+    std::int64_t pitch = 0;            ///< nhwc: from pixel to pixel
     bool nhwc() const { return channel_stride != 0; }
     /// Dims from the outermost in memory to the innermost.
     std::vector<std::size_t> order() const;
@@ -40,6 +41,8 @@ struct Space {
     std::int64_t inner() const { return sizes.back(); }
     std::int64_t total() const;
     bool padded() const { return valid < inner(); }
+    /// Whether a result lies in memory as the space is walked, without gaps: not in a part of an image.
+    bool dense(const Operand& output) const;
     /// The greatest offset of any operand fits 31 bits.
     bool narrow() const;
     /// Drops dims of size 1 and joins those that all operands walk through in one.

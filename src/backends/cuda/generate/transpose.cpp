@@ -150,7 +150,7 @@ Result<Space> movement_space(const FusedOp& op, const Plan& plan) {
     const auto cannot = [&](std::string why) { return Error{ErrorCode::unsupported, std::move(why), op.name, ""}; };
     std::vector<std::int64_t> strides;
     std::int64_t offset = 0;
-    const bool same_rows = from.nhwc() && to.nhwc() && from.channel_stride == to.channel_stride;
+    const bool same_rows = from.nhwc() && to.nhwc() && from.channel_stride == to.channel_stride && !x.part && !y.part;
     bool whole = false;
     if (const auto* transpose = std::get_if<Transpose>(&op.detail)) {
         if (from.dims.size() != transpose->order.size() || to.dims.size() != from.dims.size())

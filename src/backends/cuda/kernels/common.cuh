@@ -165,7 +165,35 @@ __device__ __forceinline__ float activate(float v, const EpilogueParams& e) {
 }
 /// The epilogue but for the rounding; `residual` is the stored number.
 __device__ __forceinline__ float finish(float acc, float scale, float bias, float residual, const EpilogueParams& e) {
-    return activate(fmaf(acc, scale, bias) + residual * e.residual_scale, e) * e.output_scale_inverse;
+    const float before = e.residual_last != 0 ? 0.0F : residual * e.residual_scale;
+    const float behind = e.residual_last != 0 ? residual * e.residual_scale : 0.0F;
+    return (activate(fmaf(acc, scale, bias) + before, e) + behind) * e.output_scale_inverse;
+}
+/// Activations that are quick enough to stand behind all sums; false: it is another one, and nothing was done.
+template <int Count>
+__device__ __forceinline__ bool activate_quickly(float (&v)[Count], const EpilogueParams& e) {
+    if (e.act == act_none) return true;
+    if (e.act <= act_clip) {
+        const float low = e.act == act_clip ? e.low : 0.0F, high = e.act == act_clip ? e.high : INFINITY;
+#pragma unroll
+        for (float& x : v)
+            x = fminf(fmaxf(x, low), high);
+    } else if (e.act == act_silu) {
+#pragma unroll
+        for (float& x : v)
+            x = __fdividef(x, 1.0F + __expf(-x));
+    } else if (e.act == act_hard_swish) {
+#pragma unroll
+        for (float& x : v)
+            x *= __saturatef(fmaf(x, 1.0F / 6.0F, 0.5F));
+    } else if (e.act == act_leaky_relu) {
+#pragma unroll
+        for (float& x : v)
+            x = x >= 0 ? x : x * e.alpha;
+    } else {
+        return false;
+    }
+    return true;
 }
 
 /// 16 bytes of T as floats and back.

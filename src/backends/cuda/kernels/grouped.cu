@@ -221,16 +221,22 @@ __global__ void __launch_bounds__(threads)
                 const float scale = real && e.scale != nullptr ? __ldg(e.scale + c0 + k) : 1.0F;
                 const float bias = real && e.bias != nullptr ? __ldg(e.bias + c0 + k) : 0.0F;
                 v[k] = fmaf(v[k], scale, bias);
-                if (real && e.residual != nullptr)
-                    v[k] = fmaf(load_any(e.residual, e.residual_is_s8 != 0 ? type_s8 : p.output_type,
-                                         pixel * e.residual_stride + c0 + k),
-                                e.residual_scale, v[k]);
             }
+            const auto add_residual = [&] {
+#pragma unroll
+                for (int k = 0; k < 4; ++k)
+                    if (c0 + k < p.k)
+                        v[k] = fmaf(load_any(e.residual, e.residual_is_s8 != 0 ? type_s8 : p.output_type,
+                                             pixel * e.residual_stride + c0 + k),
+                                    e.residual_scale, v[k]);
+            };
+            if (e.residual != nullptr && e.residual_last == 0) add_residual();
             activate4(v, e);
+            if (e.residual != nullptr && e.residual_last != 0) add_residual();
 #pragma unroll
             for (float& x : v)
                 x *= e.output_scale_inverse;
-            store4(p.output, p.output_type, pixel * p.k_stride + c0, v);
+            store4(p.output, p.output_type, pixel * p.k_pitch + c0, v);
         }
         // the next tile's pixels do not touch the sums, and its sums come behind a barrier
     }
@@ -332,7 +338,9 @@ int grouped_slices(const GroupedParams& p) {
 bool grouped_takes(const GroupedParams& p, const GroupedTile& tile, std::size_t shared_limit) {
     if (p.type < type_f32 || p.type > type_s8 || p.output_type < type_f32 || p.output_type > type_s8) return false;
     if (p.groups < 1 || p.c < 1 || p.k < 1 || p.c % p.groups != 0 || p.k % p.groups != 0) return false;
-    if (p.c_stride * bytes_of_type(p.type) % slice_bytes != 0 || p.k_stride % 4 != 0 || p.k_stride < p.k) return false;
+    if (p.c_stride * bytes_of_type(p.type) % slice_bytes != 0 || p.k_stride % 4 != 0 || p.k_stride < p.k ||
+        p.k_pitch % 4 != 0)
+        return false;
     if (tile.rows < 1 || tile.columns < 8 || tile.columns > 256 || (tile.columns & (tile.columns - 1)) != 0 ||
         tile.rows * tile.columns % 32 != 0 || tile.tiles < 1)
         return false;

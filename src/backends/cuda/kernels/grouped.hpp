@@ -12,6 +12,7 @@ struct GroupedParams {
     std::int32_t type, output_type;
     std::int32_t tf32; ///< products of f32 may round their factors
     std::int32_t n, h, w, c, c_stride, k, k_stride, p, q, groups;
+    std::int32_t k_pitch; ///< elements from pixel to pixel of the result: k_stride, more in a part of an image
     WindowParams window;
     EpilogueParams epilogue; ///< with residual_stride
 };

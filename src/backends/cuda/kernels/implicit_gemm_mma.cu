@@ -72,7 +72,7 @@ cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmPara
     const int size = list.sizes[tile];
     const std::int64_t k_bytes = std::int64_t{params.r} * params.s * params.c * size;
     const std::int64_t rows = std::int64_t{params.n} * params.p * params.q;
-    if (params.c * size % 16 != 0 || params.c_stride * size % 16 != 0 || k_bytes > 0x3fffffff || rows > 0x3fffffff)
+    if (params.c * size % 16 != 0 || params.c_pitch * size % 16 != 0 || k_bytes > 0x3fffffff || rows > 0x3fffffff)
         return cudaErrorInvalidValue;
     mma::Args args{};
     args.p = params;
@@ -83,8 +83,8 @@ cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmPara
     const int out_size = output_type == type_s8 ? 1 : output_type == type_f32 ? 4 : 2;
     const bool narrow = params.epilogue.residual != nullptr && params.epilogue.residual_is_s8 != 0 && out_size > 1;
     // an s8 residual of a wider output is read 16 / out_size bytes at a time: its rows start on those
-    args.vectors = params.k_stride * out_size % 16 == 0 ? 1 : 0;
-    const int stride = params.epilogue.residual_stride != 0 ? params.epilogue.residual_stride : params.k_stride;
+    args.vectors = params.k_stride * out_size % 16 == 0 && params.k_pitch * out_size % 16 == 0 ? 1 : 0;
+    const int stride = params.epilogue.residual_stride != 0 ? params.epilogue.residual_stride : params.k_pitch;
     args.residual_stride = stride;
     args.residual_vectors = args.vectors != 0 && stride >= params.k_stride &&
                                     (narrow ? stride % (16 / out_size) : stride * out_size % 16) == 0

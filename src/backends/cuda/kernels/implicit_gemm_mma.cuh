@@ -143,7 +143,7 @@ __device__ __forceinline__ void write_tile(const Args& args, const std::uint32_t
                 v[4 * s + 2] = fmaf(number(sum.z), scale.z, bias.z);
                 v[4 * s + 3] = fmaf(number(sum.w), scale.w, bias.w);
             }
-            if (e.residual != nullptr) {
+            const auto add_residual = [&] {
                 float r[16]; // as many as an s8 vector has
                 if (narrow)
                     unpack<std::int8_t>(residual[b], r);
@@ -152,24 +152,18 @@ __device__ __forceinline__ void write_tile(const Args& args, const std::uint32_t
 #pragma unroll
                 for (int i = 0; i < vec; ++i)
                     v[i] = fmaf(r[i], e.residual_scale, v[i]);
-            }
-            if (e.act == act_relu) {
-#pragma unroll
-                for (int i = 0; i < vec; ++i)
-                    v[i] = fmaxf(v[i], 0.0F);
-            } else if (e.act == act_clip) {
-#pragma unroll
-                for (int i = 0; i < vec; ++i)
-                    v[i] = fminf(fmaxf(v[i], e.low), e.high);
-            } else if (e.act != act_none) {
+            };
+            if (e.residual != nullptr && e.residual_last == 0) add_residual();
+            if (!activate_quickly(v, e)) {
 #pragma unroll
                 for (int i = 0; i < vec; ++i)
                     v[i] = activate_rare(v[i], e.act, e.high, e.alpha);
             }
+            if (e.residual != nullptr && e.residual_last != 0) add_residual();
 #pragma unroll
             for (int i = 0; i < vec; ++i)
                 v[i] = n + i < p.k ? v[i] * e.output_scale_inverse : 0.0F;
-            Out* to = out + static_cast<std::int64_t>(m0 + row) * p.k_stride + n;
+            Out* to = out + static_cast<std::int64_t>(m0 + row) * p.k_pitch + n;
             if (args.vectors != 0) {
                 *reinterpret_cast<uint4*>(to) = pack<Out>(v);
             } else {
@@ -208,7 +202,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks) implicit_gemm_mma(const
     const char* input = static_cast<const char*>(p.input);
     const char* image[T::a_loads];
     int h0[T::a_loads], w0[T::a_loads];
-    const int pixels = p.p * p.q, pixel_bytes = p.c_stride * size, tap_bytes = p.c * size;
+    const int pixels = p.p * p.q, pixel_bytes = p.c_pitch * size, tap_bytes = p.c * size;
 #pragma unroll
     for (int i = 0; i < T::a_loads; ++i) {
         const int m = m0 + row0 + i * T::chunk_rows;

@@ -24,13 +24,17 @@ struct EpilogueParams {
     float low, high, alpha, output_scale_inverse;
     std::int32_t residual_is_s8;
     std::int32_t residual_stride; ///< elements from pixel to pixel; 0: as the output's
+    std::int32_t residual_last;   ///< it is added behind the activation
 };
 /// Convolution and gemm alike: gemm is a 1x1 convolution on an image of m x 1. Types: 0 f32, 1 f16, 2 bf16, 3 s8.
 struct ImplicitGemmParams {
     const void* input;
     const void* weight;
     void* output;
-    std::int32_t n, h, w, c, c_stride, k, k_stride, r, s, p, q, pad_h, pad_w, stride_h, stride_w, dil_h, dil_w;
+    /// c_stride, k_stride: channels with their padding. c_pitch, k_pitch: elements from pixel to pixel, more than that
+    /// where the image is a part of another one's channels.
+    std::int32_t n, h, w, c, c_stride, c_pitch, k, k_stride, k_pitch, r, s, p, q;
+    std::int32_t pad_h, pad_w, stride_h, stride_w, dil_h, dil_w;
     EpilogueParams epilogue;
 };
 /// The kernels of sm90/: operands stream through shared memory; weights stay there; pixels come once for all taps; the
@@ -61,8 +65,9 @@ cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmPara
                                      cudaStream_t stream, bool programmatic);
 
 /// 1x1 convolution of few input channels (up to 288 bytes a pixel), result and residual of the input's type f16 or s8,
-/// activation none, relu or clip. A warp keeps the channels of 8 * `halves` (2, 4) pixels in registers, `turns` times
-/// (0: as often as lets all blocks run at once); blocks take a share of the output channels each, of `splits`.
+/// activation none, relu or clip, of f16 also leaky relu, SiLU or hard swish. A warp keeps the channels of 8 * `halves`
+/// (2, 4) pixels in registers, `turns` times (0: as often as lets all blocks run at once); blocks take a share of the
+/// output channels each, of `splits`.
 struct PointwiseTile {
     std::int32_t halves, splits, turns;
 };

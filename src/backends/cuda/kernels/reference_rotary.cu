@@ -11,14 +11,20 @@ using reference::threads;
 
 __global__ void rotary_general(const __grid_constant__ RotaryParams p) {
     pdl_wait();
-    const std::int64_t half = p.depth / 2, i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
-    if (i >= p.batches * p.heads * p.rows * half) return;
-    const std::int64_t line = i / half, c = i % half;
+    const std::int64_t half = p.turned / 2, pairs = p.depth / 2,
+                       i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+    if (i >= p.batches * p.heads * p.rows * pairs) return;
+    const std::int64_t line = i / pairs, c = i % pairs;
     const std::int64_t row = line % p.rows, head = line / p.rows % p.heads, sample = line / (p.rows * p.heads);
     const std::int64_t a = p.interleaved != 0 ? 2 * c : c, b = p.interleaved != 0 ? 2 * c + 1 : half + c;
     const std::int64_t from = p.offset + sample * p.batch + head * p.head + row * p.row;
+    if (c >= half) {
+        for (const std::int64_t k : {2 * c, 2 * c + 1})
+            store_any(p.y, p.y_type, line * p.depth + k, load_any(p.x, p.x_type, from + k));
+        return;
+    }
     const std::int64_t at = sample * p.table_batch + head * p.table_head + row * p.table_row;
-    const std::int64_t first = at + (p.width == p.depth ? a : c), second = at + (p.width == p.depth ? b : c);
+    const std::int64_t first = at + (p.width == p.turned ? a : c), second = at + (p.width == p.turned ? b : c);
     const float x = load_any(p.x, p.x_type, from + a), y = load_any(p.x, p.x_type, from + b);
     const auto cosine = [&](std::int64_t k) { return load_any(p.cosines, p.table_type, k); };
     const auto sine = [&](std::int64_t k) { return load_any(p.sines, p.table_type, k); };

@@ -11,6 +11,7 @@ struct RotaryParams {
     std::int64_t offset, batch, head, row;                  ///< of x, in elements
     std::int64_t table_batch, table_head, table_row, width; ///< of cosines and sines
     std::int64_t batches, heads, rows, depth;
+    std::int64_t turned; ///< the first numbers of a row, an even count; the others stay
 };
 /// A thread a pair of numbers, any sizes and types.
 cudaError_t launch_rotary_general(const RotaryParams& params, cudaStream_t stream, bool programmatic);

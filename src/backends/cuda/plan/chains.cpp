@@ -26,7 +26,7 @@ const Conv* plain(const Plan& plan, const FusedOp& op) {
     const Epilogue& e = conv->epilogue;
     const bool simple = e.act == Activation::none || e.act == Activation::relu || e.act == Activation::clip;
     if (w.kernel != std::array<std::int64_t, 2>{1, 1} || w.pads != std::array<std::int64_t, 4>{} || !simple ||
-        e.output_scale_inverse != 1 || !of_one_type(plan, op, *conv))
+        e.residual_last || e.output_scale_inverse != 1 || !of_one_type(plan, op, *conv))
         return nullptr;
     return conv;
 }

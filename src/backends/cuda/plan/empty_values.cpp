@@ -88,7 +88,15 @@ bool fold_empty_values(Graph& graph, std::size_t inputs) {
         graph.initializers.insert_or_assign(node->output(0), std::move(*constant));
         return true;
     };
-    return std::erase_if(graph.nodes, known) > 0 || changed;
+    changed = std::erase_if(graph.nodes, known) > 0 || changed;
+    // What is joined with nothing is joined without it.
+    for (const auto& node : graph.nodes) {
+        if (!node->is("Concat")) continue;
+        const auto empty = [&](const std::string& input) { return is_empty(graph, input); };
+        if (std::ranges::all_of(node->inputs, empty)) continue;
+        changed = std::erase_if(node->inputs, empty) > 0 || changed;
+    }
+    return changed;
 }
 
 } // namespace lathe::cuda

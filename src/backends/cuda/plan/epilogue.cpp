@@ -77,7 +77,9 @@ bool Lowering::is_gate_of_products(const ActivationMatch& match, const Shape& sh
 //
 // Each only while nothing else reads what is between. The skip must have been made before: of two convolutions into
 // one Add, the later takes the other's result.
-Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
+//
+// YOLO's blocks add behind the activation: act(conv) + skip.
+Tail Lowering::follow(const std::string& start, std::size_t channel_axis, bool residual_last) {
     Tail tail;
     tail.end = start;
     const Shape shape = dims(start);
@@ -97,14 +99,15 @@ Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
         }
         Node* reader = only_reader(tail.end);
         if (reader == nullptr) return tail;
-        if (reader->is("Add") && !acted) {
+        if (reader->is("Add") && (!acted || (residual_last && tail.residual.empty()))) {
             const std::string& other = reader->input(0) == tail.end ? reader->input(1) : reader->input(0);
             if (dims(reader->output(0)) != shape) return tail;
             const auto fixed = constant(other);
-            if (fixed && tail.residual.empty() && along_channels(*fixed, shape, channel_axis)) {
+            if (!acted && fixed && tail.residual.empty() && along_channels(*fixed, shape, channel_axis)) {
                 tail.bias_terms.push_back(*fixed);
             } else if (!fixed && tail.residual.empty() && other != tail.end && dims(other) == shape && ready(other)) {
                 tail.residual = other;
+                tail.residual_last = acted;
             } else {
                 return tail;
             }
@@ -117,7 +120,7 @@ Tail Lowering::follow(const std::string& start, std::size_t channel_axis) {
             // A residual in floating point beside an int8 result is not among what kernels know.
             if (!found || (!tail.residual.empty() && !quantised_form(tail.residual))) return tail;
             // A zero point is added before the activation: right only where that commutes with shifting and scaling.
-            if (found->zero_point != 0 && !scales_through(tail.act)) return tail;
+            if (found->zero_point != 0 && (!scales_through(tail.act) || tail.residual_last)) return tail;
             tail.nodes.push_back(reader);
             tail.end = reader->output(0);
             tail.output_scale = found->scale;
@@ -152,6 +155,7 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
         LATHE_TRY(e.residual, lowering.want(tail.residual, quantised ? ElementType::s8 : result.type, request.layout));
         const double scale = quantised ? static_cast<double>(lowering.value(e.residual).scale) : 1.0;
         e.residual_scale = static_cast<float>(scale * inside);
+        e.residual_last = tail.residual_last;
         result.residual = e.residual;
     }
     const std::int32_t residual_zero = e.residual == none ? 0 : lowering.value(e.residual).zero_point;

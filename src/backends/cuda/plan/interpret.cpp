@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "backends/cuda/plan/interpret_state.hpp"
 #include "backends/cuda/plan/lower.hpp"
@@ -123,6 +124,58 @@ Numbers seen_as(const Numbers& numbers, const Value& from, const Value& to) {
     return to.layout == Layout::nhwc ? channels_moved(bytes, to.dims, false) : bytes;
 }
 
+/// Channels from `first` on of a whole image's numbers, to or from the part's own.
+void move_part(const Value& part, const Value& whole, Numbers& own, Numbers& all, bool to_whole) {
+    const auto plane = static_cast<std::size_t>(element_count(Shape(part.dims.begin() + 2, part.dims.end())));
+    const auto run = static_cast<std::size_t>(part.dims[1]) * plane;
+    for (std::size_t n = 0; n < static_cast<std::size_t>(part.dims[0]); ++n) {
+        const std::size_t at =
+            (n * static_cast<std::size_t>(whole.dims[1]) + static_cast<std::size_t>(part.alias_from)) * plane;
+        Numbers& from = to_whole ? own : all;
+        Numbers& to = to_whole ? all : own;
+        std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(to_whole ? n * run : at), run,
+                    to.begin() + static_cast<std::ptrdiff_t>(to_whole ? at : n * run));
+    }
+}
+
+/// Parts that are read from images, and images that are written in parts: both have numbers of their own here.
+class PartKeeper {
+public:
+    explicit PartKeeper(Interpretation& state) : state_(state) {
+        for (const FusedOp& op : state.plan.ops)
+            for (const ValueId id : op.outputs)
+                if (state.value(id).part) missing_[state.value(id).alias_of] += state.value(id).dims[1];
+    }
+    /// An image of which parts are not written yet is not seen by aliases.
+    bool complete(ValueId whole) const {
+        const auto found = missing_.find(whole);
+        return found == missing_.end() || found->second == 0;
+    }
+    void before(const FusedOp& op) {
+        for (const ValueId id : op.inputs) {
+            const Value& part = state_.value(id);
+            if (!part.part) continue;
+            state_.values[id].resize(static_cast<std::size_t>(element_count(part.dims)));
+            move_part(part, state_.value(part.alias_of), state_.values[id], state_.values[part.alias_of], false);
+        }
+    }
+    void after(const FusedOp& op) {
+        for (const ValueId id : op.outputs) {
+            const Value& part = state_.value(id);
+            if (!part.part) continue;
+            const Value& whole = state_.value(part.alias_of);
+            state_.values[part.alias_of].resize(static_cast<std::size_t>(element_count(whole.dims)),
+                                                std::numeric_limits<double>::quiet_NaN());
+            move_part(part, whole, state_.values[id], state_.values[part.alias_of], true);
+            missing_[part.alias_of] -= part.dims[1];
+        }
+    }
+
+private:
+    Interpretation& state_;
+    std::map<ValueId, std::int64_t> missing_; ///< channels, by image
+};
+
 } // namespace
 
 double wrapped(double value, ElementType type) {
@@ -207,21 +260,24 @@ Result<std::vector<HostTensor>> interpret(const Plan& plan, std::span<const Tens
     for (ValueId id = 0; id < plan.values.size(); ++id) {
         if (plan.values[id].role == Role::constant) state.values[id] = state.weight(plan.values[id].weight);
     }
+    PartKeeper parts(state);
     const auto fill_aliases = [&] {
         for (ValueId id = 0; id < plan.values.size(); ++id) {
             const ValueId of = plan.values[id].alias_of;
-            if (of != none && state.values[id].empty())
+            if (of != none && !plan.values[id].part && state.values[id].empty() && parts.complete(of))
                 state.values[id] = seen_as(state.values[of], plan.values[of], plan.values[id]);
         }
     };
     fill_aliases();
     for (const FusedOp& op : plan.ops) {
+        parts.before(op);
         if (auto done = interpret_op(state, op); !done) return std::move(done).error().in(op.name);
         for (const ValueId id : op.outputs) {
             if (state.values[id].size() != static_cast<std::size_t>(element_count(plan.values[id].dims))) {
                 return Error{ErrorCode::internal, "a result has another size than its value", op.name, ""};
             }
         }
+        parts.after(op);
         fill_aliases();
     }
     std::vector<ValueId> wanted = plan.outputs;

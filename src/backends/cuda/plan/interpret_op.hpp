@@ -49,7 +49,7 @@ void walk(const Shape& dims, const std::vector<std::int64_t>& strides, std::int6
     }
 }
 
-/// acc*scale + bias + residual, activation, as the epilogue says; `channel(i)` of element i.
+/// acc*scale + bias + residual, activation (and residual), as the epilogue says; `channel(i)` of element i.
 template <class Channel>
 Numbers finish(const Interpretation& state, const Epilogue& e, Numbers acc, Channel channel) {
     const Numbers scale = e.scale == none ? Numbers{} : state.weight(e.scale);
@@ -60,8 +60,9 @@ Numbers finish(const Interpretation& state, const Epilogue& e, Numbers acc, Chan
         double x = acc[i];
         if (!scale.empty()) x *= scale[c];
         if (!bias.empty()) x += bias[c];
-        if (residual != nullptr) x += (*residual)[i] * static_cast<double>(e.residual_scale);
-        acc[i] = activated(e, x) * static_cast<double>(e.output_scale_inverse);
+        const double more = residual == nullptr ? 0 : (*residual)[i] * static_cast<double>(e.residual_scale);
+        x = e.residual_last ? activated(e, x) + more : activated(e, x + more);
+        acc[i] = x * static_cast<double>(e.output_scale_inverse);
     }
     return acc;
 }

@@ -160,7 +160,7 @@ Result<void> OpInterpreter::operator()(const Rotary& d) {
     const Numbers x = state_.real(op_.inputs[0]), cosines = state_.real(op_.inputs[1]),
                   sines = state_.real(op_.inputs[2]);
     const Shape& dims = state_.value(op_.outputs[0]).dims;
-    const std::int64_t depth = dims[3], half = depth / 2;
+    const std::int64_t depth = dims[3], turned = d.turned_of(depth), half = turned / 2;
     const RotaryTable table(state_.value(op_.inputs[1]).dims);
     Numbers y(static_cast<std::size_t>(element_count(dims)));
     for (std::int64_t row = 0; row < element_count(dims) / depth; ++row) {
@@ -173,11 +173,13 @@ Result<void> OpInterpreter::operator()(const Rotary& d) {
                 return list[static_cast<std::size_t>(index)];
             };
             const double p = number(x, from + a), q = number(x, from + b);
-            const std::int64_t first = at + (table.width == depth ? a : i),
-                               second = at + (table.width == depth ? b : i);
+            const std::int64_t first = at + (table.width == turned ? a : i),
+                               second = at + (table.width == turned ? b : i);
             y[static_cast<std::size_t>(row * depth + a)] = p * number(cosines, first) - q * number(sines, first);
             y[static_cast<std::size_t>(row * depth + b)] = q * number(cosines, second) + p * number(sines, second);
         }
+        for (std::int64_t i = turned; i < depth; ++i)
+            y[static_cast<std::size_t>(row * depth + i)] = x[static_cast<std::size_t>(from + i)];
     }
     state_.store_real(op_.outputs[0], std::move(y));
     return {};

@@ -44,8 +44,13 @@ std::string epilogue(const Epilogue& e, const Plan& plan) {
     std::string text;
     if (e.scale != none) text += "+scale";
     if (e.bias != none) text += "+bias";
-    if (e.residual != none) text += std::string("+res:") + to_string(plan.values[e.residual].type);
+    std::string residual =
+        e.residual == none ? std::string() : std::string("+res:") + to_string(plan.values[e.residual].type);
+    if (e.residual != none && plan.values[e.residual].part)
+        residual += "/" + number(plan.values[e.residual].channel_stride);
+    if (!e.residual_last) text += residual;
     if (e.act != Activation::none) text += std::string("+") + to_string(e.act);
+    if (e.residual_last) text += residual;
     return text.empty() ? text : " " + text;
 }
 
@@ -205,6 +210,7 @@ std::size_t Value::byte_size() const {
     std::int64_t count = 1;
     for (std::size_t axis = 0; axis < dims.size(); ++axis)
         count *= layout == Layout::nhwc && axis == 1 ? channel_stride : dims[axis];
+    if (part && count > 0) count -= channel_stride - dims[1];
     return static_cast<std::size_t>(count) * bytes_of(type);
 }
 
@@ -296,7 +302,8 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                    [&](const GroupFactors& d) { return " groups" + number(d.groups) + operands(op, plan); },
                    [&](const Rotary& d) {
                        return " view" + number(d.x.offset) + "," + number(d.x.batch) + "," + number(d.x.row) + "," +
-                              number(d.x.head) + (d.interleaved ? " interleaved" : "") + operands(op, plan);
+                              number(d.x.head) + (d.interleaved ? " interleaved" : "") +
+                              (d.turned != 0 ? " turned" + number(d.turned) : "") + operands(op, plan);
                    },
                    [&](const Recurrent& d) {
                        return " cell" + number(static_cast<std::int64_t>(d.cell)) +

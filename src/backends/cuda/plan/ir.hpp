@@ -54,7 +54,10 @@ struct Value {
     Shape dims; ///< ONNX order
     Layout layout = Layout::linear;
     std::int64_t channel_stride = 0; ///< nhwc: >= C; what lies between is finite and meets zero weights
-    float scale = 1;                 ///< s8 only
+    /// nhwc: channels `alias_from` and following of `alias_of`, an image of the same sizes; what lies between C and
+    /// channel_stride is its neighbours', which nobody reads or writes through it.
+    bool part = false;
+    float scale = 1; ///< s8 only
     /// s8 only. Other than 0 only between depthwise or unpadded convolutions, products and residual sums, whose biases
     /// hold what it adds: see zero_point_misuse.
     std::int32_t zero_point = 0;
@@ -62,7 +65,10 @@ struct Value {
         none; ///< bytes of that value (Reshape, Flatten, a part that lies in one piece): no memory of its own
     std::int64_t alias_from = 0; ///< number of that value with which an alias begins
     WeightId weight = none;      ///< role constant
+    /// Of a part: from its first number to its last.
     std::size_t byte_size() const;
+    /// nhwc: channels of a pixel with their padding.
+    std::int64_t stored_channels() const { return part ? dims[1] : channel_stride; }
 };
 
 /// Constants in the one packing every provider reads, shared by all plans of an engine:
@@ -104,6 +110,7 @@ struct Epilogue {
     WeightId bias = none;    ///< f32[channels]; none: 0
     ValueId residual = none; ///< same dims and layout as the output; type s8 or the output's
     float residual_scale = 1;
+    bool residual_last = false; ///< added behind the activation: out = convert((act(...) + residual) * inverse)
     Activation act = Activation::none;
     float low = 0;   ///< clip
     float high = 0;  ///< clip
@@ -327,12 +334,15 @@ struct Chain {
 };
 
 /// Rotary positions (Su et al., RoFormer, 2021): number i of each row's first half and number i of its second are
-/// turned by an angle; interleaved: numbers 2 i and 2 i + 1 are. inputs: x, read as the view says, whose heads and rows
-/// are axes 1 and 2 of the result; cosines and sines, linear of rank 4, 1 or as many as the result has along the first
-/// three axes, D or D / 2 along the last. outputs: [B, heads, rows, D], linear.
+/// turned by an angle; interleaved: numbers 2 i and 2 i + 1 are. Of the T first numbers of a row, where `turned` says
+/// so; what follows stays. inputs: x, read as the view says, whose heads and rows are axes 1 and 2 of the result;
+/// cosines and sines, linear of rank 4, 1 or as many as the result has along the first three axes, T or T / 2 along the
+/// last. outputs: [B, heads, rows, D], linear.
 struct Rotary {
     HeadView x; ///< nothing left out
     bool interleaved = false;
+    std::int64_t turned = 0; ///< T; 0: all D
+    std::int64_t turned_of(std::int64_t depth) const { return turned == 0 ? depth : turned; }
 };
 
 /// ONNX's LSTM, GRU or RNN with its usual activations, one direction or both (D). inputs: gates [T, B, D G H], the

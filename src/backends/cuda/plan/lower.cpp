@@ -5,6 +5,7 @@
 #include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/fuse.hpp"
 #include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/parts.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "backends/cuda/plan/spellings.hpp"
@@ -475,6 +476,7 @@ Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
         fuse_programs(plan_);
         read_through_movements(plan_);
         remove_unread();
+        place_parts(plan_);
         for (const FusedOp& op : plan_.ops) {
             for (const std::string& why : {zero_point_misuse(plan_, op), type_misuse(plan_, op)})
                 if (!why.empty()) reasons += (reasons.empty() ? "" : "\n") + op.name + ": " + why;

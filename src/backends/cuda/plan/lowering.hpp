@@ -48,6 +48,7 @@ struct Tail {
     std::string end;                  ///< the value the op gives
     std::vector<Constant> bias_terms; ///< constants along the channels
     std::string residual;             ///< "" if none
+    bool residual_last = false;       ///< it is added behind the activation
     Activation act = Activation::none;
     float low = 0, high = 0, alpha = 0;
     std::optional<float> output_scale; ///< `end` is then int8
@@ -153,7 +154,8 @@ public:
     std::optional<ActivationMatch> match_activation(const std::string& value) const;
     bool is_gate_of_products(const ActivationMatch& match, const Shape& shape) const;
     /// Follows single readers behind `start`. `channel_axis` counts from the front.
-    Tail follow(const std::string& start, std::size_t channel_axis);
+    /// `residual_last`: whether the operation can add one behind its activation.
+    Tail follow(const std::string& start, std::size_t channel_axis, bool residual_last = false);
 
     /// A constant without the leading sizes along which it only repeats itself; at hand as long as the lowering is.
     Constant without_repeats(const Constant& constant);

@@ -22,10 +22,7 @@ Support lowering_support(const Node& node, const Model&) {
         const std::string why = attention_refusal(node);
         return why.empty() ? Support{} : Support{false, "Attention with " + why + " has no GPU form"};
     }
-    if (node.is("RotaryEmbedding")) {
-        const std::string why = rotary_refusal(node);
-        return why.empty() ? Support{} : Support{false, "RotaryEmbedding with " + why + " has no GPU form"};
-    }
+    if (node.is("RotaryEmbedding")) return {};
     if (node.is("LSTM") || node.is("GRU") || node.is("RNN")) {
         const std::string why = recurrent_refusal(node);
         return why.empty() ? Support{} : Support{false, node.op_type + " with " + why + " has no GPU form"};

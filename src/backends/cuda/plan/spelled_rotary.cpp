@@ -195,7 +195,9 @@ bool rotary_of_all_rows(const Site& site) {
     const std::int64_t axis = root.int_or("axis", 0);
     if (root.inputs.size() != 2 || dims.size() != 4 || (axis != 2 && axis != -2)) return false;
     const Node* rotary = site.uses.producer(root.input(1));
-    if (rotary == nullptr || !rotary->is("Rotary") || site.uses.use_count(root.input(1)) != 1) return false;
+    if (rotary == nullptr || !rotary->is("Rotary") || site.uses.use_count(root.input(1)) != 1 ||
+        rotary->int_or("turned", 0) != 0)
+        return false;
     const std::int64_t rows = dims_of(graph, root.input(0))[2];
     const auto first = cut_of(site, root.input(0));
     const auto others = cut_of(site, rotary->input(0));
@@ -222,6 +224,44 @@ bool rotary_of_all_rows(const Site& site) {
     return true;
 }
 
+//  x -> Slice first numbers -> Rotary --- Concat                   x, cosines, sines
+//  x -> Slice others -------------------/              ==>         Rotary, turned
+//
+// GPT-NeoX, Phi, StableLM and GLM turn a part of each head.
+bool rotary_of_first_numbers(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Shape dims = dims_of(graph, root.output(0));
+    const std::int64_t axis = root.int_or("axis", 0);
+    if (root.inputs.size() != 2 || dims.size() != 4 || (axis != 3 && axis != -1)) return false;
+    const Node* rotary = site.uses.producer(root.input(0));
+    if (rotary == nullptr || !rotary->is("Rotary") || site.uses.use_count(root.input(0)) != 1 ||
+        rotary->int_or("turned", 0) != 0)
+        return false;
+    const std::int64_t turned = dims_of(graph, root.input(0))[3];
+    const auto parts = [&]() -> std::optional<std::string> {
+        const Node* split = site.uses.producer(root.input(1));
+        if (split != nullptr && split->is("Split") && split->outputs.size() == 2 &&
+            split->output(0) == rotary->input(0) && split->output(1) == root.input(1)) {
+            const std::int64_t along = split->int_or("axis", 0);
+            if (along == 3 || along == -1) return split->input(0);
+            return std::nullopt;
+        }
+        const auto first = cut_of(site, rotary->input(0));
+        const auto others = cut_of(site, root.input(1));
+        if (!first || !others || first->whole != others->whole || first->axis != 3 || others->axis != 3 ||
+            first->start != 0 || others->start != turned || first->step != 1 || others->step != 1)
+            return std::nullopt;
+        return first->whole;
+    }();
+    if (!parts || dims_of(graph, *parts) != dims || turned % 2 != 0 || dims[3] % 2 != 0) return false;
+    Node all = make_node("Rotary", {*parts, rotary->input(1), rotary->input(2)});
+    if (rotary->int_or("interleaved", 0) != 0) all.set("interleaved", std::int64_t{1});
+    all.set("turned", turned);
+    become(root, std::move(all), root);
+    return true;
+}
+
 //  RotaryEmbedding(x, cosines, sines [, positions])   ==>   Rotary(x, cosines, sines as [B, 1, S, D / 2])
 // Opset 23; heads beside each other, [B, S, H * D], are taken apart before and put together again.
 bool rotary_of_operator(const Site& site) {
@@ -229,13 +269,15 @@ bool rotary_of_operator(const Site& site) {
     Node& root = site.root;
     const DataType type = type_of(graph, root.input(0));
     Shape dims = dims_of(graph, root.input(0));
-    if (!rotary_refusal(root).empty() || type != DataType::float32 || dims.size() < 3) return false;
+    if (type != DataType::float32 || dims.size() < 3) return false;
     const bool beside = dims.size() == 3;
     const std::int64_t heads = beside ? root.int_or("num_heads", 0) : dims[1];
     if (heads < 1 || dims.back() % heads != 0 || (!beside && dims.size() != 4)) return false;
     const Shape flat = dims;
     if (beside) dims = {flat[0], flat[1], heads, flat[2] / heads};
     const std::int64_t rows = beside ? dims[1] : dims[2];
+    const std::int64_t turned = root.int_or("rotary_embedding_dim", 0), width = turned == 0 ? dims[3] : turned;
+    if (width < 2 || width > dims[3] || width % 2 != 0) return false;
     const bool placed = !root.input(3).empty();
     if (placed && dims_of(graph, root.input(3)) != Shape{dims[0], rows}) return false;
     std::array<Shape, 2> sizes;
@@ -244,7 +286,7 @@ bool rotary_of_operator(const Site& site) {
         own = dims_of(graph, root.input(i + 1));
         if (placed && own.size() != 2) return false;
         if (placed) own = {dims[0], rows, own[1]};
-        if (own != Shape{dims[0], rows, dims[3] / 2} && own != Shape{1, rows, dims[3] / 2}) return false;
+        if (own != Shape{dims[0], rows, width / 2} && own != Shape{1, rows, width / 2}) return false;
     }
     std::vector<std::string> inputs{beside ? reshaped(site, root.input(0), dims) : root.input(0)};
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -260,6 +302,7 @@ bool rotary_of_operator(const Site& site) {
     }
     Node rotary = make_node("Rotary", std::move(inputs));
     if (root.int_or("interleaved", 0) != 0) rotary.set("interleaved", std::int64_t{1});
+    if (width != dims[3]) rotary.set("turned", width);
     if (!beside) {
         become(root, std::move(rotary), root);
         return true;
@@ -271,13 +314,9 @@ bool rotary_of_operator(const Site& site) {
 
 } // namespace
 
-std::string rotary_refusal(const Node& node) {
-    if (node.int_or("rotary_embedding_dim", 0) != 0) return "positions on a part of each head";
-    return "";
-}
-
 std::vector<Rule> rotary_spellings() {
     return {Rule{Pattern::op("Add"), rotary_of_parts}, Rule{Pattern::op("Concat"), rotary_of_all_rows},
+            Rule{Pattern::op("Concat"), rotary_of_first_numbers},
             Rule{Pattern::op("RotaryEmbedding"), rotary_of_operator}};
 }
 

@@ -240,6 +240,39 @@ Rule norm_factor(const char* type) {
             apply};
 }
 
+//  x -> Transpose -> LayerNormalization     ==>   x -> LayerNormalization -> Transpose, RMSNormalization alike
+//
+// Rows are rows wherever they lie: behind it the heads whose queries and keys are normalised (Gemma 3, vision
+// transformers) are read where they lie in their product.
+bool norm_before_transpose(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Node* transpose = site.uses.producer(root.input(0));
+    const Shape dims = dims_of(graph, root.input(0));
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    const std::int64_t axis = root.int_or("axis", -1);
+    if (transpose == nullptr || !transpose->is("Transpose") || site.uses.use_count(root.input(0)) != 1 || rank < 3 ||
+        root.outputs.size() != 1 || (axis != -1 && axis != rank - 1))
+        return false;
+    const auto order = transpose->ints_or("perm", {});
+    if (order.size() != dims.size() || order.back() != rank - 1) return false;
+    for (std::size_t i = 1; i < root.inputs.size(); ++i)
+        if (!root.input(i).empty() && !is_vector(graph, root.input(i), dims)) return false;
+    // A factor or shift that follows goes into it first (norm_factor).
+    for (const Node* reader : site.uses.consumers(root.output(0)))
+        if ((reader->is("Mul") || reader->is("Add")) &&
+            (is_vector(graph, reader->input(0), dims) || is_vector(graph, reader->input(1), dims)))
+            return false;
+    Node norm = root;
+    norm.inputs[0] = transpose->input(0);
+    const std::string made =
+        add_before(site, std::move(norm), type_of(graph, root.output(0)), dims_of(graph, transpose->input(0)));
+    Node moved = make_node("Transpose", {made});
+    moved.set("perm", order);
+    become(root, std::move(moved), root);
+    return true;
+}
+
 // ---- GroupNorm ----
 
 /// A constant vector by channel or by group; null if it is none.
@@ -507,6 +540,7 @@ Result<void> unify_spellings(Model& model) {
         Rule{Pattern::op("InstanceNormalization|GroupNormalization"), norm_of_images},
         norm_factor("Mul"),
         norm_factor("Add"),
+        Rule{Pattern::op("LayerNormalization|RMSNormalization"), norm_before_transpose},
         Rule{Pattern::op("Div"), norm_of_length},
         Rule{Pattern::op("ReduceMean|ReduceSum|ReduceMax|ReduceMin|ReduceProd|ReduceL2"), reduce_in_steps},
         Rule{Pattern::op("Mul|Div"), become_gelu},

@@ -14,7 +14,5 @@ Result<void> unify_spellings(Model& model);
 std::string attention_refusal(const Node& node);
 /// An Attention node of a graph whose sizes are known becomes one operation; else its parts, as ONNX defines them.
 bool attention_is_written_out(const Graph& graph, const Node& node);
-/// The same of a RotaryEmbedding node (opset 23).
-std::string rotary_refusal(const Node& node);
 
 } // namespace lathe::cuda

@@ -123,15 +123,19 @@ public:
                 text += "constant " + value(id) + " = " + weight(plan_.values[id].weight) + "\n";
             }
         }
-        std::vector<bool> told(plan_.values.size());
+        std::vector<bool> told(plan_.values.size()); // parts that are written are told by who does so
+        for (const FusedOp& op : plan_.ops)
+            for (const ValueId id : op.outputs)
+                told[id] = true;
         const auto tell_aliases = [&](ValueId of, const auto& self) -> void {
             for (ValueId id = 0; id < plan_.values.size(); ++id) {
                 if (plan_.values[id].alias_of != of || told[id]) continue;
                 told[id] = true;
-                text +=
-                    value(id) + " = alias %" + std::to_string(of) +
-                    (plan_.values[id].alias_from == 0 ? "" : " from " + std::to_string(plan_.values[id].alias_from)) +
-                    "\n";
+                text += value(id) + " = alias %" + std::to_string(of) +
+                        (plan_.values[id].alias_from == 0 || plan_.values[id].part
+                             ? ""
+                             : " from " + std::to_string(plan_.values[id].alias_from)) +
+                        "\n";
                 self(id, self);
             }
         };
@@ -140,7 +144,7 @@ public:
         for (const FusedOp& op : plan_.ops) {
             text += line(op) + "\n";
             for (const ValueId id : op.outputs)
-                tell_aliases(id, tell_aliases);
+                tell_aliases(plan_.values[id].part ? plan_.values[id].alias_of : id, tell_aliases);
         }
         for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
             text += "output %" + std::to_string(plan_.outputs[i]);
@@ -161,6 +165,7 @@ private:
         if (v.layout == Layout::nhwc) text += "nhwc" + std::to_string(v.channel_stride);
         if (v.type == ElementType::s8) text += "*" + number(static_cast<double>(v.scale));
         if (v.zero_point != 0) text += "@" + std::to_string(v.zero_point);
+        if (v.part) text += "(%" + std::to_string(v.alias_of) + " from " + std::to_string(v.alias_from) + ")";
         return text;
     }
     std::string weight(WeightId id) const {
@@ -184,6 +189,7 @@ private:
         if (e.act == Activation::hard_sigmoid) {
             text += "(" + number(static_cast<double>(e.alpha)) + "," + number(static_cast<double>(e.high)) + ")";
         }
+        if (e.residual_last) text += " residual_last";
         if (e.output_scale_inverse != 1) text += " *" + number(static_cast<double>(e.output_scale_inverse));
         return text;
     }
@@ -246,7 +252,10 @@ private:
                 [&](const GroupFactors& d) {
                     return " groups=" + std::to_string(d.groups) + " epsilon=" + number(static_cast<double>(d.epsilon));
                 },
-                [&](const Rotary& d) { return view("x", d.x) + (d.interleaved ? " interleaved" : ""); },
+                [&](const Rotary& d) {
+                    return view("x", d.x) + (d.interleaved ? " interleaved" : "") +
+                           (d.turned != 0 ? " turned=" + std::to_string(d.turned) : "");
+                },
                 [&](const Recurrent& d) {
                     static constexpr std::array names{"rnn", "gru", "lstm"};
                     return std::string(" ") + names[static_cast<std::size_t>(d.cell)] + (d.reverse ? " reverse" : "") +

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <map>
+
 #include "backends/cuda/plan/lower.hpp"
 
 namespace lathe::cuda {
@@ -41,7 +44,44 @@ public:
     }
 
 private:
-    bool known(ValueId id) const { return written_[root_of(plan_, id)]; }
+    /// Written, as a whole or by all its channels' parts.
+    bool known(ValueId id) const {
+        const ValueId root = root_of(plan_, id);
+        if (written_[root]) return true;
+        const auto found = channels_.find(root);
+        if (found == channels_.end()) return false;
+        const Value& value = plan_.values[id];
+        const std::int64_t first = value.part ? value.alias_from : 0;
+        const std::int64_t count = value.part ? value.dims[1] : plan_.values[root].dims[1];
+        const auto begin = found->second.begin() + static_cast<std::ptrdiff_t>(first);
+        return std::all_of(begin, begin + static_cast<std::ptrdiff_t>(count), [](bool written) { return written; });
+    }
+    /// Marks the channels of a part as written; false: some were.
+    bool write_part(const Value& part) {
+        if (written_[part.alias_of]) return false;
+        std::vector<bool>& channels = channels_[part.alias_of];
+        channels.resize(static_cast<std::size_t>(plan_.values[part.alias_of].dims[1]));
+        for (std::int64_t c = part.alias_from; c < part.alias_from + part.dims[1]; ++c) {
+            if (channels[static_cast<std::size_t>(c)]) return false;
+            channels[static_cast<std::size_t>(c)] = true;
+        }
+        return true;
+    }
+    /// Channels of an image of the same sizes, in whole pieces of 16 bytes.
+    Result<void> check_part(const Value& v, const std::string& where) const {
+        const Value& whole = plan_.values[v.alias_of];
+        const auto size = static_cast<std::int64_t>(bytes_of(v.type));
+        if (!image(v) || !image(whole) || whole.alias_of != none || whole.role == Role::constant ||
+            v.dims.size() != whole.dims.size() || v.type != whole.type || v.scale != whole.scale ||
+            v.zero_point != whole.zero_point || v.channel_stride != whole.channel_stride)
+            return wrong(where, "a part of what is no such image");
+        for (std::size_t axis = 0; axis < v.dims.size(); ++axis)
+            if (axis != 1 && v.dims[axis] != whole.dims[axis]) return wrong(where, "a part of an image of other sizes");
+        if (v.alias_from < 0 || v.alias_from + v.dims[1] > whole.dims[1] || v.alias_from * size % 16 != 0 ||
+            v.dims[1] * size % 16 != 0 || v.channel_stride * size % 16 != 0)
+            return wrong(where, "a part that is not whole pieces of its image's channels");
+        return {};
+    }
     static bool image(const Value& v) {
         return v.layout == Layout::nhwc && v.dims.size() >= 3 && v.dims.size() <= 5 && v.channel_stride >= v.dims[1];
     }
@@ -57,8 +97,17 @@ private:
             if (v.role == Role::constant && v.weight >= plan_.weights->weights.size()) {
                 return wrong(where, "a constant without its weight");
             }
-            if (v.alias_of == none) continue;
-            if (v.alias_of >= id) return wrong(where, "an alias of a later value");
+            if (v.alias_of == none) {
+                if (v.part) return wrong(where, "a part of nothing");
+                continue;
+            }
+            if (v.alias_of >= plan_.values.size() || (!v.part && v.alias_of >= id))
+                return wrong(where, "an alias of a later value");
+            if (v.part) {
+                LATHE_CHECK(check_part(v, where));
+                continue;
+            }
+            if (plan_.values[v.alias_of].part) return wrong(where, "an alias of a part");
             const Value& whole = plan_.values[v.alias_of];
             const bool part = v.alias_from != 0 || whole.byte_size() != v.byte_size();
             const std::size_t begin = static_cast<std::size_t>(v.alias_from) * bytes_of(v.type);
@@ -89,6 +138,9 @@ private:
         const Value& out = plan_.values[op.outputs[0]];
         LATHE_CHECK(weight(e.scale, "the scale", true, channels));
         LATHE_CHECK(weight(e.bias, "the bias", true, channels));
+        const auto* conv = std::get_if<Conv>(&op.detail);
+        if (e.residual_last && (e.residual == none || conv == nullptr || conv->pooled || conv->reads_nchw))
+            return wrong("", "a residual behind an activation that no kernel adds there");
         if (e.residual == none) return {};
         if (op.inputs.back() != e.residual) return wrong("", "the residual is not the last input");
         const Value& r = plan_.values[e.residual];
@@ -106,8 +158,14 @@ private:
         if (const auto* chain = std::get_if<Chain>(&op.detail)) return check(op, *chain);
         for (const ValueId id : op.outputs) {
             if (id >= plan_.values.size()) return wrong("", "output out of range");
-            if (plan_.values[id].alias_of != none) return wrong("", "an op writes an alias");
-            if (plan_.values[id].role == Role::constant || written_[id]) return wrong("", "a value is written twice");
+            const Value& made = plan_.values[id];
+            if (made.alias_of != none && !made.part) return wrong("", "an op writes an alias");
+            if (made.role == Role::constant || written_[id] || (!made.part && channels_.contains(id)))
+                return wrong("", "a value is written twice");
+            if (made.part) {
+                if (!write_part(made)) return wrong("", "a part is written twice");
+                continue;
+            }
             written_[id] = true;
         }
         if (std::string why = zero_point_misuse(plan_, op); !why.empty()) return wrong("", std::move(why));
@@ -218,7 +276,9 @@ private:
         const HeadView& view = rotary.x;
         const std::int64_t last =
             view.offset + (dims[0] - 1) * view.batch + (dims[1] - 1) * view.head + (dims[2] - 1) * view.row + dims[3];
-        return (table[3] == dims[3] || table[3] * 2 == dims[3]) && view.offset >= 0 && view.batch >= 0 &&
+        const std::int64_t turned = rotary.turned_of(dims[3]);
+        if (turned < 2 || turned > dims[3] || turned % 2 != 0) return false;
+        return (table[3] == turned || table[3] * 2 == turned) && view.offset >= 0 && view.batch >= 0 &&
                view.head >= 0 && view.row >= 0 && last <= element_count(x.dims);
     }
 
@@ -363,6 +423,7 @@ private:
 
     const Plan& plan_;
     std::vector<bool> written_;
+    std::map<ValueId, std::vector<bool>> channels_; ///< of images that are written in parts: which were
 };
 
 } // namespace

@@ -43,6 +43,12 @@ double weights_read(const FusedOp& op, const Plan& plan) {
         op.detail);
 }
 
+/// Of a part its own numbers alone.
+double bytes_moved(const Value& value) {
+    if (!value.part) return static_cast<double>(value.byte_size());
+    return static_cast<double>(element_count(value.dims)) * static_cast<double>(bytes_of(value.type));
+}
+
 } // namespace
 
 Work work_of(const FusedOp& op, const Plan& plan) {
@@ -52,7 +58,7 @@ Work work_of(const FusedOp& op, const Plan& plan) {
     double written = 0;
     std::set<ValueId> seen;
     for (const ValueId id : op.outputs) {
-        if (id != none && seen.insert(id).second) written += static_cast<double>(plan.values[id].byte_size());
+        if (id != none && seen.insert(id).second) written += bytes_moved(plan.values[id]);
     }
     work.activation_bytes = written;
     const bool takes_parts = std::holds_alternative<Slice>(op.detail) || std::holds_alternative<Gather>(op.detail) ||
@@ -66,7 +72,7 @@ Work work_of(const FusedOp& op, const Plan& plan) {
         // Several views of one value are parts of it, or repeat it.
         if (id == none || (!seen.insert(id).second && view == nullptr)) continue;
         const Value& value = plan.values[id];
-        auto bytes = static_cast<double>(value.byte_size());
+        double bytes = bytes_moved(value);
         if (view != nullptr) {
             const Shape& dims = plan.values[op.outputs[0]].dims;
             double numbers = 1;

@@ -123,7 +123,8 @@ Result<Problem> product_problem(const FusedOp& op, const Plan& plan, Form form) 
     LATHE_TRY(const ImplicitGemm gemm, implicit_gemm(op, plan));
     if (!gemm.pointwise()) return cannot(op, "cuBLASLt: not a 1x1 convolution of stride 1");
     const ImplicitGemmParams& q = gemm.params;
-    if (q.k_stride != q.k) return cannot(op, "cuBLASLt leaves padding unwritten");
+    if (q.epilogue.residual_last != 0) return cannot(op, "cuBLASLt adds no residual behind an activation");
+    if (q.k_stride != q.k || q.k_pitch != q.k) return cannot(op, "cuBLASLt leaves padding unwritten");
     if (gemm.in != gemm.weight) return cannot(op, "cuBLASLt takes an input and weights of one type");
     const Epilogue& e = gemm.epilogue;
     Problem p;
@@ -136,7 +137,7 @@ Result<Problem> product_problem(const FusedOp& op, const Plan& plan, Form form) 
     p.ld_a = q.c;
     p.rows_b = q.c;
     p.columns_b = p.m;
-    p.ld_b = q.c_stride;
+    p.ld_b = q.c_pitch;
     p.ld_d = q.k_stride;
     p.weight = gemm.weight_id;
     p.b = gemm.input;

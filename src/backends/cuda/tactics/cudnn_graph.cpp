@@ -121,7 +121,7 @@ private:
         if (x.type != w.type) return cannot(op_, "cuDNN takes an input and weights of one type");
         if (image_dims(x).size() != 4 || image_dims(y).size() != 4) return cannot(op_, "cuDNN: not an image");
         if (conv.pooled) return cannot(op_, "cuDNN does not pool behind a convolution");
-        if (y.layout == Layout::nhwc && y.channel_stride != k) return cannot(op_, "cuDNN leaves padding unwritten");
+        if (y.layout == Layout::nhwc && y.stored_channels() != k) return cannot(op_, "cuDNN leaves padding unwritten");
         const std::int64_t channels = c * conv.groups;
         if (x.layout == Layout::nhwc ? channels > x.channel_stride : channels != x.dims[1])
             return cannot(op_, "the weight's channels are not the input's");
@@ -165,12 +165,13 @@ private:
             last = graph.pointwise(last, channel_vector(graph, uid_scale, k), mode(fe::PointwiseMode_t::MUL));
         if (e.bias != none)
             last = graph.pointwise(last, channel_vector(graph, uid_bias, k), mode(fe::PointwiseMode_t::ADD));
-        if (e.residual != none) {
+        const auto add_residual = [&] {
             Tensor residual = graph.tensor(image(uid_residual, value(e.residual), k));
             if (e.residual_scale != 1)
                 residual = graph.pointwise(residual, scalar(e.residual_scale), mode(fe::PointwiseMode_t::MUL));
             last = graph.pointwise(last, residual, mode(fe::PointwiseMode_t::ADD));
-        }
+        };
+        if (e.residual != none && !e.residual_last) add_residual();
         switch (e.act) {
             case Activation::none: break;
             case Activation::relu: last = graph.pointwise(last, mode(fe::PointwiseMode_t::RELU_FWD)); break;
@@ -190,6 +191,7 @@ private:
             case Activation::tanh: last = graph.pointwise(last, mode(fe::PointwiseMode_t::TANH_FWD)); break;
             default: return cannot(op_, "cuDNN has no hard sigmoid");
         }
+        if (e.residual != none && e.residual_last) add_residual();
         if (e.output_scale_inverse != 1)
             last = graph.pointwise(last, scalar(e.output_scale_inverse), mode(fe::PointwiseMode_t::MUL));
         return last;
@@ -359,7 +361,9 @@ private:
             key << '|' << static_cast<int>(x.type) << static_cast<int>(x.layout) << x.channel_stride << '|'
                 << static_cast<int>(y.type) << '|' << y.channel_stride << '|' << conv->groups << '|'
                 << (e.scale != none) << (e.bias != none) << '|' << static_cast<int>(e.act);
-            if (e.residual != none) key << "|r" << static_cast<int>(plan.values[e.residual].type);
+            if (e.residual != none)
+                key << "|r" << static_cast<int>(plan.values[e.residual].type) << e.residual_last
+                    << plan.values[e.residual].channel_stride;
         } else if (const auto* a = std::get_if<Attention>(&op.detail)) {
             number(a->scale);
         }

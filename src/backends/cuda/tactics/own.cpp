@@ -6,6 +6,7 @@
 
 #include "backends/cuda/kernels/attention.hpp"
 #include "backends/cuda/kernels/small_gemm.hpp"
+#include "backends/cuda/plan/parts.hpp"
 #include "backends/cuda/tactics/own_options.hpp"
 #include "backends/cuda/tactics/params.hpp"
 #include "backends/cuda/tactics/shared_memory.hpp"
@@ -22,7 +23,10 @@ public:
         : op_(op), plan_(plan), device_(device), waits_(waits_on(device)) {}
 
     std::vector<Option> options() {
-        std::visit(*this, op_.detail);
+        if (touches_parts(op_, plan_) && !std::holds_alternative<Conv>(op_.detail))
+            refuse("parts of images");
+        else
+            std::visit(*this, op_.detail);
         std::ranges::stable_sort(options_, {}, &Option::cost);
         return std::move(options_);
     }
@@ -36,7 +40,7 @@ public:
         const Value &x = value(op_.inputs[0]), &y = value(op_.outputs[0]);
         const std::int64_t taps = conv.window.kernel[0] * conv.window.kernel[1];
         const bool few = image_dims(y)[1] <= 16 ||
-                         (taps > 1 && x.channel_stride * static_cast<std::int64_t>(bytes_of(x.type)) <= 32);
+                         (taps > 1 && x.stored_channels() * static_cast<std::int64_t>(bytes_of(x.type)) <= 32);
         if (options_.empty() || (conv.groups == 1 && few)) {
             std::string why = grouped_options(op_, conv, plan_, device_, options_);
             if (!why.empty() && options_.empty()) refuse(std::move(why));
@@ -391,7 +395,7 @@ private:
             value(gemm.epilogue.residual).type != ElementType::s8)
             return refuse("a wide residual of an int8 result");
         const auto size = static_cast<std::int64_t>(bytes_of(gemm.in));
-        if (q.c * size % 16 != 0 || q.c_stride * size % 16 != 0) return refuse("channels that are not 16 bytes");
+        if (q.c * size % 16 != 0 || q.c_pitch * size % 16 != 0) return refuse("channels that are not 16 bytes");
         const std::int64_t k_bytes = std::int64_t{q.r} * q.s * q.c * size;
         if (!fits_32(gemm.rows() * 2) || k_bytes > 0x3fffffff) return refuse("too many pixels");
         pointwise_mma_options(op_, gemm, device_, options_);

@@ -62,7 +62,8 @@ std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& pla
     p.w = narrow(xd[3]);
     p.c_stride = narrow(x.channel_stride);
     p.k = narrow(yd[1]);
-    p.k_stride = narrow(y.channel_stride);
+    p.k_stride = narrow(y.stored_channels());
+    p.k_pitch = narrow(y.channel_stride);
     p.p = narrow(yd[2]);
     p.q = narrow(yd[3]);
     p.window = window_params(conv.window);

@@ -35,8 +35,8 @@ Result<std::vector<Candidate>> ordered(const ImplicitGemm& op, const FusedOp& fu
         const ElementType residual = plan.values[op.epilogue.residual].type;
         if (residual != ElementType::s8 && residual != op.out) return cannot(fused, "a residual of another type");
         const int stride = op.params.epilogue.residual_stride;
-        if (stride != 0 && stride != op.params.k_stride)
-            return cannot(fused, "a residual whose channels are padded unlike the output's");
+        if (stride != 0 && stride != op.params.k_pitch)
+            return cannot(fused, "a residual whose pixels are as far apart as the output's alone");
     }
     int count = 0;
     const TileConfig* tiles = sm90_tiles(count);

@@ -79,7 +79,7 @@ TensorDesc desc_of(const Value& value) {
     for (std::size_t d = 0; d < dims.size() && d < max_rank; ++d)
         desc.dims[d] = dims[d];
     if (value.layout == Layout::nhwc) {
-        desc.channel_stride = value.channel_stride;
+        desc.channel_stride = value.part ? 0 : value.channel_stride;
         desc.strides[1] = 1;
         std::int64_t stride = value.channel_stride;
         for (int d = desc.rank - 1; d >= 0; --d) {
@@ -126,6 +126,7 @@ EpilogueParams epilogue_params(const Epilogue& epilogue, const Plan& plan) {
     params.high = epilogue.high;
     params.alpha = epilogue.alpha;
     params.output_scale_inverse = epilogue.output_scale_inverse;
+    params.residual_last = epilogue.residual != none && epilogue.residual_last ? 1 : 0;
     params.residual_is_s8 = epilogue.residual != none && plan.values[epilogue.residual].type == ElementType::s8 ? 1 : 0;
     return params;
 }
@@ -171,8 +172,8 @@ Result<ImplicitGemm> implicit_gemm(const FusedOp& op, const Plan& plan) {
         p.n = 1;
         p.h = p.p = narrow(gemm->m);
         p.w = p.q = p.r = p.s = p.stride_h = p.stride_w = p.dil_h = p.dil_w = 1;
-        p.c = p.c_stride = narrow(gemm->k);
-        p.k = p.k_stride = narrow(gemm->n);
+        p.c = p.c_stride = p.c_pitch = narrow(gemm->k);
+        p.k = p.k_stride = p.k_pitch = narrow(gemm->n);
         result.weight_id = gemm->weight;
         result.epilogue = gemm->epilogue;
         result.gemm = true;
@@ -189,10 +190,12 @@ Result<ImplicitGemm> implicit_gemm(const FusedOp& op, const Plan& plan) {
         p.h = narrow(xd[2]);
         p.w = narrow(xd[3]);
         p.c = narrow(w.dims.back());
-        p.c_stride = narrow(x.channel_stride);
+        p.c_stride = narrow(x.stored_channels());
+        p.c_pitch = narrow(x.channel_stride);
         if (p.c > p.c_stride) return cannot(op, "the weight has more channels than a pixel of the input");
         p.k = narrow(yd[1]);
-        p.k_stride = narrow(y.channel_stride);
+        p.k_stride = narrow(y.stored_channels());
+        p.k_pitch = narrow(y.channel_stride);
         const WindowParams window = window_params(conv->window);
         p.r = window.kernel_h;
         p.s = window.kernel_w;

@@ -124,6 +124,7 @@ public:
         p.table_batch = table.strides[0], p.table_head = table.strides[1], p.table_row = table.strides[2];
         p.width = table.width;
         p.batches = dims[0], p.heads = dims[1], p.rows = dims[2], p.depth = dims[3];
+        p.turned = detail.turned_of(dims[3]);
         return make_kernel(
             name(), waits_, p,
             [x = place(op_.inputs[0]), cosines = place(op_.inputs[1]), sines = place(op_.inputs[2]),

@@ -84,6 +84,9 @@ std::vector<Case> cases() {
             {"DepthwiseTf32", depthwise_network(), Precision::tensor_float32, 5e-3, 24},
             {"DepthwiseBf16", depthwise_network(), Precision::bfloat16, 4e-2, 24},
             {"DepthwiseFp16", depthwise_network(), Precision::float16, 5e-3, 24},
+            {"PartedFp32", parted_network(), Precision::float32, 1e-4, 16},
+            {"PartedFp16", parted_network(), Precision::float16, 5e-3, 16},
+            {"PartedBf16", parted_network(), Precision::bfloat16, 4e-2, 16},
             {"QuantisedInt8", quantised_network(), Precision::int8, 3e-2},
             {"BottlenecksInt8", bottleneck_network(), Precision::int8, 3e-2, 20, 64}};
 }
@@ -151,6 +154,31 @@ TEST_P(CudaEngine, IsCheckedAsAWhole) {
     const auto other = (*unchecked)->report();
     ASSERT_TRUE(other) << other.error().describe();
     EXPECT_EQ(other->checked_operations, 0U);
+}
+
+TEST(CudaBackend, SaysThatOutputsPassFloat16) {
+    if (const Availability state = backend().availability(); !state.available) GTEST_SKIP() << state.cause;
+    const Model model = network("opset 18\ninput %x: float32[N, 8, 16, 16]\ninput %w_a: float32[8, 8, 1, 1]\n"
+                                "%x2 = Mul(%x, %x)\n%x4 = Mul(%x2, %x2)\n%x8 = Mul(%x4, %x4)\n%x16 = Mul(%x8, %x8)\n"
+                                "%x32 = Mul(%x16, %x16)\n%y = Conv(%x32, %w_a)\noutput %y: float32[N, 8, 16, 16]\n");
+    CompileOptions options;
+    const Shape one{1, 8, 16, 16};
+    options.shapes["x"] = {one, one, one};
+    options.tune = TuneEffort::fast;
+    options.timing_cache = std::filesystem::path(testing::TempDir()) / "cuda-engine-test-overflow.json";
+    for (const Precision precision : {Precision::float16, Precision::float16, Precision::bfloat16}) {
+        options.precision = precision;
+        const auto made = backend().compile(model, options);
+        ASSERT_TRUE(made) << made.error().describe();
+        const auto report = (*made)->report();
+        ASSERT_TRUE(report) << report.error().describe();
+        if (precision == Precision::bfloat16) {
+            EXPECT_TRUE(report->check_notes.empty()) << report->check_notes.front();
+            continue;
+        }
+        ASSERT_EQ(report->check_notes.size(), 1U) << "each time, known kernels or not";
+        EXPECT_NE(report->check_notes.front().find("--precision bf16"), std::string::npos);
+    }
 }
 
 TEST_P(CudaEngine, GivesTheSameAfterSavingAndLoading) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -130,14 +131,71 @@ std::string difference(const Value& v, const HostTensor& expected, const Buffer&
             return "element " + std::to_string(i) + " is " + std::to_string(b) + ", not " + std::to_string(a);
         }
     }
-    for (std::size_t i = 0; i < used.size(); ++i)
-        if (!used[i] && !std::isfinite(number(found.data() + i * size, v.type))) return "padding is not finite";
+    for (std::size_t i = 0; i < used.size(); ++i) {
+        if (used[i]) continue;
+        const std::byte* at = found.data() + i * size;
+        if (v.part && std::any_of(at, at + size, [](std::byte b) { return b != std::byte{0xFF}; }))
+            return "a neighbour of the part is written";
+        if (!v.part && !std::isfinite(number(at, v.type))) return "padding is not finite";
+    }
     // Halves between two integers: a product with 1 / scale rounds some of them otherwise than a quotient.
     if (static_cast<double>(off) > 2 + 0.05 * static_cast<double>(where.size()))
         return std::to_string(off) + " of " + std::to_string(where.size()) + " integers differ by 1";
     const double limit = v.type == T::f32 || v.type == T::f64 ? 2e-6 : v.type == T::f16 ? 1e-3 : 8e-3;
     const double relative = std::sqrt(error / std::max({reference, least, 1e-30}));
     return error > 0 && relative > limit ? "relative error " + std::to_string(relative) : "";
+}
+
+/// The same operation with its images as parts of wider ones, where that is asked of its kernels; nothing where not.
+std::optional<TestPlan> with_parts(TestPlan test) {
+    Plan& plan = test.plan;
+    FusedOp& op = plan.ops[test.main];
+    const auto* concat = std::get_if<Concat>(&op.detail);
+    const bool reads = std::holds_alternative<Pointwise>(op.detail) || std::holds_alternative<Slice>(op.detail) ||
+                       std::holds_alternative<Reformat>(op.detail) || std::holds_alternative<Pool>(op.detail) ||
+                       std::holds_alternative<GlobalPool>(op.detail) || std::holds_alternative<Resize>(op.detail) ||
+                       (concat != nullptr && concat->axis == 1 && !concat->interleaved);
+    if (!reads) return std::nullopt;
+    const bool writes = op.outputs.size() == 1 && concat == nullptr && !std::holds_alternative<GlobalPool>(op.detail) &&
+                        !std::holds_alternative<Slice>(op.detail);
+    std::size_t made = 0;
+    const auto widen = [&](ValueId id) {
+        const Value v = plan.values[id];
+        const auto size = static_cast<std::int64_t>(bytes_of(v.type));
+        const bool takes = v.role == Role::activation && v.layout == Layout::nhwc && v.dims.size() == 4 &&
+                           v.alias_of == none && v.zero_point == 0 && v.dims[1] * size % 16 == 0 &&
+                           v.channel_stride == v.dims[1];
+        if (!takes) return;
+        Value whole = v;
+        const std::int64_t before = 16 / size, behind = 2 * before;
+        whole.name.clear();
+        whole.dims[1] = whole.channel_stride = v.dims[1] + before + behind;
+        Value& part = plan.values[id];
+        part.part = true;
+        part.alias_of = static_cast<ValueId>(plan.values.size());
+        part.alias_from = before;
+        part.channel_stride = whole.channel_stride;
+        plan.values.push_back(std::move(whole));
+        ++made;
+    };
+    for (const ValueId id : op.inputs)
+        widen(id);
+    if (writes) widen(op.outputs[0]);
+    if (made == 0) return std::nullopt;
+    return test;
+}
+
+/// All cases, and those that have them with parts of images.
+std::vector<Case> and_parted(std::vector<Case> cases) {
+    std::vector<Case> all;
+    for (Case& each : cases) {
+        if (each.interpret) {
+            if (auto parted = with_parts(each.make()))
+                all.push_back({each.name + "_parts", [test = *std::move(parted)] { return test; }, true});
+        }
+        all.push_back(std::move(each));
+    }
+    return all;
 }
 
 void check(std::vector<Case> cases, std::size_t least) {
@@ -221,10 +279,10 @@ void check(std::vector<Case> cases, std::size_t least) {
 TEST(GeneratedKernels, AgreeWithTheInterpreterOnTheKernelTable) {
     Cases cases;
     add_other_cases(cases);
-    check(cases.take(), 200);
+    check(and_parted(cases.take()), 200);
 }
 
-TEST(GeneratedKernels, AgreeWithTheInterpreterOnRandomOperations) { check(random_cases(20261125), 300); }
+TEST(GeneratedKernels, AgreeWithTheInterpreterOnRandomOperations) { check(and_parted(random_cases(20261125)), 300); }
 
 } // namespace
 } // namespace lathe::cuda::test

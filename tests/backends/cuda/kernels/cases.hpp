@@ -55,7 +55,20 @@ inline const std::vector<Types>& product_types() {
     return types;
 }
 
-enum class Tail { none, bias, bias_relu, residual_relu, residual_s8_relu, clip, silu, gelu, leaky, hard_swish };
+enum class Tail {
+    none,
+    bias,
+    bias_relu,
+    residual_relu,
+    residual_s8_relu,
+    clip,
+    silu,
+    gelu,
+    leaky,
+    hard_swish,
+    silu_residual, ///< added behind the activation
+    relu_residual
+};
 std::string_view name_of(Tail tail);
 
 /// The epilogue of `channels` results y, sums of `terms` products; adds the residual to `inputs`.

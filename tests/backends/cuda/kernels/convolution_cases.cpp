@@ -9,8 +9,8 @@ namespace lathe::cuda::test {
 using T = ElementType;
 
 std::string_view name_of(Tail tail) {
-    constexpr std::string_view names[] = {"none", "bias", "biasrelu", "resrelu", "res8relu",
-                                          "clip", "silu", "gelu",     "leaky",   "hswish"};
+    constexpr std::string_view names[] = {"none", "bias", "biasrelu", "resrelu", "res8relu", "clip",
+                                          "silu", "gelu", "leaky",    "hswish",  "silures",  "relures"};
     return names[static_cast<int>(tail)];
 }
 
@@ -48,6 +48,19 @@ Epilogue epilogue_of(PlanBuilder& b, Tail tail, T compute, ValueId y, std::int64
             e.alpha = 0.1F;
             break;
         case Tail::hard_swish: e.act = Activation::hard_swish; break;
+        case Tail::silu_residual:
+        case Tail::relu_residual: {
+            const T type = to_s8 ? T::s8 : out.type;
+            // as far from pixel to pixel as the result's
+            e.residual = out.part
+                             ? b.part_of(b.image(b.plan().values[out.alias_of].dims, type), out.alias_from, out.dims[1])
+                             : b.ready(out.dims, type, out.layout);
+            e.residual_last = true;
+            e.act = tail == Tail::silu_residual ? Activation::silu : Activation::relu;
+            e.residual_scale = !to_s8 ? 1.0F : tail == Tail::silu_residual ? 0.02F : 0.7F;
+            inputs.push_back(e.residual);
+            break;
+        }
         default: break;
     }
     if (to_s8 && e.act != Activation::none && e.act != Activation::relu && e.act != Activation::clip) {
@@ -82,6 +95,27 @@ TestPlan conv_plan(const ConvCase& c, T type, T out, Tail tail, bool tf32) {
     const std::int64_t channels = c.x[1] / c.groups, terms = channels * c.r * c.s;
     const std::int64_t padded = c.groups != 1 ? channels : b.plan().values[x].channel_stride;
     conv.weight = b.weight({c.k, c.r, c.s, padded}, type, 1 / std::sqrt(static_cast<float>(terms)), channels);
+    std::vector<ValueId> inputs{x};
+    conv.epilogue = epilogue_of(b, tail, type, y, c.k, terms, inputs);
+    return b.finish(conv, inputs, {y}, type, tf32, c.x[0] * c.k * p * q * terms);
+}
+
+/// The same from some channels of an image to some of another one.
+TestPlan parted_plan(const ConvCase& c, T type, T out, Tail tail, bool tf32) {
+    PlanBuilder b;
+    const std::int64_t step = static_cast<std::int64_t>(16 / bytes_of(type)), before = step;
+    const std::int64_t out_step = static_cast<std::int64_t>(16 / bytes_of(out));
+    Shape whole = c.x;
+    whole[1] += before + 2 * step;
+    const ValueId x = b.part_of(b.image(whole, type), before, c.x[1]);
+    const std::int64_t p = (c.x[2] + c.pads[0] + c.pads[2] - c.r) / c.stride + 1;
+    const std::int64_t q = (c.x[3] + c.pads[1] + c.pads[3] - c.s) / c.stride + 1;
+    const ValueId y =
+        b.part_of(b.value({c.x[0], c.k + 3 * out_step, p, q}, out, Layout::nhwc, 1.0F / 35), 2 * out_step, c.k);
+    Conv conv;
+    conv.window = {{c.r, c.s}, {c.stride, c.stride}, {1, 1}, c.pads};
+    const std::int64_t terms = c.x[1] * c.r * c.s;
+    conv.weight = b.weight({c.k, c.r, c.s, c.x[1]}, type, 1 / std::sqrt(static_cast<float>(terms)), c.x[1]);
     std::vector<ValueId> inputs{x};
     conv.epilogue = epilogue_of(b, tail, type, y, c.k, terms, inputs);
     return b.finish(conv, inputs, {y}, type, tf32, c.x[0] * c.k * p * q * terms);
@@ -175,6 +209,32 @@ void add_convolution_cases(Cases& add) {
         for (const Types& t : {types[0], types[1]})
             add("conv_" + t.name + "_c3x3_" + std::string(name_of(tail)),
                 [=, c = convs[1]] { return conv_plan(c, t.type, t.out, tail, false); });
+    for (const Tail tail : {Tail::silu, Tail::leaky, Tail::hard_swish, Tail::silu_residual, Tail::relu_residual})
+        for (const Types& t : types)
+            for (const ConvCase& c : convs)
+                if (c.name == "c1x1" || c.name == "c3x3" || c.name == "odd" || c.name == "window28" ||
+                    c.name == "window56" || c.name == "expand28" || c.name == "few16" || c.name == "few144")
+                    add(
+                        "curved_" + t.name + "_" + c.name + "_" + std::string(name_of(tail)),
+                        [=] { return conv_plan(c, t.type, t.out, tail, t.tf32); }, c.interpret);
+    const ConvCase parts[] = {
+        {"c1x1", {2, 64, 9, 11}, 96, 1, 1, 1, {0, 0, 0, 0}},
+        {"c1x1few", {2, 16, 12, 10}, 32, 1, 1, 1, {0, 0, 0, 0}},
+        {"c3x3", {2, 32, 10, 12}, 64, 3, 3, 1, {1, 1, 1, 1}},
+        {"c3x3s2", {2, 64, 13, 14}, 32, 3, 3, 2, {1, 1, 1, 1}},
+        {"c3x3few", {1, 16, 20, 24}, 16, 3, 3, 1, {1, 1, 1, 1}},
+        {"window56", {4, 64, 56, 56}, 64, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"window28", {16, 128, 28, 28}, 128, 3, 3, 1, {1, 1, 1, 1}, 1, 1, false},
+        {"expand28", {16, 128, 28, 28}, 512, 1, 1, 1, {0, 0, 0, 0}, 1, 1, false},
+    };
+    for (const Types& t : types)
+        for (const ConvCase& c : parts)
+            for (const Tail tail : {Tail::bias_relu, Tail::silu, Tail::silu_residual})
+                add(
+                    "parts_" + t.name + "_" + c.name + "_" + std::string(name_of(tail)),
+                    [=] { return parted_plan(c, t.type, t.out, tail, t.tf32); }, c.interpret);
+    add("parts_s8f16_c3x3_silures",
+        [=, c = parts[2]] { return parted_plan(c, T::s8, T::f16, Tail::silu_residual, false); });
     for (const Tail tail : {Tail::bias_relu, Tail::residual_relu, Tail::residual_s8_relu}) {
         add("conv_s8f16_c1x1_" + std::string(name_of(tail)),
             [=, c = convs[0]] { return conv_plan(c, T::s8, T::f16, tail, false); });

@@ -62,7 +62,7 @@ TestPlan rms_norm_plan(std::int64_t rows, std::int64_t columns, T type) {
 }
 
 /// Heads read from the second third of a product.
-TestPlan rotary_plan(const Shape& dims, const Shape& table, bool interleaved, T type) {
+TestPlan rotary_plan(const Shape& dims, const Shape& table, bool interleaved, T type, std::int64_t turned = 0) {
     PlanBuilder b;
     const std::int64_t width = dims[1] * dims[3];
     const ValueId x = b.ready({dims[0], dims[2], 3 * width}, type);
@@ -70,6 +70,7 @@ TestPlan rotary_plan(const Shape& dims, const Shape& table, bool interleaved, T 
     Rotary detail;
     detail.x = {width, dims[2] * 3 * width, 3 * width, dims[3]};
     detail.interleaved = interleaved;
+    detail.turned = turned;
     return b.finish(detail, {x, cosines, sines}, {y}, T::f32);
 }
 
@@ -517,6 +518,9 @@ void add_other_cases(Cases& add) {
         add("rotary_heads" + end, [=] { return rotary_plan({2, 3, 7, 64}, {1, 1, 7, 64}, false, type); });
         add("rotary_rows" + end, [=] { return rotary_plan({2, 7, 3, 32}, {2, 7, 1, 16}, false, type); });
         add("rotary_odd" + end, [=] { return rotary_plan({1, 2, 5, 18}, {1, 1, 5, 9}, false, type); });
+        add("rotary_part" + end, [=] { return rotary_plan({2, 3, 7, 64}, {1, 1, 7, 16}, false, type, 16); });
+        add("rotary_part_short" + end, [=] { return rotary_plan({2, 3, 5, 40}, {2, 1, 5, 6}, false, type, 12); });
+        add("rotary_part_pairs" + end, [=] { return rotary_plan({2, 3, 7, 64}, {1, 1, 7, 16}, true, type, 32); });
         add("rotary_pairs" + end, [=] { return rotary_plan({2, 3, 7, 64}, {2, 1, 7, 32}, true, type); });
         add("rotary_pairs_wide" + end, [=] { return rotary_plan({2, 3, 7, 12}, {1, 1, 7, 12}, true, type); });
         add("group_factors" + end, [=] { return factors_plan({2, 320, 17, 19}, 32, type); });

@@ -55,6 +55,17 @@ public:
         return to;
     }
     ValueId image(const Shape& dims, ElementType type) { return ready(dims, type, Layout::nhwc); }
+    /// Channels of an image.
+    ValueId part_of(ValueId whole, std::int64_t first, std::int64_t channels) {
+        Value v = test_.plan.values[whole];
+        v.name = "v" + std::to_string(test_.plan.values.size());
+        v.dims[1] = channels;
+        v.alias_of = whole;
+        v.alias_from = first;
+        v.part = true;
+        test_.plan.values.push_back(std::move(v));
+        return static_cast<ValueId>(test_.plan.values.size() - 1);
+    }
 
     /// Normal numbers of the given deviation; int8: uniform -90..90.
     WeightId weight(Shape dims, ElementType type, float deviation, std::int64_t padded_from = -1) {

@@ -59,6 +59,17 @@ const std::vector<Taker>& takers() {
         {"depthwise_s8_to_fp16_silu", "lathe", "depthwise_window"},
         {"depthwise_fp16_to_s8_hswish", "lathe", "depthwise_window"},
         {"depthwise_int8_k3s1", "lathe", "depthwise_mma"},
+        // parts of images, activations that are curves, residuals behind them
+        {"parts_f16_c1x1_silures", "lathe", "mma_f16"},
+        {"parts_f16_c1x1few_silures", "lathe", "pointwise_mma"},
+        {"parts_f16_c3x3few_silures", "lathe", "grouped"},
+        {"parts_f16_c3x3_silures", "lathe90", "igemm_f16", 90},
+        {"parts_s8_c3x3_silures", "lathe90", "igemm_s8", 90},
+        {"parts_f16_window28_silures", "lathe90", "wgemm_f16", 90},
+        {"parts_f16_expand28_silures", "lathe90", "rgemm_f16", 90},
+        {"curved_s8_window56_silu", "lathe90", "sgemm_s8", 90},
+        {"curved_f16_window28_hswish", "lathe90", "wgemm_f16", 90},
+        {"curved_f16_few144_leaky", "lathe", "pointwise_mma"},
         // in groups
         {"grouped_f16_resnext4", "lathe", "grouped"},
         {"grouped_s8_regnet24", "lathe", "grouped"},

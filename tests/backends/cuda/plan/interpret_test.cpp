@@ -33,6 +33,7 @@ std::vector<NetworkCase> float_networks() {
             {"WideValues", wide_values_network(), {{2, 9, 24}}},
             {"Branched", branched_network(), {{2, 6, 8, 8}}},
             {"Moved", moved_network(), {{2, 6, 8, 6}}},
+            {"Parted", parted_network(), {{2, 3, 16, 16}}},
             {"Encoder", encoder(false), {{3, 8}, {3, 8}}},
             {"EncoderSplitScale", encoder(true), {{2, 16}, {2, 16}}}};
 }

@@ -518,6 +518,47 @@ inline std::string branched_network() {
            "output %soft: float32[N, 2, 3, 12]\noutput %w: float32[N, 4, 6, 5]\n";
 }
 
+/// Parts of images: a block that cuts its channels in two and joins what it makes of them behind a residual (YOLO), a
+/// pyramid of pools, a dense block, and what is resized or transposed beside what is kept.
+inline std::string parted_network() {
+    return "opset 18\n"
+           "input %x: float32[N, 3, 16, 16]\n"
+           "input %w_s: float32[32, 3, 3, 3]\ninput %w_e: float32[32, 32, 1, 1]\n"
+           "input %w_p: float32[16, 16, 3, 3]\ninput %w_q: float32[16, 16, 3, 3]\ninput %w_l: float32[32, 48, 1, 1]\n"
+           "input %w_d: float32[16, 32, 3, 3]\ninput %w_f: float32[16, 48, 3, 3]\ninput %w_g: float32[32, 64, 1, 1]\n"
+           "input %w_n: float32[32, 32, 3, 3]\ninput %w_k: float32[32, 96, 1, 1]\n"
+           "input %w_t: float32[32, 32, 2, 2]\ninput %w_j: float32[8, 64, 3, 3]\n"
+           "const %scales: float32[4] = {1.0, 1.0, 2.0, 2.0}\nconst %halves: int64[2] = {16, 16}\n"
+           "const %fifth: float32[] = {0.2}\n"
+           "%s = Conv(%x, %w_s) {pads = [1, 1, 1, 1]}\n%s_r = Relu(%s)\n"
+           // cut in two
+           "%e = Conv(%s_r, %w_e)\n%e_s = Sigmoid(%e)\n%e_a = Mul(%e, %e_s)\n"
+           "%left, %right = Split(%e_a, %halves) {axis = 1}\n"
+           "%p = Conv(%right, %w_p) {pads = [1, 1, 1, 1]}\n%p_s = Sigmoid(%p)\n%p_a = Mul(%p, %p_s)\n"
+           "%q = Conv(%p_a, %w_q) {pads = [1, 1, 1, 1]}\n%q_s = Sigmoid(%q)\n%q_a = Mul(%q, %q_s)\n"
+           "%pair = Add(%right, %q_a)\n%block = Concat(%left, %right, %pair) {axis = 1}\n"
+           "%l = Conv(%block, %w_l)\n%l_r = LeakyRelu(%l) {alpha = 0.1}\n"
+           // dense
+           "%d = Conv(%l_r, %w_d) {pads = [1, 1, 1, 1]}\n%d_r = LeakyRelu(%d) {alpha = 0.2}\n"
+           "%two = Concat(%l_r, %d_r) {axis = 1}\n"
+           "%f = Conv(%two, %w_f) {pads = [1, 1, 1, 1]}\n%f_r = Relu(%f)\n"
+           "%three = Concat(%l_r, %d_r, %f_r) {axis = 1}\n%g = Conv(%three, %w_g)\n"
+           "%small = Mul(%g, %fifth)\n%dense = Add(%small, %l_r)\n"
+           // pools
+           "%n = Conv(%dense, %w_n) {pads = [1, 1, 1, 1], strides = [2, 2]}\n%n_r = Relu(%n)\n"
+           "%one_p = MaxPool(%n_r) {kernel_shape = [5, 5], pads = [2, 2, 2, 2]}\n"
+           "%two_p = MaxPool(%one_p) {kernel_shape = [5, 5], pads = [2, 2, 2, 2]}\n"
+           "%pools = Concat(%n_r, %one_p, %two_p) {axis = 1}\n%k = Conv(%pools, %w_k)\n%k_r = Relu(%k)\n"
+           // larger again
+           "%up = Resize(%k_r, , %scales) {mode = \"nearest\", coordinate_transformation_mode = \"asymmetric\", "
+           "nearest_mode = \"floor\"}\n%t = ConvTranspose(%k_r, %w_t) {strides = [2, 2]}\n"
+           "%kept = Relu(%dense)\n%skip = Concat(%kept, %up) {axis = 1}\n%j = Conv(%skip, %w_j) {pads = [1, 1, 1, 1]}\n"
+           "%h = Conv(%dense, %w_n) {pads = [1, 1, 1, 1]}\n%h_r = HardSwish(%h)\n"
+           "%beside = Concat(%h_r, %t) {axis = 1}\n%z = Conv(%beside, %w_j) {pads = [1, 1, 1, 1]}\n"
+           "%mean = GlobalAveragePool(%left)\n"
+           "output %j: float32[N, 8, 16, 16]\noutput %z: float32[N, 8, 16, 16]\noutput %mean: float32[N, 16, 1, 1]\n";
+}
+
 /// Channels last and back (ConvNeXt), as tokens and back (attention over pixels), and shuffled (ShuffleNet).
 inline std::string moved_network() {
     return "opset 18\n"

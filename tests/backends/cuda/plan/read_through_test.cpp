@@ -49,6 +49,15 @@ std::string turned_in_pairs(int prefix) {
     return text;
 }
 
+/// x of [2, 4, 8, 16] with rotary positions on the first 8 numbers of each head, as halves.
+std::string turned_in_part() {
+    return begin("input %x: float32[2, 4, 8, 16]\ninput %w_c: float32[8, 8]\ninput %w_s: float32[8, 8]\n"
+                 "%r = Relu(%x)\n%p = Slice(%r, %zero, %eight, %three)\n%rest = Slice(%r, %eight, %all, %three)\n"
+                 "%a = Slice(%p, %zero, %four, %three)\n%b = Slice(%p, %four, %all, %three)\n%minus = Neg(%b)\n"
+                 "%t = Concat(%minus, %a) {axis = 3}\n%s = Mul(%t, %w_s)\n%k = Mul(%p, %w_c)\n%y = Add(%k, %s)\n"
+                 "%z = Concat(%y, %rest) {axis = 3}\noutput %z: float32[2, 4, 8, 16]\n");
+}
+
 std::string attention(const std::string& keys, const std::string& scores) {
     return begin("input %q: float32[2, 2, 8, 16]\ninput %k: float32[2, 2, 8, 16]\ninput %v: float32[2, 2, 8, 16]\n"
                  "input %w_h: float32[2, 1, 1]\n" +
@@ -124,6 +133,19 @@ const std::vector<MovedCase>& moved_cases() {
          {{"softmax", 2}, {"batched_gemm", 1}}},
         {"positions in turns", turned_in_pairs(0), {{2, 4, 8, 16}}, {{"pointwise", 1}, {"rotary", 1}}},
         {"positions behind a class token", turned_in_pairs(1), {{2, 4, 8, 16}}, {{"pointwise", 1}, {"rotary", 1}}},
+        {"positions on a part of each head", turned_in_part(), {{2, 4, 8, 16}}, {{"pointwise", 1}, {"rotary", 1}}},
+        {"a concatenation with nothing",
+         begin("input %x: float32[2, 4, 8, 16]\n%r = Relu(%x)\n%n = Slice(%r, %all, %all, %three)\n"
+               "%c = Concat(%r, %n) {axis = 3}\n%y = Softmax(%c)\noutput %y: float32[2, 4, 8, 16]\n"),
+         {{2, 4, 8, 16}},
+         {{"pointwise", 1}, {"softmax", 1}}},
+        {"queries normalised head by head",
+         begin("input %q: float32[2, 8, 2, 16]\ninput %k: float32[2, 8, 2, 16]\ninput %v: float32[2, 8, 2, 16]\n"
+               "input %w_g: float32[16]\n%a = Transpose(%q) {perm = [0, 2, 1, 3]}\n%n = LayerNormalization(%a, %w_g)\n"
+               "%b = Transpose(%k) {perm = [0, 2, 3, 1]}\n%m = MatMul(%n, %b)\n%p = Softmax(%m)\n"
+               "%c = Transpose(%v) {perm = [0, 2, 1, 3]}\n%y = MatMul(%p, %c)\noutput %y: float32[2, 2, 8, 16]\n"),
+         {{2, 8, 2, 16}, {2, 8, 2, 16}, {2, 8, 2, 16}},
+         {{"layer_norm", 1}, {"attention", 1}}},
         {"keys of length 1",
          attention("%l = ReduceL2(%k, %three)\nconst %e: float32[] = {1e-12}\n%c = Clip(%l, %e)\n%n = Div(%k, %c)\n",
                    "%s = Mul(%m, %w_h)\n"),

@@ -1,4 +1,5 @@
 // Transposed convolutions as convolutions of all phases and a movement, against the CPU engine.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -88,6 +89,30 @@ TEST(TransposedConvolution, ComputesWhatTheGraphSays) {
         EXPECT_EQ(convolutions, 1);
         EXPECT_EQ(slices, c.cut ? 1 : 0);
     }
+}
+
+// Rounding to int8 comes before the phases are moved, scales are those of the result's channels in every phase.
+TEST(TransposedConvolution, MultipliesInt8WhereQdqAsksForIt) {
+    const std::string quantised =
+        "opset 18\ninput %x: float32[N, 16, 5, 7]\ninput %s_x: float32[]\ninput %z_x: int8[]\n"
+        "input %q_w: int8[16, 8, 3, 3]\ninput %s_w: float32[8]\ninput %z_w: int8[8]\n"
+        "input %b_t: float32[8]\n"
+        "%xq = QuantizeLinear(%x, %s_x, %z_x)\n%xd = DequantizeLinear(%xq, %s_x, %z_x)\n"
+        "%wd = DequantizeLinear(%q_w, %s_w, %z_w) {axis = 1}\n"
+        "%t = ConvTranspose(%xd, %wd, %b_t) {strides = [2, 2], pads = [1, 1, 1, 1]}\n"
+        "%r = LeakyRelu(%t) {alpha = 0.1}\n%yq = QuantizeLinear(%r, %s_x, %z_x)\n"
+        "%y = DequantizeLinear(%yq, %s_x, %z_x)\noutput %y: undefined\n";
+    const Model model = lathe::test::network(quantised);
+    const std::vector<Shape> shapes{{2, 16, 5, 7}};
+    auto inputs = lathe::test::random_inputs(model, shapes);
+    const Plan plan = lathe::test::plan_of(model, Precision::int8, shapes);
+    const auto found = lathe::test::interpreted(plan, inputs, true);
+    EXPECT_LE(lathe::test::relative_difference(lathe::test::run_on_cpu(model, inputs)[0], found[0]), 2e-2);
+    const auto conv =
+        std::ranges::find_if(plan.ops, [](const FusedOp& op) { return std::holds_alternative<Conv>(op.detail); });
+    ASSERT_NE(conv, plan.ops.end());
+    EXPECT_EQ(conv->compute, ElementType::s8) << print(plan);
+    EXPECT_EQ(plan.values[conv->outputs[0]].type, ElementType::s8) << print(plan);
 }
 
 TEST(TransposedConvolution, PadsByItselfAsTheSpecificationSays) {

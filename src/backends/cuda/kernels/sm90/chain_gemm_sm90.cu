@@ -24,7 +24,8 @@ bool is_part(const ImplicitGemmParams& params, int run, int c) {
     const bool walks = sm90::is_matrix(params) || (sm90::is_walkable(params.h, params.p, params.stride_h, 0, 0) &&
                                                    sm90::is_walkable(params.w, params.q, params.stride_w, 0, 0));
     return walks && params.r == 1 && params.s == 1 && params.pad_h == 0 && params.pad_w == 0 && params.c == c &&
-           params.c_stride == c && sm90::is_direct(run, params);
+           params.c_stride == c && params.c_pitch == c && params.k_pitch == params.k_stride &&
+           !sm90::is_curved(params.epilogue) && sm90::is_direct(run, params);
 }
 sm90::ChainWalk walk_of(const ImplicitGemmParams& params) {
     return {params.stride_h, params.stride_w, !sm90::is_matrix(params)};

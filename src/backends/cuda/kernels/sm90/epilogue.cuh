@@ -25,17 +25,20 @@ inline constexpr int type_of<__nv_bfloat16> = type_bf16;
 template <>
 inline constexpr int type_of<std::int8_t> = type_s8;
 
-/// What the epilogue writes, as all blocks see it. Elements of a row: k of k_stride are channels, the rest is padding.
+/// What the epilogue writes, as all blocks see it. Elements of a row: k of k_stride are channels, the rest is padding;
+/// rows are k_pitch apart.
 struct Destination {
     void* output;
     EpilogueParams epilogue; ///< low and high hold the bounds for none and relu too
-    std::int32_t rows, k, k_stride, type;
+    std::int32_t rows, k, k_stride, k_pitch, type;
     bool vectors;    ///< rows begin at multiples of 16 bytes
     bool direct;     ///< the weights' rows were dealt for it (channel_of_column) and activation and scale are simple
+    bool curved;     ///< direct, but more than bounds lies behind the sums (bend)
     bool small_sums; ///< int8: no sum exceeds 2^22, so that sums may begin at `sum_origin`
     /// Direct to int8: values are brought to 0..1 between the bounds, so that the multiply-add cuts them off. The
-    /// bounds are whole numbers, `lowest` and `lowest` + `steps`; `per_step` is 1 / steps. Else 0, 1, 1.
-    float lowest, steps, per_step;
+    /// bounds are whole numbers, `lowest` and `lowest` + `steps`; `per_step` is 1 / steps. Else 0, 1, 1; what is curved
+    /// comes to 0..1 behind the activation, by `unit` and `zero`. `bottom`: the lower bound, whichever way.
+    float lowest, steps, per_step, bottom, unit, zero;
 };
 
 /// 1.5 * 2^23. As an int it is the float's bits: a sum of less than 2^22 added to them is that float plus the sum.
@@ -72,6 +75,27 @@ __device__ inline float activate(float x, std::int32_t act, float alpha, float b
         case 8: return __saturatef(alpha * x + beta);
         case 9: return x * __saturatef(x * (1.0F / 6) + 0.5F);
         default: return tanhf(x);
+    }
+}
+/// What is quick enough to stand behind all sums: leaky relu, SiLU, hard swish, or bounds before a residual.
+template <int V>
+__device__ inline void bend(float (&v)[V], const EpilogueParams& epilogue) {
+    if (epilogue.act == 7) {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            v[i] = __fdividef(v[i], 1 + __expf(-v[i]));
+    } else if (epilogue.act == 9) {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            v[i] *= __saturatef(fmaf(v[i], 1.0F / 6, 0.5F));
+    } else if (epilogue.act == 3) {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            v[i] = v[i] >= 0 ? v[i] : v[i] * epilogue.alpha;
+    } else {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            v[i] = min_nan(max_nan(v[i], epilogue.low), epilogue.high);
     }
 }
 /// All of a vector, two at a time: the code is there once and indices stay known, since the vector turns.
@@ -331,31 +355,37 @@ __device__ inline Packet<V> low_bytes(const std::uint32_t (&bits)[V]) {
     return packet;
 }
 
-/// Packs V values that stand for one row's channels next to each other. None, relu or clip alone.
+/// V floating-point values that stand for one row's channels next to each other.
+template <class Out, int V>
+__device__ inline Packet<V* static_cast<int>(sizeof(Out))> packed(const float (&v)[V]) {
+    Packet<V* static_cast<int>(sizeof(Out))> packet;
+    if constexpr (sizeof(Out) == 2) {
+#pragma unroll
+        for (int i = 0; i < V / 2; ++i)
+            packet.words[i] = pack(v[2 * i], v[2 * i + 1], Out{});
+    } else {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            packet.words[i] = __float_as_uint(v[i]);
+    }
+    return packet;
+}
+
+/// Packs V values between their bounds. None, relu or clip alone.
 template <class Out, int V>
 __device__ inline Packet<V* static_cast<int>(sizeof(Out))> make_packet(const Destination& to, float (&v)[V]) {
-    Packet<V* static_cast<int>(sizeof(Out))> packet;
     if constexpr (sizeof(Out) == 1) {
         std::uint32_t bits[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) // to the nearest even int8, in the lowest byte
             bits[i] = __float_as_uint(fminf(fmaxf(v[i], to.epilogue.low), to.epilogue.high) + magic);
-        packet = low_bytes(bits);
+        return low_bytes(bits);
     } else {
 #pragma unroll
         for (int i = 0; i < V; ++i)
             v[i] = min_nan(max_nan(v[i], to.epilogue.low), to.epilogue.high);
-        if constexpr (sizeof(Out) == 2) {
-#pragma unroll
-            for (int i = 0; i < V / 2; ++i)
-                packet.words[i] = pack(v[2 * i], v[2 * i + 1], Out{});
-        } else {
-#pragma unroll
-            for (int i = 0; i < V; ++i)
-                packet.words[i] = __float_as_uint(v[i]);
-        }
+        return packed<Out>(v);
     }
-    return packet;
 }
 
 /// The same for finish_run: int8 comes in 0..1, above and below it saturates (NaN: to the lower bound).
@@ -364,7 +394,7 @@ __device__ inline Packet<V* static_cast<int>(sizeof(Out))> make_last_packet(cons
     if constexpr (sizeof(Out) > 1) {
         return make_packet<Out>(to, v);
     } else {
-        const float first = magic + to.lowest;
+        const float first = magic + to.bottom;
         std::uint32_t bits[V];
 #pragma unroll
         for (int i = 0; i < V; ++i)
@@ -406,8 +436,21 @@ __device__ inline void finish_run(const Destination& to, float (&v)[2][V], std::
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        if (to.epilogue.residual != nullptr) residual[r].add(to, v[r]);
-        const auto packet = make_last_packet<Out>(to, v[r]);
+        if (to.epilogue.residual != nullptr && to.epilogue.residual_last == 0) residual[r].add(to, v[r]);
+        Packet<V* static_cast<int>(sizeof(Out))> packet;
+        if (to.curved) {
+            bend(v[r], to.epilogue);
+            if (to.epilogue.residual != nullptr && to.epilogue.residual_last != 0) residual[r].add(to, v[r]);
+#pragma unroll
+            for (int i = 0; i < V; ++i)
+                v[r][i] = fmaf(v[r][i], to.unit, to.zero);
+            if constexpr (sizeof(Out) > 1)
+                packet = packed<Out>(v[r]);
+            else
+                packet = make_last_packet<Out>(to, v[r]);
+        } else {
+            packet = make_last_packet<Out>(to, v[r]);
+        }
         if (rows.inside[r]) packet.store(static_cast<Out*>(to.output) + rows.offset[r] + skip);
     }
 }
@@ -432,7 +475,7 @@ __device__ inline void finish(const Destination& to, const Slice& slice, int thr
     }
     const int rows = min(slice.count, to.rows - slice.row);
     for (int row = thread / groups; row < rows; row += THREADS / groups) {
-        const std::size_t offset = static_cast<std::size_t>(slice.row + row) * to.k_stride + column;
+        const std::size_t offset = static_cast<std::size_t>(slice.row + row) * to.k_pitch + column;
         float v[V], residual[V];
         if (to.epilogue.residual) load_residual<Out, V>(to, offset, valid, residual);
         const std::uint32_t from = slice.staging + row * pitch;
@@ -456,11 +499,12 @@ __device__ inline void finish(const Destination& to, const Slice& slice, int thr
 #pragma unroll
         for (int i = 0; i < V; ++i)
             v[i] = fmaf(to_float(sums[i], Sum{}), scale[i], bias[i]);
-        if (to.epilogue.residual) {
+        const auto add_residual = [&] {
 #pragma unroll
             for (int i = 0; i < V; ++i)
                 v[i] = fmaf(residual[i], to.epilogue.residual_scale, v[i]);
-        }
+        };
+        if (to.epilogue.residual && to.epilogue.residual_last == 0) add_residual();
         if (to.epilogue.act <= 2) {
 #pragma unroll
             for (int i = 0; i < V; ++i)
@@ -468,6 +512,7 @@ __device__ inline void finish(const Destination& to, const Slice& slice, int thr
         } else {
             activate(v, to.epilogue);
         }
+        if (to.epilogue.residual && to.epilogue.residual_last != 0) add_residual();
 #pragma unroll
         for (int i = 0; i < V; ++i)
             v[i] *= to.epilogue.output_scale_inverse;

@@ -39,14 +39,15 @@ bool wide_takes(int tile, bool pair, const ImplicitGemmParams& p) {
               out = sm90::element_bytes(instance.config.out_type);
     const bool plain = p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 && p.pad_w == 0 &&
                        p.p == p.h && p.q == p.w;
+    if (p.epilogue.residual_last != 0 && p.epilogue.act != 0) return false;
     if (!plain || p.c * element % 16 != 0 || p.c_stride * element % 16 != 0 || p.k % 64 != 0) return false;
     const EpilogueParams& e = p.epilogue;
     const bool gelu = e.act == 4 || e.act == 5;
     if (e.act > 2 && !gelu) return false;
     if (!gelu && e.output_scale_inverse != 1) return false;
     if (gelu && out == 2 && e.output_scale_inverse != 1) return false;
-    if (p.k_stride * out % 16 != 0) return false;
-    const int residual = e.residual_stride != 0 ? e.residual_stride : p.k_stride;
+    if (p.k_stride * out % 16 != 0 || p.k_pitch * out % 16 != 0) return false;
+    const int residual = e.residual_stride != 0 ? e.residual_stride : p.k_pitch;
     if (residual % 16 != 0) return false;
     const int tiles_n = (p.k + instance.config.n - 1) / instance.config.n;
     const std::int64_t tiles_m = (rows_of(p) + 127) / 128;
@@ -61,7 +62,7 @@ cudaError_t encode_maps_wide(int tile, bool pair, const ImplicitGemmParams& p, v
     const sm90::MapFormat format{type, 128 / element};
     CUtensorMap made[2];
     if (const cudaError_t error =
-            sm90::encode_matrix(made[0], format, p.input, p.c, rows_of(p), p.c_stride, pair ? 64 : 128);
+            sm90::encode_matrix(made[0], format, p.input, p.c, rows_of(p), p.c_pitch, pair ? 64 : 128);
         error != cudaSuccess)
         return error;
     if (const cudaError_t error =
@@ -92,8 +93,8 @@ cudaError_t launch_wide_gemm(int tile, bool pair, int multiprocessors, const Imp
     problem.gelu = e.act == 4 ? 1 : e.act == 5 ? 2 : 0;
     problem.rows = static_cast<std::int32_t>(rows_of(p));
     problem.columns = p.k;
-    problem.out_stride = p.k_stride;
-    problem.residual_stride = e.residual_stride != 0 ? e.residual_stride : p.k_stride;
+    problem.out_stride = p.k_pitch;
+    problem.residual_stride = e.residual_stride != 0 ? e.residual_stride : p.k_pitch;
     const int element = sm90::element_bytes(instance.config.in_type);
     problem.chunks = (p.c * element + 127) / 128;
     problem.stages = std::min(instance.most_stages, 14);

@@ -24,12 +24,18 @@ inline bool is_matrix(const ImplicitGemmParams& params) {
            params.pad_w == 0 && params.p == params.h && params.q == params.w;
 }
 
+/// More than bounds lies behind the sums: see bend.
+inline bool is_curved(const EpilogueParams& epilogue) {
+    const bool curve = epilogue.act == 3 || epilogue.act == 7 || epilogue.act == 9;
+    return curve || (epilogue.act <= 2 && epilogue.residual_last != 0);
+}
 /// Whether results can go straight from registers to memory: whole runs of
 /// channels, simple arithmetic behind the sums.
 inline bool is_direct(int run, const ImplicitGemmParams& params) {
-    return params.k % (4 * run) == 0 && params.k == params.k_stride && params.epilogue.act <= 2 &&
-           params.epilogue.output_scale_inverse == 1 && is_aligned(params.output) &&
-           is_aligned(params.epilogue.residual);
+    const EpilogueParams& epilogue = params.epilogue;
+    const bool simple = epilogue.act <= 2 && epilogue.residual_last == 0 && epilogue.output_scale_inverse == 1;
+    return params.k % (4 * run) == 0 && params.k == params.k_stride && (simple || is_curved(epilogue)) &&
+           is_aligned(params.output) && is_aligned(epilogue.residual);
 }
 
 /// A window that is odd, padded by half of it, in steps of one or two.
@@ -57,20 +63,29 @@ inline Destination destination_of(const ImplicitGemmParams& params, const TileCo
         to.epilogue.high = infinity;
     }
     to.direct = direct;
+    to.curved = direct && is_curved(params.epilogue);
     to.small_sums = direct && config.in_type == type_s8 && params.r * params.s * params.c <= 256;
     to.steps = to.per_step = 1;
-    if (direct && config.out_type == type_s8) { // rounding keeps order, so bounds may be rounded first
+    if (to.curved) {
+        const bool bytes = config.out_type == type_s8;
+        to.unit = params.epilogue.output_scale_inverse / (bytes ? 255 : 1);
+        to.zero = bytes ? 128.0F / 255 : 0;
+        to.bottom = -128;
+        if (bytes) to.steps = 255;
+    } else if (direct && config.out_type == type_s8) { // rounding keeps order, so bounds may be rounded first
         to.epilogue.low = std::nearbyint(std::clamp(to.epilogue.low, -128.0F, 127.0F));
         to.epilogue.high = std::nearbyint(std::clamp(to.epilogue.high, to.epilogue.low, 127.0F));
-        to.lowest = to.epilogue.low;
+        to.lowest = to.bottom = to.epilogue.low;
         to.steps = std::max(to.epilogue.high - to.epilogue.low, 1.0F / 256);
         to.per_step = 1 / to.steps;
     }
     to.rows = params.n * params.p * params.q;
     to.k = params.k;
     to.k_stride = params.k_stride;
+    to.k_pitch = params.k_pitch;
     to.type = config.out_type;
-    to.vectors = params.k_stride * element_bytes(config.out_type) % 16 == 0 && is_aligned(params.output) &&
+    to.vectors = params.k_stride * element_bytes(config.out_type) % 16 == 0 &&
+                 params.k_pitch * element_bytes(config.out_type) % 16 == 0 && is_aligned(params.output) &&
                  is_aligned(params.epilogue.residual);
     return to;
 }
@@ -81,7 +96,7 @@ inline MapFormat input_format(const TileConfig& config) {
 /// The input's pixels as tiles walk over them; `flat_p` by `flat_q` first taps
 /// an image.
 inline Pixels pixels_of(const ImplicitGemmParams& params, int flat_p, int flat_q) {
-    return {params.n, params.h,        params.w,        params.c,     params.c_stride, flat_p,
+    return {params.n, params.h,        params.w,        params.c,     params.c_pitch, flat_p,
             flat_q,   params.stride_h, params.stride_w, params.pad_h, params.pad_w};
 }
 

@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(Tile<T, Out, M, N, KB, U>::threads, BLOCKS)
         for (int r = 0; r < 2; ++r) {
             rows[block].inside[r] = first_row + block * 64 + 8 * r < to.rows;
             rows[block].offset[r] =
-                static_cast<std::size_t>(first_row + block * 64 + 8 * r) * to.k_stride + lane_channel;
+                static_cast<std::size_t>(first_row + block * 64 + 8 * r) * to.k_pitch + lane_channel;
         }
     if (Shape::residual_early && alone && to.epilogue.residual != nullptr) {
 #pragma unroll
@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(Tile<T, Out, M, N, KB, U>::threads, BLOCKS)
             for (int r = 0; r < 2; ++r) {
                 const int at = first_row + block * 64 + 8 * r;
                 found.inside[r] = at < to.rows;
-                found.offset[r] = static_cast<std::size_t>(at) * to.k_stride + column + channel;
+                found.offset[r] = static_cast<std::size_t>(at) * to.k_pitch + column + channel;
             }
             return found;
         };

@@ -115,7 +115,7 @@ cudaError_t encode_maps_sm90(int tile, const ImplicitGemmParams& params, void* m
     cudaError_t error =
         is_matrix(params)
             ? sm90::encode_matrix(pair[0], format, params.input, params.c, std::int64_t{params.n} * params.h * params.w,
-                                  params.c_stride, instance.config.m)
+                                  params.c_pitch, instance.config.m)
             : sm90::encode_pixels(pair[0], format, params.input, sm90::pixels_of(params, params.p, params.q),
                                   instance.config.m);
     if (error != cudaSuccess) return error;

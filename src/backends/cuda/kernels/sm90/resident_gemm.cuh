@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(ResidentTile<T, Out, M, N, KB, GROUPS>::thread
                     row = (n * problem.p + h) * problem.q + w;
                     rows.inside[r] = w < problem.q && h < problem.p && row < to.rows;
                 }
-                rows.offset[r] = static_cast<std::size_t>(row) * to.k_stride + lane_channel;
+                rows.offset[r] = static_cast<std::size_t>(row) * to.k_pitch + lane_channel;
             }
 #pragma unroll
             for (int g = 0; g < Shape::groups; ++g) {

@@ -95,7 +95,7 @@ cudaError_t encode_resident(int index, const ImplicitGemmParams& params, void* m
     CUtensorMap three[3];
     cudaError_t error =
         is_matrix(params)
-            ? encode_matrix(three[0], input, params.input, params.c, plan.rows, params.c_stride, config.m)
+            ? encode_matrix(three[0], input, params.input, params.c, plan.rows, params.c_pitch, config.m)
             : encode_pixels(three[0], input, params.input, pixels_of(params, plan.flat_p, plan.flat_q), plan.pixels);
     if (error != cudaSuccess) return error;
     error = encode_weights(three[1], input, params.weight, std::int64_t{params.r} * params.s * params.c_stride,
@@ -104,10 +104,10 @@ cudaError_t encode_resident(int index, const ImplicitGemmParams& params, void* m
     three[2] = three[1]; // not used
     if (plan.slots > 0) {
         const MapFormat output{config.out_type, instance.residual_row / element_bytes(config.out_type)};
-        const Pixels pixels{params.n, params.p, params.q, params.k, params.k_stride, plan.flat_p, plan.flat_q,
+        const Pixels pixels{params.n, params.p, params.q, params.k, params.k_pitch, plan.flat_p, plan.flat_q,
                             1,        1,        0,        0};
         error = params.r * params.s == 1 ? encode_matrix(three[2], output, params.epilogue.residual, params.k,
-                                                         plan.rows, params.k_stride, config.m)
+                                                         plan.rows, params.k_pitch, config.m)
                                          : encode_pixels(three[2], output, params.epilogue.residual, pixels, config.m);
         if (error != cudaSuccess) return error;
     }

@@ -34,7 +34,7 @@ struct FlatImage {
         const int line = position / flat_q, w = position - line * flat_q;
         const int n = line / flat_p, h = line - n * flat_p;
         const int row = (n * p + h) * q + w;
-        offset = static_cast<std::size_t>(row) * to.k_stride + channel;
+        offset = static_cast<std::size_t>(row) * to.k_pitch + channel;
         return w < q && h < p && row < to.rows;
     }
 };

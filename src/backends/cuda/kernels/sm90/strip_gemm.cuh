@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(StripTile<T, Out, KB, GROUPS>::consumers, 1)
             for (int r = 0; r < 2; ++r) {
                 const int w = position + 8 * r;
                 rows.inside[r] = w < problem.q;
-                rows.offset[r] = static_cast<std::size_t>((n * problem.p + top + u - 2) * problem.q + w) * to.k_stride +
+                rows.offset[r] = static_cast<std::size_t>((n * problem.p + top + u - 2) * problem.q + w) * to.k_pitch +
                                  column + lane_channel;
             }
 #pragma unroll

@@ -144,7 +144,7 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     }
     const ElementType compute = int8 ? ElementType::s8 : *storage;
 
-    Tail tail = lowering.follow(node.output(0), 1);
+    Tail tail = lowering.follow(node.output(0), 1, !depthwise && input.size() == 4);
     // The stem reads the graph's input as it is: a pass over 3 channels of fp32 costs as much as the convolution. Its
     // kernels multiply in f16 and bf16; in other types the image is laid out first.
     bool reads_nchw = false;

@@ -14,6 +14,7 @@ Result<void> rotary(Lowering& lowering, Node& node) {
         see_heads(lowering, node.input(0), node, {dims[0], dims[1], dims[2], dims[3]}, HeadRole::values);
     Rotary detail;
     detail.interleaved = node.int_or("interleaved", 0) != 0;
+    detail.turned = node.int_or("turned", 0);
     const auto place = heads_place(lowering, seen, dims[1], *type, 1);
     if (!place) return Lowering::cannot(node, "its heads lie in a way that is not read");
     detail.x = place->view;

@@ -95,7 +95,7 @@ Result<WeightId> pack_phases(Lowering& lowering, const Filter& filter, const Att
     const std::int64_t phases = depths.stride * rows.stride * columns.stride;
     const Shape dims{attributes.groups * phases * k, rows.size, columns.size, depths.size * padded};
     return lowering.store(key, type, dims, [&]() -> Result<std::vector<std::byte>> {
-        LATHE_TRY(const auto values, lowering.floats(filter.values));
+        LATHE_TRY(const auto values, filter_floats(lowering, filter, type == ElementType::s8));
         std::vector<float> packed(static_cast<std::size_t>(element_count(dims)), 0.0F);
         // tap (q, r, s) of phase (z, a, b), all its filters
         const auto place = [&](std::array<std::int64_t, 3> phase, std::array<std::int64_t, 3> tap) {
@@ -138,14 +138,18 @@ Result<WeightId> pack_phases(Lowering& lowering, const Filter& filter, const Att
 Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     const std::string& x = node.input(0);
     const auto filter = lowering.filter(node.input(1));
-    if (!filter || filter->scales) return Lowering::cannot(node, "its filters are not constant floats");
+    if (!filter) return Lowering::cannot(node, "its filters are not constant (or not symmetric int8)");
     LATHE_TRY(const Attributes attributes, attributes_of(lowering, node, filter->values.shape));
     const Phases &depths = attributes.phases[0], &rows = attributes.phases[1], &columns = attributes.phases[2];
     const bool volume = lowering.dims(x).size() == 5;
     const auto storage = lowering.stored_type(lowering.type_of(x));
     if (!storage || (*storage != ElementType::f32 && *storage != ElementType::f16 && *storage != ElementType::bf16))
         return Lowering::cannot(node, "type " + lathe::to_string(lowering.type_of(x)));
-    const ElementType type = *storage;
+    // int8 as Q/DQ ask for it, with scales by the result's channel; other Q/DQ are computed in floating point.
+    const auto quantised = lowering.quantised_form(x);
+    const bool int8 = quantised && lowering.value(*quantised).zero_point == 0 && filter->scales && !volume &&
+                      (filter->axis == 1 || filter->scales->count() == 1);
+    const ElementType type = int8 ? ElementType::s8 : *storage;
     LATHE_TRY(ValueId in, lowering.want(x, type, Layout::nhwc));
     if (volume && attributes.groups != 1) return Lowering::cannot(node, "a volume in groups");
 
@@ -162,6 +166,17 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
         tail.nodes = match->nodes;
         tail.end = match->end;
     }
+    // Rounding to int8 commutes with the movement, which is then of bytes.
+    Node* reader = lowering.only_reader(tail.end);
+    if (int8 && reader != nullptr && reader->is("QuantizeLinear") && reader->input(0) == tail.end) {
+        if (const auto found = lowering.grid(*reader); found && found->zero_point == 0) {
+            tail.nodes.push_back(reader);
+            tail.end = reader->output(0);
+            tail.output_scale = found->scale;
+        }
+    }
+    const ElementType result = tail.output_scale ? ElementType::s8 : *storage;
+    const float scale = tail.output_scale.value_or(1.0F);
     EpilogueRequest request;
     const auto bias = node.input(2).empty() ? std::nullopt : lowering.constant(node.input(2));
     if (!node.input(2).empty() && (!bias || bias->tensor == nullptr || bias->count() != k * groups))
@@ -169,12 +184,14 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     for (std::int64_t group = 0; group < groups; ++group) {
         EpilogueRequest::Part part;
         part.channels = k;
+        if (int8) part.scales = filter->scales;
         if (bias) part.biases.push_back(lowering.part_of(*bias, group * k, k));
         request.parts.insert(request.parts.end(), static_cast<std::size_t>(phases), part);
     }
     request.channels = groups * phases * k;
     request.padded = (request.channels + 15) / 16 * 16;
-    request.result = type;
+    request.result = *storage;
+    request.factor = int8 ? lowering.value(in).scale : 1.0F;
     LATHE_TRY(const Finished finished, finish_epilogue(lowering, request, tail));
 
     Conv conv;
@@ -182,7 +199,7 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     conv.window.kernel = {rows.size, columns.size};
     conv.window.pads = {-rows.first, -columns.first, rows.pad_behind, columns.pad_behind};
     conv.epilogue = finished.epilogue;
-    std::string key = filter->values.key() + "|phases|" + to_string(type) + "|g" + std::to_string(groups);
+    std::string key = filter_key(*filter, int8) + "|phases|" + to_string(type) + "|g" + std::to_string(groups);
     for (const Phases& p : attributes.phases)
         for (const std::int64_t n : {p.kernel, p.stride, p.dilation, p.pad})
             key += "|" + std::to_string(n);
@@ -205,16 +222,16 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
         in = lowering.make_alias(inside + "/images", in, {from[0] * from[2], from[1], from[3], from[4]}, Layout::nhwc);
     }
     const Shape products = volume ? Shape{n * d, request.channels, h, w} : image(request.channels, d, h, w);
-    const ValueId side = lowering.make(inside, type, products, Layout::nhwc);
+    const ValueId side = lowering.make(inside, result, products, Layout::nhwc, scale);
     FusedOp& op = lowering.add(node, tail.nodes, conv, {in}, {side}, type);
     op.macs = n * d * h * w * request.channels * depths.size * rows.size * columns.size * of_group;
     op.tf32 = lowering.tf32() && type == ElementType::f32;
 
     // dense pixels stay images; others are moved as planes
     const bool dense =
-        lowering.value(side).channel_stride == request.channels && channel_stride(k * groups, type) == k * groups;
+        lowering.value(side).channel_stride == request.channels && channel_stride(k * groups, result) == k * groups;
     const Layout layout = dense ? Layout::nhwc : Layout::linear;
-    LATHE_TRY(const ValueId from, lowering.want(inside, type, layout));
+    LATHE_TRY(const ValueId from, lowering.want(inside, result, layout));
     const std::int64_t sd = depths.stride, sh = rows.stride, sw = columns.stride;
     Shape seen, turned;
     std::vector<std::int64_t> order;
@@ -237,16 +254,16 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     }
     const ValueId apart = lowering.make_alias(inside + "/apart", from, std::move(seen), Layout::linear);
     const bool cut = d * sd != depths.output || h * sh != rows.output || w * sw != columns.output;
-    const ValueId moved = lowering.make(inside + "/moved", type, std::move(turned), Layout::linear);
-    lowering.add(node, {}, Transpose{std::move(order)}, {apart}, {moved}, type);
+    const ValueId moved = lowering.make(inside + "/moved", result, std::move(turned), Layout::linear, scale);
+    lowering.add(node, {}, Transpose{std::move(order)}, {apart}, {moved}, result);
     const std::string whole = cut ? inside + "/whole" : tail.end;
     const ValueId all = lowering.make_alias(whole, moved, image(k * groups, d * sd, h * sh, w * sw), layout);
     if (!cut) return {};
     Slice slice;
     slice.starts.assign(out.size(), 0);
     slice.steps.assign(out.size(), 1);
-    const ValueId made = lowering.make(tail.end, type, out, layout);
-    lowering.add(node, {}, slice, {all}, {made}, type);
+    const ValueId made = lowering.make(tail.end, result, out, layout, scale);
+    lowering.add(node, {}, slice, {all}, {made}, result);
     return {};
 }
 
