@@ -266,8 +266,10 @@ def transformers_model(kind, inputs, pick, batches, names=("input",), image=Fals
         import transformers
 
         config = getattr(transformers, kind.removesuffix("Model").split("For")[0].removesuffix("Encoder") + "Config")(**options)
-        config._attn_implementation = "sdpa"
-        return First(getattr(transformers, kind)(config), pick)
+        model = getattr(transformers, kind)
+        if model._supports_sdpa:
+            config._attn_implementation = "sdpa"
+        return First(model(config), pick)
 
     return Entry(make, inputs, batches, names, image=image, family="transformers")
 
@@ -340,6 +342,258 @@ class Stylist(nn.Module):
         return self.body(x)
 
 
+def conv_silu(a, b, size=1, stride=1):
+    return nn.Sequential(nn.Conv2d(a, b, size, stride, size // 2, bias=False), nn.BatchNorm2d(b, eps=1e-3), nn.SiLU())
+
+
+class Pooled(nn.Module):
+    """Spatial pyramid of max pools of growing windows, as three of 5x5 one behind the other."""
+
+    def __init__(self, a, b):
+        super().__init__()
+        self.enter, self.leave = conv_silu(a, a // 2), conv_silu(2 * a, b)
+
+    def forward(self, x):
+        parts = [self.enter(x)]
+        for _ in range(3):
+            parts.append(nn.functional.max_pool2d(parts[-1], 5, 1, 2))
+        return self.leave(torch.cat(parts, 1))
+
+
+class SplitBlock(nn.Module):
+    """A convolution's channels in two halves, of which one goes through residual pairs; all are joined (YOLOv8's C2f)."""
+
+    def __init__(self, a, b, count, shortcut):
+        super().__init__()
+        self.enter, self.leave, self.shortcut = conv_silu(a, b), conv_silu((2 + count) * b // 2, b), shortcut
+        self.pairs = nn.ModuleList(nn.Sequential(conv_silu(b // 2, b // 2, 3), conv_silu(b // 2, b // 2, 3)) for _ in range(count))
+
+    def forward(self, x):
+        parts = list(self.enter(x).chunk(2, 1))
+        for pair in self.pairs:
+            parts.append(parts[-1] + pair(parts[-1]) if self.shortcut else pair(parts[-1]))
+        return self.leave(torch.cat(parts, 1))
+
+
+class AnchorFree(nn.Module):
+    """A detector of YOLOv8's form and size (n), decoded as its export is: boxes from 16 bins a side, sigmoid scores."""
+
+    def __init__(self, classes=80, widths=(16, 32, 64, 128, 256), bins=16):
+        super().__init__()
+        a, b, c, d, e = widths
+        self.stem = nn.Sequential(conv_silu(3, a, 3, 2), conv_silu(a, b, 3, 2), SplitBlock(b, b, 1, True))
+        self.p3 = nn.Sequential(conv_silu(b, c, 3, 2), SplitBlock(c, c, 2, True))
+        self.p4 = nn.Sequential(conv_silu(c, d, 3, 2), SplitBlock(d, d, 2, True))
+        self.p5 = nn.Sequential(conv_silu(d, e, 3, 2), SplitBlock(e, e, 1, True), Pooled(e, e))
+        self.up4, self.up3 = SplitBlock(d + e, d, 1, False), SplitBlock(c + d, c, 1, False)
+        self.down4, self.down5 = conv_silu(c, c, 3, 2), conv_silu(d, d, 3, 2)
+        self.out4, self.out5 = SplitBlock(c + d, d, 1, False), SplitBlock(d + e, e, 1, False)
+        inner = max(c, min(classes, 100))
+        self.boxes = nn.ModuleList(
+            nn.Sequential(conv_silu(w, 64, 3), conv_silu(64, 64, 3), nn.Conv2d(64, 4 * bins, 1)) for w in (c, d, e))
+        self.scores = nn.ModuleList(
+            nn.Sequential(conv_silu(w, inner, 3), conv_silu(inner, inner, 3), nn.Conv2d(inner, classes, 1)) for w in (c, d, e))
+        self.bins = bins
+        self.register_buffer("steps", torch.arange(bins, dtype=torch.float32))
+
+    def forward(self, x):
+        p3 = self.p3(self.stem(x))
+        p4 = self.p4(p3)
+        p5 = self.p5(p4)
+        up4 = self.up4(torch.cat([nn.functional.interpolate(p5, scale_factor=2), p4], 1))
+        out3 = self.up3(torch.cat([nn.functional.interpolate(up4, scale_factor=2), p3], 1))
+        out4 = self.out4(torch.cat([self.down4(out3), up4], 1))
+        out5 = self.out5(torch.cat([self.down5(out4), p5], 1))
+        maps = [torch.cat([box(f), score(f)], 1) for box, score, f in zip(self.boxes, self.scores, (out3, out4, out5))]
+        centres, strides = [], []
+        for stride, m in zip((8, 16, 32), maps):
+            h, w = m.shape[2:]
+            y, x_at = torch.meshgrid(torch.arange(h, device=x.device) + 0.5, torch.arange(w, device=x.device) + 0.5, indexing="ij")
+            centres.append(torch.stack([x_at, y]).reshape(2, -1))
+            strides.append(torch.full((1, h * w), float(stride), device=x.device))
+        at, scale = torch.cat(centres, 1).to(x.dtype), torch.cat(strides, 1).to(x.dtype)
+        flat = torch.cat([m.flatten(2) for m in maps], 2)
+        box, score = flat.split([4 * self.bins, flat.shape[1] - 4 * self.bins], 1)
+        sides = box.view(x.shape[0], 4, self.bins, -1).transpose(1, 2).softmax(1)
+        sides = (sides * self.steps.view(1, -1, 1, 1)).sum(1)
+        low, high = at - sides[:, :2], at + sides[:, 2:]
+        return torch.cat([torch.cat([(low + high) / 2, high - low], 1) * scale, score.sigmoid()], 1)
+
+
+class CrossStage(nn.Module):
+    """Two branches of half the width, one through residual pairs (YOLOX's CSP layer)."""
+
+    def __init__(self, a, b, count, shortcut=True):
+        super().__init__()
+        half = b // 2
+        self.main, self.side, self.leave, self.shortcut = conv_silu(a, half), conv_silu(a, half), conv_silu(b, b), shortcut
+        self.pairs = nn.ModuleList(nn.Sequential(conv_silu(half, half), conv_silu(half, half, 3)) for _ in range(count))
+
+    def forward(self, x):
+        main = self.main(x)
+        for pair in self.pairs:
+            main = main + pair(main) if self.shortcut else pair(main)
+        return self.leave(torch.cat([main, self.side(x)], 1))
+
+
+class FocusDetector(nn.Module):
+    """A detector of YOLOX's form and size (s), undecoded: pixels dealt to channels first, a head in two branches."""
+
+    def __init__(self, classes=80, w=32):
+        super().__init__()
+        self.stem = conv_silu(12, w, 3)
+        stages, a = [], w
+        for b, count in ((2 * w, 1), (4 * w, 3), (8 * w, 3)):
+            stages.append(nn.Sequential(conv_silu(a, b, 3, 2), CrossStage(b, b, count)))
+            a = b
+        stages.append(nn.Sequential(conv_silu(a, 16 * w, 3, 2), self.pyramid(16 * w), CrossStage(16 * w, 16 * w, 1, False)))
+        self.stages = nn.ModuleList(stages)
+        c, d, e = 4 * w, 8 * w, 16 * w
+        self.lateral5, self.up4 = conv_silu(e, d), CrossStage(2 * d, d, 1, False)
+        self.lateral4, self.up3 = conv_silu(d, c), CrossStage(2 * c, c, 1, False)
+        self.down4, self.out4 = conv_silu(c, c, 3, 2), CrossStage(2 * c, d, 1, False)
+        self.down5, self.out5 = conv_silu(d, d, 3, 2), CrossStage(2 * d, e, 1, False)
+        self.heads = nn.ModuleList()
+        for width in (c, d, e):
+            def branch():
+                return nn.Sequential(conv_silu(c, c, 3), conv_silu(c, c, 3))
+            self.heads.append(nn.ModuleList([conv_silu(width, c), branch(), branch(), nn.Conv2d(c, classes, 1), nn.Conv2d(c, 4, 1), nn.Conv2d(c, 1, 1)]))
+
+    @staticmethod
+    def pyramid(a):
+        class Pyramid(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.enter, self.leave = conv_silu(a, a // 2), conv_silu(2 * a, a)
+
+            def forward(self, x):
+                x = self.enter(x)
+                return self.leave(torch.cat([x] + [nn.functional.max_pool2d(x, k, 1, k // 2) for k in (5, 9, 13)], 1))
+
+        return Pyramid()
+
+    def forward(self, x):
+        x = torch.cat([x[..., ::2, ::2], x[..., 1::2, ::2], x[..., ::2, 1::2], x[..., 1::2, 1::2]], 1)
+        x, features = self.stem(x), []
+        for stage in self.stages:
+            x = stage(x)
+            features.append(x)
+        p3, p4, p5 = features[1:]
+        top = self.lateral5(p5)
+        middle = self.lateral4(self.up4(torch.cat([nn.functional.interpolate(top, scale_factor=2), p4], 1)))
+        out3 = self.up3(torch.cat([nn.functional.interpolate(middle, scale_factor=2), p3], 1))
+        out4 = self.out4(torch.cat([self.down4(out3), middle], 1))
+        out5 = self.out5(torch.cat([self.down5(out4), top], 1))
+        outputs = []
+        for f, (enter, scores, boxes, classes, box, objectness) in zip((out3, out4, out5), self.heads):
+            f = enter(f)
+            s, b = scores(f), boxes(f)
+            outputs.append(torch.cat([box(b), objectness(b).sigmoid(), classes(s).sigmoid()], 1).flatten(2))
+        return torch.cat(outputs, 2).permute(0, 2, 1)
+
+
+class Segmenter(nn.Module):
+    """U-Net (Ronneberger et al., 2015) with batch normalisation and transposed convolutions."""
+
+    def __init__(self, widths=(32, 64, 128, 256)):
+        super().__init__()
+
+        def block(a, b):
+            return nn.Sequential(*[layer for c in (a, b) for layer in (nn.Conv2d(c, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU())])
+
+        self.down = nn.ModuleList(block(a, b) for a, b in zip((3, *widths), widths))
+        self.middle = block(widths[-1], 2 * widths[-1])
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in reversed(widths))
+        self.join = nn.ModuleList(block(2 * w, w) for w in reversed(widths))
+        self.classes = nn.Conv2d(widths[0], 2, 1)
+
+    def forward(self, x):
+        kept = []
+        for block in self.down:
+            kept.append(block(x))
+            x = nn.functional.max_pool2d(kept[-1], 2)
+        x = self.middle(x)
+        for up, join, skip in zip(self.up, self.join, reversed(kept)):
+            x = join(torch.cat([skip, up(x)], 1))
+        return self.classes(x)
+
+
+class Enlarger(nn.Module):
+    """Twice the size by residual-in-residual dense blocks (Wang et al., ESRGAN, 2018)."""
+
+    def __init__(self, blocks=4, width=64, growth=32):
+        super().__init__()
+        self.first, self.trunk, self.last = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
+        self.grow = nn.Conv2d(width, 4 * width, 3, padding=1)
+        self.dense = nn.ModuleList(
+            nn.ModuleList(nn.Conv2d(width + i * growth, growth if i < 4 else width, 3, padding=1) for i in range(5)) for _ in range(3 * blocks))
+
+    def forward(self, x):
+        first = y = self.first(x)
+        for at, block in enumerate(self.dense):
+            if at % 3 == 0:
+                outer = y
+            parts = [y]
+            for conv in block[:4]:
+                parts.append(nn.functional.leaky_relu(conv(torch.cat(parts, 1)), 0.2))
+            y = y + 0.2 * block[4](torch.cat(parts, 1))
+            if at % 3 == 2:
+                y = outer + 0.2 * y
+        y = nn.functional.pixel_shuffle(self.grow(first + self.trunk(y)), 2)
+        return self.last(nn.functional.leaky_relu(y, 0.2))
+
+
+def causal(kind, length, batches=(1, 4), **options):
+    """A causal language model of transformers on a whole prompt."""
+
+    def make():
+        import transformers
+
+        config = getattr(transformers, f"{kind}Config" if kind != "Gemma3" else "Gemma3TextConfig")(**options)
+        config._attn_implementation = "sdpa"
+        return Prefill(getattr(transformers, f"{kind}ForCausalLM")(config))
+
+    return Entry(make, tokens(length, 30000), batches, ("input_ids", "attention_mask"), None, image=False, family="transformers")
+
+
+class Translate(nn.Module):
+    """Encoder and decoder at once: the logits of a target that is given."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, input_ids, decoder_input_ids):
+        return self.module(input_ids=input_ids, decoder_input_ids=decoder_input_ids, use_cache=False, return_dict=True).logits
+
+
+def translator(kind, source, target, batches=(1, 8), **options):
+    def make():
+        import transformers
+
+        config = getattr(transformers, f"{kind}Config")(**options)
+        config._attn_implementation = "sdpa"
+        return Translate(getattr(transformers, f"{kind}ForConditionalGeneration" if kind != "Marian" else "MarianMTModel")(config))
+
+    def inputs(batch):
+        generator = torch.Generator().manual_seed(SEED + batch)
+        return [torch.randint(5, 30000, (batch, length), generator=generator) for length in (source, target)]
+
+    return Entry(make, inputs, batches, ("input_ids", "decoder_input_ids"), None, image=False, family="transformers")
+
+
+def video(name, batches=(1, 8)):
+    def make():
+        import torchvision
+
+        return getattr(torchvision.models.video, name)(weights=None)
+
+    def inputs(batch):
+        return [torch.randn(batch, 3, 16, 112, 112, generator=torch.Generator().manual_seed(SEED + batch))]
+
+    return Entry(make, inputs, batches, image=False)
+
+
 ZOO = {
     "resnet18": torchvision_entry("resnet18", int8=True),
     "resnet50": torchvision_entry("resnet50", int8=True),
@@ -398,6 +652,17 @@ ZOO = {
     "nfnet_l0": timm_entry("nfnet_l0"),
     "samvit_base": timm_entry("samvit_base_patch16", 1024, (1, 2)),
     "dla34": timm_entry("dla34", int8=True),
+    "mobilenetv4_small": timm_entry("mobilenetv4_conv_small", int8=True),
+    "fastvit_t8": timm_entry("fastvit_t8", 256),
+    "tiny_vit_5m": timm_entry("tiny_vit_5m_224"),
+    "twins_svt_small": timm_entry("twins_svt_small"),
+    "xcit_nano": timm_entry("xcit_nano_12_p16_224"),
+    "hiera_tiny": timm_entry("hiera_tiny_224"),
+    "yolov8n_like": Entry(AnchorFree, pictures(640), (1, 8), int8=True, family="own"),
+    "yolox_s_like": Entry(FocusDetector, pictures(640), (1, 8), int8=True, family="own"),
+    "unet": Entry(Segmenter, pictures(256), (1, 16), int8=True, family="own"),
+    "esrgan": Entry(Enlarger, pictures(128), (1, 4), family="own"),
+    "r3d_18": video("r3d_18"),
     "hrnet_w18_small": timm_entry("hrnet_w18_small", int8=True),
     "distilbert": encoder("DistilBert", 128),
     "bert_base": encoder("Bert", 128),
@@ -420,6 +685,20 @@ ZOO = {
         lambda batch: [torch.randn(batch, 80, 3000, generator=torch.Generator().manual_seed(SEED))], (1, 8), image=False,
         family="transformers"),
     "t5_small_encoder": encoder("T5Encoder", 128),
+    "dinov2_small": transformers_model("Dinov2Model", pictures(224), lambda result: result.last_hidden_state, (1, 32), image=True,
+                                       hidden_size=384, num_attention_heads=6, image_size=224),
+    "siglip_base": transformers_model("SiglipVisionModel", pictures(224), lambda result: result.pooler_output, (1, 32), image=True),
+    "depth_anything_small": transformers_model("DepthAnythingForDepthEstimation", pictures(518), lambda result: result.predicted_depth,
+                                               (1, 4), image=True),
+    "modernbert_base": encoder("ModernBert", 128),
+    "mobilebert": encoder("MobileBert", 128),
+    "pythia_160m_256": causal("GPTNeoX", 256, hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12),
+    "qwen3_0_6b_256": causal("Qwen3", 256, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
+                             num_key_value_heads=8, head_dim=128, vocab_size=32000),
+    "gemma3_270m_256": causal("Gemma3", 256, hidden_size=640, intermediate_size=2048, num_hidden_layers=18, num_attention_heads=4,
+                              num_key_value_heads=1, head_dim=256, vocab_size=32000),
+    "bart_base": translator("Bart", 128, 32, vocab_size=50265, encoder_layers=6, decoder_layers=6, d_model=768, encoder_ffn_dim=3072,
+                            decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12),
     "sd15_unet": unet(),
     "sd15_vae_decoder": vae_decoder(),
 }
