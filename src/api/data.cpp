@@ -30,8 +30,11 @@ std::optional<DetectionHead> head_of(const Model& model) {
     const std::size_t first = shape[1] == 3 || shape[3] != 3 ? 2 : 1;
     if (shape[first] <= 0 || shape[first + 1] <= 0) return std::nullopt;
     std::vector<OutputShape> outputs;
-    for (const ValueInfo& output : model.graph.outputs)
-        outputs.push_back({output.name, output.shape().value_or(Shape{})});
+    for (const ValueInfo& output : model.graph.outputs) {
+        Shape own = output.shape().value_or(Shape{});
+        const bool sampled = own.empty() || is_sampled(own[0], shape[0]);
+        outputs.push_back({output.name, std::move(own), sampled});
+    }
     return recognise_head(outputs, static_cast<std::size_t>(shape[first]), static_cast<std::size_t>(shape[first + 1]));
 }
 

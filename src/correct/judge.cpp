@@ -165,8 +165,9 @@ void Judge::find_task(const Model& real, const std::vector<Batches>& expected) {
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
         Shape shape = expected[i].front().shape;
         if (shape.empty()) return;
-        shape[0] = -1;
-        shapes.push_back({outputs_[i].name, std::move(shape)});
+        const bool sampled = is_sampled(shape[0], input[0]);
+        if (sampled) shape[0] = -1;
+        shapes.push_back({outputs_[i].name, std::move(shape), sampled});
     }
     // What is not judged is part of an answer too: a head that is not whole is none.
     if (outputs_.size() != real.graph.outputs.size()) return;

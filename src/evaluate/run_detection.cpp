@@ -10,13 +10,20 @@
 namespace lathe {
 
 std::vector<OutputShape> output_shapes(const EngineInfo& engine) {
+    // The samples that all runs have, where an input fixes them.
+    std::int64_t samples = -1;
+    if (engine.inputs.size() == 1 && !engine.inputs.front().range.opt.empty()) {
+        const ShapeRange& range = engine.inputs.front().range;
+        if (range.min[0] == range.max[0]) samples = range.opt[0];
+    }
     std::vector<OutputShape> outputs;
     for (const IoInfo& output : engine.outputs) {
         Shape shape = output.range.opt;
-        for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-            if (axis == 0 || output.range.min[axis] != output.range.max[axis]) shape[axis] = -1;
-        }
-        outputs.push_back({output.name, std::move(shape)});
+        for (std::size_t axis = 0; axis < shape.size(); ++axis)
+            if (output.range.min[axis] != output.range.max[axis]) shape[axis] = -1;
+        const bool sampled = shape.empty() || is_sampled(shape[0], samples);
+        if (sampled && !shape.empty()) shape[0] = -1;
+        outputs.push_back({output.name, std::move(shape), sampled});
     }
     return outputs;
 }

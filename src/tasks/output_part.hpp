@@ -9,6 +9,7 @@ enum class Meaning {
     box_centre, ///< where a box is
     box_size,   ///< its width and height, or their logarithms
     box_edges,  ///< both at once: left, top, right, bottom
+    box_bins,   ///< logits of the distances that a box's sides may have
     objectness, ///< whether there is an object at all
     class_score,
     class_index,

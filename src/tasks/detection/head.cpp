@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "tasks/detection/distances.hpp"
+#include "tasks/detection/ready.hpp"
+#include "tasks/detection/shapes.hpp"
+
 namespace lathe {
 
 namespace {
@@ -13,50 +17,34 @@ struct FormName {
     const char* outputs; ///< what its outputs look like, for errors
 };
 
-constexpr std::array<FormName, 8> form_names{{
+constexpr std::array<FormName, 13> form_names{{
     {HeadForm::yolox, "yolox", "one output NxAx(5+classes), A the cells of the grids"},
     {HeadForm::yolov5, "yolov5", "one output NxAx(5+classes)"},
     {HeadForm::yolov8, "yolov8", "one output Nx(4+classes)xA or NxAx(4+classes)"},
+    {HeadForm::distances, "distances",
+     "for each of several grids two outputs, NxAxclasses and NxAx4, 32, 64 or 68 (or Nxclassesxhxw and so on), with "
+     "'cls' and 'box' in their names where the sizes do not tell; or one output NxAx(classes+32), A the cells of the "
+     "grids"},
+    {HeadForm::yolo_nas, "yolo-nas", "two outputs, NxAxclasses and NxAx4"},
     {HeadForm::end_to_end, "end-to-end", "one output NxKx6"},
     {HeadForm::detr, "detr", "two outputs, NxQx(classes+1) and NxQx4"},
     {HeadForm::rt_detr, "rt-detr", "two outputs, NxQxclasses and NxQx4"},
     {HeadForm::ssd, "ssd", "two outputs, NxAxclasses and NxAx4"},
     {HeadForm::lists, "lists", "three outputs: K x 4 boxes, K scores, K classes"},
+    {HeadForm::mmdeploy, "mmdeploy", "two outputs: K x 5 boxes with scores, K classes"},
+    {HeadForm::paddle, "paddle", "an output Kx6"},
+    {HeadForm::yolov7_nms, "yolov7-nms", "an output Kx7"},
 }};
 
 const FormName& entry(HeadForm form) { return *std::ranges::find(form_names, form, &FormName::form); }
-
-/// Cells of the grids with these strides.
-std::size_t cells(std::size_t height, std::size_t width, std::span<const std::size_t> strides) {
-    std::size_t sum = 0;
-    for (const std::size_t stride : strides)
-        sum += (height / stride) * (width / stride);
-    return sum;
-}
-
-/// The usual strides whose grids have `anchors` cells, each with `per_cell` anchors; empty for none.
-std::vector<std::size_t> strides_for(std::size_t anchors, std::size_t height, std::size_t width,
-                                     std::size_t per_cell = 1) {
-    static constexpr std::array<std::size_t, 5> usual{8, 16, 32, 64, 128};
-    for (const std::size_t count : {std::size_t{3}, std::size_t{4}, std::size_t{5}}) {
-        const std::span<const std::size_t> strides(usual.data(), count);
-        if (anchors > 0 && cells(height, width, strides) * per_cell == anchors) return {strides.begin(), strides.end()};
-    }
-    return {};
-}
-
-/// A size of a shape; 0 where it is free or there is no such axis.
-std::size_t size_of(const Shape& shape, std::size_t axis) {
-    return axis < shape.size() && shape[axis] > 0 ? static_cast<std::size_t>(shape[axis]) : 0;
-}
 
 /// The output with the prototypes of masks.
 std::optional<std::size_t> prototypes(std::span<const OutputShape> outputs, std::size_t height, std::size_t width) {
     const auto quarter = [](std::size_t size, std::size_t whole) { return size == 0 || size * 4 == whole; };
     for (std::size_t i = 0; i < outputs.size(); ++i) {
         const Shape& shape = outputs[i].shape;
-        if (shape.size() == 4 && size_of(shape, 1) >= 8 && quarter(size_of(shape, 2), height) &&
-            quarter(size_of(shape, 3), width))
+        if (shape.size() == 4 && known_size(shape, 1) >= 8 && quarter(known_size(shape, 2), height) &&
+            quarter(known_size(shape, 3), width))
             return i;
     }
     return std::nullopt;
@@ -66,8 +54,8 @@ std::optional<std::size_t> prototypes(std::span<const OutputShape> outputs, std:
 std::optional<DetectionHead> one_output(HeadForm form, const Shape& shape, std::size_t index, std::size_t height,
                                         std::size_t width, std::size_t coefficients) {
     if (shape.size() != 3) return std::nullopt;
-    const std::size_t rows = size_of(shape, 1);
-    const std::size_t columns = size_of(shape, 2);
+    const std::size_t rows = known_size(shape, 1);
+    const std::size_t columns = known_size(shape, 2);
     DetectionHead head{form, {index}, 0, height, width, {}};
     head.coefficients = coefficients;
     switch (form) {
@@ -98,7 +86,7 @@ std::optional<DetectionHead> one_output(HeadForm form, const Shape& shape, std::
 std::optional<DetectionHead> one_output(HeadForm form, std::span<const OutputShape> outputs, std::size_t index,
                                         std::size_t height, std::size_t width) {
     if (const auto masks = prototypes(outputs, height, width)) {
-        auto head = one_output(form, outputs[index].shape, index, height, width, size_of(outputs[*masks].shape, 1));
+        auto head = one_output(form, outputs[index].shape, index, height, width, known_size(outputs[*masks].shape, 1));
         if (head) {
             head->masks = masks;
             return head;
@@ -107,18 +95,20 @@ std::optional<DetectionHead> one_output(HeadForm form, std::span<const OutputSha
     return one_output(form, outputs[index].shape, index, height, width, 0);
 }
 
-/// Two outputs with as many boxes: scores first.
+/// Two outputs with as many boxes: scores first. Where both have four values a name must tell which are the boxes.
 std::optional<DetectionHead> two_outputs(HeadForm form, std::span<const OutputShape> outputs, std::size_t height,
                                          std::size_t width) {
+    const auto says_boxes = [&](std::size_t index) { return is_named(outputs[index], {"box", "dets"}); };
     for (std::size_t boxes = 0; boxes < outputs.size(); ++boxes) {
         const Shape& box_shape = outputs[boxes].shape;
-        if (box_shape.size() != 3 || size_of(box_shape, 2) != 4) continue;
+        if (box_shape.size() != 3 || known_size(box_shape, 2) != 4) continue;
         for (std::size_t scores = 0; scores < outputs.size(); ++scores) {
             const Shape& score_shape = outputs[scores].shape;
-            const bool fits = scores != boxes && score_shape.size() == 3 && size_of(score_shape, 2) > 0 &&
-                              size_of(score_shape, 1) == size_of(box_shape, 1);
+            const bool fits = scores != boxes && score_shape.size() == 3 && known_size(score_shape, 2) > 0 &&
+                              known_size(score_shape, 1) == known_size(box_shape, 1);
             if (!fits) continue;
-            DetectionHead head{form, {scores, boxes}, size_of(score_shape, 2), height, width, {}};
+            if (known_size(score_shape, 2) == 4 && (!says_boxes(boxes) || says_boxes(scores))) continue;
+            DetectionHead head{form, {scores, boxes}, known_size(score_shape, 2), height, width, {}};
             if (form == HeadForm::detr || form == HeadForm::ssd) --head.classes; // no object, background
             if (head.classes > 0) return head;
         }
@@ -126,40 +116,25 @@ std::optional<DetectionHead> two_outputs(HeadForm form, std::span<const OutputSh
     return std::nullopt;
 }
 
-/// Boxes with four values each, and two outputs with one: scores and classes, told apart by their names (torchvision
-/// gives boxes, labels, scores; others boxes, scores, labels).
-std::optional<DetectionHead> three_outputs(std::span<const OutputShape> outputs, std::size_t height,
+/// Which of the forms with two outputs of as many boxes they are.
+std::optional<DetectionHead> recognise_two(std::span<const OutputShape> outputs, std::size_t height,
                                            std::size_t width) {
-    const auto named = [](const OutputShape& output, std::initializer_list<const char*> words) {
-        std::string name = output.name;
-        std::ranges::transform(name, name.begin(),
-                               [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-        return std::ranges::any_of(words, [&](const char* word) { return name.find(word) != std::string::npos; });
-    };
-    std::optional<std::size_t> boxes, scores, classes, masks;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-        const Shape& shape = outputs[i].shape;
-        const bool four = (shape.size() == 2 || shape.size() == 3) && size_of(shape, shape.size() - 1) == 4;
-        if (!boxes && four) {
-            boxes = i;
-        } else if (shape.size() == 1 || shape.size() == 2) {
-            if (!scores && named(outputs[i], {"score", "conf", "prob"}))
-                scores = i;
-            else if (!classes && named(outputs[i], {"label", "class", "categor"}))
-                classes = i;
-        } else if (!masks && named(outputs[i], {"mask"})) {
-            masks = i;
-        }
-    }
-    if (!boxes || !scores || !classes) return std::nullopt;
-    const std::size_t rank = outputs[*boxes].shape.size();
-    if (outputs[*scores].shape.size() + 1 != rank || outputs[*classes].shape.size() + 1 != rank) return std::nullopt;
-    DetectionHead head{HeadForm::lists, {*boxes, *scores, *classes}, 0, height, width, {}};
-    head.one_sample = rank == 2;
-    head.vertical_first = named(outputs[*boxes], {"detection_boxes"});
-    if (masks && (outputs[*masks].shape.size() == rank + 1 || outputs[*masks].shape.size() == rank + 2))
-        head.masks = masks;
-    return head;
+    const auto head = two_outputs(HeadForm::rt_detr, outputs, height, width);
+    if (outputs.size() != 2 || !head) return std::nullopt;
+    const std::size_t boxes = known_size(outputs[head->outputs[1]].shape, 1);
+    HeadForm form = HeadForm::rt_detr;
+    if (boxes >= 1000) form = HeadForm::ssd;
+    if (!strides_for(boxes, height, width).empty()) form = HeadForm::yolo_nas;
+    if (boxes == 100 || head->classes == 92) form = HeadForm::detr;
+    return two_outputs(form, outputs, height, width);
+}
+
+/// Of four grids YOLOX's anchors (YOLOv6's large networks, for 1280 pixels) and NanoDet-Plus's (for 320 and 416) are as
+/// many.
+bool is_nanodet(const Shape& shape, std::size_t height, std::size_t width) {
+    constexpr std::size_t least_of_yolo = 640;
+    const std::vector<std::size_t> strides = strides_for(known_size(shape, 1), height, width);
+    return strides.size() == 4 && (std::max(height, width) < least_of_yolo || height % 64 != 0 || width % 64 != 0);
 }
 
 } // namespace
@@ -181,12 +156,17 @@ std::string head_form_names() {
 
 std::optional<DetectionHead> recognise_head(std::span<const OutputShape> outputs, std::size_t height,
                                             std::size_t width) {
-    if (auto head = three_outputs(outputs, height, width)) return head;
+    for (const HeadForm form : {HeadForm::lists, HeadForm::mmdeploy, HeadForm::paddle, HeadForm::yolov7_nms})
+        if (auto head = ready_head(form, outputs, height, width, false)) return head;
+    if (auto head = distances_by_grid(outputs, height, width)) return head;
+    if (auto head = recognise_two(outputs, height, width)) return head;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
         const Shape& shape = outputs[i].shape;
         if (shape.size() != 3) continue;
-        const std::size_t rows = size_of(shape, 1);
-        const std::size_t columns = size_of(shape, 2);
+        const std::size_t rows = known_size(shape, 1);
+        const std::size_t columns = known_size(shape, 2);
+        if (outputs.size() == 1 && is_nanodet(shape, height, width))
+            if (auto head = distances_in_one(outputs, height, width)) return head;
         std::optional<HeadForm> form;
         if (!strides_for(columns, height, width).empty()) form = HeadForm::yolov8;
         if (!strides_for(rows, height, width, 3).empty()) form = HeadForm::yolov5;
@@ -199,26 +179,31 @@ std::optional<DetectionHead> recognise_head(std::span<const OutputShape> outputs
         if (!form) continue;
         if (auto head = one_output(*form, outputs, i, height, width)) return head;
     }
-    if (outputs.size() == 2) {
-        auto head = two_outputs(HeadForm::rt_detr, outputs, height, width);
-        if (!head) return std::nullopt;
-        const std::size_t boxes = size_of(outputs[head->outputs[1]].shape, 1);
-        if (boxes == 100 || head->classes == 92) return two_outputs(HeadForm::detr, outputs, height, width);
-        return boxes >= 1000 ? two_outputs(HeadForm::ssd, outputs, height, width) : head;
-    }
     return std::nullopt;
 }
 
 Result<DetectionHead> make_head(HeadForm form, std::span<const OutputShape> outputs, std::size_t height,
                                 std::size_t width) {
     std::optional<DetectionHead> head;
-    if (form == HeadForm::lists) {
-        head = three_outputs(outputs, height, width);
-    } else if (form == HeadForm::detr || form == HeadForm::rt_detr || form == HeadForm::ssd) {
-        head = two_outputs(form, outputs, height, width);
-    } else {
-        for (std::size_t i = 0; i < outputs.size() && !head; ++i)
-            head = one_output(form, outputs, i, height, width);
+    switch (form) {
+        case HeadForm::lists:
+        case HeadForm::mmdeploy:
+        case HeadForm::paddle:
+        case HeadForm::yolov7_nms: head = ready_head(form, outputs, height, width, true); break;
+        case HeadForm::detr:
+        case HeadForm::rt_detr:
+        case HeadForm::ssd:
+        case HeadForm::yolo_nas: head = two_outputs(form, outputs, height, width); break;
+        case HeadForm::distances:
+            head = distances_by_grid(outputs, height, width);
+            if (!head) head = distances_in_one(outputs, height, width);
+            break;
+        case HeadForm::yolox:
+        case HeadForm::yolov5:
+        case HeadForm::yolov8:
+        case HeadForm::end_to_end:
+            for (std::size_t i = 0; i < outputs.size() && !head; ++i)
+                head = one_output(form, outputs, i, height, width);
     }
     if (head) return *std::move(head);
     std::string found;
@@ -262,10 +247,18 @@ std::vector<OutputPart> parts_of(const DetectionHead& head) {
                      {head.outputs[1], 2, 2, 4, Meaning::box_size}};
             break;
         case HeadForm::ssd:
-            parts = {{first, 2, 0, head.classes + 1, Meaning::class_score},
+        case HeadForm::yolo_nas:
+            parts = {{first, 2, 0, head.classes + (head.form == HeadForm::ssd ? 1U : 0U), Meaning::class_score},
                      {head.outputs[1], 2, 0, 4, Meaning::box_edges}};
             break;
-        case HeadForm::lists: break; // their number differs from sample to sample: there is nothing to cut
+        case HeadForm::distances: return parts_of_distances(head);
+        case HeadForm::mmdeploy:
+            parts = {{first, 2, 0, 4, Meaning::box_edges}, {first, 2, 4, 5, Meaning::class_score}};
+            if (head.one_sample) parts.clear();
+            break;
+        case HeadForm::lists:
+        case HeadForm::paddle:
+        case HeadForm::yolov7_nms: break; // their number differs from sample to sample: there is nothing to cut
     }
     if (head.coefficients > 0) {
         parts.push_back({first, axis, values, values + head.coefficients, Meaning::mask_coefficient});
@@ -279,6 +272,7 @@ const char* to_string(Meaning meaning) {
         case Meaning::box_centre: return "box centres";
         case Meaning::box_size: return "box sizes";
         case Meaning::box_edges: return "box edges";
+        case Meaning::box_bins: return "box bins";
         case Meaning::objectness: return "objectness";
         case Meaning::class_score: return "class scores";
         case Meaning::class_index: return "classes";

@@ -182,7 +182,7 @@ public:
         const auto all = output.as<float>();
         if (sample >= samples) return unlike_head(output, "with a sample " + std::to_string(sample));
         masks.values_ = all.subspan(sample * (all.size() / samples), all.size() / samples);
-        if (head.form == HeadForm::lists) {
+        if (head.coefficients == 0) {
             // Of no detection the sizes say nothing.
             if (all.empty()) return masks;
         } else if (axes != 4 || shape[1] != static_cast<std::int64_t>(head.coefficients)) {
@@ -196,7 +196,7 @@ public:
 
     /// `box` is the detection's, in the model's input's pixels, `placed` in the picture's.
     Result<ObjectMask> at(std::size_t row, const Box& box, const Box& placed, const PicturePlace& place) const {
-        if (head_->form != HeadForm::lists) return spread(combined(row, box), *head_, place);
+        if (head_->coefficients > 0) return spread(combined(row, box), *head_, place);
         const std::size_t pixels = rows_ * columns_;
         if ((row + 1) * pixels > values_.size()) {
             return Error{ErrorCode::mismatch, "there are fewer masks than detections", "instances",

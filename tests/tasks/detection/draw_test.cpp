@@ -94,6 +94,26 @@ TEST(UsualPreprocess, YoloxIsRawAndOthersAreNormalised) {
     EXPECT_EQ(yolo->output_shape(), (Shape{1, 640, 640, 3}));
     EXPECT_FLOAT_EQ(yolo->channel_values(0)[255], 1);
     EXPECT_EQ(yolo->align, Alignment::centre);
+    DetectionHead distances{HeadForm::distances, {0, 1, 2, 3}, 10, 800, 608, {8, 16}};
+    distances.distances = {8, 1, false, false};
+    const auto picodet = usual_preprocess(distances, Layout::nchw);
+    ASSERT_TRUE(picodet);
+    EXPECT_EQ(picodet->output_shape(), (Shape{1, 3, 800, 608}));
+    EXPECT_FALSE(picodet->letterbox);
+    EXPECT_FLOAT_EQ(picodet->channel_values(0)[0], -0.485F / 0.229F);
+    distances.outputs = {0};
+    const auto nanodet = usual_preprocess(distances, Layout::nchw);
+    ASSERT_TRUE(nanodet);
+    EXPECT_EQ(nanodet->color, ColorOrder::bgr);
+    EXPECT_FLOAT_EQ(nanodet->channel_values(0)[0], -103.53F / 57.375F); // of blue
+    distances.outputs = {0, 1, 2, 3};
+    distances.distances = {1, 2, true, false};
+    const auto scrfd = usual_preprocess(distances, Layout::nchw);
+    ASSERT_TRUE(scrfd);
+    EXPECT_EQ(scrfd->align, Alignment::top_left);
+    EXPECT_FLOAT_EQ(scrfd->channel_values(2)[255], 127.5F / 128);
+    distances.distances = {1, 1, false, false}; // of many families
+    EXPECT_FALSE(usual_preprocess(distances, Layout::nchw));
     EXPECT_FALSE(usual_preprocess({HeadForm::detr, {0, 1}, 80, 800, 800, {}}, Layout::nchw));
 }
 

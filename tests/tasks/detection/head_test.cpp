@@ -61,6 +61,23 @@ INSTANTIATE_TEST_SUITE_P(
         ShapeCase{"Ssd", {{"scores", {1, 4420, 2}}, {"boxes", {1, 4420, 4}}}, 320, "ssd", 1},
         ShapeCase{"Torchvision", {{"boxes", {-1, 4}}, {"labels", {-1}}, {"scores", {-1}}}, 320, "lists", 0},
         ShapeCase{"Batched", {{"bboxes", {1, -1, 4}}, {"labels", {1, -1}}, {"scores", {1, -1}}}, 300, "lists", 0},
+        ShapeCase{"YoloNas", {{"boxes", {1, 8400, 4}}, {"scores", {1, 8400, 80}}}, 640, "yolo-nas", 80},
+        ShapeCase{"DamoYolo", {{"output", {1, 8400, 80}}, {"748", {1, 8400, 4}}}, 640, "yolo-nas", 80},
+        ShapeCase{"YoloNasOfFour", {{"bboxes", {1, 8400, 4}}, {"scores", {1, 8400, 4}}}, 640, "yolo-nas", 4},
+        ShapeCase{"TwoOfFourWithoutNames", {{"a", {1, 8400, 4}}, {"b", {1, 8400, 4}}}, 640, "", 0},
+        ShapeCase{"OneMoreThanTheCells", {{"boxes", {1, 8401, 4}}, {"scores", {1, 8401, 81}}}, 640, "ssd", 80},
+        ShapeCase{"Mmdeploy", {{"dets", {-1, 100, 5}}, {"labels", {-1, 100}}}, 640, "mmdeploy", 0},
+        ShapeCase{"MmdeployOne", {{"labels", {-1}}, {"dets", {-1, 5}}}, 640, "mmdeploy", 0},
+        ShapeCase{"MmdeployMasks",
+                  {{"dets", {-1, 100, 5}}, {"labels", {-1, 100}}, {"masks", {-1, 100, 28, 28}}},
+                  640,
+                  "mmdeploy",
+                  0},
+        ShapeCase{"FiveAndWhat", {{"dets", {-1, 100, 5}}, {"other", {-1, 100}}}, 640, "", 0},
+        ShapeCase{"Paddle", {{"nms_0", {-1, 6}, false}, {"nms_1", {1}}}, 640, "paddle", 0},
+        ShapeCase{"Yolov7Nms", {{"output", {-1, 7}, false}}, 640, "yolov7-nms", 0},
+        ShapeCase{"ClassifierOfSeven", {{"output", {-1, 7}}}, 224, "", 0},
+        ShapeCase{"ClassifierOfSixAndMore", {{"output", {-1, 6}}, {"number", {-1}}}, 224, "", 0},
         ShapeCase{"Classifier", {{"logits", {1, 1000}}}, 224, "", 0},
         ShapeCase{"Segmenter", {{"out", {1, 21, 520, 520}}}, 520, "", 0},
         ShapeCase{"Encoder", {{"last_hidden_state", {1, 197, 768}}}, 224, "", 0},
@@ -69,7 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(DetectionHead, NamesGoThereAndBack) {
-    for (const char* name : {"yolox", "yolov5", "yolov8", "end-to-end", "detr", "rt-detr", "ssd", "lists"}) {
+    for (const char* name : {"yolox", "yolov5", "yolov8", "distances", "yolo-nas", "end-to-end", "detr", "rt-detr",
+                             "ssd", "lists", "mmdeploy", "paddle", "yolov7-nms"}) {
         const auto form = head_form_from_name(name);
         ASSERT_TRUE(form) << name;
         EXPECT_STREQ(to_string(*form), name);
@@ -209,6 +227,25 @@ TEST(Decode, SsdSkipsTheBackground) {
     const float place[4]{0.25F, 0.5F, 0.5F, 1};
     std::copy(place, place + 4, outputs[1].as<float>().begin() + 4);
     EXPECT_THAT(*decode(head, outputs, 0, {0.5F, 0.65F, 300}), ElementsAre(Detection{{25, 50, 25, 50}, 0.75F, 0}));
+}
+
+/// As an SSD's, but in pixels, without a background, and suppressed within a class.
+TEST(Decode, YoloNasIsInPixelsAndHasNoBackground) {
+    const DetectionHead head = head_of({{"boxes", {2, 84, 4}}, {"scores", {2, 84, 2}}}, 64);
+    ASSERT_EQ(head.form, HeadForm::yolo_nas);
+    std::vector<HostTensor> outputs{tensor({2, 84, 4}), tensor({2, 84, 2})};
+    const float boxes[12]{10, 20, 30, 60, 11, 20, 31, 60, 0, 0, 1, 0.5F};
+    std::copy(boxes, boxes + 12, outputs[0].as<float>().begin() + 84 * 4);
+    const float scores[6]{0.75F, 0, 0.5F, 0.625F, 0, 0.25F};
+    std::copy(scores, scores + 6, outputs[1].as<float>().begin() + 84 * 2);
+    EXPECT_THAT(*decode(head, outputs, 0, {}), IsEmpty());
+    EXPECT_THAT(*decode(head, outputs, 1, {}),
+                ElementsAre(Detection{{10, 20, 20, 40}, 0.75F, 0}, Detection{{11, 20, 20, 40}, 0.625F, 1},
+                            Detection{{0, 0, 1, 0.5}, 0.25F, 1})); // not a share of the input
+    outputs[1] = tensor({2, 84, 3});
+    const auto other = decode(head, outputs, 0, {});
+    ASSERT_FALSE(other);
+    EXPECT_THAT(other.error().describe(), HasSubstr("2 scores"));
 }
 
 TEST(Decode, ListsWithAndWithoutSampleInPixelsOrShares) {
