@@ -168,18 +168,30 @@ bool takes_pictures(const std::vector<InputSpec>& inputs) {
     return inputs.size() == 1 && make_preprocess(preprocess_presets().front(), inputs).has_value();
 }
 
-Result<std::optional<Preprocess>> guess_preset(const Model& model, const AssumeRequest& request) {
+/// `head`: of a detector whose head does not tell.
+Result<std::optional<Preprocess>> guess_preset(const Model& model, const std::optional<DetectionHead>& head,
+                                               const AssumeRequest& request) {
     const std::vector<InputSpec> inputs = input_specs(model);
     if (!takes_pictures(inputs)) return std::optional<Preprocess>();
+    const PreprocessPreset& usual = preprocess_presets().front();
     const auto told = [&](const Preprocess& preprocess, const std::string& why) {
         request.tell("assumed, " + why + " (--preprocess says otherwise): " + preprocess.to_json().dump());
         return std::optional(preprocess);
     };
+    if (head) {
+        // A classifier's crop would leave out what is to be found.
+        LATHE_TRY(Preprocess preprocess, make_preprocess(usual, inputs));
+        preprocess.resize = preprocess.output_size();
+        preprocess.short_side.reset();
+        preprocess.crop.reset();
+        return told(preprocess, std::string("as is most usual (") + usual.name +
+                                    ", the picture stretched), since a head " + to_string(head->form) +
+                                    " does not tell");
+    }
     BuildOptions build;
     build.progress = request.progress;
     build.tune = TuneEffort::fast; // it runs a few pictures
     LATHE_TRY(const Engine engine, Engine::build(model, build));
-    const PreprocessPreset& usual = preprocess_presets().front();
     if (!gives_classes(engine)) {
         LATHE_TRY(const Preprocess preprocess, make_preprocess(usual, inputs));
         if (reads_lines(engine, model, preprocess))
@@ -318,7 +330,7 @@ Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeReques
         request.tell("assumed, as usual for a " + std::string(to_string(head->form)) +
                      " head (--preprocess says otherwise): " + preprocess->to_json().dump());
     } else if (pictures) {
-        LATHE_TRY(preprocess, guess_preset(model, request));
+        LATHE_TRY(preprocess, guess_preset(model, head, request));
     } else if (request.fix_sizes) {
         LATHE_CHECK(take_sizes_of_arrays(model, request));
     }

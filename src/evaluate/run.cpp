@@ -124,6 +124,8 @@ const EvaluationTask* task_of_outputs(const EngineInfo& engine, const std::strin
     std::string_view name;
     if (const auto found = detection_head(engine, head)) {
         name = found->masks ? "instances" : "detection";
+    } else if (!head.empty()) {
+        name = "detection"; // whose error says why the outputs are not those of the head that was named
     } else if (const auto size = picture_input(engine)) {
         const auto told = recognise_task(output_shapes(engine), size->height, size->width);
         if (told != nullptr) name = told->name();
