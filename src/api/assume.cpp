@@ -266,8 +266,10 @@ Result<void> take_sizes_of_arrays(Model& model, const AssumeRequest& request) {
 /// Fixes the open axes behind the first of which the user's ranges leave one size.
 Result<bool> take_given_sizes(Model& model, const std::map<std::string, ShapeRange>& given) {
     std::vector<std::string> shapes;
-    for (const InputSpec& input : input_specs(model)) {
-        const auto found = given.find(input.name);
+    const std::vector<InputSpec> inputs = input_specs(model);
+    for (const InputSpec& input : inputs) {
+        auto found = given.find(input.name);
+        if (found == given.end() && inputs.size() == 1) found = given.find(""); // an only input needs no name
         if (found == given.end()) continue;
         const ShapeRange& range = found->second;
         if (range.min.size() != input.shape.size() || range.max.size() != input.shape.size()) continue;
