@@ -120,14 +120,38 @@ TEST(AssumeInputs, OneSizeThatTheUserGivesIsTheModels) {
     AssumeRequest request{.calibrate = folder.path(), .fix_sizes = false};
     request.progress = &no_progress();
     const Shape least{1, 3, 16, 24}, most{4, 3, 16, 24}, wider{4, 3, 16, 32};
-    for (const auto& [range, width] :
-         {std::pair{ShapeRange{least, least, most}, 24}, std::pair{ShapeRange{least, least, wider}, -1}}) {
+    for (const auto& [name, range, width] : {std::tuple{"x", ShapeRange{least, least, most}, 24},
+                                             std::tuple{"", ShapeRange{least, least, most}, 24}, // the only input
+                                             std::tuple{"x", ShapeRange{least, least, wider}, -1}}) {
         Model model = test::model_from("agraph (float[N,3,H,W] x) => (float[N,3,1,1] y) { y = GlobalAveragePool(x) }");
-        request.shapes = {{"x", range}};
+        request.shapes = {{name, range}};
         const auto preprocess = assume_inputs(model, request);
         EXPECT_EQ(input_specs(model).front().shape, (Shape{-1, 3, 16, width}));
         EXPECT_EQ(preprocess && *preprocess, width > 0);
     }
+}
+
+/// A detector whose head says nothing of its pictures gets them whole, where a classifier would get a crop.
+TEST(AssumeInputs, DetectorsSeeTheWholePicture) {
+    const test::TemporaryFolder folder;
+    std::filesystem::copy_file(std::filesystem::path(LATHE_SOURCE_DIR) / "tests/data/golden/420.jpg",
+                               folder.path() / "420.jpg");
+    std::string told;
+    AssumeRequest request{.calibrate = folder.path(), .fix_sizes = false};
+    request.progress = &no_progress();
+    request.tell = [&](std::string_view line) { told += line; };
+    Model model = test::model_from(
+        "agraph (float[1,3,32,64] x) => (float[1,300,7] logits, float[1,300,4] boxes)"
+        "{ s = Constant <value = int64[3] {1, 1, 1}> () m = ReduceMean <keepdims = 0> (x) one = Reshape(m, s) "
+        "a = Constant <value = int64[3] {1, 300, 7}> () logits = Expand(one, a) "
+        "b = Constant <value = int64[3] {1, 300, 4}> () boxes = Expand(one, b) }");
+    const auto preprocess = assume_inputs(model, request);
+    ASSERT_TRUE(preprocess) << preprocess.error().describe();
+    ASSERT_TRUE(preprocess->has_value());
+    EXPECT_EQ((*preprocess)->resize, (Preprocess::Size{32, 64}));
+    EXPECT_FALSE((*preprocess)->crop);
+    EXPECT_TRUE((*preprocess)->validate("test"));
+    EXPECT_THAT(told, testing::HasSubstr("rt-detr"));
 }
 
 } // namespace

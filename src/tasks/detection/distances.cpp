@@ -302,8 +302,10 @@ Result<Candidates> decode_distances(const DetectionHead& head, std::span<const H
                         if (!pixels) sides[side] *= stride;
                     }
                     const std::size_t cell = i / anchors_a_cell;
-                    const double x = (static_cast<double>(cell % grid.columns) + offset) * stride;
-                    const double y = (static_cast<double>(cell / grid.columns) + offset) * stride;
+                    const std::size_t down = cell / grid.columns;
+                    const std::size_t along = cell % grid.columns;
+                    const double x = (static_cast<double>(along) + offset) * stride;
+                    const double y = (static_cast<double>(down) + offset) * stride;
                     box = Box{x - sides[0], y - sides[1], sides[0] + sides[2], sides[1] + sides[3]};
                 }
                 add_candidate(found, row, *box, score, c, threshold);
