@@ -300,7 +300,7 @@ std::vector<LayerNoise> noisy_layers(std::vector<LayerNoise> layers, const Noisy
     std::vector<LayerNoise> chosen;
     double cost = 0.0;
     for (const LayerNoise& layer : layers) {
-        if (cost + layer.cost > limits.cost) continue;
+        if (cost + layer.cost > (layer.noise >= limits.ruinous_noise ? limits.ruinous_cost : limits.cost)) continue;
         cost += layer.cost;
         chosen.push_back(layer);
     }

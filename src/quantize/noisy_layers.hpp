@@ -48,6 +48,9 @@ struct NoisyLayerLimits {
     double noise = 0.02;    ///< a layer's noise from which on int8 is harmful whatever follows: 17 dB
     double over_median = 8; ///< times the median layer's noise, at least
     double cost = 0.04;     ///< of all layers left in float together
+    /// Of layers with so much noise (7 dB) little of the answer is left; they may bring the cost of all to more.
+    double ruinous_noise = 0.2;
+    double ruinous_cost = 0.08;
 };
 
 /// The layers to be left in float: those whose noise stands out, most noise for the cost first, while the cost lasts.

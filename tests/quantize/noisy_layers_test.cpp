@@ -137,9 +137,13 @@ TEST(NoisyLayers, AreThoseThatStandOutWhileTheCostLasts) {
         {"one", {layer(0, 1e-3, 0.001), layer(1, 0.2, 0.02), layer(2, 1e-3, 0.001)}, {1}},
         {"too dear", {layer(0, 1e-3, 0.001), layer(1, 0.2, 0.2), layer(2, 1e-3, 0.001)}, {}},
         {"most noise for the cost first",
-         {layer(0, 0.2, 0.03), layer(1, 0.1, 0.001), layer(2, 0.3, 0.03), layer(3, 1e-3, 0.1), layer(4, 1e-3, 0.1),
+         {layer(0, 0.15, 0.03), layer(1, 0.1, 0.001), layer(2, 0.3, 0.03), layer(3, 1e-3, 0.1), layer(4, 1e-3, 0.1),
           layer(5, 1e-3, 0.1), layer(6, 1e-3, 0.1)},
          {1, 2}},
+        {"what ruins the answer may cost more, but not all",
+         {layer(0, 0.9, 0.03), layer(1, 0.6, 0.03), layer(2, 0.25, 0.015), layer(3, 0.21, 0.02), layer(4, 1e-3, 0.1),
+          layer(5, 1e-3, 0.1), layer(6, 1e-3, 0.1), layer(7, 1e-3, 0.1), layer(8, 1e-3, 0.1)},
+         {0, 1, 2}},
     };
     for (const Case& each : cases) {
         std::vector<std::size_t> chosen;

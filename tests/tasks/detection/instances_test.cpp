@@ -223,6 +223,8 @@ TEST(Instances, HeadsWithMasksAreTold) {
         {{{"output0", {-1, 300, 38}}, prototypes}, HeadForm::end_to_end, 1, 0, 32},
         {{boxes, labels, scores, {"masks", {-1, 1, 28, 28}}}, HeadForm::lists, 3, 0, 0},
         {{boxes, labels, scores, {"masks", {-1, 1, 640, 640}}}, HeadForm::lists, 3, 0, 0},
+        {{{"dets", {-1, 100, 5}}, {"labels", {-1, 100}}, {"masks", {-1, 100, 28, 28}}}, HeadForm::mmdeploy, 2, 0, 0},
+        {{{"dets", {-1, 5}}, {"labels", {-1}}, {"masks", {-1, 640, 640}}}, HeadForm::mmdeploy, 2, 0, 0},
         // No prototypes: a map of classes a pixel, and one with too many channels.
         {{{"output0", {-1, 84, 8400}}, {"lanes", {-1, 8, 640, 640}}}, HeadForm::yolov8, std::nullopt, 80, 0},
         {{{"output0", {-1, 84, 8400}}, {"feature", {-1, 256, 160, 160}}}, HeadForm::yolov8, std::nullopt, 80, 0},
