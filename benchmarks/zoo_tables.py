@@ -26,6 +26,7 @@ EfficientViT-B0's linear attention has sums of products of 1.5e7, more than FP16
 code computes that part in FP32 (`lathe autocast` writes the same into the graph, from samples).
 MobileOne and RepVGG are exported with their branches, which `merge-branches` makes one convolution; torch.compile runs them as they
 are written. timm's `reparameterize_model` does in PyTorch what that pass does, so these ratios are not in the mean.
+"Like" is a network of that form and size with weights of its own making: yolov8n_like and yolox_s_like at 640 pixels.
 RT-DETR gives its queries in the order of scores that random weights leave close together: FP16 changes it, PyTorch's too.
 GPT-2's decode reads and writes its states in FP16, as PyTorch does, at batch 1; at batch 8 the newest run had them in FP32.
 """

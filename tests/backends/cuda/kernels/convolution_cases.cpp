@@ -57,7 +57,8 @@ Epilogue epilogue_of(PlanBuilder& b, Tail tail, T compute, ValueId y, std::int64
                              : b.ready(out.dims, type, out.layout);
             e.residual_last = true;
             e.act = tail == Tail::silu_residual ? Activation::silu : Activation::relu;
-            e.residual_scale = !to_s8 ? 1.0F : tail == Tail::silu_residual ? 0.02F : 0.7F;
+            // behind a relu of 0 it is the whole result, which no factor but an odd one keeps off halves
+            e.residual_scale = !to_s8 ? 1.0F : tail == Tail::silu_residual ? 0.02F : 0.6789F;
             inputs.push_back(e.residual);
             break;
         }
