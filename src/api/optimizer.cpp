@@ -307,14 +307,15 @@ private:
         });
         if (!loses) return {};
         const std::string name = "int8-effort" + std::to_string(effort);
-        tell("INT8 loses more than the " + report::decimals(options_.max_drop, -1) +
-             " pt allowed: correcting it with effort " + std::to_string(effort) + " as " + name);
+        const std::string loss = "INT8 loses more than the " + report::decimals(options_.max_drop, -1) + " pt allowed";
         // Building, judging and measuring one engine more must fit in as well.
         const double limit_s = std::min(*options_.answer_limit_s, budget_.left() - 16 - build_seconds_);
         if (options_.quick && (limit_s < 1 || !corrections_fit(limit_s))) {
+            tell(loss + ", and correcting it takes longer than --quick allows");
             budget_.cut("correcting INT8 (effort " + std::to_string(effort) + ")");
             return {};
         }
+        tell(loss + ": correcting it with effort " + std::to_string(effort) + " as " + name);
         TimeLimited limited(progress_, limit_s);
         if (auto made = quantize(name, effort, limited); !made) {
             if (progress_.cancelled()) return made;

@@ -72,7 +72,8 @@ cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmPara
     const int size = list.sizes[tile];
     const std::int64_t k_bytes = std::int64_t{params.r} * params.s * params.c * size;
     const std::int64_t rows = std::int64_t{params.n} * params.p * params.q;
-    if (params.c * size % 16 != 0 || params.c_pitch * size % 16 != 0 || k_bytes > 0x3fffffff || rows > 0x3fffffff)
+    if (params.c_pitch < params.c || params.k_pitch < params.k || params.c * size % 16 != 0 ||
+        params.c_pitch * size % 16 != 0 || k_bytes > 0x3fffffff || rows > 0x3fffffff)
         return cudaErrorInvalidValue;
     mma::Args args{};
     args.p = params;

@@ -94,9 +94,9 @@ void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, con
     ImplicitGemmParams& g = gemm.params;
     g.n = g.w = g.q = g.r = g.s = g.stride_h = g.stride_w = g.dil_h = g.dil_w = 1;
     g.h = g.p = narrow(rows);
-    g.c = g.c_stride = narrow(columns);
+    g.c = g.c_stride = g.c_pitch = narrow(columns);
     g.k = stem.k;
-    g.k_stride = stem.k_stride;
+    g.k_stride = g.k_pitch = stem.k_stride;
     g.epilogue = stem.epilogue;
     gemm.in = gemm.weight = weight_of(plan, conv.weight).type;
     gemm.out = plan.values[op.outputs[0]].type;

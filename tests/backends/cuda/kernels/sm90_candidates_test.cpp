@@ -16,8 +16,8 @@ ImplicitGemmParams convolution(int n, int hw, int c, int k, int window, int stri
     ImplicitGemmParams params{};
     params.n = n;
     params.h = params.w = hw;
-    params.c = params.c_stride = c;
-    params.k = params.k_stride = k;
+    params.c = params.c_stride = params.c_pitch = c;
+    params.k = params.k_stride = params.k_pitch = k;
     params.r = params.s = window;
     params.stride_h = params.stride_w = stride;
     params.pad_h = params.pad_w = window / 2;
@@ -71,7 +71,9 @@ TEST(Sm90Candidates, WeightsStayWhereTheyFitAndResultsGoStraightToMemory) {
     EXPECT_EQ(takers(kind_kept, convolution(32, 56, 64, 64, 3, 2)), 0);    // windows in steps of one alone
     EXPECT_EQ(takers(kind_kept, convolution(32, 7, 1024, 1024, 3, 1)), 0); // 576 KiB for 64 channels
     ImplicitGemmParams params = convolution(32, 56, 64, 256, 1, 1);
-    params.epilogue.act = 7; // not a clamp
+    params.epilogue.act = 7; // SiLU is quick enough to stand behind all sums
+    EXPECT_GT(takers(kind_kept, params), 0);
+    params.epilogue.act = 6; // a sigmoid is not
     EXPECT_EQ(takers(kind_kept, params), 0);
     EXPECT_GT(takers(kind_streamed, params), 0);
 }

@@ -33,7 +33,7 @@ const TileConfig* wide_tiles(int& count) {
 }
 
 bool wide_takes(int tile, bool pair, const ImplicitGemmParams& p) {
-    if (tile < 0 || static_cast<std::size_t>(tile) >= instances().size()) return false;
+    if (tile < 0 || static_cast<std::size_t>(tile) >= instances().size() || !sm90::has_pitches(p)) return false;
     const WideInstance& instance = instances()[static_cast<std::size_t>(tile)];
     const int element = sm90::element_bytes(instance.config.in_type),
               out = sm90::element_bytes(instance.config.out_type);

@@ -18,6 +18,11 @@ inline constexpr int shared_limit = 232448; ///< bytes of shared memory of a blo
 
 inline bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
+/// Pixels lie as far apart as their channels need, at least.
+inline bool has_pitches(const ImplicitGemmParams& params) {
+    return params.c_pitch >= params.c && params.k_pitch >= params.k;
+}
+
 /// 1x1, stride 1, no padding: pixels are rows of a matrix.
 inline bool is_matrix(const ImplicitGemmParams& params) {
     return params.r == 1 && params.s == 1 && params.stride_h == 1 && params.stride_w == 1 && params.pad_h == 0 &&

@@ -95,7 +95,7 @@ const TileConfig* sm90_tiles(int& count) {
 bool sm90_takes(int tile, int split, const ImplicitGemmParams& params) {
     int count = 0;
     sm90_tiles(count);
-    if (tile < 0 || tile >= count) return false;
+    if (tile < 0 || tile >= count || !sm90::has_pitches(params)) return false;
     const Place place = place_of(tile);
     if (place.kind == kind_kept) return split == 1 && sm90::resident_takes(place.index, params);
     if (place.kind == kind_window) return sm90::window_takes(place.index, split, params);
