@@ -141,6 +141,7 @@ namespace {
 Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progress& progress) {
     std::vector<std::unique_ptr<Predictor>> owned;
     std::optional<Preprocess> on_device;
+    std::optional<Error> no_scores; // of a first output that holds none: no fault where all outputs have a task
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (request.preprocess_on_device && owned.empty()) {
             on_device = request.preprocess;
@@ -148,12 +149,18 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
                 LATHE_TRY(on_device, preprocess_of(engine.info()));
             }
         }
-        LATHE_TRY(auto predictor, make_engine_predictor(engine, name, request.output_name, on_device));
-        owned.push_back(std::move(predictor));
+        auto predictor = make_engine_predictor(engine, name, request.output_name, on_device);
+        if (!predictor) {
+            if (similarity || !request.task.empty() || !request.output_name.empty()) return predictor.error();
+            if (!no_scores) no_scores = Error(predictor.error()).in(name);
+            return {};
+        }
+        owned.push_back(std::move(*predictor));
         return {};
     };
     LATHE_TRY(const LoadedEngines loaded, load_engines(request, take, progress));
-    Predictor* const reference = request.reference.empty() ? nullptr : owned.front().get();
+    if (no_scores) owned.clear();
+    Predictor* const reference = request.reference.empty() || no_scores ? nullptr : owned.front().get();
     std::vector<Predictor*> subjects;
     for (std::size_t i = reference == nullptr ? 0 : 1; i < owned.size(); ++i)
         subjects.push_back(owned[i].get());
@@ -194,7 +201,7 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
         return Error{ErrorCode::invalid_argument, "the model gives embeddings, no classes", request.data.string(),
                      "use lathe eval --task similarity, or export a classifier (--head)"};
     }
-    if (!data->has_labels() && reference == nullptr) {
+    if (!data->has_labels() && request.reference.empty()) {
         return Error{ErrorCode::invalid_argument, "the data has no labels and there is no reference engine",
                      request.data.string(),
                      "add labels.csv, class subfolders or a label column, or give --reference fp32.engine"};
@@ -207,6 +214,7 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
             return task->evaluate(request, progress);
         }
     }
+    if (no_scores) return *std::move(no_scores);
     if (!data->has_labels())
         log(LogLevel::warning, "the data has no labels: no accuracy, only closeness to the reference");
     LATHE_TRY(const Evaluation evaluation, evaluate(subjects, reference, *data, request.options, progress));
