@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/fix_companions.hpp"
 #include "api/model_data.hpp"
 #include "api/picture_size.hpp"
 #include "api/simplify.hpp"
@@ -283,6 +284,39 @@ Result<bool> take_given_sizes(Model& model, const std::map<std::string, ShapeRan
     return true;
 }
 
+/// Inputs that only say how large the picture was become constants. Detections of all samples in one list are those of
+/// one sample then, where the user's shapes do not say how many there are.
+Result<std::optional<FixedCompanions>> take_companions(Model& model, const AssumeRequest& request) {
+    LATHE_TRY(auto fixed, fix_companions(model));
+    if (!fixed) return std::optional<FixedCompanions>();
+    request.tell(
+        "assumed, as their names say: " + fixed->told +
+        ", so that boxes are in its pixels and go back to the picture from there (arrays for all inputs, .npz, "
+        "say otherwise)");
+    const InputSpec picture = input_specs(model).front();
+    if (request.fix_sizes && picture.shape[0] < 0 && lists_all_samples(model.graph)) {
+        LATHE_CHECK(set_input_shapes(model, {picture.name + ":1x?x?x?"}));
+        request.tell("one sample at a time, since the outputs hold the detections of all in one list (--shape says "
+                     "otherwise)");
+    }
+    return fixed;
+}
+
+/// How pictures become the input of a detector with companions, once its size is known.
+std::optional<Preprocess> preprocess_beside(const FixedCompanions& fixed, const Model& model,
+                                            const AssumeRequest& request) {
+    const std::vector<InputSpec> inputs = input_specs(model);
+    if (!takes_pictures(inputs)) return std::nullopt;
+    const Shape& shape = inputs.front().shape;
+    const Layout layout = shape[1] == 3 ? Layout::nchw : Layout::nhwc;
+    const std::size_t height = layout == Layout::nchw ? 2 : 1;
+    const Preprocess preprocess = usual_preprocess(
+        fixed.detector, {static_cast<std::size_t>(shape[height]), static_cast<std::size_t>(shape[height + 1])}, layout);
+    request.tell("assumed, as usual for a detector with such inputs (--preprocess says otherwise): " +
+                 preprocess.to_json().dump());
+    return preprocess;
+}
+
 } // namespace
 
 Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeRequest& request) {
@@ -290,6 +324,10 @@ Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeReques
     bool fixed = false;
     std::string why;
     const bool pictures = holds_pictures(request.calibrate) || holds_pictures(request.evaluate);
+    std::optional<FixedCompanions> companions;
+    if (pictures) {
+        LATHE_TRY(companions, take_companions(model, request));
+    }
     if (request.fix_sizes) {
         LATHE_TRY(auto size, fix_picture_size(model, preprocess));
         if (!size && pictures && !preprocess) {
@@ -314,6 +352,11 @@ Result<std::optional<Preprocess>> assume_inputs(Model& model, const AssumeReques
     if (pictures && !request.shapes.empty()) {
         LATHE_TRY(const bool taken, take_given_sizes(model, request.shapes));
         fixed = fixed || taken;
+    }
+    if (companions) preprocess = preprocess_beside(*companions, model, request);
+    if (preprocess) {
+        model.set_metadata("lathe.preprocess", preprocess->to_json().dump());
+        return preprocess;
     }
     // Detectors rarely say how pictures become their input, but their heads tell how that is usually done.
     auto head = head_of(model);

@@ -30,10 +30,12 @@ struct AssumeRequest {
 
 /// What a person would otherwise have to say of a model before data can be put into it. Each assumption is told in a
 /// line, with what says otherwise.
+///  - Inputs beside a picture that only say its size or scale, where the data are pictures: see fix_companions. Where
+///  the outputs list the detections of all samples and `fix_sizes`, the number of samples becomes 1.
 ///  - Open sizes of pictures: those that `preprocess` makes, else the metadata "imgsz", else what guess_picture_size
 ///    finds; those of which `shapes` leave no choice. Of arrays: those of the first sample. They are fixed in `model`.
-///  - How pictures become the input: as is usual for a detector's head, or for a reader of lines of text; else the
-///  preset (preprocess_presets) with which
+///  - How pictures become the input: as is usual for a detector with such inputs, for a detector's head, or for a
+///  reader of lines of text; else the preset (preprocess_presets) with which
 ///    the float network gets most labels right, without labels the one with which it tells pictures apart best.
 /// Returns the preprocessing, which is also written into the model's metadata; nothing for models without pictures.
 /// Errors: what folding, the data and running the network give; cancelled.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 
 #include "api/assume.hpp"
@@ -107,7 +108,14 @@ private:
         assume.tell = [this](std::string_view line) { tell(std::string(line)); };
         assume.progress = &progress_;
         if (options_.quick) assume.size_limit_s = assume.preset_limit_s = 6;
+        const std::vector<InputSpec> given = input_specs(model_);
         LATHE_TRY(preprocess_, assume_inputs(model_, assume));
+        const auto is_input = [&](const std::string& name) { return model_.graph.find_input(name) != nullptr; };
+        for (const InputSpec& input : given) {
+            if (is_input(input.name)) continue;
+            shapes_.erase(input.name);
+            inputs_fixed_ = true;
+        }
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
         key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
@@ -270,7 +278,7 @@ private:
         std::string key = key_of({LATHE_VERSION, hash, this_machine().fingerprint(), std::to_string(options_.threads),
                                   options_.device, backend->blob_key(), std::to_string(static_cast<int>(tune())),
                                   options_.allow_fallback ? "fallback" : ""});
-        for (const auto& [shaped, range] : options_.shapes)
+        for (const auto& [shaped, range] : shapes_)
             key = key_of({key, shaped, range.describe()});
         const auto built =
             stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
@@ -348,10 +356,11 @@ private:
         build.tune = tune();
         build.progress = &progress_;
         build.threads = options_.threads;
-        build.shapes = options_.shapes;
+        build.shapes = shapes_;
         build.command_line = options_.command_line;
-        // Peers run the float model that the user gave, not our simplified one.
-        build.source = fs::absolute(options_.model).string();
+        // Peers run the float model that the user gave, not our simplified one, unless only ours has the engines'
+        // inputs.
+        if (!inputs_fixed_) build.source = fs::absolute(options_.model).string();
         build.hashes = {{"source", source_hash_}, {"onnx", hash}};
         if (precision == Precision::int8) build.calibration_digest = ranges_.key.data;
         LATHE_TRY(Engine engine, Engine::build(model, build));
@@ -496,7 +505,7 @@ private:
             LATHE_TRY(PeerRequest peer, parse_peer(text));
             request.against.push_back(std::move(peer));
         }
-        request.model = options_.model;
+        request.model = inputs_fixed_ ? file(".simplified.onnx") : options_.model;
         request.code = options_.source;
         request.batch_sizes = batch_sizes();
         request.duration_s = *options_.duration_s;
@@ -649,6 +658,9 @@ private:
     std::vector<Precision> precisions_; ///< of the request, but for what this model cannot have
     Stages stages_;
     Model model_;
+    std::map<std::string, ShapeRange> shapes_ =
+        options_.shapes;        ///< of the request, but for inputs that became constants
+    bool inputs_fixed_ = false; ///< some inputs of the file are constants of `model_`
     std::optional<Preprocess> preprocess_;
     std::string source_hash_;
     std::string key_; ///< of the model as read, with its preprocessing
