@@ -52,19 +52,46 @@ bool tells_sides(std::size_t values) {
     return std::ranges::find(usual, values) != usual.end();
 }
 
-/// Scores, then distances, of a grid's outputs; empty where they are others, or cannot be told apart.
-GridOutputs scores_and_sides(GridOutputs grid, std::span<const OutputShape> outputs, const Spelling& spelling) {
+/// What a grid's outputs are.
+struct GridRoles {
+    GridOutput scores;
+    GridOutput sides;
+    std::optional<GridOutput> confidence{};
+    bool centre_and_size = false;
+};
+
+/// Takes out of a grid's outputs the one that is a confidence, if there is one.
+std::optional<GridOutput> take_confidence(GridOutputs& grid, std::span<const OutputShape> outputs, bool points) {
+    const auto found = std::ranges::find_if(grid, [&](const GridOutput& each) {
+        const OutputShape& output = outputs[each.index];
+        return each.values == 1 &&
+               (is_named(output, {"center", "centre", "ctr"}) || (points && is_named(output, {"obj"})));
+    });
+    if (grid.size() != 3 || found == grid.end()) return std::nullopt;
+    const GridOutput confidence = *found;
+    grid.erase(found);
+    return confidence;
+}
+
+/// Nothing where they are others, or cannot be told apart.
+std::optional<GridRoles> roles_in(GridOutputs grid, std::span<const OutputShape> outputs, const Spelling& spelling) {
+    const std::size_t given = grid.size();
+    if (given == 3 || given == 4) {
+        std::erase_if(grid, [&](const GridOutput& each) {
+            return each.values == values_of_five_points &&
+                   (spelling.anchors_a_cell == 2 || is_named(outputs[each.index], {"kps", "kpt", "point", "landm"}));
+        });
+    }
     if (grid.size() == 3) {
         const bool bins = std::ranges::any_of(
             grid, [](const GridOutput& each) { return each.values > 4 && tells_sides(each.values); });
-        std::erase_if(grid, [&](const GridOutput& each) {
-            const bool points =
-                each.values == values_of_five_points &&
-                (spelling.anchors_a_cell == 2 || is_named(outputs[each.index], {"kps", "kpt", "point", "landm"}));
-            return points || (bins && each.values == 1);
-        });
+        std::erase_if(grid, [&](const GridOutput& each) { return bins && each.values == 1; });
     }
-    if (grid.size() != 2) return {};
+    GridRoles roles;
+    const bool points = given == 4 && grid.size() == 3;
+    roles.confidence = take_confidence(grid, outputs, points);
+    // What else has four outputs a grid is not known.
+    if (grid.size() != 2 || (given == 4) != (points && roles.confidence)) return std::nullopt;
     const auto named = [&](const GridOutput& each) {
         return is_named(outputs[each.index], {"box", "reg", "dist", "dfl"}) &&
                !is_named(outputs[each.index], {"score", "cls", "class", "conf", "prob"});
@@ -74,12 +101,18 @@ GridOutputs scores_and_sides(GridOutputs grid, std::span<const OutputShape> outp
     const auto sides = [&](const GridOutput& each) { return tells_sides(each.values) && (!by_name || named(each)); };
     if (sides(grid[0]) && sides(grid[1])) {
         // Scores of all grids and then distances of all is one order; scores beside distances has no order of its own.
-        if (grid[1].index == grid[0].index + 1) return {};
-        return grid;
+        if (grid[1].index == grid[0].index + 1) return std::nullopt;
+    } else if (sides(grid[0])) {
+        std::swap(grid[0], grid[1]);
+    } else if (!sides(grid[1])) {
+        return std::nullopt;
     }
-    if (!sides(grid[0]) && !sides(grid[1])) return {};
-    if (sides(grid[0])) std::swap(grid[0], grid[1]);
-    return grid;
+    roles.scores = grid[0];
+    roles.sides = grid[1];
+    roles.centre_and_size = points;
+    const bool plain = roles.sides.values == 4;
+    if (roles.confidence && (!plain || (points && roles.scores.values != 1))) return std::nullopt;
+    return roles;
 }
 
 std::optional<DetectionHead> grids_spelled(std::span<const OutputShape> outputs, std::size_t height, std::size_t width,
@@ -87,28 +120,37 @@ std::optional<DetectionHead> grids_spelled(std::span<const OutputShape> outputs,
     static constexpr std::array<std::size_t, 5> usual{8, 16, 32, 64, 128};
     DetectionHead head{HeadForm::distances, {}, 0, height, width, {}};
     std::vector<std::size_t> sides;
+    std::vector<std::size_t> confidences;
     std::size_t used = 0;
     std::size_t values = 0;
+    bool centre_and_size = false;
     for (const std::size_t stride : usual) {
         const GridOutputs all =
             outputs_of_grid(outputs, cells_along(height, stride), cells_along(width, stride), spelling);
         if (all.empty() && head.strides.empty()) continue;
         if (all.empty()) break;
-        const GridOutputs grid = scores_and_sides(all, outputs, spelling);
-        if (grid.empty() || grid[0].values == 0) return std::nullopt;
-        if (!head.strides.empty() && (grid[0].values != head.classes || grid[1].values != values)) return std::nullopt;
+        const auto grid = roles_in(all, outputs, spelling);
+        if (!grid || grid->scores.values == 0) return std::nullopt;
+        const bool alike = grid->scores.values == head.classes && grid->sides.values == values &&
+                           grid->confidence.has_value() == !confidences.empty() &&
+                           grid->centre_and_size == centre_and_size;
+        if (!head.strides.empty() && !alike) return std::nullopt;
         used += all.size();
-        head.classes = grid[0].values;
-        values = grid[1].values;
+        head.classes = grid->scores.values;
+        values = grid->sides.values;
+        centre_and_size = grid->centre_and_size;
         head.strides.push_back(stride);
-        head.outputs.push_back(grid[0].index);
-        sides.push_back(grid[1].index);
+        head.outputs.push_back(grid->scores.index);
+        sides.push_back(grid->sides.index);
+        if (grid->confidence) confidences.push_back(grid->confidence->index);
     }
     if (head.strides.size() < 2 || used != outputs.size()) return std::nullopt;
     head.outputs.insert(head.outputs.end(), sides.begin(), sides.end());
+    head.outputs.insert(head.outputs.end(), confidences.begin(), confidences.end());
     head.one_sample = !spelling.sampled;
     // SCRFD, which alone has two anchors a cell, measures from the corner.
-    head.distances = {values / 4, spelling.anchors_a_cell, spelling.anchors_a_cell > 1, spelling.maps};
+    head.distances = {values / 4,    spelling.anchors_a_cell, spelling.anchors_a_cell > 1,
+                      spelling.maps, !confidences.empty(),    centre_and_size};
     return head;
 }
 
@@ -146,15 +188,17 @@ struct CellGrid {
     std::size_t columns = 0;
     GridValues scores;
     GridValues sides;
+    GridValues confidence{};
 };
 
-/// Whether scores are logits, told by values that no probability has, nor what int8 makes of one.
-bool are_logits(std::span<const CellGrid> grids, const DetectionHead& head) {
+/// Whether `values` an anchor are logits, told by values that no probability has, nor what int8 makes of one.
+bool are_logits(std::span<const CellGrid> grids, GridValues CellGrid::*part, std::size_t values,
+                const DetectionHead& head) {
     for (const CellGrid& grid : grids) {
         const std::size_t anchors = grid.rows * grid.columns * head.distances.anchors_a_cell;
         for (std::size_t i = 0; i < anchors; ++i) {
-            for (std::size_t c = 0; c < head.classes; ++c) {
-                const float score = grid.scores.at(i, c);
+            for (std::size_t c = 0; c < values; ++c) {
+                const float score = (grid.*part).at(i, c);
                 if (std::isfinite(score) && (score < -0.5F || score > 1.5F)) return true;
             }
         }
@@ -197,11 +241,38 @@ double expectation(const GridValues& values, std::size_t anchor, std::size_t fir
     return weighted / sum;
 }
 
+/// The box of anchor `index` of a grid: where its sides are, or its centre and size.
+Box box_at(const CellGrid& grid, std::size_t index, const DistanceHead& distances, bool pixels) {
+    const auto stride = static_cast<double>(grid.stride);
+    const std::size_t cell = index / distances.anchors_a_cell;
+    const auto along = static_cast<double>(cell % grid.columns);
+    const auto down = static_cast<double>(cell / grid.columns);
+    std::array<double, 4> values{};
+    for (std::size_t side = 0; side < 4; ++side) {
+        values[side] = distances.bins == 1 ? static_cast<double>(grid.sides.at(index, side))
+                                           : expectation(grid.sides, index, side * distances.bins, distances.bins);
+    }
+    if (distances.centre_and_size) {
+        const double width = std::exp(values[2]) * stride;
+        const double height = std::exp(values[3]) * stride;
+        return {(along + values[0]) * stride - width / 2, (down + values[1]) * stride - height / 2, width, height};
+    }
+    if (!pixels) {
+        for (double& value : values)
+            value *= stride;
+    }
+    const double offset = distances.from_corner ? 0 : 0.5;
+    const double x = (along + offset) * stride;
+    const double y = (down + offset) * stride;
+    return {x - values[0], y - values[1], values[0] + values[2], values[1] + values[3]};
+}
+
 Result<std::vector<CellGrid>> grids_of(const DetectionHead& head, std::span<const HostTensor> outputs,
                                        std::size_t sample) {
     const std::size_t count = head.strides.size();
     const bool in_one = head.outputs.size() == 1;
-    if ((!in_one && head.outputs.size() != 2 * count) ||
+    const std::size_t each = head.distances.confidence ? 3 : 2; // outputs of a grid
+    if ((!in_one && head.outputs.size() != each * count) ||
         std::ranges::any_of(head.outputs, [&](std::size_t index) { return index >= outputs.size(); }))
         return Error{ErrorCode::mismatch, "the head reads more outputs than there are", "decode", ""};
     const std::size_t sides = 4 * head.distances.bins;
@@ -228,6 +299,10 @@ Result<std::vector<CellGrid>> grids_of(const DetectionHead& head, std::span<cons
                                               shape(in_one ? row : head.classes)));
         LATHE_TRY(grid.sides, values_of_grid(head, distances, sample, before, anchors, in_one ? head.classes : 0,
                                              in_one ? row : sides, shape(in_one ? row : sides)));
+        if (head.distances.confidence) {
+            LATHE_TRY(grid.confidence, values_of_grid(head, outputs[head.outputs[2 * count + i]], sample, before,
+                                                      anchors, 0, 1, shape(1)));
+        }
         if (in_one) before += anchors;
         grids.push_back(grid);
     }
@@ -253,7 +328,7 @@ std::optional<DetectionHead> distances_in_one(std::span<const OutputShape> outpu
         std::vector<std::size_t> strides = strides_for(known_size(shape, 1), height, width);
         if (strides.empty()) continue;
         DetectionHead head{HeadForm::distances, {i}, known_size(shape, 2) - 4 * nanodet_bins, height, width, {}};
-        head.distances = {nanodet_bins, 1, strides.size() > 3, false};
+        head.distances = {nanodet_bins, 1, strides.size() > 3};
         head.strides = std::move(strides);
         return head;
     }
@@ -268,10 +343,18 @@ std::vector<OutputPart> parts_of_distances(const DetectionHead& head) {
                 {head.outputs.front(), 2, head.classes, head.classes + sides, meaning}};
     }
     const std::size_t axis = head.distances.maps || head.one_sample ? 1 : 2;
+    const std::size_t count = head.strides.size();
     std::vector<OutputPart> parts;
-    for (std::size_t i = 0; i < head.strides.size(); ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
         parts.push_back({head.outputs[i], axis, 0, head.classes, Meaning::class_score});
-        parts.push_back({head.outputs[head.strides.size() + i], axis, 0, sides, meaning});
+        const std::size_t boxes = head.outputs[count + i];
+        if (head.distances.centre_and_size) {
+            parts.push_back({boxes, axis, 0, 2, Meaning::box_centre});
+            parts.push_back({boxes, axis, 2, 4, Meaning::box_size});
+        } else {
+            parts.push_back({boxes, axis, 0, sides, meaning});
+        }
+        if (head.distances.confidence) parts.push_back({head.outputs[2 * count + i], axis, 0, 1, Meaning::objectness});
     }
     return parts;
 }
@@ -279,35 +362,28 @@ std::vector<OutputPart> parts_of_distances(const DetectionHead& head) {
 Result<Candidates> decode_distances(const DetectionHead& head, std::span<const HostTensor> outputs, std::size_t sample,
                                     float threshold) {
     LATHE_TRY(const std::vector<CellGrid> grids, grids_of(head, outputs, sample));
-    const auto& [bins, anchors_a_cell, from_corner, maps] = head.distances;
-    const bool logits = are_logits(grids, head);
-    const bool pixels = bins == 1 && are_pixels(grids, head);
-    const double offset = from_corner ? 0 : 0.5;
+    const DistanceHead& distances = head.distances;
+    const bool logits = are_logits(grids, &CellGrid::scores, head.classes, head);
+    const bool confidence_logits = distances.confidence && are_logits(grids, &CellGrid::confidence, 1, head);
+    const bool pixels = distances.bins == 1 && !distances.centre_and_size && are_pixels(grids, head);
     Candidates found;
     std::size_t row = 0;
     for (const CellGrid& grid : grids) {
-        const auto stride = static_cast<double>(grid.stride);
-        const std::size_t anchors = grid.rows * grid.columns * anchors_a_cell;
+        const std::size_t anchors = grid.rows * grid.columns * distances.anchors_a_cell;
         for (std::size_t i = 0; i < anchors; ++i, ++row) {
             std::optional<Box> box; // made for anchors that find something
+            float confidence = 1;
+            if (distances.confidence) {
+                const float value = grid.confidence.at(i, 0);
+                confidence = confidence_logits ? logistic(value) : std::clamp(value, 0.0F, 1.0F);
+                if (!std::isfinite(value)) continue;
+            }
             for (std::size_t c = 0; c < head.classes; ++c) {
                 const float value = grid.scores.at(i, c);
-                const float score = logits ? logistic(value) : value;
+                float score = logits ? logistic(value) : value;
+                if (distances.confidence) score = std::sqrt(std::clamp(score, 0.0F, 1.0F) * confidence);
                 if (!std::isfinite(value) || !(score >= threshold)) continue;
-                if (!box) {
-                    std::array<double, 4> sides{};
-                    for (std::size_t side = 0; side < 4; ++side) {
-                        sides[side] = bins == 1 ? static_cast<double>(grid.sides.at(i, side))
-                                                : expectation(grid.sides, i, side * bins, bins);
-                        if (!pixels) sides[side] *= stride;
-                    }
-                    const std::size_t cell = i / anchors_a_cell;
-                    const std::size_t down = cell / grid.columns;
-                    const std::size_t along = cell % grid.columns;
-                    const double x = (static_cast<double>(along) + offset) * stride;
-                    const double y = (static_cast<double>(down) + offset) * stride;
-                    box = Box{x - sides[0], y - sides[1], sides[0] + sides[2], sides[1] + sides[3]};
-                }
+                if (!box) box = box_at(grid, i, distances, pixels);
                 add_candidate(found, row, *box, score, c, threshold);
             }
         }

@@ -12,8 +12,9 @@ namespace lathe {
 /// Two outputs for each of at least two grids, whose strides follow each other: class scores, and distances of 4, 32,
 /// 64 or 68 values (plain, or of 8, 16 or 17 bins a side). They are told apart by their names, by one alone having such
 /// a number of values, or by the scores of all grids coming first. Cells are rows of NxAxC, or of AxC where axis 0 is
-/// no sample, or pixels of NxCxhxw. A third output of a grid is left out if it holds five points (SCRFD) or, beside
-/// bins, one value (the scores' sum).
+/// no sample, or pixels of NxCxhxw. Further outputs of a grid are left out if they hold five points (SCRFD, YuNet) or,
+/// beside bins, one value (the scores' sum). One value beside plain distances is a confidence if it is named as a
+/// centre's, or as an object's beside scores of one class and five points: YuNet's, whose boxes are no distances.
 std::optional<DetectionHead> distances_by_grid(std::span<const OutputShape> outputs, std::size_t height,
                                                std::size_t width);
 

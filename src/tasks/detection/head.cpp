@@ -24,7 +24,7 @@ constexpr std::array<FormName, 13> form_names{{
     {HeadForm::distances, "distances",
      "for each of several grids two outputs, NxAxclasses and NxAx4, 32, 64 or 68 (or Nxclassesxhxw and so on), with "
      "'cls' and 'box' in their names where the sizes do not tell; or one output NxAx(classes+32), A the cells of the "
-     "grids"},
+     "grids; beside plain distances a third output of one value a cell, with 'center' in its name"},
     {HeadForm::yolo_nas, "yolo-nas", "two outputs, NxAxclasses and NxAx4"},
     {HeadForm::end_to_end, "end-to-end", "one output NxKx6"},
     {HeadForm::detr, "detr", "two outputs, NxQx(classes+1) and NxQx4"},

@@ -24,7 +24,7 @@ enum class HeadForm {
     yolov5,     ///< NxAx(5+C): centre x, y, width, height, objectness, class scores (also YOLOv7)
     yolov8,     ///< Nx(4+C)xA, or NxAx(4+C): centre x, y, width, height, class scores (also YOLOv9, YOLO11)
     distances,  ///< for each grid class scores and the distances from a cell to a box's sides, see DistanceHead
-                ///< (PicoDet, GFL, NanoDet, SCRFD)
+                ///< (PicoDet, GFL, NanoDet, SCRFD, FCOS, YuNet)
     yolo_nas,   ///< NxAxC scores and NxAx4 left, top, right, bottom; NMS not done (also DAMO-YOLO)
     end_to_end, ///< NxKx6: left, top, right, bottom, score, class (YOLOv10, YOLO26; NMS done or not needed)
     detr,       ///< NxQx(C+1) logits, the last "no object", and NxQx4 centre x, y, width, height, 0..1
@@ -61,13 +61,19 @@ struct DistanceHead {
     std::size_t anchors_a_cell = 1; ///< one after the other
     bool from_corner = false;       ///< distances are measured from the cell's top left corner, not its centre
     bool maps = false;              ///< outputs are NxCxhxw, else NxAxC
+    /// A third output of each grid with one value an anchor, a probability or logit as the class scores are: the score
+    /// is the square root of its product with theirs (FCOS' centreness; YuNet).
+    bool confidence = false;
+    /// In place of distances the offset of the centre from the cell's top left corner, and the logarithms of width and
+    /// height, all in strides (YuNet).
+    bool centre_and_size = false;
     bool operator==(const DistanceHead&) const = default;
 };
 
 struct DetectionHead {
     HeadForm form = HeadForm::yolox;
     /// Which of the model's: the one; scores, boxes; boxes, scores, classes; of distances the one, or the scores of
-    /// each grid and then the distances of each.
+    /// each grid, then the distances of each, then the confidences of each where there are any.
     std::vector<std::size_t> outputs;
     std::size_t classes = 0; ///< 0: not told by the shapes (where detections are ready)
     std::size_t height = 0;  ///< of the model's input, pixels

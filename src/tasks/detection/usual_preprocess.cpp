@@ -42,6 +42,11 @@ std::optional<Preprocess> of_distances(const DetectionHead& head) {
         preprocess.color = ColorOrder::bgr;
         return preprocess;
     }
+    if (head.distances.centre_and_size) { // YuNet
+        preprocess = letterboxed(head, Alignment::top_left, 0);
+        preprocess.color = ColorOrder::bgr;
+        return preprocess;
+    }
     if (head.distances.anchors_a_cell != 2) return std::nullopt;
     preprocess = letterboxed(head, Alignment::top_left, 0); // SCRFD
     preprocess.mean = {127.5, 127.5, 127.5};

@@ -177,6 +177,92 @@ INSTANTIATE_TEST_SUITE_P(
                  0,
                  {},
                  {}},
+        GridCase{"Fcos",
+                 {{"cls_8", {1, 80, 8, 8}},
+                  {"cls_16", {1, 80, 4, 4}},
+                  {"box_8", {1, 4, 8, 8}},
+                  {"box_16", {1, 4, 4, 4}},
+                  {"centerness_8", {1, 1, 8, 8}},
+                  {"centerness_16", {1, 1, 4, 4}}},
+                 64,
+                 64,
+                 {0, 1, 2, 3, 4, 5},
+                 80,
+                 {8, 16},
+                 {1, 1, false, true, true, false}},
+        GridCase{"FcosOfOneClass",
+                 {{"ctr_8", {1, 64, 1}},
+                  {"cls_8", {1, 64, 1}},
+                  {"reg_8", {1, 64, 4}},
+                  {"ctr_16", {1, 16, 1}},
+                  {"cls_16", {1, 16, 1}},
+                  {"reg_16", {1, 16, 4}}},
+                 64,
+                 64,
+                 {1, 4, 2, 5, 0, 3},
+                 1,
+                 {8, 16},
+                 {1, 1, false, false, true, false}},
+        GridCase{"CentrenessOfOneGridOnly",
+                 {{"cls_8", {1, 64, 3}},
+                  {"reg_8", {1, 64, 4}},
+                  {"ctr_8", {1, 64, 1}},
+                  {"cls_16", {1, 16, 3}},
+                  {"reg_16", {1, 16, 4}}},
+                 64,
+                 64,
+                 {},
+                 0,
+                 {},
+                 {}},
+        // As YOLOX's are before they are put together: no distances.
+        GridCase{"ObjectnessWithoutPoints",
+                 {{"cls_8", {1, 80, 8, 8}},
+                  {"reg_8", {1, 4, 8, 8}},
+                  {"obj_8", {1, 1, 8, 8}},
+                  {"cls_16", {1, 80, 4, 4}},
+                  {"reg_16", {1, 4, 4, 4}},
+                  {"obj_16", {1, 1, 4, 4}}},
+                 64,
+                 64,
+                 {},
+                 0,
+                 {},
+                 {}},
+        GridCase{"YuNet",
+                 {{"cls_8", {1, 6400, 1}},
+                  {"cls_16", {1, 1600, 1}},
+                  {"cls_32", {1, 400, 1}},
+                  {"obj_8", {1, 6400, 1}},
+                  {"obj_16", {1, 1600, 1}},
+                  {"obj_32", {1, 400, 1}},
+                  {"bbox_8", {1, 6400, 4}},
+                  {"bbox_16", {1, 1600, 4}},
+                  {"bbox_32", {1, 400, 4}},
+                  {"kps_8", {1, 6400, 10}},
+                  {"kps_16", {1, 1600, 10}},
+                  {"kps_32", {1, 400, 10}}},
+                 640,
+                 640,
+                 {0, 1, 2, 6, 7, 8, 3, 4, 5},
+                 1,
+                 {8, 16, 32},
+                 {1, 1, false, false, true, true}},
+        GridCase{"YuNetOfUnknownPoints",
+                 {{"cls_8", {1, 64, 1}},
+                  {"obj_8", {1, 64, 1}},
+                  {"bbox_8", {1, 64, 4}},
+                  {"kps_8", {1, 64, 8}},
+                  {"cls_16", {1, 16, 1}},
+                  {"obj_16", {1, 16, 1}},
+                  {"bbox_16", {1, 16, 4}},
+                  {"kps_16", {1, 16, 8}}},
+                 64,
+                 64,
+                 {},
+                 0,
+                 {},
+                 {}},
         GridCase{"OneGrid", {{"cls", {1, 3, 8, 8}}, {"box", {1, 4, 8, 8}}}, 64, 64, {}, 0, {}, {}},
         GridCase{"ClassesDiffer",
                  {{"1", {1, 64, 3}}, {"2", {1, 16, 2}}, {"3", {1, 64, 32}}, {"4", {1, 16, 32}}},
@@ -286,6 +372,62 @@ TEST(DecodeDistances, PlainDistancesInStridesOrPixels) {
         for (float& value : outputs[i].as<float>())
             value *= i == 2 ? 8 : 16;
     EXPECT_THAT(*decode(*head, outputs, 0, {}), ElementsAre(Detection{{-4, 8, 20, 20}, 0.5F, 0}));
+}
+
+/// FCOS: the square root of class times centreness, both logits or both probabilities.
+TEST(DecodeDistances, CentrenessGoesIntoTheScore) {
+    const std::vector<OutputShape> shapes{{"cls_8", {1, 2, 4, 8}},  {"box_8", {1, 4, 4, 8}},  {"ctr_8", {1, 1, 4, 8}},
+                                          {"cls_16", {1, 2, 2, 4}}, {"box_16", {1, 4, 2, 4}}, {"ctr_16", {1, 1, 2, 4}}};
+    const auto head = recognise_head(shapes, 32, 64);
+    ASSERT_TRUE(head);
+    for (const bool logits : {true, false}) {
+        std::vector<HostTensor> outputs;
+        for (const OutputShape& shape : shapes)
+            outputs.push_back(filled(shape.shape, shape.name.starts_with("box") ? 1.0F : logits ? -20.0F : 0.0F));
+        const std::size_t cell = 8 + 3; // row 1, column 3 of stride 8: centre (28, 12)
+        outputs[0].as<float>()[32 + cell] = logits ? std::log(4.0F) : 0.8F;
+        outputs[2].as<float>()[cell] = logits ? 0.0F : 0.5F;
+        const auto found = decode(*head, outputs, 0, {0.1F, 0.65F, 300});
+        ASSERT_TRUE(found) << found.error().describe();
+        ASSERT_EQ(found->size(), 1U);
+        EXPECT_NEAR(found->front().score, std::sqrt(0.8 * 0.5), 1e-6);
+        EXPECT_EQ(found->front().class_index, 1);
+        EXPECT_EQ(found->front().box, (Box{20, 4, 16, 16}));
+        outputs[2].as<float>()[cell] = std::numeric_limits<float>::quiet_NaN();
+        EXPECT_THAT(*decode(*head, outputs, 0, {}),
+                    testing::Not(testing::Contains(testing::Field(&Detection::box, (Box{20, 4, 16, 16})))));
+        EXPECT_FALSE(decode(*head, std::span(outputs).first(5), 0, {}));
+    }
+    EXPECT_EQ(parts_of(*head)[2], (OutputPart{2, 1, 0, 1, Meaning::objectness}));
+}
+
+/// YuNet: offsets from the cell's corner and logarithms of sizes, in strides; int8 may pass 1 by a little.
+TEST(DecodeDistances, YuNetsBoxesAreCentresAndSizes) {
+    const std::vector<OutputShape> shapes{{"cls_8", {1, 32, 1}},  {"cls_16", {1, 8, 1}},  {"obj_8", {1, 32, 1}},
+                                          {"obj_16", {1, 8, 1}},  {"bbox_8", {1, 32, 4}}, {"bbox_16", {1, 8, 4}},
+                                          {"kps_8", {1, 32, 10}}, {"kps_16", {1, 8, 10}}};
+    const auto head = recognise_head(shapes, 32, 64);
+    ASSERT_TRUE(head);
+    std::vector<HostTensor> outputs;
+    for (const OutputShape& shape : shapes)
+        outputs.push_back(filled(shape.shape));
+    const std::size_t cell = 4 + 2; // row 1, column 2 of stride 16
+    outputs[1].as<float>()[cell] = 1.02F;
+    outputs[3].as<float>()[cell] = 0.81F;
+    const float box[4]{0.25F, 0.5F, std::log(2.0F), std::log(0.5F)};
+    std::copy(box, box + 4, outputs[5].as<float>().begin() + cell * 4);
+    const auto found = decode(*head, outputs, 0, {0.1F, 0.65F, 300});
+    ASSERT_TRUE(found) << found.error().describe();
+    ASSERT_EQ(found->size(), 1U);
+    EXPECT_NEAR(found->front().score, 0.9, 1e-6);
+    EXPECT_NEAR(found->front().box.left, 2.25 * 16 - 16, 1e-4);
+    EXPECT_NEAR(found->front().box.top, 1.5 * 16 - 4, 1e-4);
+    EXPECT_NEAR(found->front().box.width, 32, 1e-4);
+    EXPECT_NEAR(found->front().box.height, 8, 1e-4);
+    ASSERT_EQ(parts_of(*head).size(), 8U);
+    EXPECT_EQ(parts_of(*head)[1], (OutputPart{4, 2, 0, 2, Meaning::box_centre}));
+    EXPECT_EQ(parts_of(*head)[2], (OutputPart{4, 2, 2, 4, Meaning::box_size}));
+    EXPECT_EQ(parts_of(*head)[3], (OutputPart{2, 2, 0, 1, Meaning::objectness}));
 }
 
 TEST(DecodeDistances, WhatIsNotFiniteIsNoDetection) {

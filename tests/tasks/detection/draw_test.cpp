@@ -112,6 +112,11 @@ TEST(UsualPreprocess, YoloxIsRawAndOthersAreNormalised) {
     ASSERT_TRUE(scrfd);
     EXPECT_EQ(scrfd->align, Alignment::top_left);
     EXPECT_FLOAT_EQ(scrfd->channel_values(2)[255], 127.5F / 128);
+    distances.distances = {1, 1, false, false, true, true};
+    const auto yunet = usual_preprocess(distances, Layout::nchw);
+    ASSERT_TRUE(yunet);
+    EXPECT_EQ(yunet->color, ColorOrder::bgr);
+    EXPECT_FLOAT_EQ(yunet->channel_values(0)[255], 255);
     distances.distances = {1, 1, false, false}; // of many families
     EXPECT_FALSE(usual_preprocess(distances, Layout::nchw));
     EXPECT_FALSE(usual_preprocess({HeadForm::detr, {0, 1}, 80, 800, 800, {}}, Layout::nchw));
