@@ -90,6 +90,22 @@ Model paddle() {
                     3);
 }
 
+/// As Keras' YOLOv3 of the ONNX model zoo: boxes top, left, bottom, right, and what NonMaxSuppression leaves of them.
+Model keras_yolo() {
+    return weighted(six_places("input_1: float32[N, 3, 64, 64]\n", "input %image_shape: float32[N, 2]\n") +
+                        "const %most: int64[1] = {10}\n"
+                        "const %iou: float32[1] = {0.9}\n"
+                        "const %least: float32[1] = {0.0}\n" +
+                        heads_of("input_1") +
+                        "%ff = Concat(%image_shape, %image_shape) {axis = 1}\n"
+                        "%f3 = Unsqueeze(%ff, %axis)\n"
+                        "%pixels = Mul(%boxes, %f3)\n"
+                        "%all = Identity(%q)\n"
+                        "%left = NonMaxSuppression(%pixels, %q, %most, %iou, %least)\n"
+                        "output %pixels: float32[N, 6, 4]\noutput %all: float32[N, 2, 6]\noutput %left: int64[K, 3]\n",
+                    2);
+}
+
 class Companions : public testing::Test {
 protected:
     void SetUp() override {
@@ -142,6 +158,18 @@ TEST_F(Companions, PaddlesAreOneSampleAtATime) {
     EXPECT_THAT(done.output, HasSubstr("one sample at a time"));
     EXPECT_THAT(work_.read("out/eval.json"), HasSubstr("\"head\": \"paddle\""));
     expect_quarters("out/p.fp32.engine");
+}
+
+TEST_F(Companions, KerasYolosAreLetterboxed) {
+    work_.save(keras_yolo(), "y.onnx");
+    const CommandResult done =
+        work_.good("optimize y.onnx --calibrate pictures --evaluate pictures --output out" + std::string(briefly));
+    EXPECT_THAT(done.output, HasSubstr("image_shape is the height and width of input_1"));
+    EXPECT_THAT(done.output, HasSubstr(R"("letterbox":[64,64])"));
+    EXPECT_THAT(work_.read("out/eval.json"), HasSubstr("\"head\": \"nms-indices\""));
+    const Json found = work_.good_json("run out/y.fp32.engine pictures --score-threshold 0 --json");
+    for (const Json& sample : found["samples"])
+        EXPECT_EQ(sample["detections"].size(), 12U) << found.dump(); // six places of two classes
 }
 
 /// The user's shapes may name the inputs of the file; the frameworks compared with get what the engines get.

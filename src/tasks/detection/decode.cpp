@@ -168,6 +168,7 @@ void keep_best(Candidates& found, std::size_t most) {
 Result<Candidates> candidates_in(const DetectionHead& head, std::span<const HostTensor> outputs, std::size_t sample,
                                  float threshold) {
     if (const auto layout = ready_rows(head)) return decode_ready(head, *layout, outputs, sample, threshold);
+    if (head.form == HeadForm::nms_indices) return decode_nms_indices(head, outputs, sample, threshold);
     if (head.form == HeadForm::distances) return decode_distances(head, outputs, sample, threshold);
     LATHE_TRY(const Rows rows, rows_of(outputs, head.outputs.front(), sample));
     const HostTensor& output = outputs[head.outputs.front()];
@@ -234,7 +235,8 @@ Result<std::vector<DecodedRow>> decode_rows(const DetectionHead& head, std::span
     if (head.outputs.empty()) return Error{ErrorCode::invalid_argument, "the head names no output", "decode", ""};
     LATHE_TRY(Candidates found, candidates_in(head, outputs, sample, options.score_threshold));
     const bool queries = head.form == HeadForm::detr || head.form == HeadForm::rt_detr;
-    if (!queries && !ready_rows(head)) {
+    const bool ready = ready_rows(head) || head.form == HeadForm::nms_indices;
+    if (!queries && !ready) {
         keep_best(found, most_candidates);
         Candidates kept;
         for (const std::size_t i : suppress(plain(found), options.overlap_threshold))

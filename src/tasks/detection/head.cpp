@@ -17,7 +17,7 @@ struct FormName {
     const char* outputs; ///< what its outputs look like, for errors
 };
 
-constexpr std::array<FormName, 13> form_names{{
+constexpr std::array<FormName, 14> form_names{{
     {HeadForm::yolox, "yolox", "one output NxAx(5+classes), A the cells of the grids"},
     {HeadForm::yolov5, "yolov5", "one output NxAx(5+classes)"},
     {HeadForm::yolov8, "yolov8", "one output Nx(4+classes)xA or NxAx(4+classes)"},
@@ -34,6 +34,7 @@ constexpr std::array<FormName, 13> form_names{{
     {HeadForm::mmdeploy, "mmdeploy", "two outputs: K x 5 boxes with scores, K classes"},
     {HeadForm::paddle, "paddle", "an output Kx6"},
     {HeadForm::yolov7_nms, "yolov7-nms", "an output Kx7"},
+    {HeadForm::nms_indices, "nms-indices", "three outputs: NxAx4 boxes, NxclassesxA scores, Kx3 indices"},
 }};
 
 const FormName& entry(HeadForm form) { return *std::ranges::find(form_names, form, &FormName::form); }
@@ -156,7 +157,8 @@ std::string head_form_names() {
 
 std::optional<DetectionHead> recognise_head(std::span<const OutputShape> outputs, std::size_t height,
                                             std::size_t width) {
-    for (const HeadForm form : {HeadForm::lists, HeadForm::mmdeploy, HeadForm::paddle, HeadForm::yolov7_nms})
+    for (const HeadForm form :
+         {HeadForm::lists, HeadForm::mmdeploy, HeadForm::paddle, HeadForm::yolov7_nms, HeadForm::nms_indices})
         if (auto head = ready_head(form, outputs, height, width, false)) return head;
     if (auto head = distances_by_grid(outputs, height, width)) return head;
     if (auto head = recognise_two(outputs, height, width)) return head;
@@ -189,7 +191,8 @@ Result<DetectionHead> make_head(HeadForm form, std::span<const OutputShape> outp
         case HeadForm::lists:
         case HeadForm::mmdeploy:
         case HeadForm::paddle:
-        case HeadForm::yolov7_nms: head = ready_head(form, outputs, height, width, true); break;
+        case HeadForm::yolov7_nms:
+        case HeadForm::nms_indices: head = ready_head(form, outputs, height, width, true); break;
         case HeadForm::detr:
         case HeadForm::rt_detr:
         case HeadForm::ssd:
@@ -258,7 +261,8 @@ std::vector<OutputPart> parts_of(const DetectionHead& head) {
             break;
         case HeadForm::lists:
         case HeadForm::paddle:
-        case HeadForm::yolov7_nms: break; // their number differs from sample to sample: there is nothing to cut
+        case HeadForm::yolov7_nms:
+        case HeadForm::nms_indices: break; // their number differs from sample to sample: there is nothing to cut
     }
     if (head.coefficients > 0) {
         parts.push_back({first, axis, values, values + head.coefficients, Meaning::mask_coefficient});

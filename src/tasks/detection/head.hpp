@@ -19,22 +19,24 @@ namespace lathe {
 /// How a detector's outputs hold its detections. A is the number of anchors, C of classes, K of detections that are
 /// ready; boxes are in pixels of the model's input unless said otherwise.
 enum class HeadForm {
-    yolox,      ///< NxAx(5+C): centre and log size relative to a cell of the grid (or, as the values tell, decoded
-                ///< already), objectness, class scores
-    yolov5,     ///< NxAx(5+C): centre x, y, width, height, objectness, class scores (also YOLOv7)
-    yolov8,     ///< Nx(4+C)xA, or NxAx(4+C): centre x, y, width, height, class scores (also YOLOv9, YOLO11)
-    distances,  ///< for each grid class scores and the distances from a cell to a box's sides, see DistanceHead
-                ///< (PicoDet, GFL, NanoDet, SCRFD, FCOS, YuNet)
-    yolo_nas,   ///< NxAxC scores and NxAx4 left, top, right, bottom; NMS not done (also DAMO-YOLO)
-    end_to_end, ///< NxKx6: left, top, right, bottom, score, class (YOLOv10, YOLO26; NMS done or not needed)
-    detr,       ///< NxQx(C+1) logits, the last "no object", and NxQx4 centre x, y, width, height, 0..1
-    rt_detr,    ///< NxQxC logits, each class for itself, and boxes as DETR's (also deformable DETR, RF-DETR)
-    ssd,        ///< NxAxC scores, class 0 "background", and NxAx4 left, top, right, bottom, 0..1; NMS not done
-    lists,      ///< boxes left, top, right, bottom; scores; classes: [N,]Kx4, [N,]K, [N,]K, with NMS in the graph.
-                ///< Boxes of which no value passes 2 are shares of the input
-    mmdeploy,   ///< [N,]Kx5 left, top, right, bottom, score and [N,]K classes, with NMS in the graph
-    paddle,     ///< Kx6 class, score, left, top, right, bottom, with NMS in the graph (PaddleDetection)
-    yolov7_nms, ///< Kx7 sample, left, top, right, bottom, class, score (YOLOv7's export with NMS)
+    yolox,       ///< NxAx(5+C): centre and log size relative to a cell of the grid (or, as the values tell, decoded
+                 ///< already), objectness, class scores
+    yolov5,      ///< NxAx(5+C): centre x, y, width, height, objectness, class scores (also YOLOv7)
+    yolov8,      ///< Nx(4+C)xA, or NxAx(4+C): centre x, y, width, height, class scores (also YOLOv9, YOLO11)
+    distances,   ///< for each grid class scores and the distances from a cell to a box's sides, see DistanceHead
+                 ///< (PicoDet, GFL, NanoDet, SCRFD, FCOS, YuNet)
+    yolo_nas,    ///< NxAxC scores and NxAx4 left, top, right, bottom; NMS not done (also DAMO-YOLO)
+    end_to_end,  ///< NxKx6: left, top, right, bottom, score, class (YOLOv10, YOLO26; NMS done or not needed)
+    detr,        ///< NxQx(C+1) logits, the last "no object", and NxQx4 centre x, y, width, height, 0..1
+    rt_detr,     ///< NxQxC logits, each class for itself, and boxes as DETR's (also deformable DETR, RF-DETR)
+    ssd,         ///< NxAxC scores, class 0 "background", and NxAx4 left, top, right, bottom, 0..1; NMS not done
+    lists,       ///< boxes left, top, right, bottom; scores; classes: [N,]Kx4, [N,]K, [N,]K, with NMS in the graph.
+                 ///< Boxes of which no value passes 2 are shares of the input
+    mmdeploy,    ///< [N,]Kx5 left, top, right, bottom, score and [N,]K classes, with NMS in the graph
+    paddle,      ///< Kx6 class, score, left, top, right, bottom, with NMS in the graph (PaddleDetection)
+    yolov7_nms,  ///< Kx7 sample, left, top, right, bottom, class, score (YOLOv7's export with NMS)
+    nms_indices, ///< NxAx4 top, left, bottom, right; NxCxA scores; [1x]Kx3 sample, class and anchor of those that are
+                 ///< left, as ONNX's NonMaxSuppression takes and gives them (Keras' YOLOv3)
 };
 /// "yolox", "rt-detr": as --head takes it.
 const char* to_string(HeadForm form);
@@ -101,8 +103,8 @@ inline std::size_t cells_along(std::size_t side, std::size_t stride) { return (s
 /// queries, or 91 + 1 classes), an SSD's (at least 1000 boxes) or RT-DETR's; three are lists where one has 4 values a
 /// box, and two one; 5 values a box and labels mmdeploy. Two outputs (or three, with points) for each of several grids
 /// are distances. Rows of 6 values beside a list, or of 7, that are no samples are detections with NMS done (paddle,
-/// yolov7_nms). Masks are told by an output of four axes beside a YOLO's, of at least 8 channels and a quarter of the
-/// input's size, or one beside lists that is named so.
+/// yolov7_nms); rows of 3 beside NxAx4 boxes and NxCxA scores are nms_indices. Masks are told by an output of four axes
+/// beside a YOLO's, of at least 8 channels and a quarter of the input's size, or one beside lists that is named so.
 std::optional<DetectionHead> recognise_head(std::span<const OutputShape> outputs, std::size_t height,
                                             std::size_t width);
 

@@ -94,6 +94,31 @@ std::optional<DetectionHead> rows_head(std::span<const OutputShape> outputs, std
     return std::nullopt;
 }
 
+/// NonMaxSuppression's boxes, scores and indices.
+std::optional<DetectionHead> indices_head(std::span<const OutputShape> outputs) {
+    if (outputs.size() != 3) return std::nullopt;
+    std::optional<std::size_t> boxes, scores, indices;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const Shape& shape = outputs[i].shape;
+        const std::size_t last = shape.empty() ? 0 : known_size(shape, shape.size() - 1);
+        if (shape.size() == 2 || shape.size() == 3) {
+            if (last == 3)
+                indices = i;
+            else if (shape.size() == 3)
+                (last == 4 ? boxes : scores) = i;
+        }
+    }
+    if (!boxes || !scores || !indices) return std::nullopt;
+    const std::size_t anchors = known_size(outputs[*boxes].shape, 1);
+    if (known_size(outputs[*scores].shape, 2) != anchors) return std::nullopt;
+    DetectionHead head;
+    head.outputs = {*boxes, *scores, *indices};
+    head.classes = known_size(outputs[*scores].shape, 1);
+    head.vertical_first = true;
+    head.one_sample = true; // the indices of all samples are one list
+    return head;
+}
+
 /// One sample of rows of so many values.
 Result<std::span<const float>> rows_of_sample(const DetectionHead& head, const HostTensor& output, std::size_t sample,
                                               std::size_t values) {
@@ -131,6 +156,7 @@ std::optional<DetectionHead> ready_head(HeadForm form, std::span<const OutputSha
     if (form == HeadForm::mmdeploy) head = mmdeploy_head(outputs, named);
     if (form == HeadForm::paddle) head = rows_head(outputs, 6, 1, named);
     if (form == HeadForm::yolov7_nms) head = rows_head(outputs, 7, 0, named);
+    if (form == HeadForm::nms_indices) head = indices_head(outputs);
     if (!head) return std::nullopt;
     head->form = form;
     head->height = height;
@@ -175,6 +201,45 @@ Result<Candidates> decode_ready(const DetectionHead& head, const ReadyRows& layo
             found, i,
             {side(x) * width, side(y) * height, (side(x + 2) - side(x)) * width, (side(y + 2) - side(y)) * height},
             at(layout.score, i), static_cast<std::size_t>(index), threshold);
+    }
+    return found;
+}
+
+Result<Candidates> decode_nms_indices(const DetectionHead& head, std::span<const HostTensor> outputs,
+                                      std::size_t sample, float threshold) {
+    if (head.outputs.size() != 3 ||
+        std::ranges::any_of(head.outputs, [&](std::size_t index) { return index >= outputs.size(); }))
+        return Error{ErrorCode::mismatch, "the head reads more outputs than there are", "decode", ""};
+    const HostTensor& boxes = outputs[head.outputs[0]];
+    const HostTensor& scores = outputs[head.outputs[1]];
+    const HostTensor& indices = outputs[head.outputs[2]];
+    for (const HostTensor* output : {&boxes, &scores, &indices})
+        if (output->type != DataType::float32) return unlike_head(*output, "float32");
+    if (boxes.shape.size() != 3 || boxes.shape[2] != 4) return unlike_head(boxes, "boxes of 4 values for each sample");
+    if (scores.shape.size() != 3 || scores.shape[0] != boxes.shape[0] || scores.shape[2] != boxes.shape[1])
+        return unlike_head(scores, "classes x " + std::to_string(boxes.shape[1]) + " scores for each sample");
+    const std::size_t rank = indices.shape.size();
+    if ((rank != 2 && !(rank == 3 && indices.shape[0] == 1)) || indices.shape.back() != 3)
+        return unlike_head(indices, "rows of sample, class and anchor");
+    if (sample >= static_cast<std::size_t>(boxes.shape[0]))
+        return unlike_head(boxes, "with a sample " + std::to_string(sample));
+
+    const auto classes = static_cast<std::size_t>(scores.shape[1]);
+    const auto anchors = static_cast<std::size_t>(scores.shape[2]);
+    const auto own_boxes = boxes.as<float>().subspan(sample * anchors * 4, anchors * 4);
+    const auto own_scores = scores.as<float>().subspan(sample * classes * anchors, classes * anchors);
+    const auto rows = indices.as<float>();
+    const auto is_below = [](float value, std::size_t end) { return value >= 0 && value < static_cast<float>(end); };
+    Candidates found;
+    for (std::size_t row = 0; row * 3 < rows.size(); ++row) {
+        const auto index = rows.subspan(row * 3, 3);
+        if (index[0] != static_cast<float>(sample) || !is_below(index[1], classes) || !is_below(index[2], anchors))
+            continue;
+        const auto label = static_cast<std::size_t>(index[1]);
+        const auto anchor = static_cast<std::size_t>(index[2]);
+        const auto side = [&](std::size_t which) { return static_cast<double>(own_boxes[anchor * 4 + which]); };
+        add_candidate(found, row, {side(1), side(0), side(3) - side(1), side(2) - side(0)},
+                      own_scores[label * anchors + anchor], label, threshold);
     }
     return found;
 }

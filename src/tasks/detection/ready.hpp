@@ -27,12 +27,16 @@ struct ReadyRows {
 std::optional<ReadyRows> ready_rows(const DetectionHead& head);
 
 /// The outputs that fit a form whose detections are ready and which stand in several outputs, or lack a sample's axis:
-/// lists, mmdeploy, paddle, yolov7_nms. `named`: the user says that it is this form, so names need not.
+/// lists, mmdeploy, paddle, yolov7_nms, nms_indices. `named`: the user says that it is this form, so names need not.
 std::optional<DetectionHead> ready_head(HeadForm form, std::span<const OutputShape> outputs, std::size_t height,
                                         std::size_t width, bool named);
 
 /// What the rows of a sample say. Errors: mismatch where an output is not as the layout says.
 Result<Candidates> decode_ready(const DetectionHead& head, const ReadyRows& layout, std::span<const HostTensor> outputs,
                                 std::size_t sample, float threshold);
+
+/// The same of nms_indices. An index of no sample, class or anchor that there is fills up the list.
+Result<Candidates> decode_nms_indices(const DetectionHead& head, std::span<const HostTensor> outputs,
+                                      std::size_t sample, float threshold);
 
 } // namespace lathe

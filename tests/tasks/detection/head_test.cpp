@@ -67,6 +67,13 @@ INSTANTIATE_TEST_SUITE_P(
         ShapeCase{"TwoOfFourWithoutNames", {{"a", {1, 8400, 4}}, {"b", {1, 8400, 4}}}, 640, "", 0},
         ShapeCase{"OneMoreThanTheCells", {{"boxes", {1, 8401, 4}}, {"scores", {1, 8401, 81}}}, 640, "ssd", 80},
         ShapeCase{"Mmdeploy", {{"dets", {-1, 100, 5}}, {"labels", {-1, 100}}}, 640, "mmdeploy", 0},
+        ShapeCase{"KerasYolov3", {{"b", {1, 10647, 4}}, {"s", {1, 80, 10647}}, {"i", {-1, 3}}}, 416, "nms-indices", 80},
+        ShapeCase{"KerasTinyYolov3",
+                  {{"i", {1, -1, 3}}, {"s", {-1, 80, 2535}}, {"b", {-1, 2535, 4}}},
+                  416,
+                  "nms-indices",
+                  80},
+        ShapeCase{"IndicesOfOthers", {{"b", {1, 100, 4}}, {"s", {1, 80, 99}}, {"i", {-1, 3}}}, 416, "", 0},
         ShapeCase{"MmdeployOne", {{"labels", {-1}}, {"dets", {-1, 5}}}, 640, "mmdeploy", 0},
         ShapeCase{"MmdeployMasks",
                   {{"dets", {-1, 100, 5}}, {"labels", {-1, 100}}, {"masks", {-1, 100, 28, 28}}},
@@ -87,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(DetectionHead, NamesGoThereAndBack) {
     for (const char* name : {"yolox", "yolov5", "yolov8", "distances", "yolo-nas", "end-to-end", "detr", "rt-detr",
-                             "ssd", "lists", "mmdeploy", "paddle", "yolov7-nms"}) {
+                             "ssd", "lists", "mmdeploy", "paddle", "yolov7-nms", "nms-indices"}) {
         const auto form = head_form_from_name(name);
         ASSERT_TRUE(form) << name;
         EXPECT_STREQ(to_string(*form), name);

@@ -75,6 +75,30 @@ TEST(ReadyDetections, Yolov7sRowsBeginWithTheSample) {
     EXPECT_THAT(found.error().describe(), HasSubstr("7 values a detection"));
 }
 
+/// ONNX's NonMaxSuppression: boxes are top, left, bottom, right, and indices say sample, class and anchor.
+TEST(ReadyDetections, NmsIndicesNameWhatIsLeft) {
+    const DetectionHead head = named(HeadForm::nms_indices, {{"a", {-1, 2, 4}}, {"b", {-1, 3, 2}}, {"c", {-1, 3}}});
+    EXPECT_EQ(head.classes, 3U);
+    EXPECT_TRUE(head.one_sample);
+    EXPECT_THAT(parts_of(head), IsEmpty());
+    std::vector<HostTensor> outputs{holding({1, 2, 4}, {20, 10, 60, 30, 0, 0, 5, 9}),
+                                    holding({1, 3, 2}, {0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.75F}),
+                                    holding({5, 3}, {0, 2, 0, 0, 2, 1, 1, 0, 0, -1, -1, -1, 0, 3, 0})};
+    const auto wanted = ElementsAre(Detection{{0, 0, 9, 5}, 0.75F, 2}, Detection{{10, 20, 20, 40}, 0.5F, 2});
+    EXPECT_THAT(*decode(head, outputs, 0, {}), wanted);
+    outputs[2].shape = {1, 5, 3};
+    EXPECT_THAT(*decode(head, outputs, 0, {}), wanted);
+    EXPECT_EQ(decode_rows(head, outputs, 0, {})->front().row, 1U);
+    EXPECT_THAT(*decode(head, outputs, 0, {0.6F, 0.65F, 300}), testing::SizeIs(1));
+    for (const std::size_t broken : {0U, 1U, 2U}) {
+        std::vector<HostTensor> others = outputs;
+        others[broken] = holding({1, 7}, {});
+        EXPECT_FALSE(decode(head, others, 0, {})) << broken;
+    }
+    EXPECT_FALSE(decode(head, outputs, 1, {}));
+    EXPECT_FALSE(decode(head, std::span(outputs).first(2), 0, {}));
+}
+
 TEST(ReadyDetections, OthersAreRefusedWithWhatWouldFit) {
     const std::vector<OutputShape> logits{{"logits", {-1, 1000}}};
     for (const auto& [form, wanted] : std::vector<std::pair<HeadForm, const char*>>{
