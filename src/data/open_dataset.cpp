@@ -90,14 +90,13 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
     if (inputs.size() > 1) {
         const Companions companions = companions_of(inputs);
         if (!companions.others.empty() && holds_pictures(path)) {
-            const std::string names = names_of(companions, inputs);
-            return Error{ErrorCode::invalid_argument,
-                         "beside its picture the model takes what a picture does not hold: " + names, path.string(),
-                         "go on with the model NAME.simplified.onnx or an engine that lathe optimize --calibrate "
-                         "PICTURES makes of it, in which " +
-                             names +
-                             " fits the input, or give a .npz file with one "
-                             "array an input"};
+            return Error{
+                ErrorCode::invalid_argument,
+                "beside its pictures the model takes inputs that say how large they were: " +
+                    names_of(companions, inputs),
+                path.string(),
+                "lathe optimize MODEL --calibrate PICTURES makes them constants: go on with its engines or its "
+                "NAME.simplified.onnx; or give a .npz file with one array an input"};
         }
         return Error{ErrorCode::invalid_argument,
                      "the model has " + std::to_string(inputs.size()) + " inputs, this data has one", path.string(),

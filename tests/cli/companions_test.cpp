@@ -212,8 +212,7 @@ TEST_F(Companions, OtherCommandsSayHowToGoOn) {
     work_.save(transformer(), "d.onnx");
     const CommandResult refused = work_.lathe("calibrate d.onnx --data pictures -o d.ranges");
     EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_THAT(refused.errors, HasSubstr("beside its picture the model takes what a picture does not hold: "
-                                          "orig_target_sizes"));
+    EXPECT_THAT(refused.errors, HasSubstr("inputs that say how large they were: orig_target_sizes"));
     EXPECT_THAT(refused.errors, HasSubstr("simplified.onnx"));
     HostTensor images("images", DataType::float32, {8, 3, 64, 64});
     HostTensor sizes("orig_target_sizes", DataType::int64, {8, 2});
