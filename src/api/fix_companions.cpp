@@ -14,6 +14,9 @@ namespace lathe {
 
 namespace {
 
+/// A model for more pictures at once is none that is fed with photos, and a constant for all of them might be large.
+constexpr std::int64_t most_samples = 4096;
+
 /// Two numbers of the type.
 Tensor pair_of(DataType type, std::array<std::int64_t, 2> numbers) {
     const auto typed = [&]<class T>(T) {
@@ -152,10 +155,11 @@ SizedDetector detector_of(const Graph& graph, const std::vector<std::string>& na
 Result<std::optional<FixedCompanions>> fix_companions(Model& model) {
     const std::vector<InputSpec> inputs = input_specs(model);
     const Companions companions = companions_of(inputs);
-    const InputSpec& picture = inputs[companions.others.empty() ? 0 : companions.picture];
+    if (companions.others.empty()) return std::optional<FixedCompanions>();
+    const InputSpec& picture = inputs[companions.picture];
     const bool open = std::ranges::any_of(picture.shape, [](std::int64_t size) { return size < 0; });
     constexpr std::int64_t first_opset_with_expand = 8;
-    if (companions.others.empty() || (open && model.opset() < first_opset_with_expand))
+    if (picture.shape[0] > most_samples || (open && model.opset() < first_opset_with_expand))
         return std::optional<FixedCompanions>();
 
     Model changed = model;

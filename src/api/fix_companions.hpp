@@ -27,7 +27,8 @@ struct FixedCompanions {
 /// height, and 1 for a scale, for as many samples as there are pictures. Boxes are then in pixels of the model's input,
 /// as all other detectors', and the companions are no inputs any more; the metadata "lathe.fixed_inputs" names them.
 /// Where the size or the number of samples is open they are computed from the picture's shape. Value infos are inferred
-/// anew. Nothing where the model has no companions, or has an opset before 8 (no Expand) and open sizes.
+/// anew. Nothing where the model has no companions, takes over 4096 pictures at once, or has an opset before 8 (no
+/// Expand) and open sizes.
 /// Errors: as infer_shapes; the model is unchanged on failure.
 Result<std::optional<FixedCompanions>> fix_companions(Model& model);
 

@@ -109,6 +109,20 @@ TEST(FixCompanions, KnownSizesAreOneConstant) {
     EXPECT_THAT(value->to_int64s(), ElementsAre(24, 16, 24, 16));
 }
 
+TEST(FixCompanions, ManySamplesAreNotWrittenOut) {
+    Model model = with_zero(told_size("1000000000000,3,16,24", "int64", "N,2"));
+    const auto fixed = fix_companions(model);
+    ASSERT_TRUE(fixed);
+    EXPECT_FALSE(*fixed);
+}
+
+TEST(FixCompanions, WithoutInputsThereAreNone) {
+    Model model = test::model_from("agraph () => (float y) { y = Constant <value = float {1}> () }");
+    const auto fixed = fix_companions(model);
+    ASSERT_TRUE(fixed);
+    EXPECT_FALSE(*fixed);
+}
+
 /// What cannot be told stays as it is.
 TEST(FixCompanions, OthersStayInputs) {
     for (const auto& [picture, type, companion, name] : std::vector<std::array<std::string, 4>>{

@@ -158,6 +158,13 @@ TEST_F(Companions, PaddlesAreOneSampleAtATime) {
     EXPECT_THAT(done.output, HasSubstr("one sample at a time"));
     EXPECT_THAT(work_.read("out/eval.json"), HasSubstr("\"head\": \"paddle\""));
     expect_quarters("out/p.fp32.engine");
+
+    // Shapes of the user leave the model's batch open; built for one sample it is judged all the same.
+    const CommandResult shaped =
+        work_.good("optimize p.onnx --calibrate pictures --evaluate pictures --output one --shape image:1x3x64x64" +
+                   std::string(briefly));
+    EXPECT_THAT(shaped.output, Not(HasSubstr("one sample at a time")));
+    EXPECT_THAT(work_.read("one/eval.json"), HasSubstr("\"head\": \"paddle\""));
 }
 
 TEST_F(Companions, KerasYolosAreLetterboxed) {

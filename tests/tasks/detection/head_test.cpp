@@ -60,6 +60,8 @@ INSTANTIATE_TEST_SUITE_P(
         ShapeCase{"RfDetrBoxesFirst", {{"dets", {1, 300, 4}}, {"labels", {1, 300, 91}}}, 560, "rt-detr", 91},
         ShapeCase{"Ssd", {{"scores", {1, 4420, 2}}, {"boxes", {1, 4420, 4}}}, 320, "ssd", 1},
         ShapeCase{"Torchvision", {{"boxes", {-1, 4}}, {"labels", {-1}}, {"scores", {-1}}}, 320, "lists", 0},
+        ShapeCase{
+            "RtDetrInPixels", {{"labels", {-1, 300}}, {"boxes", {-1, 300, 4}}, {"scores", {-1, 300}}}, 640, "lists", 0},
         ShapeCase{"Batched", {{"bboxes", {1, -1, 4}}, {"labels", {1, -1}}, {"scores", {1, -1}}}, 300, "lists", 0},
         ShapeCase{"YoloNas", {{"boxes", {1, 8400, 4}}, {"scores", {1, 8400, 80}}}, 640, "yolo-nas", 80},
         ShapeCase{"DamoYolo", {{"output", {1, 8400, 80}}, {"748", {1, 8400, 4}}}, 640, "yolo-nas", 80},
