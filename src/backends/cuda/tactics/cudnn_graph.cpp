@@ -127,6 +127,8 @@ private:
             return cannot(op_, "the weight's channels are not the input's");
         const bool s8 = x.type == ElementType::s8;
         if (form_ == CudnnForm::alone && (s8 || y.type != x.type)) return cannot(op_, "int8 needs its epilogue inside");
+        if (form_ == CudnnForm::alone && (y.part || (e.residual != none && value(e.residual).part)))
+            return cannot(op_, "the epilogue behind cuDNN's convolution takes no parts of images");
 
         auto graph = std::make_shared<fe::graph::Graph>();
         graph->set_io_data_type(data_type(x.type))
