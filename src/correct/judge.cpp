@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "evaluate/fidelity.hpp"
+#include "evaluate/figures.hpp"
 #include "quantize/edges.hpp"
 
 namespace lathe {
@@ -18,8 +19,7 @@ std::size_t samples_of(const HostTensor& output) {
 } // namespace
 
 Json to_json(const Closeness& closeness) {
-    const auto finite = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
-    Json json{{"error", finite(closeness.error)}, {"sqnr_db", finite(closeness.sqnr_db)}};
+    Json json{{"error", finite_or_null(closeness.error)}, {"sqnr_db", finite_or_null(closeness.sqnr_db)}};
     if (closeness.classes) {
         json["mean_kl"] = closeness.mean_kl;
         json["agreement"] = closeness.agreement;

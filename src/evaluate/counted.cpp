@@ -10,7 +10,6 @@ namespace lathe {
 
 namespace {
 
-/// NaN, where there is nothing to judge, is null; so is infinity.
 void put_figures(Json& json, const std::vector<CountedFigure>& figures, const SampleCounts& counts,
                  std::size_t resamples) {
     const std::vector<double> sums = counts.sums();

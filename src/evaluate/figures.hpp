@@ -10,6 +10,7 @@
 namespace lathe {
 
 inline Json interval_pair(const Interval& interval) { return Json::array({interval.low, interval.high}); }
+/// NaN, where there is nothing to judge, is null; so is infinity.
 inline Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 /// COCO's evaluation says -1 where there is nothing to judge.
 inline Json known_or_null(double value) { return value <= -1 ? Json(nullptr) : Json(value); }

@@ -117,14 +117,13 @@ std::optional<GridRoles> roles_in(GridOutputs grid, std::span<const OutputShape>
 
 std::optional<DetectionHead> grids_spelled(std::span<const OutputShape> outputs, std::size_t height, std::size_t width,
                                            const Spelling& spelling) {
-    static constexpr std::array<std::size_t, 5> usual{8, 16, 32, 64, 128};
     DetectionHead head{HeadForm::distances, {}, 0, height, width, {}};
     std::vector<std::size_t> sides;
     std::vector<std::size_t> confidences;
     std::size_t used = 0;
     std::size_t values = 0;
     bool centre_and_size = false;
-    for (const std::size_t stride : usual) {
+    for (const std::size_t stride : usual_strides) {
         const GridOutputs all =
             outputs_of_grid(outputs, cells_along(height, stride), cells_along(width, stride), spelling);
         if (all.empty() && head.strides.empty()) continue;

@@ -1,7 +1,6 @@
 #include "tasks/detection/shapes.hpp"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 namespace lathe {
@@ -18,9 +17,8 @@ bool is_named(const OutputShape& output, std::initializer_list<const char*> word
 }
 
 std::vector<std::size_t> strides_for(std::size_t anchors, std::size_t height, std::size_t width, std::size_t per_cell) {
-    static constexpr std::array<std::size_t, 5> usual{8, 16, 32, 64, 128};
     for (const std::size_t count : {std::size_t{3}, std::size_t{4}, std::size_t{5}}) {
-        const std::span<const std::size_t> strides(usual.data(), count);
+        const std::span<const std::size_t> strides(usual_strides.data(), count);
         std::size_t cells = 0;
         for (const std::size_t stride : strides)
             cells += cells_along(height, stride) * cells_along(width, stride);
