@@ -199,7 +199,8 @@ double rounded(double value, ElementType type, bool round) {
         case ElementType::bf16:
             return round ? static_cast<double>(float_from_bfloat16(bfloat16_from_float(static_cast<float>(value))))
                          : value;
-        case ElementType::s8: return std::clamp(round ? std::nearbyint(value) : value, -128.0, 127.0);
+        case ElementType::s8: // not a number becomes 0, as in the card's saturating conversions
+            return std::isnan(value) ? 0 : std::clamp(round ? std::nearbyint(value) : value, -128.0, 127.0);
         case ElementType::boolean: return value != 0 ? 1 : 0;
         case ElementType::f64: return value;
         case ElementType::s64:
