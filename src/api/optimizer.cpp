@@ -116,6 +116,7 @@ private:
             shapes_.erase(input.name);
             inputs_fixed_ = true;
         }
+        LATHE_CHECK(complete_shapes(model_, shapes_)); // refused now and not behind the calibration, at the build
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
         key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});

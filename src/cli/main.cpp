@@ -17,9 +17,11 @@ namespace {
 using namespace lathe;
 using namespace lathe::cli;
 
-/// "; NAME: did you mean ANOTHER?", or nothing where none is near.
+/// "; NAME: did you mean ANOTHER?", or nothing where none is near. A beginning of one name alone is near too.
 std::string meant(std::string_view name, const std::vector<std::string>& known) {
-    const std::string nearest = nearest_name(name, known);
+    std::string nearest = nearest_name(name, known);
+    const auto begins = [&](const std::string& other) { return name.size() > 4 && other.starts_with(name); };
+    if (nearest.empty() && std::ranges::count_if(known, begins) == 1) nearest = *std::ranges::find_if(known, begins);
     return nearest.empty() ? "" : "; " + std::string(name) + ": did you mean " + nearest + "?";
 }
 

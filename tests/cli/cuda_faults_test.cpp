@@ -18,9 +18,9 @@ protected:
         const Json found = Workspace::as_json(work_.lathe("doctor --json").output);
         for (const Json& backend : found["backends"]) {
             if (backend["backend"] == "cuda" && backend["available"] == true) return;
-            if (backend["backend"] == "cuda") GTEST_SKIP() << backend["cause"].get<std::string>();
+            if (backend["backend"] == "cuda") GTEST_SKIP() << "SKIPPED: " << backend["cause"].get<std::string>();
         }
-        GTEST_SKIP() << "this program was built without CUDA";
+        GTEST_SKIP() << "SKIPPED: this program was built without CUDA";
     }
 
     /// The command that builds the small model for a GPU, with a timing cache of its own.

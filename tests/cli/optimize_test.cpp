@@ -159,6 +159,9 @@ TEST(Optimize, SaysWhatIsMissing) {
     const CommandResult no_peer = work.lathe("optimize m.onnx --precisions fp32 --against abacus --output out");
     EXPECT_EQ(no_peer.exit_code, 2);
     EXPECT_THAT(no_peer.errors, HasSubstr("abacus"));
+    const CommandResult no_axis = work.lathe(job + "--shape input:1x3x8");
+    EXPECT_EQ(no_axis.exit_code, 2);
+    EXPECT_THAT(no_axis.errors, HasSubstr("has 3 dimensions, the input has 4"));
     EXPECT_FALSE(std::filesystem::exists(work.path("out/m.simplified.onnx"))) << "told before any work";
 }
 

@@ -203,7 +203,7 @@ constexpr const char* metrics = "def share(outputs, samples):\n"
 
 TEST_F(Tasks, AMetricOfTheUsersOwnJudges) {
     if (run_command("${LATHE_PYTHON:-python3} -c 'import numpy'").exit_code != 0)
-        GTEST_SKIP() << "Python has no NumPy here";
+        GTEST_SKIP() << "SKIPPED: Python has no NumPy here";
     build(tiny_segmenter());
     workspace_.save_array("a.npy", {7, 3, 8, 8});
     workspace_.write("mine.py", metrics);

@@ -49,7 +49,7 @@ TEST(CudaConformance, CompiledModelsGiveTheRecordedOutputs) {
     const auto cause = test::run_isolated(
         1, [](std::size_t) { return backend().availability().available ? "" : backend().availability().cause; }, limit,
         1);
-    if (!cause[0].empty()) GTEST_SKIP() << cause[0];
+    if (!cause[0].empty()) GTEST_SKIP() << "SKIPPED: " << cause[0];
     const auto listed = test::read_list(test::cuda_exceptions);
     ASSERT_FALSE(listed.empty()) << test::cuda_exceptions.path;
     std::erase_if(cases, [&](const Case& each) { return listed.contains(each.name); });

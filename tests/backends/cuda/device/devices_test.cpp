@@ -40,7 +40,7 @@ class CudaDevices : public testing::Test {
 protected:
     void SetUp() override {
         const Availability state = backend().availability();
-        if (!state.available) GTEST_SKIP() << state.cause;
+        if (!state.available) GTEST_SKIP() << "SKIPPED: " << state.cause;
         ASSERT_EQ(cudaGetDeviceCount(&count_), cudaSuccess);
     }
     static const Backend& backend() {
@@ -67,7 +67,7 @@ protected:
 };
 
 TEST_F(CudaDevices, EachGpuGivesTheSameFromItsOwnWeights) {
-    if (count_ < 2) GTEST_SKIP() << "this machine has " << count_ << " GPU, the test needs 2";
+    if (count_ < 2) GTEST_SKIP() << "SKIPPED: this machine has " << count_ << " GPU, the test needs 2";
     const Model model = network(residual_network());
     CompileOptions both = options();
     both.devices = {1, 0};
@@ -303,7 +303,7 @@ TEST_F(CudaDevices, StagingMemoryIsUsedAgain) {
 
 TEST_F(CudaDevices, ItsStateIsSampled) {
     const auto sample = backend().sample(0);
-    if (!sample) GTEST_SKIP() << "NVML is not here";
+    if (!sample) GTEST_SKIP() << "SKIPPED: NVML is not here";
     EXPECT_TRUE(sample->sm_clock_mhz || sample->temperature_celsius || sample->power_watts);
     EXPECT_GT(sample->memory_total_bytes.value_or(1), sample->memory_used_bytes.value_or(0));
 }

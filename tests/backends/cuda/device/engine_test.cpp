@@ -20,7 +20,7 @@ const Backend& backend() {
 
 TEST(CudaBackend, SaysWhyThereIsNone) {
     const Availability state = backend().availability();
-    if (state.available) GTEST_SKIP() << "there is a GPU here";
+    if (state.available) GTEST_SKIP() << "SKIPPED: there is a GPU here";
     EXPECT_FALSE(state.cause.empty());
     EXPECT_FALSE(state.cure.empty());
     const auto compiled = backend().compile(network(residual_network()), {});
@@ -43,7 +43,7 @@ class CudaEngine : public testing::TestWithParam<Case> {
 protected:
     void SetUp() override {
         const Availability state = backend().availability();
-        if (!state.available) GTEST_SKIP() << state.cause;
+        if (!state.available) GTEST_SKIP() << "SKIPPED: " << state.cause;
     }
 
     static Shape input(std::int64_t batch) { return {batch, GetParam().channels, GetParam().side, GetParam().side}; }
@@ -157,7 +157,8 @@ TEST_P(CudaEngine, IsCheckedAsAWhole) {
 }
 
 TEST(CudaBackend, SaysThatOutputsPassFloat16) {
-    if (const Availability state = backend().availability(); !state.available) GTEST_SKIP() << state.cause;
+    if (const Availability state = backend().availability(); !state.available)
+        GTEST_SKIP() << "SKIPPED: " << state.cause;
     const Model model = network("opset 18\ninput %x: float32[N, 8, 16, 16]\ninput %w_a: float32[8, 8, 1, 1]\n"
                                 "%x2 = Mul(%x, %x)\n%x4 = Mul(%x2, %x2)\n%x8 = Mul(%x4, %x4)\n%x16 = Mul(%x8, %x8)\n"
                                 "%x32 = Mul(%x16, %x16)\n%y = Conv(%x32, %w_a)\noutput %y: float32[N, 8, 16, 16]\n");

@@ -54,7 +54,7 @@ class CudaNetworkCheck : public testing::Test {
 protected:
     void SetUp() override {
         const Availability available = make_cuda_backend()->availability();
-        if (!available.available) GTEST_SKIP() << available.cause;
+        if (!available.available) GTEST_SKIP() << "SKIPPED: " << available.cause;
         auto found = device(0);
         ASSERT_TRUE(found) << found.error().describe();
         state_.devices.push_back(std::make_unique<DeviceState>(std::move(*found)));

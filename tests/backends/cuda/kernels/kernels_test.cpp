@@ -103,7 +103,7 @@ TEST(CudaKernelPlans, TacticThatDoesNotExistIsAMismatch) {
 TEST_P(CudaKernels, AgreeWithReferenceAndInterpreter) {
     int devices = 0;
     if (const cudaError_t code = cudaGetDeviceCount(&devices); code != cudaSuccess || devices == 0)
-        GTEST_SKIP() << "no GPU answers: " << cudaGetErrorString(code);
+        GTEST_SKIP() << "SKIPPED: no GPU answers: " << cudaGetErrorString(code);
     const auto device = cuda::device(0);
     ASSERT_TRUE(device) << device.error().describe();
     const Case& c = GetParam();
