@@ -312,6 +312,39 @@ TEST(OpenVinoSemantics, JoinedBytesReachTheConvolution) {
     }
 }
 
+// The same where the pair follows what joins, before which OpenVINO moves it: read by one convolution, or by two.
+TEST(OpenVinoSemantics, BytesOfWhatWasJoinedReachTheConvolution) {
+    const HostTensor x =
+        filled({1, 8, 4, 4}, [](std::size_t i) { return 20 * std::sin(static_cast<float>(i) * 0.7F); });
+    const auto weight = [](std::size_t i) { return static_cast<int>(i * 37 % 201) - 100; };
+    std::string weights;
+    for (std::size_t i = 0; i < 32; ++i)
+        weights += (i == 0 ? "" : ", ") + std::to_string(weight(i));
+    for (const int zero : {0, -128, 7}) {
+        const auto got = run<float>(
+            "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[2, 16, 1, 1] = {" + weights +
+                "}\nconst %ws: float32[] = {0.0078125}\nconst %wz: int8[] = {0}\nconst %s: float32[] = {0.25}\n"
+                "const %z: int8[] = {" +
+                std::to_string(zero) +
+                "}\n%r = Relu(%x)\n%j = Concat(%x, %r) {axis = 1}\n%q = QuantizeLinear(%j, %s, %z)\n"
+                "%c = DequantizeLinear(%q, %s, %z)\n%c2 = DequantizeLinear(%q, %s, %z)\n"
+                "%f = DequantizeLinear(%w, %ws, %wz)\n%a = Conv(%c, %f)\n%b = Conv(%c2, %f)\n%y = Add(%a, %b)\n"
+                "output %y: float32[1, 2, 4, 4]\n",
+            {x});
+        ASSERT_EQ(got.size(), 32U);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+            double sum = 0;
+            for (std::size_t channel = 0; channel < 16; ++channel) {
+                const float value = x.as<float>()[channel % 8 * 16 + i % 16];
+                const float joined = channel < 8 ? value : std::max(value, 0.0F);
+                const double steps = std::nearbyint(static_cast<double>(joined) / 0.25) + zero;
+                sum += (std::clamp(steps, -128.0, 127.0) - zero) * 0.25 * weight(i / 16 * 16 + channel) * 0.0078125;
+            }
+            EXPECT_NEAR(got[i], 2 * sum, 1e-3) << "zero point " << zero << " at " << i;
+        }
+    }
+}
+
 TEST(OpenVinoSemantics, BoxesThatOverlapByTheThresholdStay) {
     // Two pairs of boxes, of which one pair overlaps by a seventh (or by nothing), the other by more.
     const std::vector<float> corners{0, 0, 1, 1, 0.5F, 0.5F, 1.5F, 1.5F, 4, 4, 5, 5, 4, 4, 5, 4.9F, 9, 9, 10, 10};

@@ -11,6 +11,7 @@ namespace lathe::openvino {
 ///   Add, Sub, Mul of int8 and uint8                 it saturates where ONNX wraps around
 ///   ReduceMax, ReduceMin that are compared or put out   of infinities alone they give the last finite number
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
+///   QuantizeLinear to int8 in one scale behind a Concat   the same; all that only DequantizeLinear reads becomes uint8
 ///   NonMaxSuppression                               it also drops boxes that overlap by just the threshold
 /// Names of values stay. Tensors are shared, not copied. Types must be known (shape inference); what has none is left.
 void write_onnx_semantics(Graph& graph, std::int64_t opset);
