@@ -52,6 +52,20 @@ std::optional<Edge> EdgeIndex::only_reader(const std::string& value) const {
     return all.front();
 }
 
+std::optional<std::string> EdgeIndex::gated_by_itself(const std::string& value) const {
+    const auto product = producer(value);
+    if (!product || !node(*product).is("Mul") || node(*product).inputs.size() != 2) return std::nullopt;
+    for (std::size_t own = 0; own < 2; ++own) {
+        const std::string& x = node(*product).inputs[own];
+        const std::string& gate = node(*product).inputs[1 - own];
+        const auto gates = producer(gate);
+        if (!gates || !only_reader(gate) || read_outside(x) || readers(x).size() != 2) continue;
+        const Node& sigmoid = node(*gates);
+        if ((sigmoid.is("Sigmoid") || sigmoid.is("HardSigmoid")) && sigmoid.input(0) == x) return x;
+    }
+    return std::nullopt;
+}
+
 bool EdgeIndex::is_float32(const std::string& value, bool known) const {
     const auto info = graph_.info(value);
     if (!info || info->type == DataType::undefined) return !known;

@@ -25,6 +25,8 @@ public:
     bool read_outside(const std::string& value) const;
     /// The only reader, if there is exactly one and nothing reads it outside.
     std::optional<Edge> only_reader(const std::string& value) const;
+    /// x of a value x * Sigmoid(x) or x * HardSigmoid(x) (SiLU, hard swish) where nothing else reads what is between.
+    std::optional<std::string> gated_by_itself(const std::string& value) const;
     /// An initializer, or computed from initializers alone.
     bool is_constant(const std::string& value) const { return constants_.contains(value); }
     /// float32, or not known. `known` demands that the type be known.

@@ -12,6 +12,7 @@
 #include "quantize/edges.hpp"
 #include "quantize/last_layers.hpp"
 #include "quantize/ops.hpp"
+#include "quantize/scale_groups.hpp"
 #include "quantize/tensor_range.hpp"
 
 namespace lathe {
@@ -88,10 +89,7 @@ class Estimate {
 public:
     Estimate(const Graph& graph, const QuantizationPlan& plan, const RangesFile& ranges,
              const std::map<std::string, Range>& values)
-        : graph_(graph), plan_(plan), ranges_(ranges), values_(values), index_(graph) {
-        for (const QuantizedTensor& tensor : plan.tensors)
-            groups_[tensor.name] = tensor.group;
-    }
+        : graph_(graph), plan_(plan), ranges_(ranges), values_(values), index_(graph), group_of_(index_, plan) {}
 
     std::vector<LayerNoise> run() {
         std::vector<LayerNoise> layers;
@@ -115,19 +113,6 @@ public:
     }
 
 private:
-    /// The scale group of what a layer reads, which may have been quantised before it was moved.
-    std::optional<std::size_t> group_of(std::string value) const {
-        for (std::size_t steps = 0; steps <= graph_.nodes.size(); ++steps) {
-            if (const auto found = groups_.find(value); found != groups_.end()) return found->second;
-            const auto producer = index_.producer(value);
-            if (!producer) return std::nullopt;
-            const Node& node = index_.node(*producer);
-            if (!node.is("Concat") && !is_pass_through(graph_, node)) return std::nullopt;
-            value = node.input(0);
-        }
-        return std::nullopt;
-    }
-
     /// Where it is not kept itself, what is fused behind it tells.
     std::optional<double> variance_of(const std::string& value) const {
         const TensorRange* tensor = ranges_.find(value);
@@ -149,22 +134,17 @@ private:
         if (weight == plan_.weights.end()) return std::nullopt;
         const Constant constant = resolve_constant(graph_, weight->value);
         const auto* tensor = std::get_if<Tensor>(&constant);
-        const auto group = group_of(node.input(0));
+        const auto group = group_of_(node.input(0));
         const TensorRange* input = range_behind(graph_, ranges_, node.input(0));
         const auto variance = variance_of(node.output(0));
         if (tensor == nullptr || tensor->count() == 0 || !group || input == nullptr || !variance) return std::nullopt;
         const std::uint64_t count = input->histogram.finite_count();
         if (count == 0) return std::nullopt;
-        Range range;
-        for (const std::string& name : plan_.groups[*group].ranges) {
-            const auto found = values_.find(name);
-            if (found == values_.end()) return std::nullopt;
-            range.low = std::min(range.low, found->second.low);
-            range.high = std::max(range.high, found->second.high);
-        }
+        const auto range = range_of(plan_.groups[*group], values_);
+        if (!range) return std::nullopt;
         const QuantizationError error(input->histogram);
         const NumberFormat format = format_of(plan_.groups[*group], plan_);
-        const double of_input = error(grid_of(range, format)) / static_cast<double>(count);
+        const double of_input = error(grid_of(*range, format)) / static_cast<double>(count);
         const double power = error.power() / static_cast<double>(count);
         constexpr double steps = 127;
         RowStatistics rows =
@@ -184,7 +164,7 @@ private:
     const RangesFile& ranges_;
     const std::map<std::string, Range>& values_;
     EdgeIndex index_;
-    std::unordered_map<std::string, std::size_t> groups_; ///< by the name of a quantised tensor
+    GroupOf group_of_;
 };
 
 } // namespace

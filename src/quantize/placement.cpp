@@ -20,13 +20,14 @@ Result<QuantizationPlan> plan_quantization(const Model& model, const TargetProfi
     }
     LATHE_TRY(const std::vector<bool> excluded, match_excluded(model.graph, options.exclude));
     LATHE_TRY(const TargetProfile chosen, with_formats(profile, options.weights, options.activations));
-    if (options.unranged.empty() && options.noisy.empty()) return Planner(model.graph, chosen, excluded).plan();
+    if (options.unranged.empty() && options.noisy.empty())
+        return Planner(model.graph, chosen, excluded, options.unlike).plan();
     std::vector<bool> in_float = excluded;
     for (const std::size_t node : options.unranged)
         in_float.at(node) = true;
     for (const auto& [node, why] : options.noisy)
         in_float.at(node) = true;
-    QuantizationPlan plan = Planner(model.graph, chosen, in_float).plan();
+    QuantizationPlan plan = Planner(model.graph, chosen, in_float, options.unlike).plan();
     for (EdgeDecision& decision : plan.decisions) {
         if (decision.reason != Reason::excluded_by_user || excluded[decision.edge.node]) continue;
         const auto noisy = options.noisy.find(decision.edge.node);

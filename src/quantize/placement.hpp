@@ -72,6 +72,8 @@ struct PlacementOptions {
     std::set<std::size_t> unranged = {};
     /// The same because int8 would be too noisy there (Reason::too_noisy), and what is to be said of each.
     std::map<std::size_t, std::string> noisy = {};
+    /// Positions of Concats whose inputs keep scales of their own (Reason::unlike_parts).
+    std::set<std::size_t> unlike = {};
     /// In place of the target's own; see with_formats.
     std::optional<WeightGranularity> weights = {};
     std::optional<ActivationScheme> activations = {};

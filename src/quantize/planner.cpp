@@ -23,8 +23,9 @@ std::optional<std::int64_t> channel_axis(const Node& node, const Shape& weight) 
 
 } // namespace
 
-Planner::Planner(const Graph& graph, const TargetProfile& profile, std::vector<bool> excluded)
-    : graph_(graph), profile_(profile), excluded_(std::move(excluded)), index_(graph),
+Planner::Planner(const Graph& graph, const TargetProfile& profile, std::vector<bool> excluded,
+                 std::set<std::size_t> unlike)
+    : graph_(graph), profile_(profile), excluded_(std::move(excluded)), unlike_(std::move(unlike)), index_(graph),
       int8_node_(graph.nodes.size(), false) {}
 
 QuantizationPlan Planner::plan() {
@@ -201,6 +202,14 @@ bool Planner::can_be_int8(const std::string& value) {
             can_be_int8_[current] = int8_node_[*producer];
             continue;
         }
+        if (const auto gated = gated_in_kernel(current)) {
+            const auto known = can_be_int8_.find(*gated);
+            if (known == can_be_int8_.end())
+                stack.push_back(*gated);
+            else
+                can_be_int8_[current] = bool(known->second);
+            continue;
+        }
         const bool follows = is_fused_activation(node) || is_average_pool(node) || node.is("Add") ||
                              node.is("Concat") || is_pass_through(graph_, node);
         if (!follows) {
@@ -224,9 +233,28 @@ bool Planner::can_be_int8(const std::string& value) {
     return can_be_int8_.at(value);
 }
 
+std::optional<std::string> Planner::gated_in_kernel(const std::string& value) const {
+    if (!profile_.gates_and_adds_behind) return std::nullopt;
+    return index_.gated_by_itself(value);
+}
+
 bool Planner::straight_from_heavy(const std::string& value) const {
     const auto producer = index_.producer(value);
     return producer && is_heavy(index_.node(*producer)) && int8_node_[*producer] && index_.only_reader(value);
+}
+
+bool Planner::added_in_kernel(const std::string& value) const {
+    if (straight_from_heavy(value)) return true;
+    if (!profile_.gates_and_adds_behind || !index_.only_reader(value)) return false;
+    const auto conv_gives = [&](const std::string& result) {
+        const auto producer = index_.producer(result);
+        return producer && index_.node(*producer).is("Conv") && int8_node_[*producer];
+    };
+    if (const auto gated = index_.gated_by_itself(value)) return conv_gives(*gated);
+    const auto activation = index_.producer(value);
+    if (!activation || !is_fused_activation(index_.node(*activation))) return false;
+    const std::string& result = index_.node(*activation).input(0);
+    return index_.only_reader(result) && conv_gives(result);
 }
 
 void Planner::walk_back(std::size_t index) {
@@ -291,6 +319,10 @@ void Planner::walk_concat(std::size_t index) {
         refuse_all(index, Reason::producer_stays_float);
         return;
     }
+    if (unlike_.contains(index)) {
+        refuse_all(index, Reason::unlike_parts);
+        return;
+    }
     int8_node_[index] = true;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         want({index, i}, Reason::concat_shared, output);
@@ -336,8 +368,8 @@ void Planner::walk_add(std::size_t index) {
         refuse_all(index, Reason::output_stays_float);
         return;
     }
-    const bool straight_left = straight_from_heavy(left);
-    const bool straight_right = straight_from_heavy(right);
+    const bool straight_left = added_in_kernel(left);
+    const bool straight_right = added_in_kernel(right);
     if (profile_.residual == ResidualRule::skip_input && (straight_left || straight_right)) {
         // Both straight (a downsampling block): the later one adds, since the other is computed by then.
         const bool left_adds =

@@ -23,7 +23,8 @@ namespace lathe {
 ///   5. which of them take a zero point
 class Planner {
 public:
-    Planner(const Graph& graph, const TargetProfile& profile, std::vector<bool> excluded);
+    Planner(const Graph& graph, const TargetProfile& profile, std::vector<bool> excluded,
+            std::set<std::size_t> unlike = {});
     QuantizationPlan plan();
 
 private:
@@ -52,6 +53,10 @@ private:
     bool can_be_int8(const std::string& value);
     /// A convolution's output that only `reader` reads.
     bool straight_from_heavy(const std::string& value) const;
+    /// The same, or behind its activation where the target adds there too: what an Add reads for nothing.
+    bool added_in_kernel(const std::string& value) const;
+    /// x of x * Sigmoid(x), where the target's kernel that computes x multiplies too.
+    std::optional<std::string> gated_in_kernel(const std::string& value) const;
 
     void want(const Edge& edge, Reason reason, std::string detail = "");
     void refuse(const Edge& edge, Reason reason, std::string detail = "");
@@ -74,6 +79,7 @@ private:
     const Graph& graph_;
     const TargetProfile& profile_;
     std::vector<bool> excluded_;
+    std::set<std::size_t> unlike_; // Concats that share no scale
     EdgeIndex index_;
     std::vector<bool> int8_node_; // heavy nodes, Adds, pools and Concats that run in int8
     std::set<Edge> wanted_;       // activation edges that read int8

@@ -48,7 +48,8 @@ constexpr std::array profiles{
                   .quantize_stem = false,
                   .quantize_gates = false,
                   .minimum_matmul_size = 16,
-                  .zero_point_from_zero = true},
+                  .zero_point_from_zero = true,
+                  .gates_and_adds_behind = true},
 };
 
 } // namespace

@@ -8,6 +8,7 @@
 #include "calibrate/guard.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/insert.hpp"
+#include "quantize/scale_groups.hpp"
 #include "quantize/tensor_range.hpp"
 #include "support/hash.hpp"
 
@@ -170,8 +171,15 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     if (Model inferred = prepared; infer_shapes(inferred)) prepared = std::move(inferred);
 
     const TargetProfile& profile = profile_of(options.target);
-    LATHE_TRY(outcome.plan, plan_within(prepared, profile, options, options.placement, ranges, outcome.missing));
+    PlacementOptions placement = options.placement;
+    LATHE_TRY(outcome.plan, plan_within(prepared, profile, options, placement, ranges, outcome.missing));
     LATHE_CHECK(refuse_nonfinite(prepared.graph, outcome.plan, ranges));
+    while (!given) {
+        const auto values = ranges_for(prepared.graph, outcome.plan, ranges, options, nullptr);
+        const auto unlike = unlike_concat(prepared.graph, outcome.plan, ranges, values);
+        if (!unlike || !placement.unlike.insert(*unlike).second) break;
+        LATHE_TRY(outcome.plan, plan_within(prepared, profile, options, placement, ranges, outcome.missing));
+    }
     if (options.noisy_in_float && !given) {
         const auto values = ranges_for(prepared.graph, outcome.plan, ranges, options, nullptr);
         outcome.in_float = noisy_layers(estimate_layer_noise(prepared.graph, outcome.plan, ranges, values));
@@ -179,7 +187,6 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
             const auto same = [&](const LayerNoise& noisy) { return noisy.node == layer.node; };
             if (std::ranges::none_of(outcome.in_float, same)) outcome.in_float.push_back(std::move(layer));
         }
-        PlacementOptions placement = options.placement;
         for (const LayerNoise& layer : outcome.in_float)
             placement.noisy.emplace(layer.node, describe(layer));
         if (!outcome.in_float.empty()) {

@@ -39,6 +39,8 @@ constexpr std::array entries{
     Entry{Reason::not_float32, "not_float32", "not a float32 tensor", false},
     Entry{Reason::output_stays_float, "output_stays_float", "what follows stays in float", false},
     Entry{Reason::producer_stays_float, "producer_stays_float", "what precedes stays in float", false},
+    Entry{Reason::unlike_parts, "unlike_parts",
+          "what the Concat joins differs so much in size that in one scale the smaller would be noise", false},
     Entry{Reason::reads_original, "reads_original", "stays in float and reads the tensor before quantisation", false},
     Entry{Reason::graph_output, "graph_output", "its result is an output of the model", false},
     Entry{Reason::inside_subgraph, "inside_subgraph", "bodies of If, Loop and Scan are left alone", false},

@@ -26,6 +26,7 @@ enum class Reason {
     not_float32,
     output_stays_float,   ///< what follows stays float, so int8 here would only lose accuracy
     producer_stays_float, ///< what precedes stays float, so int8 here would save nothing
+    unlike_parts,         ///< what the Concat joins differs so much in size that one scale would drown the smaller
     reads_original,       ///< the tensor is quantised for others; this reader stays float and reads the original
     graph_output,         ///< its result is the model's output
     inside_subgraph,      ///< bodies of If, Loop and Scan are left alone

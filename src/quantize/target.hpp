@@ -52,6 +52,9 @@ struct TargetProfile {
     /// products and residual Adds take all of int8, with zero point -128: there it costs nothing but a constant in the
     /// bias.
     bool zero_point_from_zero = false;
+    /// x * Sigmoid(x) behind a convolution is part of its kernel, and so is a sum behind its activation (YOLO's blocks:
+    /// skip + SiLU(conv)): both can give int8.
+    bool gates_and_adds_behind = false;
     /// A Mul in front of a MatMul, by factors a channel, is part of the pass that quantises the value, and so free.
     bool scales_in_front = false;
 };

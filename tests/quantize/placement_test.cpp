@@ -158,6 +158,40 @@ TEST(Placement, ConcatSharesOneScaleWithTheRangeOfItsOutput) {
     EXPECT_EQ(reasons(planned).at("concat/1"), "concat_shared");
 }
 
+/// A block of YOLO: SiLU behind each convolution, one half goes through another one, is added and joined.
+Model split_block() {
+    return graph("opset 18\ninput %x: float32[1, 16, 4, 4]\n" + weight("a", "32, 16, 1, 1", 512) + conv_weights("b") +
+                 weight("c", "16, 48, 1, 1", 768) +
+                 "const %zero: int64[1] = {0}\nconst %half: int64[1] = {16}\nconst %end: int64[1] = {32}\n"
+                 "const %axis: int64[1] = {1}\n"
+                 "%p = Conv(%x, %a) {name = \"enter\"}\n%g = Sigmoid(%p)\n%e = Mul(%p, %g) {name = \"silu1\"}\n"
+                 "%l = Slice(%e, %zero, %half, %axis) {name = \"low\"}\n"
+                 "%h = Slice(%e, %half, %end, %axis) {name = \"high\"}\n"
+                 "%q = Conv(%h, %b) {name = \"inner\"}\n%k = Sigmoid(%q)\n%m = Mul(%q, %k) {name = \"silu2\"}\n"
+                 "%s = Add(%h, %m) {name = \"add\"}\n%j = Concat(%l, %h, %s) {name = \"concat\", axis = 1}\n"
+                 "%y = Conv(%j, %c) {name = \"leave\"}\noutput %y: float32[1, 16, 4, 4]\n");
+}
+
+TEST(Placement, WhatAKernelGatesAndAddsIsJoinedInOneScale) {
+    const Model model = split_block();
+    const auto planned = plan(model, Target::cuda);
+    EXPECT_THAT(pairs(model, planned), ElementsAre("e -> low high", "s -> concat", "x -> enter"));
+    EXPECT_EQ(planned.groups.size(), 2U);
+    EXPECT_EQ(reasons(planned).at("add/0"), "residual_input");
+    EXPECT_EQ(reasons(planned).at("add/1"), "fused_output");
+    // OpenVINO's kernels do neither: what follows the Concat is rounded for its convolution alone.
+    EXPECT_THAT(pairs(model, plan(model, Target::openvino)), ElementsAre("h -> inner", "j -> leave", "x -> enter"));
+}
+
+TEST(Placement, AGateThatAnotherReadsIsNoActivation) {
+    Model model =
+        graph("opset 18\ninput %x: float32[1, 16, 4, 4]\n" + conv_weights("a") + weight("c", "16, 32, 1, 1", 512) +
+              "%p = Conv(%x, %a)\n%g = Sigmoid(%p)\n%m = Mul(%p, %g)\n%n = Mul(%x, %g)\n"
+              "%j = Concat(%m, %n) {name = \"concat\", axis = 1}\n%y = Conv(%j, %c) {name = \"last\"}\n"
+              "output %y: float32[1, 16, 4, 4]\n");
+    EXPECT_EQ(reasons(plan(model, Target::cuda)).at("concat/0"), "producer_stays_float");
+}
+
 // A U-Net's skip: what the Concat reads is read by a convolution too. Whatever stays in float, what is left in int8 has
 // its range among those that are calibrated.
 TEST(Placement, CalibratedRangesSufficeWhateverStaysFloat) {

@@ -57,6 +57,12 @@ Result<std::vector<double>> zero_point_sums(const Lowering& lowering, const std:
 
 } // namespace
 
+/// Of a skip in int8. What is added behind an activation has no bias to take a constant out of.
+bool Lowering::has_zero_point(const std::string& name) {
+    const auto form = quantised_form(name);
+    return form && value(*form).zero_point != 0;
+}
+
 /// SiLU of a product's result that multiplies another one (SwiGLU): the program that multiplies computes it for
 /// nothing, while few of the kernels for products know it.
 bool Lowering::is_gate_of_products(const ActivationMatch& match, const Shape& shape) const {
@@ -105,7 +111,8 @@ Tail Lowering::follow(const std::string& start, std::size_t channel_axis, bool r
             const auto fixed = constant(other);
             if (!acted && fixed && tail.residual.empty() && along_channels(*fixed, shape, channel_axis)) {
                 tail.bias_terms.push_back(*fixed);
-            } else if (!fixed && tail.residual.empty() && other != tail.end && dims(other) == shape && ready(other)) {
+            } else if (!fixed && tail.residual.empty() && other != tail.end && dims(other) == shape && ready(other) &&
+                       !(acted && has_zero_point(other))) {
                 tail.residual = other;
                 tail.residual_last = acted;
             } else {

@@ -152,6 +152,7 @@ public:
     AttentionPlans& attentions() { return *attentions_; }
     void set_attentions(std::shared_ptr<AttentionPlans> found) { attentions_ = std::move(found); }
     std::optional<ActivationMatch> match_activation(const std::string& value) const;
+    bool has_zero_point(const std::string& name);
     bool is_gate_of_products(const ActivationMatch& match, const Shape& shape) const;
     /// Follows single readers behind `start`. `channel_axis` counts from the front.
     /// `residual_last`: whether the operation can add one behind its activation.

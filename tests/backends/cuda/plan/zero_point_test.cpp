@@ -129,6 +129,62 @@ TEST(ZeroPoint, ClipThatFillsTheGridIsLeftToSaturation) {
     }
 }
 
+/// YOLO's block: one half of a convolution's SiLU goes through others, is added behind the activation, and is joined.
+std::string split_block() {
+    return "opset 18\ninput %x: float32[N, 16, 8, 8]\ninput %w_e: float32[32, 16, 1, 1]\ninput %b_e: float32[32]\n"
+           "input %w_i: float32[16, 16, 3, 3]\ninput %b_i: float32[16]\ninput %w_l: float32[24, 48, 1, 1]\n"
+           "input %b_l: float32[24]\nconst %zero: int64[1] = {0}\nconst %half: int64[1] = {16}\n"
+           "const %end: int64[1] = {32}\nconst %axis: int64[1] = {1}\n"
+           "%p = Conv(%x, %w_e, %b_e)\n%g = Sigmoid(%p)\n%e = Mul(%p, %g)\n"
+           "%low = Slice(%e, %zero, %half, %axis)\n%high = Slice(%e, %half, %end, %axis)\n"
+           "%q = Conv(%high, %w_i, %b_i) {pads = [1, 1, 1, 1]}\n%k = Sigmoid(%q)\n%m = Mul(%q, %k)\n"
+           "%sum = Add(%high, %m)\n%joined = Concat(%low, %high, %sum) {axis = 1}\n"
+           "%y = Conv(%joined, %w_l, %b_l)\noutput %y: float32[N, 24, 8, 8]\n";
+}
+
+TEST(Int8Parts, OfABlockAreWrittenByItsConvolutions) {
+    const Model model = quantised(split_block(), 3.0F);
+    const auto plan = plan_of(model, Precision::int8, {{2, 16, 8, 8}});
+    std::size_t convolutions = 0, parts = 0;
+    for (const cuda::FusedOp& op : plan.ops) {
+        const cuda::Value& out = plan.values[op.outputs[0]];
+        if (const auto* conv = std::get_if<cuda::Conv>(&op.detail)) {
+            ++convolutions;
+            parts += out.part ? 1 : 0;
+            EXPECT_EQ(op.compute, cuda::ElementType::s8) << print(plan);
+            EXPECT_EQ(conv->epilogue.residual_last, conv->epilogue.residual != cuda::none);
+        } else {
+            EXPECT_TRUE(std::holds_alternative<cuda::Reformat>(op.detail)) << print(plan);
+        }
+    }
+    EXPECT_EQ(convolutions, 3U);
+    EXPECT_EQ(parts, 2U) << print(plan);
+    EXPECT_LE(plan.ops.size(), 7U) << "input and output change their layout\n" << print(plan);
+    for (const float high : {4.0F, 0.7F})
+        expect_like_the_graph(quantised(split_block(), high), {{2, 16, 8, 8}}, 5e-3);
+}
+
+// What is added behind an activation finds no bias that could take its zero point out: refused, not forgotten.
+TEST(Int8Parts, AForeignSkipWithAZeroPointIsNotAddedBehindAnActivation) {
+    const auto weights = [](const std::string& name) {
+        return "input %q_" + name + ": int8[16, 16, 1, 1]\ninput %s_" + name + ": float32[16]\ninput %z_" + name +
+               ": int8[16]\n";
+    };
+    const Model model =
+        network("opset 18\ninput %x: float32[N, 16, 8, 8]\n" + weights("v") + weights("w") +
+                "const %s: float32[] = {0.03}\nconst %zero: int8[] = {0}\nconst %z: int8[] = {-40}\n"
+                "%x_q = QuantizeLinear(%x, %s, %zero)\n%x_dq = DequantizeLinear(%x_q, %s, %zero)\n"
+                "%v = DequantizeLinear(%q_v, %s_v, %z_v) {axis = 0}\n%h = Conv(%x_dq, %v)\n"
+                "%a_q = QuantizeLinear(%h, %s, %z)\n%a = DequantizeLinear(%a_q, %s, %z)\n"
+                "%w = DequantizeLinear(%q_w, %s_w, %z_w) {axis = 0}\n%c = Conv(%a, %w)\n%g = Sigmoid(%c)\n"
+                "%m = Mul(%c, %g)\n%y = Add(%a, %m)\noutput %y: float32[N, 16, 8, 8]\n");
+    EXPECT_THAT(
+        [&] {
+            (void)plan_of(model, Precision::int8, {{2, 16, 8, 8}});
+        },
+        testing::ThrowsMessage<std::runtime_error>(HasSubstr("zero point -40")));
+}
+
 /// Any zero points, as other tools write them: a depthwise convolution without padding, a clip away from 0, a residual,
 /// a product without activation.
 const std::string foreign =
