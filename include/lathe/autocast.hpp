@@ -31,7 +31,7 @@ struct AutocastRequest {
     std::string columns = {};               ///< of text files, as Data::columns
     std::size_t samples = 100;              ///< spread evenly over the data; 0: all
     std::size_t threads = 0;                ///< that measure; 0: all cores
-    std::filesystem::path preprocess = {};  ///< JSON file in place of what the model says
+    std::string preprocess = {};            ///< instead of the model's own: see CalibrationOptions
     bool force = false;                     ///< measure anew, whatever `ranges` holds
     std::optional<Precision> io_types = {}; ///< of floating-point inputs and outputs: `format`; absent: FP32 stays
     double headroom = 2;                    ///< measured magnitudes count so many times, for data not seen; at least 1

@@ -27,7 +27,7 @@ struct BenchmarkRequest {
     double time_limit_s = 10;                   ///< of each latency measurement, at most
     std::filesystem::path data = {};            ///< real inputs, as Data::path takes them; empty: random ones
     std::string columns = {};                   ///< of text files, as Data::columns
-    std::string preprocess = {};                ///< JSON text instead of the engine's own
+    std::string preprocess = {};                ///< instead of the engine's own: see CalibrationOptions
     std::size_t samples = 0;                    ///< of the data; 0: all
     std::vector<std::string> program = {};      ///< as OptimizeRequest::program
     std::string command_line = {};              ///< for the record

@@ -40,11 +40,13 @@ struct CalibrationOptions {
     /// no tensor to the double. What was read is spread evenly all the same, and does not depend on the machine.
     bool until_settled = true;
     Method method = Method::mse;
-    double percentile = 99.99;    ///< of Method::percentile; in (0, 100]
-    bool guard = true;            ///< mse's range for a tensor whose own clips the signal away, and a finding about it
-    std::size_t batch_size = 0;   ///< samples a run; does not change the result. 0: the model's own, 1 where open
-    std::size_t threads = 0;      ///< does not change the result. 0: all cores
-    std::string preprocess = {};  ///< JSON text instead of the model's own; for data given as a path
+    double percentile = 99.99;  ///< of Method::percentile; in (0, 100]
+    bool guard = true;          ///< mse's range for a tensor whose own clips the signal away, and a finding about it
+    std::size_t batch_size = 0; ///< samples a run; does not change the result. 0: the model's own, 1 where open
+    std::size_t threads = 0;    ///< does not change the result. 0: all cores
+    /// Instead of the model's own, for data given as a path: a preset's name ("imagenet", or "imagenet@224x224" where
+    /// the model leaves the size open), JSON text or a JSON file.
+    std::string preprocess = {};
     Progress* progress = nullptr; ///< nullptr: silent
 };
 

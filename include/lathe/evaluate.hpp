@@ -39,7 +39,7 @@ struct EngineEvaluationOptions {
     std::size_t samples = 0;             ///< spread evenly over the data; 0: all
     std::optional<SampleSpan> part = {}; ///< of those, in their order, these alone
     std::size_t batch_size = 16;
-    std::string preprocess = {};  ///< JSON text instead of the (reference) engine's own; for data given as a path
+    std::string preprocess = {};  ///< instead of the (reference) engine's own: see CalibrationOptions
     std::string output_name = {}; ///< the output with the scores; empty: the first
     Progress* progress = nullptr; ///< nullptr: silent
 };

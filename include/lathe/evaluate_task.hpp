@@ -37,7 +37,7 @@ struct EvaluateTaskRequest {
     std::string columns = {};                    ///< see Data::columns
     std::size_t samples = 0;                     ///< spread evenly over the data; 0: all
     std::size_t batch_size = 16;                 ///< samples decoded and run together
-    std::string preprocess = {};                 ///< JSON text instead of the first engine's own
+    std::string preprocess = {};                 ///< instead of the first engine's own: see CalibrationOptions
     bool preprocess_on_device = false;           ///< pictures are resized and normalised by the engines' GPU
     ScoreKind score_kind = ScoreKind::automatic; ///< automatic: by the reference's first batch
     std::size_t worst = 10;                      ///< samples that differ most, listed in the document

@@ -66,7 +66,7 @@ struct QuantizeRequest {
     /// only if it gains on samples held back.
     int effort = 0;
     std::optional<Data> data = {}; ///< samples for an effort over 0, best those of the calibration; labels are not read
-    std::string preprocess = {};   ///< JSON text instead of the model's own; for data given as a path
+    std::string preprocess = {};   ///< instead of the model's own: see CalibrationOptions
     std::size_t threads = 0;       ///< for an effort over 0; 0: all cores
     Progress* progress = nullptr;  ///< nullptr: silent
     std::optional<WeightGranularity> weights = {};    ///< absent: what the target runs best

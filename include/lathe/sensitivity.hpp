@@ -16,17 +16,17 @@ namespace lathe {
 
 /// What `lathe sensitivity` does: quantise one layer at a time, the others in FP32, and see what becomes of the output.
 struct SensitivityRequest {
-    std::filesystem::path model;           ///< ONNX in floating point
-    std::filesystem::path data;            ///< to judge on, best labelled; as Data::path
-    std::filesystem::path calibrate = {};  ///< to calibrate on; empty: `data`
-    std::filesystem::path ranges = {};     ///< of `lathe calibrate`, instead of calibrating
-    std::string columns = {};              ///< of text files, as Data::columns
-    std::filesystem::path preprocess = {}; ///< JSON file in place of what the model says
-    std::string method = "mse";            ///< of the ranges: minmax, percentile, entropy, mse
-    std::size_t calibrate_samples = 300;   ///< 0: all
-    std::size_t samples = 500;             ///< to judge on; 0: all
-    std::size_t length = 128;              ///< tokens a sample, of texts
-    std::size_t threads = 0;               ///< 0: all cores
+    std::filesystem::path model;          ///< ONNX in floating point
+    std::filesystem::path data;           ///< to judge on, best labelled; as Data::path
+    std::filesystem::path calibrate = {}; ///< to calibrate on; empty: `data`
+    std::filesystem::path ranges = {};    ///< of `lathe calibrate`, instead of calibrating
+    std::string columns = {};             ///< of text files, as Data::columns
+    std::string preprocess = {};          ///< instead of the model's own: see CalibrationOptions
+    std::string method = "mse";           ///< of the ranges: minmax, percentile, entropy, mse
+    std::size_t calibrate_samples = 300;  ///< 0: all
+    std::size_t samples = 500;            ///< to judge on; 0: all
+    std::size_t length = 128;             ///< tokens a sample, of texts
+    std::size_t threads = 0;              ///< 0: all cores
     /// To rank by: sqnr, kl, agreement, top1, task. Empty: the task's metric where `task` names one, or the data's
     /// truth or the outputs tell one; else sqnr.
     std::string metric = {};

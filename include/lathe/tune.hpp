@@ -47,16 +47,16 @@ struct TuneRequest {
     /// Engine file: the best so far at every moment. FILE.journal beside it keeps what is known, so that the same call
     /// goes on after an interruption.
     std::filesystem::path output;
-    std::filesystem::path calibrate = {};  ///< to calibrate on; empty: the samples that are searched on
-    std::filesystem::path ranges = {};     ///< of `lathe calibrate`, instead of calibrating
-    std::string columns = {};              ///< of text files, as Data::columns
-    std::filesystem::path preprocess = {}; ///< JSON file in place of what the model says
-    std::string method = "mse";            ///< of the ranges: minmax, percentile, entropy, mse
-    std::size_t calibrate_samples = 300;   ///< 0: all
-    std::size_t samples = 1000;            ///< of `data`, spread evenly; 0: all. Every second is kept from the search
-    std::size_t length = 128;              ///< tokens a sample, of texts
-    std::size_t threads = 0;               ///< 0: all cores
-    std::filesystem::path judge = {};      ///< other data to judge the winner on; `data` is then all searched on
+    std::filesystem::path calibrate = {}; ///< to calibrate on; empty: the samples that are searched on
+    std::filesystem::path ranges = {};    ///< of `lathe calibrate`, instead of calibrating
+    std::string columns = {};             ///< of text files, as Data::columns
+    std::string preprocess = {};          ///< instead of the model's own: see CalibrationOptions
+    std::string method = "mse";           ///< of the ranges: minmax, percentile, entropy, mse
+    std::size_t calibrate_samples = 300;  ///< 0: all
+    std::size_t samples = 1000;           ///< of `data`, spread evenly; 0: all. Every second is kept from the search
+    std::size_t length = 128;             ///< tokens a sample, of texts
+    std::size_t threads = 0;              ///< 0: all cores
+    std::filesystem::path judge = {};     ///< other data to judge the winner on; `data` is then all searched on
     /// What `max_drop` limits: top1 and agreement (points), kl (nats), sqnr (noise in % of the signal), task (points of
     /// the task's metric). Empty: the task's where one is named or told by data or outputs, else top1.
     std::string metric = {};

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from . import _lathe
 from ._errors import Error
-from ._inputs import data_file, model_file
+from ._inputs import data_file, model_file, preprocess_text
 from ._progress import Reporter, reporter
 from ._results import Documented, frame
 from ._steps import Calibration, Model
@@ -88,7 +87,7 @@ class AutocastResult(Documented):
 def autocast(model: Any, data: Any = None, *, to: str = "fp16", ranges: str | os.PathLike[str] | Calibration | None = None,
              output: str | os.PathLike[str] | None = None, io_types: str = "keep", headroom: float = 2.0,
              error_limit: float = 0.01, accumulate: str = "fp32", open_size: int = 256, exclude: Sequence[str] = (),
-             samples: int = 100, columns: str = "", preprocess: Mapping[str, Any] | None = None, example: Any = None,
+             samples: int = 100, columns: str = "", preprocess: str | Mapping[str, Any] | None = None, example: Any = None,
              threads: int = 0, force: bool = False, progress: bool | Reporter | None = None) -> AutocastResult:
     """Write FP16 or BF16 into a model: the command `lathe autocast`. With `data` or `ranges` each node is judged by the
     range of its values and the depth of its sums; without, by what it does.
@@ -140,9 +139,7 @@ def autocast(model: Any, data: Any = None, *, to: str = "fp16", ranges: str | os
             ranges = folder / "ranges"
         if ranges is not None:
             options["ranges"] = os.fspath(ranges)
-        if preprocess is not None:
-            (folder / "preprocess.json").write_text(json.dumps(preprocess), encoding="utf-8")
-            options["preprocess"] = os.fspath(folder / "preprocess.json")
+        options["preprocess"] = preprocess_text(preprocess)
         if output is not None:
             options["output"] = os.fspath(output)
         told = _lathe.autocast(options, reporter(progress))

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _lathe, _load
 from ._engine import Engine
-from ._inputs import Samples, samples_of
+from ._inputs import Samples, preprocess_text, samples_of
 from ._progress import Reporter, reporter
 from ._results import Measured, frame
 
@@ -117,7 +117,7 @@ def bench(
     time_limit_s: float = 10.0,
     data: Any = None,
     columns: str = "",
-    preprocess: Mapping[str, Any] | None = None,
+    preprocess: str | Mapping[str, Any] | None = None,
     samples: int = 0,
     progress: bool | Reporter | None = None,
 ) -> BenchResult:
@@ -160,7 +160,7 @@ def bench(
             "batch_sizes": list(batch_sizes), "duration_s": duration_s, "time_limit_s": time_limit_s, "columns": columns,
             "samples": samples, "program": _load.command(), "command_line": "lathe.bench",
             "model": None if model is None else os.fspath(model),
-            "preprocess": None if preprocess is None else json.dumps(preprocess),
+            "preprocess": preprocess_text(preprocess),
         }
         if data is not None:
             given = samples_of(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,13 @@ from typing import Any
 
 from . import _lathe, _load
 from ._errors import Error
+
+
+def preprocess_text(preprocess: str | Mapping[str, Any] | None) -> str:
+    """A preset's name and a JSON file as they are, settings as JSON text, nothing as nothing."""
+    if preprocess is None:
+        return ""
+    return preprocess if isinstance(preprocess, str) else json.dumps(dict(preprocess))
 
 
 def is_torch_module(model: Any) -> bool:

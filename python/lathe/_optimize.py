@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from . import _lathe, _load
 from ._errors import Error
-from ._inputs import Samples, model_file, samples_of, task_options
+from ._inputs import Samples, model_file, preprocess_text, samples_of, task_options
 from ._progress import Reporter, reporter
 from ._results import Measured, OptimizeResult, Row, measured
 
@@ -153,7 +152,7 @@ def optimize(
             given = _spare(folder, force, partial(_saved, given, f"{name}.npz", _input_names(path)))
         options[name] = os.fspath(given)
     if preprocess is not None:
-        options["preprocess"] = preprocess if isinstance(preprocess, str) else json.dumps(preprocess)
+        options["preprocess"] = preprocess_text(preprocess)
     if samples is not None:
         options["samples"] = samples
     if against is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _lathe
-from ._inputs import data_file, model_file, task_options
+from ._inputs import data_file, model_file, preprocess_text, task_options
 from ._progress import Reporter, reporter
 from ._results import Documented, frame
 from ._steps import Calibration
@@ -77,7 +76,7 @@ class SensitivityResult(Documented):
 def sensitivity(model: Any, data: Any, *, calibration: Calibration | None = None, calibrate: Any = None,
                 example: Any = None, metric: str = "", task: str | Mapping[str, Any] = "", target: str = "openvino", samples: int = 500,
                 calibrate_samples: int = 300, method: str = "mse", columns: str = "", length: int = 128,
-                preprocess: Mapping[str, Any] | None = None, batch_size: int = 0, output_name: str = "",
+                preprocess: str | Mapping[str, Any] | None = None, batch_size: int = 0, output_name: str = "",
                 output: str | os.PathLike[str] | None = None, force: bool = False, threads: int = 0,
                 progress: bool | Reporter | None = None) -> SensitivityResult:
     """Quantise one layer at a time, the others in FP32, and see what becomes of the output: the command
@@ -117,9 +116,7 @@ def sensitivity(model: Any, data: Any, *, calibration: Calibration | None = None
         if calibration is not None:
             calibration.save(folder / "ranges")
             options["ranges"] = os.fspath(folder / "ranges")
-        if preprocess is not None:
-            (folder / "preprocess.json").write_text(json.dumps(preprocess), encoding="utf-8")
-            options["preprocess"] = os.fspath(folder / "preprocess.json")
+        options["preprocess"] = preprocess_text(preprocess)
         if output is not None:
             options["output"] = os.fspath(output)
         told = _lathe.sensitivity(options, reporter(progress))

@@ -12,7 +12,7 @@ from typing import Any
 from . import _lathe
 from ._engine import Engine
 from ._errors import Error
-from ._inputs import Samples, is_torch_module, model_file, samples_of
+from ._inputs import Samples, is_torch_module, model_file, preprocess_text, samples_of
 from ._progress import Reporter, reporter
 from ._results import Comparison, Measured, QuantizeResult, Scores, SimplifyResult, measured, scores
 
@@ -47,10 +47,6 @@ class Model:
         text = self._native.preprocess()
         preprocess: Mapping[str, Any] | None = json.loads(text) if text else None
         return preprocess
-
-
-def _json_text(preprocess: Mapping[str, Any] | None) -> str:
-    return "" if preprocess is None else json.dumps(preprocess)
 
 
 def _native_data(data: Any, labels: Sequence[int] | None = None) -> tuple[Any, list[int] | None]:
@@ -132,7 +128,7 @@ class Calibration:
 
 
 def calibrate(model: Model, data: Any, *, samples: int = 300, until_settled: bool = True, method: str = "mse",
-              percentile: float = 99.99, columns: str = "", preprocess: Mapping[str, Any] | None = None,
+              percentile: float = 99.99, columns: str = "", preprocess: str | Mapping[str, Any] | None = None,
               all_tensors: bool = False, threads: int = 0, progress: Progress = None) -> Calibration:
     """Run a model, best a simplified one, on data, and record the range of every tensor that quantisation may need.
 
@@ -142,7 +138,8 @@ def calibrate(model: Model, data: Any, *, samples: int = 300, until_settled: boo
         samples: To read at most, spread evenly; 0: all.
         until_settled: Stop earlier, once more samples no longer change the ranges.
         method: "minmax", "percentile", "entropy" or "mse".
-        preprocess: How pictures become the input, in place of what the model says.
+        preprocess: How pictures become the input, in place of what the model says: a preset's name ("imagenet", ...),
+            a dict, or a JSON file.
         all_tensors: Every float32 activation, as calibration caches hold them and `autocast` asks for them, not only
             what quantisation may need; reads all of `samples`.
 
@@ -152,14 +149,14 @@ def calibrate(model: Model, data: Any, *, samples: int = 300, until_settled: boo
     given, _ = _native_data(data)
     if all_tensors:
         return Calibration(_lathe.calibrate_every_tensor(model._native, given, columns, samples, method, percentile,
-                                                         threads, _json_text(preprocess), reporter(progress)))
+                                                         threads, preprocess_text(preprocess), reporter(progress)))
     return Calibration(_lathe.calibrate(model._native, given, columns, samples, until_settled, method, percentile,
-                                        threads, _json_text(preprocess), reporter(progress)))
+                                        threads, preprocess_text(preprocess), reporter(progress)))
 
 
 def quantize(model: Model, calibration: Calibration | None = None, *, data: Any = None, target: str = "openvino",
              exclude: Sequence[str] = (), effort: int = 0, noisy_layers: str = "auto", columns: str = "",
-             preprocess: Mapping[str, Any] | None = None, threads: int = 0, progress: Progress = None) -> QuantizeResult:
+             preprocess: str | Mapping[str, Any] | None = None, threads: int = 0, progress: Progress = None) -> QuantizeResult:
     """Write int8 into a copy of the model as QuantizeLinear and DequantizeLinear.
 
     Args:
@@ -180,7 +177,7 @@ def quantize(model: Model, calibration: Calibration | None = None, *, data: Any 
         calibration = calibrate(model, given, columns=columns, preprocess=preprocess, threads=threads,
                                 progress=progress)
     told = _lathe.quantize(model._native, calibration._native, target, list(exclude), effort, noisy_layers, given,
-                           columns, _json_text(preprocess), threads, reporter(progress))
+                           columns, preprocess_text(preprocess), threads, reporter(progress))
     return QuantizeResult(**told | {"model": Model(told["model"])})
 
 
@@ -220,7 +217,7 @@ def from_torch(module: Any, example: Any, *, precision: str = "fp32", device: st
 
 
 def evaluate(engine: Engine, data: Any, *, labels: Sequence[int] | None = None, columns: str = "", samples: int = 0,
-             preprocess: Mapping[str, Any] | None = None, progress: Progress = None) -> Scores:
+             preprocess: str | Mapping[str, Any] | None = None, progress: Progress = None) -> Scores:
     """How often a classifier is right.
 
     Args:
@@ -232,19 +229,19 @@ def evaluate(engine: Engine, data: Any, *, labels: Sequence[int] | None = None, 
         Error: invalid_argument (no labels), mismatch, out_of_range (a label that the output has no class for).
     """
     given, known = _native_data(data, labels)
-    return scores(_lathe.evaluate(engine._native, given, known, columns, samples, _json_text(preprocess),
+    return scores(_lathe.evaluate(engine._native, given, known, columns, samples, preprocess_text(preprocess),
                                   reporter(progress)))
 
 
 def compare(reference: Engine, subject: Engine, data: Any, *, labels: Sequence[int] | None = None, columns: str = "",
-            samples: int = 0, preprocess: Mapping[str, Any] | None = None, progress: Progress = None) -> Comparison:
+            samples: int = 0, preprocess: str | Mapping[str, Any] | None = None, progress: Progress = None) -> Comparison:
     """Run two engines on the same samples, labelled or not.
 
     Raises:
         Error: as `evaluate`; mismatch where the outputs' shapes differ.
     """
     given, known = _native_data(data, labels)
-    told = _lathe.compare(reference._native, subject._native, given, known, columns, samples, _json_text(preprocess),
+    told = _lathe.compare(reference._native, subject._native, given, known, columns, samples, preprocess_text(preprocess),
                           reporter(progress))
     return Comparison(**told | {"reference": scores(told["reference"]), "subject": scores(told["subject"]),
                                 "agreement": Measured(*told["agreement"]), "top1_change": measured(told["top1_change"])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _lathe
-from ._inputs import task_options
+from ._inputs import preprocess_text, task_options
 from ._progress import Reporter, reporter
 from ._results import Documented
 
@@ -147,7 +146,7 @@ class TaskEvaluation(Documented):
 def evaluate_task(engines: Sequence[str | os.PathLike[str]], data: str | os.PathLike[str], *,
                   task: str | Mapping[str, Any] = "", reference: str | os.PathLike[str] | None = None,
                   columns: str = "", samples: int = 0, batch_size: int = 16,
-                  preprocess: Mapping[str, Any] | None = None, worst: int = 10,
+                  preprocess: str | Mapping[str, Any] | None = None, worst: int = 10,
                   progress: bool | Reporter | None = None) -> TaskEvaluation:
     """Judge engines by a task's metric, and against a reference, on the same samples: the command `lathe eval`.
 
@@ -160,7 +159,8 @@ def evaluate_task(engines: Sequence[str | os.PathLike[str]], data: str | os.Path
             dict with "name" and how data and outputs are read for it. "": what data and outputs tell.
         reference: The engine whose answers the others should give.
         samples: Spread evenly over the data; 0: all.
-        preprocess: How pictures become the input, in place of what the first engine says.
+        preprocess: How pictures become the input, in place of what the first engine says: a preset's name ("imagenet", ...),
+            a dict, or a JSON file.
         worst: Samples that differ most, listed in `document`.
 
     Raises:
@@ -170,7 +170,7 @@ def evaluate_task(engines: Sequence[str | os.PathLike[str]], data: str | os.Path
     told = _lathe.evaluate_task({
         "engines": [os.fspath(file) for file in engines], "data": os.fspath(data), "task": task_options(task),
         "reference": None if reference is None else os.fspath(reference), "columns": columns, "samples": samples,
-        "batch_size": batch_size, "preprocess": "" if preprocess is None else json.dumps(preprocess), "worst": worst,
+        "batch_size": batch_size, "preprocess": preprocess_text(preprocess), "worst": worst,
     }, reporter(progress))
 
     def figures(given: list[dict[str, Any]]) -> list[TaskFigure]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from . import _lathe
 from ._engine import Engine
-from ._inputs import data_file, model_file, task_options
+from ._inputs import data_file, model_file, preprocess_text, task_options
 from ._progress import Reporter, reporter
 from ._results import Documented, Measured, frame, measured
 from ._sensitivity import SensitivityResult
@@ -126,7 +125,7 @@ def tune(model: Any, data: Any, *, output: str | os.PathLike[str], calibrate: An
          slack: float = 0.03, device: str = "cpu", batch_size: int = 1, time_limit_s: float = 1.5,
          shapes: Sequence[str] = (), sensitivity: SensitivityResult | str | os.PathLike[str] | None = None,
          sensitivity_samples: int = 64, effort: int | None = None, samples: int = 1000, calibrate_samples: int = 300,
-         method: str = "mse", columns: str = "", length: int = 128, preprocess: Mapping[str, Any] | None = None,
+         method: str = "mse", columns: str = "", length: int = 128, preprocess: str | Mapping[str, Any] | None = None,
          timing_cache: str | os.PathLike[str] | None = None, kernels: str = "default",
          results: str | os.PathLike[str] | None = None, report: str | os.PathLike[str] | None = None,
          force: bool = False, threads: int = 0, progress: bool | Reporter | None = None) -> TuneResult:
@@ -201,9 +200,7 @@ def tune(model: Any, data: Any, *, output: str | os.PathLike[str], calibrate: An
             sensitivity = folder / "sensitivity.json"
         if sensitivity is not None:
             options["sensitivity"] = os.fspath(sensitivity)
-        if preprocess is not None:
-            (folder / "preprocess.json").write_text(json.dumps(preprocess), encoding="utf-8")
-            options["preprocess"] = os.fspath(folder / "preprocess.json")
+        options["preprocess"] = preprocess_text(preprocess)
         told = _lathe.tune(options, reporter(progress))
     trials = [Trial(**trial | {"speedup": measured(trial["speedup"])}) for trial in told["trials"]]
     timed = [TimedBeside(**each | {"latency_ms": Measured(*each["latency_ms"]), "speedup": Measured(*each["speedup"])})

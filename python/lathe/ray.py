@@ -31,12 +31,12 @@ except ImportError as failure:
 from . import _lathe
 from ._engine import Engine
 from ._errors import Error
-from ._inputs import Samples, samples_of
+from ._inputs import Samples, preprocess_text, samples_of
 from ._pool import Pool, connect, worker_count
 from ._progress import reporter
 from ._ray_serve import serve
 from ._results import Scores, scores
-from ._steps import Calibration, Model, Progress, _json_text
+from ._steps import Calibration, Model, Progress
 
 __all__ = ["Outputs", "calibrate", "evaluate", "run", "serve"]
 
@@ -150,7 +150,7 @@ def _rows(arrays: Mapping[str, Any], indices: Sequence[int]) -> dict[str, Any]:
 
 
 def calibrate(model: Any, data: Any, *, samples: int = 300, until_settled: bool = True, method: str = "mse",
-              percentile: float = 99.99, columns: str = "", preprocess: Mapping[str, Any] | None = None,
+              percentile: float = 99.99, columns: str = "", preprocess: str | Mapping[str, Any] | None = None,
               workers: int | None = None, cpus: float = 1, gpus: float = 0, progress: Progress = None) -> Calibration:
     """`lathe.calibrate` on a cluster: the same calibration to the bit, and the same file, by any number of workers.
 
@@ -170,7 +170,7 @@ def calibrate(model: Any, data: Any, *, samples: int = 300, until_settled: bool 
     loaded = Model.load(model)
     given = samples_of(data)
     whole: Any = given.arrays if isinstance(given, Samples) else os.fspath(given)
-    settings = _json_text(preprocess)
+    settings = preprocess_text(preprocess)
     shared = _lathe.SharedCalibration.start(loaded._native, whole, columns, samples, until_settled, method, percentile,
                                             0, settings)
     threads = max(1, int(cpus))
@@ -222,7 +222,7 @@ def _run_parts(task: str, engine: Engine, arguments: Callable[[tuple[int, int]],
 
 
 def evaluate(engine: Any, data: Any, *, labels: Sequence[int] | None = None, columns: str = "", samples: int = 0,
-             preprocess: Mapping[str, Any] | None = None, workers: int | None = None, cpus: float = 1, gpus: float = 0,
+             preprocess: str | Mapping[str, Any] | None = None, workers: int | None = None, cpus: float = 1, gpus: float = 0,
              progress: Progress = None) -> Scores:
     """`lathe.evaluate` on a cluster: the same counts, shares and intervals.
 
@@ -236,7 +236,7 @@ def evaluate(engine: Any, data: Any, *, labels: Sequence[int] | None = None, col
     connect()
     loaded = _engine_of(engine)
     given = samples_of(data)
-    settings = _json_text(preprocess)
+    settings = preprocess_text(preprocess)
     if isinstance(given, Samples):
         known = list(labels) if labels is not None else given.labels
         first = next(iter(given.arrays.values()))
@@ -280,7 +280,7 @@ class Outputs:
         np.savez(path, **self.arrays)
 
 
-def run(engine: Any, data: Any, *, columns: str = "", samples: int = 0, preprocess: Mapping[str, Any] | None = None,
+def run(engine: Any, data: Any, *, columns: str = "", samples: int = 0, preprocess: str | Mapping[str, Any] | None = None,
         workers: int | None = None, cpus: float = 1, gpus: float = 0, progress: Progress = None) -> Outputs:
     """Run an engine on data: outputs in the order of the samples, whichever worker computed them.
 
@@ -293,7 +293,7 @@ def run(engine: Any, data: Any, *, columns: str = "", samples: int = 0, preproce
     connect()
     loaded = _engine_of(engine)
     given = samples_of(data)
-    settings = _json_text(preprocess)
+    settings = preprocess_text(preprocess)
     if isinstance(given, Samples):
         chosen = _lathe.choose_samples(len(next(iter(given.arrays.values()))), samples)
         total = len(chosen)

@@ -112,12 +112,12 @@ Result<std::size_t> samples_to_try(Predictor& predictor, const std::vector<Input
     if (request.preset_limit_s <= 0) return tried_samples;
     constexpr std::size_t looked_at = 1;
     constexpr std::size_t least = 4;
-    LATHE_TRY(const Preprocess preprocess, make_preprocess(preprocess_presets().front(), inputs));
+    LATHE_TRY(const Preprocess preprocess, make_preprocess(tried_presets().front(), inputs));
     const auto start = std::chrono::steady_clock::now();
-    LATHE_TRY(const Trial trial, try_preset(preprocess_presets().front(), preprocess, predictor, inputs, pictures,
-                                            looked_at, *request.progress));
+    LATHE_TRY(const Trial trial, try_preset(tried_presets().front(), preprocess, predictor, inputs, pictures, looked_at,
+                                            *request.progress));
     const double each = seconds_since(start) / static_cast<double>(std::max<std::size_t>(1, trial.samples));
-    const double room = request.preset_limit_s / (each * static_cast<double>(preprocess_presets().size()));
+    const double room = request.preset_limit_s / (each * static_cast<double>(tried_presets().size()));
     const auto samples = static_cast<std::size_t>(std::min(room, static_cast<double>(tried_samples)));
     return samples < least ? 0 : samples;
 }
@@ -166,7 +166,7 @@ Preprocess usual_for_lines(const Preprocess& sized) {
 
 /// The one input of pictures with 3 channels and a known size.
 bool takes_pictures(const std::vector<InputSpec>& inputs) {
-    return inputs.size() == 1 && make_preprocess(preprocess_presets().front(), inputs).has_value();
+    return inputs.size() == 1 && make_preprocess(tried_presets().front(), inputs).has_value();
 }
 
 /// `head`: of a detector whose head does not tell.
@@ -174,7 +174,7 @@ Result<std::optional<Preprocess>> guess_preset(const Model& model, const std::op
                                                const AssumeRequest& request) {
     const std::vector<InputSpec> inputs = input_specs(model);
     if (!takes_pictures(inputs)) return std::optional<Preprocess>();
-    const PreprocessPreset& usual = preprocess_presets().front();
+    const PreprocessPreset& usual = tried_presets().front();
     const auto told = [&](const Preprocess& preprocess, const std::string& why) {
         request.tell("assumed, " + why + " (--preprocess says otherwise): " + preprocess.to_json().dump());
         return std::optional(preprocess);
@@ -208,8 +208,8 @@ Result<std::optional<Preprocess>> guess_preset(const Model& model, const std::op
         return told(preprocess,
                     std::string("as is most usual (") + usual.name + "), since trying others would take too long");
     }
-    request.progress->begin("preprocessing", samples * preprocess_presets().size());
-    for (const PreprocessPreset& preset : preprocess_presets()) {
+    request.progress->begin("preprocessing", samples * tried_presets().size());
+    for (const PreprocessPreset& preset : tried_presets()) {
         LATHE_TRY(const Preprocess preprocess, make_preprocess(preset, inputs));
         LATHE_TRY(Trial trial,
                   try_preset(preset, preprocess, *predictor, inputs, pictures, samples, *request.progress));

@@ -38,7 +38,7 @@ Result<AutocastOptions> options_of(const AutocastRequest& request) {
 Result<void> check_files(const AutocastRequest& request) {
     if (request.output.empty()) return {};
     LATHE_CHECK(refuse_lost_inputs({request.output.string()}, {request.model.string(), request.data.string(),
-                                                               request.ranges.string(), request.preprocess.string()}));
+                                                               request.ranges.string(), request.preprocess}));
     return check_writable({request.output.string()});
 }
 
@@ -54,9 +54,7 @@ Result<RangesFile> ranges_of(const AutocastRequest& request, const Model& model,
     calibrate.method = Method::minmax; // no clipping is asked for, so no search for it
     calibrate.output = request.ranges;
     calibrate.force = request.force;
-    if (!request.preprocess.empty()) {
-        LATHE_TRY(calibrate.preprocess, Preprocess::from_file(request.preprocess));
-    }
+    calibrate.preprocess = PreprocessChoice(request.preprocess);
     LATHE_TRY(CalibrateOutcome outcome, calibrate_model(model, calibrate, progress));
     result.reused = std::move(outcome.reuse);
     return std::move(outcome.ranges);

@@ -34,7 +34,7 @@ Result<BenchRequest> inner(const BenchmarkRequest& given) {
     request.data = given.data;
     request.columns = given.columns;
     request.make_tokenizer = openvino::make_tokenizer;
-    LATHE_TRY(request.preprocess, Preprocess::from_text(given.preprocess, "preprocess"));
+    request.preprocess = PreprocessChoice(given.preprocess);
     request.samples = given.samples;
     if (!given.program.empty()) {
         request.probe_command = given.program;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "calibrate/ranges_file.hpp"
-#include "data/preprocess.hpp"
+#include "data/preprocess_presets.hpp"
 #include "graph/graph.hpp"
 #include "lathe/calibrate.hpp"
 #include "support/progress.hpp"
@@ -16,13 +16,13 @@ namespace lathe {
 
 struct CalibrateRequest {
     std::filesystem::path data;
-    std::string columns;                  ///< of a text file; see parse_text_columns
-    std::optional<Preprocess> preprocess; ///< absent: the model's metadata, if it has any
-    std::size_t samples = 300;            ///< 0 takes all
-    bool until_settled = false;           ///< at most so many; stop when the ranges stand still (SettleRule)
-    std::size_t batch_size = 0;           ///< 0: the model's own, 1 where that is free
-    std::size_t threads = 0;              ///< 0: all cores
-    double time_limit_s = 0;              ///< of reading samples, which then ends early (`cut`); 0: none
+    std::string columns;         ///< of a text file; see parse_text_columns
+    PreprocessChoice preprocess; ///< by default the model's metadata, if it has any
+    std::size_t samples = 300;   ///< 0 takes all
+    bool until_settled = false;  ///< at most so many; stop when the ranges stand still (SettleRule)
+    std::size_t batch_size = 0;  ///< 0: the model's own, 1 where that is free
+    std::size_t threads = 0;     ///< 0: all cores
+    double time_limit_s = 0;     ///< of reading samples, which then ends early (`cut`); 0: none
     Method method = Method::mse;
     EstimateOptions options;
     /// Every float32 activation (quantize/given.hpp), as calibration caches hold them and casting to 16 bits needs

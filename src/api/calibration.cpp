@@ -15,7 +15,7 @@ Result<CalibrateRequest> request_of(const CalibrationOptions& options, const Dat
     CalibrateRequest request;
     request.data = data.path;
     request.columns = data.columns;
-    LATHE_TRY(request.preprocess, Preprocess::from_text(options.preprocess, "preprocessing"));
+    request.preprocess = PreprocessChoice(options.preprocess);
     request.samples = options.samples;
     request.until_settled = options.until_settled;
     request.batch_size = options.batch_size;

@@ -119,7 +119,7 @@ Result<CalibrationData> open_calibration_data(const CalibrationTask& task, std::
         return data;
     }
     options.part = part;
-    data.preprocess = request.preprocess;
+    LATHE_TRY(data.preprocess, request.preprocess.resolve(task.inputs));
     if (!data.preprocess) {
         LATHE_TRY(data.preprocess, preprocess_of(task.model));
     }

@@ -156,7 +156,7 @@ Result<EvalRequest> request_of(const EvaluateTaskRequest& given) {
     request.squad.null_threshold = questions.null_threshold;
     request.columns = given.columns;
     request.make_tokenizer = openvino::make_tokenizer;
-    LATHE_TRY(request.preprocess, Preprocess::from_text(given.preprocess, "preprocessing"));
+    request.preprocess = PreprocessChoice(given.preprocess);
     request.preprocess_on_device = given.preprocess_on_device;
     request.options.batch_size = given.batch_size;
     request.options.worst = given.worst;

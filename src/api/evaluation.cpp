@@ -18,7 +18,7 @@ Result<std::unique_ptr<Dataset>> open(Data data, const EngineInfo& engine, const
     if (!data.arrays.empty()) {
         return dataset_of_arrays(std::move(data.arrays), std::move(data.labels), input_specs(engine), opening);
     }
-    LATHE_TRY(const auto preprocess, Preprocess::from_text(options.preprocess, "preprocessing"));
+    LATHE_TRY(const auto preprocess, PreprocessChoice(options.preprocess).resolve(input_specs(engine)));
     return open_dataset(data.path, preprocess, engine, opening);
 }
 

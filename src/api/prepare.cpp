@@ -43,11 +43,11 @@ Result<RangesFile> ranges_for(const PrepareOptions& options, PreparedModel& prep
 } // namespace
 
 Result<PreparedModel> prepare_model(const PrepareOptions& options, Progress& progress, const OwnSamples& own_samples) {
-    LATHE_CHECK(look_for({options.model, options.data, options.calibrate, options.ranges, options.preprocess}));
+    LATHE_CHECK(look_for({options.model, options.data, options.calibrate, options.ranges}));
     PreparedModel prepared;
     LATHE_TRY(Model original, load_onnx(options.model));
     if (!options.preprocess.empty()) {
-        LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options.preprocess));
+        LATHE_TRY(const Preprocess preprocess, preprocess_named(options.preprocess, input_specs(original)));
         original.set_metadata("lathe.preprocess", preprocess.to_json().dump());
     }
     LATHE_TRY(prepared.preprocess, preprocess_of(original));

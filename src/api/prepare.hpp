@@ -39,7 +39,7 @@ PrepareOptions prepare_options(const Request& request) {
     options.calibrate = request.calibrate.string();
     options.ranges = request.ranges.string();
     options.columns = request.columns;
-    options.preprocess = request.preprocess.string();
+    options.preprocess = request.preprocess;
     options.method = request.method;
     options.calibrate_samples = request.calibrate_samples;
     options.samples = request.samples;

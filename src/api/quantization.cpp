@@ -2,6 +2,7 @@
 
 #include "api/calibrate.hpp"
 #include "api/correct.hpp"
+#include "api/model_data.hpp"
 #include "onnx/onnx.hpp"
 #include "quantize/quantize.hpp"
 
@@ -78,7 +79,7 @@ Result<QuantizedModel> quantize(const Model& model, const Calibration& calibrati
         data.columns = request.data->columns;
         data.arrays = request.data->arrays;
     }
-    LATHE_TRY(data.preprocess, Preprocess::from_text(request.preprocess, "preprocessing"));
+    LATHE_TRY(data.preprocess, PreprocessChoice(request.preprocess).resolve(input_specs(model)));
     Progress& progress = request.progress != nullptr ? *request.progress : no_progress();
     LATHE_TRY(CorrectOutcome corrected,
               quantize_on_data(model, calibration.impl().ranges, options, correcting, data, progress));

@@ -67,7 +67,7 @@ Result<SensitivityResult> sensitivity(const SensitivityRequest& request) {
         const std::string output = request.output.string();
         LATHE_CHECK(refuse_lost_inputs({output, output + ".part"},
                                        {request.model.string(), request.data.string(), request.calibrate.string(),
-                                        request.ranges.string(), request.preprocess.string()}));
+                                        request.ranges.string(), request.preprocess}));
         LATHE_CHECK(check_writable({output}));
     }
     SensitivityOptions measure;

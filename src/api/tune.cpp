@@ -171,8 +171,8 @@ private:
                                                request_.report.string()};
         LATHE_CHECK(
             refuse_lost_inputs(written, {request_.model.string(), request_.data.string(), request_.calibrate.string(),
-                                         request_.ranges.string(), request_.preprocess.string(),
-                                         request_.judge.string(), request_.sensitivity.string()}));
+                                         request_.ranges.string(), request_.preprocess, request_.judge.string(),
+                                         request_.sensitivity.string()}));
         LATHE_CHECK(check_writable(written));
         return look_for({request_.judge.string(), request_.sensitivity.string()});
     }

@@ -264,7 +264,7 @@ private:
         options.text.make_tokenizer = request_.make_tokenizer;
         options.text.labels = TextLabels::none;
         if (!raw_inputs_.empty()) return dataset_of_arrays(raw_inputs_, {}, specs, options);
-        std::optional<Preprocess> preprocess = request_.preprocess;
+        LATHE_TRY(std::optional<Preprocess> preprocess, request_.preprocess.resolve(specs));
         if (!preprocess) {
             LATHE_TRY(preprocess, Preprocess::from_text(engines_[0].preprocess, "the engine's preprocessing"));
         }

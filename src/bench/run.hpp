@@ -9,7 +9,7 @@
 
 #include "bench/length_mix.hpp"
 #include "bench/subject.hpp"
-#include "data/preprocess.hpp"
+#include "data/preprocess_presets.hpp"
 #include "data/tokenizer.hpp"
 #include "lathe/result.hpp"
 #include "support/json.hpp"
@@ -54,18 +54,18 @@ struct BenchRequest {
     /// and listed as unavailable with the reason `over_budget`. The engines' latency at the first batch size is always
     /// measured. 0: no limit.
     double budget_s = 0;
-    double warm_up_ms = 0;                ///< least time to warm up; trtexec's own 200 ms where 0
-    double pause_ms = 0;                  ///< engines' calls after such a pause are timed too; 0: they are not
-    std::size_t min_calls = 0;            ///< of each subject and batch size, whatever the interval says
-    std::vector<double> percentiles;      ///< to tell beside 90, 95 and 99
-    std::vector<int> devices;             ///< GPUs to serve on, by index; latency is that of the first. Empty: GPU 0
-    bool scaling = false;                 ///< throughput on 1, 2, 4, ... of them in turns
-    std::filesystem::path data;           ///< real inputs; empty: `raw_inputs`, or random ones
-    RawInputs raw_inputs{};               ///< without batch_sizes: at the number of samples that they are
-    std::string columns;                  ///< of a text file; see parse_text_columns
-    TokenizerFactory make_tokenizer;      ///< for texts, which are filled up and cut to the engine's favourite length
-    std::optional<Preprocess> preprocess; ///< instead of the engine's own
-    std::size_t samples = 0;              ///< of the data; 0: all
+    double warm_up_ms = 0;           ///< least time to warm up; trtexec's own 200 ms where 0
+    double pause_ms = 0;             ///< engines' calls after such a pause are timed too; 0: they are not
+    std::size_t min_calls = 0;       ///< of each subject and batch size, whatever the interval says
+    std::vector<double> percentiles; ///< to tell beside 90, 95 and 99
+    std::vector<int> devices;        ///< GPUs to serve on, by index; latency is that of the first. Empty: GPU 0
+    bool scaling = false;            ///< throughput on 1, 2, 4, ... of them in turns
+    std::filesystem::path data;      ///< real inputs; empty: `raw_inputs`, or random ones
+    RawInputs raw_inputs{};          ///< without batch_sizes: at the number of samples that they are
+    std::string columns;             ///< of a text file; see parse_text_columns
+    TokenizerFactory make_tokenizer; ///< for texts, which are filled up and cut to the engine's favourite length
+    PreprocessChoice preprocess;     ///< instead of the engine's own
+    std::size_t samples = 0;         ///< of the data; 0: all
     /// A text file whose requests, each of its own length, are measured instead of equal ones (see measure_length_mix);
     /// then there is one batch size, 1 if not given. Empty: not.
     std::filesystem::path lengths_from{};

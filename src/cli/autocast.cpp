@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/preprocess.hpp"
 #include "support/json.hpp"
 
 namespace lathe::cli {
@@ -192,7 +193,7 @@ void add_autocast(Commands& commands) {
     app.add_option("--columns", arguments->request.columns, columns_help);
     app.add_option("--samples", arguments->request.samples, "How many samples, spread evenly over the data; 0: all")
         ->capture_default_str();
-    app.add_option("--preprocess", arguments->request.preprocess, "JSON file that overrides the model's preprocessing");
+    app.add_option("--preprocess", arguments->request.preprocess, preprocess_help());
     app.add_option(
            "--to", arguments->format,
            "The 16-bit format. Who computes so: tensorrt in the types as written; cpu (lathe build --precision "

@@ -9,6 +9,7 @@
 #include "bench/turns.hpp"
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
+#include "cli/preprocess.hpp"
 #include "cli/trtexec_names.hpp"
 #include "runtime/engine.hpp"
 #include "support/files.hpp"
@@ -384,9 +385,7 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     }
     request.columns = options.columns;
     request.make_tokenizer = openvino::make_tokenizer;
-    if (!options.preprocess.empty()) {
-        LATHE_TRY(request.preprocess, Preprocess::from_file(options.preprocess));
-    }
+    request.preprocess = PreprocessChoice(options.preprocess);
     request.samples = options.samples;
     request.lengths_from = options.lengths_from;
     for (const auto& text : options.buckets) {
@@ -487,7 +486,7 @@ void add_bench(Commands& commands) {
                        "without --batch-sizes at the number of samples that they are");
     command.add_option("--columns", options->columns, columns_help);
     command.add_option("--samples", options->samples, "Use that many samples of the data");
-    command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
+    command.add_option("--preprocess", options->preprocess, preprocess_help());
     command.add_option("--lengths-from", options->lengths_from,
                        "Texts (.tsv, .csv, .jsonl, .txt) to run one after another, each as long as it is, instead of "
                        "requests of one size; with --batch-sizes N, N in a request");

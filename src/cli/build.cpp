@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "api/model_data.hpp"
 #include "backends/api/speed_limit.hpp"
 #include "backends/api/tensorrt.hpp"
 #include "cli/commands.hpp"
 #include "cli/numbers.hpp"
+#include "cli/preprocess.hpp"
 #include "cli/trtexec_names.hpp"
 #include "cli/tune.hpp"
 #include "data/preprocess.hpp"
@@ -38,7 +40,7 @@ struct BuildArguments {
     std::size_t workspace = 0;
     std::size_t threads = 0;
     std::string name;
-    std::filesystem::path preprocess;
+    std::string preprocess;
     std::filesystem::path timing_cache;
     std::vector<std::int64_t> lengths;
     std::string tune = "default";
@@ -255,7 +257,7 @@ Result<void> build_engine(const BuildArguments& options, const Context& context)
     build.progress = &context.progress();
     build.tune = tune_effort(options.tune);
     if (!options.preprocess.empty()) {
-        LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options.preprocess));
+        LATHE_TRY(const Preprocess preprocess, preprocess_named(options.preprocess, input_specs(model)));
         model.set_metadata("lathe.preprocess", preprocess.to_json().dump());
     }
     warn_about_casts(model, options, context);
@@ -332,7 +334,7 @@ void add_build(Commands& commands) {
         ->transform(CLI::AsSizeValue(false));
     command.add_option("--threads", options->threads, "Threads to run on; 0 for all cores");
     command.add_option("--name", options->name, "Name in reports; else the file's");
-    command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the model's own");
+    command.add_option("--preprocess", options->preprocess, preprocess_help());
     command.add_option(
         "--timing-cache,--timingCacheFile", options->timing_cache,
         "GPU: file of kernel times, read and added to; else one in the user's cache folder (TensorRT: none)");

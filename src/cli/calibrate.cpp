@@ -8,6 +8,7 @@
 #include "calibrate/settle.hpp"
 #include "cli/commands.hpp"
 #include "cli/given_format.hpp"
+#include "cli/preprocess.hpp"
 #include "onnx/onnx.hpp"
 
 namespace lathe::cli {
@@ -144,9 +145,7 @@ void add_calibrate(Commands& commands) {
             // What asks for every activation is after its extremes, which go on growing when the ranges stand still.
             request.until_settled =
                 options->samples.until_settled && (options->samples_given || !request.all_activations);
-            if (!options->preprocess.empty()) {
-                LATHE_TRY(request.preprocess, Preprocess::from_file(options->preprocess));
-            }
+            request.preprocess = PreprocessChoice(options->preprocess);
             const bool ours = options->format.name == "ranges";
             if (!ours) LATHE_CHECK(check(format_of(options->format)));
             if (options->output.empty()) {
@@ -189,7 +188,7 @@ void add_calibrate(Commands& commands) {
                      "(without it such a tensor gets mse's range)");
     command.add_option("--batch-size", options->request.batch_size, "Samples a run; does not change the result");
     command.add_option("--threads", options->request.threads, "Threads; does not change the result (default: all)");
-    command.add_option("--preprocess", options->preprocess, "JSON file that overrides the model's preprocessing");
+    command.add_option("--preprocess", options->preprocess, preprocess_help());
     command.add_option("-o,--output", options->output,
                        "File to write (default: the model's name with .ranges, .cache or .json)");
     command.add_flag("--all-tensors", options->request.all_activations,

@@ -1,4 +1,6 @@
 #include "cli/correction.hpp"
+#include "api/model_data.hpp"
+#include "cli/preprocess.hpp"
 
 namespace lathe::cli {
 void add_correction_options(CLI::App& command, CorrectionArguments& arguments, bool with_data) {
@@ -50,7 +52,7 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
     if (!with_data) return;
     command.add_option("--data", arguments.data, "The calibration's data, for --effort over 0 and its parts");
     command.add_option("--columns", arguments.columns, "Of a text file: as for lathe calibrate");
-    command.add_option("--preprocess", arguments.preprocess, "JSON file that overrides the model's preprocessing");
+    command.add_option("--preprocess", arguments.preprocess, preprocess_help());
 }
 
 bool noisy_in_float(const CorrectionArguments& arguments) { return arguments.noisy_layers == "auto"; }
@@ -82,13 +84,11 @@ CorrectOptions options_of(const CorrectionArguments& arguments, const std::strin
     return options;
 }
 
-Result<CorrectData> data_of(const CorrectionArguments& arguments) {
+Result<CorrectData> data_of(const CorrectionArguments& arguments, const Model& model) {
     CorrectData data;
     data.data = arguments.data;
     data.columns = arguments.columns;
-    if (!arguments.preprocess.empty()) {
-        LATHE_TRY(data.preprocess, Preprocess::from_file(arguments.preprocess));
-    }
+    LATHE_TRY(data.preprocess, PreprocessChoice(arguments.preprocess).resolve(input_specs(model)));
     return data;
 }
 

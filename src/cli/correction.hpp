@@ -27,7 +27,7 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, b
 CorrectionChoice choice_of(const CorrectionArguments& arguments);
 /// `method`: of the command's --method; "auto" asks for ranges by error, another one for that one alone.
 CorrectOptions options_of(const CorrectionArguments& arguments, const std::string& method);
-Result<CorrectData> data_of(const CorrectionArguments& arguments);
+Result<CorrectData> data_of(const CorrectionArguments& arguments, const Model& model);
 /// Whether layers that int8 turns into noise are left in float: QuantizeOptions::noisy_in_float.
 bool noisy_in_float(const CorrectionArguments& arguments);
 /// The layers that were, if any.

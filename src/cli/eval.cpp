@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/preprocess.hpp"
 #include "cli/task.hpp"
 #include "data/preprocess.hpp"
 #include "lathe/evaluate_task.hpp"
@@ -213,10 +214,7 @@ void print_figures(const Context& context, const Json& document) {
 
 Result<void> run_eval(const EvalOptions& options, const Context& context) {
     EvaluateTaskRequest request = options.request;
-    if (!options.preprocess.empty()) {
-        LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options.preprocess));
-        request.preprocess = preprocess.to_json().dump();
-    }
+    request.preprocess = options.preprocess;
     request.preprocess_on_device = options.preprocess_on == "gpu";
     if (options.output_kind == "logits") request.score_kind = ScoreKind::logits;
     if (options.output_kind == "probabilities") request.score_kind = ScoreKind::probabilities;
@@ -278,7 +276,7 @@ void add_eval(Commands& commands) {
     command.add_option("--batch-size", options->request.batch_size, "Samples decoded and run together")
         ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
         ->capture_default_str();
-    command.add_option("--preprocess", options->preprocess, "JSON file that overrides the engine's preprocessing");
+    command.add_option("--preprocess", options->preprocess, preprocess_help());
     command
         .add_option(
             "--preprocess-on", options->preprocess_on,

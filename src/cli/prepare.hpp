@@ -3,6 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/context.hpp"
 #include "cli/numbers.hpp"
+#include "cli/preprocess.hpp"
 
 namespace lathe::cli {
 
@@ -22,7 +23,7 @@ void add_prepare_options(CLI::App& command, Request& request) {
     command.add_option("--length", request.length, "Tokens a sample, of texts")
         ->check(positive_number())
         ->capture_default_str();
-    command.add_option("--preprocess", request.preprocess, "JSON file that overrides the model's preprocessing");
+    command.add_option("--preprocess", request.preprocess, preprocess_help());
     command.add_option("--threads", request.threads, "Threads (default: all cores)");
 }
 

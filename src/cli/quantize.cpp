@@ -205,7 +205,7 @@ Result<void> quantize(const QuantizeArguments& arguments, const Context& context
         LATHE_TRY(ranges, load_ranges(arguments.ranges));
     }
     const CorrectOptions correcting = options_of(arguments.correction, arguments.method);
-    LATHE_TRY(const CorrectData data, data_of(arguments.correction));
+    LATHE_TRY(const CorrectData data, data_of(arguments.correction, model));
     auto corrected = quantize_on_data(model, ranges, options, correcting, data, context.progress());
     if (!corrected) return std::move(corrected).error().in(arguments.model);
     QuantizeOutcome* const outcome = &corrected->quantized;

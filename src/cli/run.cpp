@@ -14,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/generate.hpp"
 #include "cli/numbers.hpp"
+#include "cli/preprocess.hpp"
 #include "cli/trtexec_names.hpp"
 #include "data/convert.hpp"
 #include "data/encode.hpp"
@@ -212,8 +213,7 @@ private:
 
     Result<std::optional<Preprocess>> preprocess_to_use() const {
         if (options_.preprocess.empty()) return preprocess_of(*info_);
-        LATHE_TRY(const Preprocess preprocess, Preprocess::from_file(options_.preprocess));
-        return std::optional<Preprocess>(preprocess);
+        return PreprocessChoice(options_.preprocess).resolve(input_specs(*info_));
     }
 
     /// The batch size asked for, or the profile's favourite.
@@ -546,7 +546,7 @@ void add_run(Commands& commands) {
     command.add_option("--batch-size", options->batch_size,
                        "Samples a request; must be within the engine's range. Default: its favourite");
     command.add_option("--samples", options->samples, "Run only this many samples, evenly spread; 0 for all");
-    command.add_option("--preprocess", options->preprocess, "Preprocessing JSON, in place of the engine's own");
+    command.add_option("--preprocess", options->preprocess, preprocess_help());
     command
         .add_option(
             "--preprocess-on", options->preprocess_on,

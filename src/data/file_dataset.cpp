@@ -204,8 +204,10 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
                                                                       threads, options.read_ahead, std::move(produce)));
     }
     if (!preprocess) {
-        return Error{ErrorCode::invalid_argument, "the model does not say how images become its input", where,
-                     "pass --preprocess FILE.json, or export the model with lathe export"};
+        return Error{
+            ErrorCode::invalid_argument, "the model does not say how images become its input", where,
+            "say it with --preprocess: imagenet, imagenet-0..1, tf, clip, raw-0..255, yolo, yolox, or JSON (or "
+            "export the model with lathe export, which writes it down)"};
     }
     LATHE_CHECK(preprocess->validate("preprocess"));
     if (!is_floating(input.type) && input.type != DataType::uint8) {

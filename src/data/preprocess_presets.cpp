@@ -20,7 +20,7 @@ constexpr std::array<double, 3> zeros{0, 0, 0};
 constexpr std::array<double, 3> ones{1, 1, 1};
 constexpr double usual_crop = 0.875; // 224 of 256
 
-constexpr std::array<PreprocessPreset, 5> presets{{
+constexpr std::array<PreprocessPreset, 7> presets{{
     {"imagenet", "torchvision's and timm's usual: 0..1, less ImageNet's mean, by its deviation",
      Interpolation::bilinear, usual_crop, 1.0 / 255, imagenet_mean, imagenet_std},
     {"imagenet-0..1", "the same crop, values 0..1", Interpolation::bilinear, usual_crop, 1.0 / 255, zeros, ones},
@@ -28,7 +28,13 @@ constexpr std::array<PreprocessPreset, 5> presets{{
     {"clip", "CLIP's: bicubic, the whole shorter side, its own mean and deviation", Interpolation::bicubic, 1.0,
      1.0 / 255, clip_mean, clip_std},
     {"raw-0..255", "resized to the input's size, values 0..255", Interpolation::bilinear, 0, 1.0, zeros, ones},
+    {"yolo", "Ultralytics': as large as fits, in the middle of grey, values 0..1", Interpolation::bilinear_opencv, 0,
+     1.0 / 255, zeros, ones, Alignment::centre},
+    {"yolox", "YOLOX's: as large as fits, top left on grey, blue first, values 0..255", Interpolation::bilinear_opencv,
+     0, 1.0, zeros, ones, Alignment::top_left, ColorOrder::bgr},
 }};
+constexpr std::size_t tried = 5; // of them
+constexpr std::uint8_t grey = 114;
 
 /// The channel axis of a picture input, 1 or 3; 0 for any other.
 std::size_t channel_axis(const InputSpec& input) {
@@ -71,6 +77,7 @@ Error unknown(std::string_view text) {
 } // namespace
 
 std::span<const PreprocessPreset> preprocess_presets() { return presets; }
+std::span<const PreprocessPreset> tried_presets() { return std::span(presets).first<tried>(); }
 
 Result<Preprocess> make_preprocess(const PreprocessPreset& preset, std::span<const InputSpec> inputs,
                                    std::optional<Preprocess::Size> size) {
@@ -106,7 +113,12 @@ Result<Preprocess> make_preprocess(const PreprocessPreset& preset, std::span<con
     made.scale = preset.scale;
     made.mean = preset.mean;
     made.std = preset.std;
-    if (preset.crop > 0) {
+    made.color = preset.color;
+    if (preset.letterbox) {
+        made.letterbox = size;
+        made.align = *preset.letterbox;
+        made.pad = grey;
+    } else if (preset.crop > 0) {
         const auto shorter = static_cast<double>(std::min(size->height, size->width));
         made.short_side = static_cast<std::size_t>(std::lround(shorter / preset.crop));
         made.crop = size;
@@ -136,6 +148,12 @@ Result<Preprocess> preprocess_named(std::string_view text, std::span<const Input
     const std::filesystem::path file{std::string(text)};
     if (!std::filesystem::exists(file, failed) && file.extension() != ".json") return unknown(text);
     return Preprocess::from_file(file);
+}
+
+Result<std::optional<Preprocess>> PreprocessChoice::resolve(std::span<const InputSpec> inputs) const {
+    if (text_.empty()) return settings_;
+    LATHE_TRY(Preprocess named, preprocess_named(text_, inputs));
+    return std::optional(std::move(named));
 }
 
 } // namespace lathe

@@ -73,7 +73,7 @@ Result<Json> evaluate_matched(const EvalRequest& request,
                               Result<MatchedPlan> (*plan_of)(const EvalRequest& request, const EngineInfo& model),
                               Progress& progress) {
     std::vector<std::unique_ptr<OutputsPredictor>> engines; // the reference first, if there is one
-    std::optional<Preprocess> preprocess = request.preprocess;
+    std::optional<Preprocess> preprocess;
     std::optional<MatchedPlan> plan;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (!plan) {
@@ -85,7 +85,7 @@ Result<Json> evaluate_matched(const EvalRequest& request,
             }
         }
         if (!preprocess) {
-            LATHE_TRY(preprocess, preprocess_of(engine.info()));
+            LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
         }
         std::vector<std::string> outputs;
         for (const IoInfo& output : engine.info().outputs)

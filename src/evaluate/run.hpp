@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/open_dataset.hpp"
-#include "data/preprocess.hpp"
+#include "data/preprocess_presets.hpp"
 #include "evaluate/counted.hpp"
 #include "evaluate/detection.hpp"
 #include "evaluate/evaluate.hpp"
@@ -53,12 +53,12 @@ struct EvalRequest {
     std::string task; ///< the name of one of evaluation_tasks(), or FILE.py:function; empty: the first that suits the
                       ///< data, and where it has no labels the one that the outputs tell, if they do
     std::filesystem::path data;
-    std::string columns;                  ///< of a text file; see parse_text_columns
-    TokenizerFactory make_tokenizer;      ///< for texts
-    std::size_t samples = 0;              ///< 0: all
-    std::optional<Preprocess> preprocess; ///< instead of the first engine's own
-    bool preprocess_on_device = false;    ///< pictures are resized and normalised by the engines' device, not the CPU
-    std::string output_name;              ///< of the output to judge; empty: the first
+    std::string columns;               ///< of a text file; see parse_text_columns
+    TokenizerFactory make_tokenizer;   ///< for texts
+    std::size_t samples = 0;           ///< 0: all
+    PreprocessChoice preprocess;       ///< instead of the first engine's own
+    bool preprocess_on_device = false; ///< pictures are resized and normalised by the engines' device, not the CPU
+    std::string output_name;           ///< of the output to judge; empty: the first
     EvaluateOptions options;
     SquadOptions squad;         ///< of the task squad; batch_size and samples are the request's
     DetectionOptions detection; ///< of the task detection; batch_size and worst are the request's

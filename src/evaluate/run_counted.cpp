@@ -33,12 +33,12 @@ struct CountedPlan {
 
 Result<Json> evaluate_engines_by(const CountedPlan& plan, const EvalRequest& request, Progress& progress) {
     std::vector<std::unique_ptr<OutputsPredictor>> owned; // the reference first, if there is one
-    std::optional<Preprocess> preprocess = request.preprocess;
+    std::optional<Preprocess> preprocess;
     Judged judged;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (owned.empty()) {
             if (!preprocess) {
-                LATHE_TRY(preprocess, preprocess_of(engine.info()));
+                LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
             }
             LATHE_TRY(judged, plan.judged(engine.info()));
         }

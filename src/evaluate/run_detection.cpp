@@ -66,11 +66,11 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
                      "fp32.engine"};
     }
     std::vector<std::unique_ptr<OutputsPredictor>> owned; // the reference first, if there is one
-    std::optional<Preprocess> preprocess = request.preprocess;
+    std::optional<Preprocess> preprocess;
     DetectionHead head;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (!preprocess) {
-            LATHE_TRY(preprocess, preprocess_of(engine.info()));
+            LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
         }
         if (owned.empty()) {
             LATHE_TRY(head, detection_head(engine.info(), request.detection.head));

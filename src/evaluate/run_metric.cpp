@@ -81,10 +81,10 @@ bool names_a_metric(std::string_view task) {
 Result<Json> evaluate_engines_by_metric(const EvalRequest& request, Progress& progress) {
     LATHE_TRY(MetricProcess metric, MetricProcess::start(request.task, progress));
     std::vector<std::unique_ptr<OutputsPredictor>> engines; // the reference first, if there is one
-    std::optional<Preprocess> preprocess = request.preprocess;
+    std::optional<Preprocess> preprocess;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (engines.empty() && !preprocess) {
-            LATHE_TRY(preprocess, preprocess_of(engine.info()));
+            LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
         }
         std::vector<std::string> outputs;
         for (const IoInfo& output : engine.info().outputs)

@@ -30,6 +30,29 @@ TEST(Strangers, PreprocessingIsGuessedAndTold) {
     EXPECT_THAT(unlabelled.output, HasSubstr("tells 10 pictures apart best"));
 }
 
+// Not `optimize` alone: whatever reads pictures takes the names, and asks the model for the size.
+TEST(Strangers, EveryCommandTakesPreprocessingByName) {
+    const Workspace work;
+    work.save(silent_classifier(), "silent.onnx");
+    const std::string by_name = " --preprocess imagenet-0..1 ";
+    (void)work.good("calibrate silent.onnx --data photos -o r" + by_name);
+    (void)work.good("quantize silent.onnx --ranges r -o q.onnx --data photos" + by_name);
+    (void)work.good("build silent.onnx -o f.engine" + by_name);
+    (void)work.good("build q.onnx -o q.engine");
+    EXPECT_EQ(work.good_json("inspect f.engine")["preprocess"]["crop"], Json({8, 8}));
+    (void)work.good("eval q.engine --data photos" + by_name);
+    (void)work.good("run q.engine photos/rgb.png" + by_name);
+    (void)work.good("bench q.engine --data photos --batch-sizes 1 --duration 0.05" + by_name);
+    (void)work.good("sensitivity silent.onnx --data photos" + by_name);
+    (void)work.good("autocast silent.onnx --data photos -o cast.onnx" + by_name);
+    const CommandResult wrong = work.lathe("eval q.engine --data photos --preprocess imagnet");
+    EXPECT_EQ(wrong.exit_code, 2);
+    EXPECT_THAT(wrong.errors, HasSubstr("is imagenet meant?"));
+    const Json yolo = work.good_json("calibrate silent.onnx --data photos -o y --preprocess yolo");
+    EXPECT_FALSE(yolo.empty());
+    EXPECT_THAT(work.read("y"), HasSubstr("letterbox"));
+}
+
 TEST(Strangers, OpenSizesAreThoseOfTheData) {
     const Workspace work;
     Model model = silent_classifier();
