@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/specialise.hpp"
@@ -168,6 +169,58 @@ bool reduce_in_steps(const Site& site) {
     const std::string part = step(x, {at, axes->end()}, sizes);
     const std::string all = step(part, {axes->begin(), at}, sizes);
     become(site.root, reshape_node(graph, all, out), site.root);
+    return true;
+}
+
+//  ReduceSum of integers            ==>   CumSum -> its last number -> Reshape
+//  ReduceMax, ReduceMin of integers ==>   ArgMax, ArgMin -> GatherElements -> Reshape
+//
+// Lengths and counts by a mask. Kernels that reduce do so in floating point.
+bool reduce_integers(const Site& site) {
+    Graph& graph = site.graph;
+    const Node& root = site.root;
+    const std::string& x = root.input(0);
+    const Shape dims = dims_of(graph, x), out = dims_of(graph, root.output(0));
+    const DataType type = type_of(graph, x);
+    const bool integers = type == DataType::int32 || type == DataType::int64 || type == DataType::uint32 ||
+                          type == DataType::uint64 || type == DataType::int8 || type == DataType::uint8;
+    if (!integers || dims.empty() || element_count(dims) == 0) return false;
+    auto axes = constant_integers(graph, root, "axes", 1);
+    if (!axes && (!root.input(1).empty() || root.int_or("noop_with_empty_axes", 0) != 0)) return false;
+    std::size_t first = 0, last = dims.size();
+    if (axes && !axes->empty()) {
+        for (std::int64_t& axis : *axes)
+            if (axis < 0) axis += static_cast<std::int64_t>(dims.size());
+        std::sort(axes->begin(), axes->end());
+        first = static_cast<std::size_t>(axes->front());
+        last = static_cast<std::size_t>(axes->back()) + 1;
+        if (last - first != axes->size()) return false; // reduce_in_steps first
+    }
+    const auto product = [&](std::size_t from, std::size_t to) {
+        return element_count(
+            Shape(dims.begin() + static_cast<std::ptrdiff_t>(from), dims.begin() + static_cast<std::ptrdiff_t>(to)));
+    };
+    const Shape flat{product(0, first), product(first, last), product(last, dims.size())}, one{flat[0], 1, flat[2]};
+    const std::string lines = reshaped(site, x, flat);
+    const auto number = [&](std::int64_t value) {
+        return add_constant(graph, "number", Tensor::of_int64s("", {1}, std::array{value}));
+    };
+    std::string result;
+    if (root.is("ReduceSum")) {
+        Node sums = make_node("CumSum", {lines, number(1)});
+        const std::string all = add_before(site, std::move(sums), type, flat);
+        Node end = make_node("Slice", {all, number(flat[1] - 1), number(flat[1]), number(1)});
+        result = add_before(site, std::move(end), type, one);
+    } else {
+        Node place = make_node(root.is("ReduceMax") ? "ArgMax" : "ArgMin", {lines});
+        place.set("axis", std::int64_t{1});
+        place.set("keepdims", std::int64_t{1});
+        const std::string at = add_before(site, std::move(place), DataType::int64, one);
+        Node gather = make_node("GatherElements", {lines, at});
+        gather.set("axis", std::int64_t{1});
+        result = add_before(site, std::move(gather), type, one);
+    }
+    become(site.root, reshape_node(graph, result, out), site.root);
     return true;
 }
 
@@ -523,6 +576,20 @@ bool cast_to_known_type(const Site& site) {
     return true;
 }
 
+//  ConstantOfShape(constant)   ==>   Expand(value, constant)
+// Too large to be stored (folding leaves it): a value that is read over and over.
+bool expanded_value(const Site& site) {
+    if (site.graph.constant(site.root.input(0)) == nullptr) return false;
+    const Attribute* attribute = site.root.attribute("value");
+    const auto* given = attribute == nullptr ? nullptr : std::get_if<Tensor>(&attribute->value);
+    const float zero = 0;
+    const Tensor value = given == nullptr ? Tensor::of_floats("", {1}, std::span(&zero, 1)) : *given;
+    if (value.count() != 1) return false;
+    Node node = make_node("Expand", {add_constant(site.graph, "value", value), site.root.input(0)});
+    become(site.root, std::move(node), site.root);
+    return true;
+}
+
 } // namespace
 
 Result<void> unify_spellings(Model& model) {
@@ -543,11 +610,13 @@ Result<void> unify_spellings(Model& model) {
         Rule{Pattern::op("LayerNormalization|RMSNormalization"), norm_before_transpose},
         Rule{Pattern::op("Div"), norm_of_length},
         Rule{Pattern::op("ReduceMean|ReduceSum|ReduceMax|ReduceMin|ReduceProd|ReduceL2"), reduce_in_steps},
+        Rule{Pattern::op("ReduceSum|ReduceMax|ReduceMin"), reduce_integers},
         Rule{Pattern::op("Mul|Div"), become_gelu},
         Rule{Pattern::op("Gelu", {Pattern::op("Reshape", {Pattern::op("Gemm|MatMul|Add")}, "reshape").used_once()}),
              gelu_before_reshape},
         Rule{Pattern::op("Mul"), gate_behind_product},
-        Rule{Pattern::op("CastLike"), cast_to_known_type}};
+        Rule{Pattern::op("CastLike"), cast_to_known_type},
+        Rule{Pattern::op("ConstantOfShape"), expanded_value}};
     LATHE_TRY(const std::size_t inputs, input_count(model));
     std::set<std::string> weights;
     for (std::size_t i = inputs; i < model.graph.inputs.size(); ++i)

@@ -47,6 +47,30 @@ const std::vector<IndexedCase>& indexed_cases() {
          "%d = Max(%c, %i)\n%y = Cast(%d) {to = 6}\noutput %y: int32[3, 5]\n",
          {{3, 5}, {5}},
          "arithmetic"},
+        {"IntegerSum",
+         "opset 18\ninput %i: int64[3, 4, 5]\nconst %axes: int64[1] = {1}\n"
+         "%y = ReduceSum(%i, %axes) {keepdims = 0}\noutput %y: int64[3, 5]\n",
+         {{3, 4, 5}},
+         "cumulate axis=1"},
+        {"IntegerSumOfAxesApart",
+         "opset 18\ninput %i: int32[3, 4, 5]\nconst %axes: int64[2] = {0, -1}\n"
+         "%y = ReduceSum(%i, %axes)\noutput %y: int32[1, 4, 1]\n",
+         {{3, 4, 5}},
+         "cumulate axis=1"},
+        {"IntegerMaximumOfAll",
+         "opset 18\ninput %i: int64[3, 4, 5]\n%y = ReduceMax(%i) {keepdims = 0}\noutput %y: int64[]\n",
+         {{3, 4, 5}},
+         "arg_extreme axis=1 mode=1"},
+        {"IntegerMinimum",
+         "opset 13\ninput %i: int32[3, 4, 5]\n%y = ReduceMin(%i) {axes = [-1], keepdims = 1}\n"
+         "output %y: int32[3, 4, 1]\n",
+         {{3, 4, 5}},
+         "arg_extreme axis=1"},
+        {"LargeConstant", // which folding leaves as it is
+         "opset 18\ninput %x: float32[1, 1200]\nconst %shape: int64[2] = {1200, 1200}\n"
+         "%c = ConstantOfShape(%shape) {value = float32[1] {1.5}}\n%y = MatMul(%x, %c)\noutput %y: float32[1, 1200]\n",
+         {{1, 1200}},
+         "pointwise"},
         {"Compare",
          "opset 18\ninput %i: int64[3, 5]\ninput %j: int64[5]\n%m = LessOrEqual(%i, %j)\n"
          "%y = Cast(%m) {to = 1}\noutput %y: float32[3, 5]\n",
