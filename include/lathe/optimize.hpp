@@ -41,10 +41,13 @@ struct OptimizeRequest {
     Method method = Method::mse;
     bool ranges_by_error = false; ///< for each tensor the range with the least error in what reads it (--method auto)
     std::size_t samples = 300;    ///< to calibrate on, spread evenly over the data; 0: all
-    std::optional<bool> until_settled = {}; ///< stop earlier once the ranges stand still; absent: unless corrected
-    std::vector<std::string> exclude = {};  ///< left in float: as QuantizeRequest::exclude
-    int effort = 0;                         ///< as QuantizeRequest::effort
-    CorrectionChoice corrections = {};      ///< in place of what the effort means
+    std::optional<bool> until_settled =
+        {}; ///< stop earlier once the ranges stand still; absent: unless an effort is asked for
+    std::vector<std::string> exclude = {}; ///< left in float: as QuantizeRequest::exclude
+    /// As QuantizeRequest::effort. Absent: 1, and 0 where the calibration's samples are too few to correct on or it
+    /// takes longer than answer_limit_s, which is told.
+    std::optional<int> effort = {};
+    CorrectionChoice corrections = {}; ///< in place of what the effort means
     /// Where int8 loses more than max_drop on the evaluation's data, a network corrected with effort 2 is made
     /// beside it ("int8-effort2"), judged and measured like the others, if that takes no longer than answer_limit_s.
     bool answer_loss = true;

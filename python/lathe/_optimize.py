@@ -59,7 +59,7 @@ def optimize(
     precisions: Sequence[str] = (),
     method: str = "mse",
     samples: int | None = None,
-    effort: int = 0,
+    effort: int | None = None,
     answer_loss: bool = True,
     answer_limit_s: float | None = None,
     exclude: Sequence[str] = (),
@@ -97,7 +97,8 @@ def optimize(
         preprocess: How pictures become the input: the name of a preset ("imagenet", ...), a dict, or a JSON file.
         precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there.
         samples: To calibrate on; None: at most 300, until the ranges settle.
-        effort: How much to correct what int8 costs, 0 to 3.
+        effort: How much to correct what int8 costs, 0 to 3. None: 1, or 0 where there are too few samples or it takes
+            longer than the limit.
         answer_loss: Where int8 loses more than `max_drop` on `evaluate`, a network of effort 2 is made beside
             it ("int8-effort2"), judged and measured like the others.
         answer_limit_s: Seconds that correcting that network may take, at most; else it is left out. None: 90, quick 15.

@@ -58,7 +58,7 @@ class Optimizer {
 public:
     Optimizer(const OptimizeRequest& options, Progress& progress)
         : options_(options), progress_(progress), folder_(options.output), stem_(options.model.stem().string()),
-          precisions_(options.precisions),
+          precisions_(options.precisions), effort_(asked_for(options) ? options.effort.value_or(0) : usual_effort),
           stages_(Stages::open(folder_ / (stem_ + ".stages.json"), progress, options.tell, options.force)) {}
 
     Result<OptimizeResult> run() {
@@ -79,6 +79,15 @@ public:
     }
 
 private:
+    /// Biases by their layers' mean error, and SmoothQuant: some seconds, and most of what correcting gains.
+    static constexpr int usual_effort = 1;
+    /// Whether the caller says how much is to be corrected, or what.
+    static bool asked_for(const OptimizeRequest& options) {
+        const CorrectionChoice& choice = options.corrections;
+        return options.effort || options.ranges_by_error || choice.bias || choice.rounding || choice.equalize ||
+               choice.smooth;
+    }
+
     bool wants(Precision precision) const { return std::ranges::count(precisions_, precision) > 0; }
     /// A network without layers for INT8, or one that is in INT8 already, is served all the same.
     void check_layers() {
@@ -173,7 +182,7 @@ private:
         request.columns = options_.columns;
         request.preprocess = preprocess_;
         request.samples = options_.samples;
-        request.until_settled = options_.until_settled.value_or(!corrections_of(options_.effort).any());
+        request.until_settled = options_.until_settled.value_or(!asked_for(options_) || !corrections_of(effort_).any());
         request.threads = options_.threads;
         request.method = options_.method;
         if (options_.quick) request.time_limit_s = budget_.share(10, 30);
@@ -205,18 +214,26 @@ private:
         return samples * observed_seconds_ <= seconds;
     }
 
-    /// The INT8 network that was asked for; of a quick job whose minute has no room for its corrections, without them.
+    /// The INT8 network that was asked for; without corrections where a quick job's minute has no room for them or, if
+    /// nobody asked for them, where they take too long or cannot be done.
     Result<void> quantize_first() {
-        if (!options_.quick || !corrections_of(options_.effort).any())
-            return quantize("int8", options_.effort, progress_);
-        const double limit_s = budget_.share(*options_.answer_limit_s, 22);
+        const bool asked = asked_for(options_);
+        if ((asked && !options_.quick) || !corrections_of(effort_).any()) return quantize("int8", effort_, progress_);
+        const double limit_s = options_.quick ? budget_.share(*options_.answer_limit_s, 22) : *options_.answer_limit_s;
+        std::string why = "it takes more than " + report::decimals(limit_s, options_.quick ? 0 : -1) + " s";
         if (corrections_fit(limit_s)) {
             TimeLimited limited(progress_, limit_s);
-            auto made = quantize("int8", options_.effort, limited);
-            if (made || progress_.cancelled() || !limited.expired()) return made;
+            auto made = quantize("int8", effort_, limited);
+            if (made || progress_.cancelled()) return made;
+            if (!limited.expired()) {
+                if (asked) return made;
+                why = made.error().message;
+            }
         }
-        budget_.cut("the corrections of effort " + std::to_string(options_.effort));
+        if (options_.quick) budget_.cut("the corrections of effort " + std::to_string(effort_));
+        if (!asked) tell("INT8 is not corrected (--effort 1): " + why);
         uncorrected_ = true;
+        effort_ = 0;
         return quantize("int8", 0, progress_);
     }
 
@@ -304,8 +321,7 @@ private:
     /// failure.
     Result<void> answer_loss() {
         static constexpr int effort = 2;
-        if (uncorrected_ || !options_.answer_loss || options_.effort >= effort || eval_.is_null() ||
-            !wants(Precision::int8))
+        if (uncorrected_ || !options_.answer_loss || effort_ >= effort || eval_.is_null() || !wants(Precision::int8))
             return {};
         report::VerdictOptions limit;
         limit.max_drop_points = options_.max_drop;
@@ -558,9 +574,10 @@ private:
     /// What limits the verdict, for a person who reads it.
     Result<void> add_caveats(report::Verdict& verdict) {
         if (budget_.any_cut()) verdict.reasons.push_back(budget_.told());
-        if (loses_in_int8(verdict) && options_.effort < 2 && quantizations_.size() < 2)
+        if (loses_in_int8(verdict) && effort_ < 2 && quantizations_.size() < 2)
             verdict.reasons.emplace_back(
-                "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule.");
+                effort_ == 0 ? "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule."
+                             : "INT8 was corrected with effort 1: --effort 2 may gain more of it back.");
         if (options_.evaluate.empty() || !wants(Precision::int8)) return {};
         LATHE_TRY(const EvaluationData where, evaluation_data());
         std::error_code failed;
@@ -657,6 +674,7 @@ private:
     fs::path folder_;
     std::string stem_;
     std::vector<Precision> precisions_; ///< of the request, but for what this model cannot have
+    int effort_;                        ///< of the request, or the usual one, until that proves too much
     Stages stages_;
     Model model_;
     std::map<std::string, ShapeRange> shapes_ =

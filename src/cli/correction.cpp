@@ -3,18 +3,17 @@
 #include "cli/preprocess.hpp"
 
 namespace lathe::cli {
-void add_correction_options(CLI::App& command, CorrectionArguments& arguments, bool with_data) {
+void add_correction_options(CLI::App& command, CorrectionArguments& arguments, const std::string& usual,
+                            bool with_data) {
     command
-        .add_option(
-            "--effort", arguments.effort,
-            "How much to correct what quantisation costs; every step is kept only if it gains on held-back "
-            "samples. 0: nothing, a second; 1: SmoothQuant and fast bias correction, about a fifth of 2's time; 2: "
-            "last "
-            "layers in float where that is nearly free, equalisation, exact bias correction and weight rounding, about "
-            "a "
-            "minute on two cores for ResNet-50; 3: also ranges by error, and all from up to three times the samples")
-        ->check(CLI::Range(0, 3))
-        ->capture_default_str();
+        .add_option("--effort", arguments.effort,
+                    "How much to correct what quantisation costs; every step is kept only if it gains on held-back "
+                    "samples. 0: nothing, a second; 1: SmoothQuant and fast bias correction, some seconds; 2: last "
+                    "layers in float where that is nearly free, equalisation, exact bias correction and weight "
+                    "rounding, about a minute on two cores for ResNet-50; 3: also ranges by error, and all from up to "
+                    "three times the samples (default: " +
+                        usual + ")")
+        ->check(CLI::Range(0, 3));
     command
         .add_option("--bias-correction", arguments.bias_correction,
                     "Biases take the mean error of their layer: exact: on the inputs that the corrected layers before "
@@ -79,7 +78,7 @@ CorrectionChoice choice_of(const CorrectionArguments& arguments) {
 }
 
 CorrectOptions options_of(const CorrectionArguments& arguments, const std::string& method) {
-    CorrectOptions options = options_of_effort(arguments.effort, choice_of(arguments));
+    CorrectOptions options = options_of_effort(arguments.effort.value_or(0), choice_of(arguments));
     if (!method.empty()) options.auto_ranges = method == "auto";
     return options;
 }

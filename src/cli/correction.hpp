@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "api/correct.hpp"
@@ -9,7 +10,7 @@ namespace lathe::cli {
 
 /// The options with which a command corrects quantisation errors.
 struct CorrectionArguments {
-    int effort = 0;
+    std::optional<int> effort;   ///< absent: what the command does by itself
     std::string bias_correction; ///< empty: what the effort says; likewise below
     std::string rounding;
     std::string equalize;
@@ -21,8 +22,10 @@ struct CorrectionArguments {
     std::string preprocess;
 };
 
-/// `with_data`: the command has no option of its own for the data.
-void add_correction_options(CLI::App& command, CorrectionArguments& arguments, bool with_data = true);
+/// `usual`: what is done where no effort is asked for, for the help. `with_data`: the command has no option of its own
+/// for the data.
+void add_correction_options(CLI::App& command, CorrectionArguments& arguments, const std::string& usual,
+                            bool with_data = true);
 /// What is chosen one by one, in place of what the effort means.
 CorrectionChoice choice_of(const CorrectionArguments& arguments);
 /// `method`: of the command's --method; "auto" asks for ranges by error, another one for that one alone.

@@ -117,7 +117,8 @@ void add_optimize(Commands& commands) {
                     "held-back samples gain")
         ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}))
         ->capture_default_str();
-    add_correction_options(command, options->correction, false);
+    add_correction_options(command, options->correction,
+                           "1, or 0 where the samples are too few or it takes longer than --answer-limit", false);
     command.add_flag("!--no-answer", request.answer_loss,
                      "Where INT8 loses more than --max-drop, do not make a network of --effort 2 beside it");
     command

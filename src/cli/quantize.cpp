@@ -284,7 +284,7 @@ void add_quantize(Commands& commands) {
                    "weight. auto: what the target needs on this CPU")
         ->check(CLI::IsMember({"auto", "full", "pairs", "seven-bits"}))
         ->capture_default_str();
-    add_correction_options(app, arguments->correction);
+    add_correction_options(app, arguments->correction, "0");
     app.add_flag("--explain", arguments->explain, "Print every decision with its reason, an edge a line");
     app.add_flag("--lint", arguments->lint, "Judge a quantised model for the target; exit code 5 on errors");
 }

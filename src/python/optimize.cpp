@@ -35,7 +35,7 @@ OptimizeRequest request_of(const nb::dict& options) {
     request.samples = field(options, "samples", request.samples);
     if (options.contains("samples")) request.until_settled = false;
     request.exclude = field(options, "exclude", request.exclude);
-    request.effort = field(options, "effort", request.effort);
+    request.effort = optional_field<int>(options, "effort");
     request.answer_loss = field(options, "answer_loss", request.answer_loss);
     request.answer_limit_s = optional_field<double>(options, "answer_limit_s");
     // Absent and "auto" are the same to the library, but only one of them to what it keeps in the folder.

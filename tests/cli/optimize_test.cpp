@@ -75,6 +75,7 @@ TEST(Optimize, AnswersALoss) {
                               "--noisy-layers int8 --output out --against '' --batch-sizes 1 --duration 0.1 "
                               "--time-limit 0.2 ";
     const Json answered = work.good_json(loses);
+    EXPECT_EQ(answered["quantization"]["corrections"]["steps"].back()["method"], "bias-correction");
     ASSERT_TRUE(answered.contains("quantizations")) << answered["verdict"];
     EXPECT_TRUE(answered["quantizations"].contains("int8-effort2"));
     const Json& last = answered["verdict"]["candidates"].back();
@@ -84,12 +85,17 @@ TEST(Optimize, AnswersALoss) {
 
     EXPECT_FALSE(work.good_json(loses + "--force --no-answer").contains("quantizations"));
 
-    const CommandResult late = work.lathe(loses + "--force --answer-limit 0.000001");
+    const std::string limited = "--force --answer-limit 0.000001 ";
+    const CommandResult late = work.lathe(loses + limited + "--effort 0");
     EXPECT_EQ(late.exit_code, 0) << late.errors;
     EXPECT_THAT(late.errors, HasSubstr("int8-effort2 is left out: correcting it took more than"));
+    // By itself a job corrects where that is quick.
+    EXPECT_THAT(work.good(loses + limited).output, HasSubstr("INT8 is not corrected (--effort 1): it takes more than"));
 
     save_small(9); // too few to correct on: told, and the job goes on
-    const CommandResult few = work.lathe(loses);
+    EXPECT_THAT(work.good(loses).output,
+                HasSubstr("INT8 is not corrected (--effort 1): correcting needs at least 32 samples"));
+    const CommandResult few = work.lathe(loses + "--effort 0");
     EXPECT_EQ(few.exit_code, 0) << few.errors;
     EXPECT_THAT(few.errors, HasSubstr("int8-effort2 is left out: correcting needs at least 32 samples"));
 }
