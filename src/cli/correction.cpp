@@ -45,7 +45,8 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, c
             "Layers to whose output int8 would add noise of 2 % of its variance or more, and many times that "
             "of the others, told by the calibration's histograms; and the last convolutions of what answers for "
             "each place of an image: in int8, or in float (auto) where all of a kind together cost at most "
-            "about 4 % of the time (with layers of 20 % noise and more 8 %)")
+            "about 4 % of the time (with layers of 20 % noise and more 8 %), or one that makes a fifth of all noise at "
+            "most 1 %")
         ->check(CLI::IsMember({"auto", "int8"}))
         ->capture_default_str();
     if (!with_data) return;

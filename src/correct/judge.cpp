@@ -149,6 +149,17 @@ void Judge::find_groups(Output& output) const {
         values.push_back(batch.as<float>());
     }
     output.groups = find_output_groups(output.expected.front().shape, values);
+    if (output.groups.single()) {
+        double power = 0.0;
+        std::size_t samples = 0;
+        for (std::size_t batch = 0; batch < values.size(); ++batch) {
+            for (const float value : values[batch])
+                power += static_cast<double>(value) * static_cast<double>(value);
+            samples += samples_of(output.expected[batch]);
+        }
+        output.sizes = {std::sqrt(power / static_cast<double>(std::max<std::size_t>(1, samples)))};
+        return;
+    }
     for (const OutputGroups::Group& group : output.groups.groups) {
         const double channel = static_cast<double>(values.front().size()) /
                                static_cast<double>(samples_of(output.expected.front()) * output.groups.channels);
@@ -223,6 +234,7 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
     Closeness result;
     const HostTensor& sample = output.expected.front();
     result.classes = sample.shape.size() == 2 && sample.shape[1] > 1;
+    const bool image = sample.shape.size() >= 4;
     Fidelity fidelity;
     OutputKind kind = OutputKind::logits;
     if (result.classes) kind = detect_output_kind(sample.as<float>(), static_cast<std::size_t>(sample.shape[1]));
@@ -262,7 +274,8 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
                     std::pow(static_cast<double>(x[k]) - static_cast<double>(y[k]), 2.0);
             }
             for (std::size_t part = 0; part < noise.size(); ++part) {
-                const double size = output.groups.single() ? std::sqrt(signal) : output.sizes[part];
+                const bool own = output.groups.single() && (!image || output.sizes.empty());
+                const double size = own ? std::sqrt(signal) : output.sizes[part];
                 result.parts[part].errors.push_back(std::sqrt(noise[part]) / std::max(size, 1e-15));
             }
         }

@@ -38,9 +38,9 @@ struct JudgedFigure {
 struct Closeness {
     /// What decides: the mean size of the error over outputs, their parts and samples. For probabilities the square
     /// root of KL(P || Q), which grows with the error itself, so that a few wild samples do not decide alone; else
-    /// |x - y| / |x|. In an output of several parts |x| is that of the part over all samples: a photo without an object
-    /// has next to no scores. Logits are not judged by KL: samples that the network was trained on are so certain that
-    /// it says nothing. Infinite where an output holds NaN or infinity.
+    /// |x - y| / |x|. In an output of several parts, and of an image, |x| is that over all samples: a photo without an
+    /// object has next to no scores, a page without text none that matter. Logits are not judged by KL: samples that
+    /// the network was trained on are so certain that it says nothing. Infinite where an output holds NaN or infinity.
     double error = 0.0;
     std::vector<JudgedPart> parts;
     double mean_kl = 0.0;   ///< nats; 0 where the output is no row of classes

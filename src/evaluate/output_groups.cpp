@@ -108,12 +108,24 @@ double OutputGroups::weight(std::size_t group) const {
     return 1.0 / (own.power * static_cast<double>((own.end - own.begin) * groups.size()));
 }
 
+namespace {
+
+/// Of an image, whether the axis is one of its sides and so never its channels: columns of a page differ by its
+/// margins.
+bool is_side(const Shape& shape, std::size_t axis) {
+    if (shape.size() != 4) return false;
+    if (axis == 1) return shape[1] == shape[2] && shape[2] != shape[3]; // channels last, a square
+    return (shape[1] < shape[2] && shape[1] < shape[3]) || (shape[2] == shape[3] && shape[1] != shape[2]); // first
+}
+
+} // namespace
+
 OutputGroups find_output_groups(const Shape& shape, const std::vector<std::span<const float>>& values) {
     OutputGroups best;
     if (shape.size() < 3) return best;
     double most = 0.0;
     for (const std::size_t axis : {std::size_t{1}, shape.size() - 1}) {
-        if (shape[axis] < 2 || static_cast<std::size_t>(shape[axis]) > most_channels) continue;
+        if (shape[axis] < 2 || static_cast<std::size_t>(shape[axis]) > most_channels || is_side(shape, axis)) continue;
         std::size_t inner = 1;
         for (std::size_t i = axis + 1; i < shape.size(); ++i)
             inner *= static_cast<std::size_t>(shape[i]);

@@ -272,8 +272,11 @@ std::vector<LayerNoise> noisy_layers(std::vector<LayerNoise> layers, const Noisy
         noise.push_back(layer.noise);
     const auto middle = noise.begin() + static_cast<std::ptrdiff_t>(noise.size() / 2);
     std::ranges::nth_element(noise, middle);
-    const double least = std::max(limits.noise, limits.over_median * *middle);
-    std::erase_if(layers, [&](const LayerNoise& layer) { return layer.noise < least; });
+    const double outstanding = limits.over_median * *middle, least = std::max(limits.noise, outstanding);
+    std::erase_if(layers, [&](const LayerNoise& layer) {
+        const bool free = layer.share >= limits.great_share && layer.cost <= limits.nearly_free;
+        return layer.noise < (free ? outstanding : least);
+    });
     // Of equal gain for the cost the first in the graph.
     std::ranges::stable_sort(
         layers, [](const LayerNoise& a, const LayerNoise& b) { return a.noise * b.cost > b.noise * a.cost; });

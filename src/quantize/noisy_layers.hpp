@@ -51,6 +51,10 @@ struct NoisyLayerLimits {
     /// Of layers with so much noise (7 dB) little of the answer is left; they may bring the cost of all to more.
     double ruinous_noise = 0.2;
     double ruinous_cost = 0.08;
+    /// A layer that alone makes so much of all layers' noise is left in float, however little that is, where it costs
+    /// next to nothing (a depthwise convolution near the input).
+    double great_share = 0.2;
+    double nearly_free = 0.01;
 };
 
 /// The layers to be left in float: those whose noise stands out, most noise for the cost first, while the cost lasts.

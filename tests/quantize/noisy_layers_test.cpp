@@ -120,7 +120,9 @@ TEST(LayerNoise, NeedsTheOutputsHistogram) {
     EXPECT_TRUE(product.estimated().empty());
 }
 
-LayerNoise layer(std::size_t node, double noise, double cost) { return {node, std::to_string(node), noise, 0.0, cost}; }
+LayerNoise layer(std::size_t node, double noise, double cost, double share = 0.0) {
+    return {node, std::to_string(node), noise, share, cost};
+}
 
 struct Case {
     const char* name;
@@ -134,6 +136,11 @@ TEST(NoisyLayers, AreThoseThatStandOutWhileTheCostLasts) {
         {"one alone has nothing to stand out of", {layer(0, 0.5, 0.001)}, {}},
         {"all alike", {layer(0, 0.05, 0.001), layer(1, 0.04, 0.001), layer(2, 0.06, 0.001)}, {}},
         {"little noise", {layer(0, 0.015, 0.001), layer(1, 1e-4, 0.001), layer(2, 1e-4, 0.001)}, {}},
+        {"little noise, but most of all, for nothing",
+         {layer(0, 0.007, 0.008, 0.3), layer(1, 2e-4, 0.001), layer(2, 2e-4, 0.001), layer(3, 2e-4, 0.001),
+          layer(4, 0.006, 0.02, 0.3)},
+         {0}},
+        {"a good part of all, but like the others", {layer(0, 0.007, 0.001, 0.5), layer(1, 0.007, 0.001, 0.5)}, {}},
         {"one", {layer(0, 1e-3, 0.001), layer(1, 0.2, 0.02), layer(2, 1e-3, 0.001)}, {1}},
         {"too dear", {layer(0, 1e-3, 0.001), layer(1, 0.2, 0.2), layer(2, 1e-3, 0.001)}, {}},
         {"most noise for the cost first",
