@@ -41,8 +41,8 @@ struct OptimizeRequest {
     Method method = Method::mse;
     bool ranges_by_error = false; ///< for each tensor the range with the least error in what reads it (--method auto)
     std::size_t samples = 300;    ///< to calibrate on, spread evenly over the data; 0: all
-    std::optional<bool> until_settled =
-        {}; ///< stop earlier once the ranges stand still; absent: unless an effort is asked for
+    /// Stop earlier once the ranges stand still; absent: unless an effort is asked for.
+    std::optional<bool> until_settled = {};
     std::vector<std::string> exclude = {}; ///< left in float: as QuantizeRequest::exclude
     /// As QuantizeRequest::effort. Absent: 1, and 0 where the calibration's samples are too few to correct on or it
     /// takes longer than answer_limit_s, which is told.

@@ -46,6 +46,11 @@ Stages Stages::open(std::filesystem::path file, Progress& progress, Tell tell, b
     return stages;
 }
 
+bool Stages::was_done(const std::string& name, const std::string& key) const {
+    const auto found = done_.find(name);
+    return found != done_.end() && found->is_object() && found->value("key", "") == key;
+}
+
 Result<Json> Stages::run(const std::string& name, const std::string& key,
                          const std::vector<std::filesystem::path>& products,
                          const std::function<Result<Json>()>& work) {

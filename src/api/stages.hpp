@@ -28,6 +28,9 @@ public:
     Result<Json> run(const std::string& name, const std::string& key,
                      const std::vector<std::filesystem::path>& products, const std::function<Result<Json>()>& work);
 
+    /// Whether a step was last done with this key, whatever became of its products.
+    bool was_done(const std::string& name, const std::string& key) const;
+
     /// [{"name", "seconds", "reused"}], in the order in which they were run.
     const Json& timings() const { return timings_; }
 

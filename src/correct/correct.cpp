@@ -123,6 +123,7 @@ private:
     /// Nothing came of it.
     Result<void> leave(Correction told, Clock::time_point start) {
         told.seconds = seconds_since(start);
+        told.tried = false;
         outcome_.corrections.push_back(std::move(told));
         return {};
     }
@@ -419,8 +420,9 @@ std::vector<std::string> describe(const CorrectOutcome& outcome) {
                                        " held-back samples, corrected on " + std::to_string(outcome.fit_samples) + ":",
                                    "  quantised alone: " + figures(outcome.first)};
     for (const Correction& each : outcome.corrections) {
-        lines.push_back("  " + each.method + ": " + figures(each.after) + ", " + (each.kept ? "kept" : "not kept") +
-                        number(each.seconds, " (%.1f s)") + "; " + each.detail);
+        const std::string came =
+            each.tried ? figures(each.after) + ", " + (each.kept ? "kept" : "not kept") : "nothing done";
+        lines.push_back("  " + each.method + ": " + came + number(each.seconds, " (%.1f s)") + "; " + each.detail);
     }
     return lines;
 }

@@ -48,6 +48,7 @@ struct Correction {
     std::string detail; ///< how often it fired, or why it did not
     Closeness before, after;
     double seconds = 0.0;
+    bool tried = true; ///< a network was made and judged; else there was nothing to do, which `detail` explains
 };
 
 struct CorrectOutcome {

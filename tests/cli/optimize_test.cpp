@@ -89,8 +89,11 @@ TEST(Optimize, AnswersALoss) {
     const CommandResult late = work.lathe(loses + limited + "--effort 0");
     EXPECT_EQ(late.exit_code, 0) << late.errors;
     EXPECT_THAT(late.errors, HasSubstr("int8-effort2 is left out: correcting it took more than"));
-    // By itself a job corrects where that is quick.
+    // By itself a job corrects where that is quick, and does not try again what was too slow.
     EXPECT_THAT(work.good(loses + limited).output, HasSubstr("INT8 is not corrected (--effort 1): it takes more than"));
+    const CommandResult again = work.good(loses + "--answer-limit 0.000001");
+    EXPECT_THAT(again.output, HasSubstr("INT8 is not corrected (--effort 1): nor was it before"));
+    EXPECT_THAT(again.output, HasSubstr("quantize  reused"));
 
     save_small(9); // too few to correct on: told, and the job goes on
     EXPECT_THAT(work.good(loses).output,

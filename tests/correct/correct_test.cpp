@@ -1,5 +1,6 @@
 #include "correct/correct.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "correct/judge.hpp"
@@ -221,6 +222,8 @@ TEST(Correct, KeepsNothingThatDoesNotGain) {
         for (const Correction& each : outcome->corrections)
             EXPECT_FALSE(each.kept) << each.method << ": " << each.detail;
         EXPECT_NE(outcome->corrections[0].detail.find("0 of 0"), std::string::npos);
+        EXPECT_FALSE(outcome->corrections[0].tried);
+        EXPECT_THAT(describe(*outcome).at(2), testing::StartsWith("  equalize: nothing done"));
         EXPECT_EQ(outcome->first.error, outcome->last.error);
         EXPECT_EQ(numbers_of(outcome->quantized.model), numbers_of(plain->quantized.model));
     }

@@ -194,6 +194,7 @@ bool reduce_integers(const Site& site) {
         std::sort(axes->begin(), axes->end());
         first = static_cast<std::size_t>(axes->front());
         last = static_cast<std::size_t>(axes->back()) + 1;
+        if (axes->front() < 0 || last > dims.size()) return false;
         if (last - first != axes->size()) return false; // reduce_in_steps first
     }
     const auto product = [&](std::size_t from, std::size_t to) {
