@@ -497,7 +497,7 @@ void add_bench(Commands& commands) {
             "may be repeated to compare. An engine of one length has only that; frameworks run own")
         ->type_name("LENGTHS")
         ->allow_extra_args(false);
-    command.add_option("--output", options->output, "Write the results as JSON");
+    command.add_option("-o,--output", options->output, "Write the results as JSON");
     // Hidden: what benchmarks/run_gpu.py and our own fresh processes ask.
     command.add_flag("--probe", options->probe)->group("");
     command.add_flag("--turns", options->turns)->group("");

@@ -305,7 +305,7 @@ void add_eval(Commands& commands) {
         .add_option("--null-threshold", questions.null_threshold,
                     "Of --task squad, version 2.0: no answer where its score beats the best answer's by more")
         ->capture_default_str();
-    command.add_option("--output", options->output, "Write the results as JSON");
+    command.add_option("-o,--output", options->output, "Write the results as JSON");
 }
 
 } // namespace lathe::cli

@@ -224,7 +224,7 @@ void add_export(Commands& commands) {
             "Face text encoder, ViT or kin, GPT-2 or diffusers' UNet, or FILE.py:FUNCTION, which returns a module or "
             "(module, example inputs)")
         ->required();
-    command.add_option("--output", options->output, "ONNX file to write")->required();
+    command.add_option("-o,--output", options->output, "ONNX file to write")->required();
     command.add_option("--weights", options->weights,
                        "state_dict or checkpoint; the number of classes is read from it");
     command.add_flag("--random-weights", options->random_weights, "Seeded random weights: good for speed alone");

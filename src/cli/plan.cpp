@@ -282,7 +282,7 @@ void add_plan(Commands& commands) {
     command.add_option("--try-seconds", options->try_seconds, "How long each")
         ->check(CLI::Range(0.1, 3600.0))
         ->capture_default_str();
-    command.add_option("--output", options->output, "Write the plan as JSON");
+    command.add_option("-o,--output", options->output, "Write the plan as JSON");
 }
 
 } // namespace lathe::cli

@@ -138,7 +138,7 @@ void add_profile_data(Commands& commands) {
     command.add_option("--buckets", options->request.buckets, "Propose shapes for that many lengths")
         ->check(CLI::Range(std::size_t{1}, most_length_buckets))
         ->capture_default_str();
-    command.add_option("--output", options->output, "Write the results as JSON");
+    command.add_option("-o,--output", options->output, "Write the results as JSON");
 }
 
 } // namespace lathe::cli

@@ -11,10 +11,15 @@ TEST(Cli, HelpVersionAndWrongUsage) {
     const Workspace work;
     EXPECT_THAT(work.good("--version").output, HasSubstr("lathe "));
     const std::string help = work.good("--help").output;
-    for (const char* command : {"demo", "optimize", "export", "inspect", "simplify", "calibrate", "quantize", "build",
-                                "run", "bench", "eval", "report", "doctor"}) {
+    for (const char* command :
+         {"demo",     "optimize", "export",      "inspect", "simplify",     "calibrate", "convert-ranges",
+          "quantize", "autocast", "build",       "run",     "profile-data", "bench",     "trtexec-log",
+          "eval",     "compare",  "sensitivity", "tune",    "plan",         "deploy",    "report",
+          "show",     "doctor",   "completion",  "man"}) {
         EXPECT_THAT(help, HasSubstr(command));
-        EXPECT_THAT(work.good(std::string(command) + " --help").output, HasSubstr("lathe " + std::string(command)));
+        const std::string own = work.good(std::string(command) + " --help").output;
+        EXPECT_THAT(own, HasSubstr("lathe " + std::string(command)));
+        if (own.find("\n  --output ") != std::string::npos) ADD_FAILURE() << command << " has --output, but not -o";
     }
     struct Case {
         std::string arguments;
