@@ -49,8 +49,8 @@ Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequ
 Result<CalibrateOutcome> calibrate_arrays(const Model& model, std::vector<HostTensor> arrays,
                                           const CalibrateRequest& request, Progress& progress);
 
-/// What a caller of the library asks for. Errors: parse_error (of the preprocessing).
-Result<CalibrateRequest> request_of(const CalibrationOptions& options, const Data& data);
+/// What a caller of the library asks for.
+CalibrateRequest request_of(const CalibrationOptions& options, const Data& data);
 
 /// Calibration as a caller of the library holds it.
 struct Calibration::Impl {

@@ -11,7 +11,7 @@ Calibration::Calibration(Calibration&&) noexcept = default;
 Calibration& Calibration::operator=(Calibration&&) noexcept = default;
 Calibration::~Calibration() = default;
 
-Result<CalibrateRequest> request_of(const CalibrationOptions& options, const Data& data) {
+CalibrateRequest request_of(const CalibrationOptions& options, const Data& data) {
     CalibrateRequest request;
     request.data = data.path;
     request.columns = data.columns;
@@ -27,7 +27,7 @@ Result<CalibrateRequest> request_of(const CalibrationOptions& options, const Dat
 }
 
 Result<Calibration> Calibration::run(const Model& model, Data data, const CalibrationOptions& options) {
-    LATHE_TRY(const CalibrateRequest request, request_of(options, data));
+    const CalibrateRequest request = request_of(options, data);
     Progress& progress = options.progress != nullptr ? *options.progress : no_progress();
     LATHE_TRY(CalibrateOutcome outcome, data.arrays.empty()
                                             ? calibrate_model(model, request, progress)

@@ -142,7 +142,7 @@ EvaluateTaskResult result_of(const Json& document) {
     return result;
 }
 
-Result<EvalRequest> request_of(const EvaluateTaskRequest& given) {
+EvalRequest request_of(const EvaluateTaskRequest& given) {
     EvalRequest request;
     request.engines = given.engines;
     request.reference = given.reference;
@@ -175,7 +175,7 @@ std::optional<TaskFigure> TaskSubject::metric() const {
 Result<EvaluateTaskResult> evaluate_task(const EvaluateTaskRequest& given) {
     if (given.batch_size == 0)
         return Error{ErrorCode::invalid_argument, "a batch holds at least one sample", "batch_size", ""};
-    LATHE_TRY(const EvalRequest request, request_of(given));
+    const EvalRequest request = request_of(given);
     LATHE_TRY(const Json document,
               evaluate_engines(request, given.progress != nullptr ? *given.progress : no_progress()));
     return result_of(document);

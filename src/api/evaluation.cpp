@@ -18,8 +18,7 @@ Result<std::unique_ptr<Dataset>> open(Data data, const EngineInfo& engine, const
     if (!data.arrays.empty()) {
         return dataset_of_arrays(std::move(data.arrays), std::move(data.labels), input_specs(engine), opening);
     }
-    LATHE_TRY(const auto preprocess, PreprocessChoice(options.preprocess).resolve(input_specs(engine)));
-    return open_dataset(data.path, preprocess, engine, opening);
+    return open_dataset(data.path, PreprocessChoice(options.preprocess), engine, opening);
 }
 
 Measured share(std::size_t successes, std::size_t trials) {

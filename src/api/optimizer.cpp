@@ -161,12 +161,12 @@ private:
         return correcting;
     }
     /// What the ranges and corrections depend on beside the model and the data.
-    std::string quantization_key(int effort) const {
+    std::string quantization_key(int effort, bool corrected) const {
         const CorrectionChoice& choice = options_.corrections;
         const auto number = [](const auto& value) { return value ? std::to_string(static_cast<int>(*value)) : "-"; };
         std::string key =
             key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)), to_string(target()),
-                    std::to_string(effort), uncorrected_ ? "within " + std::to_string(*options_.answer_limit_s) : "",
+                    std::to_string(effort), corrected ? "" : "within " + std::to_string(*options_.answer_limit_s),
                     number(choice.bias), number(choice.rounding), number(choice.equalize), number(choice.smooth),
                     number(choice.float_last), number(choice.noisy_in_float), number(options_.weights),
                     number(options_.activations)});
@@ -175,9 +175,10 @@ private:
         return key;
     }
 
-    Result<std::string> quantization_stage_key(int effort) const {
+    /// `corrected`: nothing kept the corrections from being made.
+    Result<std::string> quantization_stage_key(int effort, bool corrected) const {
         LATHE_TRY(const std::string ranges_hash, hash_file(file(".ranges")));
-        return key_of({key_, ranges_hash, quantization_key(effort)});
+        return key_of({key_, ranges_hash, quantization_key(effort, corrected)});
     }
 
     Result<void> calibrate() {
@@ -227,9 +228,7 @@ private:
         if ((asked && !options_.quick) || !corrections_of(effort_).any()) return quantize("int8", effort_, progress_);
         const double limit_s = options_.quick ? budget_.share(*options_.answer_limit_s, 22) : *options_.answer_limit_s;
         std::string why = "it takes more than " + report::decimals(limit_s, options_.quick ? 0 : -1) + " s";
-        uncorrected_ = true;
-        LATHE_TRY(const std::string without, quantization_stage_key(0));
-        uncorrected_ = false;
+        LATHE_TRY(const std::string without, quantization_stage_key(0, false));
         if (stages_.was_done("quantize", without)) {
             why = "nor was it before";
         } else if (corrections_fit(limit_s)) {
@@ -250,7 +249,7 @@ private:
 
     /// Writes the INT8 network called `name`.
     Result<void> quantize(const std::string& name, int effort, Progress& progress) {
-        LATHE_TRY(const std::string key, quantization_stage_key(effort));
+        LATHE_TRY(const std::string key, quantization_stage_key(effort, !uncorrected_));
         const fs::path output = file("." + name + ".onnx");
         const std::string stage = name == "int8" ? "quantize" : "quantize " + name;
         LATHE_TRY(Json document, stages_.run(stage, key, {output}, [&]() -> Result<Json> {

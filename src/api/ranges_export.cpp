@@ -31,7 +31,7 @@ Result<void> write_given(const GivenRanges& ranges, const RangesFormat& format, 
 }
 
 Result<Calibration> calibrate_every_tensor(const Model& model, Data data, const CalibrationOptions& options) {
-    LATHE_TRY(CalibrateRequest request, request_of(options, data));
+    CalibrateRequest request = request_of(options, data);
     request.all_activations = true;
     request.until_settled = false;
     Progress& progress = options.progress != nullptr ? *options.progress : no_progress();

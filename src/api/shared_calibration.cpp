@@ -120,7 +120,7 @@ CalibrationWorker& CalibrationWorker::operator=(CalibrationWorker&&) noexcept = 
 CalibrationWorker::~CalibrationWorker() = default;
 
 Result<CalibrationWorker> CalibrationWorker::start(const Model& model, const CalibrationOptions& options) {
-    LATHE_TRY(const CalibrateRequest request, request_of(options, std::filesystem::path()));
+    const CalibrateRequest request = request_of(options, std::filesystem::path());
     LATHE_TRY(CalibrationTask task, make_calibration_task(model, request));
     LATHE_TRY(auto source, openvino::make_activation_source(model, task.tensors, request.threads));
     return CalibrationWorker(
@@ -129,7 +129,7 @@ Result<CalibrationWorker> CalibrationWorker::start(const Model& model, const Cal
 
 Result<CalibrationPart> CalibrationWorker::run(Data data, SampleSpan span, Progress* progress) {
     const CalibrationTask& task = impl_->task;
-    LATHE_TRY(const CalibrateRequest request, request_of(impl_->options, data));
+    const CalibrateRequest request = request_of(impl_->options, data);
     LATHE_TRY(const CalibrationData opened, open_calibration_data(task, std::move(data.arrays), request, span));
     if (span.count == 0 || opened.dataset->size() != span.count) {
         return Error{ErrorCode::out_of_range,
@@ -189,7 +189,7 @@ SharedCalibration::~SharedCalibration() = default;
 
 Result<SharedCalibration> SharedCalibration::start(const Model& model, Data data, const CalibrationOptions& options) {
     auto impl = std::make_unique<Impl>();
-    LATHE_TRY(impl->request, request_of(options, data));
+    impl->request = request_of(options, data);
     LATHE_TRY(CalibrationTask task, make_calibration_task(model, impl->request));
     const bool in_memory = !data.arrays.empty();
     const auto all = in_memory && !data.arrays.front().shape.empty() ? data.arrays.front().shape.front() : 0;

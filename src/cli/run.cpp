@@ -212,8 +212,7 @@ private:
     }
 
     Result<std::optional<Preprocess>> preprocess_to_use() const {
-        if (options_.preprocess.empty()) return preprocess_of(*info_);
-        return PreprocessChoice(options_.preprocess).resolve(input_specs(*info_));
+        return preprocess_for(PreprocessChoice(options_.preprocess), *info_);
     }
 
     /// The batch size asked for, or the profile's favourite.

@@ -150,6 +150,7 @@ void Judge::find_groups(Output& output) const {
     }
     output.groups = find_output_groups(output.expected.front().shape, values);
     if (output.groups.single()) {
+        if (output.expected.front().shape.size() < 4) return; // no image: each sample's own size
         double power = 0.0;
         std::size_t samples = 0;
         for (std::size_t batch = 0; batch < values.size(); ++batch) {
@@ -234,7 +235,6 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
     Closeness result;
     const HostTensor& sample = output.expected.front();
     result.classes = sample.shape.size() == 2 && sample.shape[1] > 1;
-    const bool image = sample.shape.size() >= 4;
     Fidelity fidelity;
     OutputKind kind = OutputKind::logits;
     if (result.classes) kind = detect_output_kind(sample.as<float>(), static_cast<std::size_t>(sample.shape[1]));
@@ -274,8 +274,7 @@ Result<Closeness> Judge::compare(const Output& output, const Batches& actual) co
                     std::pow(static_cast<double>(x[k]) - static_cast<double>(y[k]), 2.0);
             }
             for (std::size_t part = 0; part < noise.size(); ++part) {
-                const bool own = output.groups.single() && (!image || output.sizes.empty());
-                const double size = own ? std::sqrt(signal) : output.sizes[part];
+                const double size = output.sizes.empty() ? std::sqrt(signal) : output.sizes[part];
                 result.parts[part].errors.push_back(std::sqrt(noise[part]) / std::max(size, 1e-15));
             }
         }

@@ -7,6 +7,7 @@
 #include "data/convert.hpp"
 #include "data/npy.hpp"
 #include "data/prefetch.hpp"
+#include "data/preprocess_presets.hpp"
 #include "data/sources.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
@@ -204,10 +205,9 @@ Result<std::unique_ptr<Dataset>> make_file_dataset(SampleFiles files, const std:
                                                                       threads, options.read_ahead, std::move(produce)));
     }
     if (!preprocess) {
-        return Error{
-            ErrorCode::invalid_argument, "the model does not say how images become its input", where,
-            "say it with --preprocess: imagenet, imagenet-0..1, tf, clip, raw-0..255, yolo, yolox, or JSON (or "
-            "export the model with lathe export, which writes it down)"};
+        return Error{ErrorCode::invalid_argument, "the model does not say how images become its input", where,
+                     "say it with --preprocess: " + preset_names() +
+                         ", or JSON (or export the model with lathe export, which writes it down)"};
     }
     LATHE_CHECK(preprocess->validate("preprocess"));
     if (!is_floating(input.type) && input.type != DataType::uint8) {

@@ -33,7 +33,10 @@ constexpr std::array<PreprocessPreset, 7> presets{{
     {"yolox", "YOLOX's: as large as fits, top left on grey, blue first, values 0..255", Interpolation::bilinear_opencv,
      0, 1.0, zeros, ones, Alignment::top_left, ColorOrder::bgr},
 }};
-constexpr std::size_t tried = 5; // of them
+/// Of them, those in front that have no letterbox.
+constexpr auto tried = static_cast<std::size_t>(
+    std::ranges::find_if(presets, [](const PreprocessPreset& each) { return each.letterbox.has_value(); }) -
+    presets.begin());
 constexpr std::uint8_t grey = 114;
 
 /// The channel axis of a picture input, 1 or 3; 0 for any other.
@@ -62,19 +65,23 @@ const PreprocessPreset* find_preset(std::string_view name) {
 
 Error unknown(std::string_view text) {
     std::vector<std::string> names;
-    std::string list;
-    for (const PreprocessPreset& preset : presets) {
+    for (const PreprocessPreset& preset : presets)
         names.emplace_back(preset.name);
-        list += (list.empty() ? "" : ", ") + names.back();
-    }
     const std::string nearest = nearest_name(text, names);
     return {ErrorCode::invalid_argument,
             "neither a preprocessing that is known here nor a JSON file" +
                 (nearest.empty() ? "" : "; is " + nearest + " meant?"),
-            std::string(text), "give one of " + list + ", or a JSON file"};
+            std::string(text), "give one of " + preset_names() + ", or a JSON file"};
 }
 
 } // namespace
+
+std::string preset_names() {
+    std::string list;
+    for (const PreprocessPreset& preset : presets)
+        list += (list.empty() ? "" : ", ") + std::string(preset.name);
+    return list;
+}
 
 std::span<const PreprocessPreset> preprocess_presets() { return presets; }
 std::span<const PreprocessPreset> tried_presets() { return std::span(presets).first<tried>(); }

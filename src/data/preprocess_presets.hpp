@@ -31,6 +31,9 @@ std::span<const PreprocessPreset> preprocess_presets();
 /// Those without a letterbox, in the order in which they are tried where nobody says which one is meant.
 std::span<const PreprocessPreset> tried_presets();
 
+/// "imagenet, imagenet-0..1, ...": all names, for errors.
+std::string preset_names();
+
 /// The preset for the only picture input among `inputs`: 1x3xHxW or 1xHxWx3, which also tells the layout. `size`
 /// stands in for sizes that the input leaves open. Errors: invalid_argument (no such input, an open size).
 Result<Preprocess> make_preprocess(const PreprocessPreset& preset, std::span<const InputSpec> inputs,

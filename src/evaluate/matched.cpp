@@ -85,7 +85,7 @@ Result<Json> evaluate_matched(const EvalRequest& request,
             }
         }
         if (!preprocess) {
-            LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
+            LATHE_TRY(preprocess, preprocess_for(request.preprocess, engine.info()));
         }
         std::vector<std::string> outputs;
         for (const IoInfo& output : engine.info().outputs)

@@ -107,16 +107,14 @@ Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine) {
     return Preprocess::from_text(engine.preprocess, "the engine's preprocessing");
 }
 
-Result<std::optional<Preprocess>> preprocess_for(const EvalRequest& request, const EngineInfo& engine) {
-    LATHE_TRY(auto chosen, request.preprocess.resolve(input_specs(engine)));
+Result<std::optional<Preprocess>> preprocess_for(const PreprocessChoice& choice, const EngineInfo& engine) {
+    LATHE_TRY(auto chosen, choice.resolve(input_specs(engine)));
     return chosen ? std::move(chosen) : preprocess_of(engine);
 }
 
-Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
+Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, const PreprocessChoice& choice,
                                               const EngineInfo& engine, const DatasetOptions& options) {
-    if (!preprocess) {
-        LATHE_TRY(preprocess, preprocess_of(engine));
-    }
+    LATHE_TRY(const auto preprocess, preprocess_for(choice, engine));
     return open_dataset(path, preprocess, input_specs(engine), with_lengths(options, engine));
 }
 
@@ -144,7 +142,7 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
     std::optional<Error> no_scores; // of a first output that holds none: no fault where all outputs have a task
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (request.preprocess_on_device && owned.empty()) {
-            LATHE_TRY(on_device, preprocess_for(request, engine.info()));
+            LATHE_TRY(on_device, preprocess_for(request.preprocess, engine.info()));
         }
         auto predictor = make_engine_predictor(engine, name, request.output_name, on_device);
         if (!predictor) {
@@ -174,8 +172,7 @@ Result<Json> evaluate_outputs(const EvalRequest& request, bool similarity, Progr
         if (!options.text.joint) options.samples *= 2; // texts
         options.text.labels = TextLabels::scores;
     }
-    LATHE_TRY(auto preprocess, preprocess_for(request, loaded.first));
-    LATHE_TRY(const auto data, open_dataset(request.data, std::move(preprocess), loaded.first, options));
+    LATHE_TRY(const auto data, open_dataset(request.data, request.preprocess, loaded.first, options));
     const auto document = [&](std::size_t samples, const CutTexts& cut) -> Result<Json> {
         LATHE_TRY(const std::string digest, data->digest());
         Json json = eval_document(request, loaded.libraries, digest, samples);

@@ -30,7 +30,7 @@ struct PoseHead;
 /// The engine's own preprocessing; nothing where it has none. Errors: parse_error.
 Result<std::optional<Preprocess>> preprocess_of(const EngineInfo& engine);
 /// What the request says, else what the engine says.
-Result<std::optional<Preprocess>> preprocess_for(const EvalRequest& request, const EngineInfo& engine);
+Result<std::optional<Preprocess>> preprocess_for(const PreprocessChoice& choice, const EngineInfo& engine);
 
 /// What the engine expects of data, input by input: -1 for the batch and for sizes that it leaves open.
 std::vector<InputSpec> input_specs(const EngineInfo& engine);
@@ -44,7 +44,7 @@ DatasetOptions with_lengths(DatasetOptions options, const EngineInfo& engine);
 
 /// Samples for an engine, with its own preprocessing unless another is given, and its own tokenizer (which
 /// `options.text.make_tokenizer` makes) and sequence lengths.
-Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, std::optional<Preprocess> preprocess,
+Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path, const PreprocessChoice& choice,
                                               const EngineInfo& engine, const DatasetOptions& options);
 
 struct EvalRequest {

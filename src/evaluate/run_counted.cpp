@@ -38,7 +38,7 @@ Result<Json> evaluate_engines_by(const CountedPlan& plan, const EvalRequest& req
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (owned.empty()) {
             if (!preprocess) {
-                LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
+                LATHE_TRY(preprocess, preprocess_for(request.preprocess, engine.info()));
             }
             LATHE_TRY(judged, plan.judged(engine.info()));
         }
@@ -83,7 +83,7 @@ Result<Json> evaluate_engines_by(const CountedPlan& plan, const EvalRequest& req
 }
 
 Result<TaskJudging> judge_by(const CountedPlan& plan, const EvalRequest& request, const EngineInfo& model) {
-    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request.preprocess, model));
     LATHE_TRY(Judged judged, plan.judged(model));
     LATHE_TRY(auto found, plan.truth(preprocess.value_or(Preprocess{})));
     const auto output = std::ranges::find(model.outputs, judged.output, &IoInfo::name);

@@ -70,7 +70,7 @@ Result<Json> evaluate_detection_engines(const EvalRequest& request, Progress& pr
     DetectionHead head;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (!preprocess) {
-            LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
+            LATHE_TRY(preprocess, preprocess_for(request.preprocess, engine.info()));
         }
         if (owned.empty()) {
             LATHE_TRY(head, detection_head(engine.info(), request.detection.head));

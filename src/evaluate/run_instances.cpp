@@ -62,7 +62,7 @@ void describe_instances(Json& document, const std::string& where, bool labelled)
 Result<MatchedPlan> plan_of_instances(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const DetectionHead head, instance_head(model, request.detection.head));
     LATHE_TRY(auto found, find_instance_truth(request.data));
-    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request.preprocess, model));
     MatchedPlan plan{"instances",
                      "masks",
                      "mask mAP",

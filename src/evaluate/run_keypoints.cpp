@@ -61,7 +61,7 @@ void describe_poses(Json& document, const std::string& where, bool labelled) {
 Result<MatchedPlan> plan_of_poses(const EvalRequest& request, const EngineInfo& model) {
     LATHE_TRY(const PoseHead head, keypoint_head(model));
     LATHE_TRY(auto found, find_keypoint_truth(request.data));
-    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request.preprocess, model));
     MatchedPlan plan{
         "keypoints",   "poses", "OKS AP", "oks_ap", "the data has no keypoints", "add COCO's person_keypoints.json",
         describe_poses};

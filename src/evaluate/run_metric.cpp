@@ -84,7 +84,7 @@ Result<Json> evaluate_engines_by_metric(const EvalRequest& request, Progress& pr
     std::optional<Preprocess> preprocess;
     const auto take = [&](const Engine& engine, const std::string& name) -> Result<void> {
         if (engines.empty() && !preprocess) {
-            LATHE_TRY(preprocess, preprocess_for(request, engine.info()));
+            LATHE_TRY(preprocess, preprocess_for(request.preprocess, engine.info()));
         }
         std::vector<std::string> outputs;
         for (const IoInfo& output : engine.info().outputs)

@@ -162,7 +162,7 @@ Result<TaskJudging> judge_detection(const EvalRequest& request, const EngineInfo
     LATHE_TRY(auto found, find_detection_truth(request.data));
     LATHE_TRY(const bool by_masks, judged_by_masks(request, head, found));
     if (by_masks) return judge_instances(request, model);
-    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request, model));
+    LATHE_TRY(const std::optional<Preprocess> preprocess, preprocess_for(request.preprocess, model));
     TaskJudging judging;
     judging.task = "detection";
     judging.metric = found ? "mAP 0.50:0.95" : "mAP 0.50 against the float network's detections";

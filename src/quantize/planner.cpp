@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "graph/subgraphs.hpp"
 #include "quantize/ops.hpp"
@@ -202,27 +203,22 @@ bool Planner::can_be_int8(const std::string& value) {
             can_be_int8_[current] = int8_node_[*producer];
             continue;
         }
-        if (const auto gated = gated_in_kernel(current)) {
-            const auto known = can_be_int8_.find(*gated);
-            if (known == can_be_int8_.end())
-                stack.push_back(*gated);
-            else
-                can_be_int8_[current] = bool(known->second);
-            continue;
-        }
-        const bool follows = is_fused_activation(node) || is_average_pool(node) || node.is("Add") ||
+        const auto gated = gated_in_kernel(current);
+        const bool follows = gated || is_fused_activation(node) || is_average_pool(node) || node.is("Add") ||
                              node.is("Concat") || is_pass_through(graph_, node);
         if (!follows) {
             can_be_int8_[current] = false;
             continue;
         }
         const std::size_t data_inputs = node.is("Add") || node.is("Concat") ? node.inputs.size() : 1;
+        const std::span<const std::string> data =
+            gated ? std::span(&*gated, 1) : std::span(node.inputs).first(std::min(data_inputs, node.inputs.size()));
         bool any = false;
         bool ready = true;
-        for (std::size_t i = 0; i < data_inputs && i < node.inputs.size(); ++i) {
-            const auto known = can_be_int8_.find(node.inputs[i]);
+        for (const std::string& input : data) {
+            const auto known = can_be_int8_.find(input);
             if (known == can_be_int8_.end()) {
-                stack.push_back(node.inputs[i]);
+                stack.push_back(input);
                 ready = false;
             } else {
                 any = any || known->second;

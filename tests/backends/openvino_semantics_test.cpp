@@ -261,6 +261,18 @@ TEST(OpenVinoSemantics, TheExtremeOfNarrowInfinitiesIsInfinite) {
     }
 }
 
+/// The image [1, 8, 4, 4] and the filters [2, 16, 1, 1] of the tests of joined bytes.
+HostTensor waves() {
+    return filled({1, 8, 4, 4}, [](std::size_t i) { return 20 * std::sin(static_cast<float>(i) * 0.7F); });
+}
+int weight(std::size_t i) { return static_cast<int>(i * 37 % 201) - 100; }
+std::string weight_list() {
+    std::string list;
+    for (std::size_t i = 0; i < 32; ++i)
+        list += (i == 0 ? "" : ", ") + std::to_string(weight(i));
+    return list;
+}
+
 // Quantised values that are joined before a convolution: of int8, and of several zero points in one scale.
 TEST(OpenVinoSemantics, JoinedBytesReachTheConvolution) {
     struct Grid {
@@ -268,12 +280,8 @@ TEST(OpenVinoSemantics, JoinedBytesReachTheConvolution) {
         double scale;
         int zero;
     };
-    const HostTensor x =
-        filled({1, 8, 4, 4}, [](std::size_t i) { return 20 * std::sin(static_cast<float>(i) * 0.7F); });
-    const auto weight = [](std::size_t i) { return static_cast<int>(i * 37 % 201) - 100; };
-    std::string weights;
-    for (std::size_t i = 0; i < 32; ++i)
-        weights += (i == 0 ? "" : ", ") + std::to_string(weight(i));
+    const HostTensor x = waves();
+    const std::string weights = weight_list();
     const auto rounded = [](float value, const Grid& grid) {
         const bool is_signed = std::string_view(grid.type) == "int8";
         const double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
@@ -314,12 +322,8 @@ TEST(OpenVinoSemantics, JoinedBytesReachTheConvolution) {
 
 // The same where the pair follows what joins, before which OpenVINO moves it: read by one convolution, or by two.
 TEST(OpenVinoSemantics, BytesOfWhatWasJoinedReachTheConvolution) {
-    const HostTensor x =
-        filled({1, 8, 4, 4}, [](std::size_t i) { return 20 * std::sin(static_cast<float>(i) * 0.7F); });
-    const auto weight = [](std::size_t i) { return static_cast<int>(i * 37 % 201) - 100; };
-    std::string weights;
-    for (std::size_t i = 0; i < 32; ++i)
-        weights += (i == 0 ? "" : ", ") + std::to_string(weight(i));
+    const HostTensor x = waves();
+    const std::string weights = weight_list();
     for (const int zero : {0, -128, 7}) {
         const auto got = run<float>(
             "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[2, 16, 1, 1] = {" + weights +
