@@ -9,7 +9,8 @@ sides too; other inputs and outputs are FP32 in Lathe's engines, as exported. Wh
 form (`lathe quantize --target cuda`, calibrated on random inputs, every layer in int8: for the time alone) is timed too.
 
 A network that is refused, fails or runs out of time keeps its row, with what was said. Three steps, so that processor
-and GPU are both busy: exports in parallel, torch.compile's caches in parallel, then builds and turns one after another.
+and GPU are both busy: exports in parallel, torch.compile's caches in parallel, then builds and turns one after another;
+without a peer a network is built and timed as soon as it is exported.
 """
 
 import argparse
@@ -370,12 +371,16 @@ def main():
     provenance.stamp(document, options.lathe, [__file__])  # which makes the models, from seeds
     problems = {name: [] for name in names}
     steps = options.steps.split(",")
-    with ThreadPoolExecutor(options.jobs) as pool:
-        ready = {name: pool.submit(part, "prepare", name, options, min(300, left())) for name in names if "prepare" in steps}
-        for name, future in ready.items():
-            if future.result():
-                problems[name].append(future.result())
-    log("exported", sum(not p for p in problems.values()), "of", len(names), f"in {time.time() - begun:.0f} s")
+    preparing = ThreadPoolExecutor(options.jobs)
+    ready = {name: preparing.submit(part, "prepare", name, options, min(300, left())) for name in names if "prepare" in steps}
+
+    def prepared(name):
+        if name in ready and (said := ready.pop(name).result()):
+            problems[name].append(said)
+        return not problems[name]
+
+    if options.against:  # torch.compile uses the GPU: all of it before the first timing
+        log("exported", sum(map(prepared, names)), "of", len(names), f"in {time.time() - begun:.0f} s")
     with ThreadPoolExecutor(options.jobs) as pool:
         waiting = []
         for name in names:
@@ -389,11 +394,14 @@ def main():
                                                       name, batch, mode)))
         for name, future in waiting:
             future.result()  # said in the log; the measurement compiles again and says it there
-    log("compiled after", f"{time.time() - begun:.0f} s")
+    if waiting:
+        log("compiled after", f"{time.time() - begun:.0f} s")
     if "measure" not in steps:
+        log("exported", sum(map(prepared, names)), "of", len(names), f"in {time.time() - begun:.0f} s")
         return
     samples = Samples()
     for name in names:
+        prepared(name)
         row = {"network": name, "family": ZOO[name].family, "problems": problems[name], "batches": {}}
         if left() < 20:
             row["problems"].append("no time left")
