@@ -234,8 +234,9 @@ Result<GeneratedKernel> emit_concat(const std::string& variant, const FusedOp& o
 
     GeneratedKernel kernel;
     kernel.entry = "lathe_concat";
-    kernel.threads = usual_threads;
-    const std::int64_t total = rows.rows * rows.columns / vectors.width, block = usual_threads * vectors.count;
+    const std::int64_t total = rows.rows * rows.columns / vectors.width;
+    kernel.threads = threads_for(total, vectors.count);
+    const std::int64_t block = kernel.threads * vectors.count;
     kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
     std::vector<Operand> inputs;
     for (const Part& part : rows.parts)
@@ -251,7 +252,7 @@ Result<GeneratedKernel> emit_concat(const std::string& variant, const FusedOp& o
     const auto open = [&] {
         s.line("#pragma unroll");
         s.line("  for (int u = 0; u < ", vectors.count, "; ++u) {");
-        s.line("    const ", index, " i = first + u * ", usual_threads, u, ";");
+        s.line("    const ", index, " i = first + u * ", kernel.threads, u, ";");
         if (total % block != 0) s.line("    if (i >= ", total, u, ") break;");
     };
     open();

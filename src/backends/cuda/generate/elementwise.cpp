@@ -32,9 +32,9 @@ public:
     Result<GeneratedKernel> emit(const std::string& name) {
         GeneratedKernel kernel;
         kernel.entry = "lathe_" + name;
-        kernel.threads = usual_threads;
         const std::int64_t total = space_.total() / vectors_.width;
-        const std::int64_t block = usual_threads * vectors_.count;
+        kernel.threads = threads_ = threads_for(total, vectors_.count);
+        const std::int64_t block = threads_ * vectors_.count;
         kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
         guard_ = total % block != 0;
         total_ = total;
@@ -80,7 +80,7 @@ private:
     void each_vector(Body body) {
         source_.line("#pragma unroll");
         source_.line("  for (int u = 0; u < ", vectors_.count, "; ++u) {");
-        source_.line("    const ", index_, " i = first + u * ", usual_threads, suffix_, ";");
+        source_.line("    const ", index_, " i = first + u * ", threads_, suffix_, ";");
         if (guard_) source_.line("    if (i >= ", total_, suffix_, ") break;");
         if (!flat_) {
             const std::int64_t run = space_.inner() / vectors_.width;
@@ -244,6 +244,7 @@ private:
     std::vector<Reading> inputs_;
     Source source_;
     std::int64_t total_ = 0;
+    std::uint32_t threads_ = usual_threads;
     bool guard_ = false;
 };
 
@@ -266,15 +267,15 @@ void open_kernel(Source& source, GeneratedKernel& kernel, const std::vector<Oper
 
 void open_pieces(Source& source, GeneratedKernel& kernel, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& outputs, const Vectors& vectors, std::int64_t total) {
-    const std::int64_t block = usual_threads * vectors.count;
-    kernel.threads = usual_threads;
+    kernel.threads = threads_for(total, vectors.count);
+    const std::int64_t block = kernel.threads * vectors.count;
     kernel.grid[0] = static_cast<std::uint32_t>(divided_up(total, block));
     open_kernel(source, kernel, inputs, outputs);
     source.line("  wait_for_previous();");
     source.line("  let_next_start();");
     source.line("#pragma unroll");
     source.line("  for (int u = 0; u < ", vectors.count, "; ++u) {");
-    source.line("    const u32 i = block_x() * ", block, "u + u * ", usual_threads, "u + thread_index();");
+    source.line("    const u32 i = block_x() * ", block, "u + u * ", kernel.threads, "u + thread_index();");
     source.line("    if (i >= ", total, "u) break;");
 }
 

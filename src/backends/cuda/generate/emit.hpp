@@ -36,6 +36,14 @@ inline std::int64_t up_to_power(std::int64_t v) {
 }
 
 inline constexpr std::uint32_t usual_threads = 256;
+/// Of a block that takes `count` of `total` pieces a thread: fewer while that brings work to more multiprocessors.
+inline std::uint32_t threads_for(std::int64_t total, std::int64_t count) {
+    constexpr std::int64_t processors = 128; // about, of the cards that matter
+    std::uint32_t threads = usual_threads;
+    while (threads > 64 && total <= processors * threads / 2 * count)
+        threads /= 2;
+    return threads;
+}
 /// The line that opens a kernel: its name, its arguments with their types; inputs first.
 void open_kernel(Source& source, GeneratedKernel& kernel, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& outputs);

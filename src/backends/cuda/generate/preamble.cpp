@@ -149,6 +149,7 @@ DEVICE void store(T* to, const T (&from)[N]) {
 }
 DEVICE float smaller(float a, float b) { return fminf(a, b); }
 DEVICE float larger(float a, float b) { return fmaxf(a, b); }
+DEVICE int within(int i, int size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 DEVICE float sigmoid(float v) { return quick_divide(1.0f, 1.0f + quick_exp(-v)); }
 )";
 

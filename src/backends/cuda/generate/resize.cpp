@@ -136,7 +136,6 @@ Result<GeneratedKernel> emit_resize(const std::string& variant, const FusedOp& o
     kernel.entry = "lathe_resize";
     const std::int64_t total = r.total() / r.piece, run = r.inner / r.piece;
     Source s;
-    s.line("DEVICE int within(int i, int size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }");
     open_pieces(s, kernel, {r.x}, {r.y}, vectors, total);
     s.line("    const u32 c = i % ", run, "u * ", r.piece, "u, pixel = i / ", run, "u;");
     s.line("    const int q = pixel % ", r.width.to, "u, line = pixel / ", r.width.to, "u, p = line % ", r.height.to,

@@ -22,9 +22,9 @@ bool depthwise_window_takes(const DepthwiseParams& params, int columns);
 /// Shared memory of a block.
 std::size_t depthwise_window_shared_bytes(const DepthwiseParams& params);
 cudaError_t launch_depthwise_window(const DepthwiseParams& params, int columns, cudaStream_t stream, bool programmatic);
-/// 3x3 or 5x5, stride 1 or 2, s8, f16 or bf16 in and out, on mma.sync, for activations none, relu and clip and no
-/// residual. A lane computes `rows` (1, 2, 4) x 2 results of `words` (2; 4 for 3x3) words of channels, `steps` times
-/// going down.
+/// 3x3 or 5x5, stride 1 or 2, s8, f16 or bf16 in and out or s8 to f16, on mma.sync, for activations that
+/// quads.cuh takes and no residual. A lane computes `rows` (1, 2, 4) x 2 results of `words` (2; 4 for 3x3) words of
+/// channels, `steps` times going down.
 struct DepthwiseTile {
     std::int32_t words, rows, steps;
 };

@@ -22,7 +22,7 @@ struct Work {
     std::int32_t down;   ///< runs of Rows * steps rows
     std::int32_t strips; ///< across * down * n
     std::int32_t steps;
-    std::int32_t pixel_bytes;
+    std::int32_t pixel_bytes, out_bytes;
     Clamp clamp;
 };
 
@@ -35,18 +35,22 @@ constexpr bool exists(int kernel, int stride, const DepthwiseTile& tile) {
     if (tile.words != 2 && (tile.words != 4 || kernel != 3)) return false;
     return window_words(kernel, stride, tile) <= 104;
 }
-/// Blocks a multiprocessor: what registers allow, s8 needing some more for its bytes.
-constexpr int blocks_of(bool bytes, int kernel, int stride, const DepthwiseTile& tile) {
-    const int words = window_words(kernel, stride, tile) + (bytes ? 14 : 0);
+/// Blocks a multiprocessor: what registers allow, s8 needing some more for its bytes, or for results of twice the size.
+constexpr int blocks_of(bool bytes, bool widened, int kernel, int stride, const DepthwiseTile& tile) {
+    const int words =
+        window_words(kernel, stride, tile) + (bytes ? 14 : 0) + (widened ? tile.rows * columns * tile.words : 0);
     return words <= 40 ? 6 : words <= 56 ? 5 : words <= 72 ? 4 : words <= 104 ? 3 : 2;
 }
 
-template <class T, int Kernel, int Stride, int Words, int Rows>
-__global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Stride, {Words, Rows, 1}))
+template <class T, class Out, int Kernel, int Stride, int Words, int Rows>
+__global__ void __launch_bounds__(threads,
+                                  blocks_of(sizeof(T) == 1, sizeof(T) != sizeof(Out), Kernel, Stride, {Words, Rows, 1}))
     depthwise_mma(const __grid_constant__ DepthwiseParams p, const __grid_constant__ Work t) {
     using N = Number<T>;
+    using O = Number<Out>;
     constexpr int taps = Kernel * Kernel, wide = Stride + Kernel, high = (Rows - 1) * Stride + Kernel,
-                  kept = Kernel - Stride, group_words = 4 * Words, pairs_a_lane = Words * N::of_word / 2;
+                  kept = Kernel - Stride, group_words = 4 * Words, pairs_a_lane = Words * N::of_word / 2,
+                  out_words = Words * N::of_word / O::of_word;
     __shared__ std::uint32_t weights[taps * group_words];
     __shared__ float4 vectors[4 * pairs_a_lane];
     pdl_trigger();
@@ -61,7 +65,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
                          : 0U;
     }
     for (int i = thread; i < 4 * pairs_a_lane; i += threads)
-        vectors[i] = channel_pair<T>(p.epilogue, t.clamp, (group * 4 * pairs_a_lane + i) * 2, p.c);
+        vectors[i] = channel_pair<Out>(p.epilogue, t.clamp, (group * 4 * pairs_a_lane + i) * 2, p.c);
     __syncthreads();
 
     const int across = strip % t.across, rest = strip / t.across, n = rest / t.down;
@@ -108,7 +112,7 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
 #pragma unroll
         for (int r = kept; r < high; ++r)
             load(x[r]);
-        std::uint32_t out[Rows][columns][Words];
+        std::uint32_t out[Rows][columns][out_words];
 #pragma unroll
         for (int i = 0; i < Words; ++i) {
             // Operands of an instruction are 4 registers in a row, so those of a word are laid out once for all rows
@@ -158,22 +162,28 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
                         N::multiply(sums[row], last[m][0], last[m][1], last[m][2], last[m][3], r >= 0 ? b[r] : 0U,
                                     r + 1 < Kernel ? b[r + 1] : 0U);
                     }
-                const float4 v = vectors[q * pairs_a_lane + i * N::parts + part];
+                const float4 ab = vectors[q * pairs_a_lane + i * N::parts + part];
+                float v[Rows * columns * 2];
 #pragma unroll
-                for (int r = 0; r < Rows; ++r)
+                for (int k = 0; k < Rows * columns; ++k) {
+                    v[2 * k] = fmaf(N::value(sums[k / columns][k % columns * 2]), ab.x, ab.z);
+                    v[2 * k + 1] = fmaf(N::value(sums[k / columns][k % columns * 2 + 1]), ab.y, ab.w);
+                }
+                if (t.clamp.curved != 0) {
+                    activate_quickly(v, p.epilogue);
+                    as_stored<Out>(v, t.clamp);
+                }
 #pragma unroll
-                    for (int c = 0; c < columns; ++c) {
-                        const float v0 = fmaf(N::value(sums[r][c * 2]), v.x, v.z),
-                                    v1 = fmaf(N::value(sums[r][c * 2 + 1]), v.y, v.w);
-                        if constexpr (sizeof(T) == 1) {
-                            bytes[r][c][part * 2] = clamp_byte(v0, t.clamp);
-                            bytes[r][c][part * 2 + 1] = clamp_byte(v1, t.clamp);
-                        } else {
-                            out[r][c][i] = N::clamp(v0, v1, t.clamp);
-                        }
+                for (int k = 0; k < Rows * columns; ++k) {
+                    if constexpr (sizeof(Out) == 1) {
+                        bytes[k / columns][k % columns][part * 2] = clamp_byte(v[2 * k], t.clamp);
+                        bytes[k / columns][k % columns][part * 2 + 1] = clamp_byte(v[2 * k + 1], t.clamp);
+                    } else {
+                        out[k / columns][k % columns][i * N::parts + part] = O::clamp(v[2 * k], v[2 * k + 1], t.clamp);
                     }
+                }
             }
-            if constexpr (sizeof(T) == 1) {
+            if constexpr (sizeof(Out) == 1) {
 #pragma unroll
                 for (int r = 0; r < Rows; ++r)
 #pragma unroll
@@ -182,14 +192,20 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
             }
         }
         if (mine) {
+            constexpr int piece = out_words < 4 ? out_words : 4; // words of a store
+            const int out0 = static_cast<int>(word0) / static_cast<int>(sizeof(T)) * static_cast<int>(sizeof(Out));
             char* to = static_cast<char*>(p.output) +
-                       static_cast<std::int64_t>((n * p.p + oh) * p.q + ow) * t.pixel_bytes + word0;
+                       static_cast<std::int64_t>((n * p.p + oh) * p.q + ow) * t.out_bytes + out0;
 #pragma unroll
             for (int r = 0; r < Rows; ++r)
 #pragma unroll
                 for (int c = 0; c < columns; ++c)
                     if (oh + r < p.p && ow + c < p.q)
-                        store_words<Words>(to + static_cast<std::int64_t>(r * p.q + c) * t.pixel_bytes, out[r][c]);
+#pragma unroll
+                        for (int i = 0; i < out_words; i += piece)
+                            if (sizeof(T) == sizeof(Out) || out0 + i * 4 < t.out_bytes)
+                                store_words<piece>(to + static_cast<std::int64_t>(r * p.q + c) * t.out_bytes + i * 4,
+                                                   out[r][c] + i);
         }
 #pragma unroll
         for (int r = 0; r < kept; ++r)
@@ -201,13 +217,14 @@ __global__ void __launch_bounds__(threads, blocks_of(sizeof(T) == 1, Kernel, Str
     }
 }
 
-template <class T, int Kernel, int Stride, int Words, int Rows>
+template <class T, class Out, int Kernel, int Stride, int Words, int Rows>
 cudaError_t launch_one(const DepthwiseParams& p, int steps, cudaStream_t stream, bool programmatic) {
     if constexpr (!exists(Kernel, Stride, {Words, Rows, 1})) {
         return cudaErrorInvalidValue;
     } else {
         Work t{};
         t.pixel_bytes = p.c_stride * static_cast<int>(sizeof(T));
+        t.out_bytes = p.y_stride * static_cast<int>(sizeof(Out));
         t.groups = (t.pixel_bytes + 16 * Words - 1) / (16 * Words);
         t.across = (p.q + columns - 1) / columns;
         t.down = (p.p + Rows * steps - 1) / (Rows * steps);
@@ -216,33 +233,33 @@ cudaError_t launch_one(const DepthwiseParams& p, int steps, cudaStream_t stream,
         t.clamp = clamp_of(p.epilogue, p.output_type);
         const std::int64_t blocks = (std::int64_t{t.strips} + threads / 4 - 1) / (threads / 4) * t.groups;
         if (blocks > 0x7fffffff) return cudaErrorInvalidValue;
-        return launch_kernel(depthwise_mma<T, Kernel, Stride, Words, Rows>, static_cast<unsigned>(blocks), threads, 0,
-                             stream, programmatic, 1, p, t);
+        return launch_kernel(depthwise_mma<T, Out, Kernel, Stride, Words, Rows>, static_cast<unsigned>(blocks), threads,
+                             0, stream, programmatic, 1, p, t);
     }
 }
-template <class T, int Kernel, int Stride, int Words>
+template <class T, class Out, int Kernel, int Stride, int Words>
 cudaError_t launch_rows(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream, bool programmatic) {
     switch (tile.rows) {
-        case 1: return launch_one<T, Kernel, Stride, Words, 1>(p, tile.steps, stream, programmatic);
-        case 2: return launch_one<T, Kernel, Stride, Words, 2>(p, tile.steps, stream, programmatic);
-        case 4: return launch_one<T, Kernel, Stride, Words, 4>(p, tile.steps, stream, programmatic);
+        case 1: return launch_one<T, Out, Kernel, Stride, Words, 1>(p, tile.steps, stream, programmatic);
+        case 2: return launch_one<T, Out, Kernel, Stride, Words, 2>(p, tile.steps, stream, programmatic);
+        case 4: return launch_one<T, Out, Kernel, Stride, Words, 4>(p, tile.steps, stream, programmatic);
         default: return cudaErrorInvalidValue;
     }
 }
-template <class T, int Kernel, int Stride>
+template <class T, class Out, int Kernel, int Stride>
 cudaError_t launch_words(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream, bool programmatic) {
-    if (tile.words == 2) return launch_rows<T, Kernel, Stride, 2>(p, tile, stream, programmatic);
+    if (tile.words == 2) return launch_rows<T, Out, Kernel, Stride, 2>(p, tile, stream, programmatic);
     if constexpr (Kernel == 3)
-        if (tile.words == 4) return launch_rows<T, Kernel, Stride, 4>(p, tile, stream, programmatic);
+        if (tile.words == 4) return launch_rows<T, Out, Kernel, Stride, 4>(p, tile, stream, programmatic);
     return cudaErrorInvalidValue;
 }
-template <class T>
+template <class T, class Out = T>
 cudaError_t launch_type(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream, bool programmatic) {
     const int kernel = p.window.kernel_h, stride = p.window.stride_h;
-    if (kernel == 3 && stride == 1) return launch_words<T, 3, 1>(p, tile, stream, programmatic);
-    if (kernel == 3 && stride == 2) return launch_words<T, 3, 2>(p, tile, stream, programmatic);
-    if (kernel == 5 && stride == 1) return launch_words<T, 5, 1>(p, tile, stream, programmatic);
-    return launch_words<T, 5, 2>(p, tile, stream, programmatic);
+    if (kernel == 3 && stride == 1) return launch_words<T, Out, 3, 1>(p, tile, stream, programmatic);
+    if (kernel == 3 && stride == 2) return launch_words<T, Out, 3, 2>(p, tile, stream, programmatic);
+    if (kernel == 5 && stride == 1) return launch_words<T, Out, 5, 1>(p, tile, stream, programmatic);
+    return launch_words<T, Out, 5, 2>(p, tile, stream, programmatic);
 }
 
 } // namespace
@@ -254,9 +271,12 @@ bool depthwise_mma_takes(const DepthwiseParams& p, const DepthwiseTile& tile) {
     if ((kernel != 3 && kernel != 5) || (stride != 1 && stride != 2)) return false;
     if (p.type != type_s8 && p.type != type_f16 && p.type != type_bf16) return false;
     const int size = p.type == type_s8 ? 1 : 2;
-    if (p.type != p.output_type || p.c_stride != p.y_stride || p.weight_c < p.c_stride) return false;
+    const bool widened = p.type == type_s8 && p.output_type == type_f16;
+    if (p.weight_c < p.c_stride || p.y_stride < p.c) return false;
+    if (widened ? p.y_stride > p.c_stride || p.y_stride % 8 != 0 : p.type != p.output_type || p.c_stride != p.y_stride)
+        return false;
     if (p.c_stride * size % 16 != 0 || p.weight_c * size % 16 != 0) return false;
-    if (p.epilogue.residual != nullptr || p.epilogue.residual_scale != 0 || !clamp_takes(p.epilogue, p.output_type))
+    if (p.epilogue.residual != nullptr || p.epilogue.residual_scale != 0 || !curve_takes(p.epilogue, p.output_type))
         return false;
     if (std::int64_t{p.n} * p.h * p.w > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return false;
     if (std::int64_t{p.n} * p.h * p.w * p.c_stride * size > 0xffffffffLL) return false;
@@ -264,12 +284,14 @@ bool depthwise_mma_takes(const DepthwiseParams& p, const DepthwiseTile& tile) {
 }
 
 int depthwise_mma_blocks(const DepthwiseParams& p, const DepthwiseTile& tile) {
-    return blocks_of(p.type == type_s8, p.window.kernel_h, p.window.stride_h, tile);
+    return blocks_of(p.type == type_s8, p.type != p.output_type, p.window.kernel_h, p.window.stride_h, tile);
 }
 
 cudaError_t launch_depthwise_mma(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream,
                                  bool programmatic) {
     if (!depthwise_mma_takes(p, tile)) return cudaErrorInvalidValue;
+    if (p.type == type_s8 && p.output_type == type_f16)
+        return launch_type<std::int8_t, __half>(p, tile, stream, programmatic);
     if (p.type == type_s8) return launch_type<std::int8_t>(p, tile, stream, programmatic);
     if (p.type == type_bf16) return launch_type<__nv_bfloat16>(p, tile, stream, programmatic);
     return launch_type<__half>(p, tile, stream, programmatic);

@@ -19,7 +19,6 @@ struct Work {
     std::int32_t groups_a_block;                                 ///< blockIdx.y's share
     std::int32_t in_pitch, in_bytes, weight_pitch, weight_bytes; ///< in_bytes: of a pixel that are read
     std::int32_t residual_stride;
-    std::int32_t curved; ///< f16: more than a clamp lies behind the sums (activate_quickly)
     Clamp clamp;
 };
 
@@ -163,10 +162,11 @@ __global__ void __launch_bounds__(threads, Halves == 2 && Words <= 12 ? 5 : 4)
                 };
                 const bool last = p.epilogue.residual_last != 0;
                 if (p.epilogue.residual != nullptr && !last) add_residual();
-                if constexpr (sizeof(T) == 2) {
-                    if (t.curved != 0) activate_quickly(v, p.epilogue);
+                if (t.clamp.curved != 0) {
+                    activate_quickly(v, p.epilogue);
+                    if (p.epilogue.residual != nullptr && last) add_residual();
+                    as_stored<T>(v, t.clamp);
                 }
-                if (p.epilogue.residual != nullptr && last) add_residual();
                 std::uint32_t out[out_words];
                 if constexpr (sizeof(T) == 1) {
 #pragma unroll
@@ -205,16 +205,6 @@ int words_of(int bytes) { // the instance for pixels of so many bytes
 }
 constexpr int most_shared = 96 * 1024;
 
-/// The clamp behind which a curve's results lie: none.
-EpilogueParams clamped(EpilogueParams epilogue, bool curved) {
-    if (curved) epilogue.act = act_none;
-    return epilogue;
-}
-bool is_curved(const EpilogueParams& e, int type) {
-    const bool curve = e.act == act_leaky_relu || e.act == act_silu || e.act == act_hard_swish;
-    return type == type_f16 && (curve || (e.act <= act_clip && e.residual_last != 0));
-}
-
 Work work_of(const ImplicitGemmParams& p, int size, int output_type, int splits) {
     Work t{};
     t.pixels = p.n * p.p * p.q;
@@ -224,8 +214,7 @@ Work work_of(const ImplicitGemmParams& p, int size, int output_type, int splits)
     t.in_bytes = t.weight_bytes = t.weight_pitch = p.c * size;
     if (t.in_pitch < t.in_bytes) t.in_bytes = t.in_pitch;
     t.residual_stride = p.epilogue.residual_stride != 0 ? p.epilogue.residual_stride : p.k_pitch;
-    t.curved = is_curved(p.epilogue, output_type) ? 1 : 0;
-    t.clamp = clamp_of(clamped(p.epilogue, t.curved != 0), output_type);
+    t.clamp = clamp_of(p.epilogue, output_type);
     return t;
 }
 int shared_bytes(const Work& t, int words) { return t.groups_a_block * (16 * 16 + tiles * 32 * words * 4); }
@@ -294,9 +283,7 @@ bool pointwise_mma_takes(const ImplicitGemmParams& p, int type, const PointwiseT
     const int size = type == type_s8 ? 1 : 2;
     if (p.c * size % 16 != 0 || p.c_pitch * size % 16 != 0 || p.k_stride % 8 != 0 || p.k_pitch % 8 != 0) return false;
     if (std::int64_t{p.n} * p.p * p.q > 0x7fffff00 || (type == type_s8 && p.c > most_s8_products)) return false;
-    const bool curved = is_curved(p.epilogue, type);
-    if (curved ? p.epilogue.output_scale_inverse != 1 : p.epilogue.residual_last != 0) return false;
-    if (!clamp_takes(clamped(p.epilogue, curved), type)) return false;
+    if (!curve_takes(p.epilogue, type)) return false;
     const int words = words_of(p.c * size);
     if (words == 0 || (tile.halves != 2 && (tile.halves != 4 || words > 9)) || tile.splits < 1 || tile.turns < 0)
         return false;

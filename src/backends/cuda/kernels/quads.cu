@@ -17,7 +17,13 @@ std::uint32_t twice(float v, std::int32_t type) {
 
 } // namespace
 
+bool is_curved(const EpilogueParams& e) {
+    return e.act == act_leaky_relu || e.act == act_silu || e.act == act_hard_swish ||
+           (e.act <= act_clip && e.residual_last != 0);
+}
+
 bool clamp_takes(const EpilogueParams& e, std::int32_t output_type) {
+    if (e.residual_last != 0) return false;
     if (e.act != act_none && e.act != act_relu && e.act != act_clip) return false;
     if (output_type != type_f16 && output_type != type_bf16 && output_type != type_s8) return false;
     if (!(e.output_scale_inverse > 0) || !std::isfinite(e.output_scale_inverse)) return false;
@@ -26,16 +32,27 @@ bool clamp_takes(const EpilogueParams& e, std::int32_t output_type) {
     return output_type != type_s8 || std::fmin(std::rint(high), 127.0F) > std::fmax(std::rint(low), -128.0F);
 }
 
+bool curve_takes(const EpilogueParams& e, std::int32_t output_type) {
+    if (!is_curved(e)) return clamp_takes(e, output_type);
+    if (output_type == type_s8) return e.output_scale_inverse > 0 && std::isfinite(e.output_scale_inverse);
+    return (output_type == type_f16 || output_type == type_bf16) && e.output_scale_inverse == 1;
+}
+
 Clamp clamp_of(const EpilogueParams& e, std::int32_t output_type) {
     Clamp clamp{};
-    const float low = low_of(e), high = high_of(e);
-    clamp.output_scale_inverse = e.output_scale_inverse;
-    clamp.residual_factor = e.residual_scale * e.output_scale_inverse;
+    const bool curved = is_curved(e);
+    const float low = curved ? -INFINITY : low_of(e), high = curved ? INFINITY : high_of(e);
+    clamp.curved = curved ? 1 : 0;
+    clamp.output_scale_inverse = curved ? 1.0F : e.output_scale_inverse;
+    clamp.residual_factor = e.residual_scale * clamp.output_scale_inverse;
     if (output_type == type_s8) {
         clamp.lowest = std::fmax(std::rint(low), -128.0F);
         clamp.range = std::fmin(std::rint(high), 127.0F) - clamp.lowest;
-        clamp.range_inverse = 1.0F / clamp.range;
-        clamp.residual_factor /= clamp.range;
+        clamp.range_inverse = curved ? 1.0F : 1.0F / clamp.range;
+        clamp.base = curved ? 0.0F : clamp.lowest;
+        if (!curved) clamp.residual_factor /= clamp.range;
+        clamp.after = e.output_scale_inverse / clamp.range;
+        clamp.shift = -clamp.lowest / clamp.range;
     } else {
         clamp.low = twice(low, output_type);
         clamp.high = twice(high, output_type);

@@ -18,18 +18,27 @@ inline constexpr std::uint32_t magic_bits = 0x4b400000U;
 /// Products of one s8 sum that stay below 2^22.
 inline constexpr int most_s8_products = 256;
 
-/// An epilogue that is a clamp, in numbers as stored. s8: round(range * saturate(v * a + b) + lowest) with a and b of a
-/// channel divided by `range`; f16, bf16: clamp of the rounded value, which is the rounded clamp.
+/// An epilogue that ends in a clamp of numbers as stored. s8: round(range * saturate(v * a + b) + lowest) with a and b
+/// of a channel divided by `range`; f16, bf16: clamp of the rounded value, which is the rounded clamp. With a curve
+/// before it a and b are the channel's own and `after` and `shift` bring the curve's result there.
 struct Clamp {
-    float range, lowest;     ///< s8, whole numbers
-    float range_inverse;     ///< 1 / range
-    std::uint32_t low, high; ///< f16 or bf16, twice
-    float output_scale_inverse;
-    float residual_factor; ///< s8: residual_scale times the above, divided by range
+    float range, lowest;        ///< s8, whole numbers
+    float range_inverse;        ///< 1 / range; curved: 1
+    float base;                 ///< what channel_pair takes from the bias: `lowest`; curved: 0
+    std::uint32_t low, high;    ///< f16 or bf16, twice
+    float output_scale_inverse; ///< curved: 1
+    float residual_factor;      ///< s8: residual_scale times the above, divided by range; curved: residual_scale
+    std::int32_t curved;        ///< more than a clamp lies behind the sums (activate_quickly)
+    float after, shift;         ///< curved s8
 };
 
+/// Whether more than a clamp lies behind the sums: a curve, or a residual that is added behind the activation.
+bool is_curved(const EpilogueParams& e);
 /// Whether `e` is a clamp of numbers of this type.
 bool clamp_takes(const EpilogueParams& e, std::int32_t output_type);
+/// The same for a clamp or a curve that ends in one.
+bool curve_takes(const EpilogueParams& e, std::int32_t output_type);
+/// Of what `clamp_takes` or `curve_takes` says is one.
 Clamp clamp_of(const EpilogueParams& e, std::int32_t output_type);
 
 /// What T is multiplied, summed and stored with. `multiply`: sums += a * b with two registers of the reduction (a block
@@ -161,10 +170,20 @@ __device__ __forceinline__ float4 channel_pair(const EpilogueParams& e, const Cl
         a[2 + i] = real && e.bias != nullptr ? e.bias[channel + i] * clamp.output_scale_inverse : 0.0F;
         if constexpr (sizeof(Out) == 1) {
             a[i] *= clamp.range_inverse;
-            a[2 + i] = (a[2 + i] - clamp.lowest) * clamp.range_inverse;
+            a[2 + i] = (a[2 + i] - clamp.base) * clamp.range_inverse;
         }
     }
     return v;
+}
+
+/// A curve's results (with the residual behind it) as Out's clamp takes them.
+template <class Out, int Count>
+__device__ __forceinline__ void as_stored(float (&v)[Count], const Clamp& clamp) {
+    if constexpr (sizeof(Out) == 1) {
+#pragma unroll
+        for (float& x : v)
+            x = fmaf(x, clamp.after, clamp.shift);
+    }
 }
 
 /// v: scaled, with bias and residual, divided by the range. The byte is the result's lowest.

@@ -15,6 +15,9 @@ using namespace kernels;
 
 namespace {
 
+/// Whether the activation is more than a clamp.
+bool is_curve(const EpilogueParams& e) { return e.act > static_cast<std::int32_t>(Activation::clip); }
+
 /// A tile's time: rounds of blocks, whose steps' instructions share the multiprocessor, and the bytes' time.
 double depthwise_cost(const DepthwiseParams& p, const DepthwiseTile& tile, const Device& device) {
     const bool bytes = p.type == type_s8;
@@ -27,8 +30,9 @@ double depthwise_cost(const DepthwiseParams& p, const DepthwiseTile& tile, const
     const double mine = blocks_a_processor(blocks, device);
     const double loads = tile.rows * stride * wide, taps = kernel * kernel;
     const int copies = ((tile.rows - 1) * stride + kernel) * (kernel / 2 * 4 + 2); // moves of operands
+    const double ending = (bytes ? 15.6 : 5.2) + (is_curve(p.epilogue) ? (bytes ? 4 : 2) * 8.0 : 0.0);
     const double instructions = 60 + loads * 7 + tile.words * parts * (tile.rows * (taps + 1) * 1.1 + taps * 1.6) +
-                                tile.words * (copies + tile.rows * 2 * (bytes ? 15.6 : 5.2));
+                                tile.words * (copies + tile.rows * 2 * ending);
     const double step = 0.3 + 1.65 * instructions / 1755 * std::clamp(mine, 1.0, 1.0 * at_once);
     const double life = tile.steps * step + 0.045 * (kernel - stride) * wide;
     const double rounds = mine < 3 * at_once ? std::ceil(mine / at_once) : mine / at_once + 0.5;
@@ -66,7 +70,8 @@ double pointwise_cost(const ImplicitGemmParams& p, int type, const PointwiseTile
                              ? tile.turns
                              : std::ceil(warps / (4 * std::max(1.0, std::floor(processors * at_once / tile.splits))));
     const double mine = std::ceil(warps / (4 * turns)) * tile.splits / processors;
-    const double instructions = tile.halves * groups * (words * 9.9 + (type == type_s8 ? 45 : 28));
+    const double instructions =
+        tile.halves * groups * (words * 9.9 + (type == type_s8 ? 45 : 28) + (is_curve(p.epilogue) ? 64 : 0));
     const double life =
         0.25 + groups * words * 0.015 + turns * (0.24 + 1.22 * instructions / 1755 * std::clamp(mine, 1.0, at_once));
     const double rounds = mine < 3 * at_once ? std::ceil(mine / at_once) : mine / at_once + 0.5;

@@ -66,6 +66,8 @@ enum class Tail {
     gelu,
     leaky,
     hard_swish,
+    sigmoid,
+    hard_sigmoid,
     silu_residual, ///< added behind the activation
     relu_residual
 };

@@ -9,8 +9,8 @@ namespace lathe::cuda::test {
 using T = ElementType;
 
 std::string_view name_of(Tail tail) {
-    constexpr std::string_view names[] = {"none", "bias", "biasrelu", "resrelu", "res8relu", "clip",
-                                          "silu", "gelu", "leaky",    "hswish",  "silures",  "relures"};
+    constexpr std::string_view names[] = {"none", "bias",  "biasrelu", "resrelu", "res8relu", "clip",    "silu",
+                                          "gelu", "leaky", "hswish",   "sigmoid", "hsigmoid", "silures", "relures"};
     return names[static_cast<int>(tail)];
 }
 
@@ -48,6 +48,12 @@ Epilogue epilogue_of(PlanBuilder& b, Tail tail, T compute, ValueId y, std::int64
             e.alpha = 0.1F;
             break;
         case Tail::hard_swish: e.act = Activation::hard_swish; break;
+        case Tail::sigmoid: e.act = Activation::sigmoid; break;
+        case Tail::hard_sigmoid:
+            e.act = Activation::hard_sigmoid;
+            e.alpha = 1.0F / 6.0F;
+            e.high = 0.5F;
+            break;
         case Tail::silu_residual:
         case Tail::relu_residual: {
             const T type = to_s8 ? T::s8 : out.type;

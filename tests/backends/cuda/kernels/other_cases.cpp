@@ -499,6 +499,8 @@ void add_other_cases(Cases& add) {
         add("avgpool3pad" + end, [=] { return pool_plan({1, 32, 9, 9}, type, true, 3, 1, 1, true); });
         add("global" + end, [=] { return global_pool_plan({3, 72, 7, 7}, type, type); });
     }
+    for (const T type : {T::f16, T::s8})
+        add("maxpool5_" + type_name(type), [=] { return pool_plan({1, 128, 20, 20}, type, false, 5, 1, 2, false); });
     add("maxpool5", [] { return pool_plan({1, 32, 13, 13}, T::f16, false, 5, 1, 2, false); });
     add("global_s8f16", [] { return global_pool_plan({2, 2048, 7, 7}, T::s8, T::f16); });
 

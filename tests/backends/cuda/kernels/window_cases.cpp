@@ -154,6 +154,19 @@ void add_depthwise(Cases& add) {
         for (const Tail tail : {Tail::bias, Tail::silu, Tail::residual_relu})
             add("depthwise_s8_to_" + type_name(to) + "_" + std::string(name_of(tail)),
                 [=] { return depthwise_plan(odd, T::s8, to, tail, 0); });
+    // those of mobile networks, whose squeeze-and-excite reads more than bytes
+    const std::vector<std::pair<T, T>> mobile{{T::f16, T::f16}, {T::bf16, T::bf16}, {T::s8, T::s8}, {T::s8, T::f16}};
+    for (const std::int64_t kernel : {3, 5})
+        for (const std::int64_t stride : {1, 2})
+            for (const auto& [from, to] : mobile)
+                for (const Tail tail : {Tail::bias_relu, Tail::silu, Tail::hard_swish, Tail::leaky}) {
+                    const std::int64_t pad = kernel / 2;
+                    const WindowCase c{
+                        "", {2, 72, 13, 17}, 72, {kernel, kernel}, {stride, stride}, {pad, pad, pad, pad}};
+                    add("depthwise_mobile_" + type_name(from) + "_to_" + type_name(to) + "_k" + std::to_string(kernel) +
+                            "s" + std::to_string(stride) + "_" + std::string(name_of(tail)),
+                        [=, from = from, to = to] { return depthwise_plan(c, from, to, tail, 0); });
+                }
     for (const T from : {T::f16, T::bf16, T::f32})
         for (const Tail tail : {Tail::bias_relu, Tail::hard_swish})
             add("depthwise_" + type_name(from) + "_to_s8_" + std::string(name_of(tail)),
