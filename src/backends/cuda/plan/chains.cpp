@@ -31,6 +31,19 @@ const Conv* plain(const Plan& plan, const FusedOp& op) {
     return conv;
 }
 
+/// A 1x1 convolution of an image of one pixel, in the type it is computed in and with nothing added.
+bool of_one_pixel(const Plan& plan, const FusedOp& op) {
+    const auto* conv = std::get_if<Conv>(&op.detail);
+    if (conv == nullptr || conv->groups != 1 || conv->reads_nchw || conv->pooled || op.inputs.size() != 1) return false;
+    const Value &x = plan.values[op.inputs[0]], &y = plan.values[op.outputs[0]];
+    const auto alone = [&](const Value& v) {
+        return v.type == op.compute && v.layout == Layout::nhwc && v.dims.size() == 4 && v.dims[2] == 1 &&
+               v.dims[3] == 1 && !v.part;
+    };
+    return is_real(op.compute) && alone(x) && alone(y) && conv->window.kernel == std::array<std::int64_t, 2>{1, 1} &&
+           conv->epilogue.residual == none && plan.weights->weights[conv->weight].type == op.compute;
+}
+
 bool steps_by_one(const Conv& conv) { return conv.window.stride == std::array<std::int64_t, 2>{1, 1}; }
 
 class Finder {
@@ -55,6 +68,8 @@ public:
             if (before) found.push_back({before, i, std::nullopt});
             if (after) found.push_back({std::nullopt, i, after});
         }
+        for (std::size_t i = 0; i < plan_.ops.size(); ++i)
+            if (auto site = squeeze(i)) found.push_back(std::move(*site));
         std::stable_sort(found.begin(), found.end(),
                          [](const auto& a, const auto& b) { return a.ops().size() > b.ops().size(); });
         return found;
@@ -74,6 +89,35 @@ private:
         return std::nullopt;
     }
 
+    /// The only op that reads the result of op `i`, as its first operand.
+    std::optional<std::size_t> only_reader(std::size_t i) const {
+        const ValueId result = plan_.ops[i].outputs[0];
+        if (readers_[result] != 1) return std::nullopt;
+        for (std::size_t next = i + 1; next < plan_.ops.size(); ++next)
+            if (!plan_.ops[next].inputs.empty() && plan_.ops[next].inputs[0] == result) return next;
+        return std::nullopt;
+    }
+
+    /// What begins with the average that op `i` is.
+    std::optional<ChainSite> squeeze(std::size_t i) const {
+        const FusedOp& op = plan_.ops[i];
+        const auto* pool = std::get_if<GlobalPool>(&op.detail);
+        if (pool == nullptr || !pool->average) return std::nullopt;
+        const Value& x = plan_.values[op.inputs[0]];
+        const auto first = only_reader(i);
+        const auto second = first ? only_reader(*first) : std::nullopt;
+        if (!second || !of_one_pixel(plan_, plan_.ops[*first]) || !of_one_pixel(plan_, plan_.ops[*second]))
+            return std::nullopt;
+        const ElementType type = plan_.ops[*first].compute;
+        if (x.layout != Layout::nhwc || x.dims.size() != 4 || x.part || x.type != type ||
+            plan_.ops[*second].compute != type)
+            return std::nullopt;
+        ChainSite site;
+        site.adding = *second;
+        site.squeeze = {i, *first, *second};
+        return site;
+    }
+
     /// The first that reads the sum as it is.
     std::optional<std::size_t> behind(std::size_t adding) const {
         for (std::size_t i = adding + 1; i < plan_.ops.size(); ++i) {
@@ -91,6 +135,7 @@ private:
 } // namespace
 
 std::vector<std::size_t> ChainSite::ops() const {
+    if (!squeeze.empty()) return squeeze;
     std::vector<std::size_t> all;
     if (shortcut) all.push_back(*shortcut);
     all.push_back(adding);
@@ -104,6 +149,7 @@ FusedOp chain_of(const Plan& plan, const ChainSite& site) {
     FusedOp op;
     Chain chain;
     chain.shortcut = site.shortcut.has_value();
+    chain.squeeze = !site.squeeze.empty();
     for (const std::size_t index : site.ops()) {
         const FusedOp& part = plan.ops[index];
         op.name += (op.name.empty() ? "" : " + ") + part.name;
@@ -116,14 +162,15 @@ FusedOp chain_of(const Plan& plan, const ChainSite& site) {
             if (!inside && std::find(op.inputs.begin(), op.inputs.end(), id) == op.inputs.end())
                 op.inputs.push_back(id);
         }
-        if (index != site.shortcut) op.outputs.push_back(part.outputs[0]);
         chain.parts.push_back(part);
     }
+    for (std::size_t i = chain.placeless(); i < chain.parts.size(); ++i)
+        op.outputs.push_back(chain.parts[i].outputs[0]);
     op.detail = std::move(chain);
     return op;
 }
 
-// shortcut   ...            ...
+// shortcut   ...            ...     (squeeze and excite: all in the place of the last)
 // ...        adding    ->   chain
 // adding     ...            ...
 // behind

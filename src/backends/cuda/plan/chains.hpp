@@ -13,6 +13,7 @@ struct ChainSite {
     std::optional<std::size_t> shortcut;
     std::size_t adding = 0;
     std::optional<std::size_t> behind;
+    std::vector<std::size_t> squeeze{}; ///< instead of those: the average and two convolutions, `adding` the last
 
     std::vector<std::size_t> ops() const; ///< in order of execution
 };
@@ -20,7 +21,8 @@ struct ChainSite {
 /// Where chains could be, those of more ops first; sites may share ops. All are 1x1 convolutions in int8 or f16, stored
 /// in that type without padding channels, with activation none, relu or clip. What adds has a residual of its type; the
 /// shortcut has none, and nothing else reads its result; what lies behind has none, steps by one and reads the sum,
-/// which others may read too.
+/// which others may read too. Squeeze and excite: an average over the pixels of an image, f32, f16 or bf16, and two 1x1
+/// convolutions in that type without residuals, each result read by the next alone.
 std::vector<ChainSite> chain_sites(const Plan& plan);
 
 /// The op that stands for a site's ops.

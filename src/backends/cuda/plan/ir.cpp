@@ -340,7 +340,7 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                    [&](const Reformat&) { return operands(op, plan); },
                    [&](const Pointwise& d) { return program(d) + operands(op, plan); },
                    [&](const Chain& d) {
-                       std::string text = d.shortcut ? " shortcut" : "";
+                       std::string text = d.shortcut ? " shortcut" : d.squeeze ? " squeeze" : "";
                        for (const FusedOp& part : d.parts)
                            text += " {" + signature(part, plan) + "}";
                        return text;

@@ -322,13 +322,18 @@ struct Concat {
 };
 
 struct FusedOp;
-/// 1x1 convolutions one behind the other, for a kernel that does not read in between what it has just written. In order
-/// of execution: the shortcut, if any, whose result nothing but the next reads, as its residual (it has no place in
-/// memory); the convolution that adds; the one that reads that sum, if any. inputs: what the parts read from outside.
-/// outputs: results of all but the shortcut.
+/// Operations one behind the other, for a kernel that does not read in between what it has just written. Either 1x1
+/// convolutions, in order of execution: the shortcut, if any, whose result nothing but the next reads, as its residual;
+/// the convolution that adds; the one that reads that sum, if any. Or squeeze and excite (Hu et al., 2018): the average
+/// of an image and two 1x1 convolutions of it, each the next one's only reader. inputs: what the parts read from
+/// outside. outputs: results that others read; those of the shortcut, or of all parts but the last of squeeze and
+/// excite, have no place in memory.
 struct Chain {
     std::vector<FusedOp> parts;
     bool shortcut = false; ///< parts[0] is one
+    bool squeeze = false;
+    /// Parts whose results have no place in memory: that many first ones.
+    std::size_t placeless() const { return squeeze ? parts.size() - 1 : shortcut ? 1 : 0; }
     const FusedOp& adding() const;
     const FusedOp* behind() const; ///< the last, if it is not the one that adds
 };

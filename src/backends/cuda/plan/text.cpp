@@ -290,7 +290,7 @@ private:
                 [&](const Reformat&) { return std::string(); },
                 [&](const Pointwise& d) { return program_text(d); },
                 [&](const Chain& d) {
-                    std::string text = d.shortcut ? " shortcut" : "";
+                    std::string text = d.shortcut ? " shortcut" : d.squeeze ? " squeeze" : "";
                     for (const FusedOp& part : d.parts)
                         text += " {" + line(part) + "}";
                     return text;

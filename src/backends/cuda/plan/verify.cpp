@@ -403,9 +403,9 @@ private:
 
     /// The parts are checked like other ops; nobody else may read what has no place in memory.
     Result<void> check(const FusedOp& op, const Chain& chain) {
-        if (chain.parts.size() < 2 || chain.parts.size() > (chain.shortcut ? 3U : 2U)) {
-            return wrong("", "a chain of another number of parts");
-        }
+        const bool number = chain.squeeze ? chain.parts.size() == 3
+                                          : chain.parts.size() >= 2 && chain.parts.size() <= (chain.shortcut ? 3U : 2U);
+        if (!number || (chain.squeeze && chain.shortcut)) return wrong("", "a chain of another number of parts");
         for (const FusedOp& part : chain.parts) {
             if (auto fits = check(part); !fits) return std::move(fits).error().in(part.name);
         }
@@ -416,8 +416,15 @@ private:
             const ValueId inside = chain.parts[0].outputs[0];
             const auto* conv = std::get_if<Conv>(&chain.adding().detail);
             if (conv == nullptr || conv->epilogue.residual != inside) return wrong("", "a shortcut is not added");
-            written_[inside] = false;
         }
+        if (chain.squeeze) {
+            for (std::size_t i = 1; i < chain.parts.size(); ++i)
+                if (chain.parts[i].inputs != chain.parts[i - 1].outputs)
+                    return wrong("", "a part of squeeze and excite that reads something else");
+        }
+        for (std::size_t i = 0; i < chain.placeless(); ++i)
+            for (const ValueId inside : chain.parts[i].outputs)
+                written_[inside] = false;
         return {};
     }
 

@@ -39,6 +39,7 @@ Result<ChainParts> parts_of(const FusedOp& op, const Plan& plan) {
         LATHE_TRY(parts.adding, implicit_gemm(op, plan));
         return parts;
     }
+    if (chain->squeeze) return cannot(op, "squeeze and excite");
     LATHE_TRY(parts.adding, implicit_gemm(chain->adding(), plan));
     if (chain->shortcut) {
         LATHE_TRY(parts.shortcut, implicit_gemm(chain->parts[0], plan));

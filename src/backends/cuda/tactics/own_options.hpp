@@ -55,6 +55,9 @@ std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& pla
 std::string indexed_options(const FusedOp& op, const Plan& plan, const Device& device, std::vector<Option>& options);
 /// Indexed of kind depth_taps.
 std::string depth_taps_options(const FusedOp& op, const Plan& plan, std::vector<Option>& options, bool waits);
+/// Squeeze and excite.
+std::string squeeze_options(const FusedOp& op, const Chain& chain, const Plan& plan, const Device& device,
+                            std::vector<Option>& options);
 /// 1x1 convolutions of few input channels.
 void pointwise_mma_options(const FusedOp& op, const ImplicitGemm& gemm, const Device& device,
                            std::vector<Option>& options);

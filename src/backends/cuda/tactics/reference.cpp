@@ -302,8 +302,8 @@ public:
             kernels.push_back(std::move(kernel));
         }
         std::vector<Placeless> placeless;
-        if (chain.shortcut) {
-            const ValueId inside = chain.parts[0].outputs[0];
+        for (std::size_t i = 0; i < chain.placeless(); ++i) {
+            const ValueId inside = chain.parts[i].outputs[0];
             placeless.push_back({inside, value(inside).byte_size()});
         }
         return make_sequence(std::move(kernels), std::move(placeless));

@@ -1,4 +1,4 @@
-// Chains of the kernel tests: 1x1 convolutions behind one another, with and without a shortcut.
+// Chains of the kernel tests: 1x1 convolutions behind one another, with and without a shortcut; squeeze and excite.
 #include <cmath>
 
 #include "cases.hpp"
@@ -69,6 +69,36 @@ TestPlan chain_plan(const ChainCase& c) {
     return b.finish(std::move(chain), inputs, outputs, c.type, false, macs);
 }
 
+TestPlan squeeze_plan(const Shape& x, std::int64_t hidden, std::int64_t k, T type, Tail inner, Tail outer) {
+    PlanBuilder b;
+    const ValueId image = b.image(x, type);
+    Chain chain;
+    chain.squeeze = true;
+    FusedOp average;
+    average.inputs = {image};
+    average.outputs = {b.value({x[0], x[1], 1, 1}, type, Layout::nhwc)};
+    average.compute = type;
+    average.detail = GlobalPool{true, 8.0F}; // so that what follows is of the size of one
+    chain.parts.push_back(average);
+    const auto add = [&](std::int64_t channels, std::int64_t results, Tail tail) {
+        FusedOp op;
+        op.inputs = chain.parts.back().outputs;
+        op.outputs = {b.value({x[0], results, 1, 1}, type, Layout::nhwc)};
+        op.compute = type;
+        Conv conv;
+        conv.weight = b.weight({results, 1, 1, b.plan().values[op.inputs[0]].channel_stride}, type,
+                               1 / std::sqrt(static_cast<float>(channels)), channels);
+        conv.epilogue = epilogue_of(b, tail, type, op.outputs[0], results, channels, op.inputs);
+        op.detail = conv;
+        chain.parts.push_back(std::move(op));
+    };
+    add(x[1], hidden, inner);
+    add(hidden, k, outer);
+    const ValueId result = chain.parts.back().outputs[0];
+    const std::int64_t macs = x[0] * hidden * (x[1] + k);
+    return b.finish(std::move(chain), {image}, {result}, type, false, macs);
+}
+
 } // namespace
 
 void add_chain_cases(Cases& add) {
@@ -98,6 +128,19 @@ void add_chain_cases(Cases& add) {
     for (const ChainCase& c : cases)
         add(
             "chain_" + c.name, [c] { return chain_plan(c); }, c.interpret);
+    for (const T type : {T::f16, T::bf16, T::f32}) {
+        const auto squeeze = [&](const std::string& name, const Shape& x, std::int64_t hidden, std::int64_t k,
+                                 Tail inner, Tail outer) {
+            add("squeeze_" + type_name(type) + "_" + name,
+                [=] { return squeeze_plan(x, hidden, k, type, inner, outer); });
+        };
+        squeeze("few", {2, 32, 21, 19}, 8, 32, Tail::silu, Tail::sigmoid);
+        squeeze("many", {3, 1152, 7, 7}, 48, 1152, Tail::silu, Tail::sigmoid);
+        squeeze("odd", {1, 37, 5, 9}, 11, 53, Tail::bias_relu, Tail::hard_sigmoid);
+        squeeze("pixels", {2, 24, 3, 1}, 6, 24, Tail::bias_relu, Tail::hard_sigmoid);
+        squeeze("wide", {1, 4104, 2, 3}, 9, 40, Tail::none, Tail::bias);
+        squeeze("none", {1, 16, 64, 64}, 4, 16, Tail::gelu, Tail::clip);
+    }
 }
 
 } // namespace lathe::cuda::test

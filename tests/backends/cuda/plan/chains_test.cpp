@@ -158,6 +158,47 @@ TEST(CudaChains, AuditNamesTheParts) {
     EXPECT_EQ(macs, 0);
 }
 
+/// Squeeze and excite as exporters write it; `more` reads what lies in between.
+std::string gated(const std::string& pool = "%m = GlobalAveragePool(%x)\n", const std::string& more = "") {
+    return "opset 18\ninput %i: float32[N, 24, 8, 8]\n"
+           "input %w_i: float32[24, 24, 1, 1]\ninput %w_a: float32[6, 24, 1, 1]\ninput %b_a: float32[6]\n"
+           "input %w_b: float32[24, 6, 1, 1]\ninput %b_b: float32[24]\nconst %axes: int64[2] = {2, 3}\n"
+           "%x = Conv(%i, %w_i)\n" +
+           pool + "%a = Conv(%m, %w_a, %b_a)\n%a_r = Relu(%a)\n%b = Conv(%a_r, %w_b, %b_b)\n%g = Sigmoid(%b)\n" + more +
+           "%y = Mul(%g, %x)\noutput %y: float32[N, 24, 8, 8]\n";
+}
+
+TEST(CudaChains, SqueezeAndExciteIsOneAndComputesTheSame) {
+    for (const Precision precision : {Precision::float16, Precision::float32}) {
+        for (const char* pool : {"%m = GlobalAveragePool(%x)\n", "%m = ReduceMean(%x, %axes) {keepdims = 1}\n"}) {
+            const auto model = lathe::test::network(gated(pool));
+            const std::vector<Shape> shapes{{3, 24, 8, 8}};
+            const Plan plan = lathe::test::plan_of(model, precision, shapes);
+            const auto sites = chain_sites(plan);
+            ASSERT_EQ(sites.size(), 1U) << print(plan);
+            EXPECT_EQ(sites[0].squeeze.size(), 3U);
+            Plan joined = plan;
+            join_chains(joined, sites);
+            ASSERT_TRUE(verify(joined)) << verify(joined).error().describe();
+            EXPECT_EQ(joined.ops.size(), plan.ops.size() - 2);
+            EXPECT_NE(print(joined).find("squeeze"), std::string::npos);
+            auto inputs = lathe::test::random_inputs(model, shapes);
+            EXPECT_EQ(lathe::test::interpreted(plan, inputs, true)[0].bytes,
+                      lathe::test::interpreted(joined, inputs, true)[0].bytes);
+            joined.outputs.push_back(plan.ops[sites[0].squeeze[0]].outputs[0]);
+            EXPECT_FALSE(verify(joined)) << "a result without a place in memory is read";
+        }
+    }
+}
+
+TEST(CudaChains, SqueezeAndExciteThatOthersReadInBetweenIsNotOne) {
+    const std::string more = "%z = Relu(%a)\noutput %z: float32[N, 6, 1, 1]\n";
+    for (const std::string& text : {gated("%m = GlobalAveragePool(%x)\n", more), gated("%m = GlobalMaxPool(%x)\n")}) {
+        const Plan plan = lathe::test::plan_of(lathe::test::network(text), Precision::float16, {{2, 24, 8, 8}});
+        EXPECT_TRUE(chain_sites(plan).empty()) << print(plan);
+    }
+}
+
 TEST(CudaChains, AShortcutReadByAnotherOpBreaksThePlan) {
     Plan plan = plan_of(blocks());
     std::vector<ChainSite> sites = chain_sites(plan);
