@@ -60,10 +60,10 @@ struct QuantizeRequest {
     std::optional<WeightRange> weight_range = {}; ///< absent: what this CPU and the target need
     /// In place of what any method finds. One whose tensor is not quantised is an error.
     std::vector<RangeOverride> overrides = {};
-    /// How much to correct what int8 costs, 0 to 3, as `lathe quantize --effort`: 0 nothing; 1 SmoothQuant, fast bias
-    /// correction; 2 last layers in float where that is nearly free, equalisation, weight rounding, exact bias
-    /// correction too; 3 also ranges by error (unless `method` is given), and all from more samples. Each step is kept
-    /// only if it gains on samples held back.
+    /// How much to correct what int8 costs, 0 to 3, as `lathe quantize --effort`: 0 nothing; 1 cheap layers in float
+    /// that the answer is measured to depend on, SmoothQuant, fast bias correction; 2 last layers in float where that
+    /// is nearly free, equalisation, weight rounding, exact bias correction too; 3 also ranges by error (unless
+    /// `method` is given), and all from more samples. Each step is kept only if it gains on samples held back.
     int effort = 0;
     std::optional<Data> data = {}; ///< samples for an effort over 0, best those of the calibration; labels are not read
     std::string preprocess = {};   ///< instead of the model's own: see CalibrationOptions
@@ -97,7 +97,8 @@ struct QuantizePlan {
 
 /// One step of correcting, and what it brought on the samples held back.
 struct QuantizeCorrection {
-    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "rounding", "bias-correction"
+    std::string
+        method; ///< "last-layers", "measured-layers", "equalize", "smooth", "ranges", "rounding", "bias-correction"
     bool kept = false;
     std::string detail;        ///< how often it fired, or why it did not
     double sqnr_db_before = 0; ///< of the model's first output

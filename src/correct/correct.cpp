@@ -10,6 +10,7 @@
 #include "calibrate/model_key.hpp"
 #include "correct/equalize.hpp"
 #include "correct/float_layers.hpp"
+#include "correct/measured_layers.hpp"
 #include "correct/ranges.hpp"
 #include "correct/samples.hpp"
 #include "onnx/onnx.hpp"
@@ -105,6 +106,8 @@ public:
         outcome_.fit_samples = samples_.fit_count;
         outcome_.held_back_samples = samples_.held_back_count;
         if (options_.float_last) LATHE_CHECK(try_float(judge));
+        if (options_.measured_layers && quantize_.noisy_in_float && !outcome_.first.classes)
+            LATHE_CHECK(try_measured(judge));
         if (options_.equalize) LATHE_CHECK(try_equalizing(judge, "equalize", {true, false, options_.threads, {}}));
         if (options_.smooth) LATHE_CHECK(try_smoothing(judge));
         if (options_.auto_ranges) LATHE_CHECK(try_ranges(judge));
@@ -186,6 +189,31 @@ private:
             return leave(std::move(told), start);
         }
         told.detail = "in float: " + names.front() + (names.size() > 1 ? ", ..." : "");
+        return leave_in_float(judge, names, std::move(told), start);
+    }
+
+    Result<void> try_measured(Judge& judge) {
+        const auto start = Clock::now();
+        Correction told = about("measured-layers");
+        LATHE_TRY(const auto layers, measure_cheap_layers(model_, ranges_, quantize_, outcome_.quantized, samples_.fit,
+                                                          options_.threads, progress_));
+        if (layers.empty()) {
+            told.detail = "none that is cheap and that the answer depends on";
+            return leave(std::move(told), start);
+        }
+        std::vector<std::string> names;
+        double cost = 0.0;
+        for (const MeasuredLayer& layer : layers) {
+            told.detail += (names.empty() ? "in float: " : ", ") + layer.name;
+            names.push_back(layer.name);
+            cost += layer.cost;
+        }
+        told.detail += "; about " + number(100.0 * cost, "%.1f") + " % of time";
+        return leave_in_float(judge, names, std::move(told), start);
+    }
+
+    Result<void> leave_in_float(Judge& judge, const std::vector<std::string>& names, Correction told,
+                                Clock::time_point start) {
         QuantizeOptions quantizing = quantize_;
         for (const std::string& name : names)
             quantizing.placement.exclude.push_back(name);
@@ -379,6 +407,7 @@ CorrectOptions options_of_effort(int effort, const CorrectionChoice& choice) {
     if (effort >= 1) {
         options.bias = BiasCorrection::fast;
         options.smooth = true;
+        options.measured_layers = true;
     }
     if (effort >= 2) {
         options.bias = BiasCorrection::exact;

@@ -17,6 +17,9 @@ namespace lathe {
 /// Which corrections are tried. Each is kept only if the network comes closer to the float model on held-back samples.
 struct CorrectOptions {
     bool float_last = false; ///< leave the last layers in float where that costs next to nothing
+    /// Leave cheap layers in float that the answer is measured to depend on, where it is no row of classes and
+    /// QuantizeOptions::noisy_in_float allows layers in float.
+    bool measured_layers = false;
     bool equalize = false;
     bool smooth = false;
     bool auto_ranges = false;
@@ -31,19 +34,20 @@ struct CorrectOptions {
     std::size_t threads = 0;
 
     bool any() const {
-        return float_last || equalize || smooth || auto_ranges || bias != BiasCorrection::none ||
+        return float_last || measured_layers || equalize || smooth || auto_ranges || bias != BiasCorrection::none ||
                rounding != Rounding::nearest;
     }
 };
 
-/// What `--effort` means. 0: nothing. 1: SmoothQuant and fast bias correction. 2: last layers in float, equalisation,
-/// weight rounding and exact bias correction too. 3: also ranges by error, all fitted on three times the samples.
-/// `choice`: corrections chosen one by one, in place of that.
+/// What `--effort` means. 0: nothing. 1: cheap layers in float by measurement, SmoothQuant and fast bias correction. 2:
+/// last layers in float, equalisation, weight rounding and exact bias correction too. 3: also ranges by error, all
+/// fitted on three times the samples. `choice`: corrections chosen one by one, in place of that.
 CorrectOptions options_of_effort(int effort, const CorrectionChoice& choice = {});
 
 /// What came of one correction.
 struct Correction {
-    std::string method; ///< "last-layers", "equalize", "smooth", "ranges", "bias-correction", "rounding" (with biases)
+    std::string method; ///< "last-layers", "measured-layers", "equalize", "smooth", "ranges", "bias-correction",
+                        ///< "rounding" (with biases)
     bool kept = false;
     std::string detail; ///< how often it fired, or why it did not
     Closeness before, after;

@@ -67,10 +67,11 @@ std::vector<std::string> judged_outputs(const Graph& graph);
 /// model calls its second size what it calls the mask's; a number says nothing, it may be a count of classes.
 class Judge {
 public:
+    /// `answers`: whether to find what the network is for (Closeness::task), which takes time for a detector.
     /// Errors: unsupported (no float32 output), out_of_range (NaN or infinity in one); what running the model gives;
     /// cancelled.
     static Result<Judge> of(const Model& real, std::map<std::string, Batches> samples, std::size_t threads,
-                            Progress& progress);
+                            Progress& progress, bool answers = true);
     /// `quantized` has the same inputs and outputs. Errors: what running it gives; unsupported, where the size of an
     /// output depends on values.
     Result<Closeness> judge(const Model& quantized);

@@ -182,7 +182,8 @@ Result<QuantizeOutcome> quantize_model(const Model& model, const RangesFile& ran
     }
     if (options.noisy_in_float && !given) {
         const auto values = ranges_for(prepared.graph, outcome.plan, ranges, options, nullptr);
-        outcome.in_float = noisy_layers(estimate_layer_noise(prepared.graph, outcome.plan, ranges, values));
+        outcome.noise = estimate_layer_noise(prepared.graph, outcome.plan, ranges, values);
+        outcome.in_float = noisy_layers(outcome.noise);
         for (LayerNoise& layer : head_layers(prepared.graph, outcome.plan)) {
             const auto same = [&](const LayerNoise& noisy) { return noisy.node == layer.node; };
             if (std::ranges::none_of(outcome.in_float, same)) outcome.in_float.push_back(std::move(layer));

@@ -37,6 +37,7 @@ struct MissingRange {
 struct QuantizeOutcome {
     Model model;
     QuantizationPlan plan;
+    std::vector<LayerNoise> noise;     ///< of all int8 layers, those of `in_float` too; empty without noisy_in_float
     std::vector<LayerNoise> in_float;  ///< left in float as too noisy, the most harmful for its cost first
     std::vector<MissingRange> missing; ///< with ranges of another tool alone; in graph order
     Method method = Method::mse;

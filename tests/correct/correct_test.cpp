@@ -1,4 +1,5 @@
 #include "correct/correct.hpp"
+#include "correct/measured_layers.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,13 +66,15 @@ CorrectOptions small_options() {
 }
 
 Result<CorrectOutcome> corrected(const Model& model, const CorrectOptions& options, Target target = Target::openvino,
-                                 const std::map<std::string, Range>& given = {}, Values values = noise_at) {
+                                 const std::map<std::string, Range>& given = {}, Values values = noise_at,
+                                 bool noisy_in_float = false) {
     const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 21);
     RangesFile ranges = test::ranges_on(model, samples, Method::mse);
     ranges.samples_seen = all_samples;
     QuantizeOptions quantizing;
     quantizing.target = target;
     quantizing.overrides = given;
+    quantizing.noisy_in_float = noisy_in_float;
     return quantize_corrected(model, ranges, quantizing, options, data_of(values), no_progress());
 }
 
@@ -171,6 +174,71 @@ TEST(Correct, LeavesACheapLastLayerInFloatWhereItErrs) {
     ASSERT_TRUE(dear) << dear.error().describe();
     EXPECT_FALSE(dear->corrections.at(0).kept);
     EXPECT_EQ(dear->quantized.plan.quantized_nodes, 3U);
+}
+
+/// A small depthwise convolution in front of two large ones, which answer with an image.
+Model image_network() {
+    Model model = test::model_from_text("opset 17\ninput %x: float32[4, 3, 8, 8]\n"
+                                        "input %w1: float32[3, 1, 3, 3]\ninput %w2: float32[32, 3, 5, 5]\n"
+                                        "input %w3: float32[32, 32, 5, 5]\n"
+                                        "%a = Conv(%x, %w1) {name = \"early\", pads = [1, 1, 1, 1], group = 3}\n"
+                                        "%b = Conv(%a, %w2) {name = \"large\", pads = [2, 2, 2, 2]}\n%r = Relu(%b)\n"
+                                        "%y = Conv(%r, %w3) {name = \"larger\", pads = [2, 2, 2, 2]}\n"
+                                        "output %y: float32[4, 32, 8, 8]\n");
+    model.graph.inputs.resize(1);
+    test::add_weights(model, "w1", {3, 1, 3, 3}, 1);
+    test::add_weights(model, "w2", {32, 3, 5, 5}, 2);
+    test::add_weights(model, "w3", {32, 32, 5, 5}, 3);
+    return model;
+}
+
+TEST(Correct, LeavesACheapLayerInFloatThatTheAnswerIsMeasuredToDependOn) {
+    CorrectOptions options = small_options();
+    options.measured_layers = true;
+    const auto outcome = corrected(image_network(), options, Target::openvino, {}, noise_at, true);
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    const Correction& told = outcome->corrections.at(0);
+    EXPECT_EQ(told.method, "measured-layers");
+    EXPECT_TRUE(told.kept) << told.detail;
+    EXPECT_NE(told.detail.find("early"), std::string::npos) << told.detail;
+    EXPECT_LT(outcome->last.error, 0.95 * outcome->first.error);
+    EXPECT_EQ(outcome->quantized.plan.quantized_nodes, 2U);
+    // nobody allowed layers in float; the answer is a row of classes
+    EXPECT_TRUE(corrected(image_network(), options)->corrections.empty());
+    EXPECT_TRUE(corrected(test::conv_network(), options, Target::openvino, {}, noise_at, true)->corrections.empty());
+}
+
+TEST(Correct, MeasuresLayersThatAreCheapAndNoOthers) {
+    const Model model = image_network();
+    const auto samples = test::noise_samples("x", {4, 3, 8, 8}, 40, 21);
+    const RangesFile ranges = test::ranges_on(model, samples, Method::mse);
+    QuantizeOptions quantizing;
+    quantizing.noisy_in_float = true;
+    const auto now = quantize_model(model, ranges, quantizing);
+    ASSERT_TRUE(now) << now.error().describe();
+    ASSERT_TRUE(now->in_float.empty());
+    Batches batches;
+    for (std::size_t at = 0; at < 3; ++at)
+        batches.push_back(test::tensor_of("x", {4, 3, 8, 8}, noise_at(4 * 3 * 64, at)));
+    const auto found = [&](const MeasuredLayerLimits& limits) {
+        const auto layers =
+            measure_cheap_layers(model, ranges, quantizing, *now, {{"x", batches}}, 1, no_progress(), limits);
+        EXPECT_TRUE(layers) << layers.error().describe();
+        std::string text;
+        for (const MeasuredLayer& layer : *layers)
+            text += layer.name + " ";
+        return text;
+    };
+    EXPECT_EQ(found({}), "early ");
+    MeasuredLayerLimits limits;
+    limits.cost = 0;
+    EXPECT_EQ(found(limits), "");
+    limits = {};
+    limits.worth_while = 0.9;
+    EXPECT_EQ(found(limits), "");
+    limits = {};
+    limits.cost = limits.all = 10; // all of them
+    EXPECT_NE(found(limits).find("large "), std::string::npos);
 }
 
 /// x -> 1x1 Conv -> y, with these weights of two output channels.
@@ -571,6 +639,7 @@ TEST(Correct, EffortsGrow) {
     EXPECT_TRUE(options_of_effort(2).equalize);
     EXPECT_TRUE(options_of_effort(2).float_last);
     EXPECT_FALSE(options_of_effort(1).float_last);
+    EXPECT_TRUE(options_of_effort(1).measured_layers);
     EXPECT_FALSE(options_of_effort(2).auto_ranges);
     EXPECT_TRUE(options_of_effort(3).auto_ranges);
     EXPECT_GT(options_of_effort(3).fit_samples, options_of_effort(2).fit_samples);

@@ -402,7 +402,7 @@ function decisionsTable(quantization, name) {
   ];
 }
 
-const correctionNames = { "last-layers": "Last layers in float", equalize: "Cross-layer equalisation", smooth: "SmoothQuant", ranges: "Ranges by error", "bias-correction": "Bias correction", rounding: "Weight rounding" };
+const correctionNames = { "last-layers": "Last layers in float", "measured-layers": "Layers in float, measured", equalize: "Cross-layer equalisation", smooth: "SmoothQuant", ranges: "Ranges by error", "bias-correction": "Bias correction", rounding: "Weight rounding" };
 
 // What was tried against the quantisation's errors, and what each step gained on held-back samples.
 function correctionsTable(corrections, label) {
