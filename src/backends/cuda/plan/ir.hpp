@@ -333,7 +333,7 @@ struct Chain {
     bool shortcut = false; ///< parts[0] is one
     bool squeeze = false;
     /// Parts whose results have no place in memory: that many first ones.
-    std::size_t placeless() const { return squeeze ? parts.size() - 1 : shortcut ? 1 : 0; }
+    std::size_t placeless() const;
     const FusedOp& adding() const;
     const FusedOp* behind() const; ///< the last, if it is not the one that adds
 };
@@ -389,6 +389,7 @@ struct FusedOp {
 };
 const char* kind_of(const FusedOp& op); ///< "conv", "gemm", ...
 
+inline std::size_t Chain::placeless() const { return squeeze ? parts.size() - 1 : shortcut ? 1 : 0; }
 inline const FusedOp& Chain::adding() const { return parts[shortcut ? 1 : 0]; }
 inline const FusedOp* Chain::behind() const { return &parts.back() == &adding() ? nullptr : &parts.back(); }
 
