@@ -20,8 +20,8 @@ seeded random weights and is exported plainly by `torch.onnx.export`. Times are 
 FP16 as CUDA graphs, taken in turns; "×" is how many times as fast Lathe is as torch.compile, with the 95 % interval of
 the pairs. Bold: slower. "Reference" is the share of the time that Lathe spends in kernels which nothing
 faster replaces yet. "Error" is Lathe's FP16 against PyTorch in FP32, by the norm; in brackets PyTorch's own FP16. Rows
-without a peer were timed alone, when the machine's time was short; a time is of the newest run, a ratio of the newest run
-that measured both of its sides. ViT's head is zero as torchvision makes it: its error says nothing.
+without a peer were timed alone, when the machine's time was short; times and ratios are of the newest run that measured
+Lathe and the peer, those of INT8 of the newest run that timed it. ViT's head is zero as torchvision makes it: its error says nothing.
 EfficientViT-B0's linear attention has sums of products of 1.5e7, more than FP16 holds, and gives no numbers in it; PyTorch's own
 code computes that part in FP32 (`lathe autocast` writes the same into the graph, from samples).
 MobileOne and RepVGG are exported with their branches, which `merge-branches` makes one convolution; torch.compile runs them as they
@@ -33,6 +33,7 @@ GPT-2's decode reads and writes its states in FP16, as PyTorch does, at batch 1;
 
 
 # Their parallel branches are one convolution to Lathe and as many as written to PyTorch, whose users may merge them first.
+PEERS = ("compile", "max-autotune")
 BRANCHED = ("mobileone_s0", "repvgg_b0")
 
 
@@ -64,15 +65,18 @@ def newest(documents):
             for batch, cell in network["batches"].items():
                 if "fp16" in cell:
                     _, older = cells.get((name, int(batch)), (None, {}))
-                    cells[name, int(batch)] = (network, {**older, **cell})
+                    both = {**older, **cell}
+                    if any(peer in older and peer not in cell for peer in PEERS):
+                        both["fp16"] = older["fp16"]  # a ratio stands beside the two times that it is of
+                    cells[name, int(batch)] = (network, both)
                     when[name] = document["time"]
     return cells, {name: words for name, (time, words) in said.items() 
-                   if time > when.get(name, "") and words != "no time left"}
+                   if time > when.get(name, "") and not (words == "no time left" and name in when)}
 
 
 def section(gpu, documents):
     cells, refused = newest(documents)
-    peers = [word for word in ("compile", "max-autotune") if any(word in cell for network, cell in cells.values())]
+    peers = [word for word in PEERS if any(word in cell for network, cell in cells.values())]
     rows, ratios = [], []
     for (name, batch), (network, cell) in sorted(cells.items()):
         best = ratio(cell, peers)

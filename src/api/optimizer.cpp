@@ -164,12 +164,13 @@ private:
     std::string quantization_key(int effort, bool corrected) const {
         const CorrectionChoice& choice = options_.corrections;
         const auto number = [](const auto& value) { return value ? std::to_string(static_cast<int>(*value)) : "-"; };
+        constexpr const char* corrections = "measured layers"; // changes with what an effort means
         std::string key =
-            key_of({to_string(options_.method), number(std::optional(options_.ranges_by_error)), to_string(target()),
-                    std::to_string(effort), corrected ? "" : "within " + std::to_string(*options_.answer_limit_s),
-                    number(choice.bias), number(choice.rounding), number(choice.equalize), number(choice.smooth),
-                    number(choice.float_last), number(choice.noisy_in_float), number(options_.weights),
-                    number(options_.activations)});
+            key_of({corrections, to_string(options_.method), number(std::optional(options_.ranges_by_error)),
+                    to_string(target()), std::to_string(effort),
+                    corrected ? "" : "within " + std::to_string(*options_.answer_limit_s), number(choice.bias),
+                    number(choice.rounding), number(choice.equalize), number(choice.smooth), number(choice.float_last),
+                    number(choice.noisy_in_float), number(options_.weights), number(options_.activations)});
         for (const auto& pattern : options_.exclude)
             key = key_of({key, pattern});
         return key;

@@ -368,6 +368,7 @@ Result<void> run_bench(const BenchOptions& options, const Context& context) {
     request.min_calls = options.iterations;
     request.percentiles = options.percentiles;
     for (const auto& text : options.against) {
+        if (text.empty()) continue; // --against '' compares with nothing
         LATHE_TRY(PeerRequest peer, parse_peer(text));
         request.against.push_back(std::move(peer));
     }

@@ -8,9 +8,8 @@ void add_correction_options(CLI::App& command, CorrectionArguments& arguments, c
     command
         .add_option("--effort", arguments.effort,
                     "How much to correct what quantisation costs; every step is kept only if it gains on held-back "
-                    "samples. 0: nothing, a second; 1: cheap layers in float that the answer is measured to depend on "
-                    "(detectors, "
-                    "segmenters), SmoothQuant and fast bias correction, some seconds; 2: last "
+                    "samples. 0: nothing, a second; 1: cheap layers of detectors and segmenters in float that the "
+                    "answer is measured to depend on, SmoothQuant and fast bias correction, 5 to 40 seconds; 2: last "
                     "layers in float where that is nearly free, equalisation, exact bias correction and weight "
                     "rounding, about a minute on two cores for ResNet-50; 3: also ranges by error, and all from up to "
                     "three times the samples (default: " +

@@ -195,8 +195,16 @@ private:
     Result<void> try_measured(Judge& judge) {
         const auto start = Clock::now();
         Correction told = about("measured-layers");
-        LATHE_TRY(const auto layers, measure_cheap_layers(model_, ranges_, quantize_, outcome_.quantized, samples_.fit,
-                                                          options_.threads, progress_));
+        const auto measured =
+            measure_cheap_layers(model_, ranges_, quantize_, outcome_.quantized, samples_, options_.threads, progress_);
+        if (!measured) {
+            // These samples cannot be compared; those that decide can.
+            const ErrorCode code = measured.error().code;
+            if (code != ErrorCode::out_of_range && code != ErrorCode::unsupported) return measured.error();
+            told.detail = measured.error().message;
+            return leave(std::move(told), start);
+        }
+        const std::vector<MeasuredLayer>& layers = *measured;
         if (layers.empty()) {
             told.detail = "none that is cheap and that the answer depends on";
             return leave(std::move(told), start);

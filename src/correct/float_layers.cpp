@@ -1,11 +1,11 @@
 #include "correct/float_layers.hpp"
 
 #include <algorithm>
-#include <map>
 #include <unordered_set>
 
 #include "onnx/macs.hpp"
 #include "onnx/onnx.hpp"
+#include "quantize/edges.hpp"
 #include "quantize/last_layers.hpp"
 #include "quantize/ops.hpp"
 
@@ -28,14 +28,13 @@ std::vector<std::string> cheap_last_layers(const Model& model, const Quantizatio
     for (const EdgeDecision& decision : plan.decisions) {
         if (decision.reason == Reason::heavy_input) int8.insert(decision.node);
     }
-    std::map<std::string, int> named;
+    const std::unordered_set<std::string> named = labels_of_one(graph);
     double macs = 0.0;
     double weights = 0.0;
     const auto macs_of = [&](const Node& node) {
         return static_cast<double>(count_macs(node, [&](const std::string& value) { return graph.info(value); }).macs);
     };
     for (const auto& node : graph.nodes) {
-        ++named[node->label()];
         macs += macs_of(*node);
         if (is_heavy(*node) && int8.contains(node->label())) weights += weight_count(graph, *node);
     }
@@ -44,7 +43,7 @@ std::vector<std::string> cheap_last_layers(const Model& model, const Quantizatio
         const Node& node = *graph.nodes[at];
         const double own = weight_count(graph, node);
         const bool dear = macs_of(node) > cost.macs * macs || 3.0 * own > cost.bytes * weights;
-        if (!dear && own > 0.0 && named[node.label()] == 1) cheap.push_back(node.label());
+        if (!dear && own > 0.0 && named.contains(node.label())) cheap.push_back(node.label());
     }
     return cheap;
 }

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "correct/judge.hpp"
+#include "correct/samples.hpp"
 #include "quantize/quantize.hpp"
 
 namespace lathe {
@@ -29,12 +29,11 @@ struct MeasuredLayer {
 
 /// Cheap int8 layers that the answer depends on most, found by running the network without each: the estimate from
 /// histograms (LayerNoise) does not see what becomes of an error on its way. Most gain for the cost first. Layers whose
-/// name is not theirs alone are left out. `now` was quantised with noisy_in_float from `real` as `options` say.
-/// Errors: as quantize_model and Judge.
+/// name is not theirs alone are left out. Compared on the samples to fit on. `now` was quantised with noisy_in_float
+/// from `real` as `options` say. Errors: as quantize_model and Judge.
 Result<std::vector<MeasuredLayer>> measure_cheap_layers(const Model& real, const RangesFile& ranges,
                                                         const QuantizeOptions& options, const QuantizeOutcome& now,
-                                                        const std::map<std::string, Batches>& samples,
-                                                        std::size_t threads, Progress& progress,
-                                                        const MeasuredLayerLimits& limits = {});
+                                                        const KeptSamples& samples, std::size_t threads,
+                                                        Progress& progress, const MeasuredLayerLimits& limits = {});
 
 } // namespace lathe

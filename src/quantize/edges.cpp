@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <regex>
+#include <set>
 
 #include "graph/subgraphs.hpp"
 
 namespace lathe {
+namespace {
+
+constexpr std::size_t longest_pattern = 1000; // std::regex recurses with what it matches
+
+} // namespace
 
 EdgeIndex::EdgeIndex(const Graph& graph) : graph_(graph) {
     for (const auto& [name, tensor] : graph.initializers)
@@ -72,10 +78,23 @@ bool EdgeIndex::is_float32(const std::string& value, bool known) const {
     return info->type == DataType::float32;
 }
 
+std::unordered_set<std::string> labels_of_one(const Graph& graph) {
+    std::unordered_map<std::string, std::size_t> named; // nodes that it names as a pattern
+    for (const auto& node : graph.nodes)
+        for (const std::string& name : std::set{node->name, node->op_type, node->label()})
+            ++named[name];
+    std::unordered_set<std::string> alone;
+    for (const auto& node : graph.nodes) {
+        const std::string label = node->label();
+        if (named[label] == 1 && label.size() <= longest_pattern) alone.insert(label);
+    }
+    return alone;
+}
+
 Result<std::vector<bool>> match_excluded(const Graph& graph, const std::vector<std::string>& patterns) {
     std::vector<bool> excluded(graph.nodes.size(), false);
     for (const std::string& pattern : patterns) {
-        if (pattern.empty() || pattern.size() > 1000) {
+        if (pattern.empty() || pattern.size() > longest_pattern) {
             return Error{ErrorCode::invalid_argument, "an --exclude pattern must have 1 to 1000 characters", "",
                          "give a node's name, a regular expression for whole names, or an op type"};
         }
@@ -96,7 +115,7 @@ Result<std::vector<bool>> match_excluded(const Graph& graph, const std::vector<s
             const std::regex expression(pattern, std::regex::ECMAScript | std::regex::optimize);
             mark([&](const Node& node) {
                 const std::string name = node.label();
-                return name.size() <= 1000 && std::regex_match(name, expression);
+                return name.size() <= longest_pattern && std::regex_match(name, expression);
             });
         } catch (const std::regex_error& failure) {
             return Error{ErrorCode::invalid_argument,

@@ -43,5 +43,7 @@ private:
 /// One flag a node: does a pattern name it? Patterns as PlacementOptions::exclude.
 /// invalid_argument for a malformed expression, not_found for one that matches nothing.
 Result<std::vector<bool>> match_excluded(const Graph& graph, const std::vector<std::string>& patterns);
+/// The labels that, as patterns, name one node and no other.
+std::unordered_set<std::string> labels_of_one(const Graph& graph);
 
 } // namespace lathe

@@ -176,16 +176,17 @@ TEST(Correct, LeavesACheapLastLayerInFloatWhereItErrs) {
     EXPECT_EQ(dear->quantized.plan.quantized_nodes, 3U);
 }
 
-/// A small depthwise convolution in front of two large ones, which answer with an image.
-Model image_network() {
-    Model model = test::model_from_text("opset 17\ninput %x: float32[4, 3, 8, 8]\n"
-                                        "input %w1: float32[3, 1, 3, 3]\ninput %w2: float32[32, 3, 5, 5]\n"
-                                        "input %w3: float32[32, 32, 5, 5]\n"
-                                        "%a = Conv(%x, %w1) {name = \"early\", pads = [1, 1, 1, 1], group = 3}\n"
-                                        "%b = Conv(%a, %w2) {name = \"large\", pads = [2, 2, 2, 2]}\n%r = Relu(%b)\n"
-                                        "%y = Conv(%r, %w3) {name = \"larger\", pads = [2, 2, 2, 2]}\n"
-                                        "output %y: float32[4, 32, 8, 8]\n");
-    model.graph.inputs.resize(1);
+/// A small depthwise convolution in front of two large ones, which answer with an image; `scaled`: times an input.
+Model image_network(bool scaled = false) {
+    Model model = test::model_from_text(
+        "opset 17\ninput %x: float32[4, 3, 8, 8]\n" + std::string(scaled ? "input %factor: float32[1]\n" : "") +
+        "input %w1: float32[3, 1, 3, 3]\ninput %w2: float32[32, 3, 5, 5]\n"
+        "input %w3: float32[32, 32, 5, 5]\n"
+        "%a = Conv(%x, %w1) {name = \"early\", pads = [1, 1, 1, 1], group = 3}\n"
+        "%b = Conv(%a, %w2) {name = \"large\", pads = [2, 2, 2, 2]}\n%r = Relu(%b)\n"
+        "%c = Conv(%r, %w3) {name = \"larger\", pads = [2, 2, 2, 2]}\n%y = " +
+        (scaled ? "Mul(%c, %factor)" : "Identity(%c)") + "\noutput %y: float32[4, 32, 8, 8]\n");
+    model.graph.inputs.resize(scaled ? 2 : 1);
     test::add_weights(model, "w1", {3, 1, 3, 3}, 1);
     test::add_weights(model, "w2", {32, 3, 5, 5}, 2);
     test::add_weights(model, "w3", {32, 32, 5, 5}, 3);
@@ -217,12 +218,12 @@ TEST(Correct, MeasuresLayersThatAreCheapAndNoOthers) {
     const auto now = quantize_model(model, ranges, quantizing);
     ASSERT_TRUE(now) << now.error().describe();
     ASSERT_TRUE(now->in_float.empty());
-    Batches batches;
+    KeptSamples kept;
+    kept.fit_count = 12;
     for (std::size_t at = 0; at < 3; ++at)
-        batches.push_back(test::tensor_of("x", {4, 3, 8, 8}, noise_at(4 * 3 * 64, at)));
+        kept.fit["x"].push_back(test::tensor_of("x", {4, 3, 8, 8}, noise_at(4 * 3 * 64, at)));
     const auto found = [&](const MeasuredLayerLimits& limits) {
-        const auto layers =
-            measure_cheap_layers(model, ranges, quantizing, *now, {{"x", batches}}, 1, no_progress(), limits);
+        const auto layers = measure_cheap_layers(model, ranges, quantizing, *now, kept, 1, no_progress(), limits);
         EXPECT_TRUE(layers) << layers.error().describe();
         std::string text;
         for (const MeasuredLayer& layer : *layers)
@@ -239,6 +240,24 @@ TEST(Correct, MeasuresLayersThatAreCheapAndNoOthers) {
     limits = {};
     limits.cost = limits.all = 10; // all of them
     EXPECT_NE(found(limits).find("large "), std::string::npos);
+}
+
+TEST(Correct, MeasuresLayersWithInputsThatHaveNoRowASample) {
+    const Model model = image_network(true);
+    auto samples = test::noise_samples("x", {4, 3, 8, 8}, 10, 21);
+    samples.merge(test::noise_samples("factor", {1}, 10, 5));
+    QuantizeOptions quantizing;
+    quantizing.noisy_in_float = true;
+    const RangesFile ranges = test::ranges_on(model, samples, Method::mse);
+    const auto now = quantize_model(model, ranges, quantizing);
+    ASSERT_TRUE(now) << now.error().describe();
+    KeptSamples kept;
+    kept.fit = std::move(samples);
+    kept.fit_count = 40;
+    const auto layers = measure_cheap_layers(model, ranges, quantizing, *now, kept, 1, no_progress());
+    ASSERT_TRUE(layers) << layers.error().describe();
+    ASSERT_EQ(layers->size(), 1U);
+    EXPECT_EQ(layers->front().name, "early");
 }
 
 /// x -> 1x1 Conv -> y, with these weights of two output channels.

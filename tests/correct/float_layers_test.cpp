@@ -31,6 +31,11 @@ TEST(FloatLayers, AreNotThoseInFrontOfOthers) {
     Model twice = test::conv_network();
     twice.graph.nodes[0]->name = "head"; // a name that says two layers
     EXPECT_TRUE(cheap(twice, {1.0, 10.0}).empty());
+    Model kind = test::conv_network();
+    kind.graph.nodes.back()->name = "Conv"; // what is left in float by that name are the convolutions
+    EXPECT_TRUE(cheap(kind, {1.0, 10.0}).empty());
+    kind.graph.nodes.back()->name = std::string(2000, 'x'); // no pattern is so long
+    EXPECT_TRUE(cheap(kind, {1.0, 10.0}).empty());
 }
 
 } // namespace

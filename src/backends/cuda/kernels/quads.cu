@@ -34,6 +34,7 @@ bool clamp_takes(const EpilogueParams& e, std::int32_t output_type) {
 
 bool curve_takes(const EpilogueParams& e, std::int32_t output_type) {
     if (!is_curved(e)) return clamp_takes(e, output_type);
+    if (e.act == act_clip && !(e.low <= 0 && e.high >= 0)) return false; // padded channels are zeros
     if (output_type == type_s8) return e.output_scale_inverse > 0 && std::isfinite(e.output_scale_inverse);
     return (output_type == type_f16 || output_type == type_bf16) && e.output_scale_inverse == 1;
 }

@@ -41,6 +41,7 @@ bool of_one_pixel(const Plan& plan, const FusedOp& op) {
                v.dims[3] == 1 && !v.part;
     };
     return is_real(op.compute) && alone(x) && alone(y) && conv->window.kernel == std::array<std::int64_t, 2>{1, 1} &&
+           conv->window.pads == std::array<std::int64_t, 4>{} && !conv->epilogue.residual_last &&
            conv->epilogue.residual == none && plan.weights->weights[conv->weight].type == op.compute;
 }
 
@@ -100,18 +101,10 @@ private:
 
     /// What begins with the average that op `i` is.
     std::optional<ChainSite> squeeze(std::size_t i) const {
-        const FusedOp& op = plan_.ops[i];
-        const auto* pool = std::get_if<GlobalPool>(&op.detail);
-        if (pool == nullptr || !pool->average) return std::nullopt;
-        const Value& x = plan_.values[op.inputs[0]];
+        if (!std::holds_alternative<GlobalPool>(plan_.ops[i].detail)) return std::nullopt;
         const auto first = only_reader(i);
         const auto second = first ? only_reader(*first) : std::nullopt;
-        if (!second || !of_one_pixel(plan_, plan_.ops[*first]) || !of_one_pixel(plan_, plan_.ops[*second]))
-            return std::nullopt;
-        const ElementType type = plan_.ops[*first].compute;
-        if (x.layout != Layout::nhwc || x.dims.size() != 4 || x.part || x.type != type ||
-            plan_.ops[*second].compute != type)
-            return std::nullopt;
+        if (!second || !is_squeeze(plan_, plan_.ops[i], plan_.ops[*first], plan_.ops[*second])) return std::nullopt;
         ChainSite site;
         site.adding = *second;
         site.squeeze = {i, *first, *second};
@@ -133,6 +126,15 @@ private:
 };
 
 } // namespace
+
+bool is_squeeze(const Plan& plan, const FusedOp& average, const FusedOp& first, const FusedOp& second) {
+    const auto* pool = std::get_if<GlobalPool>(&average.detail);
+    if (pool == nullptr || !pool->average || average.inputs.size() != 1) return false;
+    const Value& x = plan.values[average.inputs[0]];
+    return of_one_pixel(plan, first) && of_one_pixel(plan, second) && first.inputs == average.outputs &&
+           second.inputs == first.outputs && x.layout == Layout::nhwc && x.dims.size() == 4 && !x.part &&
+           x.type == first.compute && second.compute == first.compute;
+}
 
 std::vector<std::size_t> ChainSite::ops() const {
     if (!squeeze.empty()) return squeeze;

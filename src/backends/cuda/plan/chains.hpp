@@ -25,6 +25,9 @@ struct ChainSite {
 /// convolutions in that type without residuals, each result read by the next alone.
 std::vector<ChainSite> chain_sites(const Plan& plan);
 
+/// Whether three ops are squeeze and excite, whoever else reads their results.
+bool is_squeeze(const Plan& plan, const FusedOp& average, const FusedOp& first, const FusedOp& second);
+
 /// The op that stands for a site's ops.
 FusedOp chain_of(const Plan& plan, const ChainSite& site);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/cuda/plan/chains.hpp"
 #include "backends/cuda/plan/lower.hpp"
 
 namespace lathe::cuda {
@@ -417,11 +418,8 @@ private:
             const auto* conv = std::get_if<Conv>(&chain.adding().detail);
             if (conv == nullptr || conv->epilogue.residual != inside) return wrong("", "a shortcut is not added");
         }
-        if (chain.squeeze) {
-            for (std::size_t i = 1; i < chain.parts.size(); ++i)
-                if (chain.parts[i].inputs != chain.parts[i - 1].outputs)
-                    return wrong("", "a part of squeeze and excite that reads something else");
-        }
+        if (chain.squeeze && !is_squeeze(plan_, chain.parts[0], chain.parts[1], chain.parts[2]))
+            return wrong("", "parts that are not squeeze and excite");
         for (std::size_t i = 0; i < chain.placeless(); ++i)
             for (const ValueId inside : chain.parts[i].outputs)
                 written_[inside] = false;
