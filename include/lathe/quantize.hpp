@@ -97,8 +97,8 @@ struct QuantizePlan {
 
 /// One step of correcting, and what it brought on the samples held back.
 struct QuantizeCorrection {
-    std::string
-        method; ///< "last-layers", "measured-layers", "equalize", "smooth", "ranges", "rounding", "bias-correction"
+    /// "last-layers", "measured-layers", "equalize", "smooth", "ranges", "rounding", "bias-correction"
+    std::string method;
     bool kept = false;
     std::string detail;        ///< how often it fired, or why it did not
     double sqnr_db_before = 0; ///< of the model's first output

@@ -69,6 +69,7 @@ Result<std::vector<MeasuredLayer>> measure_cheap_layers(const Model& real, const
         for (const LayerNoise& layer : layers)
             quantizing.placement.noisy.emplace(layer.node, "");
         LATHE_TRY(const QuantizeOutcome quantized, quantize_model(real, ranges, quantizing));
+        if (quantized.plan.quantized_nodes == 0) return 1.0; // the float network itself
         LATHE_TRY(const Closeness without, judge.judge(quantized.model));
         return 1.0 - without.error / as_is.error;
     };

@@ -237,6 +237,9 @@ TEST(Correct, MeasuresLayersThatAreCheapAndNoOthers) {
     limits = {};
     limits.worth_while = 0.9;
     EXPECT_EQ(found(limits), "");
+    limits = {};
+    limits.cost = limits.all = 10; // all of them, without which nothing is left in int8
+    EXPECT_NE(found(limits).find("larger "), std::string::npos);
 }
 
 TEST(Correct, MeasuresLayersWithInputsThatHaveNoRowASample) {
@@ -251,8 +254,12 @@ TEST(Correct, MeasuresLayersWithInputsThatHaveNoRowASample) {
     KeptSamples kept;
     kept.fit = std::move(samples);
     kept.fit_count = 40;
-    const auto layers = measure_cheap_layers(model, ranges, quantizing, *now, kept, 1, no_progress());
+    MeasuredLayerLimits limits;
+    limits.worth_while = 0.05;
+    const auto layers = measure_cheap_layers(model, ranges, quantizing, *now, kept, 1, no_progress(), limits);
     ASSERT_TRUE(layers) << layers.error().describe();
+    ASSERT_EQ(layers->size(), 1U);
+    EXPECT_EQ(layers->front().name, "early");
 }
 
 /// x -> 1x1 Conv -> y, with these weights of two output channels.
