@@ -41,8 +41,8 @@ bool of_one_pixel(const Plan& plan, const FusedOp& op) {
                v.dims[3] == 1 && !v.part;
     };
     return is_real(op.compute) && alone(x) && alone(y) && conv->window.kernel == std::array<std::int64_t, 2>{1, 1} &&
-           conv->window.pads == std::array<std::int64_t, 4>{} && !conv->epilogue.residual_last &&
-           conv->epilogue.residual == none && plan.weights->weights[conv->weight].type == op.compute;
+           conv->window.pads == std::array<std::int64_t, 4>{} && conv->epilogue.residual == none &&
+           plan.weights->weights[conv->weight].type == op.compute;
 }
 
 bool steps_by_one(const Conv& conv) { return conv.window.stride == std::array<std::int64_t, 2>{1, 1}; }

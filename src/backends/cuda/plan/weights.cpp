@@ -73,12 +73,22 @@ Result<std::vector<std::byte>> converted(const std::vector<float>& values, Eleme
 
 Result<WeightId> Lowering::store(const std::string& key, ElementType type, Shape dims, const Packer& pack) {
     WeightStore& store = *prepared_.weights;
-    if (const auto found = store.by_key.find(key); found != store.by_key.end()) return found->second;
+    // A key is believed as far as what lies under it is of the form asked for: kernels read by these sizes, and an
+    // engine file may hold others. What is of another form is packed under a key of its own.
+    const auto known = [&](const std::string& name) -> std::optional<WeightId> {
+        const auto found = store.by_key.find(name);
+        if (found == store.by_key.end()) return std::nullopt;
+        const Weight& weight = store.weights[found->second];
+        return weight.type == type && weight.dims == dims ? std::optional(found->second) : std::nullopt;
+    };
+    if (const auto id = known(key)) return *id;
+    const std::string name = store.by_key.contains(key) ? key + "|" + lathe::to_string(dims) : key;
+    if (const auto id = known(name)) return *id;
     LATHE_TRY(auto bytes, pack());
     const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
     const auto id = static_cast<WeightId>(store.weights.size());
-    store.weights.push_back({key, type, std::move(dims), *owner, owner});
-    store.by_key.emplace(key, id);
+    store.weights.push_back({name, type, std::move(dims), *owner, owner});
+    store.by_key.emplace(name, id);
     return id;
 }
 

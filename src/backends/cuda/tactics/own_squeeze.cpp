@@ -16,9 +16,6 @@ std::string squeeze_options(const FusedOp& op, const Chain& chain, const Plan& p
     const auto &first = std::get<Conv>(inner.detail), &second = std::get<Conv>(outer.detail);
     const Value &x = plan.values[average.inputs[0]], &hidden = plan.values[inner.outputs[0]],
                 &y = plan.values[outer.outputs[0]];
-    const Shape &w1 = weight_of(plan, first.weight).dims, &w2 = weight_of(plan, second.weight).dims;
-    if (w1.size() != 4 || w2.size() != 4 || w1[0] != hidden.dims[1] || w2[0] != y.dims[1])
-        return "weights of other sizes";
     if (!fits_32(x.dims[2] * x.dims[3])) return "an image of over 2^31 pixels";
     SqueezeParams p{};
     p.type = type_number(x.type);
@@ -27,20 +24,20 @@ std::string squeeze_options(const FusedOp& op, const Chain& chain, const Plan& p
     p.c = narrow(x.dims[1]);
     p.c_pitch = narrow(x.channel_stride);
     p.hidden = narrow(hidden.dims[1]);
-    p.first_c = narrow(w1.back());
+    p.first_c = narrow(weight_of(plan, first.weight).dims.back());
     p.k = narrow(y.dims[1]);
-    p.second_c = narrow(w2.back());
+    p.second_c = narrow(weight_of(plan, second.weight).dims.back());
     p.k_stride = narrow(y.channel_stride);
     p.factor = std::get<GlobalPool>(average.detail).rescale;
     p.inner = epilogue_params(first.epilogue, plan);
     p.outer = epilogue_params(second.epilogue, plan);
     const auto set = [x_at = place_of(plan, average.inputs[0]), y_at = place_of(plan, outer.outputs[0]),
-                      id1 = first.weight, id2 = second.weight, e1 = first.epilogue,
+                      w1 = first.weight, w2 = second.weight, e1 = first.epilogue,
                       e2 = second.epilogue](SqueezeParams& q, const Pointers& pointers) {
         q.input = x_at.in(pointers);
         q.output = y_at.in(pointers);
-        q.first = weight_address(pointers, id1);
-        q.second = weight_address(pointers, id2);
+        q.first = weight_address(pointers, w1);
+        q.second = weight_address(pointers, w2);
         bind_epilogue(q.inner, e1, {}, pointers);
         bind_epilogue(q.outer, e2, {}, pointers);
     };

@@ -282,6 +282,24 @@ TEST(CudaLowering, WeightsAreSharedByAllShapes) {
     EXPECT_EQ(prepared->weights->weights.size(), count);
 }
 
+TEST(CudaLowering, WeightsOfOtherSizesThanAskedForAreNotTaken) {
+    auto prepared = cuda::prepare(network(quantised_network()), Precision::int8);
+    ASSERT_TRUE(prepared);
+    const std::vector<Shape> shapes{{1, 3, 32, 32}};
+    const auto first = cuda::lower(*prepared, shapes);
+    ASSERT_TRUE(first);
+    for (cuda::Weight& weight : prepared->weights->weights) {
+        const std::int64_t count = element_count(weight.dims);
+        weight.dims = {count, 1}; // as many numbers, in another form
+    }
+    const auto second = cuda::lower(*prepared, shapes);
+    ASSERT_TRUE(second) << second.error().describe();
+    for (const cuda::FusedOp& op : second->ops)
+        if (const auto* conv = std::get_if<cuda::Conv>(&op.detail)) {
+            EXPECT_EQ(prepared->weights->weights[conv->weight].dims.size(), 4U) << op.name;
+        }
+}
+
 TEST(CudaLowering, SavedAndLoadedGivesTheSamePlans) {
     // One weight over 64 KiB, so that it is not in the saved model.
     const Model model = network("opset 18\ninput %x: float32[N, 130]\ninput %w_a: float32[130, 200]\n"
