@@ -32,8 +32,8 @@ GPT-2's decode reads and writes its states in FP16, as PyTorch does, at batch 1;
 """
 
 
-# Their parallel branches are one convolution to Lathe and as many as written to PyTorch, whose users may merge them first.
 PEERS = ("compile", "max-autotune")
+# Their parallel branches are one convolution to Lathe and as many as written to PyTorch, whose users may merge them first.
 BRANCHED = ("mobileone_s0", "repvgg_b0")
 
 

@@ -64,10 +64,29 @@ __device__ __forceinline__ void multiply(std::uint32_t (&c)[4], const std::uint3
     }
 }
 
-__device__ __forceinline__ void cluster_arrive_and_wait() {
+__device__ __forceinline__ void cluster_arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_arrive_and_wait() {
+    cluster_arrive();
+    cluster_wait();
+}
+/// What another block of the cluster has at the same address.
+__device__ __forceinline__ float load_peer_float(std::uint32_t address, int rank) {
+    float v = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    std::uint32_t remote;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(remote) : "memory");
+#endif
+    return v;
 }
 __device__ __forceinline__ uint4 load_peer(std::uint32_t address, unsigned rank) {
     uint4 v = {0, 0, 0, 0};

@@ -53,15 +53,6 @@ Work work_of(const SqueezeParams& p, const SqueezeTile& tile) {
     return w;
 }
 
-__device__ __forceinline__ float peer(const float* at, int rank) {
-    float v = 0;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    std::uint32_t remote;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(mma::shared_address(at)), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(remote) : "memory");
-#endif
-    return v;
-}
 /// The sum of what the blocks have at this place.
 template <int Split>
 __device__ __forceinline__ float over_blocks(const float* at) {
@@ -69,7 +60,7 @@ __device__ __forceinline__ float over_blocks(const float* at) {
     float v[Split], sum = 0;
 #pragma unroll
     for (int rank = 0; rank < Split; ++rank)
-        v[rank] = peer(at, rank);
+        v[rank] = mma::load_peer_float(mma::shared_address(at), rank);
 #pragma unroll
     for (int rank = 0; rank < Split; ++rank)
         sum += v[rank];
@@ -81,17 +72,6 @@ __device__ __forceinline__ void meet() {
         __syncthreads();
     else
         mma::cluster_arrive_and_wait();
-}
-
-__device__ __forceinline__ void arrive() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void wait_for_all() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
 }
 
 /// Split: blocks that share an image; 1: those of an image (gridDim.z) repeat what comes before the results.
@@ -216,7 +196,7 @@ __global__ void __launch_bounds__(threads)
                         ? finish(over_blocks<Split>(parts + i), p.inner.scale != nullptr ? p.inner.scale[i] : 1.0F,
                                  p.inner.bias != nullptr ? p.inner.bias[i] : 0.0F, 0, p.inner)
                         : 0.0F;
-    if constexpr (Split > 1) arrive();
+    if constexpr (Split > 1) mma::cluster_arrive();
     __syncthreads();
 
     constexpr int lanes = 4; // of a result
@@ -238,7 +218,7 @@ __global__ void __launch_bounds__(threads)
                                  : 0.0F;
         output[r] = from_float<T>(v);
     }
-    if constexpr (Split > 1) wait_for_all(); // nobody leaves while others read its memory
+    if constexpr (Split > 1) mma::cluster_wait(); // nobody leaves while others read its memory
 }
 
 template <class T, int Split>
