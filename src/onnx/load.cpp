@@ -92,6 +92,8 @@ Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& op
     auto model = parse_onnx(file->bytes(), folder, options, file);
     if (!model) return std::move(model).error().in(path.string());
     fix_initial_values(*model);
+    if (auto written = write_out_quantized_operators(*model); !written)
+        return std::move(written).error().in(path.string());
     return model;
 }
 

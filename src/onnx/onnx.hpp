@@ -30,7 +30,8 @@ struct LoadOptions {
 };
 
 /// Read a model. External data is mapped; files outside the model's folder are refused. Inputs with initial values are
-/// constants after it. Errors: io, not_found (file or data), parse_error (with node or tensor), unsupported (too new).
+/// constants after it, and operators on quantised tensors are written out (write_out_quantized_operators). Errors: io,
+/// not_found (file or data), parse_error (with node or tensor), unsupported (too new).
 Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// The same from memory. `data_folder` is where external data lies; empty: models with external data are refused.
@@ -90,6 +91,13 @@ Result<void> convert_opset(Model& model, std::int64_t target);
 /// the model's opset, by that body (one level: bodies may hold such operators again). Value infos of what is added are
 /// missing until `infer_shapes`. True if any was replaced.
 Result<bool> write_out_functions(Model& model, const std::function<bool(const Node&)>& wanted);
+
+/// Replaces operators on quantised tensors (ONNX's QLinearConv and QLinearMatMul, ONNX Runtime's QLinearAdd, QGemm,
+/// DynamicQuantizeMatMul and others, as its quantizer's QOperator format and its optimizer write them) by
+/// QuantizeLinear, DequantizeLinear and the operator between, in subgraphs too; integer biases become floats. What has
+/// no such form stays. Models before opset 13 are converted where a scale for each channel asks for it. How many were
+/// replaced. Errors: those of convert_opset.
+Result<std::size_t> write_out_quantized_operators(Model& model);
 
 /// The newest ai.onnx opset and IR version this build knows.
 std::int64_t latest_opset();

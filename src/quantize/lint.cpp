@@ -133,10 +133,14 @@ private:
         }
         if (!is_nvidia(profile_)) return;
         const std::string where = node.label();
+        // The CUDA engine gives bytes with a zero point the symmetric scale of their range (write_symmetric_int8).
+        const bool rewritten = profile_.target == Target::cuda && (type == DataType::uint8 || type == DataType::int8);
+        const LintSeverity severity = rewritten ? LintSeverity::warning : LintSeverity::error;
+        const std::string instead = rewritten ? ": it gets the symmetric scale of its range" : "";
         if (type == DataType::int32) return; // int32_bias says it
         if (type == DataType::uint8 || type == DataType::uint16 || type == DataType::int16) {
-            report("unsigned_type", LintSeverity::error, where,
-                   std::string(profile_.name) + " has int8 only, this is " + to_string(type),
+            report("unsigned_type", severity, where,
+                   std::string(profile_.name) + " has int8 only, this is " + to_string(type) + instead,
                    "quantise for this target: symmetric int8 with zero point 0");
         }
         if (!zero) return;
@@ -144,9 +148,12 @@ private:
         if (std::ranges::all_of(values, [](std::int64_t value) { return value == 0; })) return;
         const std::string cure = "quantise symmetrically: lathe quantize --target " + std::string(profile_.name);
         if (!profile_.zero_point_from_zero || index_.is_constant(node.input(0))) {
-            report("asymmetric_zero_point", LintSeverity::error, where + ", zero point " + node.input(2),
-                   std::string(profile_.name) + " refuses a zero point other than 0" +
-                       (profile_.zero_point_from_zero ? " on weights" : ""),
+            report("asymmetric_zero_point", severity, where + ", zero point " + node.input(2),
+                   std::string(profile_.name) +
+                       (rewritten
+                            ? " multiplies by weights without a zero point: they are rounded anew where they do not "
+                              "fit without it"
+                            : " refuses a zero point other than 0"),
                    cure);
         } else if (is_dq(node)) {
             for (const Edge& edge : index_.readers(node.output(0))) {
@@ -154,10 +161,11 @@ private:
                 const bool product = reader.is("Gemm") || reader.is("MatMul") || reader.is("Add");
                 if (product || (reader.is("Conv") && (is_unpadded(graph_, reader) || is_depthwise(graph_, reader))))
                     continue;
-                report("asymmetric_zero_point", LintSeverity::error, where + ", zero point " + node.input(2),
+                report("asymmetric_zero_point", severity, where + ", zero point " + node.input(2),
                        reader.label() + " reads it; " + std::string(profile_.name) +
                            " takes a zero point other than 0 only in depthwise convolutions, others without "
-                           "padding, matrix products and residual sums",
+                           "padding, matrix products and residual sums" +
+                           instead,
                        cure);
                 break;
             }
@@ -181,10 +189,10 @@ private:
             const Node& reader = index_.node(edge.node);
             const auto bias = bias_input(reader);
             if (!bias || *bias != edge.input) continue;
-            if (is_nvidia(profile_)) {
+            if (profile_.target == Target::tensorrt) {
                 report("int32_bias", LintSeverity::error, reader.label() + ", bias " + reader.input(*bias),
                        "the bias is a DequantizeLinear, which TensorRT's parser refuses", "leave biases in float32");
-            } else if (profile_.target == Target::openvino) {
+            } else if (profile_.target == Target::openvino || profile_.target == Target::cuda) {
                 report("int32_bias", LintSeverity::note, reader.label() + ", bias " + reader.input(*bias),
                        "the bias is a DequantizeLinear; it is only converted back to float", "leave biases in float32");
             }

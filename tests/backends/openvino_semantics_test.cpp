@@ -273,6 +273,14 @@ std::string weight_list() {
     return list;
 }
 
+/// 8 x 8 filters that leave channels as they are.
+std::string identity_list() {
+    std::string list;
+    for (std::size_t i = 0; i < 64; ++i)
+        list += (i == 0 ? "" : ", ") + std::to_string(i % 9 == 0 ? 1 : 0);
+    return list;
+}
+
 // Quantised values that are joined before a convolution: of int8, and of several zero points in one scale.
 TEST(OpenVinoSemantics, JoinedBytesReachTheConvolution) {
     struct Grid {
@@ -345,6 +353,32 @@ TEST(OpenVinoSemantics, BytesOfWhatWasJoinedReachTheConvolution) {
                 sum += (std::clamp(steps, -128.0, 127.0) - zero) * 0.25 * weight(i / 16 * 16 + channel) * 0.0078125;
             }
             EXPECT_NEAR(got[i], 2 * sum, 1e-3) << "zero point " << zero << " at " << i;
+        }
+    }
+}
+
+// What is joined, quantised, and then shifted: DenseNet's batch normalisations between pairs of another tool's.
+TEST(OpenVinoSemantics, WhatWasJoinedAndQuantisedMayBeShifted) {
+    const HostTensor x = waves();
+    for (const bool behind_relu : {false, true}) {
+        const auto got = run<float>(
+            "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[8, 8, 1, 1] = {" + identity_list() +
+                "}\nconst %ws: float32[] = {1.0}\nconst %wz: int8[] = {0}\nconst %s: float32[] = {0.25}\n"
+                "const %z: uint8[] = {128}\nconst %t: float32[] = {0.5}\nconst %tz: uint8[] = {100}\n"
+                "const %shift: float32[] = {1.0}\n%q = QuantizeLinear(%x, %s, %z)\n"
+                "%d = DequantizeLinear(%q, %s, %z)\n%f = DequantizeLinear(%w, %ws, %wz)\n%a = Conv(%d, %f)\n"
+                "%aq = QuantizeLinear(%a, %s, %z)\n%ad = DequantizeLinear(%aq, %s, %z)\n"
+                "%j = Concat(%ad, %d) {axis = 1}\n" +
+                (behind_relu ? "%r = Relu(%j)\n%c = QuantizeLinear(%r, %t, %tz)\n"
+                             : "%c = QuantizeLinear(%j, %t, %tz)\n") +
+                "%e = DequantizeLinear(%c, %t, %tz)\n%h = Add(%e, %shift)\n%hq = QuantizeLinear(%h, %t, %tz)\n"
+                "%y = DequantizeLinear(%hq, %t, %tz)\noutput %y: float32[1, 16, 4, 4]\n",
+            {x});
+        ASSERT_EQ(got.size(), 256U);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+            const double value = std::nearbyint(static_cast<double>(x.as<float>()[i % 128]) / 0.25) * 0.25;
+            const double joined = std::nearbyint((behind_relu ? std::max(value, 0.0) : value) / 0.5) * 0.5;
+            EXPECT_NEAR(got[i], joined + 1, 1e-4) << behind_relu << " at " << i;
         }
     }
 }

@@ -487,8 +487,91 @@ Nodes joined_bytes(Graph& graph, const Node& node, const QuantisedBy& quantised)
     return nodes;
 }
 
-Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedBy& quantised,
-                 const std::unordered_set<std::string_view>& as_unsigned) {
+/// A Concat that is quantised behind, with a Relu between or not, and then scaled or shifted.
+struct Requantised {
+    const Node *relu = nullptr, *quantise = nullptr;
+};
+/// By the names of what the Concat and the DequantizeLinear give; the latter's is the Concat's.
+struct RequantisedConcats {
+    std::unordered_map<std::string_view, Requantised> concats;
+    std::unordered_map<std::string_view, std::string> dequantised;
+};
+
+RequantisedConcats scaled_concats(const Graph& graph) {
+    RequantisedConcats found;
+    const Uses uses(graph);
+    const auto only_reader = [&](const Node& node) -> const Node* {
+        const auto& readers = uses.consumers(node.output(0));
+        return uses.use_count(node.output(0)) == 1 && readers.size() == 1 ? readers[0] : nullptr;
+    };
+    const auto in_bytes = [&](const Node& quantise) {
+        const Tensor *scale = graph.constant(quantise.input(1)), *zero_point = graph.constant(quantise.input(2));
+        return scale != nullptr && scale->count() == 1 && zero_point != nullptr && zero_point->count() == 1 &&
+               (zero_point->type() == DataType::int8 || zero_point->type() == DataType::uint8);
+    };
+    for (const auto& node : graph.nodes) {
+        if (!node->is("Concat")) continue;
+        Requantised behind;
+        const Node* next = only_reader(*node);
+        if (next != nullptr && next->is("Relu")) {
+            behind.relu = next;
+            next = only_reader(*next);
+        }
+        if (next == nullptr || !next->is("QuantizeLinear") || !in_bytes(*next)) continue;
+        behind.quantise = next;
+        const Node* dequantise = only_reader(*next);
+        if (dequantise == nullptr || !dequantise->is("DequantizeLinear") || graph.is_output(dequantise->output(0)))
+            continue;
+        const bool scaled = std::ranges::any_of(uses.consumers(dequantise->output(0)), [](const Node* reader) {
+            return reader->is("BatchNormalization") || reader->is("Add") || reader->is("Sub") || reader->is("Mul") ||
+                   reader->is("Div");
+        });
+        if (!scaled) continue;
+        found.concats.emplace(node->output(0), behind);
+        found.dequantised.emplace(dequantise->output(0), node->output(0));
+    }
+    return found;
+}
+
+//  x ──▶ Concat ──▶ Relu ──▶ Q ──▶ DQ ──▶ Mul, Add   ==>   x ──▶ Relu ──▶ Q ──▶ DQ ──▶ Concat ──▶ Mul, Add
+// OpenVINO moves the pair itself, and reads through a null pointer where what follows has gone into the next
+// QuantizeLinear.
+Nodes quantised_before(Graph& graph, const Node& concat, const Requantised& behind) {
+    Nodes nodes;
+    Node joined = concat;
+    const Tensor zero_point = *graph.constant(behind.quantise->input(2));
+    const bool is_signed = zero_point.type() == DataType::int8;
+    const auto zero = static_cast<std::uint8_t>(zero_point.to_int64s()[0] + (is_signed ? 128 : 0));
+    const std::string& scale = behind.quantise->input(1);
+    const std::string from = constant(graph, concat.output(0) + "_zero",
+                                      Tensor::of<std::uint8_t>("", DataType::uint8, {}, std::span(&zero, 1)));
+    for (std::string& input : joined.inputs) {
+        const auto give = [&](std::string type, std::vector<std::string> inputs) {
+            std::string name = graph.unique_name(input + "_" + type);
+            nodes.push_back(made(std::move(type), std::move(inputs), name));
+            return name;
+        };
+        std::string value = behind.relu == nullptr ? input : give("Relu", {input});
+        value = give("QuantizeLinear", {value, scale, from});
+        input = give("DequantizeLinear", {value, scale, from});
+    }
+    nodes.push_back(std::move(joined));
+    return nodes;
+}
+
+/// What is looked up of the graph before it changes.
+struct Lookups {
+    QuantisedBy quantised;
+    std::unordered_set<std::string_view> as_unsigned;
+    RequantisedConcats scaled;
+};
+
+Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Lookups& lookups) {
+    const auto& [quantised, as_unsigned, scaled] = lookups;
+    if (const auto found = scaled.concats.find(node.output(0)); found != scaled.concats.end())
+        return quantised_before(graph, node, found->second);
+    if (const auto found = scaled.dequantised.find(node.output(0)); found != scaled.dequantised.end())
+        return {made("Identity", {found->second}, node.output(0))};
     if (node.is("QuantizeLinear") && as_unsigned.contains(node.output(0))) return unsigned_bytes(graph, node);
     if (node.is("DequantizeLinear") && as_unsigned.contains(node.input(0))) return unsigned_bytes(graph, node);
     if (node.is("Concat") && !quantised.empty()) return joined_bytes(graph, node, quantised);
@@ -510,11 +593,13 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
 void write_onnx_semantics(Graph& graph, std::int64_t opset) {
     // First all replacements, while every name is still in the graph, then the new order.
     std::map<std::size_t, Nodes> replacements;
-    const QuantisedBy quantised = quantising_nodes(graph);
-    const auto as_unsigned = signed_bytes(graph, quantised);
+    Lookups lookups;
+    lookups.quantised = quantising_nodes(graph);
+    lookups.as_unsigned = signed_bytes(graph, lookups.quantised);
+    if (!lookups.quantised.empty()) lookups.scaled = scaled_concats(graph);
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
         for_each_subgraph(*graph.nodes[i], [&](Graph& body) { write_onnx_semantics(body, opset); });
-        Nodes instead = instead_of(graph, *graph.nodes[i], opset, quantised, as_unsigned);
+        Nodes instead = instead_of(graph, *graph.nodes[i], opset, lookups);
         if (!instead.empty()) replacements.emplace(i, std::move(instead));
     }
     if (replacements.empty()) return;

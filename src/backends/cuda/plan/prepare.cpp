@@ -15,6 +15,8 @@
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
+#include "passes/symmetric_int8.hpp"
+#include "support/log.hpp"
 
 namespace lathe::cuda {
 namespace {
@@ -42,6 +44,25 @@ Result<void> run_passes(Model& model) {
     return {};
 }
 
+/// What other tools quantised, in the int8 that the kernels have.
+Result<void> take_foreign_int8(Model& model) {
+    const SymmetricInt8 done = write_symmetric_int8(model.graph, model.opset(), ZeroPoints::between_products);
+    // Those whose products could not be taken with them are written out, as ONNX defines them.
+    LATHE_TRY(const bool written,
+              write_out_functions(model, [](const Node& node) { return node.is("DynamicQuantizeLinear"); }));
+    if (written) {
+        if (!infer_shapes(model, {true, false})) model.graph.value_infos.clear();
+        write_symmetric_int8(model.graph, model.opset(), ZeroPoints::between_products);
+    }
+    if (const std::string notice = done.notice(); !notice.empty()) {
+        log(LogLevel::warning,
+            "the GPU multiplies int8 without zero points, so some of the model is computed otherwise (" + notice +
+                ". `lathe compare` shows the difference; `lathe quantize --target cuda` of "
+                "the model in floats needs none of it");
+    }
+    return {};
+}
+
 } // namespace
 
 Result<Prepared> prepare(const Model& model, Precision precision) {
@@ -58,6 +79,7 @@ Result<Prepared> prepare(const Model& model, Precision precision) {
         if (!written) break;
         LATHE_CHECK(run_passes(prepared.model));
     }
+    LATHE_CHECK(take_foreign_int8(prepared.model));
     lift_large_constants(graph, small_bytes);
     graph.outputs = outputs;
     prepared.model.set_metadata(inputs_key, std::to_string(graph.inputs.size()));
