@@ -26,6 +26,7 @@
 #include "data/preprocess_presets.hpp"
 #include "evaluate/run.hpp"
 #include "onnx/onnx.hpp"
+#include "passes/symmetric_int8.hpp"
 #include "report/document.hpp"
 #include "report/fields.hpp"
 #include "report/html.hpp"
@@ -64,8 +65,8 @@ public:
     Result<OptimizeResult> run() {
         LATHE_CHECK(read_model());
         LATHE_CHECK(simplify());
-        check_layers();
-        if (wants(Precision::int8)) {
+        LATHE_CHECK(check_layers());
+        if (wants(Precision::int8) && !given_in_int8_) {
             LATHE_CHECK(calibrate());
             LATHE_CHECK(quantize_first());
         }
@@ -90,10 +91,40 @@ private:
 
     bool wants(Precision precision) const { return std::ranges::count(precisions_, precision) > 0; }
     /// A network without layers for INT8, or one that is in INT8 already, is served all the same.
-    void check_layers() {
-        if (!wants(Precision::int8) || !quantizable_tensors(model_).empty()) return;
+    Result<void> check_layers() {
+        given_in_int8_ = std::ranges::any_of(model_.graph.nodes, [](const auto& node) {
+            return node->is("QuantizeLinear") || node->is("DynamicQuantizeLinear");
+        });
+        if (given_in_int8_) return write_its_floats();
+        if (!wants(Precision::int8) || !quantizable_tensors(model_).empty()) return {};
         std::erase(precisions_, Precision::int8);
         leave_out("int8", "the model has no Conv, Gemm or MatMul in floating point that could become INT8");
+        return {};
+    }
+    /// What another tool quantised, or Lathe before: INT8 is the model as it is, and float precisions are the network
+    /// without its rounding.
+    Result<void> write_its_floats() {
+        const fs::path output = file(".float.onnx");
+        LATHE_TRY(const Json written, stages_.run("float form", key_, {output}, [&]() -> Result<Json> {
+            Model floats = model_;
+            const std::size_t left = write_float_form(floats.graph, floats.opset());
+            SimplifyOptions options;
+            options.progress = &progress_;
+            options.samples = 1;
+            LATHE_CHECK(simplify_model(floats, options));
+            LATHE_CHECK(save_onnx(floats, output));
+            return Json{{"left", left}};
+        }));
+        const auto left = written.value("left", std::size_t{0});
+        tell(
+            "the model is quantised already: INT8 is the model as it is, other precisions are the same network without "
+            "the rounding" +
+            (left == 0 ? std::string() : " (but for " + std::to_string(left) + " values that are read as integers)"));
+        return {};
+    }
+    fs::path input_of(const std::string& name, Precision precision) const {
+        if (given_in_int8_) return file(precision == Precision::int8 ? ".simplified.onnx" : ".float.onnx");
+        return precision == Precision::int8 ? file("." + name + ".onnx") : file(".simplified.onnx");
     }
     void tell(const std::string& line) const {
         if (options_.tell) options_.tell(line);
@@ -300,7 +331,7 @@ private:
 
     Result<void> build_named(const std::string& name, Precision precision) {
         LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
-        const fs::path input = precision == Precision::int8 ? file("." + name + ".onnx") : file(".simplified.onnx");
+        const fs::path input = input_of(name, precision);
         const fs::path output = file("." + name + ".engine");
         LATHE_TRY(const std::string hash, hash_file(input));
         std::string key = key_of({LATHE_VERSION, hash, this_machine().fingerprint(), std::to_string(options_.threads),
@@ -331,7 +362,8 @@ private:
     /// failure.
     Result<void> answer_loss() {
         static constexpr int effort = 2;
-        if (uncorrected_ || !options_.answer_loss || effort_ >= effort || eval_.is_null() || !wants(Precision::int8))
+        if (given_in_int8_ || uncorrected_ || !options_.answer_loss || effort_ >= effort || eval_.is_null() ||
+            !wants(Precision::int8))
             return {};
         report::VerdictOptions limit;
         limit.max_drop_points = options_.max_drop;
@@ -387,9 +419,9 @@ private:
         build.command_line = options_.command_line;
         // Peers run the float model that the user gave, not our simplified one, unless only ours has the engines'
         // inputs.
-        if (!inputs_fixed_) build.source = fs::absolute(options_.model).string();
+        if (!inputs_fixed_ && !given_in_int8_) build.source = fs::absolute(options_.model).string();
         build.hashes = {{"source", source_hash_}, {"onnx", hash}};
-        if (precision == Precision::int8) build.calibration_digest = ranges_.key.data;
+        if (precision == Precision::int8 && !given_in_int8_) build.calibration_digest = ranges_.key.data;
         LATHE_TRY(Engine engine, Engine::build(model, build));
         LATHE_CHECK(engine.save(output));
         return to_json(engine.info());
@@ -532,7 +564,9 @@ private:
             LATHE_TRY(PeerRequest peer, parse_peer(text));
             request.against.push_back(std::move(peer));
         }
-        request.model = inputs_fixed_ ? file(".simplified.onnx") : options_.model;
+        // Peers multiply in floats, or quantise the network by themselves.
+        const bool as_given = !inputs_fixed_ && !given_in_int8_;
+        request.model = as_given ? options_.model : input_of("fp32", Precision::float32);
         request.code = options_.source;
         request.batch_sizes = batch_sizes();
         request.duration_s = *options_.duration_s;
@@ -584,11 +618,11 @@ private:
     /// What limits the verdict, for a person who reads it.
     Result<void> add_caveats(report::Verdict& verdict) {
         if (budget_.any_cut()) verdict.reasons.push_back(budget_.told());
-        if (loses_in_int8(verdict) && effort_ < 2 && quantizations_.size() < 2)
+        if (!given_in_int8_ && loses_in_int8(verdict) && effort_ < 2 && quantizations_.size() < 2)
             verdict.reasons.emplace_back(
                 effort_ == 0 ? "INT8 was not corrected: --effort 2 gains most of such a loss back, as a rule."
                              : "INT8 was corrected with effort 1: --effort 2 may gain more of it back.");
-        if (options_.evaluate.empty() || !wants(Precision::int8)) return {};
+        if (options_.evaluate.empty() || !wants(Precision::int8) || given_in_int8_) return {};
         LATHE_TRY(const EvaluationData where, evaluation_data());
         std::error_code failed;
         const fs::path judged = fs::weakly_canonical(where.samples, failed);
@@ -683,6 +717,7 @@ private:
     Progress& progress_;
     fs::path folder_;
     std::string stem_;
+    bool given_in_int8_ = false;
     std::vector<Precision> precisions_; ///< of the request, but for what this model cannot have
     int effort_;                        ///< of the request, or the usual one, until that proves too much
     Stages stages_;

@@ -136,6 +136,36 @@ Outputs scatter_by_element(const Call& call) {
     return scattered(call, *input, places_of_elements(input->shape(), *indices, call.node.int_or("axis", 0)));
 }
 
+/// A new axis of `depth` places, `on` at the index's and `off` at the others; an index out of bounds has none.
+Outputs one_hot(const Call& call) {
+    LATHE_TRY(const Tensor* indices, call.required(0));
+    LATHE_TRY(const Tensor* depth, call.required(1));
+    LATHE_TRY(const Tensor* values, call.required(2)); // off, on
+    const auto size = integers_of(*depth);
+    const auto numbers = integers_of(*indices);
+    const auto axis = normalised_axis(call.node.int_or("axis", -1), indices->shape().size() + 1);
+    const std::size_t bytes = element_bytes(values->type());
+    if (!size || !numbers) return cannot(call, "only integers as indices and depth are evaluated");
+    if (size->size() != 1 || values->count() != 2 || !axis || (*size)[0] < 0)
+        return invalid(call, "it needs one depth, two values and an axis within bounds");
+    if (bytes == 0) return cannot(call, "values of this type are not evaluated");
+    Shape shape = indices->shape();
+    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(*axis), (*size)[0]);
+    LATHE_CHECK(check_size(call, values->type(), shape));
+    const auto inner = static_cast<std::size_t>(
+        element_count(Shape(shape.begin() + static_cast<std::ptrdiff_t>(*axis) + 1, shape.end())));
+    const auto places = static_cast<std::size_t>((*size)[0]);
+    std::vector<std::byte> made(static_cast<std::size_t>(element_count(shape)) * bytes);
+    for (std::size_t i = 0; i * bytes < made.size(); ++i) {
+        const std::size_t row = i / inner / places * inner + i % inner;
+        const auto place = checked_index((*numbers)[row], (*size)[0]);
+        const bool on = place && static_cast<std::size_t>(*place) == i / inner % places;
+        const auto value = values->bytes().subspan(on ? bytes : 0, bytes);
+        std::copy(value.begin(), value.end(), made.begin() + static_cast<std::ptrdiff_t>(i * bytes));
+    }
+    return std::vector<Tensor>{Tensor("", values->type(), std::move(shape), made)};
+}
+
 } // namespace
 
 void add_indexed(FunctionTable& table) {
@@ -143,6 +173,7 @@ void add_indexed(FunctionTable& table) {
     table["ScatterND"] = scatter_nd;
     table["GatherElements"] = gather_by_element;
     table["ScatterElements"] = scatter_by_element;
+    table["OneHot"] = one_hot;
 }
 
 } // namespace lathe::evaluation

@@ -73,6 +73,8 @@ bool slices_nothing(const Site& site) {
     return std::all_of(ends->begin(), ends->end(), past_any) || keeps_all_dims(site);
 }
 
+bool has_one_output(const Site& site) { return site.root.outputs.size() == 1; }
+
 bool has_one_input(const Site& site) { return site.root.inputs.size() == 1; }
 
 Rule no_op(const std::string& types, Condition condition) {
@@ -102,7 +104,7 @@ Rule neutral(const char* types, float element, bool either_side) {
 //  y                y
 //
 // Likewise Dropout at inference, Cast to the type it has, Reshape, Flatten, Squeeze, Unsqueeze and Expand to the shape
-// it has, Transpose that keeps the order, Pad by nothing, Slice of everything, Concat, Sum, Min and Max of one, and
+// it has, Transpose that keeps the order, Pad by nothing, Slice of everything, Concat, Sum, Min, Max and Split of one, and
 // x + 0, x - 0, x * 1, x / 1, x ^ 1 where the constant does not broadcast x to a larger shape.
 Result<bool> remove_no_ops(Graph& graph, PassContext& context) {
     static const std::vector<Rule> rules{
@@ -115,6 +117,7 @@ Result<bool> remove_no_ops(Graph& graph, PassContext& context) {
         no_op("Pad", pads_nothing),
         no_op("Slice", slices_nothing),
         no_op("Concat|Sum|Min|Max|Mean", has_one_input),
+        no_op("Split", has_one_output), // into one part
         neutral("Add", 0, true),
         neutral("Sub", 0, false),
         neutral("Mul", 1, true),

@@ -58,9 +58,10 @@ struct Region {
 
 class Rewriter {
 public:
-    Rewriter(Graph& graph, std::int64_t opset, ZeroPoints kept) : graph_(graph), opset_(opset), kept_(kept) {}
+    Rewriter(Graph& graph, std::int64_t opset) : graph_(graph), opset_(opset) {}
 
-    SymmetricInt8 run() {
+    SymmetricInt8 in_int8(ZeroPoints kept) {
+        kept_ = kept;
         products_in_floats();
         take_added(); // with weights to look at
         constants();
@@ -68,6 +69,16 @@ public:
         take_added();
         if (done_.changed()) remove_dead(graph_);
         return done_;
+    }
+
+    void in_floats() {
+        floats_ = true;
+        products_in_floats();
+        take_added();
+        constants();
+        activations();
+        take_added();
+        remove_dead(graph_);
     }
 
 private:
@@ -143,7 +154,7 @@ private:
             const Tensor* values = graph_.constant(node->input(0));
             const Tensor* scales = graph_.constant(node->input(1));
             if (values == nullptr || scales == nullptr || scales->type() != DataType::float32) continue;
-            const bool is_weight = is_byte(values->type()) && is_multiplied(uses, node->output(0));
+            const bool is_weight = !floats_ && is_byte(values->type()) && is_multiplied(uses, node->output(0));
             if (!is_weight) fold(*node, *values, *scales);
             if (is_weight) weights(uses, *node, *values, *scales);
         }
@@ -364,6 +375,10 @@ private:
         const bool all_signed = std::ranges::none_of(region.ends, [&](const Node* end) { return is_unsigned(*end); });
         const bool fits =
             known && all_signed && std::ranges::all_of(grids, [](const auto& grid) { return grid->zero_point == 0; });
+        if (floats_) {
+            if (one && region.closed) region_in_floats(uses, region, *grids[0]);
+            return;
+        }
         if (fits && region.closed) return;
         if (!one || !region.closed) {
             for (Node* end : region.ends)
@@ -395,6 +410,22 @@ private:
             end->inputs[1] = scale;
             end->inputs[2] = zero;
             end->erase_attribute("output_dtype");
+        }
+        for (const std::string& value : region.values)
+            graph_.value_infos.erase(value);
+    }
+
+    /// Quantisers leave Relu and Clip to the saturation of what starts at zero.
+    void region_in_floats(const Uses& uses, const Region& region, const Grid& grid) {
+        for (Node* end : region.ends) {
+            const bool bounded = end->is("QuantizeLinear") && grid.starts_at_zero() && opset_ >= 11 &&
+                                 !never_negative(uses, end->input(0));
+            Node plain = make_node(bounded ? "Clip" : "Identity", {end->input(0)});
+            if (bounded) {
+                plain.inputs.push_back(add_scalar(graph_, "low", DataType::float32, 0));
+                plain.inputs.push_back(add_scalar(graph_, "high", DataType::float32, grid.high()));
+            }
+            become(*end, std::move(plain), Node(*end));
         }
         for (const std::string& value : region.values)
             graph_.value_infos.erase(value);
@@ -616,7 +647,8 @@ private:
 
     Graph& graph_;
     std::int64_t opset_;
-    ZeroPoints kept_;
+    ZeroPoints kept_ = ZeroPoints::none;
+    bool floats_ = false;
     SymmetricInt8 done_;
     std::map<const Node*, std::vector<std::unique_ptr<Node>>> before_;
     std::map<std::string, const Node*> added_;
@@ -637,7 +669,13 @@ std::string SymmetricInt8::notice() const {
 }
 
 SymmetricInt8 write_symmetric_int8(Graph& graph, std::int64_t opset, ZeroPoints kept) {
-    return Rewriter(graph, opset, kept).run();
+    return Rewriter(graph, opset).in_int8(kept);
+}
+
+std::size_t write_float_form(Graph& graph, std::int64_t opset) {
+    Rewriter(graph, opset).in_floats();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(graph.nodes, [](const auto& node) { return node->is("QuantizeLinear"); }));
 }
 
 } // namespace lathe

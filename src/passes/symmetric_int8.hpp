@@ -40,4 +40,9 @@ enum class ZeroPoints {
 /// The main graph's nodes; types and shapes of what is added are not in `value_infos`.
 SymmetricInt8 write_symmetric_int8(Graph& graph, std::int64_t opset, ZeroPoints kept);
 
+/// Takes the rounding out of a quantised network: constants become floats, activations are not quantised, and what is
+/// left to the saturation of a range that starts at zero is a Clip. How many QuantizeLinear stay (those that are read
+/// as integers, and those whose DequantizeLinear has another scale). As above, the main graph's nodes.
+std::size_t write_float_form(Graph& graph, std::int64_t opset);
+
 } // namespace lathe

@@ -357,6 +357,34 @@ TEST(OpenVinoSemantics, BytesOfWhatWasJoinedReachTheConvolution) {
     }
 }
 
+// TorchScript writes scales as a Constant node.
+TEST(OpenVinoSemantics, ResizeBetweenCornersByAScaleOfAConstantNode) {
+    const HostTensor x = filled({1, 1, 2, 2}, [](std::size_t i) { return static_cast<float>(i) * 3; });
+    const auto got = run<float>("opset 17\ninput %x: float32[1, 1, 2, 2]\n"
+                                "%s = Constant() {value_floats = [1.0, 1.0, 2.0, 2.0]}\n%y = Resize(%x, , %s) "
+                                "{mode = \"linear\", coordinate_transformation_mode = \"align_corners\"}\n"
+                                "output %y: float32[1, 1, 4, 4]\n",
+                                {x});
+    ASSERT_EQ(got.size(), 16U);
+    for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_NEAR(got[i], static_cast<float>(i / 4) * 2 + static_cast<float>(i % 4), 1e-5) << i;
+}
+
+// torchvision's batched_nms of no boxes: a branch that is a constant without elements.
+TEST(OpenVinoSemantics, AnEmptyBranchGivesNothing) {
+    const std::string text = "opset 17\ninput %x: float32[4]\nconst %zero: float32[] = {0.0}\n"
+                             "%sum = ReduceSum(%x) {keepdims = 0}\n%c = Less(%sum, %zero)\n"
+                             "%i = If(%c) {then_branch = graph {\n  const %none: int64[0] = {}\n"
+                             "  %t = Identity(%none)\n  output %t: int64[N]\n}, else_branch = graph {\n"
+                             "  const %e: int64[2] = {1, 2}\n  %u = Identity(%e)\n  output %u: int64[N]\n}}\n"
+                             "%y = Gather(%x, %i)\noutput %y: float32[N]\n";
+    for (const float sign : {1.0F, -1.0F}) {
+        const auto got =
+            run<float>(text, {filled({4}, [&](std::size_t i) { return sign * static_cast<float>(i + 1); })});
+        EXPECT_EQ(got, sign < 0 ? std::vector<float>{} : (std::vector<float>{2, 3}));
+    }
+}
+
 // What is joined, quantised, and then shifted: DenseNet's batch normalisations between pairs of another tool's.
 TEST(OpenVinoSemantics, WhatWasJoinedAndQuantisedMayBeShifted) {
     const HostTensor x = waves();

@@ -140,6 +140,31 @@ TEST(Optimize, AFixedBatchIsMeasuredAsItIs) {
     }
 }
 
+TEST(Optimize, WhatIsQuantisedAlreadyIsMeasuredBesideItsFloats) {
+    const Workspace work;
+    work.good(job);
+    std::filesystem::copy_file(work.path("out/m.int8.onnx"), work.path("given.onnx"));
+    std::string given = job;
+    given.replace(given.find("m.onnx"), 6, "given.onnx");
+    given.replace(given.find("--output out"), 12, "--output given");
+    const CommandResult told = work.good(given);
+    EXPECT_THAT(told.output, HasSubstr("quantised already"));
+    EXPECT_FALSE(std::filesystem::exists(work.path("given/given.ranges"))) << "there is nothing to calibrate";
+    const Json report = work.json("given/report.json");
+    EXPECT_EQ(report["bench"]["latency"].size(), 2U);
+    EXPECT_EQ(report["eval"]["subjects"].size(), 2U);
+    EXPECT_FALSE(report.contains("quantization"));
+    const auto quantizes = [&](const std::string& engine) {
+        return work.good("inspect given/given." + engine).output.find("QuantizeLinear") != std::string::npos;
+    };
+    EXPECT_TRUE(quantizes("simplified.onnx"));
+    EXPECT_FALSE(quantizes("float.onnx"));
+    // The floats of what was quantised answer as those that it was made of.
+    const Json apart = work.good_json("compare m.onnx given/given.float.onnx --outputs-only --min-sqnr 25 --rtol 1");
+    EXPECT_EQ(apart["kind"], "compare");
+    EXPECT_THAT(work.good(given).output, HasSubstr("reused"));
+}
+
 TEST(Optimize, PreprocessingByName) {
     const Workspace work;
     Model model = tiny_classifier();

@@ -37,6 +37,14 @@ std::string text_of(const std::vector<std::pair<std::string, Tensor>>& tensors) 
 }
 
 const Case cases[] = {
+    {"one of three places", "const %a: int64[2] = {2, -3}\nconst %b: int64[] = {3}\nconst %c: int32[2] = {5, 9}",
+     "%y = OneHot(%a, %b, %c)", "const %y: int32[2, 3] = {5, 5, 9, 9, 5, 5}"},
+    {"places along the first axis, and none out of bounds",
+     "const %a: int64[2] = {1, 7}\nconst %b: int64[1] = {2}\nconst %c: float32[2] = {0.0, 1.0}",
+     "%y = OneHot(%a, %b, %c) {axis = 0}", "const %y: float32[2, 2] = {0.0, 0.0, 1.0, 0.0}"},
+    {"places of a negative depth",
+     "const %a: int64[2] = {1, 0}\nconst %b: int64[1] = {-2}\nconst %c: float32[2] = {0.0, 1.0}",
+     "%y = OneHot(%a, %b, %c)", nullptr},
     {"broadcast", "const %a: float32[2, 1] = {1.0, 2.0}\nconst %b: float32[3] = {10.0, 20.0, 30.0}", "%y = Add(%a, %b)",
      "const %y: float32[2, 3] = {11.0, 21.0, 31.0, 12.0, 22.0, 32.0}"},
     {"product of a broadcast batch",

@@ -17,6 +17,7 @@
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "onnx/preconditions.hpp"
+#include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 #include "support/thread_pool.hpp"
 
@@ -175,6 +176,14 @@ std::size_t count_bodies(const Graph& graph) {
     return count;
 }
 
+Result<void> apply(std::string_view pass, Model& model) {
+    PassContext context;
+    context.opset = model.opset();
+    auto applied = apply_pass(*find_pass(pass), model.graph, context);
+    if (!applied) return std::move(applied).error();
+    return {};
+}
+
 /// OpenVINO takes about a millisecond to read each body, and does not ask whether to go on.
 Result<void> check_bodies(const Model& model) {
     constexpr std::size_t most = 4096;
@@ -245,10 +254,15 @@ std::string brief(const std::string& message) {
     return text;
 }
 
-Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits) {
-    LATHE_CHECK(check_bodies(model));
+Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightLimits& limits) {
+    LATHE_CHECK(check_bodies(given));
+    Model model = given; // shares the tensors
+    // What looks for constants (of sizes, scales, axes) looks among initializers.
+    LATHE_CHECK(apply("constant-nodes", model));
     LATHE_CHECK(refuse_known_wrong(model.graph));
     LATHE_CHECK(check_preconditions(model));
+    // What OpenVINO folds itself comes out wrong at times (GatherElements before two Einsum).
+    LATHE_CHECK(apply("fold-constants", model));
     std::vector<Tensor> taken;
     LATHE_TRY(const std::string bytes, serialize(model, limits, taken));
     auto read =

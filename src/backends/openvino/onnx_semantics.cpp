@@ -559,6 +559,45 @@ Nodes quantised_before(Graph& graph, const Node& concat, const Requantised& behi
     return nodes;
 }
 
+//  If {then: no elements}   ==>   If {then: some elements ──▶ Slice of none}
+// OpenVINO gives an element where a branch is a constant without any (torchvision's batched_nms of no boxes).
+void slice_empty_results(Graph& body, const Graph& around) {
+    for (const ValueInfo& output : body.outputs) {
+        const auto made_by = std::ranges::find_if(
+            body.nodes, [&](const auto& node) { return std::ranges::count(node->outputs, output.name) > 0; });
+        const bool is_node = made_by != body.nodes.end();
+        const std::string& value = is_node ? (*made_by)->input(0) : output.name;
+        const Tensor* tensor = nullptr;
+        if (is_node && (*made_by)->is("Constant")) {
+            const Attribute* given = (*made_by)->attribute("value");
+            if (given != nullptr) tensor = std::get_if<Tensor>(&given->value);
+        } else if (!is_node || (*made_by)->is("Identity")) {
+            tensor = body.constant(value) != nullptr ? body.constant(value) : around.constant(value);
+        }
+        if (tensor == nullptr || tensor->count() != 0 || tensor->type() == DataType::string) continue;
+        Shape some = tensor->shape();
+        std::vector<std::int64_t> axes;
+        for (std::size_t axis = 0; axis < some.size(); ++axis) {
+            if (some[axis] != 0) continue;
+            some[axis] = 1;
+            axes.push_back(static_cast<std::int64_t>(axis));
+        }
+        const std::vector<std::byte> bytes(byte_size(tensor->type(), static_cast<std::size_t>(element_count(some))));
+        const Tensor full("", tensor->type(), some, bytes);
+        const Shape count{static_cast<std::int64_t>(axes.size())};
+        const std::vector<std::int64_t> zeros(axes.size(), 0);
+        const std::string of = constant(body, output.name + "_some", full);
+        const std::string none = constant(body, output.name + "_none", Tensor::of_int64s("", count, zeros));
+        const std::string at = constant(body, output.name + "_axes", Tensor::of_int64s("", count, axes));
+        if (is_node) {
+            body.nodes.erase(made_by);
+        } else {
+            body.initializers.erase(output.name);
+        }
+        body.add(made("Slice", {of, none, none, at}, output.name));
+    }
+}
+
 /// What is looked up of the graph before it changes.
 struct Lookups {
     QuantisedBy quantised;
@@ -598,7 +637,10 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
     lookups.as_unsigned = signed_bytes(graph, lookups.quantised);
     if (!lookups.quantised.empty()) lookups.scaled = scaled_concats(graph);
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-        for_each_subgraph(*graph.nodes[i], [&](Graph& body) { write_onnx_semantics(body, opset); });
+        for_each_subgraph(*graph.nodes[i], [&](Graph& body) {
+            if (graph.nodes[i]->is("If") && opset >= 10) slice_empty_results(body, graph);
+            write_onnx_semantics(body, opset);
+        });
         Nodes instead = instead_of(graph, *graph.nodes[i], opset, lookups);
         if (!instead.empty()) replacements.emplace(i, std::move(instead));
     }

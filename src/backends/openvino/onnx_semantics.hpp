@@ -12,6 +12,7 @@ namespace lathe::openvino {
 ///   ReduceMax, ReduceMin that are compared or put out   of infinities alone they give the last finite number
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
 ///   QuantizeLinear to int8 in one scale behind a Concat   the same; all that only DequantizeLinear reads becomes uint8
+///   If with a branch that is an empty constant      it gives an element
 ///   Concat, QuantizeLinear, DequantizeLinear, Mul or Add   compiling it, it reads through a null pointer
 ///   NonMaxSuppression                               it also drops boxes that overlap by just the threshold
 /// Names of values stay. Tensors are shared, not copied. Types must be known (shape inference); what has none is left.
