@@ -104,8 +104,8 @@ Rule neutral(const char* types, float element, bool either_side) {
 //  y                y
 //
 // Likewise Dropout at inference, Cast to the type it has, Reshape, Flatten, Squeeze, Unsqueeze and Expand to the shape
-// it has, Transpose that keeps the order, Pad by nothing, Slice of everything, Concat, Sum, Min, Max and Split of one, and
-// x + 0, x - 0, x * 1, x / 1, x ^ 1 where the constant does not broadcast x to a larger shape.
+// it has, Transpose that keeps the order, Pad by nothing, Slice of everything, Concat, Sum, Min, Max and Split of one,
+// and x + 0, x - 0, x * 1, x / 1, x ^ 1 where the constant does not broadcast x to a larger shape.
 Result<bool> remove_no_ops(Graph& graph, PassContext& context) {
     static const std::vector<Rule> rules{
         no_op("Identity", always),
