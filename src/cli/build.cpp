@@ -159,13 +159,14 @@ void explain(const BuildReport& report, const Context& context) {
                   " s");
 }
 
-bool is_quantized(const Model& model) {
-    for (const auto& node : model.graph.nodes) {
-        if (node->is("QuantizeLinear") || node->is("DynamicQuantizeLinear") || node->op_type.starts_with("QLinear")) {
-            return true;
-        }
-    }
-    return false;
+/// INT8 for what has int8 layers, on this device: the GPU computes what is quantised as it comes in floats.
+Precision usual_precision(const Model& model, const std::string& device) {
+    const auto has = [&](std::string_view type) {
+        return std::ranges::any_of(model.graph.nodes, [&](const auto& node) { return node->is(type); });
+    };
+    if (has("QuantizeLinear")) return Precision::int8;
+    if (!has("DynamicQuantizeLinear")) return Precision::float32;
+    return device == "cuda" ? Precision::float16 : Precision::int8;
 }
 
 /// Digests that `lathe quantize` left in the model, for the engine's provenance.
@@ -239,7 +240,7 @@ Result<void> build_engine(const BuildArguments& options, const Context& context)
     build.command_line = context.command_line();
     build.source = options.model.string();
     if (options.precision.empty()) {
-        build.precision = is_quantized(model) ? Precision::int8 : Precision::float32;
+        build.precision = usual_precision(model, build.device);
     } else {
         const auto precision = precision_from_name(options.precision);
         if (!precision) {

@@ -57,8 +57,8 @@ Result<void> take_foreign_int8(Model& model) {
     if (const std::string notice = done.notice(); !notice.empty()) {
         log(LogLevel::warning,
             "the GPU multiplies int8 without zero points, so some of the model is computed otherwise (" + notice +
-                ". `lathe compare` shows the difference; `lathe quantize --target cuda` of "
-                "the model in floats needs none of it");
+                "). `lathe compare` shows the difference; `lathe quantize --target cuda` of the model in floats needs "
+                "none of it");
     }
     return {};
 }
