@@ -202,10 +202,15 @@ Form of_one(std::string type, std::vector<std::string_view> own = {}) {
 }
 
 bool softmax(Writer& to, std::int64_t opset) {
-    // Before opset 13 all axes from `axis` on are one.
-    const bool meant_by_axis = to.node().int_or("opset", 0) >= first_opset_by_axis;
-    if (meant_by_axis != (opset >= first_opset_by_axis) && to.node().int_or("axis", -1) != -1) return false;
-    return of_one("Softmax", {"opset"})(to, opset);
+    const Node& node = to.node();
+    const std::int64_t axis = node.int_or("axis", -1); // the default of ONNX's own differs before opset 13
+    // Before opset 13 all axes from `axis` on are one, which for the last is the same.
+    const bool by_one_axis = node.int_or("opset", 0) >= first_opset_by_axis;
+    if (axis != -1 && by_one_axis != (opset >= first_opset_by_axis)) return false;
+    Node same = made("Softmax", {to.dequantised(to.at(0))});
+    same.set("axis", axis);
+    to.quantise(to.give(std::move(same), "float"), node.input(3), node.input(4), to.at(0));
+    return true;
 }
 
 bool mean(Writer& to, std::int64_t opset) {

@@ -74,7 +74,9 @@ struct Case {
     int opset = 13;
 };
 
-std::string quantised(const std::string& node) { return node + "\n%y = DequantizeLinear(%yq, %t, %tz)\n"; }
+std::string quantised(const std::string& node, const std::string& grid = "%t, %tz") {
+    return node + "\n%y = DequantizeLinear(%yq, " + grid + ")\n";
+}
 
 std::vector<Case> cases() {
     const auto pooled = [](const Numbers& x) {
@@ -102,6 +104,18 @@ std::vector<Case> cases() {
          [](const Numbers& v) { return each(v, [](double n) { return 1 / (1 + std::exp(-n)); }); }, 0.5},
         {"LeakyRelu", quantised("%yq = " + ms + "QLinearLeakyRelu(" + x + ", " + to + ") {alpha = 0.5}"),
          [](const Numbers& v) { return each(v, [](double n) { return n < 0 ? n / 2 : n; }); }, 0.5},
+        {"SoftmaxBeforeOpset13",
+         quantised("%yq = " + ms + "QLinearSoftmax(" + x + ", %s64, %u0) {opset = 13}", "%s64, %u0"),
+         [](const Numbers& v) {
+             Numbers y = each(v, [](double n) { return std::exp(n); });
+             for (std::size_t row = 0; row < y.size(); row += 3) {
+                 const double sum = y[row] + y[row + 1] + y[row + 2];
+                 for (std::size_t i = row; i < row + 3; ++i)
+                     y[i] /= sum;
+             }
+             return y;
+         },
+         0.015625, 11},
         {"GlobalAveragePool", quantised("%yq = " + ms + "QLinearGlobalAveragePool(" + x + ", " + to + ")"), pooled,
          0.5},
         {"AveragePool", quantised("%yq = " + ms + "QLinearAveragePool(" + x + ", " + to + ") {kernel_shape = [3, 3]}"),
@@ -141,6 +155,7 @@ TEST_P(QuantizedOperators, ComputeWhatTheySay) {
     Model model = model_from_text("opset " + std::to_string(param.opset) +
                                   "\nopset \"com.microsoft\" 1\ninput %x: float32[1, 4, 3, 3]\n"
                                   "const %s: float32[] = {0.25}\nconst %z: uint8[] = {100}\n"
+                                  "const %s64: float32[] = {0.015625}\nconst %u0: uint8[] = {0}\n"
                                   "const %t: float32[] = {0.5}\nconst %tz: uint8[1] = {128}\n"
                                   "%q = QuantizeLinear(%x, %s, %z)\n" +
                                   param.nodes + "output %y: float32\n");
