@@ -122,6 +122,10 @@ private:
             (left == 0 ? std::string() : " (but for " + std::to_string(left) + " values that are read as integers)"));
         return {};
     }
+    /// Peers run the float model that the user gave, not our simplified one, unless only ours has the engines' inputs
+    /// or is in floats.
+    bool peers_run_given() const { return !inputs_fixed_ && !given_in_int8_; }
+    /// What the engine of this name is built of.
     fs::path input_of(const std::string& name, Precision precision) const {
         if (given_in_int8_) return file(precision == Precision::int8 ? ".simplified.onnx" : ".float.onnx");
         return precision == Precision::int8 ? file("." + name + ".onnx") : file(".simplified.onnx");
@@ -417,11 +421,9 @@ private:
         build.threads = options_.threads;
         build.shapes = shapes_;
         build.command_line = options_.command_line;
-        // Peers run the float model that the user gave, not our simplified one, unless only ours has the engines'
-        // inputs.
-        if (!inputs_fixed_ && !given_in_int8_) build.source = fs::absolute(options_.model).string();
+        if (peers_run_given()) build.source = fs::absolute(options_.model).string();
         build.hashes = {{"source", source_hash_}, {"onnx", hash}};
-        if (precision == Precision::int8 && !given_in_int8_) build.calibration_digest = ranges_.key.data;
+        if (precision == Precision::int8) build.calibration_digest = ranges_.key.data;
         LATHE_TRY(Engine engine, Engine::build(model, build));
         LATHE_CHECK(engine.save(output));
         return to_json(engine.info());
@@ -564,9 +566,7 @@ private:
             LATHE_TRY(PeerRequest peer, parse_peer(text));
             request.against.push_back(std::move(peer));
         }
-        // Peers multiply in floats, or quantise the network by themselves.
-        const bool as_given = !inputs_fixed_ && !given_in_int8_;
-        request.model = as_given ? options_.model : input_of("fp32", Precision::float32);
+        request.model = peers_run_given() ? options_.model : input_of("fp32", Precision::float32);
         request.code = options_.source;
         request.batch_sizes = batch_sizes();
         request.duration_s = *options_.duration_s;

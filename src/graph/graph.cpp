@@ -89,6 +89,22 @@ Node& Graph::insert(std::size_t index, Node node) {
     return **nodes.insert(place, std::make_unique<Node>(std::move(node)));
 }
 
+void Graph::replace_nodes(std::map<std::size_t, std::vector<Node>> instead) {
+    std::vector<std::unique_ptr<Node>> kept;
+    kept.reserve(nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const auto found = instead.find(i);
+        if (found == instead.end()) {
+            kept.push_back(std::move(nodes[i]));
+            continue;
+        }
+        for (Node& node : found->second)
+            kept.push_back(std::make_unique<Node>(std::move(node)));
+    }
+    nodes = std::move(kept);
+    nodes_named_ = unscanned;
+}
+
 const Tensor* Graph::initializer(const std::string& value) const {
     const auto found = initializers.find(value);
     return found == initializers.end() ? nullptr : &found->second;

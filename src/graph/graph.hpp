@@ -137,6 +137,8 @@ public:
     Node& add(Node node);
     /// Insert before the node at `index`.
     Node& insert(std::size_t index, Node node);
+    /// Others in the place of nodes, whose indices are given; an empty list removes one.
+    void replace_nodes(std::map<std::size_t, std::vector<Node>> instead);
     /// Remove nodes for which `remove(node)` holds.
     template <class Predicate>
     std::size_t remove_nodes(Predicate remove) {

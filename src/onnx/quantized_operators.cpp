@@ -5,7 +5,6 @@
 #include <array>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -270,12 +269,11 @@ bool product_to_float(Writer& to, std::int64_t) {
 bool standard(Writer& to, std::int64_t opset) {
     constexpr std::int64_t more_types = 21;
     const Node& node = to.node();
-    Node same = made(node.op_type, {});
-    for (const std::string& input : node.inputs)
-        same.inputs.push_back(to.one_number(input));
-    if (same.inputs.size() < 2 || (opset < more_types && node.input(2).empty() && node.op_type == "QuantizeLinear"))
+    if (node.inputs.size() < 2 || (opset < more_types && node.input(2).empty() && node.op_type == "QuantizeLinear"))
         return false;
-    if (to.count(node.input(1)) == 1) same.inputs[0] = node.input(0);
+    Node same = made(node.op_type, node.inputs);
+    for (std::size_t i = 1; i < same.inputs.size(); ++i)
+        same.inputs[i] = to.one_number(same.inputs[i]);
     copy_attributes(node, same);
     to.put(std::move(same), node.outputs);
     return true;
@@ -341,17 +339,7 @@ void write_out(Graph& graph, std::int64_t opset, Written& written) {
     }
     if (instead.empty()) return;
     written.count += instead.size();
-    std::vector<std::unique_ptr<Node>> nodes;
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-        const auto found = instead.find(i);
-        if (found == instead.end()) {
-            nodes.push_back(std::move(graph.nodes[i]));
-            continue;
-        }
-        for (Node& each : found->second)
-            nodes.push_back(std::make_unique<Node>(std::move(each)));
-    }
-    graph.nodes = std::move(nodes);
+    graph.replace_nodes(std::move(instead));
 }
 
 } // namespace

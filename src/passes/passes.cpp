@@ -64,4 +64,12 @@ Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context) {
     return applied || changed;
 }
 
+Result<bool> apply_pass(std::string_view name, Model& model) {
+    PassContext context;
+    context.opset = model.opset();
+    auto applied = apply_pass(*find_pass(name), model.graph, context);
+    if (!applied) return std::move(applied).error().in("pass " + std::string(name));
+    return applied;
+}
+
 } // namespace lathe

@@ -17,6 +17,9 @@ const Pass* find_pass(std::string_view name);
 /// may be dead outside. Whether anything changed.
 Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context);
 
+/// The pass of this name, which there is, on a whole model. Errors: the pass's, with its name.
+Result<bool> apply_pass(std::string_view name, Model& model);
+
 namespace passes {
 
 Result<bool> constant_nodes(Graph& graph, PassContext& context);

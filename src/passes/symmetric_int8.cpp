@@ -7,12 +7,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "passes/rewrite.hpp"
+#include "passes/zero_point_places.hpp"
 
 namespace lathe {
 namespace {
@@ -307,10 +307,10 @@ private:
 
     void activations() {
         const Uses uses(graph_);
+        const ZeroPointPlaces places(graph_, uses, added_);
         std::unordered_set<const Node*> seen;
         std::vector<Node*> ends;
         for (const auto& node : graph_.nodes) {
-            places_.emplace(node.get(), places_.size());
             const bool dequantises = node->is("DequantizeLinear") && graph_.constant(node->input(0)) == nullptr;
             if (dequantises || node->is("QuantizeLinear")) ends.push_back(node.get());
         }
@@ -319,7 +319,7 @@ private:
             const Region region = region_of(uses, end->is("QuantizeLinear") ? end->output(0) : end->input(0));
             seen.insert(region.ends.begin(), region.ends.end());
             seen.insert(end);
-            region_in_int8(uses, region);
+            region_in_int8(uses, places, region);
         }
     }
 
@@ -366,7 +366,7 @@ private:
         return region;
     }
 
-    void region_in_int8(const Uses& uses, const Region& region) {
+    void region_in_int8(const Uses& uses, const ZeroPointPlaces& places, const Region& region) {
         std::vector<std::optional<Grid>> grids;
         for (const Node* end : region.ends)
             grids.push_back(grid_of(*end));
@@ -393,7 +393,7 @@ private:
                     end->inputs[0] = before(*end, make_node("Relu", {end->input(0)}), end->input(0) + "_relu");
             }
         }
-        if (from.zero_point != 0 && !stays(uses, region)) {
+        if (from.zero_point != 0 && !stays(places, region)) {
             to = {std::max(std::abs(from.low()), std::abs(from.high())) / symmetric_steps, 0};
             ++done_.symmetric;
         } else if (!all_signed) {
@@ -458,95 +458,12 @@ private:
         return (keeps_sign || (moves(*node) && !node->is("Concat"))) && never_negative(uses, node->input(0), depth - 1);
     }
 
-    // Conv -> (+ skip) -> Relu -> [Q -> DQ] -> unpadded or depthwise Conv, Gemm, the skip of another: see
-    // planner_zero.cpp
-    bool stays(const Uses& uses, const Region& region) const {
+    /// Whether a zero point may stay: see ZeroPointPlaces.
+    bool stays(const ZeroPointPlaces& places, const Region& region) const {
         if (kept_ == ZeroPoints::none || region.values.size() != 1) return false;
         return std::ranges::all_of(region.ends, [&](const Node* end) {
-            if (end->is("QuantizeLinear")) return one_kernel_gives(uses, end->input(0));
-            const std::string& value = end->output(0);
-            return !graph_.is_output(value) && std::ranges::all_of(uses.consumers(value), [&](const Node* reader) {
-                return std::ranges::count(reader->inputs, value) == 1 && takes_zero_point(uses, *reader, value);
-            });
+            return end->is("QuantizeLinear") ? places.one_kernel_gives(end->input(0)) : places.all_take(end->output(0));
         });
-    }
-
-    /// Constant weights, also behind a DequantizeLinear.
-    const Tensor* weights_of(const Uses& uses, const Node& node) const {
-        const Node* dequantise = uses.producer(node.input(1));
-        if (dequantise == nullptr) return graph_.constant(node.input(1));
-        return dequantise->is("DequantizeLinear") ? graph_.constant(dequantise->input(0)) : nullptr;
-    }
-
-    bool is_dequantised(const Uses& uses, const std::string& value) const {
-        const Node* node = uses.producer(value);
-        return node != nullptr && node->is("DequantizeLinear") && graph_.constant(node->input(0)) == nullptr;
-    }
-
-    static bool is_depthwise(const Node& node, const Tensor& weights) {
-        return weights.shape()[1] == 1 && weights.shape()[0] > 1 && node.int_or("group", 1) == weights.shape()[0];
-    }
-
-    /// Of constant weights; convolutions over images.
-    bool is_product(const Uses& uses, const Node& node) const {
-        const Tensor* weights = weights_of(uses, node);
-        if (weights == nullptr) return false;
-        if (node.is("Gemm")) return node.int_or("transA", 0) == 0;
-        if (node.is("MatMul")) return weights->shape().size() == 2;
-        return node.is("Conv") && weights->shape().size() == 4;
-    }
-
-    bool multiplies_int8(const Uses& uses, const Node& node) const {
-        return is_product(uses, node) && is_dequantised(uses, node.input(0)) &&
-               weights_of(uses, node)->type() == DataType::int8;
-    }
-
-    /// The product that gives the value to this one reader.
-    const Node* straight_from_product(const Uses& uses, const std::string& value) const {
-        const Node* node = uses.producer(value);
-        return node != nullptr && uses.use_count(value) == 1 && is_product(uses, *node) ? node : nullptr;
-    }
-
-    bool one_kernel_gives(const Uses& uses, const std::string& value) const {
-        // What was put before a QuantizeLinear just now is not in `uses`.
-        const auto added = added_.find(value);
-        const Node* last = added != added_.end() ? added->second : uses.producer(value);
-        if (last == nullptr || (added == added_.end() && uses.use_count(value) != 1)) return false;
-        const bool activates = last->is("Relu") || last->is("Clip");
-        const std::string& sum = activates ? last->input(0) : value;
-        if (straight_from_product(uses, sum) != nullptr) return true;
-        const Node* add = uses.producer(sum);
-        if (add == nullptr || !add->is("Add") || uses.use_count(sum) != 1) return false;
-        for (const std::size_t kept : {std::size_t{0}, std::size_t{1}}) {
-            const Tensor* bias = graph_.constant(add->input(1 - kept));
-            const Node* product = straight_from_product(uses, add->input(kept));
-            if (bias != nullptr && bias->shape().size() == 1 && product != nullptr && product->is("MatMul"))
-                return true;
-            if (adds_behind(uses, *add, kept)) return true;
-        }
-        return false;
-    }
-
-    /// The Add is done by the kernel that computes its input `kept`; the other is a skip of the same sizes in int8 that
-    /// is computed by then.
-    bool adds_behind(const Uses& uses, const Node& add, std::size_t kept) const {
-        const std::string& own = add.input(kept);
-        const std::string& skip = add.input(1 - kept);
-        const Node* product = straight_from_product(uses, own);
-        if (product == nullptr || !is_dequantised(uses, skip)) return false;
-        const auto left = graph_.info(own), right = graph_.info(skip);
-        if (!left || !right || !left->dims || left->dims != right->dims) return false;
-        const Node* quantise = uses.producer(uses.producer(skip)->input(0));
-        return quantise == nullptr || places_.at(quantise) < places_.at(product);
-    }
-
-    bool takes_zero_point(const Uses& uses, const Node& node, const std::string& value) const {
-        if (node.is("Add")) return adds_behind(uses, node, node.input(0) == value ? 1 : 0);
-        if (node.input(0) != value || !multiplies_int8(uses, node)) return false;
-        if (!node.is("Conv") || is_depthwise(node, *weights_of(uses, node))) return true;
-        const std::string how = node.string_or("auto_pad", "NOTSET");
-        return how == "VALID" || (how == "NOTSET" &&
-                                  std::ranges::all_of(node.ints_or("pads", {}), [](std::int64_t n) { return n == 0; }));
     }
 
     // --- arithmetic --------------------------------------------------------------------------------------------------
@@ -652,7 +569,6 @@ private:
     SymmetricInt8 done_;
     std::map<const Node*, std::vector<std::unique_ptr<Node>>> before_;
     std::map<std::string, const Node*> added_;
-    std::unordered_map<const Node*, std::size_t> places_;
 };
 
 } // namespace

@@ -151,9 +151,8 @@ void drop_unused_domains(Model& model) {
 }
 
 /// The model as ONNX for OpenVINO to read, without the weights in `taken`.
-Result<std::string> serialize(const Model& model, const WeightLimits& limits, std::vector<Tensor>& taken) {
-    Model changed = model; // shares the tensors
-    if (model.opset() >= 9 && has_misread_constant(model.graph)) compute_misread_constants(changed.graph);
+Result<std::string> serialize(Model changed, const WeightLimits& limits, std::vector<Tensor>& taken) {
+    if (changed.opset() >= 9 && has_misread_constant(changed.graph)) compute_misread_constants(changed.graph);
     // How many windows such a pool has depends on shapes. Where there is none, it stays as it is.
     const bool rounds_up =
         std::ranges::any_of(changed.graph.nodes, [](const auto& node) { return node->int_or("ceil_mode", 0) != 0; });
@@ -163,7 +162,7 @@ Result<std::string> serialize(const Model& model, const WeightLimits& limits, st
                type_of(changed.graph, node->input(0)) == DataType::undefined;
     });
     if (rounds_up || lacks_type) (void)infer_shapes(changed, {});
-    write_onnx_semantics(changed.graph, model.opset());
+    write_onnx_semantics(changed.graph, changed.opset());
     drop_unused_domains(changed);
     taken = take_large_weights(changed.graph, limits);
     return serialize_onnx(changed);
@@ -174,14 +173,6 @@ std::size_t count_bodies(const Graph& graph) {
     for (const auto& node : graph.nodes)
         for_each_subgraph(*node, [&](const Graph& body) { count += 1 + count_bodies(body); });
     return count;
-}
-
-Result<void> apply(std::string_view pass, Model& model) {
-    PassContext context;
-    context.opset = model.opset();
-    auto applied = apply_pass(*find_pass(pass), model.graph, context);
-    if (!applied) return std::move(applied).error();
-    return {};
 }
 
 /// OpenVINO takes about a millisecond to read each body, and does not ask whether to go on.
@@ -258,13 +249,13 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
     LATHE_CHECK(check_bodies(given));
     Model model = given; // shares the tensors
     // What looks for constants (of sizes, scales, axes) looks among initializers.
-    LATHE_CHECK(apply("constant-nodes", model));
+    LATHE_CHECK(apply_pass("constant-nodes", model));
     LATHE_CHECK(refuse_known_wrong(model.graph));
     LATHE_CHECK(check_preconditions(model));
     // What OpenVINO folds itself comes out wrong at times (GatherElements before two Einsum).
-    LATHE_CHECK(apply("fold-constants", model));
+    LATHE_CHECK(apply_pass("fold-constants", model));
     std::vector<Tensor> taken;
-    LATHE_TRY(const std::string bytes, serialize(model, limits, taken));
+    LATHE_TRY(const std::string bytes, serialize(std::move(model), limits, taken));
     auto read =
         guarded("OpenVINO cannot read the model", model.graph.name, [&]() -> Result<std::shared_ptr<ov::Model>> {
             auto result = core().read_model(bytes, ov::Tensor());
@@ -274,7 +265,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
             LATHE_CHECK(check_ranks(*result));
             return result;
         });
-    if (!read) return in_our_words(std::move(read).error(), model);
+    if (!read) return in_our_words(std::move(read).error(), given);
     return read;
 }
 

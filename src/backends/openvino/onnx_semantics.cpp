@@ -6,14 +6,12 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
+#include "backends/openvino/quantised_semantics.hpp"
 #include "graph/subgraphs.hpp"
 #include "passes/rewrite.hpp"
 
@@ -21,27 +19,10 @@ namespace lathe::openvino {
 
 namespace {
 
-/// The nodes that take one's place, in order; empty where it stays.
-using Nodes = std::vector<Node>;
-
-Node made(std::string type, std::vector<std::string> inputs, std::string output) {
-    Node node;
-    node.op_type = std::move(type);
-    node.inputs = std::move(inputs);
-    node.outputs = {std::move(output)};
-    return node;
-}
-
 Node cast(const std::string& input, DataType to, std::string output) {
     Node node = made("Cast", {input}, std::move(output));
     node.set("to", static_cast<std::int64_t>(to));
     return node;
-}
-
-std::string constant(Graph& graph, const std::string& stem, const Tensor& tensor) {
-    std::string name = graph.unique_name(stem);
-    graph.initializers.emplace(name, tensor.renamed(name));
-    return name;
 }
 
 //  x ──▶ Softmax(axis) ──▶ y   ==>   x ──▶ Flatten(axis) ──▶ Softmax(1) ──▶ Reshape ──▶ y
@@ -128,12 +109,12 @@ Nodes padded_average(Graph& graph, const Node& node, std::int64_t opset) {
     const std::string& stem = node.output(0);
     const std::string wide = graph.unique_name(stem + "_padded");
     const auto count = static_cast<std::int64_t>(all.size());
-    const std::string sizes = constant(graph, stem + "_pads", Tensor::of_int64s("", {count}, all));
+    const std::string sizes = add_constant(graph, stem + "_pads", Tensor::of_int64s("", {count}, all));
     Node pool = node;
     pool.inputs[0] = wide;
     pool.erase_attribute("pads");
     pool.erase_attribute("count_include_pad");
-    return {made("Pad", {node.input(0), sizes, constant(graph, stem + "_zero", *zero)}, wide), std::move(pool)};
+    return {made("Pad", {node.input(0), sizes, add_constant(graph, stem + "_zero", *zero)}, wide), std::move(pool)};
 }
 
 //  MaxPool(pads, ceil_mode)   ==>   MaxPool(other pads at the end), with as many windows as ONNX has
@@ -214,7 +195,7 @@ Nodes kept_zeros(Graph& graph, const Node& node, std::int64_t opset) {
     if (!zero) return {};
     Node pad = node;
     pad.inputs.resize(std::max<std::size_t>(pad.inputs.size(), 3));
-    pad.inputs[2] = constant(graph, node.output(0) + "_zero", *zero);
+    pad.inputs[2] = add_constant(graph, node.output(0) + "_zero", *zero);
     return {std::move(pad)};
 }
 
@@ -234,7 +215,8 @@ Nodes wrapped_bytes(Graph& graph, const Node& node) {
     const std::string sum = graph.unique_name(stem + "_whole"), up = graph.unique_name(stem + "_up"),
                       rest = graph.unique_name(stem + "_rest"), down = graph.unique_name(stem + "_down");
     const auto number = [&](std::int32_t value) {
-        return constant(graph, stem + "_number", Tensor::of<std::int32_t>("", DataType::int32, {}, std::array{value}));
+        return add_constant(graph, stem + "_number",
+                            Tensor::of<std::int32_t>("", DataType::int32, {}, std::array{value}));
     };
     whole.outputs = {sum};
     nodes.push_back(std::move(whole));
@@ -250,9 +232,9 @@ Nodes wrapped_bytes(Graph& graph, const Node& node) {
 Node sum_of(Graph& graph, const Node& reduction, const std::string& of, std::string output, std::int64_t keep) {
     const auto axes = reduction.ints_or("axes", {});
     const auto count = static_cast<std::int64_t>(axes.size());
-    Node sum =
-        made("ReduceSum", {of, constant(graph, reduction.output(0) + "_axes", Tensor::of_int64s("", {count}, axes))},
-             std::move(output));
+    Node sum = made("ReduceSum",
+                    {of, add_constant(graph, reduction.output(0) + "_axes", Tensor::of_int64s("", {count}, axes))},
+                    std::move(output));
     sum.set("keepdims", keep);
     return sum;
 }
@@ -278,7 +260,7 @@ Nodes reduced_over_axes(Graph& graph, const Node& node) {
     nodes.back().set("keepdims", std::int64_t{1});
     if (type_of(graph, x) == DataType::float32) {
         const auto limit = [&](float value) {
-            return constant(graph, y + "_limit", Tensor::of<float>("", DataType::float32, {}, std::array{value}));
+            return add_constant(graph, y + "_limit", Tensor::of<float>("", DataType::float32, {}, std::array{value}));
         };
         constexpr float most = std::numeric_limits<float>::max();
         nodes.push_back(made("Clip", {largest, limit(-most), limit(most)}, finite));
@@ -293,7 +275,8 @@ Nodes reduced_over_axes(Graph& graph, const Node& node) {
     nodes.push_back(made("Add", {log, finite}, kept));
     if (keep == 0) {
         const auto count = static_cast<std::int64_t>(axes.size());
-        nodes.push_back(made("Squeeze", {kept, constant(graph, y + "_axes", Tensor::of_int64s("", {count}, axes))}, y));
+        nodes.push_back(
+            made("Squeeze", {kept, add_constant(graph, y + "_axes", Tensor::of_int64s("", {count}, axes))}, y));
     }
     return nodes;
 }
@@ -321,7 +304,7 @@ Nodes infinite_extreme(Graph& graph, const Node& node) {
     const std::string& stem = node.output(0);
     const auto value = [&](const char* what) { return graph.unique_name(stem + what); };
     const auto factor = [&](float number) {
-        return constant(graph, stem + "_factor", Tensor::of<float>("", DataType::float32, {}, std::array{number}));
+        return add_constant(graph, stem + "_factor", Tensor::of<float>("", DataType::float32, {}, std::array{number}));
     };
     const std::string half = value("_half"), extreme = value("_extreme");
     Nodes nodes;
@@ -350,7 +333,7 @@ Nodes dropped_beyond_threshold(Graph& graph, const Node& node) {
     std::string& threshold = changed.inputs[3];
     const std::string& stem = node.output(0);
     const auto number = [&](float value) {
-        return constant(graph, stem + "_number", Tensor::of<float>("", DataType::float32, {1}, std::array{value}));
+        return add_constant(graph, stem + "_number", Tensor::of<float>("", DataType::float32, {1}, std::array{value}));
     };
     if (threshold.empty()) { // 0 by default
         threshold = number(least);
@@ -375,188 +358,6 @@ Nodes dropped_beyond_threshold(Graph& graph, const Node& node) {
 bool feeds_max_pool(const Graph& graph, const Node& pad) {
     return std::ranges::any_of(
         graph.nodes, [&](const auto& reader) { return reader->is("MaxPool") && reader->input(0) == pad.output(0); });
-}
-
-/// The nodes that quantise and dequantise, by what they give.
-using QuantisedBy = std::unordered_map<std::string_view, const Node*>;
-
-QuantisedBy quantising_nodes(const Graph& graph) {
-    QuantisedBy found;
-    for (const auto& node : graph.nodes)
-        if (node->is("QuantizeLinear") || node->is("DequantizeLinear")) found.emplace(node->output(0), node.get());
-    return found;
-}
-
-/// int8 values that only DequantizeLinear reads, all in one scale and with one zero point: what may be uint8 as well.
-std::unordered_set<std::string_view> signed_bytes(const Graph& graph, const QuantisedBy& quantised) {
-    const auto in_one_scale = [&](const Node& node) {
-        const Tensor *scale = graph.constant(node.input(1)), *zero_point = graph.constant(node.input(2));
-        return scale != nullptr && element_count(scale->shape()) == 1 && zero_point != nullptr &&
-               zero_point->type() == DataType::int8 && element_count(zero_point->shape()) == 1;
-    };
-    std::unordered_set<std::string_view> found;
-    for (const auto& [value, node] : quantised)
-        if (node->is("QuantizeLinear") && in_one_scale(*node)) found.insert(value);
-    for (const ValueInfo& output : graph.outputs)
-        found.erase(output.name);
-    for (const auto& node : graph.nodes) {
-        for (std::size_t i = 0; i < node->inputs.size(); ++i)
-            if (i != 0 || !node->is("DequantizeLinear") || !in_one_scale(*node)) found.erase(node->inputs[i]);
-        for (const std::string& captured : captured_names(*node))
-            found.erase(captured);
-    }
-    return found;
-}
-
-//  x ──▶ Q int8 ──▶ DQ   ==>   x ──▶ Q uint8, zero point + 128 ──▶ DQ, zero point + 128
-// The same numbers. Where the pair follows a Concat, OpenVINO's passes move it before that, and then the convolution
-// behind it is wrong as with joined_bytes; and its uint8 kernels are the faster ones.
-Nodes unsigned_bytes(Graph& graph, const Node& node) {
-    Node changed = node;
-    const Tensor zero_point = *graph.constant(node.input(2));
-    const auto zero = static_cast<std::uint8_t>(zero_point.to_int64s()[0] + 128);
-    changed.inputs[2] =
-        constant(graph, node.output(0) + "_zero",
-                 Tensor::of<std::uint8_t>("", DataType::uint8, zero_point.shape(), std::span(&zero, 1)));
-    std::erase_if(changed.attributes, [](const auto& each) { return each.name == "output_dtype"; });
-    return {std::move(changed)};
-}
-
-//  x ──▶ Q int8 ──▶ DQ ──▶ Concat   ==>   x ──▶ Q uint8, zero point + 128 ──▶ DQ ──▶ Concat
-// Joined int8 reaches an int8 convolution as something else (an error of 10 to 80 % of the result), and so does what
-// lies beside the image where joined values have one scale and several zero points; a scale that differs in its last
-// place is another one.
-Nodes joined_bytes(Graph& graph, const Node& node, const QuantisedBy& quantised) {
-    struct Pair {
-        std::size_t at;
-        const Node *quantise, *dequantise;
-        Tensor scale, zero_point;
-    };
-    std::vector<Pair> pairs;
-    bool is_signed = false;
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        const auto back = quantised.find(node.inputs[i]);
-        if (back == quantised.end() || !back->second->is("DequantizeLinear")) continue;
-        const auto there = quantised.find(back->second->input(0));
-        if (there == quantised.end() || !there->second->is("QuantizeLinear")) continue;
-        const Node &q = *there->second, &dq = *back->second;
-        const Tensor *scale = graph.constant(dq.input(1)), *zero_point = graph.constant(dq.input(2));
-        const Tensor *own_scale = graph.constant(q.input(1)), *own_zero = graph.constant(q.input(2));
-        if (scale == nullptr || zero_point == nullptr || own_scale == nullptr || own_zero == nullptr ||
-            scale->type() != DataType::float32 || element_count(scale->shape()) != 1 ||
-            (zero_point->type() != DataType::int8 && zero_point->type() != DataType::uint8) ||
-            own_zero->type() != zero_point->type() || element_count(zero_point->shape()) != 1 ||
-            scale->to_floats() != own_scale->to_floats() || zero_point->to_int64s() != own_zero->to_int64s())
-            continue;
-        is_signed = is_signed || zero_point->type() == DataType::int8;
-        pairs.push_back({i, &q, &dq, *scale, *zero_point});
-    }
-    const auto zero_of = [](const Pair& pair) {
-        return pair.zero_point.to_int64s()[0] + (pair.zero_point.type() == DataType::int8 ? 128 : 0);
-    };
-    const bool several =
-        std::ranges::any_of(pairs, [&](const Pair& pair) { return zero_of(pair) != zero_of(pairs.front()); });
-    if (!is_signed && !several) return {};
-    Nodes nodes;
-    Node changed = node;
-    std::vector<float> used;
-    for (const Pair& pair : pairs) {
-        float scale = pair.scale.to_floats()[0];
-        while (several && std::ranges::find(used, scale) != used.end())
-            scale = std::nextafter(scale, std::numeric_limits<float>::infinity());
-        used.push_back(scale);
-        const auto zero = static_cast<std::uint8_t>(zero_of(pair));
-        const std::string& stem = pair.dequantise->output(0);
-        const std::string by = constant(graph, stem + "_scale", Tensor::of_floats("", pair.scale.shape(), {{scale}}));
-        const std::string from =
-            constant(graph, stem + "_zero",
-                     Tensor::of<std::uint8_t>("", DataType::uint8, pair.zero_point.shape(), std::span(&zero, 1)));
-        const std::string bytes = graph.unique_name(by + "_bytes"), value = graph.unique_name(by + "_joined");
-        Node quantise = *pair.quantise, dequantise = *pair.dequantise;
-        quantise.inputs = {pair.quantise->input(0), by, from};
-        quantise.outputs = {bytes};
-        quantise.attributes.clear(); // of an axis, or a type that the zero point tells
-        dequantise.inputs = {bytes, by, from};
-        dequantise.outputs = {value};
-        dequantise.attributes.clear();
-        nodes.push_back(std::move(quantise));
-        nodes.push_back(std::move(dequantise));
-        changed.inputs[pair.at] = value;
-    }
-    nodes.push_back(std::move(changed));
-    return nodes;
-}
-
-/// A Concat that is quantised behind, with a Relu between or not, and then scaled or shifted.
-struct Requantised {
-    const Node *relu = nullptr, *quantise = nullptr;
-};
-/// By the names of what the Concat and the DequantizeLinear give; the latter's is the Concat's.
-struct RequantisedConcats {
-    std::unordered_map<std::string_view, Requantised> concats;
-    std::unordered_map<std::string_view, std::string> dequantised;
-};
-
-RequantisedConcats scaled_concats(const Graph& graph) {
-    RequantisedConcats found;
-    const Uses uses(graph);
-    const auto only_reader = [&](const Node& node) -> const Node* {
-        const auto& readers = uses.consumers(node.output(0));
-        return uses.use_count(node.output(0)) == 1 && readers.size() == 1 ? readers[0] : nullptr;
-    };
-    const auto in_bytes = [&](const Node& quantise) {
-        const Tensor *scale = graph.constant(quantise.input(1)), *zero_point = graph.constant(quantise.input(2));
-        return scale != nullptr && scale->count() == 1 && zero_point != nullptr && zero_point->count() == 1 &&
-               (zero_point->type() == DataType::int8 || zero_point->type() == DataType::uint8);
-    };
-    for (const auto& node : graph.nodes) {
-        if (!node->is("Concat")) continue;
-        Requantised behind;
-        const Node* next = only_reader(*node);
-        if (next != nullptr && next->is("Relu")) {
-            behind.relu = next;
-            next = only_reader(*next);
-        }
-        if (next == nullptr || !next->is("QuantizeLinear") || !in_bytes(*next)) continue;
-        behind.quantise = next;
-        const Node* dequantise = only_reader(*next);
-        if (dequantise == nullptr || !dequantise->is("DequantizeLinear") || graph.is_output(dequantise->output(0)))
-            continue;
-        const bool scaled = std::ranges::any_of(uses.consumers(dequantise->output(0)), [](const Node* reader) {
-            return reader->is("BatchNormalization") || reader->is("Add") || reader->is("Sub") || reader->is("Mul") ||
-                   reader->is("Div");
-        });
-        if (!scaled) continue;
-        found.concats.emplace(node->output(0), behind);
-        found.dequantised.emplace(dequantise->output(0), node->output(0));
-    }
-    return found;
-}
-
-//  x ──▶ Concat ──▶ Relu ──▶ Q ──▶ DQ ──▶ Mul, Add   ==>   x ──▶ Relu ──▶ Q ──▶ DQ ──▶ Concat ──▶ Mul, Add
-// OpenVINO moves the pair itself, and reads through a null pointer where what follows has gone into the next
-// QuantizeLinear.
-Nodes quantised_before(Graph& graph, const Node& concat, const Requantised& behind) {
-    Nodes nodes;
-    Node joined = concat;
-    const Tensor zero_point = *graph.constant(behind.quantise->input(2));
-    const bool is_signed = zero_point.type() == DataType::int8;
-    const auto zero = static_cast<std::uint8_t>(zero_point.to_int64s()[0] + (is_signed ? 128 : 0));
-    const std::string& scale = behind.quantise->input(1);
-    const std::string from = constant(graph, concat.output(0) + "_zero",
-                                      Tensor::of<std::uint8_t>("", DataType::uint8, {}, std::span(&zero, 1)));
-    for (std::string& input : joined.inputs) {
-        const auto give = [&](std::string type, std::vector<std::string> inputs) {
-            std::string name = graph.unique_name(input + "_" + type);
-            nodes.push_back(made(std::move(type), std::move(inputs), name));
-            return name;
-        };
-        std::string value = behind.relu == nullptr ? input : give("Relu", {input});
-        value = give("QuantizeLinear", {value, scale, from});
-        input = give("DequantizeLinear", {value, scale, from});
-    }
-    nodes.push_back(std::move(joined));
-    return nodes;
 }
 
 //  If {then: no elements}   ==>   If {then: some elements ──▶ Slice of none}
@@ -586,9 +387,9 @@ void slice_empty_results(Graph& body, const Graph& around) {
         const Tensor full("", tensor->type(), some, bytes);
         const Shape count{static_cast<std::int64_t>(axes.size())};
         const std::vector<std::int64_t> zeros(axes.size(), 0);
-        const std::string of = constant(body, output.name + "_some", full);
-        const std::string none = constant(body, output.name + "_none", Tensor::of_int64s("", count, zeros));
-        const std::string at = constant(body, output.name + "_axes", Tensor::of_int64s("", count, axes));
+        const std::string of = add_constant(body, output.name + "_some", full);
+        const std::string none = add_constant(body, output.name + "_none", Tensor::of_int64s("", count, zeros));
+        const std::string at = add_constant(body, output.name + "_axes", Tensor::of_int64s("", count, axes));
         if (is_node) {
             body.nodes.erase(made_by);
         } else {
@@ -598,22 +399,8 @@ void slice_empty_results(Graph& body, const Graph& around) {
     }
 }
 
-/// What is looked up of the graph before it changes.
-struct Lookups {
-    QuantisedBy quantised;
-    std::unordered_set<std::string_view> as_unsigned;
-    RequantisedConcats scaled;
-};
-
-Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Lookups& lookups) {
-    const auto& [quantised, as_unsigned, scaled] = lookups;
-    if (const auto found = scaled.concats.find(node.output(0)); found != scaled.concats.end())
-        return quantised_before(graph, node, found->second);
-    if (const auto found = scaled.dequantised.find(node.output(0)); found != scaled.dequantised.end())
-        return {made("Identity", {found->second}, node.output(0))};
-    if (node.is("QuantizeLinear") && as_unsigned.contains(node.output(0))) return unsigned_bytes(graph, node);
-    if (node.is("DequantizeLinear") && as_unsigned.contains(node.input(0))) return unsigned_bytes(graph, node);
-    if (node.is("Concat") && !quantised.empty()) return joined_bytes(graph, node, quantised);
+Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedSemantics& quantised) {
+    if (Nodes nodes = quantised.instead_of(graph, node); !nodes.empty()) return nodes;
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
@@ -632,32 +419,18 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Looku
 void write_onnx_semantics(Graph& graph, std::int64_t opset) {
     // First all replacements, while every name is still in the graph, then the new order.
     std::map<std::size_t, Nodes> replacements;
-    Lookups lookups;
-    lookups.quantised = quantising_nodes(graph);
-    lookups.as_unsigned = signed_bytes(graph, lookups.quantised);
-    if (!lookups.quantised.empty()) lookups.scaled = scaled_concats(graph);
+    const QuantisedSemantics quantised(graph);
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
         for_each_subgraph(*graph.nodes[i], [&](Graph& body) {
             if (graph.nodes[i]->is("If") && opset >= 10) slice_empty_results(body, graph);
             write_onnx_semantics(body, opset);
         });
-        Nodes instead = instead_of(graph, *graph.nodes[i], opset, lookups);
+        Nodes instead = instead_of(graph, *graph.nodes[i], opset, quantised);
+        for (Node& node : instead)
+            if (node.name.empty()) node.name = graph.nodes[i]->name; // layers are reported by their ONNX node
         if (!instead.empty()) replacements.emplace(i, std::move(instead));
     }
-    if (replacements.empty()) return;
-    std::vector<std::unique_ptr<Node>> nodes;
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-        const auto found = replacements.find(i);
-        if (found == replacements.end()) {
-            nodes.push_back(std::move(graph.nodes[i]));
-            continue;
-        }
-        for (Node& node : found->second) {
-            if (node.name.empty()) node.name = graph.nodes[i]->name; // layers are reported by their ONNX node
-            nodes.push_back(std::make_unique<Node>(std::move(node)));
-        }
-    }
-    graph.nodes = std::move(nodes);
+    if (!replacements.empty()) graph.replace_nodes(std::move(replacements));
 }
 
 } // namespace lathe::openvino

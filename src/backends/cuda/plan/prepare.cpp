@@ -128,11 +128,8 @@ Result<bool> fold(Model& model) {
                                             "merge-reshapes", "merge-transposes", "remove-dead-code"};
     bool changed = false;
     for (const char* name : names) {
-        PassContext context;
-        context.opset = model.opset();
-        auto applied = apply_pass(*find_pass(name), model.graph, context);
-        if (!applied) return std::move(applied).error().in(std::string("pass ") + name);
-        changed = *applied || changed;
+        LATHE_TRY(const bool applied, apply_pass(name, model));
+        changed = applied || changed;
     }
     return changed;
 }

@@ -630,7 +630,7 @@ Result<void> unify_spellings(Model& model) {
     if (!changed) return {};
     // What was written out may stand behind another Transpose or Reshape.
     for (const char* pass : {"merge-transposes", "merge-reshapes", "remove-no-ops"})
-        LATHE_CHECK(apply_pass(*find_pass(pass), model.graph, context));
+        LATHE_CHECK(apply_pass(pass, model));
     remove_dead(model.graph);
     return {};
 }

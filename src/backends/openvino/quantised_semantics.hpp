@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/graph.hpp"
+
+namespace lathe::openvino {
+
+/// The nodes that take one's place, in order; empty where it stays.
+using Nodes = std::vector<Node>;
+
+Node made(std::string type, std::vector<std::string> inputs, std::string output);
+
+/// The part of write_onnx_semantics about QuantizeLinear and DequantizeLinear: what is looked up of a graph before it
+/// changes. Keys are names within that graph, whose nodes must live as long.
+class QuantisedSemantics {
+public:
+    /// The nodes that quantise and dequantise, by what they give.
+    using QuantisedBy = std::unordered_map<std::string_view, const Node*>;
+    /// A Concat that is quantised behind, with a Relu between or not, and then scaled or shifted.
+    struct Requantised {
+        const Node *relu = nullptr, *quantise = nullptr;
+    };
+    /// By the names of what the Concat and the DequantizeLinear give; the latter's is the Concat's.
+    struct RequantisedConcats {
+        std::unordered_map<std::string_view, Requantised> concats;
+        std::unordered_map<std::string_view, std::string> dequantised;
+    };
+
+    explicit QuantisedSemantics(const Graph& graph);
+    Nodes instead_of(Graph& graph, const Node& node) const;
+
+private:
+    QuantisedBy quantised_;
+    std::unordered_set<std::string_view> as_unsigned_;
+    RequantisedConcats scaled_;
+};
+
+} // namespace lathe::openvino
