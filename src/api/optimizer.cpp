@@ -25,6 +25,7 @@
 #include "data/open_dataset.hpp"
 #include "data/preprocess_presets.hpp"
 #include "evaluate/run.hpp"
+#include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "passes/symmetric_int8.hpp"
 #include "report/document.hpp"
@@ -92,10 +93,16 @@ private:
     bool wants(Precision precision) const { return std::ranges::count(precisions_, precision) > 0; }
     /// A network without layers for INT8, or one that is in INT8 already, is served all the same.
     Result<void> check_layers() {
-        given_in_int8_ = std::ranges::any_of(model_.graph.nodes, [](const auto& node) {
-            return node->is("QuantizeLinear") || node->is("DynamicQuantizeLinear");
-        });
+        given_in_int8_ = rounds_values(model_.graph);
         if (given_in_int8_) return write_its_floats();
+        const bool small_weights =
+            std::ranges::any_of(model_.graph.nodes, [](const auto& node) { return node->is("DequantizeLinear"); });
+        if (wants(Precision::int8) && small_weights) {
+            std::erase(precisions_, Precision::int8);
+            leave_out("int8",
+                      "the model's weights are quantised already: give the model in floats for INT8 throughout");
+            return {};
+        }
         if (!wants(Precision::int8) || !quantizable_tensors(model_).empty()) return {};
         std::erase(precisions_, Precision::int8);
         leave_out("int8", "the model has no Conv, Gemm or MatMul in floating point that could become INT8");

@@ -1,22 +1,11 @@
 #include "bench/peer_model.hpp"
 
-#include <algorithm>
-
+#include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "support/files.hpp"
 #include "support/hash.hpp"
 
 namespace lathe {
-
-namespace {
-
-bool has_quantization(const Model& model) {
-    return std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [](const auto& node) {
-        return node->op_type == "QuantizeLinear" || node->op_type == "DequantizeLinear";
-    });
-}
-
-} // namespace
 
 Result<bool> is_quantized_model(const std::filesystem::path& file) {
     if (file.extension() == ".xml") {
@@ -24,7 +13,7 @@ Result<bool> is_quantized_model(const std::filesystem::path& file) {
         return text.find("type=\"FakeQuantize\"") != std::string::npos;
     }
     LATHE_TRY(const Model model, load_onnx(file));
-    return has_quantization(model);
+    return rounds_values(model.graph);
 }
 
 Result<void> PeerModel::offer(const Engine& engine) {

@@ -10,7 +10,8 @@
 
 namespace lathe {
 
-/// Whether an ONNX file holds QuantizeLinear (or an OpenVINO .xml FakeQuantize): an int8 model.
+/// Whether an ONNX file rounds values as it runs (`rounds_values`; an OpenVINO .xml: holds FakeQuantize): an int8
+/// model.
 Result<bool> is_quantized_model(const std::filesystem::path& file);
 
 /// The floating-point model that frameworks run beside our engines, found in this order: the one the user names; the

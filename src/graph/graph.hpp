@@ -101,6 +101,7 @@ struct Node {
     float float_or(std::string_view attribute_name, float otherwise) const;
     std::string string_or(std::string_view attribute_name, std::string otherwise) const;
     std::vector<std::int64_t> ints_or(std::string_view attribute_name, std::vector<std::int64_t> otherwise) const;
+    std::vector<float> floats_or(std::string_view attribute_name, std::vector<float> otherwise) const;
     /// Add or replace.
     void set(std::string attribute_name, AttributeValue value);
     void erase_attribute(std::string_view attribute_name);

@@ -64,6 +64,12 @@ std::vector<std::int64_t> Node::ints_or(std::string_view attribute_name, std::ve
     return otherwise;
 }
 
+std::vector<float> Node::floats_or(std::string_view attribute_name, std::vector<float> otherwise) const {
+    const auto* value = value_of<std::vector<float>>(attribute(attribute_name));
+    if (value != nullptr) otherwise = *value;
+    return otherwise;
+}
+
 void Node::set(std::string attribute_name, AttributeValue value) {
     for (Attribute& attribute : attributes) {
         if (attribute.name == attribute_name) {

@@ -1,5 +1,6 @@
 #include "graph/subgraphs.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -82,6 +83,14 @@ bool has_subgraph(const Node& node) {
     bool found = false;
     for_each_subgraph(node, [&](const Graph&) { found = true; });
     return found;
+}
+
+bool rounds_values(const Graph& graph) {
+    return std::ranges::any_of(graph.nodes, [](const auto& node) {
+        bool found = node->is("QuantizeLinear") || node->is("DynamicQuantizeLinear");
+        for_each_subgraph(*node, [&](const Graph& inner) { found = found || rounds_values(inner); });
+        return found;
+    });
 }
 
 std::unordered_set<std::string> defined_names(const Graph& graph) {

@@ -25,6 +25,10 @@ void for_each_subgraph(const Node& node, Visit visit) {
 
 bool has_subgraph(const Node& node);
 
+/// Whether values are rounded to integers as the graph runs, in bodies too. Weights that are kept in few bits and read
+/// in floats are no such thing.
+bool rounds_values(const Graph& graph);
+
 /// Names the graph itself defines: inputs, initializers (sparse ones too) and node outputs. Subgraphs not included.
 std::unordered_set<std::string> defined_names(const Graph& graph);
 

@@ -94,6 +94,7 @@ Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& op
     fix_initial_values(*model);
     if (auto written = write_out_quantized_operators(*model); !written)
         return std::move(written).error().in(path.string());
+    write_out_fused_operators(*model);
     return model;
 }
 

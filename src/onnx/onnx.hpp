@@ -30,8 +30,9 @@ struct LoadOptions {
 };
 
 /// Read a model. External data is mapped; files outside the model's folder are refused. Inputs with initial values are
-/// constants after it, and operators on quantised tensors are written out (write_out_quantized_operators). Errors: io,
-/// not_found (file or data), parse_error (with node or tensor), unsupported (too new).
+/// constants after it, and operators on quantised tensors and fused ones are written out
+/// (write_out_quantized_operators, write_out_fused_operators). Errors: io, not_found (file or data), parse_error (with
+/// node or tensor), unsupported (too new).
 Result<Model> load_onnx(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// The same from memory. `data_folder` is where external data lies; empty: models with external data are refused.
@@ -98,6 +99,13 @@ Result<bool> write_out_functions(Model& model, const std::function<bool(const No
 /// no such form stays. Models before opset 13 are converted where a scale for each channel asks for it. How many were
 /// replaced. Errors: those of convert_opset.
 Result<std::size_t> write_out_quantized_operators(Model& model);
+
+/// Replaces operators that ONNX Runtime's optimisers write for several (com.microsoft's FusedMatMul,
+/// SkipLayerNormalization, Attention, MatMulNBits and others; LayerNormalization before opset 17) by the operators of
+/// ai.onnx that they stand for, in subgraphs too, from opset 11 on. Weights of 4 and 8 bits in blocks become
+/// DequantizeLinear, for which the model is converted to opset 21, or floats where that fails. What has no such form
+/// stays. How many were replaced.
+std::size_t write_out_fused_operators(Model& model);
 
 /// The newest ai.onnx opset and IR version this build knows.
 std::int64_t latest_opset();

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/subgraphs.hpp"
+#include "onnx/node_writer.hpp"
 #include "onnx/onnx.hpp"
 
 namespace lathe {
@@ -19,40 +19,25 @@ namespace {
 
 constexpr std::int64_t first_opset_by_axis = 13; ///< DequantizeLinear with a scale for each channel
 
-Node made(std::string type, std::vector<std::string> inputs) {
-    Node node;
-    node.op_type = std::move(type);
-    node.inputs = std::move(inputs);
-    return node;
-}
-
 /// A tensor with its scale and zero point, as three inputs in a row (or two and a type).
 struct Quantised {
     std::string value, scale, zero_point;
 };
 
-/// Writes what stands in the place of one node.
-class Writer {
+/// Knows tensors with their scales.
+class Writer : public NodeWriter {
 public:
-    Writer(Graph& graph, const Node& node) : graph_(graph), node_(node) {}
+    using NodeWriter::NodeWriter;
 
     Quantised at(std::size_t index) const {
-        return {node_.input(index), node_.input(index + 1), node_.input(index + 2)};
+        return {node().input(index), node().input(index + 1), node().input(index + 2)};
     }
     bool by_axis() const { return by_axis_; }
-    std::vector<Node>& nodes() { return nodes_; }
-    const Node& node() const { return node_; }
 
     /// The number of elements of a constant; 1 for what is computed, which only one number for a tensor is.
     std::size_t count(const std::string& value) const {
-        const Tensor* tensor = graph_.constant(value);
+        const Tensor* tensor = graph().constant(value);
         return tensor == nullptr ? 1 : tensor->count();
-    }
-
-    std::string give(Node node, std::string_view suffix) {
-        const std::string name = graph_.unique_name(node_.output(0) + "_" + std::string(suffix));
-        put(std::move(node), {name});
-        return name;
     }
 
     /// `axis`: of what has a scale for each channel.
@@ -69,18 +54,12 @@ public:
     /// What the operator gives: quantised as its node says.
     void quantise(const std::string& value, const std::string& scale, std::string zero_point, const Quantised& like) {
         if (zero_point.empty()) zero_point = zero_like(like);
-        put(made("QuantizeLinear", {value, one_number(scale), one_number(zero_point)}), {node_.output(0)});
-    }
-
-    void put(Node node, std::vector<std::string> outputs) {
-        node.outputs = std::move(outputs);
-        node.name = nodes_.empty() ? node_.name : "";
-        nodes_.push_back(std::move(node));
+        put(made("QuantizeLinear", {value, one_number(scale), one_number(zero_point)}), {node().output(0)});
     }
 
     /// Integer sums in the product of two scales as floats, if all are constant.
     std::optional<std::string> bias(const std::string& sums, const std::string& left, const std::string& right) {
-        const Tensor *values = graph_.constant(sums), *a = graph_.constant(left), *b = graph_.constant(right);
+        const Tensor *values = graph().constant(sums), *a = graph().constant(left), *b = graph().constant(right);
         if (values == nullptr || a == nullptr || b == nullptr || a->type() != DataType::float32) return std::nullopt;
         const auto integers = values->to_int64s();
         const auto by = a->to_floats(), scales = b->to_floats();
@@ -96,44 +75,28 @@ public:
 
     /// A constant with one element has no dimensions in what ONNX calls "per tensor".
     std::string one_number(const std::string& value) {
-        const Tensor* tensor = graph_.constant(value);
+        const Tensor* tensor = graph().constant(value);
         if (tensor == nullptr || tensor->count() != 1 || tensor->shape().empty()) return value;
         return add(value + "_scalar", tensor->reshaped({}));
     }
 
 private:
-    std::string add(const std::string& stem, const Tensor& tensor) {
-        const std::string name = graph_.unique_name(stem);
-        graph_.initializers.insert_or_assign(name, tensor.renamed(name));
-        return name;
-    }
-
     /// Zero in the type of another tensor, which is unsigned where nothing says otherwise.
     std::string zero_like(const Quantised& like) {
         const std::string& of = like.zero_point.empty() ? like.value : like.zero_point;
-        const DataType type = graph_.info_or_name(of).type == DataType::int8 ? DataType::int8 : DataType::uint8;
+        const DataType type = graph().info_or_name(of).type == DataType::int8 ? DataType::int8 : DataType::uint8;
         constexpr std::array<std::int8_t, 1> zero{0};
         return add("zero", Tensor::of("", type, {}, std::span<const std::int8_t>(zero)));
     }
 
-    Graph& graph_;
-    const Node& node_;
-    std::vector<Node> nodes_;
     bool by_axis_ = false;
 };
 
-/// The attributes, but for those named.
-void copy_attributes(const Node& from, Node& to, const std::vector<std::string_view>& without = {}) {
-    for (const Attribute& each : from.attributes) {
-        if (std::ranges::find(without, each.name) == without.end()) to.attributes.push_back(each);
-    }
-}
-
 /// Writes the nodes; false where the node is used in a way that has no such form here.
-using Form = std::function<bool(Writer&, std::int64_t opset)>;
+using Form = std::function<bool(Writer&)>;
 
 // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias
-bool convolution(Writer& to, std::int64_t) {
+bool convolution(Writer& to) {
     const Node& node = to.node();
     if (node.int_or("channels_last", 0) != 0) return false;
     Node conv = made("Conv", {to.dequantised(to.at(0)), to.dequantised(to.at(3), 0)});
@@ -148,7 +111,7 @@ bool convolution(Writer& to, std::int64_t) {
 }
 
 // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
-bool matrix_product(Writer& to, std::int64_t) {
+bool matrix_product(Writer& to) {
     const Node& node = to.node();
     if (to.count(node.input(1)) != 1) return false; // a scale for each row
     Node product = made("MatMul", {to.dequantised(to.at(0)), to.dequantised(to.at(3), -1)});
@@ -157,7 +120,7 @@ bool matrix_product(Writer& to, std::int64_t) {
 }
 
 // A, a_scale, a_zero, B, b_scale, b_zero, C, y_scale, y_zero; without y_scale the result is in floats
-bool gemm(Writer& to, std::int64_t) {
+bool gemm(Writer& to) {
     const Node& node = to.node();
     if (to.count(node.input(1)) != 1) return false;
     const bool turned = node.int_or("transB", 0) != 0;
@@ -180,7 +143,7 @@ bool gemm(Writer& to, std::int64_t) {
 
 // A, a_scale, a_zero, B, b_scale, b_zero, y_scale, y_zero
 Form of_two(std::string type) {
-    return [type = std::move(type)](Writer& to, std::int64_t) {
+    return [type = std::move(type)](Writer& to) {
         const Node& node = to.node();
         Node both = made(type, {to.dequantised(to.at(0)), to.dequantised(to.at(3))});
         to.quantise(to.give(std::move(both), "float"), node.input(6), node.input(7), to.at(0));
@@ -190,7 +153,7 @@ Form of_two(std::string type) {
 
 // X, x_scale, x_zero, y_scale, y_zero
 Form of_one(std::string type, std::vector<std::string_view> own = {}) {
-    return [type = std::move(type), own = std::move(own)](Writer& to, std::int64_t) {
+    return [type = std::move(type), own = std::move(own)](Writer& to) {
         const Node& node = to.node();
         if (node.int_or("channels_last", 0) != 0) return false;
         Node one = made(type, {to.dequantised(to.at(0))});
@@ -200,25 +163,25 @@ Form of_one(std::string type, std::vector<std::string_view> own = {}) {
     };
 }
 
-bool softmax(Writer& to, std::int64_t opset) {
+bool softmax(Writer& to) {
     const Node& node = to.node();
     const std::int64_t axis = node.int_or("axis", -1); // the default of ONNX's own differs before opset 13
     // Before opset 13 all axes from `axis` on are one, which for the last is the same.
     const bool by_one_axis = node.int_or("opset", 0) >= first_opset_by_axis;
-    if (axis != -1 && by_one_axis != (opset >= first_opset_by_axis)) return false;
+    if (axis != -1 && by_one_axis != (to.opset() >= first_opset_by_axis)) return false;
     Node same = made("Softmax", {to.dequantised(to.at(0))});
     same.set("axis", axis);
     to.quantise(to.give(std::move(same), "float"), node.input(3), node.input(4), to.at(0));
     return true;
 }
 
-bool mean(Writer& to, std::int64_t opset) {
+bool mean(Writer& to) {
     constexpr std::int64_t axes_are_an_input = 18;
-    return opset < axes_are_an_input && of_one("ReduceMean")(to, opset);
+    return to.opset() < axes_are_an_input && of_one("ReduceMean")(to);
 }
 
 // y_scale, y_zero, then for each tensor: X, x_scale, x_zero
-bool concat(Writer& to, std::int64_t) {
+bool concat(Writer& to) {
     const Node& node = to.node();
     Node joined = made("Concat", {});
     for (std::size_t i = 2; i + 1 < node.inputs.size(); i += 3)
@@ -230,7 +193,7 @@ bool concat(Writer& to, std::int64_t) {
 }
 
 // condition, X, x_scale, x_zero, Y, y_scale, y_zero, z_scale, z_zero
-bool where(Writer& to, std::int64_t) {
+bool where(Writer& to) {
     const Node& node = to.node();
     Node chosen = made("Where", {node.input(0), to.dequantised(to.at(1)), to.dequantised(to.at(4))});
     to.quantise(to.give(std::move(chosen), "float"), node.input(7), node.input(8), to.at(1));
@@ -244,7 +207,7 @@ void biased_product(Writer& to, Node product, const std::string& bias) {
 }
 
 // A, B, b_scale, b_zero, bias: A is quantised as it comes
-bool dynamic_product(Writer& to, std::int64_t) {
+bool dynamic_product(Writer& to) {
     const Node& node = to.node();
     const std::string value = to.give(made("DynamicQuantizeLinear", {node.input(0)}), "quantised");
     Node& dynamic = to.nodes().back();
@@ -256,7 +219,7 @@ bool dynamic_product(Writer& to, std::int64_t) {
 }
 
 // A, B, a_scale, b_scale, a_zero, b_zero, bias
-bool product_to_float(Writer& to, std::int64_t) {
+bool product_to_float(Writer& to) {
     const Node& node = to.node();
     if (to.count(node.input(2)) != 1) return false;
     Node product = made("MatMul", {to.dequantised({node.input(0), node.input(2), node.input(4)}),
@@ -266,10 +229,11 @@ bool product_to_float(Writer& to, std::int64_t) {
 }
 
 /// ONNX Runtime's own QuantizeLinear and DequantizeLinear are ONNX's for all types that ONNX's had then.
-bool standard(Writer& to, std::int64_t opset) {
+bool standard(Writer& to) {
     constexpr std::int64_t more_types = 21;
     const Node& node = to.node();
-    if (node.inputs.size() < 2 || (opset < more_types && node.input(2).empty() && node.op_type == "QuantizeLinear"))
+    if (node.inputs.size() < 2 ||
+        (to.opset() < more_types && node.input(2).empty() && node.op_type == "QuantizeLinear"))
         return false;
     Node same = made(node.op_type, node.inputs);
     for (std::size_t i = 1; i < same.inputs.size(); ++i)
@@ -317,38 +281,22 @@ const Form* form_of(const Node& node) {
     return found == forms.end() ? nullptr : &found->second;
 }
 
-struct Written {
-    std::size_t count = 0;
-    bool by_axis = false; ///< needs opset 13
-};
-
-void write_out(Graph& graph, std::int64_t opset, Written& written) {
-    std::map<std::size_t, std::vector<Node>> instead; // by place; the graph is whole while names are asked of it
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-        const Node& node = *graph.nodes[i];
-        for_each_subgraph(node, [&](Graph& inner) {
-            inner.share_names(graph);
-            write_out(inner, opset, written);
-        });
-        const Form* form = node.outputs.size() == 1 ? form_of(node) : nullptr;
-        if (form == nullptr) continue;
-        Writer writer(graph, node);
-        if (!(*form)(writer, opset)) continue;
-        instead.emplace(i, std::move(writer.nodes()));
-        written.by_axis = written.by_axis || writer.by_axis();
-    }
-    if (instead.empty()) return;
-    written.count += instead.size();
-    graph.replace_nodes(std::move(instead));
-}
-
 } // namespace
 
 Result<std::size_t> write_out_quantized_operators(Model& model) {
-    Written written;
-    write_out(model.graph, model.opset(), written);
-    if (written.by_axis && model.opset() < first_opset_by_axis) LATHE_CHECK(convert_opset(model, first_opset_by_axis));
-    return written.count;
+    bool by_axis = false; // needs opset 13
+    const std::int64_t opset = model.opset();
+    const std::size_t count =
+        write_out_nodes(model.graph, [&](Graph& graph, const Node& node) -> std::optional<std::vector<Node>> {
+            const Form* form = node.outputs.size() == 1 ? form_of(node) : nullptr;
+            if (form == nullptr) return std::nullopt;
+            Writer writer(graph, node, opset);
+            if (!(*form)(writer)) return std::nullopt;
+            by_axis = by_axis || writer.by_axis();
+            return std::move(writer.nodes());
+        });
+    if (by_axis && opset < first_opset_by_axis) LATHE_CHECK(convert_opset(model, first_opset_by_axis));
+    return count;
 }
 
 } // namespace lathe

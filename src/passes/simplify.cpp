@@ -43,14 +43,6 @@ void make_names_differ(Graph& graph, const std::unordered_set<std::string>& oute
     }
 }
 
-bool quantises(const Graph& graph) {
-    return std::ranges::any_of(graph.nodes, [](const auto& node) {
-        bool found = node->is("QuantizeLinear") || node->is("DynamicQuantizeLinear");
-        for_each_subgraph(*node, [&](const Graph& inner) { found = found || quantises(inner); });
-        return found;
-    });
-}
-
 /// The model after one application of a pass; for finding the pass that broke it.
 struct Step {
     std::string pass;
@@ -262,7 +254,7 @@ private:
 
     const Model& original_;
     const SimplifyOptions& options_;
-    const double tolerance_ = options_.tolerance * (quantises(original_.graph) ? 20 : 1);
+    const double tolerance_ = options_.tolerance * (rounds_values(original_.graph) ? 20 : 1);
     const Runner& run_;
     const ShapeInference& infer_shapes_;
     Progress& progress_;

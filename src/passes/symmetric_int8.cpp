@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "passes/block_weights.hpp"
 #include "passes/rewrite.hpp"
 #include "passes/zero_point_places.hpp"
 
@@ -153,7 +154,8 @@ private:
             if (!node->is("DequantizeLinear")) continue;
             const Tensor* values = graph_.constant(node->input(0));
             const Tensor* scales = graph_.constant(node->input(1));
-            if (values == nullptr || scales == nullptr || scales->type() != DataType::float32) continue;
+            if (values == nullptr || scales == nullptr) continue;
+            if (scales->type() != DataType::float32 || node->int_or("block_size", 0) != 0) continue;
             const bool is_weight = !floats_ && is_byte(values->type()) && is_multiplied(uses, node->output(0));
             if (!is_weight) fold(*node, *values, *scales);
             if (is_weight) weights(uses, *node, *values, *scales);
@@ -207,7 +209,7 @@ private:
         const auto zeros = zero_points(node);
         const auto shift = zeros ? spread(*zeros, values, axis) : std::nullopt;
         const auto integers = values.to_int64s();
-        if (!by || !shift || node.int_or("block_size", 0) != 0 || integers.size() != values.count()) return;
+        if (!by || !shift || integers.size() != values.count()) return;
         std::vector<float> floats(integers.size());
         for (std::size_t i = 0; i < floats.size(); ++i)
             floats[i] = static_cast<float>((static_cast<double>(integers[i]) - (*shift)[i]) * (*by)[i]);
@@ -229,7 +231,7 @@ private:
     void weights(const Uses& uses, Node& node, const Tensor& values, const Tensor& scales) {
         const auto zeros = zero_points(node);
         const bool is_signed = values.type() == DataType::int8;
-        if (!zeros || node.int_or("block_size", 0) != 0) return;
+        if (!zeros) return;
         if (is_signed && std::ranges::all_of(*zeros, [](double zero) { return zero == 0; })) return;
         std::int64_t axis = node.int_or("axis", 1);
         const auto shift = spread(*zeros, values, axis);
@@ -589,6 +591,7 @@ SymmetricInt8 write_symmetric_int8(Graph& graph, std::int64_t opset, ZeroPoints 
 }
 
 std::size_t write_float_form(Graph& graph, std::int64_t opset) {
+    write_block_weights_as_floats(graph);
     Rewriter(graph, opset).in_floats();
     return static_cast<std::size_t>(
         std::ranges::count_if(graph.nodes, [](const auto& node) { return node->is("QuantizeLinear"); }));

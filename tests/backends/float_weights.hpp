@@ -34,12 +34,13 @@ inline Tensor dequantized(const Node& node, const Tensor& value, const Tensor& s
 }
 
 /// The same network with its weights as float constants: so that a CPU computes what the Q/DQ graph says in float32.
-/// Its int8 kernels need not: without VNNI they clip sums.
+/// Its int8 kernels need not: without VNNI they clip sums. Weights with a scale a block stay, which have no such
+/// kernels.
 inline Model with_float_weights(Model model) {
     Graph& graph = model.graph;
     std::vector<Tensor> folded;
     std::erase_if(graph.nodes, [&](const auto& node) {
-        if (node->op_type != "DequantizeLinear") return false;
+        if (node->op_type != "DequantizeLinear" || node->int_or("block_size", 0) != 0) return false;
         const Tensor* value = graph.constant(node->input(0));
         const Tensor* scale = graph.constant(node->input(1));
         if (value == nullptr || scale == nullptr) return false;

@@ -67,6 +67,15 @@ Error lacks(const Node& node, const std::string& why) {
             "node " + node.label(), cure};
 }
 
+Error foreign(const Node& node) {
+    Error error = lacks(node, "an operator of another domain than ONNX's");
+    if (node.domain == "com.microsoft.nchwc")
+        error.hint =
+            "ONNX Runtime saved this model after it fitted it to one processor: use the model before that, or save "
+            "it with the graph optimisation level ORT_ENABLE_EXTENDED";
+    return error;
+}
+
 /// What a failed conversion says, without the names of OpenVINO's own parts.
 std::string plain(std::string text) {
     for (const std::string_view noise :
@@ -186,8 +195,7 @@ Error in_our_words(Error error, const Model& model) {
     if (text.find(" with a message:; ") != text.npos) return with_message(text, nodes);
     // It does not always say which operator it was.
     for (const Node* node : nodes) {
-        if (reading && !node->domain.empty() && text.find(node->op_type) == text.npos)
-            return lacks(*node, "an operator of another domain than ONNX's");
+        if (reading && !node->domain.empty() && text.find(node->op_type) == text.npos) return foreign(*node);
     }
     error.message = plain(text);
     if (error.hint.empty()) error.hint = cure;

@@ -13,6 +13,7 @@
 #include "backends/cuda/plan/values.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "passes/block_weights.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 #include "passes/symmetric_int8.hpp"
@@ -73,6 +74,8 @@ Result<Prepared> prepare(const Model& model, Precision precision) {
     Graph& graph = prepared.model.graph;
     drop_initializer_inputs(prepared.model);
     const std::vector<ValueInfo> outputs = graph.outputs;
+    LATHE_CHECK(apply_pass("constant-nodes", prepared.model));
+    write_block_weights_as_floats(graph);
     LATHE_CHECK(run_passes(prepared.model));
     for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         LATHE_TRY(const bool written, write_out_control_flow(prepared.model, OpenConditions::left));
