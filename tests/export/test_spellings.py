@@ -258,6 +258,28 @@ class Spellings(unittest.TestCase):
         for label, count in self.run_all().items():
             self.assertEqual((count["layer_norm"], count["gelu"], count["attention"]), (2, 1, 1), label)
 
+    def test_multihead_attention_moves_nothing(self) -> None:
+        """Batches first, as torchvision's ViT has it: PyTorch puts the length first around both products."""
+
+        class Block(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.norm, self.attention = nn.LayerNorm(WIDTH), nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                y = self.norm(x)
+                return x + self.attention(y, y, y, need_weights=False)[0]
+
+        inputs = convert.Inputs({"x": torch.randn(3, 12, WIDTH)}, False)
+        fast = torch.backends.mha.get_fastpath_enabled()
+        self.addCleanup(torch.backends.mha.set_fastpath_enabled, fast)
+        torch.backends.mha.set_fastpath_enabled(False)  # one operator, which the TorchScript exporter does not know
+        for exporter in EXPORTERS:
+            for opset in (17, 20) if exporter == "torchscript" else (18, 23):
+                self.add(f"{exporter}, {opset}", Block().eval(), inputs, exporter, opset)
+        for label, count in self.run_all().items():
+            self.assertEqual((count["attention"], count["gemm"], count["transpose"]), (1, 2, 0), label)
+
     def distilbert(self) -> encoders.Encoder:
         config = transformers.DistilBertConfig(vocab_size=30, max_position_embeddings=40, dim=WIDTH, n_layers=1, n_heads=HEADS, hidden_dim=32)
         network = transformers.AutoModel.from_config(config, attn_implementation="eager")

@@ -25,6 +25,8 @@ std::string reshaped(const Site& site, const std::string& value, const Shape& to
 std::vector<Rule> rank_spellings();
 /// Masks and attention. `weights`: inputs of the graph that are large constants.
 std::vector<Rule> attention_spellings(std::set<std::string> weights);
+/// Transpositions around products, and several that are one.
+std::vector<Rule> movement_spellings(const std::set<std::string>& weights);
 /// Rotary positions.
 std::vector<Rule> rotary_spellings();
 

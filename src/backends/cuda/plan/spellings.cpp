@@ -622,6 +622,8 @@ Result<void> unify_spellings(Model& model) {
     std::set<std::string> weights;
     for (std::size_t i = inputs; i < model.graph.inputs.size(); ++i)
         weights.insert(model.graph.inputs[i].name);
+    for (Rule& rule : movement_spellings(weights))
+        rules.push_back(std::move(rule));
     for (Rule& rule : attention_spellings(std::move(weights)))
         rules.push_back(std::move(rule));
     for (std::vector<Rule> more : {rotary_spellings(), rank_spellings()})

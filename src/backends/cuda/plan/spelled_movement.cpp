@@ -1,0 +1,219 @@
+// Transpositions between products and attention, and several in one chain. PyTorch's MultiheadAttention takes
+// [batch, length, width] to [length, batch, width] and back around the products of queries, keys, values and outputs.
+#include <algorithm>
+#include <set>
+
+#include "backends/cuda/plan/index_map.hpp"
+#include "backends/cuda/plan/spelling_tools.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+using Names = std::set<std::string>;
+
+std::string transposed_before(const Site& site, const std::string& value, const std::vector<std::int64_t>& order) {
+    const Shape dims = dims_of(site.graph, value);
+    Shape turned;
+    for (const std::int64_t axis : order)
+        turned.push_back(dims[static_cast<std::size_t>(axis)]);
+    Node node = make_node("Transpose", {value});
+    node.set("perm", order);
+    return add_before(site, std::move(node), type_of(site.graph, value), turned);
+}
+
+/// The order of a Transpose that leaves the last of at least three axes where it is.
+std::vector<std::int64_t> order_of_rows(const Graph& graph, const Node& node) {
+    const auto rank = static_cast<std::int64_t>(dims_of(graph, node.output(0)).size());
+    auto order = node.ints_or("perm", {});
+    const bool rows = node.is("Transpose") && rank >= 3 && static_cast<std::int64_t>(order.size()) == rank &&
+                      order.back() == rank - 1;
+    return rows ? order : std::vector<std::int64_t>{};
+}
+
+/// A matrix that is no activation: a constant, or one in int8 and its scales.
+bool is_weight(const Site& site, const Names& weights, const std::string& value) {
+    if (dims_of(site.graph, value).size() != 2) return false;
+    const auto fixed = [&](const std::string& name) {
+        return site.graph.constant(name) != nullptr || weights.contains(name);
+    };
+    const Node* node = site.uses.producer(value);
+    return fixed(value) || (node != nullptr && node->is("DequantizeLinear") && fixed(node->input(0)));
+}
+
+/// A constant along the last axis of `dims`, or a single number.
+bool is_vector(const Graph& graph, const std::string& name, const Shape& dims) {
+    const Tensor* tensor = graph.constant(name);
+    if (tensor == nullptr || tensor->shape().size() > dims.size()) return false;
+    const auto count = static_cast<std::int64_t>(tensor->count());
+    return count == 1 || (count == dims.back() && tensor->shape().back() == count);
+}
+
+/// A node that computes each row of its first activation by itself, whatever rows stand around it: the input.
+enum class RowWise { no, first, second };
+RowWise row_wise(const Site& site, const Names& weights, const Node& node) {
+    const Graph& graph = site.graph;
+    const Shape dims = dims_of(graph, node.output(0));
+    if (dims.size() < 2 || node.outputs.size() != 1) return RowWise::no;
+    if (node.is("MatMul")) return is_weight(site, weights, node.input(1)) ? RowWise::first : RowWise::no;
+    if (node.is("Gemm")) {
+        const bool plain = node.int_or("transA", 0) == 0 && is_weight(site, weights, node.input(1)) &&
+                           (node.input(2).empty() || is_vector(graph, node.input(2), dims));
+        return plain ? RowWise::first : RowWise::no;
+    }
+    if (node.is("QuantizeLinear") || node.is("DequantizeLinear")) {
+        const Tensor* scale = graph.constant(node.input(1));
+        return scale != nullptr && scale->count() == 1 ? RowWise::first : RowWise::no;
+    }
+    if (!node.is("Add") && !node.is("Mul")) return RowWise::no;
+    for (const std::size_t at : {std::size_t{0}, std::size_t{1}})
+        if (is_vector(graph, node.input(1 - at), dims) && dims_of(graph, node.input(at)) == dims)
+            return at == 0 ? RowWise::first : RowWise::second;
+    return RowWise::no;
+}
+
+//  x -> Transpose -> Reshape ... -> Transpose     ==>     x -> Reshape -> Transpose -> Reshape
+//
+// A chain of movements is one map of indices. What of its values is read elsewhere stays, and so do images that are
+// turned and then cut finer: turning alone is a matter of their layout.
+bool one_transpose_of_many(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const auto map = index_map_of(graph, site.uses, root.output(0), dims_of(graph, root.output(0)));
+    const DataType type = type_of(graph, root.output(0));
+    if (!map || map->transposes < 2 || graph.constant(map->source) != nullptr || type == DataType::undefined ||
+        type_of(graph, map->source) != type)
+        return false;
+    const OneTranspose made = one_transpose(*map);
+    if (map->turns_image && made.moves() && map->pieces() > 3) return false;
+    std::string value = map->source;
+    if (made.moves()) {
+        if (made.split != map->source_dims) value = reshaped(site, value, made.split);
+        if (made.turned == map->dims) {
+            Node turn = make_node("Transpose", {value});
+            turn.set("perm", made.order);
+            become(root, std::move(turn), root);
+            return true;
+        }
+        value = transposed_before(site, value, made.order);
+    }
+    become(root, reshape_node(graph, value, map->dims), root);
+    return true;
+}
+
+/// Whether all readers, through movements, factors and biases, are products of attention in `batch` samples: what moves
+/// there is read where it lies.
+bool leads_to_attention(const Site& site, const Names& weights, const std::string& value, std::int64_t batch,
+                        int depth = 12) {
+    const auto& readers = site.uses.consumers(value);
+    if (depth == 0 || readers.empty() || site.uses.use_count(value) != readers.size()) return false;
+    return std::all_of(readers.begin(), readers.end(), [&](const Node* reader) {
+        if (reader->is("MatMul")) {
+            const Shape dims = dims_of(site.graph, value);
+            return dims.size() == 4 && dims[0] == batch && dims_of(site.graph, reader->input(0)).size() == 4 &&
+                   dims_of(site.graph, reader->input(1)).size() == 4;
+        }
+        const bool cuts = reader->is("Slice") || reader->is("Split") || reader->is("Gather");
+        const bool passes =
+            only_moves(*reader) || (cuts && reader->input(0) == value) ||
+            ((reader->is("Add") || reader->is("Mul")) && row_wise(site, weights, *reader) != RowWise::no) ||
+            (reader->is("Div") && scalar_of(site.graph, reader->input(1)).has_value());
+        return passes && std::all_of(reader->outputs.begin(), reader->outputs.end(), [&](const std::string& output) {
+                   return site.uses.use_count(output) == 0 ||
+                          leads_to_attention(site, weights, output, batch, depth - 1);
+               });
+    });
+}
+
+//  x [N, L, E] -> Transpose [L, N, E] -> MatMul, or Add of a bias   ==>   x -> MatMul -> Transpose
+//
+// Of what attention alone reads, wherever it lies.
+bool transpose_behind_product(const Site& site, const Names& weights) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const RowWise way = row_wise(site, weights, root);
+    if (way == RowWise::no || root.is("Gemm")) return false;
+    const std::size_t at = way == RowWise::first ? 0 : 1;
+    const Node* turn = site.uses.producer(root.input(at));
+    if (turn == nullptr) return false;
+    const auto order = order_of_rows(graph, *turn);
+    if (order != std::vector<std::int64_t>{1, 0, 2}) return false;
+    const Shape dims = dims_of(graph, turn->input(0));
+    const DataType type = type_of(graph, root.output(0));
+    if (type == DataType::undefined || !leads_to_attention(site, weights, root.output(0), dims[0])) return false;
+    Node moved = root;
+    moved.inputs[at] = turn->input(0);
+    const Shape made{dims[0], dims[1], dims_of(graph, root.output(0))[2]};
+    Node after = make_node("Transpose", {add_before(site, std::move(moved), type, made)});
+    after.set("perm", order);
+    become(root, std::move(after), root);
+    return true;
+}
+
+//  x -> Transpose -> Reshape -> Gemm -> Reshape -> Transpose     ==>     x -> Transpose -> Reshape -> Gemm -> Reshape
+//
+// Where the two are one of the same axes, as behind attention, which writes its rows in any order.
+bool transpose_before_product(const Site& site, const Names& weights) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const auto order = order_of_rows(graph, root);
+    if (order.empty()) return false;
+    // From the root backwards, as far as rows are computed one by one.
+    std::vector<const Node*> steps;
+    std::string value = root.input(0);
+    bool product = false;
+    for (int step = 0; step < 12 && site.uses.use_count(value) == 1; ++step) {
+        const Node* node = site.uses.producer(value);
+        if (node == nullptr) break;
+        const Shape dims = dims_of(graph, value), read = dims_of(graph, node->input(0));
+        if (const RowWise way = row_wise(site, weights, *node); way != RowWise::no) {
+            steps.push_back(node);
+            product = product || node->is("MatMul") || node->is("Gemm");
+            value = node->input(way == RowWise::first ? 0 : 1);
+        } else if (only_moves(*node) && !node->is("Transpose") && !read.empty() && read.back() == dims.back()) {
+            value = node->input(0);
+        } else {
+            break;
+        }
+    }
+    if (!product || site.uses.use_count(value) != 1) return false;
+    Shape rows = dims_of(graph, root.input(0)), result = dims_of(graph, root.output(0));
+    const Shape read = dims_of(graph, value);
+    const DataType type = type_of(graph, value);
+    if (read.empty() || type == DataType::undefined) return false;
+    rows.back() = read.back();
+    const auto before = index_map_of(graph, site.uses, value, rows);
+    if (!before || before->transposes == 0) return false;
+    const auto both = transposed(*before, order);
+    if (!both || both->transposes == before->transposes ||
+        both->pieces() > std::max(before->pieces(), both->source_dims.size()))
+        return false;
+    for (const Node* node : steps)
+        if (type_of(graph, node->output(0)) == DataType::undefined) return false;
+    value = transposed_before(site, reshaped(site, value, rows), order);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+        const Node& node = **step;
+        Shape dims = result;
+        dims.back() = dims_of(graph, node.output(0)).back();
+        const Shape flat{element_count(dims) / std::max<std::int64_t>(1, dims.back()), dims.back()};
+        Node moved = node;
+        const bool gemm = node.is("Gemm");
+        const std::size_t at = row_wise(site, weights, node) == RowWise::second ? 1 : 0;
+        moved.inputs[at] = gemm ? reshaped(site, value, {flat[0], dims_of(graph, node.input(0)).back()}) : value;
+        value = add_before(site, std::move(moved), type_of(graph, node.output(0)), gemm ? flat : dims);
+        if (gemm) value = reshaped(site, value, dims);
+    }
+    become(root, reshape_node(graph, value, result), root);
+    return true;
+}
+
+} // namespace
+
+std::vector<Rule> movement_spellings(const Names& weights) {
+    return {
+        Rule{Pattern::op("Transpose"), one_transpose_of_many},
+        Rule{Pattern::op("Transpose"), [weights](const Site& site) { return transpose_before_product(site, weights); }},
+        Rule{Pattern::op("MatMul|Add"),
+             [weights](const Site& site) { return transpose_behind_product(site, weights); }}};
+}
+
+} // namespace lathe::cuda
