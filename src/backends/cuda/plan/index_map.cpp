@@ -136,6 +136,12 @@ std::optional<IndexMap> index_map_of(const Graph& graph, const Uses& uses, const
     return map;
 }
 
+std::optional<std::vector<Digit>> digits_by_source(const IndexMap& map, std::size_t axis) {
+    std::vector<Digit> digits = map.axes[axis];
+    if (!cut_at(digits, strides_of(map.source_dims))) return std::nullopt;
+    return digits;
+}
+
 std::optional<IndexMap> transposed(IndexMap map, const std::vector<std::int64_t>& order) {
     if (order.size() != map.axes.size()) return std::nullopt;
     IndexMap result = map;
@@ -154,9 +160,8 @@ bool OneTranspose::moves() const { return cuda::moves(order, split); }
 OneTranspose one_transpose(const IndexMap& map) {
     std::vector<Digit> digits; // in the result's order, none over two axes of the source where that can be
     const Shape strides = strides_of(map.source_dims);
-    for (const std::vector<Digit>& axis : map.axes) {
-        std::vector<Digit> parts = axis;
-        if (!cut_at(parts, strides)) parts = axis;
+    for (std::size_t axis = 0; axis < map.axes.size(); ++axis) {
+        const std::vector<Digit> parts = digits_by_source(map, axis).value_or(map.axes[axis]);
         digits.insert(digits.end(), parts.begin(), parts.end());
     }
     std::vector<std::size_t> places(digits.size()); // in the source's order

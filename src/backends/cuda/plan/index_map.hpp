@@ -34,6 +34,9 @@ bool only_moves(const Node& node);
 /// Nothing where a size is not known or 0.
 std::optional<IndexMap> index_map_of(const Graph& graph, const Uses& uses, const std::string& value, Shape dims);
 
+/// The digits of one axis, none over two axes of the source; nothing where that cannot be.
+std::optional<std::vector<Digit>> digits_by_source(const IndexMap& map, std::size_t axis);
+
 /// The map of a value that is the map's result, transposed.
 std::optional<IndexMap> transposed(IndexMap map, const std::vector<std::int64_t>& order);
 

@@ -71,6 +71,23 @@ RowWise row_wise(const Site& site, const Names& weights, const Node& node) {
     return RowWise::no;
 }
 
+//  MatMul [B, H, L, D] -> Reshape [B*H, L, D] -> Transpose   ==>   MatMul -> Transpose of four axes -> Reshape
+//
+// Behind attention, which writes its result in that order.
+bool transpose_of_attention(const Site& site, const IndexMap& map) {
+    Graph& graph = site.graph;
+    const Node* product = site.uses.producer(map.source);
+    const OneTranspose made = one_transpose(map);
+    if (product == nullptr || !product->is("MatMul") || map.source == site.root.input(0) ||
+        map.source_dims.size() != 4 || made.split != map.source_dims || !made.moves() ||
+        (made.order.back() != 3 && map.source_dims[3] != 1) || graph.constant(product->input(0)) != nullptr ||
+        graph.constant(product->input(1)) != nullptr || type_of(graph, map.source) == DataType::undefined)
+        return false;
+    const std::string turned = transposed_before(site, map.source, made.order);
+    become(site.root, reshape_node(graph, turned, map.dims), site.root);
+    return true;
+}
+
 //  x -> Transpose -> Reshape ... -> Transpose     ==>     x -> Reshape -> Transpose -> Reshape
 //
 // A chain of movements is one map of indices. What of its values is read elsewhere stays, and so do images that are
@@ -80,6 +97,7 @@ bool one_transpose_of_many(const Site& site) {
     Node& root = site.root;
     const auto map = index_map_of(graph, site.uses, root.output(0), dims_of(graph, root.output(0)));
     const DataType type = type_of(graph, root.output(0));
+    if (map && map->transposes == 1) return transpose_of_attention(site, *map);
     if (!map || map->transposes < 2 || graph.constant(map->source) != nullptr || type == DataType::undefined ||
         type_of(graph, map->source) != type)
         return false;

@@ -1,8 +1,9 @@
 // Attention over values of more than four dimensions, as Einsum writes it over windows (MaxViT) or over frames of
-// frames.
+// frames, and over three, with heads as samples.
 #include <algorithm>
 #include <numeric>
 
+#include "backends/cuda/plan/index_map.hpp"
 #include "backends/cuda/plan/spelling_tools.hpp"
 
 namespace lathe::cuda {
@@ -109,6 +110,157 @@ bool attention_of_four_dimensions(const Site& site) {
     return true;
 }
 
+// ---- Heads as samples ----
+
+bool is_product_of_activations(const Graph& graph, const Node& node) {
+    return node.is("MatMul") && graph.constant(node.input(0)) == nullptr && graph.constant(node.input(1)) == nullptr;
+}
+
+/// Whether scores come this way.
+bool leads_to_product(const Site& site, const std::string& value, int depth = 6) {
+    const Node* node = site.uses.producer(value);
+    if (node == nullptr || depth == 0) return false;
+    if (is_product_of_activations(site.graph, *node)) return true;
+    const bool two = node->is("Add") || node->is("Mul");
+    return (two || node->is("Div") || node->is("Reshape")) &&
+           (leads_to_product(site, node->input(0), depth - 1) ||
+            (two && leads_to_product(site, node->input(1), depth - 1)));
+}
+
+/// Samples and heads that [samples * heads, ...] is said to be.
+struct SamplesAndHeads {
+    std::int64_t samples = 0, heads = 0;
+};
+
+/// The way from the Softmax back to the scores' product, which is the last step. Reshapes, between [B * H, L, S] and
+/// [B, H, L, S], are left out.
+struct ScoresOfSamples {
+    std::vector<Step> steps;
+    std::optional<SamplesAndHeads> sizes;
+};
+std::optional<ScoresOfSamples> scores_of_samples(const Site& site, const std::string& value, const Shape& scores) {
+    ScoresOfSamples found;
+    std::string at = value;
+    for (int steps = 0; steps < 8; ++steps) {
+        const Node* node = site.uses.producer(at);
+        const Shape dims = dims_of(site.graph, at);
+        if (node == nullptr || site.uses.use_count(at) != 1) return std::nullopt;
+        const bool four = dims.size() == 4 && dims[0] * dims[1] == scores[0] && dims[2] == scores[1];
+        if ((!four && dims != scores) || dims.back() != scores[2]) return std::nullopt;
+        if (four) {
+            if (found.sizes && (found.sizes->samples != dims[0] || found.sizes->heads != dims[1])) return std::nullopt;
+            found.sizes = {dims[0], dims[1]};
+        }
+        if (is_product_of_activations(site.graph, *node)) {
+            found.steps.push_back({node, 0});
+            return found;
+        }
+        std::size_t from = 0;
+        if (node->is("Add") || node->is("Mul") || node->is("Div")) {
+            from = leads_to_product(site, node->input(0)) ? 0 : 1;
+            if (from == 1 && (node->is("Div") || !leads_to_product(site, node->input(1)))) return std::nullopt;
+            if (from == 0 && leads_to_product(site, node->input(1))) return std::nullopt;
+            if (dims_of(site.graph, node->input(from)) != dims) return std::nullopt;
+            found.steps.push_back({node, from});
+        } else if (!node->is("Reshape")) {
+            return std::nullopt;
+        }
+        at = node->input(from);
+    }
+    return std::nullopt;
+}
+
+/// What [B * H, L, D] was cut from, if its heads' numbers lie side by side.
+std::optional<SamplesAndHeads> heads_behind(const Site& site, std::string value) {
+    const Shape dims = dims_of(site.graph, value);
+    const Node* scale = site.uses.producer(value);
+    if (scale != nullptr && (scale->is("Mul") || scale->is("Div")) && scalar_of(site.graph, scale->input(1)))
+        value = scale->input(0);
+    const auto map = index_map_of(site.graph, site.uses, value, dims);
+    if (!map || map->transposes == 0) return std::nullopt;
+    const auto digits = digits_by_source(*map, 0);
+    if (!digits || digits->size() != 2 || (*digits)[1].stride != dims.back()) return std::nullopt;
+    return SamplesAndHeads{(*digits)[0].extent, (*digits)[1].extent};
+}
+
+/// The sizes beside [B, H, L, S] of what is added to or multiplied by scores [B * H, L, S]; nothing where that cannot
+/// be.
+std::optional<Shape> beside_heads(const Shape& dims, const SamplesAndHeads& sizes) {
+    if (dims.size() < 2) return dims;
+    if (dims.size() > 3 || (dims.size() == 3 && dims[0] != 1 && dims[0] != sizes.samples * sizes.heads))
+        return std::nullopt;
+    const bool each = dims.size() == 3 && dims[0] != 1;
+    return Shape{each ? sizes.samples : 1, each ? sizes.heads : 1, dims[dims.size() - 2], dims.back()};
+}
+
+/// A value of other sizes; a constant stays one.
+std::string of_sizes(const Site& site, const std::string& value, const Shape& dims) {
+    if (dims_of(site.graph, value) == dims) return value;
+    const Tensor* constant = site.graph.constant(value);
+    return constant != nullptr ? add_constant(site.graph, "mask", constant->reshaped(dims))
+                               : reshaped(site, value, dims);
+}
+
+//  q, k [B*H, L, D]                                                   q, k, v [B, H, L, D]
+//  MatMul [-> Reshape -> Add -> Reshape] -> Softmax -> MatMul v   ==>   MatMul [-> Add] -> Softmax -> MatMul -> Reshape
+//
+// Products of three dimensions (bmm), as BART, OPT, TrOCR and MultiheadAttention with its weights have them. A mask of
+// samples is then no mask of heads, and samples and heads may lie in any order.
+bool heads_apart_from_samples(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Node& softmax = site.match.node("softmax");
+    const Shape scores = dims_of(graph, softmax.output(0)), result = dims_of(graph, root.output(0));
+    const std::int64_t axis = softmax.int_or("axis", site.context.opset < 13 ? 1 : -1);
+    if (scores.size() != 3 || result.size() != 3 || (axis != -1 && axis != 2)) return false;
+    auto found = scores_of_samples(site, softmax.input(0), scores);
+    if (!found) return false;
+    const Node& first = *found->steps.back().node;
+    for (const Node* reader : site.uses.consumers(root.output(0))) {
+        const Shape dims = dims_of(graph, reader->output(0));
+        if (!found->sizes && reader->is("Reshape") && dims.size() == 4 && dims[0] * dims[1] == scores[0] &&
+            dims[2] == scores[1])
+            found->sizes = {dims[0], dims[1]};
+    }
+    if (!found->sizes) found->sizes = heads_behind(site, first.input(0));
+    const DataType type = type_of(graph, softmax.output(0));
+    if (!found->sizes || type == DataType::undefined) return false;
+    const SamplesAndHeads sizes = *found->sizes;
+    // Whole on both sides of both products. With one sample dynamo leaves the reshape of one operand to broadcasting.
+    for (const std::string& each : {first.input(0), first.input(1), root.input(1)}) {
+        const Shape dims = dims_of(graph, each);
+        const bool three = dims.size() == 3 && dims[0] == scores[0];
+        if (!three && (dims.size() != 4 || dims[0] != sizes.samples || dims[1] != sizes.heads)) return false;
+    }
+    std::vector<Shape> beside;
+    for (const Step& step : found->steps) {
+        if (step.node == &first) continue;
+        const Shape dims = dims_of(graph, step.node->input(1 - step.at));
+        const bool four = dims_of(graph, step.node->output(0)).size() == 4;
+        const auto fits = four ? std::optional(dims) : beside_heads(dims, sizes);
+        if (!fits || type_of(graph, step.node->input(1 - step.at)) == DataType::undefined) return false;
+        beside.push_back(*fits);
+    }
+    const auto apart = [&](const Shape& dims) {
+        return Shape{sizes.samples, sizes.heads, dims[dims.size() - 2], dims.back()};
+    };
+    const auto operand = [&](const std::string& value) { return reshaped(site, value, apart(dims_of(graph, value))); };
+    const std::string q = operand(first.input(0)), k = operand(first.input(1)), v = operand(root.input(1));
+    std::string value = add_before(site, make_node("MatMul", {q, k}), type, apart(scores));
+    for (std::size_t i = beside.size(); i-- > 0;) {
+        const Step& step = found->steps[i];
+        std::vector<std::string> inputs{value, of_sizes(site, step.node->input(1 - step.at), beside[i])};
+        if (step.at == 1) std::swap(inputs[0], inputs[1]);
+        value = add_before(site, make_node(step.node->op_type, std::move(inputs)), type, apart(scores));
+    }
+    Node weights = make_node("Softmax", {value});
+    weights.set("axis", std::int64_t{-1});
+    value = add_before(site, std::move(weights), type, apart(scores));
+    value = add_before(site, make_node("MatMul", {value, v}), type, apart(result));
+    become(root, reshape_node(graph, value, result), root);
+    return true;
+}
+
 //  [A, B, S, H, D] -> Transpose {0, 1, 3, 2, 4}   ==>   Reshape [A*B, S, H, D] -> Transpose {0, 2, 1, 3} -> Reshape
 bool transpose_of_four_dimensions(const Site& site) {
     Graph& graph = site.graph;
@@ -129,6 +281,8 @@ bool transpose_of_four_dimensions(const Site& site) {
 std::vector<Rule> rank_spellings() {
     return {Rule{Pattern::op("MatMul", {Pattern::op("Softmax", {}, "softmax").used_once(), Pattern::any()}),
                  attention_of_four_dimensions},
+            Rule{Pattern::op("MatMul", {Pattern::op("Softmax", {}, "softmax").used_once(), Pattern::any()}),
+                 heads_apart_from_samples},
             Rule{Pattern::op("Transpose"), transpose_of_four_dimensions}};
 }
 

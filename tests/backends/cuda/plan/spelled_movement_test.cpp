@@ -107,5 +107,78 @@ TEST(SpelledMovement, OfAxesThatDoNotFitStays) {
                 {{6, 10, 4}}, {{"softmax", 2}, {"transpose", 2}});
 }
 
+/// Products [B*H, S, D] in 2 samples of 7 rows and 4 heads of 8, as older BART and OPT have them, with `scores` to
+/// "%s".
+std::string of_heads_as_samples(const std::string& scores) {
+    std::string text = "input %x: float32[N, 7, 32]\ninput %w_o: float32[32, 32]\n";
+    std::string products = "const %apart: int64[4] = {2, 7, 4, 8}\nconst %samples: int64[3] = {8, 7, 8}\n"
+                           "const %eight: int64[3] = {8, 7, 7}\nconst %four: int64[4] = {2, 4, 7, 7}\n"
+                           "const %heads: int64[4] = {2, 4, 7, 8}\nconst %rows: int64[3] = {2, 7, 32}\n"
+                           "const %scale: float32[] = {0.5}\n";
+    for (const char* each : {"q", "k", "v"}) {
+        const std::string n = each;
+        text += "input %w_" + n + ": float32[32, 32]\ninput %b_" + n + ": float32[32]\n";
+        products += "%m" + n + " = MatMul(%x, %w_" + n + ")\n%a" + n + " = Add(%m" + n + ", %b_" + n + ")\n%i" + n +
+                    (n == "q" ? " = Mul(%aq, %scale)\n" : " = Identity(%a" + n + ")\n") + "%r" + n + " = Reshape(%i" +
+                    n + ", %apart)\n%t" + n + " = Transpose(%r" + n + ") {perm = [0, 2, 1, 3]}\n%" + n +
+                    " = Reshape(%t" + n + ", %samples)\n";
+    }
+    return text + products + "%kt = Transpose(%k) {perm = [0, 2, 1]}\n%p = MatMul(%q, %kt)\n" + scores +
+           "%f = Softmax(%s)\n%c = MatMul(%f, %v)\n%u = Reshape(%c, %heads)\n"
+           "%ut = Transpose(%u) {perm = [0, 2, 1, 3]}\n%z = Reshape(%ut, %rows)\n%y = MatMul(%z, %w_o)\n"
+           "output %y: float32[N, 7, 32]\n";
+}
+
+TEST(SpelledAttention, OfHeadsAsSamplesIsOneOperation) {
+    const std::map<std::string, int> kinds{{"gemm", 2}, {"attention", 1}};
+    expect_plan(of_heads_as_samples("%s = Identity(%p)\n"), {{2, 7, 32}}, kinds);
+    const std::string masked = of_heads_as_samples("%g = Reshape(%p, %four)\n%h = Add(%g, %mask)\n"
+                                                   "%s = Reshape(%h, %eight)\n");
+    std::string text = masked;
+    text.insert(text.find("input %w_o"), "input %mask: float32[2, 1, 7, 7]\n");
+    expect_plan(text, {{2, 7, 32}, {2, 1, 7, 7}}, kinds);
+    // A mask of samples and heads in three dimensions.
+    text = of_heads_as_samples("%s = Add(%mask, %p)\n");
+    text.insert(text.find("input %w_o"), "input %mask: float32[8, 1, 7]\n");
+    expect_plan(text, {{2, 7, 32}, {8, 1, 7}}, kinds);
+    // And one of all of them.
+    text = of_heads_as_samples("%s = Add(%p, %w_mask)\n");
+    text.insert(text.find("input %w_o"), "input %w_mask: float32[7, 7]\n");
+    expect_plan(text, {{2, 7, 32}}, kinds);
+}
+
+// With one sample the exporter leaves out a Reshape that broadcasting stands for.
+TEST(SpelledAttention, OfHeadsAsSamplesMayBeginInFourDimensions) {
+    const std::string rest = "const %three: int64[3] = {4, 7, 9}\n%a = Add(%p, %mask)\n%s = Reshape(%a, %three)\n"
+                             "%f = Softmax(%s)\n%y = MatMul(%f, %v)\noutput %y: float32[4, 7, 8]\n";
+    const std::string inputs = "input %q: float32[1, 4, 7, 8]\ninput %v: float32[4, 9, 8]\n"
+                               "input %mask: float32[1, 1, 7, 9]\n";
+    expect_plan(inputs + "input %k: float32[4, 9, 8]\n%kt = Transpose(%k) {perm = [0, 2, 1]}\n%p = MatMul(%q, %kt)\n" +
+                    rest,
+                {{1, 4, 7, 8}, {4, 9, 8}, {1, 1, 7, 9}, {4, 9, 8}}, {{"attention", 1}});
+    // Turned keys of heads that are samples are no image of one sample.
+    expect_plan(inputs + "input %k: float32[4, 8, 9]\n%p = MatMul(%q, %k)\n" + rest,
+                {{1, 4, 7, 8}, {4, 9, 8}, {1, 1, 7, 9}, {4, 8, 9}},
+                {{"batched_gemm", 2}, {"pointwise", 1}, {"softmax", 1}});
+}
+
+// MultiheadAttention that returns its weights: nothing but its operands says how many heads there are.
+TEST(SpelledAttention, OfHeadsAsSamplesFindsHeadsByTheirPlaces) {
+    std::string text = "input %x: float32[N, 7, 16]\ninput %w_o: float32[16, 16]\ninput %b_o: float32[16]\n";
+    std::string products = sizes + "%a = Transpose(%x) {perm = [1, 0, 2]}\n";
+    for (const char* each : {"q", "k", "v"}) {
+        const std::string n = each;
+        text += "input %w_" + n + ": float32[16, 16]\n";
+        products += "%m" + n + " = MatMul(%a, %w_" + n + ")\n%r" + n + " = Reshape(%m" + n + ", %flat)\n%" + n +
+                    " = Transpose(%r" + n + ") {perm = " + (n == "k" ? "[1, 2, 0]" : "[1, 0, 2]") + "}\n";
+    }
+    expect_plan(text + products +
+                    "%s = MatMul(%q, %k)\n%p = Softmax(%s)\n%c = MatMul(%p, %v)\n"
+                    "%t = Transpose(%c) {perm = [1, 0, 2]}\n%r = Reshape(%t, %rows)\n"
+                    "%g = Gemm(%r, %w_o, %b_o) {transB = 1}\n%z = Reshape(%g, %back)\n"
+                    "%y = Transpose(%z) {perm = [1, 0, 2]}\noutput %y: float32[N, 7, 16]\n",
+                {{3, 7, 16}}, {{"gemm", 2}, {"attention", 1}});
+}
+
 } // namespace
 } // namespace lathe::test

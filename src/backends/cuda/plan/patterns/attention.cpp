@@ -298,11 +298,12 @@ std::optional<Found> match(const Lowering& lowering, Node& softmax, Node*& last,
     return found;
 }
 
-/// What makes an operand: MatMul(x, w) [-> Add(bias)] -> Reshape [B, S, H, D], each read once.
+/// What makes an operand: MatMul(x, w) [-> Add(bias)] [-> Mul by a number] -> Reshape [B, S, H, D], each read once.
 struct Projection {
     Node* product = nullptr;
     Filter filter;
     std::optional<Constant> bias;
+    double factor = 1;
     std::vector<Node*> nodes; ///< behind the product
 };
 std::optional<Projection> projection(const Lowering& lowering, const HeadOperand& operand, const Node& reader) {
@@ -317,6 +318,15 @@ std::optional<Projection> projection(const Lowering& lowering, const HeadOperand
     expected = producer;
     producer = lowering.uses().producer(value);
     if (!only()) return std::nullopt;
+    if (const auto scaled = scaled_by(lowering, *producer);
+        scaled && lowering.dims(scaled->first) == lowering.dims(value)) {
+        found.factor = scaled->second;
+        found.nodes.push_back(producer);
+        value = scaled->first;
+        expected = producer;
+        producer = lowering.uses().producer(value);
+        if (!only()) return std::nullopt;
+    }
     if (producer->is("Add")) {
         const auto right = lowering.constant(producer->input(1));
         const auto left = lowering.constant(producer->input(0));
@@ -348,7 +358,7 @@ std::shared_ptr<Product> merge(const Lowering& lowering, Found& found) {
     for (const HeadOperand* part : {&found.q, &found.k, &found.v}) {
         if (part->rows.empty() || part->nodes.empty()) return nullptr;
         auto made = projection(lowering, *part, *part->nodes.back());
-        if (!made) return nullptr;
+        if (!made || (part == &found.v && made->factor != 1)) return nullptr;
         parts.push_back(std::move(*made));
     }
     const Filter& first = parts[0].filter;
@@ -371,6 +381,8 @@ std::shared_ptr<Product> merge(const Lowering& lowering, Found& found) {
     product->end = found.end + "/qkv";
     product->end_dims = {dims[0], dims[1], 3, dims[2], dims[3]};
     found.packed = product->end;
+    found.q.rows_factor *= parts[0].factor;
+    found.k.rows_factor *= parts[1].factor;
     for (const HeadOperand* part : {&found.q, &found.k, &found.v})
         found.nodes.insert(found.nodes.end(), part->nodes.begin(), part->nodes.end());
     return product;

@@ -78,7 +78,10 @@ public:
             return std::nullopt;
         const HeadView view{offset_ / pixels, parts_[sample].extent > 1 ? pixels : 0, parts_[row].extent > 1 ? 1 : 0,
                             parts_[head].extent > 1 ? parts_[head].stride / pixels : 0};
-        if (offset_ >= dims[1] * pixels) return std::nullopt;
+        // All of it is in a sample's image: heads are not samples.
+        const std::int64_t last_channel =
+            view.offset + (parts_[head].extent - 1) * view.head + parts_[number].extent - 1;
+        if (last_channel >= dims[1] || offset_ % pixels + parts_[row].extent > pixels) return std::nullopt;
         return SeenHeads{value_, view, heads_, factor_, true, offset_ % pixels};
     }
     bool is_rows() const {
