@@ -76,11 +76,34 @@ bool writes(Lowering& lowering, const std::vector<Node*>& nodes, const std::stri
     return program.find(end).has_value();
 }
 
+/// What has to be computed first for `reader` to follow `nodes`: at most one node each operand that is not there, which
+/// nothing else reads. Nothing if that is not enough.
+std::optional<std::vector<Node*>> side_branches(Lowering& lowering, const std::vector<Node*>& nodes,
+                                                const Node& reader) {
+    const auto there = [&](const std::string& name) {
+        return lowering.ready(name) ||
+               std::ranges::any_of(nodes, [&](const Node* node) { return node->output(0) == name; });
+    };
+    std::vector<Node*> first;
+    for (const std::string& name : operands_of(reader)) {
+        if (there(name)) continue;
+        Node* node = lowering.uses().producer(name);
+        // A sum may end in a normalisation, which takes it along.
+        if (node == nullptr || lowering.is_done(node) || !is_pointwise(*node) || node->is("Add") ||
+            lowering.only_reader(name) != &reader || lowering.dims(name) != lowering.dims(reader.output(0)) ||
+            !refusal(lowering, *node).empty() || !std::ranges::all_of(operands_of(*node), there))
+            return std::nullopt;
+        first.push_back(node);
+    }
+    return first;
+}
+
 //  x                         x
 //  |                         |
 //  Sub -> Mul -> Sqrt  ==>   one program (registers, one pass over memory)
 //
-// Grown forward while the sizes stay, what else is read is there already, and one value alone is read outside.
+// Grown forward while the sizes stay, what else is read is there already or one step away, and one value alone is read
+// outside.
 Region grow(Lowering& lowering, Node& start) {
     Region best{{&start}, start.output(0)};
     std::vector<Node*> nodes{&start};
@@ -95,16 +118,13 @@ Region grow(Lowering& lowering, Node& start) {
                     lowering.dims(reader->output(0)) != dims || !refusal(lowering, *reader).empty()) {
                     continue;
                 }
-                const auto operands = operands_of(*reader);
-                const bool there = std::all_of(operands.begin(), operands.end(), [&](const std::string& name) {
-                    const bool computed = std::any_of(nodes.begin(), nodes.end(),
-                                                      [&](const Node* node) { return node->output(0) == name; });
-                    return computed || lowering.ready(name);
-                });
-                if (!there) continue;
+                const auto branches = side_branches(lowering, nodes, *reader);
+                if (!branches) continue;
+                const std::size_t before = nodes.size();
+                nodes.insert(nodes.end(), branches->begin(), branches->end());
                 nodes.push_back(reader);
                 if (!writes(lowering, nodes, reader->output(0))) {
-                    nodes.pop_back();
+                    nodes.resize(before);
                     continue;
                 }
                 const auto end = open_value(lowering, nodes);
