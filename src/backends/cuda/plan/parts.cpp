@@ -17,7 +17,8 @@ bool reads_parts(const FusedOp& op) {
     if (const auto* concat = std::get_if<Concat>(&op.detail)) return concat->axis == 1 && !concat->interleaved;
     return std::holds_alternative<Pointwise>(op.detail) || std::holds_alternative<Slice>(op.detail) ||
            std::holds_alternative<Reformat>(op.detail) || std::holds_alternative<Pool>(op.detail) ||
-           std::holds_alternative<GlobalPool>(op.detail) || std::holds_alternative<Resize>(op.detail);
+           std::holds_alternative<GlobalPool>(op.detail) || std::holds_alternative<Resize>(op.detail) ||
+           std::holds_alternative<Transpose>(op.detail);
 }
 
 /// The same of writing.

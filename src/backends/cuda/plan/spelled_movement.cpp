@@ -224,14 +224,119 @@ bool transpose_before_product(const Site& site, const Names& weights) {
     return true;
 }
 
+//  Concat(Transpose a, Transpose b)   ==>   Transpose(Concat(a, b))
+//
+// Heads of text and image that attend together: attention reads through the one that is left.
+bool transpose_behind_concat(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    std::vector<std::int64_t> order;
+    std::vector<std::string> inputs;
+    for (const std::string& input : root.inputs) {
+        const Node* turn = site.uses.producer(input);
+        if (turn == nullptr || site.uses.use_count(input) != 1) return false;
+        const auto own = order_of_rows(graph, *turn);
+        if (own.empty() || (!order.empty() && own != order)) return false;
+        order = own;
+        inputs.push_back(turn->input(0));
+    }
+    const Shape result = dims_of(graph, root.output(0));
+    const DataType type = type_of(graph, root.output(0));
+    if (inputs.size() < 2 || result.size() != order.size() || type == DataType::undefined) return false;
+    const std::int64_t given = root.int_or("axis", 0);
+    const auto axis = static_cast<std::size_t>(given < 0 ? given + static_cast<std::int64_t>(order.size()) : given);
+    if (axis >= order.size()) return false;
+    Shape dims(result.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+        dims[static_cast<std::size_t>(order[i])] = result[i];
+    Node joined = make_node("Concat", std::move(inputs));
+    joined.set("axis", order[axis]);
+    Node turn = make_node("Transpose", {add_before(site, std::move(joined), type, dims)});
+    turn.set("perm", order);
+    become(root, std::move(turn), root);
+    return true;
+}
+
+// ---- Stacks ----
+
+/// The numbers that a product's other operand has along one axis of `dims`, where it is a constant of nothing else.
+std::optional<std::vector<float>> factors_along(const Graph& graph, const std::string& name, std::size_t axis,
+                                                const Shape& dims) {
+    const Tensor* tensor = graph.constant(name);
+    if (tensor == nullptr || tensor->type() != DataType::float32 || tensor->shape().size() > dims.size())
+        return std::nullopt;
+    const auto count = static_cast<std::int64_t>(tensor->count());
+    const std::size_t missing = dims.size() - tensor->shape().size();
+    const std::vector<float> values = tensor->to_floats();
+    if (count == 1) return std::vector<float>(static_cast<std::size_t>(dims[axis]), values[0]);
+    if (count != dims[axis] || axis < missing || tensor->shape()[axis - missing] != count) return std::nullopt;
+    return values;
+}
+
+//  Unsqueeze each -> Concat [-> Mul by numbers] -> ReduceSum over the new axis     ==>     [Mul each] -> Add
+//
+// ReduceMean, ReduceMax and ReduceMin alike: fusion of feature pyramids (BiFPN), ensembles.
+bool sum_of_stack(const Site& site) {
+    constexpr std::size_t most = 8; // operands of one program
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const DataType type = type_of(graph, root.output(0));
+    const auto axes = constant_integers(graph, root, "axes", 1);
+    const Node* stack = site.uses.producer(root.input(0));
+    std::string value = root.input(0);
+    const Shape dims = dims_of(graph, value), result = dims_of(graph, root.output(0));
+    if (!axes || axes->size() != 1 || type != DataType::float32 || stack == nullptr || dims.empty()) return false;
+    const auto axis =
+        static_cast<std::size_t>((*axes)[0] < 0 ? (*axes)[0] + static_cast<std::int64_t>(dims.size()) : (*axes)[0]);
+    if (axis >= dims.size()) return false;
+    std::vector<float> factors;
+    if (stack->is("Mul") && site.uses.use_count(value) == 1) {
+        const std::size_t at = graph.constant(stack->input(0)) != nullptr ? 1 : 0;
+        const auto found = factors_along(graph, stack->input(1 - at), axis, dims);
+        value = stack->input(at);
+        if (!found || dims_of(graph, value) != dims) return false;
+        factors = *found;
+        stack = site.uses.producer(value);
+    }
+    if (stack == nullptr || !stack->is("Concat") || site.uses.use_count(value) != 1 || stack->inputs.size() < 2 ||
+        stack->inputs.size() > most || static_cast<std::int64_t>(stack->inputs.size()) != dims[axis])
+        return false;
+    const std::int64_t given = stack->int_or("axis", 0);
+    if (static_cast<std::size_t>(given < 0 ? given + static_cast<std::int64_t>(dims.size()) : given) != axis)
+        return false;
+    Shape each = dims;
+    each.erase(each.begin() + static_cast<std::ptrdiff_t>(axis));
+    if (each.empty()) return false;
+    std::vector<std::string> parts;
+    for (const std::string& input : stack->inputs) {
+        const Node* apart = site.uses.producer(input);
+        const bool plain = apart != nullptr && apart->is("Unsqueeze") && dims_of(graph, apart->input(0)) == each;
+        parts.push_back(plain ? apart->input(0) : reshaped(site, input, each));
+    }
+    std::string sum;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (!factors.empty())
+            parts[i] = add_before(site, make_node("Mul", {parts[i], add_scalar(graph, "factor", type, factors[i])}),
+                                  type, each);
+        const char* join = root.is("ReduceMax") ? "Max" : root.is("ReduceMin") ? "Min" : "Add";
+        sum = i == 0 ? parts[0] : add_before(site, make_node(join, {sum, parts[i]}), type, each);
+    }
+    if (root.is("ReduceMean")) {
+        const std::string share = add_scalar(graph, "share", type, 1 / static_cast<float>(parts.size()));
+        sum = add_before(site, make_node("Mul", {sum, share}), type, each);
+    }
+    become(root, reshape_node(graph, sum, result), root);
+    return true;
+}
+
 } // namespace
 
 std::vector<Rule> movement_spellings(const Names& weights) {
-    return {
-        Rule{Pattern::op("Transpose"), one_transpose_of_many},
-        Rule{Pattern::op("Transpose"), [weights](const Site& site) { return transpose_before_product(site, weights); }},
-        Rule{Pattern::op("MatMul|Add"),
-             [weights](const Site& site) { return transpose_behind_product(site, weights); }}};
+    const auto before = [weights](const Site& site) { return transpose_before_product(site, weights); };
+    const auto behind = [weights](const Site& site) { return transpose_behind_product(site, weights); };
+    return {Rule{Pattern::op("Transpose"), one_transpose_of_many}, Rule{Pattern::op("Transpose"), before},
+            Rule{Pattern::op("MatMul|Add"), behind}, Rule{Pattern::op("Concat"), transpose_behind_concat},
+            Rule{Pattern::op("ReduceSum|ReduceMean|ReduceMax|ReduceMin"), sum_of_stack}};
 }
 
 } // namespace lathe::cuda

@@ -120,7 +120,8 @@ TestPlan transpose_case(unsigned seed) {
     for (const std::int64_t axis : order)
         out.push_back(x[static_cast<std::size_t>(axis)]);
     const T type = d.type();
-    const ValueId in = integers ? b.input(x, d.coin() ? T::s64 : T::s32) : b.ready(x, type);
+    const Layout layout = x.size() == 4 && d.coin() ? Layout::nhwc : Layout::linear;
+    const ValueId in = integers ? b.input(x, d.coin() ? T::s64 : T::s32) : b.ready(x, type, layout);
     const ValueId y = b.value(out, b.plan().values[in].type, Layout::linear, 1.0F / 32);
     return b.finish(Transpose{std::move(order)}, {in}, {y}, T::f32);
 }

@@ -197,13 +197,13 @@ TestPlan slice_plan() {
     return b.finish(Slice{{0, 2, 0, 1}, {1, 2, 1, 3}}, {x}, {y}, T::f16);
 }
 
-TestPlan transpose_plan(const Shape& x, std::vector<std::int64_t> order, T type) {
+TestPlan transpose_plan(const Shape& x, std::vector<std::int64_t> order, T type, Layout layout = Layout::linear) {
     PlanBuilder b;
     Shape out;
     for (const std::int64_t d : order)
         out.push_back(x[static_cast<std::size_t>(d)]);
-    const ValueId in = b.ready(x, type);
-    const ValueId y = b.value(out, type);
+    const ValueId in = b.ready(x, type, layout);
+    const ValueId y = b.value(out, type, Layout::linear, b.plan().values[in].scale);
     return b.finish(Transpose{std::move(order)}, {in}, {y}, type);
 }
 
@@ -544,6 +544,11 @@ void add_other_cases(Cases& add) {
     add("concat_linear", [] { return concat_plan(T::f32, Layout::linear, 2); });
     add("slice", [] { return slice_plan(); });
     add("transpose_last", [] { return transpose_plan({3, 40, 70}, {0, 2, 1}, T::f16); });
+    for (const T type : {T::f16, T::s8})
+        add("transpose_image_" + type_name(type), [=] {
+            return transpose_plan({2, 36, 9, 11}, {0, 2, 3, 1}, type, Layout::nhwc);
+        });
+    add("transpose_image_0213", [] { return transpose_plan({2, 35, 9, 11}, {0, 2, 1, 3}, T::f16, Layout::nhwc); });
     add("transpose_0213", [] { return transpose_plan({2, 5, 6, 16}, {0, 2, 1, 3}, T::f16); });
     add_indexed_cases(add);
     add("resize_nearest", [] { return resize_plan(ResizeMode::nearest, "asymmetric", T::f16); });

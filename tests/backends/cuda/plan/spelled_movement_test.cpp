@@ -180,5 +180,77 @@ TEST(SpelledAttention, OfHeadsAsSamplesFindsHeadsByTheirPlaces) {
                 {{3, 7, 16}}, {{"gemm", 2}, {"attention", 1}});
 }
 
+// Text and image that attend together (Stable Diffusion 3): queries, keys and values are joined as they lie.
+TEST(SpelledMovement, OfWhatIsJoinedForAttentionIsNone) {
+    std::string text = "input %x: float32[2, 5, 32]\ninput %c: float32[2, 3, 32]\n";
+    std::string nodes = "const %hx: int64[4] = {2, 5, 4, 8}\nconst %hc: int64[4] = {2, 3, 4, 8}\n";
+    for (const char* each : {"q", "k", "v"}) {
+        const std::string n = each;
+        for (const char* from : {"x", "c"}) {
+            const std::string f = from, of = n + f;
+            text += "input %w_" + of + ": float32[32, 32]\n";
+            nodes += "%m" + of + " = MatMul(%" + f + ", %w_" + of + ")\n%r" + of + " = Reshape(%m" + of + ", %h" + f +
+                     ")\n%t" + of + " = Transpose(%r" + of + ") {perm = [0, 2, 1, 3]}\n";
+        }
+        nodes += "%" + n + " = Concat(%t" + n + "x, %t" + n + "c) {axis = 2}\n";
+    }
+    expect_plan(text + nodes +
+                    "%kt = Transpose(%k) {perm = [0, 1, 3, 2]}\n%s = MatMul(%q, %kt)\n%p = Softmax(%s)\n"
+                    "%y = MatMul(%p, %v)\noutput %y: float32[2, 4, 8, 8]\n",
+                {{2, 5, 32}, {2, 3, 32}}, {{"gemm", 6}, {"concat", 3}, {"attention", 1}});
+}
+
+// Transposed parts with other orders stay.
+TEST(SpelledMovement, OfPartsInOtherOrdersStays) {
+    expect_plan("input %a: float32[5, 2, 3, 8]\ninput %b: float32[2, 3, 5, 8]\n%r = Softmax(%a)\n%s = Softmax(%b)\n"
+                "%t = Transpose(%r) {perm = [1, 2, 0, 3]}\n%u = Transpose(%s) {perm = [0, 1, 2, 3]}\n"
+                "%y = Concat(%t, %u) {axis = 3}\noutput %y: float32[2, 3, 5, 16]\n",
+                {{5, 2, 3, 8}, {2, 3, 5, 8}}, {{"softmax", 2}, {"transpose", 1}, {"concat", 1}});
+}
+
+// BiFPN: feature maps are stacked along a new last axis and summed.
+TEST(SpelledMovement, OfStacksThatAreSummedIsNone) {
+    const std::string begin =
+        "input %x: float32[2, 8, 5, 6]\ninput %w_a: float32[16, 8, 1, 1]\n"
+        "input %w_b: float32[16, 8, 1, 1]\nconst %end: int64[1] = {4}\nconst %w: float32[2] = {2, -3}\n"
+        "const %first: int64[1] = {0}\n"
+        "%a = Conv(%x, %w_a)\n%b = Conv(%x, %w_b)\n%p = Sigmoid(%a)\n";
+    const std::vector<Shape> shapes{{2, 8, 5, 6}};
+    const std::string end = "output %y: float32[2, 16, 5, 6]\n";
+    const std::map<std::string, int> kinds{{"conv", 2}, {"pointwise", 1}};
+    expect_plan(begin +
+                    "%q = Unsqueeze(%p, %end)\n%r = Unsqueeze(%b, %end)\n%s = Concat(%q, %r) {axis = -1}\n"
+                    "%t = Mul(%s, %w)\n%y = ReduceSum(%t, %end) {keepdims = 0}\n" +
+                    end,
+                shapes, kinds);
+    expect_plan(begin +
+                    "%q = Unsqueeze(%p, %first)\n%r = Unsqueeze(%b, %first)\n%s = Concat(%q, %r, %q) {axis = 0}\n"
+                    "%t = ReduceMean(%s, %first) {keepdims = 0}\n%y = Relu(%t)\n" +
+                    end,
+                shapes, kinds);
+    expect_plan(begin +
+                    "%q = Unsqueeze(%p, %end)\n%r = Unsqueeze(%b, %end)\n%s = Concat(%q, %r) {axis = 4}\n"
+                    "%y = ReduceMax(%s, %end) {keepdims = 0}\n" +
+                    end,
+                shapes, kinds);
+}
+
+// Parts that are longer than one are no stack.
+TEST(SpelledMovement, OfSumsOverJoinedPartsStays) {
+    expect_plan("input %x: float32[2, 4, 8]\ninput %z: float32[2, 3, 8]\nconst %one: int64[1] = {1}\n"
+                "%a = Softmax(%x)\n%b = Softmax(%z)\n%s = Concat(%a, %b) {axis = 1}\n"
+                "%y = ReduceSum(%s, %one) {keepdims = 0}\noutput %y: float32[2, 8]\n",
+                {{2, 4, 8}, {2, 3, 8}}, {{"softmax", 2}, {"concat", 1}, {"reduce", 1}});
+}
+
+// Heads of detectors: channels to the end in one pass, also where they are padded.
+TEST(SpelledMovement, OfPaddedChannelsIsOnePass) {
+    expect_plan(
+        "input %x: float32[2, 8, 5, 6]\ninput %w_a: float32[36, 8, 1, 1]\nconst %boxes: int64[3] = {2, 270, 4}\n"
+        "%a = Conv(%x, %w_a)\n%t = Transpose(%a) {perm = [0, 2, 3, 1]}\n%b = Reshape(%t, %boxes)\n"
+        "%y = Softmax(%b)\noutput %y: float32[2, 270, 4]\n",
+        {{2, 8, 5, 6}}, {{"conv", 1}, {"transpose", 1}, {"softmax", 1}});
+}
+
 } // namespace
 } // namespace lathe::test

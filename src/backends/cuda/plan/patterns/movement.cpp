@@ -140,9 +140,22 @@ Result<void> transpose(Lowering& lowering, Node& node) {
         lowering.mark(&node);
         return {};
     }
-    LATHE_TRY(const ValueId from, moved(lowering, node.input(0), Layout::linear));
-    const ValueId made = result_like(lowering, node.output(0), from);
-    lowering.add(node, {}, Transpose{order}, {from}, {made}, lowering.value(from).type);
+    // An image of four axes is read as it lies: one with padding channels is no alias.
+    LATHE_TRY(ValueId from, moved(lowering, node.input(0), std::nullopt));
+    if (const Value& image = lowering.value(from); image.layout == Layout::nhwc && image.dims.size() == 4) {
+        const auto& forms = lowering.forms(node.input(0));
+        const auto dense = std::ranges::find_if(forms, [&](ValueId id) {
+            return lowering.value(id).layout == Layout::linear && lowering.value(id).type == image.type;
+        });
+        if (dense != forms.end()) from = *dense;
+    } else {
+        LATHE_TRY(from, moved(lowering, node.input(0), Layout::linear));
+    }
+    const ElementType type = lowering.value(from).type;
+    const ValueId made = type == ElementType::s8 ? lowering.make(node.output(0), type, lowering.dims(node.output(0)),
+                                                                 Layout::linear, lowering.value(from).scale)
+                                                 : lowering.make_result(node.output(0), type, Layout::linear);
+    lowering.add(node, {}, Transpose{order}, {from}, {made}, type);
     return {};
 }
 
