@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <unordered_map>
 
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/specialise.hpp"
@@ -591,6 +592,38 @@ bool expanded_value(const Site& site) {
     return true;
 }
 
+/// Nodes that only show parts of a value in other sizes follow what makes it: a program that needs such a part finds it
+/// there.
+void place_parts_early(Graph& graph) {
+    const auto shows = [&](const Node& node) {
+        const bool kind = node.is("Reshape") || node.is("Squeeze") || node.is("Unsqueeze") || node.is("Slice") ||
+                          node.is("Split") || node.is("Gather");
+        return kind && node.domain.empty() &&
+               std::all_of(node.inputs.begin() + 1, node.inputs.end(),
+                           [&](const auto& each) { return each.empty() || graph.constant(each) != nullptr; });
+    };
+    std::unordered_map<std::string, std::vector<std::size_t>> readers;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+        if (shows(*graph.nodes[i])) readers[graph.nodes[i]->input(0)].push_back(i);
+    std::vector<std::unique_ptr<Node>> ordered;
+    std::vector<std::size_t> next;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        next.push_back(i);
+        while (!next.empty()) {
+            const std::size_t at = next.back();
+            next.pop_back();
+            if (graph.nodes[at] == nullptr) continue;
+            ordered.push_back(std::move(graph.nodes[at]));
+            for (const std::string& output : ordered.back()->outputs) {
+                const auto found = readers.find(output);
+                if (output.empty() || found == readers.end()) continue;
+                next.insert(next.end(), found->second.rbegin(), found->second.rend());
+            }
+        }
+    }
+    graph.nodes = std::move(ordered);
+}
+
 } // namespace
 
 Result<void> unify_spellings(Model& model) {
@@ -629,11 +662,15 @@ Result<void> unify_spellings(Model& model) {
     for (std::vector<Rule> more : {rotary_spellings(), rank_spellings()})
         rules.insert(rules.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
-    if (!changed) return {};
+    if (!changed) {
+        place_parts_early(model.graph);
+        return {};
+    }
     // What was written out may stand behind another Transpose or Reshape.
     for (const char* pass : {"merge-transposes", "merge-reshapes", "remove-no-ops"})
         LATHE_CHECK(apply_pass(pass, model));
     remove_dead(model.graph);
+    place_parts_early(model.graph);
     return {};
 }
 

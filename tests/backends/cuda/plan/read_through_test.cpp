@@ -89,6 +89,24 @@ const std::vector<MovedCase>& moved_cases() {
                "%b = Slice(%r, %eight, %all, %two)\n%s = Sigmoid(%a)\n%y = Mul(%s, %b)\noutput %y: float32[2, 5, 8]\n"),
          {{2, 5, 16}},
          {{"softmax", 1}, {"pointwise", 1}}},
+        {"a shift that is cut only before it is added",
+         begin("input %x: float32[2, 5, 8]\ninput %c: float32[2, 16]\n%n = Softmax(%x)\n%m = Softmax(%c)\n"
+               "%a = Slice(%m, %zero, %eight, %one)\n%f = Unsqueeze(%a, %one)\n%p = Mul(%n, %f)\n"
+               "%b = Slice(%m, %eight, %all, %one)\n%g = Unsqueeze(%b, %one)\n%y = Add(%p, %g)\n"
+               "output %y: float32[2, 5, 8]\n"),
+         {{2, 5, 8}, {2, 16}},
+         {{"softmax", 2}, {"pointwise", 1}}},
+        {"both sides of a sum are one pass",
+         begin("input %x: float32[2, 5, 16]\ninput %z: float32[2, 5, 16]\n%a = Softmax(%x)\n%b = Softmax(%z)\n"
+               "%s = Sigmoid(%a)\n%t = Tanh(%b)\n%p = Mul(%s, %a)\n%q = Mul(%t, %b)\n%y = Add(%p, %q)\n"
+               "output %y: float32[2, 5, 16]\n"),
+         {{2, 5, 16}, {2, 5, 16}},
+         {{"softmax", 2}, {"pointwise", 2}}},
+        {"one side of a sum is taken along",
+         begin("input %x: float32[2, 5, 16]\ninput %z: float32[2, 5, 16]\n%a = Softmax(%x)\n%b = Softmax(%z)\n"
+               "%s = Sigmoid(%a)\n%t = Tanh(%b)\n%y = Mul(%s, %t)\noutput %y: float32[2, 5, 16]\n"),
+         {{2, 5, 16}, {2, 5, 16}},
+         {{"softmax", 2}, {"pointwise", 1}}},
         {"channels of an image too",
          begin("input %x: float32[1, 16, 5, 4]\ninput %w_c: float32[32, 16, 1, 1]\nconst %half: int64[1] = {16}\n"
                "input %w_d: float32[16, 16, 3, 3]\n"
