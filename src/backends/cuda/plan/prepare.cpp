@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backends/cuda/plan/col2im.hpp"
+#include "backends/cuda/plan/computed_filters.hpp"
 #include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/empty_values.hpp"
@@ -232,6 +233,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     // Of constants it folds as soon as it is written as products.
     if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
     LATHE_CHECK(write_out(model));
     for (std::size_t round = 0; round < max_pass_rounds && fold_empty_values(model.graph, inputs); ++round) {

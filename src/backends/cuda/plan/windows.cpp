@@ -4,13 +4,6 @@
 
 namespace lathe::cuda {
 
-namespace {
-
-/// What a window's attributes say, along each spatial axis of the input.
-struct Spans {
-    std::vector<std::int64_t> kernel, strides, dilations, pads; ///< pads: before all, then behind all
-};
-
 Result<Spans> spans_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel) {
     const std::size_t spatial = input.size() - 2;
     const auto refuse = [&](std::string why) {
@@ -48,6 +41,8 @@ Result<Spans> spans_of(const Node& node, const Shape& input, std::vector<std::in
     }
     return s;
 }
+
+namespace {
 
 /// The last axes of the spans, two at most.
 Window window_of(const Spans& s, std::size_t first) {

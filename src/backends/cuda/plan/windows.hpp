@@ -6,6 +6,13 @@
 
 namespace lathe::cuda {
 
+/// What a window's attributes say, along each spatial axis of the input.
+struct Spans {
+    std::vector<std::int64_t> kernel, strides, dilations, pads; ///< pads: before all, then behind all
+};
+/// Of a Conv or pooling node over a value of these sizes, auto_pad worked out. Errors: unsupported.
+Result<Spans> spans_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel);
+
 /// The window of a Conv or pooling node over an image of dims N,C,H,W or N,C,W (which is taken as one row high).
 /// unsupported for other ranks.
 Result<Window> window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel);

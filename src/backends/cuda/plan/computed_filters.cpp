@@ -1,0 +1,259 @@
+#include "backends/cuda/plan/computed_filters.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/plan/windows.hpp"
+#include "passes/rewrite.hpp"
+
+namespace lathe::cuda {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+/// Places of all patches: as many as numbers of a large layer's weights, and no more.
+constexpr std::int64_t most_places = std::int64_t{1} << 24;
+
+std::int64_t product(const Sizes& sizes, std::size_t from = 0) {
+    std::int64_t count = 1;
+    for (std::size_t i = from; i < sizes.size(); ++i)
+        count *= sizes[i];
+    return count;
+}
+
+/// Known sizes of a value that has elements.
+std::optional<Shape> sizes_of(const Graph& graph, const std::string& value) {
+    const auto shape = graph.info_or_name(value).shape();
+    const bool whole = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t n) { return n > 0; });
+    return whole ? shape : std::nullopt;
+}
+
+/// Puts nodes before one of the graph's and names what they give after its result.
+class Builder {
+public:
+    Builder(Graph& graph, std::size_t& at) : graph_(graph), at_(at), stem_(graph.nodes[at]->output(0)) {}
+
+    std::string add(Node node, const char* what) {
+        node.outputs = {graph_.unique_name(stem_ + "/" + what)};
+        node.name = node.outputs[0];
+        std::string name = node.outputs[0];
+        graph_.insert(at_++, std::move(node));
+        return name;
+    }
+    std::string integers(const Sizes& values, Shape shape = {}) {
+        if (shape.empty()) shape = {static_cast<std::int64_t>(values.size())};
+        return add_constant(graph_, stem_ + "/sizes", Tensor::of_int64s("", std::move(shape), values));
+    }
+    Node reshape(const std::string& value, const Sizes& to) { return make_node("Reshape", {value, integers(to)}); }
+    std::string reshaped(const std::string& value, const Sizes& to) { return add(reshape(value, to), "reshape"); }
+    Graph& graph() { return graph_; }
+
+private:
+    Graph& graph_;
+    std::size_t& at_;
+    std::string stem_;
+};
+
+/// A convolution as it is said, with the sizes of its operands.
+struct Form {
+    Shape x, filter, out;
+    Spans spans;
+    std::int64_t groups = 1, taps = 1;
+    DataType type = DataType::undefined;
+};
+
+std::optional<Form> form_of(const Graph& graph, const Node& node) {
+    const auto x = sizes_of(graph, node.input(0)), filter = sizes_of(graph, node.input(1)),
+               out = sizes_of(graph, node.output(0));
+    if (!x || !filter || !out || x->size() < 3 || filter->size() != x->size() || out->size() != x->size())
+        return std::nullopt;
+    auto spans = spans_of(node, *x, Sizes(filter->begin() + 2, filter->end()));
+    if (!spans) return std::nullopt;
+    Form form{*x, *filter, *out, std::move(*spans), node.int_or("group", 1), 1, type_of(graph, node.input(0))};
+    form.taps = product(form.spans.kernel);
+    if (form.groups < 1 || form.x[1] % form.groups != 0 || form.out[1] % form.groups != 0 ||
+        form.type == DataType::undefined ||
+        !std::equal(form.spans.kernel.begin(), form.spans.kernel.end(), form.filter.begin() + 2))
+        return std::nullopt;
+    return form;
+}
+
+/// For each tap and each result, which of the pixels it meets; their number where it meets none.
+Sizes places_of_patches(const Form& form) {
+    const std::size_t rank = form.spans.kernel.size();
+    const Sizes pixels(form.x.begin() + 2, form.x.end()), results(form.out.begin() + 2, form.out.end());
+    const std::int64_t outside = product(pixels), all = product(results);
+    Sizes places;
+    places.reserve(static_cast<std::size_t>(form.taps * all));
+    for (std::int64_t tap = 0; tap < form.taps; ++tap) {
+        for (std::int64_t result = 0; result < all; ++result) {
+            std::int64_t place = 0, stride = 1, rest_of_tap = tap, rest = result;
+            bool inside = true;
+            for (std::size_t i = rank; i-- > 0;) {
+                const std::int64_t at = rest % results[i] * form.spans.strides[i] +
+                                        rest_of_tap % form.spans.kernel[i] * form.spans.dilations[i] -
+                                        form.spans.pads[i];
+                rest /= results[i];
+                rest_of_tap /= form.spans.kernel[i];
+                inside = inside && at >= 0 && at < pixels[i];
+                place += at * stride;
+                stride *= pixels[i];
+            }
+            places.push_back(inside ? place : outside);
+        }
+    }
+    return places;
+}
+
+/// x as [N groups, C/groups * taps, results].
+std::string patches(Builder& to, const Form& form, const std::string& x) {
+    const std::int64_t images = form.x[0] * form.groups, channels = form.x[1] / form.groups;
+    const std::int64_t pixels = product(form.x, 2), results = product(form.out, 2);
+    const Sizes places = places_of_patches(form);
+    std::string value = to.reshaped(x, {images, channels, pixels});
+    bool as_they_lie = form.taps == 1 && results == pixels;
+    for (std::size_t i = 0; i < places.size() && as_they_lie; ++i)
+        as_they_lie = places[i] == static_cast<std::int64_t>(i);
+    if (as_they_lie) return value;
+    if (std::find(places.begin(), places.end(), pixels) != places.end()) {
+        // One pixel of zeros behind the others is the border.
+        const std::vector<float> zeros(static_cast<std::size_t>(images * channels), 0.0F);
+        const std::string border =
+            add_constant(to.graph(), "border", *finite_tensor(form.type, {images, channels, 1}, zeros));
+        Node join = make_node("Concat", {value, border});
+        join.set("axis", std::int64_t{2});
+        value = to.add(std::move(join), "bordered");
+    }
+    Node gather = make_node("Gather", {value, to.integers(places, {form.taps, results})});
+    gather.set("axis", std::int64_t{2});
+    return to.reshaped(to.add(std::move(gather), "patches"), {images, channels * form.taps, results});
+}
+
+/// left [groups, m, k] times right [N groups, k, n].
+std::string multiplied(Builder& to, const Form& form, const std::string& left, const std::string& right,
+                       const Sizes& m_k_n) {
+    const std::int64_t m = m_k_n[0], k = m_k_n[1], n = m_k_n[2], images = form.x[0];
+    if (images == 1) return to.add(make_node("MatMul", {left, right}), "product");
+    if (form.groups == 1) return to.add(make_node("MatMul", {to.reshaped(left, {m, k}), right}), "product");
+    const std::string by_group = to.reshaped(right, {images, form.groups, k, n});
+    return to.add(make_node("MatMul", {left, by_group}), "product");
+}
+
+/// The node becomes a Reshape to the result's sizes, or the sum of that and the bias.
+void finish(Builder& to, Node& node, const Form& form, const std::string& value) {
+    const std::string bias = node.input(2);
+    const Node origin = node;
+    Node shaped = to.reshape(value, form.out);
+    if (bias.empty()) return become(node, std::move(shaped), origin);
+    Sizes by_channel(form.out.size() - 1, 1);
+    by_channel[0] = form.out[1];
+    const std::string sum = to.add(std::move(shaped), "unbiased");
+    become(node, make_node("Add", {sum, to.reshaped(bias, by_channel)}), origin);
+}
+
+//  x          filter [M, C/g, taps]         x                    filter
+//   \          /                            |                      |
+//    Conv, g groups              ==>        patches [N g, K, L]   Reshape [g, M/g, K]
+//                                            \                    /
+//                                             MatMul -> Reshape, K = C/g * taps
+bool become_product(Graph& graph, std::size_t& at) {
+    Node& node = *graph.nodes[at];
+    const auto form = form_of(graph, node);
+    if (!form || form->filter[1] * form->groups != form->x[1] || form->filter[0] != form->out[1]) return false;
+    const std::int64_t m = form->out[1] / form->groups, k = form->filter[1] * form->taps, n = product(form->out, 2);
+    if (form->taps * n > most_places) return false;
+    Builder to(graph, at);
+    const std::string left = to.reshaped(node.input(1), {form->groups, m, k});
+    const std::string right = patches(to, *form, node.input(0));
+    finish(to, node, *form, multiplied(to, *form, left, right, {m, k, n}));
+    return true;
+}
+
+//  x          filter [C, M/g, taps]         x                   filter
+//   \          /                            |                      |
+//    ConvTranspose, g groups     ==>       Reshape [N g, C/g, L]  Reshape, Transpose [g, M/g * taps, C/g]
+//                                            \                    /
+//                                             MatMul -> Reshape -> ConvTranspose of M groups with ones
+// as Col2Im is.
+bool become_transposed_product(Graph& graph, std::size_t& at) {
+    Node& node = *graph.nodes[at];
+    const auto form = form_of(graph, node);
+    if (!form || form->filter[0] != form->x[1] || form->filter[1] * form->groups != form->out[1]) return false;
+    const std::int64_t channels = form->x[1] / form->groups, rows = form->filter[1] * form->taps;
+    const std::int64_t pixels = product(form->x, 2), all = form->out[1] * form->taps;
+    std::vector<float> ones(static_cast<std::size_t>(all * form->taps));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(all); ++i)
+        ones[i * static_cast<std::size_t>(form->taps) + i % static_cast<std::size_t>(form->taps)] = 1;
+    Shape of_ones{all, 1};
+    of_ones.insert(of_ones.end(), form->spans.kernel.begin(), form->spans.kernel.end());
+    const auto weights = finite_tensor(form->type, of_ones, ones);
+    if (!weights) return false;
+    Builder to(graph, at);
+    Node turned = make_node("Transpose", {to.reshaped(node.input(1), {form->groups, channels, rows})});
+    turned.set("perm", Sizes{0, 2, 1});
+    const std::string left = to.add(std::move(turned), "turned");
+    const std::string right = to.reshaped(node.input(0), {form->x[0] * form->groups, channels, pixels});
+    const std::string columns = multiplied(to, *form, left, right, {rows, channels, pixels});
+    Sizes image{form->x[0], all};
+    image.insert(image.end(), form->x.begin() + 2, form->x.end());
+    Node sum = make_node("ConvTranspose", {to.reshaped(columns, image), add_constant(graph, "places", *weights)});
+    sum.attributes = node.attributes;
+    sum.set("group", form->out[1]);
+    const Sizes kernel = form->spans.kernel;
+    sum.set("kernel_shape", kernel);
+    finish(to, node, *form, to.add(std::move(sum), "summed"));
+    return true;
+}
+
+//  Conv(x, filter, bias)   ==>   Conv(x, filter) -> Add bias
+bool add_bias_behind(Graph& graph, std::size_t& at) {
+    Node& node = *graph.nodes[at];
+    const auto out = sizes_of(graph, node.output(0));
+    if (!out) return false;
+    Sizes by_channel(out->size() - 1, 1);
+    by_channel[0] = (*out)[1];
+    const std::string bias = node.input(2);
+    const Node origin = node;
+    Builder to(graph, at);
+    Node bare = node;
+    bare.inputs.resize(2);
+    const std::string sum = to.add(std::move(bare), "unbiased");
+    become(node, make_node("Add", {sum, to.reshaped(bias, by_channel)}), origin);
+    return true;
+}
+
+} // namespace
+
+bool write_out_computed_filters(Graph& graph, std::size_t inputs) {
+    std::set<std::string> weights;
+    for (std::size_t i = inputs; i < graph.inputs.size(); ++i)
+        weights.insert(graph.inputs[i].name);
+    const auto is_constant = [&](const std::string& value) {
+        return value.empty() || graph.constant(value) != nullptr || weights.contains(value);
+    };
+    // Filters may be quantised; that is unrolled only once.
+    std::set<std::string> dequantised;
+    for (const auto& node : graph.nodes) {
+        if ((node->is("DequantizeLinear") || node->is("QuantizeLinear")) &&
+            (is_constant(node->input(0)) || dequantised.contains(node->input(0))))
+            dequantised.insert(node->output(0));
+    }
+    bool changed = false;
+    for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
+        const Node& node = *graph.nodes[at];
+        const bool transposed = node.is("ConvTranspose");
+        if (!node.is("Conv") && !transposed) continue;
+        const bool computed = !is_constant(node.input(1)) && !dequantised.contains(node.input(1));
+        if (computed)
+            changed = (transposed ? become_transposed_product(graph, at) : become_product(graph, at)) || changed;
+        else if (!is_constant(node.input(2)) && !dequantised.contains(node.input(2)))
+            changed = add_bias_behind(graph, at) || changed;
+    }
+    return changed;
+}
+
+} // namespace lathe::cuda
