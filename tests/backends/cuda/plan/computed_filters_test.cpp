@@ -99,6 +99,34 @@ TEST(ComputedFilters, AComputedBiasIsAdded) {
     }
 }
 
+// Factors of a constant's channels go to the images: samples that were groups are a batch again (StyleGAN 2).
+TEST(ComputedFilters, ThatAreModulatedAreConstants) {
+    const std::string style =
+        "opset 18\ninput %x: float32[2, 8, 6, 5]\ninput %z: float32[2, 8]\n"
+        "input %w_f: float32[1, 6, 8, 3, 3]\ninput %b_y: float32[6, 1, 1]\n"
+        "const %by_input: int64[5] = {2, 1, 8, 1, 1}\nconst %by_output: int64[5] = {2, 6, 1, 1, 1}\n"
+        "const %all: int64[3] = {2, 3, 4}\nconst %two: float32[] = {2.0}\n"
+        "%s = Reshape(%z, %by_input)\n%f = Mul(%w_f, %s)\n%q = Pow(%f, %two)\n"
+        "%n = ReduceSum(%q, %all) {keepdims = 0}\n%r = Sqrt(%n)\n%d = Reciprocal(%r)\n"
+        "%e = Reshape(%d, %by_output)\n%g = Mul(%f, %e)\n"
+        "const %one: int64[4] = {1, 16, 6, 5}\n%i = Reshape(%x, %one)\n";
+    const std::string behind = "%u = Add(%t, %b_y)\n%y = LeakyRelu(%u) {alpha = 0.2}\noutput %y: undefined\n";
+    for (const std::string& convolution :
+         {std::string("const %filters: int64[4] = {12, 8, 3, 3}\nconst %two_images: int64[4] = {2, 6, 6, 5}\n"
+                      "%h = Reshape(%g, %filters)\n%c = Conv(%i, %h) {group = 2, pads = [1, 1, 1, 1]}\n"
+                      "%t = Reshape(%c, %two_images)\n"),
+          std::string("const %filters: int64[4] = {16, 6, 3, 3}\nconst %two_images: int64[4] = {2, 6, 13, 11}\n"
+                      "%k = Transpose(%g) {perm = [0, 2, 1, 3, 4]}\n%h = Reshape(%k, %filters)\n"
+                      "%c = ConvTranspose(%i, %h) {group = 2, strides = [2, 2]}\n%t = Reshape(%c, %two_images)\n")}) {
+        const Model model = lathe::test::network(style + convolution + behind);
+        const std::vector<Shape> shapes{{2, 8, 6, 5}, {2, 8}};
+        const Plan plan = lathe::test::plan_of(model, Precision::float32, shapes);
+        expect_right(model, shapes, plan);
+        EXPECT_EQ(count<Conv>(plan), 1U) << print(plan);
+        EXPECT_EQ(count<BatchedGemm>(plan), 0U) << print(plan);
+    }
+}
+
 // Constants that are large are inputs of the prepared graph: no product is made of them.
 TEST(ComputedFilters, LargeConstantsAreNone) {
     const Model model = lathe::test::network("opset 18\ninput %x: float32[1, 64, 6, 5]\n"
