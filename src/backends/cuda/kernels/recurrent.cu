@@ -75,6 +75,7 @@ __global__ void __launch_bounds__(most_threads) recurrent(const __grid_constant_
         h[k] = p.initial != nullptr ? load_any(p.initial, p.initial_type, first + k) : 0.0F;
         c[k] = p.initial_cell != nullptr ? load_any(p.initial_cell, p.initial_cell_type, first + k) : 0.0F;
     }
+    const std::int64_t length = steps_of(p, b);
     __syncthreads();
     for (std::int64_t step = 0; step < p.steps; ++step) {
         const std::int64_t t = back ? p.steps - 1 - step : step;
@@ -95,12 +96,14 @@ __global__ void __launch_bounds__(most_threads) recurrent(const __grid_constant_
 #pragma unroll
             for (int g = 0; g < most_gates; ++g)
                 if (g < gates_of(p.cell)) gate[g] = x(g * width + k);
+            float cell = c[k];
             const float state = next_state<false>(
-                p.cell, later, gate, [&](int g) { return sums[g * width + k]; }, h[k], c[k]);
-            h[k] = state;
-            store_any(p.y, p.y_type, ((t * p.directions + place) * p.batch + b) * width + k, state);
+                p.cell, later, gate, [&](int g) { return sums[g * width + k]; }, h[k], cell);
+            const bool counts = t < length;
+            if (counts) h[k] = state, c[k] = cell;
+            store_any(p.y, p.y_type, ((t * p.directions + place) * p.batch + b) * width + k, counts ? state : 0.0F);
             if (step + 1 < p.steps) continue;
-            store_any(p.last, p.last_type, first + k, state);
+            store_any(p.last, p.last_type, first + k, h[k]);
             if (p.cell == Cell::lstm) store_any(p.last_cell, p.last_cell_type, first + k, c[k]);
         }
         __syncthreads();

@@ -8,6 +8,11 @@ namespace lathe::cuda::kernels {
 
 inline constexpr int most_gates = 4;
 
+/// How many steps a sample has: behind them its state stays, and what is written is 0.
+__device__ __forceinline__ std::int64_t steps_of(const RecurrentParams& p, std::int64_t sample) {
+    return p.lengths == nullptr ? p.steps : p.lengths[sample];
+}
+
 /// `Quick`: by the special function unit, to 2 units in the last place more.
 template <bool Quick>
 __device__ __forceinline__ float logistic(float x) {
@@ -30,7 +35,9 @@ __device__ __forceinline__ float next_state(Cell kind, bool scaled, const float 
         const float fresh = tanhf(x[2] + (scaled ? product(2) : logistic<Quick>(x[1] + product(1)) * product(2)));
         return (1.0F - update) * fresh + update * state;
     }
-    return tanhf(x[0] + product(0));
+    const float sum = x[0] + product(0);
+    if (kind == Cell::rnn_relu) return sum < 0.0F ? 0.0F : sum;
+    return tanhf(sum);
 }
 
 } // namespace lathe::cuda::kernels

@@ -10,6 +10,7 @@ struct RecurrentParams {
     const void *gates, *recurrence;
     const float* bias;
     const void *initial, *initial_cell; ///< null: zeros
+    const std::int32_t* lengths;        ///< null: all steps
     void *y, *last, *last_cell;
     std::int32_t gates_type, weight_type, initial_type, initial_cell_type, y_type, last_type, last_cell_type;
     Cell cell;

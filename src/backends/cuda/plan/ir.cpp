@@ -307,7 +307,8 @@ std::string signature(const FusedOp& op, const Plan& plan) {
                    },
                    [&](const Recurrent& d) {
                        return " cell" + number(static_cast<std::int64_t>(d.cell)) +
-                              (d.linear_before_reset ? " linear" : "") + operands(op, plan);
+                              (d.linear_before_reset ? " linear" : "") + (d.lengths ? " lengths" : "") +
+                              operands(op, plan);
                    },
                    [&](const Reduce& d) {
                        return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) + " r" +

@@ -350,15 +350,18 @@ struct Rotary {
     std::int64_t turned_of(std::int64_t depth) const { return turned == 0 ? depth : turned; }
 };
 
-/// ONNX's LSTM, GRU or RNN with its usual activations, one direction or both (D). inputs: gates [T, B, D G H], the
-/// product with the input plus its bias, gates in the operator's order (LSTM: input, output, forget, cell; GRU: update,
-/// reset, hidden); the recurrence [D, G H, H], a constant; its bias [D G H], f32; where `initial`, the state [D, B, H]
-/// and for an LSTM the cell. outputs: all states [T, D, B, H], the last [D, B, H], for an LSTM the last cell. Linear.
+/// ONNX's LSTM, GRU or RNN with its usual activations, or an RNN with max(x, 0), one direction or both (D). inputs:
+/// gates [T, B, D G H], the product with the input plus its bias, gates in the operator's order (LSTM: input, output,
+/// forget, cell; GRU: update, reset, hidden); the recurrence [D, G H, H], a constant; its bias [D G H], f32; where
+/// `initial`, the state [D, B, H] and for an LSTM the cell; where `lengths`, s32 [B]: steps of a sample behind its
+/// length leave its state as it is and give zeros. outputs: all states [T, D, B, H], the last [D, B, H], for an LSTM
+/// the last cell. Linear.
 struct Recurrent {
     Cell cell = Cell::lstm;
     bool reverse = false;             ///< of one direction: from the last step to the first
     bool linear_before_reset = false; ///< GRU: the reset gate scales the product, not the state
     bool initial = false;             ///< else zeros
+    bool lengths = false;             ///< else all steps
 };
 
 using OpDetail = std::variant<Conv, Depthwise, Gemm, BatchedGemm, Attention, Pool, GlobalPool, Softmax, LayerNorm,

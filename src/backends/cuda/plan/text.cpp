@@ -257,9 +257,10 @@ private:
                            (d.turned != 0 ? " turned=" + std::to_string(d.turned) : "");
                 },
                 [&](const Recurrent& d) {
-                    static constexpr std::array names{"rnn", "gru", "lstm"};
+                    static constexpr std::array names{"rnn", "gru", "lstm", "rnn_relu"};
                     return std::string(" ") + names[static_cast<std::size_t>(d.cell)] + (d.reverse ? " reverse" : "") +
-                           (d.linear_before_reset ? " linear_before_reset" : "") + (d.initial ? " initial" : "");
+                           (d.linear_before_reset ? " linear_before_reset" : "") + (d.initial ? " initial" : "") +
+                           (d.lengths ? " lengths" : "");
                 },
                 [&](const Reduce& d) {
                     static constexpr std::array names{"sum", "mean", "max", "min", "prod", "l2"};

@@ -346,8 +346,9 @@ private:
 
     bool fits(const FusedOp& op, const Recurrent& d) const {
         const bool lstm = d.cell == Cell::lstm;
-        if (d.cell != Cell::rnn && d.cell != Cell::gru && !lstm) return false;
-        if (op.inputs.size() != 3U + (d.initial ? (lstm ? 2U : 1U) : 0U) || op.outputs.size() != (lstm ? 3U : 2U))
+        if (d.cell != Cell::rnn && d.cell != Cell::rnn_relu && d.cell != Cell::gru && !lstm) return false;
+        const std::size_t states = d.initial ? (lstm ? 2U : 1U) : 0U;
+        if (op.inputs.size() != 3 + states + (d.lengths ? 1U : 0U) || op.outputs.size() != (lstm ? 3U : 2U))
             return false;
         for (const auto* list : {&op.inputs, &op.outputs})
             for (const ValueId id : *list)
@@ -361,8 +362,11 @@ private:
         if (rows != width * gates_of(d.cell) || gates[2] != directions * rows) return false;
         if (plan_.values[op.inputs[2]].type != ElementType::f32 || dims(op.inputs[2]) != Shape{directions * rows})
             return false;
-        for (std::size_t i = 3; i < op.inputs.size(); ++i)
+        for (std::size_t i = 3; i < 3 + states; ++i)
             if (dims(op.inputs[i]) != Shape{directions, batch, width}) return false;
+        if (d.lengths &&
+            (plan_.values[op.inputs.back()].type != ElementType::s32 || dims(op.inputs.back()) != Shape{batch}))
+            return false;
         for (std::size_t i = 0; i < op.outputs.size(); ++i)
             if (dims(op.outputs[i]) !=
                 (i == 0 ? Shape{steps, directions, batch, width} : Shape{directions, batch, width}))

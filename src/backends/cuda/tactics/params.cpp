@@ -522,24 +522,28 @@ RecurrentParams recurrent_params(const FusedOp& op, const Plan& plan) {
     p.steps = in(0).dims[0], p.batch = in(0).dims[1], p.width = in(1).dims[2], p.directions = in(1).dims[0];
     p.gates_type = type_number(in(0).type), p.weight_type = type_number(in(1).type);
     p.y_type = type_out(0), p.last_type = type_out(1);
-    if (op.inputs.size() > 3) p.initial_type = type_number(in(3).type);
-    if (op.inputs.size() > 4) p.initial_cell_type = type_number(in(4).type);
+    const std::size_t states = op.inputs.size() - (detail.lengths ? 1 : 0);
+    if (states > 3) p.initial_type = type_number(in(3).type);
+    if (states > 4) p.initial_cell_type = type_number(in(4).type);
     if (op.outputs.size() > 2) p.last_cell_type = type_out(2);
     return p;
 }
 
 std::function<void(RecurrentParams&, const Pointers&)> recurrent_setter(const FusedOp& op, const Plan& plan) {
-    return
-        [in = places(plan, op.inputs), out = places(plan, op.outputs)](RecurrentParams& p, const Pointers& pointers) {
-            p.gates = in[0].in(pointers);
-            p.recurrence = in[1].in(pointers);
-            p.bias = static_cast<const float*>(in[2].in(pointers));
-            if (in.size() > 3) p.initial = in[3].in(pointers);
-            if (in.size() > 4) p.initial_cell = in[4].in(pointers);
-            p.y = out[0].in(pointers);
-            p.last = out[1].in(pointers);
-            if (out.size() > 2) p.last_cell = out[2].in(pointers);
-        };
+    const bool lengths = std::get<Recurrent>(op.detail).lengths;
+    const std::size_t states = op.inputs.size() - (lengths ? 1 : 0);
+    return [in = places(plan, op.inputs), out = places(plan, op.outputs), states, lengths](RecurrentParams& p,
+                                                                                           const Pointers& pointers) {
+        p.gates = in[0].in(pointers);
+        p.recurrence = in[1].in(pointers);
+        p.bias = static_cast<const float*>(in[2].in(pointers));
+        if (states > 3) p.initial = in[3].in(pointers);
+        if (states > 4) p.initial_cell = in[4].in(pointers);
+        if (lengths) p.lengths = static_cast<const std::int32_t*>(in.back().in(pointers));
+        p.y = out[0].in(pointers);
+        p.last = out[1].in(pointers);
+        if (out.size() > 2) p.last_cell = out[2].in(pointers);
+    };
 }
 
 IndexedParams indexed_params(const FusedOp& op, const Plan& plan) {

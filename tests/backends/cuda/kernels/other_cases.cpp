@@ -77,7 +77,7 @@ TestPlan rotary_plan(const Shape& dims, const Shape& table, bool interleaved, T 
 struct Recurrence {
     Cell cell;
     std::int64_t steps, batch, width;
-    bool both = false, linear = false, initial = false; ///< both directions
+    bool both = false, linear = false, initial = false, lengths = false; ///< both directions
 };
 TestPlan recurrent_plan(const Recurrence& r, T type) {
     PlanBuilder b;
@@ -98,10 +98,11 @@ TestPlan recurrent_plan(const Recurrence& r, T type) {
     const std::size_t states = r.cell == Cell::lstm ? 2 : 1;
     for (std::size_t i = 0; r.initial && i < states; ++i)
         inputs.push_back(b.ready({directions, r.batch, r.width}, type));
+    if (r.lengths) inputs.push_back(b.input({r.batch}, T::s32));
     std::vector<ValueId> outputs{b.value({r.steps, directions, r.batch, r.width}, type)};
     for (std::size_t i = 0; i < states; ++i)
         outputs.push_back(b.value({directions, r.batch, r.width}, type));
-    return b.finish(Recurrent{r.cell, !r.both && r.initial, r.linear, r.initial}, inputs, outputs, type);
+    return b.finish(Recurrent{r.cell, !r.both && r.initial, r.linear, r.initial, r.lengths}, inputs, outputs, type);
 }
 
 TestPlan grid_sample_plan(Sampling how, Outside outside, bool align, T type) {
@@ -476,6 +477,11 @@ void add_indexed_cases(Cases& add) {
         one("gru_linear", {Cell::gru, 9, 2, 128, true, true});
         one("lstm_many", {Cell::lstm, 5, 33, 256, true});
         one("rnn", {Cell::rnn, 9, 2, 20, true, false, true});
+        one("rnn_relu", {Cell::rnn_relu, 9, 2, 20, true, false, true});
+        one("lstm_lengths", {Cell::lstm, 7, 5, 64, true, false, true, true});
+        one("gru_lengths", {Cell::gru, 7, 3, 40, false, false, false, true});
+        one("gru_linear_lengths", {Cell::gru, 7, 9, 64, true, true, true, true});
+        one("rnn_lengths", {Cell::rnn_relu, 7, 3, 16, true, false, true, true});
     }
     for (const Integer what : {Integer::add, Integer::subtract, Integer::multiply, Integer::divide, Integer::remainder,
                                Integer::smallest, Integer::less_equal, Integer::bits_xor}) {

@@ -171,6 +171,30 @@ const std::vector<IndexedCase>& indexed_cases() {
          "output %y: float32[6, 1, 2, 3]\noutput %yh: float32[1, 2, 3]\n",
          {{6, 2, 5}},
          "gru linear_before_reset"},
+        {"LstmOfLengths",
+         "opset 18\ninput %x: float32[6, 3, 5]\ninput %i: int64[3]\ninput %w_i: float32[2, 12, 5]\n"
+         "input %w_r: float32[2, 12, 3]\ninput %b_all: float32[2, 24]\ninput %h: float32[2, 3, 3]\n"
+         "input %c: float32[2, 3, 3]\nconst %five: int64[] = {5}\nconst %one: int64[] = {1}\n"
+         "%m = Mod(%i, %five)\n%n = Add(%m, %one)\n%l = Cast(%n) {to = 6}\n"
+         "%y, %yh, %yc = LSTM(%x, %w_i, %w_r, %b_all, %l, %h, %c) {hidden_size = 3, direction = \"bidirectional\"}\n"
+         "output %y: float32[6, 2, 3, 3]\noutput %yh: float32[2, 3, 3]\noutput %yc: float32[2, 3, 3]\n",
+         {{6, 3, 5}, {3}, {2, 3, 3}, {2, 3, 3}},
+         "lstm initial lengths"},
+        {"GruOfLengths",
+         "opset 18\ninput %x: float32[6, 2, 5]\ninput %w_i: float32[1, 9, 5]\ninput %w_r: float32[1, 9, 3]\n"
+         "const %l: int32[2] = {4, 6}\n"
+         "%y, %yh = GRU(%x, %w_i, %w_r, , %l) {hidden_size = 3, direction = \"reverse\"}\n"
+         "output %y: float32[6, 1, 2, 3]\noutput %yh: float32[1, 2, 3]\n",
+         {{6, 2, 5}},
+         "gru reverse lengths"},
+        {"RnnOfRelu",
+         "opset 18\ninput %x: float32[6, 2, 5]\ninput %w_i: float32[2, 3, 5]\ninput %w_r: float32[2, 3, 3]\n"
+         "const %l: int32[2] = {6, 6}\n"
+         "%y, %yh = RNN(%x, %w_i, %w_r, , %l) {hidden_size = 3, direction = \"bidirectional\", "
+         "activations = [\"Relu\", \"Relu\"]}\n"
+         "output %y: float32[6, 2, 2, 3]\noutput %yh: float32[2, 2, 3]\n",
+         {{6, 2, 5}},
+         "rnn_relu\n"},
         {"EinsumOfOne",
          "opset 18\ninput %x: float32[2, 3, 5]\n%z = Einsum(%x) {equation = \"ijk -> ki\"}\n"
          "output %z: float32[5, 2]\n",
@@ -261,6 +285,31 @@ TEST_P(IndexedOperators, GiveWhatTheCpuGives) {
 }
 INSTANTIATE_TEST_SUITE_P(All, IndexedOperators, testing::ValuesIn(indexed_cases()),
                          [](const auto& test) { return std::string(test.param.name); });
+
+// Layout 1 is layout 0 between transpositions.
+TEST(Recurrent, MayHaveItsBatchFirst) {
+    const std::string operands = "opset 18\ninput %x: float32[2, 6, 5]\ninput %h: float32[2, 2, 3]\n"
+                                 "input %w_i: float32[2, 9, 5]\ninput %w_r: float32[2, 9, 3]\n";
+    const std::string outputs = "output %y: float32[2, 6, 2, 3]\noutput %yh: float32[2, 2, 3]\n";
+    const Model first = network(operands +
+                                "%y, %yh = GRU(%x, %w_i, %w_r, , , %h) {hidden_size = 3, layout = 1, "
+                                "direction = \"bidirectional\"}\n" +
+                                outputs);
+    const Model second = network(operands +
+                                 "%t = Transpose(%x) {perm = [1, 0, 2]}\n%s = Transpose(%h) {perm = [1, 0, 2]}\n"
+                                 "%z, %zh = GRU(%t, %w_i, %w_r, , , %s) {hidden_size = 3, "
+                                 "direction = \"bidirectional\"}\n"
+                                 "%y = Transpose(%z) {perm = [2, 0, 1, 3]}\n%yh = Transpose(%zh) {perm = [1, 0, 2]}\n" +
+                                 outputs);
+    const std::vector<Shape> shapes{{2, 6, 5}, {2, 2, 3}};
+    auto inputs = random_inputs(first, shapes);
+    const auto expected = run_on_cpu(second, inputs);
+    const auto found = interpreted(plan_of(first, Precision::float32, shapes), inputs, false);
+    for (std::size_t i = 0; i < 2; ++i) {
+        ASSERT_EQ(found[i].shape, expected[i].shape);
+        EXPECT_LT(relative_difference(expected[i], found[i]), 1e-5);
+    }
+}
 
 } // namespace
 } // namespace lathe::test

@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_consta
     const bool mine = own < Samples && sample < p.batch;
     const std::int64_t at_state = (place * p.batch + sample) * width + column;
     float bias[most_gates] = {}, cell = 0;
+    const std::int64_t length = mine ? steps_of(p, sample) : 0;
     if (mine) {
         for (int g = 0; g < gates; ++g)
             bias[g] = p.bias[place * all_rows + g * width + column];
@@ -107,10 +108,16 @@ __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_consta
         __syncthreads();
         if (mine) {
             const auto product = [&](int g) { return sums[own * rows + g * units + unit] + bias[g]; };
-            const float fresh = next_state<true>(p.cell, false, x, product, now[own * width + column], cell);
+            const float before = now[own * width + column];
+            float new_cell = cell;
+            const float state = next_state<true>(p.cell, false, x, product, before, new_cell);
+            const bool counts = t < length;
+            const float fresh = counts ? state : before;
+            if (counts) cell = new_cell;
             for (int to = 0; to < blocks; ++to)
                 cluster.map_shared_rank(next, to)[own * width + column] = fresh;
-            store_any(p.y, p.y_type, ((t * p.directions + place) * p.batch + sample) * width + column, fresh);
+            store_any(p.y, p.y_type, ((t * p.directions + place) * p.batch + sample) * width + column,
+                      counts ? fresh : 0.0F);
             if (step + 1 == p.steps) {
                 store_any(p.last, p.last_type, at_state, fresh);
                 if (p.cell == Cell::lstm) store_any(p.last_cell, p.last_cell_type, at_state, cell);

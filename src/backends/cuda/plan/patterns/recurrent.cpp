@@ -1,6 +1,9 @@
 // LSTM, GRU, RNN: the product with the input for all steps and directions at once, then the steps.
 
 #include "backends/cuda/plan/recurrent.hpp"
+
+#include <algorithm>
+
 #include "backends/cuda/plan/lowering.hpp"
 #include "backends/cuda/plan/packing.hpp"
 #include "backends/cuda/plan/patterns/patterns.hpp"
@@ -22,7 +25,10 @@ Result<std::vector<float>> biases(const Lowering& lowering, const std::optional<
 Result<void> recurrent(Lowering& lowering, Node& node) {
     if (const std::string why = recurrent_refusal(node); !why.empty()) return Lowering::cannot(node, why);
     Recurrent detail;
-    detail.cell = node.is("LSTM") ? Cell::lstm : node.is("GRU") ? Cell::gru : Cell::rnn;
+    detail.cell = node.is("LSTM")  ? Cell::lstm
+                  : node.is("GRU") ? Cell::gru
+                  : is_relu(node)  ? Cell::rnn_relu
+                                   : Cell::rnn;
     const bool lstm = detail.cell == Cell::lstm;
     detail.reverse = node.string_or("direction", "forward") == "reverse";
     detail.linear_before_reset = node.int_or("linear_before_reset", 0) != 0;
@@ -71,6 +77,18 @@ Result<void> recurrent(Lowering& lowering, Node& node) {
     for (std::size_t i = 5; detail.initial && i < (lstm ? 7U : 6U); ++i) {
         LATHE_TRY(const ValueId state, lowering.want_linear(node.input(i)));
         operands.push_back(state);
+    }
+    if (!node.input(4).empty()) {
+        const auto lengths = lowering.constant(node.input(4));
+        const auto numbers =
+            lengths && lengths->tensor != nullptr ? lengths->tensor->to_int64s() : std::vector<std::int64_t>();
+        // What is as long as the longest is no shorter than any.
+        detail.lengths =
+            numbers.empty() || std::any_of(numbers.begin(), numbers.end(), [&](std::int64_t n) { return n < dims[0]; });
+        if (detail.lengths) {
+            LATHE_TRY(const ValueId value, lowering.want(node.input(4), ElementType::s32, Layout::linear));
+            operands.push_back(value);
+        }
     }
     std::vector<ValueId> outputs;
     for (std::size_t i = 0; i < (lstm ? 3U : 2U); ++i) {
