@@ -17,6 +17,7 @@ const std::vector<Pass>& all_passes() {
         {"fold-constants", "nodes whose inputs are all constant are evaluated", passes::fold_constants},
         // After fold-constants, which answers what the condition asks; before what looks for chains of nodes.
         {"inline-branches", "an If whose condition is known becomes the branch that it takes", passes::inline_branches},
+        {"fold-sequences", "tensors are read as they are, not out of a sequence", passes::fold_sequences},
         {"remove-no-ops", "nodes that return their input are bypassed", passes::remove_no_ops},
         {"merge-duplicates", "equal nodes and equal initializers become one", passes::merge_duplicates},
         {"merge-transposes", "consecutive Transposes become one", passes::merge_transposes},
