@@ -19,6 +19,7 @@ const FunctionTable& functions() {
         add_reductions(all);
         add_products(all);
         add_indexed(all);
+        add_signals(all);
         return all;
     }();
     return table;

@@ -37,6 +37,7 @@ void add_shapes(FunctionTable& table);
 void add_reductions(FunctionTable& table);
 void add_products(FunctionTable& table);
 void add_indexed(FunctionTable& table);
+void add_signals(FunctionTable& table);
 
 Error cannot(const Call& call, std::string why);
 Error invalid(const Call& call, std::string why);

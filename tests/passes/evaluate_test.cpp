@@ -206,6 +206,18 @@ const Case cases[] = {
      "const %y: float32[] = {-1.0}"},
     {"reduce l2", "const %a: float32[2] = {3.0, 4.0}", "%y = ReduceL2(%a) {keepdims = 0}",
      "const %y: float32[] = {5.0}"},
+    {"a Hann window", "const %a: int64[] = {4}", "%y = HannWindow(%a)", "const %y: float32[4] = {0.0, 0.5, 1.0, 0.5}"},
+    {"a symmetric Hann window", "const %a: int64[] = {3}", "%y = HannWindow(%a) {periodic = 0}",
+     "const %y: float32[3] = {0.0, 1.0, 0.0}"},
+    {"a window of nothing", "const %a: int64[] = {-1}", "%y = HannWindow(%a)", nullptr},
+    {"a window in double", "const %a: int32[] = {2}", "%y = HannWindow(%a) {output_datatype = 11}",
+     "const %y: float64[2] = {0.0, 1.0}"},
+    {"mel weights",
+     "const %a: int64[] = {3}\nconst %b: int64[] = {16}\nconst %c: int64[] = {8192}\nconst %d: float32[] = {0.0}\n"
+     "const %e: float32[] = {3000.0}",
+     "%y = MelWeightMatrix(%a, %b, %c, %d, %e)",
+     "const %y: float32[9, 3] = {1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, "
+     "0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0}"},
     {"dequantize is never evaluated", "const %a: int8[1] = {1}\nconst %b: float32[] = {0.5}",
      "%y = DequantizeLinear(%a, %b)", nullptr},
     {"another domain", "const %a: float32[1] = {1.0}", "%y = com.example::Relu(%a)", nullptr},

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/plan/nodes_before.hpp"
 #include "backends/cuda/plan/windows.hpp"
-#include "passes/rewrite.hpp"
 
 namespace lathe::cuda {
 namespace {
@@ -24,39 +24,6 @@ std::int64_t product(const Sizes& sizes, std::size_t from = 0) {
         count *= sizes[i];
     return count;
 }
-
-/// Known sizes of a value that has elements.
-std::optional<Shape> sizes_of(const Graph& graph, const std::string& value) {
-    const auto shape = graph.info_or_name(value).shape();
-    const bool whole = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t n) { return n > 0; });
-    return whole ? shape : std::nullopt;
-}
-
-/// Puts nodes before one of the graph's and names what they give after its result.
-class Builder {
-public:
-    Builder(Graph& graph, std::size_t& at) : graph_(graph), at_(at), stem_(graph.nodes[at]->output(0)) {}
-
-    std::string add(Node node, const char* what) {
-        node.outputs = {graph_.unique_name(stem_ + "/" + what)};
-        node.name = node.outputs[0];
-        std::string name = node.outputs[0];
-        graph_.insert(at_++, std::move(node));
-        return name;
-    }
-    std::string integers(const Sizes& values, Shape shape = {}) {
-        if (shape.empty()) shape = {static_cast<std::int64_t>(values.size())};
-        return add_constant(graph_, stem_ + "/sizes", Tensor::of_int64s("", std::move(shape), values));
-    }
-    Node reshape(const std::string& value, const Sizes& to) { return make_node("Reshape", {value, integers(to)}); }
-    std::string reshaped(const std::string& value, const Sizes& to) { return add(reshape(value, to), "reshape"); }
-    Graph& graph() { return graph_; }
-
-private:
-    Graph& graph_;
-    std::size_t& at_;
-    std::string stem_;
-};
 
 /// A convolution as it is said, with the sizes of its operands.
 struct Form {
@@ -110,7 +77,7 @@ Sizes places_of_patches(const Form& form) {
 }
 
 /// x as [N groups, C/groups * taps, results].
-std::string patches(Builder& to, const Form& form, const std::string& x) {
+std::string patches(NodesBefore& to, const Form& form, const std::string& x) {
     const std::int64_t images = form.x[0] * form.groups, channels = form.x[1] / form.groups;
     const std::int64_t pixels = product(form.x, 2), results = product(form.out, 2);
     const Sizes places = places_of_patches(form);
@@ -122,29 +89,24 @@ std::string patches(Builder& to, const Form& form, const std::string& x) {
     if (std::find(places.begin(), places.end(), pixels) != places.end()) {
         // One pixel of zeros behind the others is the border.
         const std::vector<float> zeros(static_cast<std::size_t>(images * channels), 0.0F);
-        const std::string border =
-            add_constant(to.graph(), "border", *finite_tensor(form.type, {images, channels, 1}, zeros));
-        Node join = make_node("Concat", {value, border});
-        join.set("axis", std::int64_t{2});
-        value = to.add(std::move(join), "bordered");
+        value = to.joined({value, to.constant("border", *finite_tensor(form.type, {images, channels, 1}, zeros))}, 2);
     }
-    Node gather = make_node("Gather", {value, to.integers(places, {form.taps, results})});
-    gather.set("axis", std::int64_t{2});
-    return to.reshaped(to.add(std::move(gather), "patches"), {images, channels * form.taps, results});
+    const std::string all = to.gathered(value, to.integers(places, {form.taps, results}), 2);
+    return to.reshaped(all, {images, channels * form.taps, results});
 }
 
 /// left [groups, m, k] times right [N groups, k, n].
-std::string multiplied(Builder& to, const Form& form, const std::string& left, const std::string& right,
+std::string multiplied(NodesBefore& to, const Form& form, const std::string& left, const std::string& right,
                        const Sizes& m_k_n) {
     const std::int64_t m = m_k_n[0], k = m_k_n[1], n = m_k_n[2], images = form.x[0];
-    if (images == 1) return to.add(make_node("MatMul", {left, right}), "product");
-    if (form.groups == 1) return to.add(make_node("MatMul", {to.reshaped(left, {m, k}), right}), "product");
+    if (images == 1) return to.product(left, right);
+    if (form.groups == 1) return to.product(to.reshaped(left, {m, k}), right);
     const std::string by_group = to.reshaped(right, {images, form.groups, k, n});
-    return to.add(make_node("MatMul", {left, by_group}), "product");
+    return to.product(left, by_group);
 }
 
 /// The node becomes a Reshape to the result's sizes, or the sum of that and the bias.
-void finish(Builder& to, Node& node, const Form& form, const std::string& value) {
+void finish(NodesBefore& to, Node& node, const Form& form, const std::string& value) {
     const std::string bias = node.input(2);
     const Node origin = node;
     Node shaped = to.reshape(value, form.out);
@@ -166,7 +128,7 @@ bool become_product(Graph& graph, std::size_t& at) {
     if (!form || form->filter[1] * form->groups != form->x[1] || form->filter[0] != form->out[1]) return false;
     const std::int64_t m = form->out[1] / form->groups, k = form->filter[1] * form->taps, n = product(form->out, 2);
     if (form->taps * n > most_places) return false;
-    Builder to(graph, at);
+    NodesBefore to(graph, at);
     const std::string left = to.reshaped(node.input(1), {form->groups, m, k});
     const std::string right = patches(to, *form, node.input(0));
     finish(to, node, *form, multiplied(to, *form, left, right, {m, k, n}));
@@ -192,15 +154,13 @@ bool become_transposed_product(Graph& graph, std::size_t& at) {
     of_ones.insert(of_ones.end(), form->spans.kernel.begin(), form->spans.kernel.end());
     const auto weights = finite_tensor(form->type, of_ones, ones);
     if (!weights) return false;
-    Builder to(graph, at);
-    Node turned = make_node("Transpose", {to.reshaped(node.input(1), {form->groups, channels, rows})});
-    turned.set("perm", Sizes{0, 2, 1});
-    const std::string left = to.add(std::move(turned), "turned");
+    NodesBefore to(graph, at);
+    const std::string left = to.transposed(to.reshaped(node.input(1), {form->groups, channels, rows}), {0, 2, 1});
     const std::string right = to.reshaped(node.input(0), {form->x[0] * form->groups, channels, pixels});
     const std::string columns = multiplied(to, *form, left, right, {rows, channels, pixels});
     Sizes image{form->x[0], all};
     image.insert(image.end(), form->x.begin() + 2, form->x.end());
-    Node sum = make_node("ConvTranspose", {to.reshaped(columns, image), add_constant(graph, "places", *weights)});
+    Node sum = make_node("ConvTranspose", {to.reshaped(columns, image), to.constant("places", *weights)});
     sum.attributes = node.attributes;
     sum.set("group", form->out[1]);
     const Sizes kernel = form->spans.kernel;
@@ -218,7 +178,7 @@ bool add_bias_behind(Graph& graph, std::size_t& at) {
     by_channel[0] = (*out)[1];
     const std::string bias = node.input(2);
     const Node origin = node;
-    Builder to(graph, at);
+    NodesBefore to(graph, at);
     Node bare = node;
     bare.inputs.resize(2);
     const std::string sum = to.add(std::move(bare), "unbiased");

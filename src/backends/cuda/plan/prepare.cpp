@@ -5,6 +5,7 @@
 #include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/empty_values.hpp"
+#include "backends/cuda/plan/fourier.hpp"
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/plan/powers.hpp"
 #include "backends/cuda/plan/recurrent.hpp"
@@ -234,6 +235,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     // Of constants it folds as soon as it is written as products.
     if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_batch_first(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_fourier(model.graph, model.opset())) LATHE_CHECK(settle_anew(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));

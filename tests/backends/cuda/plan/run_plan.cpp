@@ -37,6 +37,11 @@ void run(const std::filesystem::path& folder) {
     std::cout << "plan " << folder.string() << '\n' << cuda::print(half) << "end\n";
     const auto half_outputs = interpreted(half, inputs, false);
     const auto plan_outputs = interpreted(plan_of(model, Precision::float32, shapes), inputs, true);
+    // First, since the CPU engine may have no form of the model.
+    for (std::size_t i = 0; i < plan_outputs.size(); ++i) {
+        write(folder / ("half_" + std::to_string(i) + ".f32"), half_outputs[i]);
+        write(folder / ("plan_" + std::to_string(i) + ".f32"), plan_outputs[i]);
+    }
     const auto cpu_outputs = run_on_cpu(model, inputs);
     std::ofstream layers(folder / "cpu_layers.txt");
     for (const LayerInfo& layer : must(compile_for_cpu(model, inputs)->layers())) {
@@ -45,9 +50,7 @@ void run(const std::filesystem::path& folder) {
             layers << '\t' << node;
         layers << '\n';
     }
-    for (std::size_t i = 0; i < plan_outputs.size(); ++i) {
-        write(folder / ("half_" + std::to_string(i) + ".f32"), half_outputs[i]);
-        write(folder / ("plan_" + std::to_string(i) + ".f32"), plan_outputs[i]);
+    for (std::size_t i = 0; i < cpu_outputs.size(); ++i) {
         write(folder / ("cpu_" + std::to_string(i) + ".f32"), cpu_outputs[i]);
     }
 }
