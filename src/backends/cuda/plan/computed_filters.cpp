@@ -49,38 +49,11 @@ std::optional<Form> form_of(const Graph& graph, const Node& node) {
     return form;
 }
 
-/// For each tap and each result, which of the pixels it meets; their number where it meets none.
-Sizes places_of_patches(const Form& form) {
-    const std::size_t rank = form.spans.kernel.size();
-    const Sizes pixels(form.x.begin() + 2, form.x.end()), results(form.out.begin() + 2, form.out.end());
-    const std::int64_t outside = product(pixels), all = product(results);
-    Sizes places;
-    places.reserve(static_cast<std::size_t>(form.taps * all));
-    for (std::int64_t tap = 0; tap < form.taps; ++tap) {
-        for (std::int64_t result = 0; result < all; ++result) {
-            std::int64_t place = 0, stride = 1, rest_of_tap = tap, rest = result;
-            bool inside = true;
-            for (std::size_t i = rank; i-- > 0;) {
-                const std::int64_t at = rest % results[i] * form.spans.strides[i] +
-                                        rest_of_tap % form.spans.kernel[i] * form.spans.dilations[i] -
-                                        form.spans.pads[i];
-                rest /= results[i];
-                rest_of_tap /= form.spans.kernel[i];
-                inside = inside && at >= 0 && at < pixels[i];
-                place += at * stride;
-                stride *= pixels[i];
-            }
-            places.push_back(inside ? place : outside);
-        }
-    }
-    return places;
-}
-
 /// x as [N groups, C/groups * taps, results].
 std::string patches(NodesBefore& to, const Form& form, const std::string& x) {
     const std::int64_t images = form.x[0] * form.groups, channels = form.x[1] / form.groups;
     const std::int64_t pixels = product(form.x, 2), results = product(form.out, 2);
-    const Sizes places = places_of_patches(form);
+    const Sizes places = places_of_windows(form.spans, form.x, form.out);
     std::string value = to.reshaped(x, {images, channels, pixels});
     bool as_they_lie = form.taps == 1 && results == pixels;
     for (std::size_t i = 0; i < places.size() && as_they_lie; ++i)

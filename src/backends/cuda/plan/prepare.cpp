@@ -7,6 +7,7 @@
 #include "backends/cuda/plan/empty_values.hpp"
 #include "backends/cuda/plan/fourier.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/pool_indices.hpp"
 #include "backends/cuda/plan/powers.hpp"
 #include "backends/cuda/plan/recurrent.hpp"
 #include "backends/cuda/plan/resampled.hpp"
@@ -236,6 +237,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_batch_first(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_fourier(model.graph, model.opset())) LATHE_CHECK(settle_anew(model));
+    if (write_out_pool_indices(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));

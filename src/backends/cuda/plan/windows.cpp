@@ -61,6 +61,30 @@ Window window_of(const Spans& s, std::size_t first) {
 
 } // namespace
 
+std::vector<std::int64_t> places_of_windows(const Spans& spans, const Shape& x, const Shape& y) {
+    const Shape pixels(x.begin() + 2, x.end()), results(y.begin() + 2, y.end());
+    const std::int64_t taps = element_count(spans.kernel), all = element_count(results);
+    std::vector<std::int64_t> places;
+    places.reserve(static_cast<std::size_t>(taps * all));
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+        for (std::int64_t result = 0; result < all; ++result) {
+            std::int64_t place = 0, stride = 1, rest_of_tap = tap, rest = result;
+            bool inside = true;
+            for (std::size_t i = pixels.size(); i-- > 0;) {
+                const std::int64_t at = rest % results[i] * spans.strides[i] +
+                                        rest_of_tap % spans.kernel[i] * spans.dilations[i] - spans.pads[i];
+                rest /= results[i];
+                rest_of_tap /= spans.kernel[i];
+                inside = inside && at >= 0 && at < pixels[i];
+                place += at * stride;
+                stride *= pixels[i];
+            }
+            places.push_back(inside ? place : element_count(pixels));
+        }
+    }
+    return places;
+}
+
 Result<Window> window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel) {
     if (input.size() != 3 && input.size() != 4) {
         return Error{ErrorCode::unsupported, "only images of one or two dimensions are taken",

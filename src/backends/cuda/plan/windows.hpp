@@ -13,6 +13,10 @@ struct Spans {
 /// Of a Conv or pooling node over a value of these sizes, auto_pad worked out. Errors: unsupported.
 Result<Spans> spans_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel);
 
+/// For each tap of the window, and for each result, which of the pixels it meets; their number where it meets none. x
+/// and y are the node's sizes [N, C, ...].
+std::vector<std::int64_t> places_of_windows(const Spans& spans, const Shape& x, const Shape& y);
+
 /// The window of a Conv or pooling node over an image of dims N,C,H,W or N,C,W (which is taken as one row high).
 /// unsupported for other ranks.
 Result<Window> window_of(const Node& node, const Shape& input, std::vector<std::int64_t> kernel);

@@ -195,6 +195,17 @@ const std::vector<IndexedCase>& indexed_cases() {
          "output %y: float32[6, 2, 2, 3]\noutput %yh: float32[2, 2, 3]\n",
          {{6, 2, 5}},
          "rnn_relu\n"},
+        {"MaxPoolIndices",
+         "opset 18\ninput %x: float32[2, 3, 6, 7]\n"
+         "%y, %p = MaxPool(%x) {kernel_shape = [3, 2], strides = [2, 2], pads = [1, 0, 1, 1]}\n"
+         "output %y: float32[2, 3, 3, 4]\noutput %p: int64[2, 3, 3, 4]\n",
+         {{2, 3, 6, 7}},
+         "arg_extreme"},
+        {"MaxPoolIndicesOfALine",
+         "opset 18\ninput %x: float32[2, 3, 9]\n%y, %p = MaxPool(%x) {kernel_shape = [2], dilations = [2]}\n"
+         "output %y: float32[2, 3, 7]\noutput %p: int64[2, 3, 7]\n",
+         {{2, 3, 9}},
+         "arg_extreme"},
         {"EinsumOfOne",
          "opset 18\ninput %x: float32[2, 3, 5]\n%z = Einsum(%x) {equation = \"ijk -> ki\"}\n"
          "output %z: float32[5, 2]\n",
@@ -308,6 +319,32 @@ TEST(Recurrent, MayHaveItsBatchFirst) {
     for (std::size_t i = 0; i < 2; ++i) {
         ASSERT_EQ(found[i].shape, expected[i].shape);
         EXPECT_LT(relative_difference(expected[i], found[i]), 1e-5);
+    }
+}
+
+// SegNet: what was largest returns to its place, all else is 0.
+TEST(MaxUnpool, IsAScatter) {
+    const Model model = network("opset 18\ninput %x: float32[2, 3, 6, 8]\n"
+                                "%p, %i = MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 2]}\n"
+                                "%y = MaxUnpool(%p, %i) {kernel_shape = [2, 2], strides = [2, 2]}\n"
+                                "output %y: float32[2, 3, 6, 8]\n");
+    const std::vector<Shape> shapes{{2, 3, 6, 8}};
+    auto inputs = random_inputs(model, shapes);
+    const auto found = interpreted(plan_of(model, Precision::float32, shapes), inputs, false);
+    const auto x = inputs[0].as<float>();
+    const auto y = found[0].as<float>();
+    ASSERT_EQ(y.size(), x.size());
+    for (std::size_t plane = 0; plane < 6; ++plane) {
+        for (std::size_t row = 0; row < 6; ++row) {
+            for (std::size_t column = 0; column < 8; ++column) {
+                const auto at = [&](std::size_t r, std::size_t c) { return plane * 48 + r * 8 + c; };
+                float largest = -1e9F;
+                for (std::size_t k = 0; k < 4; ++k)
+                    largest = std::max(largest, x[at(row / 2 * 2 + k / 2, column / 2 * 2 + k % 2)]);
+                const float own = x[at(row, column)];
+                EXPECT_EQ(y[at(row, column)], own == largest ? own : 0.0F);
+            }
+        }
     }
 }
 
