@@ -129,10 +129,8 @@ bool take_element(const Site& site) {
 bool take_length(const Site& site) {
     const auto all = elements_of(site, site.root.input(0));
     if (!all) return false;
-    const auto count = static_cast<std::int64_t>(all->size());
-    Node constant = make_node("Constant", {});
-    constant.set("value", Tensor::of_int64s("", {}, std::span(&count, 1)));
-    become(site.root, std::move(constant), site.root);
+    const std::string length = integers(site.graph, {static_cast<std::int64_t>(all->size())}, {});
+    become(site.root, make_node("Identity", {length}), site.root);
     return true;
 }
 

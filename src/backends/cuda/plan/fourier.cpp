@@ -91,10 +91,10 @@ bool write_dft(Graph& graph, std::size_t& at, std::int64_t opset) {
     form.inverse = node.int_or("inverse", 0) != 0;
     const bool one_sided = node.int_or("onesided", 0) != 0;
     form.to_real = form.inverse && one_sided;
-    const auto length = node.input(1).empty() ? std::optional(form.given) : integer_of(graph, node.input(1));
-    // Of half a spectrum the length must be said: two have it.
-    if (!length || *length < 1 || (form.to_real && (node.input(1).empty() || !form.complex)) ||
-        (one_sided && !form.inverse && form.complex))
+    // Two lengths have half a spectrum of that size: the even one is meant.
+    const std::int64_t usual = form.to_real ? 2 * (form.given - 1) : form.given;
+    const auto length = node.input(1).empty() ? std::optional(usual) : integer_of(graph, node.input(1));
+    if (!length || *length < 1 || (form.to_real && !form.complex) || (one_sided && !form.inverse && form.complex))
         return false;
     form.length = *length;
     form.results = one_sided && !form.inverse ? *length / 2 + 1 : *length;

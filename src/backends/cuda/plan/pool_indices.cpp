@@ -39,7 +39,9 @@ bool stay_inside(Sizes& places, std::int64_t taps, std::int64_t results, std::in
 bool write_indices(Graph& graph, std::size_t& at) {
     Node& node = *graph.nodes[at];
     const auto x = sizes_of(graph, node.input(0)), y = sizes_of(graph, node.output(0));
-    if (!x || !y || x->size() < 3 || y->size() != x->size() || node.int_or("storage_order", 0) != 0) return false;
+    if (!x || !y || x->size() < 3 || y->size() != x->size()) return false;
+    const bool by_column = node.int_or("storage_order", 0) != 0;
+    if (by_column && x->size() != 4) return false;
     const auto spans = spans_of(node, *x, {});
     if (!spans) return false;
     const std::int64_t planes = (*x)[0] * (*x)[1], pixels = element_count(*x) / planes;
@@ -47,6 +49,9 @@ bool write_indices(Graph& graph, std::size_t& at) {
     if (taps > most_numbers / results || element_count(*y) > most_numbers) return false;
     Sizes places = places_of_windows(*spans, *x, *y);
     if (!stay_inside(places, taps, results, pixels)) return false;
+    Sizes told = places; // what the indices say of them
+    for (std::int64_t& place : told)
+        if (by_column) place = place % x->back() * (*x)[2] + place / x->back();
     const std::string indices = node.output(1);
     node.outputs.resize(1);
     NodesBefore to(graph, at);
@@ -54,16 +59,17 @@ bool write_indices(Graph& graph, std::size_t& at) {
     if (taps == 1) {
         Sizes all;
         for (std::int64_t plane = 0; plane < planes; ++plane)
-            for (const std::int64_t place : places)
+            for (const std::int64_t place : told)
                 all.push_back(plane * pixels + place);
         last = make_node("Identity", {to.integers(all, *y)});
     } else {
         const std::string by_plane = to.reshaped(node.input(0), {planes, pixels});
-        const std::string table = to.integers(places, {taps, results});
-        Node largest = make_node("ArgMax", {to.gathered(by_plane, table, 1)});
+        const std::string windows = to.gathered(by_plane, to.integers(places, {taps, results}), 1);
+        Node largest = make_node("ArgMax", {windows});
         largest.set("axis", std::int64_t{1});
         largest.set("keepdims", std::int64_t{0});
-        Node which = make_node("GatherElements", {table, to.add(std::move(largest), "largest")});
+        Node which =
+            make_node("GatherElements", {to.integers(told, {taps, results}), to.add(std::move(largest), "largest")});
         which.set("axis", std::int64_t{0});
         Sizes begins(static_cast<std::size_t>(planes));
         for (std::size_t plane = 0; plane < begins.size(); ++plane)
