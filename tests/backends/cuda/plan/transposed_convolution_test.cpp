@@ -133,6 +133,33 @@ TEST(TransposedConvolution, PadsByItselfAsTheSpecificationSays) {
     }
 }
 
+// The depths of a group's filters are multiplied one after another.
+TEST(TransposedConvolution, OfAVolumeMayHaveGroups) {
+    const std::vector<TransposedCase> list{
+        {"depthwise", "8, 1, 3, 3, 3", "strides = [2, 2, 2], pads = [1, 1, 1, 1, 1, 1], group = 8", {2, 8, 3, 4, 5}},
+        {"depthwise_odd",
+         "6, 1, 3, 2, 4",
+         "strides = [2, 2, 1], pads = [1, 0, 1, 0, 1, 0], group = 6",
+         {2, 6, 3, 4, 5}},
+        {"one_depth", "8, 1, 1, 2, 2", "strides = [1, 2, 2], group = 8", {2, 8, 3, 4, 5}},
+        {"depths_apart", "8, 1, 2, 2, 2", "strides = [2, 2, 2], group = 8", {1, 8, 3, 4, 5}},
+        {"groups",
+         "8, 4, 3, 3, 3",
+         "strides = [2, 2, 2], pads = [1, 1, 1, 1, 1, 1], output_padding = [1, 1, 1], group = 2",
+         {2, 8, 3, 4, 5}}};
+    for (TransposedCase c : list) {
+        SCOPED_TRACE(c.name);
+        c.channels = c.name == "groups" ? 8 : static_cast<int>(c.x[1]);
+        const Model model = lathe::test::network(network_of(c));
+        auto inputs = lathe::test::random_inputs(model, {c.x});
+        const Plan plan = lathe::test::plan_of(model, Precision::float32, {c.x});
+        const auto valid = verify(plan);
+        ASSERT_TRUE(valid) << valid.error().describe();
+        const auto found = lathe::test::interpreted(plan, inputs, false);
+        EXPECT_LE(lathe::test::relative_difference(lathe::test::run_on_cpu(model, inputs)[0], found[0]), 1e-5);
+    }
+}
+
 TEST(TransposedConvolution, RefusesWhatItHasNoFormFor) {
     const Model model = lathe::test::network("opset 18\ninput %x: float32[N, 8, 5, 5, 5, 5]\n"
                                              "input %w_t: float32[8, 4, 2, 2, 2, 2]\n"

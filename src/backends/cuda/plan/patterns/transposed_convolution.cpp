@@ -87,13 +87,14 @@ Result<Attributes> attributes_of(const Lowering& lowering, const Node& node, con
     return found;
 }
 
-/// [C][K][D][R][S], K of a group, to the filters of all phases, [group][z][a][b][K][Dh][Dw][Dd][C of a group, padded].
+/// [C][K][D][R][S], K of a group, to the filters of all phases, [group][z][a][b][K][Dh][Dw][Dd][C of a group, padded],
+/// or of `slots` of the depths Dd.
 Result<WeightId> pack_phases(Lowering& lowering, const Filter& filter, const Attributes& attributes, ElementType type,
-                             std::int64_t padded, const std::string& key) {
+                             std::int64_t padded, const std::string& key, std::int64_t first, std::int64_t slots) {
     const Phases &depths = attributes.phases[0], &rows = attributes.phases[1], &columns = attributes.phases[2];
     const std::int64_t c = filter.values.shape[0], k = filter.values.shape[1], of_group = c / attributes.groups;
     const std::int64_t phases = depths.stride * rows.stride * columns.stride;
-    const Shape dims{attributes.groups * phases * k, rows.size, columns.size, depths.size * padded};
+    const Shape dims{attributes.groups * phases * k, rows.size, columns.size, slots * padded};
     return lowering.store(key, type, dims, [&]() -> Result<std::vector<std::byte>> {
         LATHE_TRY(const auto values, filter_floats(lowering, filter, type == ElementType::s8));
         std::vector<float> packed(static_cast<std::size_t>(element_count(dims)), 0.0F);
@@ -102,13 +103,15 @@ Result<WeightId> pack_phases(Lowering& lowering, const Filter& filter, const Att
             const auto d = depths.offset(phase[0], tap[0]), h = rows.offset(phase[1], tap[1]),
                        w = columns.offset(phase[2], tap[2]);
             if (!d || !h || !w) return;
+            const std::int64_t slot = *d - depths.first - first;
+            if (slot < 0 || slot >= slots) return;
             const std::int64_t which = (phase[0] * rows.stride + phase[1]) * columns.stride + phase[2];
             for (std::int64_t ic = 0; ic < c; ++ic) {
                 for (std::int64_t ik = 0; ik < k; ++ik) {
                     const std::int64_t channel = (ic / of_group * phases + which) * k + ik;
                     const std::int64_t pixel =
                         (channel * rows.size + *h - rows.first) * columns.size + *w - columns.first;
-                    const std::int64_t at = (pixel * depths.size + *d - depths.first) * padded + ic % of_group;
+                    const std::int64_t at = (pixel * slots + slot) * padded + ic % of_group;
                     const std::int64_t from =
                         (((ic * k + ik) * depths.kernel + tap[0]) * rows.kernel + tap[1]) * columns.kernel + tap[2];
                     packed[static_cast<std::size_t>(at)] = values[static_cast<std::size_t>(from)];
@@ -151,7 +154,6 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
                       (filter->axis == 1 || filter->scales->count() == 1);
     const ElementType type = int8 ? ElementType::s8 : *storage;
     LATHE_TRY(ValueId in, lowering.want(x, type, Layout::nhwc));
-    if (volume && attributes.groups != 1) return Lowering::cannot(node, "a volume in groups");
 
     // The bias once a phase; an activation goes with the products, what else follows comes after the movement.
     const std::int64_t k = filter->values.shape[1], groups = attributes.groups;
@@ -205,8 +207,7 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
             key += "|" + std::to_string(n);
     const std::int64_t of_group = filter->values.shape[0] / groups;
     const std::int64_t padded = groups != 1 ? of_group : lowering.value(in).channel_stride;
-    LATHE_TRY(conv.weight,
-              pack_phases(lowering, *filter, attributes, type, padded, key + "|c" + std::to_string(padded)));
+    key += "|c" + std::to_string(padded);
     const Shape out = lowering.dims(node.output(0));
     const std::int64_t n = out[0], d = depths.results, h = rows.results, w = columns.results;
     const auto image = [&](std::int64_t channels, std::int64_t depth, std::int64_t height, std::int64_t width) {
@@ -215,30 +216,62 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
                                : Shape{n, channels, height, width};
     };
     const std::string inside = tail.end + "/phases"; // a name that no value of the model is read by
-    if (volume) {
-        const bool plain = depths.size == 1 && depths.first == 0 && d == lowering.value(in).dims[2];
-        if (!plain) in = depth_taps(lowering, node, in, {depths.size, 1, 1, -depths.first, 0}, d, inside + "/taps");
-        const Shape from = lowering.value(in).dims;
-        in = lowering.make_alias(inside + "/images", in, {from[0] * from[2], from[1], from[3], from[4]}, Layout::nhwc);
+    // Groups cannot take in more channels: depths are multiplied one after another, each added to the last.
+    const bool in_turns = volume && groups != 1 && depths.size > 1;
+    const bool plain_depths = depths.size == 1 && depths.first == 0 && d == lowering.dims(x)[volume ? 2 : 0];
+    const auto frames = [&](ValueId id, const std::string& name) {
+        const Shape from = lowering.value(id).dims;
+        return lowering.make_alias(name, id, {from[0] * from[2], from[1], from[3], from[4]}, Layout::nhwc);
+    };
+    if (volume && !in_turns) {
+        if (!plain_depths)
+            in = depth_taps(lowering, node, in, {depths.size, 1, 1, -depths.first, 0}, d, inside + "/taps");
+        in = frames(in, inside + "/images");
     }
     const Shape products = volume ? Shape{n * d, request.channels, h, w} : image(request.channels, d, h, w);
-    const ValueId side = lowering.make(inside, result, products, Layout::nhwc, scale);
-    FusedOp& op = lowering.add(node, tail.nodes, conv, {in}, {side}, type);
-    op.macs = n * d * h * w * request.channels * depths.size * rows.size * columns.size * of_group;
-    op.tf32 = lowering.tf32() && type == ElementType::f32;
+    ValueId side = none;
+    const std::int64_t turns = in_turns ? depths.size : 1;
+    for (std::int64_t turn = 0; turn < turns; ++turn) {
+        const bool last = turn + 1 == turns;
+        Conv step = conv;
+        ValueId from = in;
+        if (in_turns) {
+            const std::string name = inside + "/" + std::to_string(turn);
+            from = frames(depth_taps(lowering, node, in, {1, 1, 1, -depths.first - turn, 0}, d, name + "/tap"), name);
+            if (!last) step.epilogue = {};
+            step.epilogue.residual = side;
+        }
+        LATHE_TRY(step.weight, pack_phases(lowering, *filter, attributes, type, padded,
+                                           in_turns ? key + "|depth" + std::to_string(turn) : key, turn,
+                                           in_turns ? 1 : depths.size));
+        const ValueId made = last ? lowering.make(inside, result, products, Layout::nhwc, scale)
+                                  : lowering.make(inside + "/sum" + std::to_string(turn), type, products, Layout::nhwc);
+        std::vector<ValueId> operands{from};
+        if (side != none) operands.push_back(side);
+        FusedOp& op = lowering.add(node, tail.nodes, step, std::move(operands), {made}, type);
+        op.macs = n * d * h * w * request.channels * depths.size * rows.size * columns.size * of_group / turns;
+        op.tf32 = lowering.tf32() && type == ElementType::f32;
+        side = made;
+    }
 
     // dense pixels stay images; others are moved as planes
     const bool dense =
         lowering.value(side).channel_stride == request.channels && channel_stride(k * groups, result) == k * groups;
     const Layout layout = dense ? Layout::nhwc : Layout::linear;
+    if (volume && groups != 1 && k != 1 && !dense)
+        return Lowering::cannot(node, "a volume in groups of several channels, no multiple of 8");
     LATHE_TRY(const ValueId from, lowering.want(inside, result, layout));
     const std::int64_t sd = depths.stride, sh = rows.stride, sw = columns.stride;
     Shape seen, turned;
     std::vector<std::int64_t> order;
     if (volume && dense) {
-        seen = {n, d, h, w, sd, sh, sw, k};
-        turned = {n, d, sd, h, sh, w, sw, k};
-        order = {0, 1, 4, 2, 5, 3, 6, 7};
+        seen = {n * d, h, w, groups, sd, sh, sw, k};
+        turned = {n * d, sd, h, sh, w, sw, groups, k};
+        order = {0, 4, 1, 5, 2, 6, 3, 7};
+    } else if (volume && groups != 1) { // of one channel each
+        seen = {n, d, groups, sd, sh, sw, h, w};
+        turned = {n, groups, d, sd, h, sh, w, sw};
+        order = {0, 2, 1, 3, 6, 4, 7, 5};
     } else if (volume) {
         seen = {n, d, sd, sh, sw, k, h, w};
         turned = {n, k, d, sd, h, sh, w, sw};
