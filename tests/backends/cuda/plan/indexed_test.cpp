@@ -1,5 +1,7 @@
 // Operators whose places are computed, and integers: plans against the CPU engine.
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -320,6 +322,65 @@ TEST(Recurrent, MayHaveItsBatchFirst) {
         ASSERT_EQ(found[i].shape, expected[i].shape);
         EXPECT_LT(relative_difference(expected[i], found[i]), 1e-5);
     }
+}
+
+// Places between pixels need more than 16 bits: neither the product nor the operand that GridSample reads has fewer.
+TEST(GridSample, ReadsItsPlacesInFloat32) {
+    const Model model = network("opset 16\ninput %x: float32[1, 8, 40, 50]\ninput %f: float32[1, 40, 50, 2]\n"
+                                "input %b_g: float32[1, 40, 50, 2]\n%g = Add(%f, %b_g)\n"
+                                "%y = GridSample(%x, %g)\noutput %y: float32[1, 8, 40, 50]\n");
+    const cuda::Plan plan = plan_of(model, Precision::float16, {{1, 8, 40, 50}, {1, 40, 50, 2}});
+    for (const cuda::FusedOp& op : plan.ops) {
+        if (const auto* indexed = std::get_if<cuda::Indexed>(&op.detail);
+            indexed != nullptr && indexed->kind == cuda::IndexedKind::grid_sample) {
+            EXPECT_EQ(plan.values[op.inputs[0]].type, cuda::ElementType::f16) << cuda::print(plan);
+            EXPECT_EQ(plan.values[op.inputs[1]].type, cuda::ElementType::f32) << cuda::print(plan);
+        }
+    }
+}
+
+// The CPU engine has no form of it.
+TEST(DeformConv, IsAConvolutionOfWhatIsSampled) {
+    const Model model = network(
+        "opset 19\ninput %x: float32[2, 4, 7, 6]\ninput %o: float32[2, 16, 3, 5]\ninput %m: float32[2, 8, 3, 5]\n"
+        "input %w_f: float32[6, 2, 2, 2]\ninput %b_f: float32[6]\n"
+        "%y = DeformConv(%x, %w_f, %o, %b_f, %m) {group = 2, offset_group = 2, strides = [2, 1], "
+        "dilations = [2, 1], pads = [1, 0, 0, 0], kernel_shape = [2, 2]}\noutput %y: float32[2, 6, 3, 5]\n");
+    const std::vector<Shape> shapes{{2, 4, 7, 6}, {2, 16, 3, 5}, {2, 8, 3, 5}};
+    auto inputs = random_inputs(model, shapes);
+    for (float& offset : inputs[1].as<float>())
+        offset *= 3;
+    const auto found = interpreted(plan_of(model, Precision::float32, shapes), inputs, false);
+    const auto x = inputs[0].as<float>(), offsets = inputs[1].as<float>(), mask = inputs[2].as<float>();
+    const auto weights = model.graph.initializers.at("w_f").to_floats(),
+               bias = model.graph.initializers.at("b_f").to_floats();
+    const auto pixel = [&](std::size_t plane, double row, double column) {
+        const bool inside = row >= 0 && row < 7 && column >= 0 && column < 6;
+        const auto at = inside ? plane * 42 + static_cast<std::size_t>(row) * 6 + static_cast<std::size_t>(column) : 0;
+        return inside ? static_cast<double>(x[at]) : 0.0;
+    };
+    HostTensor expected("y", DataType::float32, {2, 6, 3, 5});
+    for (std::size_t i = 0; i < expected.as<float>().size(); ++i) {
+        const std::size_t column = i % 5, row = i / 5 % 3, k = i / 15 % 6, n = i / 90;
+        auto sum = static_cast<double>(bias[k]);
+        for (std::size_t tap = 0; tap < 8; ++tap) { // two channels of the group, 2 x 2
+            const std::size_t c = k / 3 * 2 + tap / 4, place = tap % 4;
+            const auto of_tap = [&](std::size_t channel) { return channel * 15 + row * 5 + column; };
+            const std::size_t offset = n * 16 + (c / 2 * 4 + place) * 2;
+            const double y =
+                static_cast<double>(row * 2 + place / 2 * 2) - 1 + static_cast<double>(offsets[of_tap(offset)]);
+            const double z = static_cast<double>(column + place % 2) + static_cast<double>(offsets[of_tap(offset + 1)]);
+            const double top = std::floor(y), left = std::floor(z), down = y - top, right = z - left;
+            const std::size_t plane = n * 4 + c;
+            const double value =
+                (1 - down) * ((1 - right) * pixel(plane, top, left) + right * pixel(plane, top, left + 1)) +
+                down * ((1 - right) * pixel(plane, top + 1, left) + right * pixel(plane, top + 1, left + 1));
+            sum += value * static_cast<double>(weights[k * 8 + tap]) *
+                   static_cast<double>(mask[of_tap(n * 8 + c / 2 * 4 + place)]);
+        }
+        expected.as<float>()[i] = static_cast<float>(sum);
+    }
+    EXPECT_LT(relative_difference(expected, found[0]), 1e-5);
 }
 
 // SegNet: what was largest returns to its place, all else is 0.

@@ -165,7 +165,19 @@ Result<void> grid_sample(Lowering& lowering, Node& node) {
                                               : outside == "border" ? Outside::border
                                                                     : Outside::reflection);
     detail.first = node.int_or("align_corners", 0) != 0;
-    LATHE_TRY(auto inputs, linear(lowering, node, 2));
+    // Places that are there in float32 are read so.
+    LATHE_TRY(std::vector<ValueId> inputs, linear(lowering, node, 1));
+    if (!lowering.ready(node.input(1))) return Lowering::cannot(node, "an input is not made");
+    const auto exact = std::ranges::find_if(lowering.forms(node.input(1)), [&](ValueId id) {
+        const Value& value = lowering.value(id);
+        return value.type == ElementType::f32 && value.layout == Layout::linear && value.role != Role::output;
+    });
+    if (exact != lowering.forms(node.input(1)).end()) {
+        inputs.push_back(*exact);
+    } else {
+        LATHE_TRY(const ValueId places, lowering.want_linear(node.input(1)));
+        inputs.push_back(places);
+    }
     if (!is_real(lowering.value(inputs[0]).type) || !is_real(lowering.value(inputs[1]).type))
         return Lowering::cannot(node, "of numbers that are not floating point");
     return emit(lowering, node, detail, std::move(inputs));

@@ -190,6 +190,10 @@ Result<void> emit_program(Lowering& lowering, Node& node, const Region& region) 
     if (scale) {
         nodes.push_back(reader);
         out = lowering.make(reader->output(0), ElementType::s8, dims, layout, *scale);
+    } else if (is_real(*type) && layout == Layout::linear && reader != nullptr && reader->is("GridSample") &&
+               reader->input(1) == region.end) {
+        // 16 bits would place pixels of a large image to a fraction of their width.
+        out = lowering.make(region.end, ElementType::f32, dims, layout);
     } else {
         out = lowering.make_result(region.end, *type, layout);
     }
