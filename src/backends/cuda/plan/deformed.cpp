@@ -12,7 +12,7 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 
 /// Places of all taps: as many as numbers of a large layer's weights, and no more.
-constexpr std::int64_t most_places = std::int64_t{1} << 24;
+constexpr std::int64_t most_sampled_places = std::int64_t{1} << 24;
 
 /// Where each tap (r, s) of each result (i, j) lies without an offset, at [i, r, j, s]: its x and y as GridSample
 /// counts them, from -1 to 1 over the edges of the image.
@@ -50,7 +50,7 @@ bool write_deform_conv(Graph& graph, std::size_t& at, std::int64_t opset) {
     const std::int64_t r = spans->kernel[0], s = spans->kernel[1], h = (*y)[2], w = (*y)[3];
     const std::int64_t images = (*x)[0] * groups, channels = (*x)[1] / groups;
     if (r != (*filter)[2] || s != (*filter)[3] || *offsets != Shape{(*x)[0], groups * r * s * 2, h, w} ||
-        h * w > most_places / (r * s * 2))
+        h * w > most_sampled_places / (r * s * 2))
         return false;
     const std::vector<float> steps{2 / static_cast<float>((*x)[3]), 2 / static_cast<float>((*x)[2])};
     const auto step = finite_tensor(type, {2}, steps);

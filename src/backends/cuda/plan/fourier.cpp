@@ -17,7 +17,7 @@ using Sizes = std::vector<std::int64_t>;
 /// Numbers of a matrix: as many as weights of a large layer, and no more.
 constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
 
-std::int64_t product(const Shape& dims, std::size_t from, std::size_t to) {
+std::int64_t elements_between(const Shape& dims, std::size_t from, std::size_t to) {
     std::int64_t count = 1;
     for (std::size_t i = from; i < to; ++i)
         count *= dims[i];
@@ -100,7 +100,8 @@ bool write_dft(Graph& graph, std::size_t& at, std::int64_t opset) {
     form.results = one_sided && !form.inverse ? *length / 2 + 1 : *length;
     const auto matrix = matrix_tensor(type, form);
     if (!matrix) return false;
-    const std::int64_t before = product(*dims, 0, place), behind = product(*dims, place + 1, dims->size() - 1);
+    const std::int64_t before = elements_between(*dims, 0, place),
+                       behind = elements_between(*dims, place + 1, dims->size() - 1);
     const std::int64_t parts = dims->back(), made = form.to_real ? 1 : 2;
     Shape out = *dims;
     out[place] = form.results;

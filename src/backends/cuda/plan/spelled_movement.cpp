@@ -41,7 +41,7 @@ bool is_weight(const Site& site, const Names& weights, const std::string& value)
 }
 
 /// A constant along the last axis of `dims`, or a single number.
-bool is_vector(const Graph& graph, const std::string& name, const Shape& dims) {
+bool is_number_or_vector(const Graph& graph, const std::string& name, const Shape& dims) {
     const Tensor* tensor = graph.constant(name);
     if (tensor == nullptr || tensor->shape().size() > dims.size()) return false;
     const auto count = static_cast<std::int64_t>(tensor->count());
@@ -57,7 +57,7 @@ RowWise row_wise(const Site& site, const Names& weights, const Node& node) {
     if (node.is("MatMul")) return is_weight(site, weights, node.input(1)) ? RowWise::first : RowWise::no;
     if (node.is("Gemm")) {
         const bool plain = node.int_or("transA", 0) == 0 && is_weight(site, weights, node.input(1)) &&
-                           (node.input(2).empty() || is_vector(graph, node.input(2), dims));
+                           (node.input(2).empty() || is_number_or_vector(graph, node.input(2), dims));
         return plain ? RowWise::first : RowWise::no;
     }
     if (node.is("QuantizeLinear") || node.is("DequantizeLinear")) {
@@ -66,7 +66,7 @@ RowWise row_wise(const Site& site, const Names& weights, const Node& node) {
     }
     if (!node.is("Add") && !node.is("Mul")) return RowWise::no;
     for (const std::size_t at : {std::size_t{0}, std::size_t{1}})
-        if (is_vector(graph, node.input(1 - at), dims) && dims_of(graph, node.input(at)) == dims)
+        if (is_number_or_vector(graph, node.input(1 - at), dims) && dims_of(graph, node.input(at)) == dims)
             return at == 0 ? RowWise::first : RowWise::second;
     return RowWise::no;
 }

@@ -10,7 +10,7 @@ namespace lathe::test {
 namespace {
 
 /// Of a plan without conversions of inputs and outputs.
-std::map<std::string, int> kinds_of(const cuda::Plan& plan) {
+std::map<std::string, int> operations_of(const cuda::Plan& plan) {
     std::map<std::string, int> found;
     for (const cuda::FusedOp& op : plan.ops)
         if (!std::holds_alternative<cuda::Reformat>(op.detail)) ++found[cuda::kind_of(op)];
@@ -21,7 +21,7 @@ void expect_plan(const std::string& text, const std::vector<Shape>& shapes, cons
     const Model model = network("opset 18\n" + text);
     auto inputs = random_inputs(model, shapes);
     const cuda::Plan plan = plan_of(model, Precision::float16, shapes);
-    EXPECT_EQ(kinds_of(plan), kinds) << cuda::print(plan);
+    EXPECT_EQ(operations_of(plan), kinds) << cuda::print(plan);
     const auto expected = run_on_cpu(model, inputs);
     EXPECT_LT(relative_difference(expected[0], interpreted(plan, inputs, false)[0]), 1e-3) << cuda::print(plan);
     const cuda::Plan exact = plan_of(model, Precision::float32, shapes);
@@ -29,7 +29,7 @@ void expect_plan(const std::string& text, const std::vector<Shape>& shapes, cons
 }
 
 /// Heads of `value`, [L, N, E], as MultiheadAttention cuts them: [N, H, L, d], in 3 samples of 7 rows and 2 heads of 8.
-std::string heads(const std::string& to, const std::string& value) {
+std::string in_heads(const std::string& to, const std::string& value) {
     return "%" + to + "1 = Reshape(%" + value + ", %flat)\n%" + to + "2 = Transpose(%" + to +
            "1) {perm = [1, 0, 2]}\n%" + to + " = Reshape(%" + to + "2, %heads)\n";
 }
@@ -54,7 +54,7 @@ TEST(SpelledMovement, IsNoneAroundAttentionOfBatchesFirst) {
             "%f = Reshape(%b, %parts)\n%u = Unsqueeze(%f, %first)\n%ut = Transpose(%u) {perm = [3, 1, 2, 0, 4]}\n"
             "%i = Squeeze(%ut, %fourth)\n%qi = Gather(%i, %zero)\n%ki = Gather(%i, %one)\n"
             "%vi = Gather(%i, %two)\n" +
-            heads("q", "qi") + heads("k", "ki") + heads("v", "vi") + scores + outputs +
+            in_heads("q", "qi") + in_heads("k", "ki") + in_heads("v", "vi") + scores + outputs +
             "output %y: float32[N, 7, 16]\n",
         {{3, 7, 16}}, {{"gemm", 2}, {"attention", 1}, {"pointwise", 1}});
 }
@@ -70,7 +70,7 @@ TEST(SpelledMovement, LetsProductsOfOneInputJoin) {
     for (const char* each : {"q", "k", "v"}) {
         const std::string name = each;
         text += "%m" + name + " = MatMul(%a, %w_" + name + ")\n%i" + name + " = Add(%m" + name + ", %b_" + name + ")\n";
-        text += heads(name, "i" + name);
+        text += in_heads(name, "i" + name);
     }
     expect_plan(text + scores + outputs + "output %y: float32[N, 7, 16]\n", {{3, 7, 16}},
                 {{"gemm", 2}, {"attention", 1}, {"pointwise", 1}});
