@@ -4,6 +4,7 @@
 #include "backends/cuda/plan/computed_filters.hpp"
 #include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/deformed.hpp"
+#include "backends/cuda/plan/determinants.hpp"
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/empty_values.hpp"
 #include "backends/cuda/plan/fourier.hpp"
@@ -240,6 +241,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_fourier(model.graph, model.opset())) LATHE_CHECK(settle_anew(model));
     if (write_out_pool_indices(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_determinants(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_deform_conv(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));

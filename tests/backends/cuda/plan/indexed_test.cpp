@@ -383,6 +383,31 @@ TEST(DeformConv, IsAConvolutionOfWhatIsSampled) {
     EXPECT_LT(relative_difference(expected, found[0]), 1e-5);
 }
 
+TEST(Det, IsASumOfProducts) {
+    for (const auto& [n, opset] : std::vector<std::pair<std::size_t, int>>{{1, 17}, {2, 17}, {3, 18}, {4, 20}}) {
+        const std::string size = std::to_string(n);
+        const Model model = network("opset " + std::to_string(opset) + "\ninput %x: float32[2, 3, " + size + ", " +
+                                    size + "]\n%y = Det(%x)\noutput %y: float32[2, 3]\n");
+        const std::vector<Shape> shapes{{2, 3, static_cast<std::int64_t>(n), static_cast<std::int64_t>(n)}};
+        auto inputs = random_inputs(model, shapes);
+        const auto found = interpreted(plan_of(model, Precision::float32, shapes), inputs, false);
+        for (std::size_t which = 0; which < 6; ++which) {
+            const auto x = inputs[0].as<float>().subspan(which * n * n, n * n);
+            std::vector<double> a(x.begin(), x.end());
+            double expected = 1;
+            for (std::size_t i = 0; i < n; ++i) { // elimination; random pivots are not 0
+                expected *= a[i * n + i];
+                for (std::size_t k = i + 1; k < n; ++k) {
+                    const double factor = a[k * n + i] / a[i * n + i];
+                    for (std::size_t j = i; j < n; ++j)
+                        a[k * n + j] -= factor * a[i * n + j];
+                }
+            }
+            EXPECT_NEAR(found[0].as<float>()[which], expected, 1e-5);
+        }
+    }
+}
+
 // SegNet: what was largest returns to its place, all else is 0.
 TEST(MaxUnpool, IsAScatter) {
     const Model model = network("opset 18\ninput %x: float32[2, 3, 6, 8]\n"

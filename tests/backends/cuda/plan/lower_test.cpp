@@ -248,15 +248,15 @@ TEST(CudaLowering, QuantisedPerceptronInInt8) {
 
 TEST(CudaLowering, EveryUnsupportedNodeIsNamedAtOnce) {
     const Model model = network("opset 18\ninput %x: float32[4, 4]\n"
-                                "%a = LRN(%x) {size = 3}\n%b = Det(%x)\n%c = Relu(%b)\n"
-                                "output %a: float32[4, 4]\noutput %c: float32[]\n");
+                                "%a = Multinomial(%x)\n%b = Einsum(%x) {equation = \"ii -> i\"}\n%c = Relu(%b)\n"
+                                "output %a: int32[4, 1]\noutput %c: float32[4]\n");
     auto prepared = cuda::prepare(model, Precision::float16);
     ASSERT_TRUE(prepared);
     const auto plan = cuda::lower(*prepared, {{4, 4}});
     ASSERT_FALSE(plan);
     EXPECT_EQ(plan.error().code, ErrorCode::unsupported);
-    EXPECT_THAT(plan.error().describe(), HasSubstr("LRN"));
-    EXPECT_THAT(plan.error().describe(), HasSubstr("Det"));
+    EXPECT_THAT(plan.error().describe(), HasSubstr("Multinomial"));
+    EXPECT_THAT(plan.error().describe(), HasSubstr("Einsum"));
     EXPECT_THAT(plan.error().describe(), Not(HasSubstr("Relu"))); // only lost with what it reads
 }
 
