@@ -13,6 +13,7 @@
 #include "backends/cuda/plan/powers.hpp"
 #include "backends/cuda/plan/recurrent.hpp"
 #include "backends/cuda/plan/resampled.hpp"
+#include "backends/cuda/plan/response.hpp"
 #include "backends/cuda/plan/rows.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "backends/cuda/plan/spellings.hpp"
@@ -241,6 +242,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_fourier(model.graph, model.opset())) LATHE_CHECK(settle_anew(model));
     if (write_out_pool_indices(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_response_normalization(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_determinants(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_deform_conv(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));

@@ -208,6 +208,11 @@ const std::vector<IndexedCase>& indexed_cases() {
          "output %y: float32[2, 3, 7]\noutput %p: int64[2, 3, 7]\n",
          {{2, 3, 9}},
          "arg_extreme"},
+        {"Lrn",
+         "opset 18\ninput %x: float32[2, 20, 3, 4]\n"
+         "%y = LRN(%x) {size = 5, alpha = 0.5, beta = 0.75, bias = 2.0}\noutput %y: float32[2, 20, 3, 4]\n",
+         {{2, 20, 3, 4}},
+         "conv.fp32"},
         {"EinsumOfOne",
          "opset 18\ninput %x: float32[2, 3, 5]\n%z = Einsum(%x) {equation = \"ijk -> ki\"}\n"
          "output %z: float32[5, 2]\n",
