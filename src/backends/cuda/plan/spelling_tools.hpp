@@ -21,6 +21,8 @@ std::string add_before(const Site& site, Node node, DataType type, const Shape& 
 Node reshape_node(Graph& graph, const std::string& value, const Shape& to);
 std::string reshaped(const Site& site, const std::string& value, const Shape& to);
 
+/// One filter for all channels.
+std::vector<Rule> plane_spellings();
 /// Attention over values of more than four dimensions.
 std::vector<Rule> rank_spellings();
 /// Masks and attention. `weights`: inputs of the graph that are large constants.

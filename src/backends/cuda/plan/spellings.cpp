@@ -659,7 +659,7 @@ Result<void> unify_spellings(Model& model) {
         rules.push_back(std::move(rule));
     for (Rule& rule : attention_spellings(std::move(weights)))
         rules.push_back(std::move(rule));
-    for (std::vector<Rule> more : {rotary_spellings(), rank_spellings()})
+    for (std::vector<Rule> more : {rotary_spellings(), rank_spellings(), plane_spellings()})
         rules.insert(rules.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) {

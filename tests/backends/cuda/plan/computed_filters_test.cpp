@@ -127,6 +127,20 @@ TEST(ComputedFilters, ThatAreModulatedAreConstants) {
     }
 }
 
+// One filter for all channels, whose planes are images: each of one channel would be stored as one of eight.
+TEST(Filters, OfPlanesAreDepthwise) {
+    const Model model = lathe::test::network(
+        "opset 18\ninput %x: float32[2, 16, 7, 6]\ninput %w_f: float32[1, 1, 4, 4]\ninput %b_f: float32[1]\n"
+        "const %planes: int64[4] = {-1, 1, 7, 6}\nconst %images: int64[4] = {2, 16, 6, 5}\n%r = Relu(%x)\n"
+        "%p = Reshape(%r, %planes)\n%c = Conv(%p, %w_f, %b_f) {pads = [1, 1, 1, 1]}\n%y = Reshape(%c, %images)\n"
+        "output %y: undefined\n");
+    const std::vector<Shape> shapes{{2, 16, 7, 6}};
+    const Plan plan = lathe::test::plan_of(model, Precision::float32, shapes);
+    expect_right(model, shapes, plan);
+    EXPECT_EQ(count<Depthwise>(plan), 1U) << print(plan);
+    EXPECT_EQ(count<Conv>(plan), 0U) << print(plan);
+}
+
 // Constants that are large are inputs of the prepared graph: no product is made of them.
 TEST(ComputedFilters, LargeConstantsAreNone) {
     const Model model = lathe::test::network("opset 18\ninput %x: float32[1, 64, 6, 5]\n"
