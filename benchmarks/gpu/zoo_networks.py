@@ -582,14 +582,14 @@ def translator(kind, source, target, batches=(1, 8), **options):
     return Entry(make, inputs, batches, ("input_ids", "decoder_input_ids"), None, image=False, family="transformers")
 
 
-def video(name, batches=(1, 8)):
+def video(name, size=112, batches=(1, 8)):
     def make():
         import torchvision
 
         return getattr(torchvision.models.video, name)(weights=None)
 
     def inputs(batch):
-        return [torch.randn(batch, 3, 16, 112, 112, generator=torch.Generator().manual_seed(SEED + batch))]
+        return [torch.randn(batch, 3, 16, size, size, generator=torch.Generator().manual_seed(SEED + batch))]
 
     return Entry(make, inputs, batches, image=False)
 
@@ -613,6 +613,7 @@ ZOO = {
     "alexnet": torchvision_entry("alexnet", int8=True),
     "convnext_tiny": torchvision_entry("convnext_tiny", int8=True),
     "vit_b_16": torchvision_entry("vit_b_16"),
+    "vit_b_32": torchvision_entry("vit_b_32"),
     "swin_t": torchvision_entry("swin_t"),
     "maxvit_t": torchvision_entry("maxvit_t", batches=(1, 16)),
     "deeplabv3_resnet50": segmenter("deeplabv3_resnet50"),
@@ -663,6 +664,8 @@ ZOO = {
     "unet": Entry(Segmenter, pictures(256), (1, 16), int8=True, family="own"),
     "esrgan": Entry(Enlarger, pictures(128), (1, 4), family="own"),
     "r3d_18": video("r3d_18"),
+    "mvit_v2_s": video("mvit_v2_s", 224, (1, 4)),
+    "resnetv2_50": timm_entry("resnetv2_50"),
     "hrnet_w18_small": timm_entry("hrnet_w18_small", int8=True),
     "distilbert": encoder("DistilBert", 128),
     "bert_base": encoder("Bert", 128),
