@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "backends/cuda/plan/einsum.hpp"
+#include "backends/cuda/plan/lines.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "backends/cuda/plan/spelling_tools.hpp"
 #include "passes/passes.hpp"
@@ -592,6 +593,30 @@ bool expanded_value(const Site& site) {
     return true;
 }
 
+/// Reshapes say their sizes, so that those behind another are one with it, and the one index of an axis is a Reshape.
+void write_sizes(Graph& graph) {
+    for (const auto& node : graph.nodes) {
+        if (node->is("Gather") && graph.constant(node->input(1)) != nullptr) {
+            const Shape from = dims_of(graph, node->input(0)), to = dims_of(graph, node->output(0));
+            const auto rank = static_cast<std::int64_t>(from.size());
+            const std::int64_t axis = node->int_or("axis", 0) + (node->int_or("axis", 0) < 0 ? rank : 0);
+            if (graph.constant(node->input(1))->count() == 1 && axis < rank &&
+                from[static_cast<std::size_t>(axis)] == 1 && !to.empty() && element_count(to) != 0 &&
+                graph.constant(node->input(0)) == nullptr)
+                become(*node, reshape_node(graph, node->input(0), to), *node);
+            continue;
+        }
+        if (!node->is("Reshape")) continue;
+        const auto given = constant_integers(graph, *node, "", 1);
+        const Shape dims = dims_of(graph, node->output(0));
+        if (!given || dims.empty() || element_count(dims) == 0 ||
+            std::find(given->begin(), given->end(), 0) == given->end())
+            continue;
+        node->inputs[1] =
+            add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(dims.size())}, dims));
+    }
+}
+
 /// Nodes that only show parts of a value in other sizes follow what makes it: a program that needs such a part finds it
 /// there.
 void place_parts_early(Graph& graph) {
@@ -628,6 +653,13 @@ void place_parts_early(Graph& graph) {
 
 Result<void> unify_spellings(Model& model) {
     write_out_einsum(model.graph, model.opset());
+    write_sizes(model.graph);
+    LATHE_TRY(const std::size_t inputs, input_count(model));
+    if (write_lines_as_images(model.graph, model.opset(), inputs)) {
+        for (const char* pass : {"merge-reshapes", "remove-no-ops"})
+            LATHE_CHECK(apply_pass(pass, model));
+        remove_dead(model.graph);
+    }
     PassContext context;
     context.opset = model.opset();
     std::vector<Rule> rules{
@@ -651,7 +683,6 @@ Result<void> unify_spellings(Model& model) {
         Rule{Pattern::op("Mul"), gate_behind_product},
         Rule{Pattern::op("CastLike"), cast_to_known_type},
         Rule{Pattern::op("ConstantOfShape"), expanded_value}};
-    LATHE_TRY(const std::size_t inputs, input_count(model));
     std::set<std::string> weights;
     for (std::size_t i = inputs; i < model.graph.inputs.size(); ++i)
         weights.insert(model.graph.inputs[i].name);

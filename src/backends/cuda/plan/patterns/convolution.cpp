@@ -129,8 +129,11 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     const auto filter = lowering.filter(node.input(1));
     if (!filter) return Lowering::cannot(node, "its filters are not constant (or not symmetric int8)");
     const Shape& shape = filter->values.shape;
-    if (shape.size() != input.size()) return Lowering::cannot(node, "its filters do not fit its input");
-    LATHE_TRY(const Window window, window_of(node, input, {shape.begin() + 2, shape.end()}));
+    const bool line = shape.size() == 3 && input.size() == 4; // an image of one row, whose filters have none
+    if (shape.size() != input.size() && !line) return Lowering::cannot(node, "its filters do not fit its input");
+    std::vector<std::int64_t> taps(shape.begin() + 2, shape.end());
+    if (line) taps.insert(taps.begin(), 1);
+    LATHE_TRY(const Window window, window_of(node, input, std::move(taps)));
     const std::int64_t groups = node.int_or("group", 1);
     const std::int64_t k = shape[0];
     const std::int64_t c = input[1];
@@ -148,7 +151,7 @@ Result<void> convolution(Lowering& lowering, Node& node) {
     // The stem reads the graph's input as it is: a pass over 3 channels of fp32 costs as much as the convolution. Its
     // kernels multiply in f16 and bf16; in other types the image is laid out first.
     bool reads_nchw = false;
-    if ((compute == ElementType::f16 || compute == ElementType::bf16) && groups == 1 && c <= 4 && input.size() == 4 &&
+    if ((compute == ElementType::f16 || compute == ElementType::bf16) && groups == 1 && c <= 4 && shape.size() == 4 &&
         !quantised && tail.residual.empty()) {
         if (!lowering.ready(x)) return Lowering::cannot(node, "its input is not made");
         for (const ValueId id : lowering.forms(x)) {

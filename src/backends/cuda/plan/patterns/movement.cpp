@@ -59,10 +59,38 @@ bool reshape_pixels(Lowering& lowering, const std::string& from, const std::stri
     const Shape in = lowering.dims(from), out = lowering.dims(to);
     const auto images = [](const Shape& dims) { return dims.size() >= 3 && dims.size() <= 5; };
     if (!images(in) || !images(out) || in[0] != out[0] || in[1] != out[1]) return false;
-    const auto forms = dense_forms(lowering, from, Layout::nhwc);
-    for (const ValueId id : forms)
+    if (!lowering.ready(from)) return false;
+    const auto is_row = [](const Shape& image, const Shape& line) {
+        return image.size() == 4 && line.size() == 3 && image[2] == 1;
+    };
+    const bool one_row = is_row(in, out) || is_row(out, in);
+    bool made = false;
+    const std::vector<ValueId> forms = lowering.forms(from);
+    for (const ValueId id : forms) {
+        const Value& form = lowering.value(id);
+        if (form.layout != Layout::nhwc || form.role == Role::output || form.role == Role::constant) continue;
+        // What only shows one row as a line keeps padding channels too; else planes are more likely to be wanted.
+        if (channel_stride(in[1], form.type) != in[1] && !one_row) continue;
         lowering.make_alias(to, id, out, Layout::nhwc);
-    return !forms.empty();
+        made = true;
+    }
+    return made;
+}
+
+/// A model's input of one dimension that becomes an image of one row is turned as it is converted.
+Result<bool> reshape_input_line(Lowering& lowering, const std::string& from, const std::string& to) {
+    const Shape in = lowering.dims(from), out = lowering.dims(to);
+    if (in.size() != 3 || out != Shape{in[0], in[1], 1, in[2]} || !lowering.ready(from)) return false;
+    const auto& forms = lowering.forms(from);
+    const auto type = lowering.stored_type(lowering.type_of(from));
+    if (forms.size() != 1 || lowering.value(forms[0]).role != Role::input || !type || !is_real(*type)) return false;
+    const bool convolved = std::ranges::any_of(lowering.uses().consumers(to), [](const Node* reader) {
+        return reader->is("Conv") || reader->is("ConvTranspose") || reader->is("QuantizeLinear");
+    });
+    if (!convolved) return false;
+    LATHE_TRY(const ValueId image, lowering.want(from, *type, Layout::nhwc));
+    lowering.make_alias(to, image, out, Layout::nhwc);
+    return true;
 }
 
 //  Reshape, Flatten, Squeeze, Unsqueeze: the same bytes under other sizes
@@ -71,7 +99,8 @@ Result<void> reshape(Lowering& lowering, Node& node) {
         lowering.mark(&node);
         return {};
     }
-    LATHE_CHECK(lowering.reshape(node.input(0), node.output(0)));
+    LATHE_TRY(const bool turned, reshape_input_line(lowering, node.input(0), node.output(0)));
+    if (!turned) LATHE_CHECK(lowering.reshape(node.input(0), node.output(0)));
     lowering.mark(&node);
     return {};
 }

@@ -142,7 +142,9 @@ Result<void> transposed_convolution(Lowering& lowering, Node& node) {
     const std::string& x = node.input(0);
     const auto filter = lowering.filter(node.input(1));
     if (!filter) return Lowering::cannot(node, "its filters are not constant (or not symmetric int8)");
-    LATHE_TRY(const Attributes attributes, attributes_of(lowering, node, filter->values.shape));
+    Shape taps = filter->values.shape;
+    if (taps.size() == 3 && lowering.dims(x).size() == 4) taps.insert(taps.begin() + 2, 1); // an image of one row
+    LATHE_TRY(const Attributes attributes, attributes_of(lowering, node, taps));
     const Phases &depths = attributes.phases[0], &rows = attributes.phases[1], &columns = attributes.phases[2];
     const bool volume = lowering.dims(x).size() == 5;
     const auto storage = lowering.stored_type(lowering.type_of(x));
