@@ -338,129 +338,6 @@ bool causal_apart(const Site& site) {
     return false;
 }
 
-// ---- Products of heads ----
-
-/// MatMul(x, weights) [-> Add bias] -> Reshape [B, S, H, D], each read once.
-struct HeadProduct {
-    std::string weights, bias, end;
-    std::int64_t columns = 0;
-    const Node* reshape = nullptr;
-};
-std::optional<HeadProduct> head_product(const Site& site, const std::set<std::string>& weights, const Node& product) {
-    const auto only = [&](const std::string& value) -> const Node* {
-        const auto& readers = site.uses.consumers(value);
-        return readers.size() == 1 && site.uses.use_count(value) == 1 ? readers.front() : nullptr;
-    };
-    HeadProduct found;
-    found.weights = product.input(1);
-    const Shape dims = dims_of(site.graph, found.weights);
-    const bool fixed = weights.contains(found.weights) || site.graph.constant(found.weights) != nullptr;
-    if (!product.is("MatMul") || !fixed || dims.size() != 2 || dims_of(site.graph, product.output(0)).size() != 3 ||
-        type_of(site.graph, found.weights) != DataType::float32)
-        return std::nullopt;
-    found.columns = dims[1];
-    found.end = product.output(0);
-    const Node* reader = only(found.end);
-    if (reader != nullptr && reader->is("Add")) {
-        const std::string& other = reader->input(reader->input(0) == found.end ? 1 : 0);
-        if (site.graph.constant(other) == nullptr || dims_of(site.graph, other) != Shape{found.columns})
-            return std::nullopt;
-        found.bias = other;
-        found.end = reader->output(0);
-        reader = only(found.end);
-    }
-    if (reader == nullptr || !reader->is("Reshape") || dims_of(site.graph, reader->output(0)).size() != 4)
-        return std::nullopt;
-    found.reshape = reader;
-    return found;
-}
-
-bool leads_to_rotary(const Site& site, const Node& reshape) {
-    std::string value = reshape.output(0);
-    for (int steps = 0; steps < 3; ++steps) {
-        const auto& readers = site.uses.consumers(value);
-        if (readers.size() != 1) return false;
-        if (readers.front()->is("Rotary")) return true;
-        if (!readers.front()->is("Transpose")) return false;
-        value = readers.front()->output(0);
-    }
-    return false;
-}
-
-/// The node that gives a value, made in this sweep or before.
-Node* maker(const Graph& graph, const std::string& value) {
-    const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& node) {
-        return !node->outputs.empty() && node->output(0) == value;
-    });
-    return found == graph.nodes.end() ? nullptr : found->get();
-}
-
-/// Of these products, as the root's `joined` before it. Nothing if they are not joined.
-Node* join(const Site& site, const std::set<std::string>& weights, const std::string& x, const std::string& joined) {
-    Graph& graph = site.graph;
-    std::vector<HeadProduct> parts;
-    bool rotary = false, mine = false;
-    for (const Node* reader : site.uses.consumers(x)) {
-        if (!reader->is("MatMul") || reader->input(0) != x) continue;
-        auto each = head_product(site, weights, *reader);
-        if (!each) continue;
-        rotary = rotary || leads_to_rotary(site, *each->reshape);
-        mine = mine || each->end == site.root.output(0);
-        parts.push_back(std::move(*each));
-    }
-    const bool biased = !parts.empty() && !parts[0].bias.empty();
-    const bool alike =
-        std::all_of(parts.begin(), parts.end(), [&](const HeadProduct& each) { return each.bias.empty() != biased; });
-    if (parts.size() < 2 || !rotary || !mine || !alike) return nullptr;
-    std::vector<std::string> inputs{x};
-    Shape dims = dims_of(graph, site.root.output(0));
-    dims[2] = 0;
-    for (const HeadProduct& each : parts) {
-        inputs.push_back(each.weights);
-        dims[2] += each.columns;
-    }
-    for (const HeadProduct& each : parts)
-        if (biased) inputs.push_back(each.bias);
-    Node product = make_node("JoinedProducts", std::move(inputs));
-    product.set("products", static_cast<std::int64_t>(parts.size()));
-    add_before(site, std::move(product), type_of(graph, site.root.output(0)), dims, joined);
-    return maker(graph, joined);
-}
-
-//  x -> MatMul q, MatMul k, MatMul v [-> Add]     ==>     x -> JoinedProducts -> Slice q, Slice k, Slice v
-//
-// With rotary positions between, attention does not see that its products have one input. The parts are read where they
-// lie. The first product joins them all; each finds its part by its weights.
-bool join_head_products(const Site& site, const std::set<std::string>& weights) {
-    Graph& graph = site.graph;
-    Node& root = site.root;
-    const Node* product = root.is("MatMul") ? &root : site.uses.producer(root.input(0));
-    if (root.is("Add") && (product == nullptr || !product->is("MatMul"))) product = site.uses.producer(root.input(1));
-    if (product == nullptr || !product->is("MatMul")) return false;
-    const std::string joined = product->input(0) + "/joined", own = product->input(1);
-    const Node* all = graph.info(joined) ? maker(graph, joined) : join(site, weights, product->input(0), joined);
-    if (all == nullptr) return false;
-    const auto count = static_cast<std::size_t>(all->int_or("products", 0));
-    // With biases the Add is the part, without them the product. Two may share their weights, not their biases.
-    const bool biased = all->inputs.size() > count + 1;
-    if (biased != root.is("Add")) return false;
-    const std::string bias = biased ? root.input(root.input(0) == product->output(0) ? 1 : 0) : "";
-    std::int64_t begin = 0, end = 0;
-    for (std::size_t i = 1; i <= count && end == 0; ++i) {
-        const std::int64_t columns = dims_of(graph, all->input(i))[1];
-        if (all->input(i) == own && (!biased || all->input(count + i) == bias))
-            end = begin + columns;
-        else
-            begin += columns;
-    }
-    if (end == 0) return false;
-    const auto bound = [&](std::int64_t number) {
-        return add_constant(graph, "bound", Tensor::of_int64s("", {1}, std::vector<std::int64_t>{number}));
-    };
-    become(root, make_node("Slice", {joined, bound(begin), bound(end), bound(2)}), root);
-    return true;
-}
-
 } // namespace
 
 std::string attention_refusal(const Node& node) {
@@ -482,10 +359,8 @@ std::string attention_refusal(const Node& node) {
 
 bool attention_is_written_out(const Graph& graph, const Node& node) { return attention_fits(graph, node); }
 
-std::vector<Rule> attention_spellings(std::set<std::string> weights) {
+std::vector<Rule> attention_spellings() {
     return {
-        Rule{Pattern::op("MatMul|Add"),
-             [weights = std::move(weights)](const Site& site) { return join_head_products(site, weights); }},
         Rule{Pattern::op("Mul"), scale_of_heads},
         Rule{Pattern::op("Where"), mask_by_add},
         Rule{Pattern::op("Add"), mask_of_rank_4},

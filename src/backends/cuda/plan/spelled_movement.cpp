@@ -2,6 +2,7 @@
 // [batch, length, width] to [length, batch, width] and back around the products of queries, keys, values and outputs.
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "backends/cuda/plan/index_map.hpp"
 #include "backends/cuda/plan/spelling_tools.hpp"
@@ -330,6 +331,59 @@ bool sum_of_stack(const Site& site) {
 }
 
 } // namespace
+
+void write_sizes(Graph& graph) {
+    for (const auto& node : graph.nodes) {
+        if (node->is("Gather") && graph.constant(node->input(1)) != nullptr) {
+            const Shape from = dims_of(graph, node->input(0)), to = dims_of(graph, node->output(0));
+            const auto rank = static_cast<std::int64_t>(from.size());
+            const std::int64_t axis = node->int_or("axis", 0) + (node->int_or("axis", 0) < 0 ? rank : 0);
+            if (graph.constant(node->input(1))->count() == 1 && axis < rank &&
+                from[static_cast<std::size_t>(axis)] == 1 && !to.empty() && element_count(to) != 0 &&
+                graph.constant(node->input(0)) == nullptr)
+                become(*node, reshape_node(graph, node->input(0), to), *node);
+            continue;
+        }
+        if (!node->is("Reshape")) continue;
+        const auto given = constant_integers(graph, *node, "", 1);
+        const Shape dims = dims_of(graph, node->output(0));
+        if (!given || dims.empty() || element_count(dims) == 0 ||
+            std::find(given->begin(), given->end(), 0) == given->end())
+            continue;
+        node->inputs[1] =
+            add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(dims.size())}, dims));
+    }
+}
+
+void place_parts_early(Graph& graph) {
+    const auto shows = [&](const Node& node) {
+        const bool kind = node.is("Reshape") || node.is("Squeeze") || node.is("Unsqueeze") || node.is("Slice") ||
+                          node.is("Split") || node.is("Gather");
+        return kind && node.domain.empty() &&
+               std::all_of(node.inputs.begin() + 1, node.inputs.end(),
+                           [&](const auto& each) { return each.empty() || graph.constant(each) != nullptr; });
+    };
+    std::unordered_map<std::string, std::vector<std::size_t>> readers;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+        if (shows(*graph.nodes[i])) readers[graph.nodes[i]->input(0)].push_back(i);
+    std::vector<std::unique_ptr<Node>> ordered;
+    std::vector<std::size_t> next;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        next.push_back(i);
+        while (!next.empty()) {
+            const std::size_t at = next.back();
+            next.pop_back();
+            if (graph.nodes[at] == nullptr) continue;
+            ordered.push_back(std::move(graph.nodes[at]));
+            for (const std::string& output : ordered.back()->outputs) {
+                const auto found = readers.find(output);
+                if (output.empty() || found == readers.end()) continue;
+                next.insert(next.end(), found->second.rbegin(), found->second.rend());
+            }
+        }
+    }
+    graph.nodes = std::move(ordered);
+}
 
 std::vector<Rule> movement_spellings(const Names& weights) {
     const auto before = [weights](const Site& site) { return transpose_before_product(site, weights); };

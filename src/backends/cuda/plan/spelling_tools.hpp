@@ -25,8 +25,15 @@ std::string reshaped(const Site& site, const std::string& value, const Shape& to
 std::vector<Rule> plane_spellings();
 /// Attention over values of more than four dimensions.
 std::vector<Rule> rank_spellings();
-/// Masks and attention. `weights`: inputs of the graph that are large constants.
-std::vector<Rule> attention_spellings(std::set<std::string> weights);
+/// Masks and attention.
+std::vector<Rule> attention_spellings();
+/// Products of heads. `weights`: inputs of the graph that are large constants.
+std::vector<Rule> head_product_spellings(const std::set<std::string>& weights);
+/// Reshapes say their sizes, so that those behind another are one with it, and the one index of an axis is a Reshape.
+void write_sizes(Graph& graph);
+/// Nodes that only show parts of a value in other sizes follow what makes it: a program that needs such a part finds it
+/// there.
+void place_parts_early(Graph& graph);
 /// Transpositions around products, and several that are one.
 std::vector<Rule> movement_spellings(const std::set<std::string>& weights);
 /// Rotary positions.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <set>
 #include <span>
-#include <unordered_map>
 
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/lines.hpp"
@@ -593,62 +592,6 @@ bool expanded_value(const Site& site) {
     return true;
 }
 
-/// Reshapes say their sizes, so that those behind another are one with it, and the one index of an axis is a Reshape.
-void write_sizes(Graph& graph) {
-    for (const auto& node : graph.nodes) {
-        if (node->is("Gather") && graph.constant(node->input(1)) != nullptr) {
-            const Shape from = dims_of(graph, node->input(0)), to = dims_of(graph, node->output(0));
-            const auto rank = static_cast<std::int64_t>(from.size());
-            const std::int64_t axis = node->int_or("axis", 0) + (node->int_or("axis", 0) < 0 ? rank : 0);
-            if (graph.constant(node->input(1))->count() == 1 && axis < rank &&
-                from[static_cast<std::size_t>(axis)] == 1 && !to.empty() && element_count(to) != 0 &&
-                graph.constant(node->input(0)) == nullptr)
-                become(*node, reshape_node(graph, node->input(0), to), *node);
-            continue;
-        }
-        if (!node->is("Reshape")) continue;
-        const auto given = constant_integers(graph, *node, "", 1);
-        const Shape dims = dims_of(graph, node->output(0));
-        if (!given || dims.empty() || element_count(dims) == 0 ||
-            std::find(given->begin(), given->end(), 0) == given->end())
-            continue;
-        node->inputs[1] =
-            add_constant(graph, "shape", Tensor::of_int64s("", {static_cast<std::int64_t>(dims.size())}, dims));
-    }
-}
-
-/// Nodes that only show parts of a value in other sizes follow what makes it: a program that needs such a part finds it
-/// there.
-void place_parts_early(Graph& graph) {
-    const auto shows = [&](const Node& node) {
-        const bool kind = node.is("Reshape") || node.is("Squeeze") || node.is("Unsqueeze") || node.is("Slice") ||
-                          node.is("Split") || node.is("Gather");
-        return kind && node.domain.empty() &&
-               std::all_of(node.inputs.begin() + 1, node.inputs.end(),
-                           [&](const auto& each) { return each.empty() || graph.constant(each) != nullptr; });
-    };
-    std::unordered_map<std::string, std::vector<std::size_t>> readers;
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i)
-        if (shows(*graph.nodes[i])) readers[graph.nodes[i]->input(0)].push_back(i);
-    std::vector<std::unique_ptr<Node>> ordered;
-    std::vector<std::size_t> next;
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-        next.push_back(i);
-        while (!next.empty()) {
-            const std::size_t at = next.back();
-            next.pop_back();
-            if (graph.nodes[at] == nullptr) continue;
-            ordered.push_back(std::move(graph.nodes[at]));
-            for (const std::string& output : ordered.back()->outputs) {
-                const auto found = readers.find(output);
-                if (output.empty() || found == readers.end()) continue;
-                next.insert(next.end(), found->second.rbegin(), found->second.rend());
-            }
-        }
-    }
-    graph.nodes = std::move(ordered);
-}
-
 } // namespace
 
 Result<void> unify_spellings(Model& model) {
@@ -686,17 +629,16 @@ Result<void> unify_spellings(Model& model) {
     std::set<std::string> weights;
     for (std::size_t i = inputs; i < model.graph.inputs.size(); ++i)
         weights.insert(model.graph.inputs[i].name);
-    for (Rule& rule : movement_spellings(weights))
-        rules.push_back(std::move(rule));
-    for (Rule& rule : attention_spellings(std::move(weights)))
-        rules.push_back(std::move(rule));
-    for (std::vector<Rule> more : {rotary_spellings(), rank_spellings(), plane_spellings()})
+    for (std::vector<Rule> more : {movement_spellings(weights), head_product_spellings(weights), attention_spellings(),
+                                   rotary_spellings(), rank_spellings(), plane_spellings()})
         rules.insert(rules.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) {
         place_parts_early(model.graph);
         return {};
     }
+    // Values that several rewrites share stand before the first that was rewritten, which need not be the first.
+    LATHE_CHECK(model.graph.sort_topologically());
     // What was written out may stand behind another Transpose or Reshape.
     for (const char* pass : {"merge-transposes", "merge-reshapes", "remove-no-ops"})
         LATHE_CHECK(apply_pass(pass, model));

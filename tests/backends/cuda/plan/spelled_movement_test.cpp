@@ -180,24 +180,30 @@ TEST(SpelledAttention, OfHeadsAsSamplesFindsHeadsByTheirPlaces) {
                 {{3, 7, 16}}, {{"gemm", 2}, {"attention", 1}});
 }
 
-// Text and image that attend together (Stable Diffusion 3): queries, keys and values are joined as they lie.
-TEST(SpelledMovement, OfWhatIsJoinedForAttentionIsNone) {
+/// Heads of x and of c that attend together; with `queries` of both.
+std::string joint_attention(bool queries) {
     std::string text = "input %x: float32[2, 5, 32]\ninput %c: float32[2, 3, 32]\n";
     std::string nodes = "const %hx: int64[4] = {2, 5, 4, 8}\nconst %hc: int64[4] = {2, 3, 4, 8}\n";
-    for (const char* each : {"q", "k", "v"}) {
-        const std::string n = each;
-        for (const char* from : {"x", "c"}) {
-            const std::string f = from, of = n + f;
-            text += "input %w_" + of + ": float32[32, 32]\n";
-            nodes += "%m" + of + " = MatMul(%" + f + ", %w_" + of + ")\n%r" + of + " = Reshape(%m" + of + ", %h" + f +
-                     ")\n%t" + of + " = Transpose(%r" + of + ") {perm = [0, 2, 1, 3]}\n";
-        }
-        nodes += "%" + n + " = Concat(%t" + n + "x, %t" + n + "c) {axis = 2}\n";
+    // Not in the same order on both sides.
+    for (const char* each : {"qx", "kx", "vx", "vc", "kc", "qc"}) {
+        const std::string of = each, from = of.substr(1);
+        if (of == "qc" && !queries) continue;
+        text += "input %w_" + of + ": float32[32, 32]\n";
+        nodes += "%m" + of + " = MatMul(%" + from + ", %w_" + of + ")\n%r" + of + " = Reshape(%m" + of + ", %h" + from +
+                 ")\n%t" + of + " = Transpose(%r" + of + ") {perm = [0, 2, 1, 3]}\n";
     }
-    expect_plan(text + nodes +
-                    "%kt = Transpose(%k) {perm = [0, 1, 3, 2]}\n%s = MatMul(%q, %kt)\n%p = Softmax(%s)\n"
-                    "%y = MatMul(%p, %v)\noutput %y: float32[2, 4, 8, 8]\n",
-                {{2, 5, 32}, {2, 3, 32}}, {{"gemm", 6}, {"concat", 3}, {"attention", 1}});
+    nodes += queries ? "%q = Concat(%tqx, %tqc) {axis = 2}\n" : "%q = Identity(%tqx)\n";
+    return text + nodes +
+           "%k = Concat(%tkx, %tkc) {axis = 2}\n%v = Concat(%tvx, %tvc) {axis = 2}\n"
+           "%kt = Transpose(%k) {perm = [0, 1, 3, 2]}\n%s = MatMul(%q, %kt)\n%p = Softmax(%s)\n"
+           "%y = MatMul(%p, %v)\noutput %y: float32[2, 4, r, 8]\n";
+}
+
+// Text and image (Stable Diffusion 3): queries, keys and values are joined as they lie, and once.
+TEST(SpelledMovement, OfWhatIsJoinedForAttentionIsNone) {
+    expect_plan(joint_attention(true), {{2, 5, 32}, {2, 3, 32}}, {{"gemm", 2}, {"concat", 1}, {"attention", 1}});
+    // Where not all three are joined the products stay apart, as their parts would have to be copied.
+    expect_plan(joint_attention(false), {{2, 5, 32}, {2, 3, 32}}, {{"gemm", 5}, {"concat", 2}, {"attention", 1}});
 }
 
 // Transposed parts with other orders stay.
