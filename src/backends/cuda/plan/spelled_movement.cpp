@@ -119,31 +119,32 @@ bool one_transpose_of_many(const Site& site) {
     return true;
 }
 
-/// Whether all readers, through movements, factors and biases, are products of attention in `batch` samples: what moves
-/// there is read where it lies.
+/// Whether all readers, through what computes rows one by one, then movements and factors, are products of attention in
+/// `batch` samples: what moves there is read where it lies. `rows`: nothing has moved yet.
 bool leads_to_attention(const Site& site, const Names& weights, const std::string& value, std::int64_t batch,
-                        int depth = 12) {
+                        bool rows = true, int depth = 20) {
     const auto& readers = site.uses.consumers(value);
     if (depth == 0 || readers.empty() || site.uses.use_count(value) != readers.size()) return false;
     return std::all_of(readers.begin(), readers.end(), [&](const Node* reader) {
-        if (reader->is("MatMul")) {
+        const bool by_row = !reader->is("Gemm") && row_wise(site, weights, *reader) != RowWise::no;
+        if (reader->is("MatMul") && !by_row) {
             const Shape dims = dims_of(site.graph, value);
             return dims.size() == 4 && dims[0] == batch && dims_of(site.graph, reader->input(0)).size() == 4 &&
                    dims_of(site.graph, reader->input(1)).size() == 4;
         }
         const bool cuts = reader->is("Slice") || reader->is("Split") || reader->is("Gather");
-        const bool passes =
-            only_moves(*reader) || (cuts && reader->input(0) == value) ||
-            ((reader->is("Add") || reader->is("Mul")) && row_wise(site, weights, *reader) != RowWise::no) ||
-            (reader->is("Div") && scalar_of(site.graph, reader->input(1)).has_value());
-        return passes && std::all_of(reader->outputs.begin(), reader->outputs.end(), [&](const std::string& output) {
-                   return site.uses.use_count(output) == 0 ||
-                          leads_to_attention(site, weights, output, batch, depth - 1);
-               });
+        const bool moves = only_moves(*reader) || (cuts && reader->input(0) == value);
+        const bool scales =
+            (reader->is("Mul") && by_row) || (reader->is("Div") && scalar_of(site.graph, reader->input(1)).has_value());
+        if (!moves && !scales && !(rows && by_row)) return false;
+        return std::all_of(reader->outputs.begin(), reader->outputs.end(), [&](const std::string& output) {
+            return site.uses.use_count(output) == 0 ||
+                   leads_to_attention(site, weights, output, batch, rows && !moves, depth - 1);
+        });
     });
 }
 
-//  x [N, L, E] -> Transpose [L, N, E] -> MatMul, or Add of a bias   ==>   x -> MatMul -> Transpose
+//  x [N, L, E] -> Transpose [L, N, E] -> MatMul, Add of a bias, Q, DQ   ==>   x -> MatMul -> Transpose
 //
 // Of what attention alone reads, wherever it lies.
 bool transpose_behind_product(const Site& site, const Names& weights) {
@@ -389,7 +390,8 @@ std::vector<Rule> movement_spellings(const Names& weights) {
     const auto before = [weights](const Site& site) { return transpose_before_product(site, weights); };
     const auto behind = [weights](const Site& site) { return transpose_behind_product(site, weights); };
     return {Rule{Pattern::op("Transpose"), one_transpose_of_many}, Rule{Pattern::op("Transpose"), before},
-            Rule{Pattern::op("MatMul|Add"), behind}, Rule{Pattern::op("Concat"), transpose_behind_concat},
+            Rule{Pattern::op("MatMul|Add|QuantizeLinear|DequantizeLinear"), behind},
+            Rule{Pattern::op("Concat"), transpose_behind_concat},
             Rule{Pattern::op("ReduceSum|ReduceMean|ReduceMax|ReduceMin"), sum_of_stack}};
 }
 

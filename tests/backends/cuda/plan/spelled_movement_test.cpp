@@ -59,6 +59,31 @@ TEST(SpelledMovement, IsNoneAroundAttentionOfBatchesFirst) {
         {{3, 7, 16}}, {{"gemm", 2}, {"attention", 1}, {"pointwise", 1}});
 }
 
+// The same in int8: the pair of Q and DQ stands behind the first Transpose, and before the last product.
+TEST(SpelledMovement, IsNoneAroundAttentionInInt8) {
+    const Model model = network(
+        "opset 18\ninput %x: float32[N, 7, 16]\ninput %q_w: int8[16, 48]\ninput %s_w: float32[48]\n"
+        "input %z_w: int8[48]\ninput %q_o: int8[16, 16]\ninput %s_o: float32[16]\ninput %z_o: int8[16]\n"
+        "input %b_qkv: float32[48]\ninput %s_x: float32[]\ninput %z_x: int8[]\n" +
+        sizes +
+        "const %from: int64[1] = {0}\nconst %second: int64[1] = {16}\nconst %third: int64[1] = {32}\n"
+        "const %to: int64[1] = {48}\nconst %last: int64[1] = {2}\n"
+        "%fw = DequantizeLinear(%q_w, %s_w, %z_w) {axis = 1}\n%fo = DequantizeLinear(%q_o, %s_o, %z_o) {axis = 1}\n"
+        "%a = Transpose(%x) {perm = [1, 0, 2]}\n%aq = QuantizeLinear(%a, %s_x, %z_x)\n"
+        "%ad = DequantizeLinear(%aq, %s_x, %z_x)\n%m = MatMul(%ad, %fw)\n%b = Add(%m, %b_qkv)\n"
+        "%qi = Slice(%b, %from, %second, %last)\n%ki = Slice(%b, %second, %third, %last)\n"
+        "%vi = Slice(%b, %third, %to, %last)\n" +
+        heads("q", "qi") + heads("k", "ki") + heads("v", "vi") + scores +
+        "%t = Transpose(%c) {perm = [2, 0, 1, 3]}\n%r = Reshape(%t, %back)\n%rq = QuantizeLinear(%r, %s_x, %z_x)\n"
+        "%rd = DequantizeLinear(%rq, %s_x, %z_x)\n%g = MatMul(%rd, %fo)\n%y = Transpose(%g) {perm = [1, 0, 2]}\n"
+        "output %y: float32[N, 7, 16]\n");
+    const std::vector<Shape> shapes{{3, 7, 16}};
+    auto inputs = random_inputs(model, shapes);
+    const cuda::Plan plan = plan_of(model, Precision::int8, shapes);
+    EXPECT_EQ(kinds_of(plan), (std::map<std::string, int>{{"gemm", 2}, {"attention", 1}})) << cuda::print(plan);
+    EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, true)[0]), 2e-2);
+}
+
 // With products of their own the three become one.
 TEST(SpelledMovement, LetsProductsOfOneInputJoin) {
     std::string text = "input %x: float32[N, 7, 16]\ninput %w_o: float32[16, 16]\ninput %b_o: float32[16]\n";
