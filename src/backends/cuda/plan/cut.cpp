@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backends/cuda/plan/lines.hpp"
 #include "backends/cuda/plan/specialise.hpp"
 #include "graph/subgraphs.hpp"
 
@@ -78,7 +79,7 @@ public:
         for (const Refusal& refusal : survey.refusals) {
             bool found = false;
             for (const std::string& output : refusal.outputs) {
-                const auto node = producers_.find(output);
+                const auto node = producer_of(output);
                 if (node == producers_.end()) continue;
                 put_on_cpu(node->second, refusal.reason);
                 found = true;
@@ -124,6 +125,12 @@ private:
                 if (!output.empty()) producers_[output] = node.get();
     }
 
+    /// What makes a value of the model where it is surveyed, or the line that an image there is written for.
+    std::unordered_map<std::string, const Node*>::const_iterator producer_of(const std::string& value) const {
+        const auto found = producers_.find(value);
+        return found != producers_.end() ? found : producers_.find(line_of(value));
+    }
+
     bool on_gpu(const Node* node) const { return !reasons_.contains(node); }
     void put_on_cpu(const Node* node, const std::string& reason) { reasons_.try_emplace(node, reason); }
 
@@ -132,7 +139,8 @@ private:
     void take_over_rewritten(const Survey& survey, const Refusal& refusal) {
         std::unordered_set<std::string> left;
         for (const auto& node : survey.unified.graph.nodes)
-            left.insert(node->outputs.begin(), node->outputs.end());
+            for (const std::string& output : node->outputs)
+                left.insert({output, line_of(output)});
         std::vector<std::string> open(refusal.outputs);
         std::unordered_set<std::string> seen(open.begin(), open.end());
         std::vector<const Node*> ends;
@@ -140,7 +148,7 @@ private:
             for (const auto& node : survey.unified.graph.nodes) {
                 if (std::find(node->inputs.begin(), node->inputs.end(), open[i]) == node->inputs.end()) continue;
                 for (const std::string& output : node->outputs) {
-                    const auto known = producers_.find(output);
+                    const auto known = producer_of(output);
                     if (known != producers_.end())
                         ends.push_back(known->second);
                     else if (seen.insert(output).second)

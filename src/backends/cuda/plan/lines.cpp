@@ -11,6 +11,8 @@
 namespace lathe::cuda {
 namespace {
 
+const std::string image_suffix = "/image";
+
 Shape as_image(const Shape& line) { return {line[0], line[1], 1, line[2]}; }
 
 bool is_convolution(const Node& node) { return node.is("Conv") || node.is("ConvTranspose"); }
@@ -20,6 +22,8 @@ public:
     Lines(Graph& graph, std::int64_t opset, std::size_t inputs) : graph_(graph), opset_(opset) {
         for (std::size_t i = inputs; i < graph.inputs.size(); ++i)
             weights_.insert(graph.inputs[i].name);
+        for (const auto& node : graph.nodes)
+            if (node->is("DequantizeLinear") && is_fixed(node->input(0))) int8_weights_.insert(node->output(0));
     }
 
     bool run() {
@@ -60,7 +64,7 @@ private:
     const std::string& image_of(const std::string& line) {
         const auto [found, added] = images_.try_emplace(line);
         if (!added) return found->second;
-        found->second = graph_.unique_name(line + "/image");
+        found->second = graph_.unique_name(line + image_suffix);
         ValueInfo info = graph_.info_or_name(line);
         info.name = found->second;
         info.dims->insert(info.dims->begin() + 2, Dimension::of(1));
@@ -72,6 +76,14 @@ private:
     bool is_line(const std::string& value) const {
         return graph_.constant(value) == nullptr && !weights_.contains(value) && dims_of(graph_, value).size() == 3 &&
                element_count(dims_of(graph_, value)) > 0;
+    }
+
+    bool is_fixed(const std::string& value) const {
+        return weights_.contains(value) || graph_.constant(value) != nullptr;
+    }
+    /// Filters that convolutions are refused without: constant, as they are or in int8.
+    bool is_filter(const std::string& value) const {
+        return dims_of(graph_, value).size() == 3 && (is_fixed(value) || int8_weights_.contains(value));
     }
 
     bool constant_at(const Node& node, std::size_t from) const {
@@ -89,10 +101,7 @@ private:
             return is_line(node.input(0)) && axes && axes->size() == 1 && (axes->front() == 2 || axes->front() == -1);
         }
         if (!is_line(node.output(0))) return false;
-        if (is_convolution(node))
-            return is_line(node.input(0)) &&
-                   (weights_.contains(node.input(1)) || graph_.constant(node.input(1)) != nullptr ||
-                    dims_of(graph_, node.input(1)).size() == 3);
+        if (is_convolution(node)) return is_line(node.input(0)) && is_filter(node.input(1));
         if (node.is("Concat")) {
             all = true;
             return std::all_of(node.inputs.begin(), node.inputs.end(), [&](const auto& each) { return is_line(each); });
@@ -219,13 +228,18 @@ private:
 
     Graph& graph_;
     std::int64_t opset_;
-    std::set<std::string> weights_; ///< large constants
+    std::set<std::string> weights_;      ///< large constants
+    std::set<std::string> int8_weights_; ///< what constants in int8 stand for
     std::set<std::string> lines_;
     std::set<const Node*> taken_;
     std::map<std::string, std::string> images_;
 };
 
 } // namespace
+
+std::string line_of(const std::string& value) {
+    return value.ends_with(image_suffix) ? value.substr(0, value.size() - image_suffix.size()) : "";
+}
 
 bool write_lines_as_images(Graph& graph, std::int64_t opset, std::size_t inputs) {
     return Lines(graph, opset, inputs).run();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "graph/graph.hpp"
 
 namespace lathe::cuda {
@@ -9,5 +11,8 @@ namespace lathe::cuda {
 /// factors of normalisations then serve both. All sizes are known; `inputs` of the graph are the user's. Whether
 /// anything changed.
 bool write_lines_as_images(Graph& graph, std::int64_t opset, std::size_t inputs);
+
+/// The line that a value's name says it is the image of; "" for other names.
+std::string line_of(const std::string& value);
 
 } // namespace lathe::cuda

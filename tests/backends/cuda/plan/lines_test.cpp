@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/cuda/plan/cut.hpp"
 #include "backends/cuda/plan/networks.hpp"
 
 namespace lathe::test {
@@ -135,6 +136,23 @@ TEST(Lines, MultiplyInt8) {
     EXPECT_EQ(int8, 2) << cuda::print(plan);
     EXPECT_EQ(kinds_of(plan), (std::map<std::string, int>{{"reformat", 1}, {"conv", 2}})) << cuda::print(plan);
     EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, true)[0]), 1e-2);
+}
+
+// What is refused of images goes to the CPU alone: here bounds that are computed.
+TEST(Lines, LeaveWhatIsRefusedToTheCpuAlone) {
+    const Model model = network("opset 18\ninput %x: float32[2, 16, 40]\ninput %low: float32[]\n"
+                                "input %w_a: float32[16, 16, 3]\ninput %w_b: float32[16, 16, 3]\n"
+                                "%a = Conv(%x, %w_a) {pads = [1, 1]}\n%r = Relu(%a)\n%p = Clip(%r, %low)\n"
+                                "%t = Tanh(%p)\n%y = Conv(%t, %w_b)\noutput %y: float32[2, 16, l]\n");
+    const auto cut = must(cuda::cut(model, {{2, 16, 40}, {}}, Precision::float16));
+    ASSERT_EQ(cut.parts.size(), 3U);
+    EXPECT_TRUE(cut.parts[0].gpu);
+    EXPECT_FALSE(cut.parts[1].gpu);
+    EXPECT_TRUE(cut.parts[2].gpu);
+    std::vector<std::string> kinds;
+    for (const auto& node : cut.parts[1].model.graph.nodes)
+        kinds.push_back(node->op_type);
+    EXPECT_EQ(kinds, std::vector<std::string>{"Clip"});
 }
 
 // Without a convolution there is no image.
