@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "backends/cuda/plan/patterns/point_program.hpp"
 #include "backends/cuda/plan/spelling_tools.hpp"
@@ -11,7 +12,7 @@
 namespace lathe::cuda {
 namespace {
 
-const std::string image_suffix = "/image";
+constexpr std::string_view image_suffix = "/image";
 
 Shape as_image(const Shape& line) { return {line[0], line[1], 1, line[2]}; }
 
@@ -64,7 +65,7 @@ private:
     const std::string& image_of(const std::string& line) {
         const auto [found, added] = images_.try_emplace(line);
         if (!added) return found->second;
-        found->second = graph_.unique_name(line + image_suffix);
+        found->second = graph_.unique_name(line + std::string(image_suffix));
         ValueInfo info = graph_.info_or_name(line);
         info.name = found->second;
         info.dims->insert(info.dims->begin() + 2, Dimension::of(1));

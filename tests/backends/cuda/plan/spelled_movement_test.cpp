@@ -283,5 +283,18 @@ TEST(SpelledMovement, OfPaddedChannelsIsOnePass) {
         {{2, 8, 5, 6}}, {{"conv", 1}, {"transpose", 1}, {"softmax", 1}});
 }
 
+// And where they are part of an image.
+TEST(SpelledMovement, OfPartsOfImagesReadsThemInPlace) {
+    expect_plan("input %x: float32[2, 8, 5, 6]\ninput %w_a: float32[48, 8, 1, 1]\ninput %w_b: float32[8, 16, 1, 1]\n"
+                "const %zero: int64[1] = {0}\nconst %some: int64[1] = {16}\nconst %from: int64[1] = {32}\n"
+                "const %end: int64[1] = {48}\nconst %axis: int64[1] = {1}\nconst %rows: int64[3] = {2, 120, 4}\n"
+                "const %flat: int64[3] = {2, 60, 4}\n"
+                "%a = Conv(%x, %w_a)\n%p = Slice(%a, %zero, %some, %axis)\n%t = Transpose(%p) {perm = [0, 3, 2, 1]}\n"
+                "%r = Reshape(%t, %rows)\n%s = Softmax(%r)\n%q = Slice(%a, %from, %end, %axis)\n"
+                "%b = Conv(%q, %w_b)\n%u = Reshape(%b, %flat)\n%v = Softmax(%u)\n%y = Concat(%s, %v) {axis = 1}\n"
+                "output %y: float32[2, 180, 4]\n",
+                {{2, 8, 5, 6}}, {{"conv", 2}, {"transpose", 1}, {"softmax", 2}, {"concat", 1}});
+}
+
 } // namespace
 } // namespace lathe::test
