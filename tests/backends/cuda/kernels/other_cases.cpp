@@ -208,6 +208,15 @@ TestPlan transpose_plan(const Shape& x, std::vector<std::int64_t> order, T type,
     return b.finish(Transpose{std::move(order)}, {in}, {y}, type);
 }
 
+/// A part of an image's channels, turned.
+TestPlan transpose_part_plan(T type) {
+    PlanBuilder b;
+    const ValueId whole = b.ready({2, 48, 5, 6}, type, Layout::nhwc);
+    const ValueId in = b.part_of(whole, 16, 16);
+    const ValueId y = b.value({2, 6, 5, 16}, type, Layout::linear, b.plan().values[whole].scale);
+    return b.finish(Transpose{{0, 3, 2, 1}}, {in}, {y}, type);
+}
+
 TestPlan resize_plan(ResizeMode mode, const std::string& coordinates, T type) {
     PlanBuilder b;
     const ValueId x = b.image({1, 24, 7, 9}, type);
@@ -550,6 +559,8 @@ void add_other_cases(Cases& add) {
     add("concat_linear", [] { return concat_plan(T::f32, Layout::linear, 2); });
     add("slice", [] { return slice_plan(); });
     add("transpose_last", [] { return transpose_plan({3, 40, 70}, {0, 2, 1}, T::f16); });
+    for (const T type : {T::f16, T::s8})
+        add("transpose_part_" + type_name(type), [=] { return transpose_part_plan(type); });
     for (const T type : {T::f16, T::s8})
         add("transpose_image_" + type_name(type), [=] {
             return transpose_plan({2, 36, 9, 11}, {0, 2, 3, 1}, type, Layout::nhwc);
