@@ -18,7 +18,7 @@ struct LineCase {
 };
 
 /// Without conversions of inputs and outputs.
-std::map<std::string, int> kinds_of(const cuda::Plan& plan) {
+std::map<std::string, int> counts_of(const cuda::Plan& plan) {
     std::map<std::string, int> found;
     for (std::size_t i = 0; i < plan.ops.size(); ++i) {
         const bool ends = i == 0 || i + 1 == plan.ops.size();
@@ -85,7 +85,7 @@ TEST_P(Lines, RunAsImagesOfOneRow) {
     const std::vector<Shape> shapes{{2, 8, 40}};
     auto inputs = random_inputs(model, shapes);
     const cuda::Plan plan = plan_of(model, Precision::float16, shapes);
-    EXPECT_EQ(kinds_of(plan), GetParam().kinds) << cuda::print(plan);
+    EXPECT_EQ(counts_of(plan), GetParam().kinds) << cuda::print(plan);
     const auto expected = run_on_cpu(model, inputs);
     EXPECT_LT(relative_difference(expected[0], interpreted(plan, inputs, false)[0]), 1e-3) << cuda::print(plan);
     const cuda::Plan exact = plan_of(model, Precision::float32, shapes);
@@ -108,7 +108,7 @@ TEST(Lines, MeansLeaveTheRow) {
     const std::vector<Shape> shapes{{2, 8, 40}};
     auto inputs = random_inputs(model, shapes);
     const cuda::Plan plan = plan_of(model, Precision::float16, shapes);
-    EXPECT_EQ(kinds_of(plan), (std::map<std::string, int>{{"conv", 1}, {"global_pool", 1}, {"gemm", 1}}))
+    EXPECT_EQ(counts_of(plan), (std::map<std::string, int>{{"conv", 1}, {"global_pool", 1}, {"gemm", 1}}))
         << cuda::print(plan);
     EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, false)[0]), 1e-3);
 }
@@ -134,7 +134,7 @@ TEST(Lines, MultiplyInt8) {
     for (const cuda::FusedOp& op : plan.ops)
         int8 += std::holds_alternative<cuda::Conv>(op.detail) && op.compute == cuda::ElementType::s8 ? 1 : 0;
     EXPECT_EQ(int8, 2) << cuda::print(plan);
-    EXPECT_EQ(kinds_of(plan), (std::map<std::string, int>{{"reformat", 1}, {"conv", 2}})) << cuda::print(plan);
+    EXPECT_EQ(counts_of(plan), (std::map<std::string, int>{{"reformat", 1}, {"conv", 2}})) << cuda::print(plan);
     EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, true)[0]), 1e-2);
 }
 
@@ -161,7 +161,7 @@ TEST(Lines, OfTokensStayRows) {
         network("opset 18\ninput %x: float32[2, 8, 40]\ninput %w_d: float32[40, 16]\n"
                 "%s = Softmax(%x)\n%t = Tanh(%s)\n%y = MatMul(%t, %w_d)\noutput %y: float32[2, 8, 16]\n");
     const std::vector<Shape> shapes{{2, 8, 40}};
-    EXPECT_EQ(kinds_of(plan_of(model, Precision::float16, shapes)),
+    EXPECT_EQ(counts_of(plan_of(model, Precision::float16, shapes)),
               (std::map<std::string, int>{{"softmax", 1}, {"pointwise", 1}, {"gemm", 1}}));
 }
 

@@ -73,14 +73,14 @@ TEST(SpelledMovement, IsNoneAroundAttentionInInt8) {
         "%ad = DequantizeLinear(%aq, %s_x, %z_x)\n%m = MatMul(%ad, %fw)\n%b = Add(%m, %b_qkv)\n"
         "%qi = Slice(%b, %from, %second, %last)\n%ki = Slice(%b, %second, %third, %last)\n"
         "%vi = Slice(%b, %third, %to, %last)\n" +
-        heads("q", "qi") + heads("k", "ki") + heads("v", "vi") + scores +
+        in_heads("q", "qi") + in_heads("k", "ki") + in_heads("v", "vi") + scores +
         "%t = Transpose(%c) {perm = [2, 0, 1, 3]}\n%r = Reshape(%t, %back)\n%rq = QuantizeLinear(%r, %s_x, %z_x)\n"
         "%rd = DequantizeLinear(%rq, %s_x, %z_x)\n%g = MatMul(%rd, %fo)\n%y = Transpose(%g) {perm = [1, 0, 2]}\n"
         "output %y: float32[N, 7, 16]\n");
     const std::vector<Shape> shapes{{3, 7, 16}};
     auto inputs = random_inputs(model, shapes);
     const cuda::Plan plan = plan_of(model, Precision::int8, shapes);
-    EXPECT_EQ(kinds_of(plan), (std::map<std::string, int>{{"gemm", 2}, {"attention", 1}})) << cuda::print(plan);
+    EXPECT_EQ(operations_of(plan), (std::map<std::string, int>{{"gemm", 2}, {"attention", 1}})) << cuda::print(plan);
     EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, true)[0]), 2e-2);
 }
 
