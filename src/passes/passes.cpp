@@ -20,6 +20,8 @@ const std::vector<Pass>& all_passes() {
         {"fold-sequences", "tensors are read as they are, not out of a sequence", passes::fold_sequences},
         {"remove-no-ops", "nodes that return their input are bypassed", passes::remove_no_ops},
         {"merge-duplicates", "equal nodes and equal initializers become one", passes::merge_duplicates},
+        // After fold-constants, which counts the indices where sizes are known, and what removes the steps between.
+        {"join-assignments", "what is assigned to a part is joined with the rest", passes::join_assignments},
         {"merge-transposes", "consecutive Transposes become one", passes::merge_transposes},
         {"merge-reshapes", "consecutive Reshapes become one", passes::merge_reshapes},
         {"merge-activations", "Relu, Clip, Min and Max in a row become one", passes::merge_activations},

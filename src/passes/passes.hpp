@@ -26,6 +26,7 @@ Result<bool> constant_nodes(Graph& graph, PassContext& context);
 Result<bool> fold_constants(Graph& graph, PassContext& context);
 Result<bool> fold_shapes(Graph& graph, PassContext& context);
 Result<bool> fold_sequences(Graph& graph, PassContext& context);
+Result<bool> join_assignments(Graph& graph, PassContext& context);
 Result<bool> inline_branches(Graph& graph, PassContext& context);
 Result<bool> remove_dead_code(Graph& graph, PassContext& context);
 Result<bool> remove_no_ops(Graph& graph, PassContext& context);

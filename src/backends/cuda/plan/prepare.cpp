@@ -134,8 +134,9 @@ bool all_known(const Graph& graph, const std::string& value) {
 }
 
 Result<bool> fold(Model& model) {
-    static constexpr const char* names[] = {"constant-nodes", "fold-shapes",      "fold-constants",  "remove-no-ops",
-                                            "merge-reshapes", "merge-transposes", "remove-dead-code"};
+    static constexpr const char* names[] = {"constant-nodes",   "fold-shapes",      "fold-constants",
+                                            "remove-no-ops",    "join-assignments", "merge-reshapes",
+                                            "merge-transposes", "remove-dead-code"};
     bool changed = false;
     for (const char* name : names) {
         LATHE_TRY(const bool applied, apply_pass(name, model));
