@@ -15,6 +15,9 @@ const std::vector<Pass>& all_passes() {
         {"fold-shapes", "Shape, Size and parts of shapes that are known become constants", passes::fold_shapes},
         // After fold-shapes: the arithmetic on shapes is constant only then.
         {"fold-constants", "nodes whose inputs are all constant are evaluated", passes::fold_constants},
+        // After fold-constants: what is known of the sizes is constant then.
+        {"reshape-targets", "a Reshape's sizes that its input tells become constants",
+         passes::constant_reshape_targets},
         // After fold-constants, which answers what the condition asks; before what looks for chains of nodes.
         {"inline-branches", "an If whose condition is known becomes the branch that it takes", passes::inline_branches},
         {"fold-sequences", "tensors are read as they are, not out of a sequence", passes::fold_sequences},

@@ -25,6 +25,7 @@ namespace passes {
 Result<bool> constant_nodes(Graph& graph, PassContext& context);
 Result<bool> fold_constants(Graph& graph, PassContext& context);
 Result<bool> fold_shapes(Graph& graph, PassContext& context);
+Result<bool> constant_reshape_targets(Graph& graph, PassContext& context);
 Result<bool> fold_sequences(Graph& graph, PassContext& context);
 Result<bool> join_assignments(Graph& graph, PassContext& context);
 Result<bool> inline_branches(Graph& graph, PassContext& context);
