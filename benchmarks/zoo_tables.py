@@ -21,7 +21,7 @@ FP16 as CUDA graphs, taken in turns; "×" is how many times as fast Lathe is as 
 the pairs. Bold: slower. "Reference" is the share of the time that Lathe spends in kernels which nothing
 faster replaces yet. "Error" is Lathe's FP16 against PyTorch in FP32, by the norm; in brackets PyTorch's own FP16. Rows
 without a peer were timed alone, when the machine's time was short; times and ratios are of the newest run that measured
-Lathe and the peer, those of INT8 of the newest run that timed it. ViT's head is zero as torchvision makes it: its error says nothing.
+Lathe and the peer, those of INT8 of the newest run that timed it. The run of mixer_b16 at batch 32 had a head of zeros: its error says nothing.
 EfficientViT-B0's linear attention has sums of products of 1.5e7, more than FP16 holds, and gives no numbers in it; PyTorch's own
 code computes that part in FP32 (`lathe autocast` writes the same into the graph, from samples).
 MobileOne and RepVGG are exported with their branches, which `merge-branches` makes one convolution; torch.compile runs them as they
