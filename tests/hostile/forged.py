@@ -128,7 +128,7 @@ def lie_more_dims(model, random):
 
 def lie_raw(model, random):
     tensor = constant(model, random)
-    tensor.raw_data = tensor.raw_data[:int(random.integers(0, len(tensor.raw_data)))]
+    tensor.raw_data = tensor.raw_data[:int(random.integers(0, max(1, len(tensor.raw_data))))]
 
 
 def lie_type(model, random):
@@ -213,6 +213,8 @@ def lie_domain(model, random):
 
 def lie_edges(model, random):
     chosen = node(model, random)
+    if not chosen.input:  # an earlier change took them
+        chosen.input.append("")
     chosen.input[int(random.integers(0, len(chosen.input)))] = str(
         random.choice(["", "nowhere", "scores", "input", "w1", "c1", "r2", chosen.output[0]]))
 
