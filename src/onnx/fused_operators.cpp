@@ -347,10 +347,6 @@ bool standard(NodeWriter& to) {
     copy_attributes(node, same);
     const std::int64_t since = node.op_type == "Trilu" ? 14 : 11;
     if (to.opset() < since) return false;
-    if (node.op_type == "Range" && node.inputs.size() == 2) {
-        if (to.type(node.input(0)) != DataType::int64) return false;
-        same.inputs.push_back(to.integer(1));
-    }
     to.put(std::move(same), {node.output(0)});
     return true;
 }
@@ -384,7 +380,6 @@ const FusedForms& simple_forms() {
         {"GridSample", {grid_sample, 2}},
         {"Pad", {standard, 2}},
         {"QuickGelu", {quick_gelu}},
-        {"Range", {standard, 2}},
         {"SkipLayerNormalization", {skip_layer_normalisation, 3}},
         {"SkipSimplifiedLayerNormalization", {skip_rms_normalisation, 3}},
         {"TransposeMatMul", {fused_product, 2}},

@@ -192,7 +192,6 @@ void register_all() {
             set_type(context, 3, output);
     });
     add(microsoft, "QuickGelu", 1, 1, same());
-    add(microsoft, "Range", 3, 1, ranked(0, 1));
     add(microsoft, "RotaryEmbedding", 4, 1, same());
     add(microsoft, "SkipLayerNormalization", 5, 4, same({0, 3}));
     add(microsoft, "SkipSimplifiedLayerNormalization", 4, 4, same({0, 3}));

@@ -3,11 +3,13 @@ what ONNX Runtime gives. Run: python test_fused_operators.py RUN_PLAN"""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Callable
 
 try:
     import numpy as np
@@ -29,7 +31,8 @@ def floats(*shape: int) -> np.ndarray:
 
 
 class Case:
-    """A node, the values it reads (`inputs` are fed, `weights` constant, by name) and how many outputs are asked for."""
+    """A node, the values it reads (`inputs` are fed, `weights` constant, by name) and which outputs are asked for.
+    `is_right` computes the answer where ONNX Runtime has the operator on GPUs alone."""
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Case:
         domain: str = MICROSOFT,
         opset: int = 17,
         symbols: dict[str, list[str | int]] | None = None,
+        is_right: Callable[..., np.ndarray] | None = None,
         **attributes: object,
     ) -> None:
         self.op_type, self.inputs, self.weights = op_type, inputs, weights
@@ -48,6 +52,7 @@ class Case:
         self.outputs = ["" if name == "-" else name for name in outputs.split()]
         self.domain, self.opset, self.attributes = domain, opset, attributes
         self.symbols = symbols or {}
+        self.is_right = is_right
         first = next(iter(inputs.values()))
         self.gives = TYPES[first.dtype] if first.dtype.kind == "f" else TensorProto.FLOAT
 
@@ -65,6 +70,17 @@ class Case:
         graph = helper.make_graph([node], "case", fed, given, constants)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def gelu(x: np.ndarray, by_tanh: bool = False) -> np.ndarray:
+    if by_tanh:
+        return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    shares = np.exp(x - x.max(-1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True)
 
 
 def bert_attention(**more: object) -> dict[str, np.ndarray]:
@@ -154,6 +170,36 @@ CASES = {
     "fast gelu without a bias": Case("FastGelu", {"x": floats(3, 8)}, {}, "x", opset=13),
     "quick gelu": Case("QuickGelu", {"x": floats(3, 8)}, {}, "x"),
     "silu": Case("QuickGelu", {"x": floats(3, 8)}, {}, "x", alpha=1.0),
+    "a bias and a skip": Case(
+        "BiasAdd",
+        {"x": floats(2, 5, 8), "z": floats(2, 5, 8)},
+        {"b": floats(8)},
+        "x b z",
+        is_right=lambda x, b, z: x + b + z,
+    ),
+    "halves of which one gates": Case(
+        "BiasSplitGelu",
+        {"x": floats(2, 5, 8)},
+        {"b": floats(8)},
+        "x b",
+        is_right=lambda x, b: ((x + b)[..., :4] * gelu((x + b)[..., 4:])).astype("f4"),
+    ),
+    "softmax of a sum": Case(
+        "BiasSoftmax",
+        {"x": floats(2, 3, 5, 6), "m": floats(2, 1, 1, 6)},
+        {},
+        "x m",
+        axis=3,
+        is_inner_broadcast=0,
+        is_right=lambda x, m: softmax(x + m),
+    ),
+    "product and fast gelu": Case(
+        "GemmFastGelu",
+        {"x": floats(2, 5, 8)},
+        {"w": floats(8, 6), "b": floats(6)},
+        "x w b",
+        is_right=lambda x, w, b: gelu(x @ w + b, True).astype("f4"),
+    ),
     "layer norm before ONNX had it": Case(
         "LayerNormalization", {"x": floats(2, 5, 12)}, NORM, "x gamma beta", domain="", opset=14, axis=-1, epsilon=1e-4
     ),
@@ -221,6 +267,9 @@ CASES = {
     ),
     "product": Case(
         "FusedMatMul", {"a": floats(2, 3, 5, 4), "b": floats(2, 3, 6, 4)}, {}, "a b", transB=1, alpha=0.5
+    ),
+    "product by its older name": Case(
+        "TransposeMatMul", {"a": floats(3, 5, 4), "b": floats(3, 6, 4)}, {}, "a b", transB=1, alpha=2.0
     ),
     "product, the left side turned": Case(
         "FusedMatMul", {"a": floats(3, 4, 5), "b": floats(3, 4, 6)}, {}, "a b", transA=1
@@ -399,8 +448,11 @@ class FusedOperators(unittest.TestCase):
 
     def check(self, case: Case, folder: Path) -> None:
         model = self.run_plan(case, folder)
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        expected = session.run(None, case.inputs)
+        if case.is_right is None:
+            session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+            expected = session.run(None, case.inputs)
+        else:
+            expected = [case.is_right(*({**case.inputs, **case.weights}[name] for name in case.order))]
         for i, want in enumerate(expected):
             for engine in ("plan", "cpu"):
                 got = np.fromfile(folder / f"{engine}_{i}.f32", want.dtype)
