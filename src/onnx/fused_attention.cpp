@@ -2,6 +2,7 @@
 // https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -349,7 +350,7 @@ bool group_query_attention(NodeWriter& to) {
     bool other = node.int_or("smooth_softmax", 0) > 0 || node.int_or("causal", 1) != 1 ||
                  node.int_or("sliding_window_cache", 0) != 0 || node.string_or("k_quant_type", "NONE") != "NONE" ||
                  node.string_or("v_quant_type", "NONE") != "NONE" || to.wants(3);
-    for (const std::size_t index : {11, 12, 13, 16})
+    for (const std::size_t index : std::array<std::size_t, 4>{11, 12, 13, 16})
         other = other || !node.input(index).empty();
     const auto width = to.size(query, -1);
     if (other || node.input(5).empty() || key.empty() != node.input(2).empty() || count <= 0 || key_count <= 0 ||

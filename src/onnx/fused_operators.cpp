@@ -219,7 +219,7 @@ bool skip_rms_normalisation(NodeWriter& to) {
 // words, segments, three tables in their order, gamma, beta, mask, positions; output, length of the mask, the sum
 bool embedding(NodeWriter& to) {
     const Node& node = to.node();
-    for (const std::size_t needed : {2, 3, 5, 6})
+    for (const std::size_t needed : std::array<std::size_t, 4>{2, 3, 5, 6})
         if (node.input(needed).empty()) return false;
     const auto looked_up = [&](const std::string& table, const std::string& at) {
         return to.op("Gather", {table, at}, {{"axis", std::int64_t{0}}});
