@@ -1,4 +1,4 @@
-// Weights of few bits in blocks with a scale each, as ONNX Runtime packs them, in floats.
+// Weights of few bits in blocks with a scale each, as ONNX Runtime packs them, as ONNX has them or in floats.
 // https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 
 #include <cstddef>
@@ -102,9 +102,9 @@ std::size_t positive(std::int64_t value) { return value > 0 ? static_cast<std::s
 /// of rows that end with a byte. Its name; nothing where that has no such form.
 std::optional<std::string> dequantised(NodeWriter& to, const Blocks& of, const std::string& name, const Tensor& values,
                                        const Tensor& scales, const Tensor* zeros) {
-    const bool whole = of.block > 0 && of.columns % of.block == 0 && (of.bits == 4 || of.bits == 8);
+    const bool whole = of.columns % of.block == 0 && (of.bits == 4 || of.bits == 8);
     if (to.opset() < first_opset_in_blocks || !whole || (zeros != nullptr && zeros->type() != DataType::uint8) ||
-        values.bytes().size() != of.rows * of.row_bytes() || scales.count() != of.rows * of.blocks())
+        scales.count() != of.rows * of.blocks())
         return std::nullopt;
     const auto points = zero_points(of, zeros);
     if (!points) return std::nullopt;

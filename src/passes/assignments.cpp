@@ -37,13 +37,6 @@ std::optional<Span> counts_along(const Tensor& tensor, std::size_t axis, std::si
     return values[0] < 0 ? std::nullopt : std::optional(Span{values[0], static_cast<std::int64_t>(values.size())});
 }
 
-bool is_number(const Graph& graph, const std::string& value, std::int64_t number) {
-    const Tensor* tensor = graph.constant(value);
-    if (tensor == nullptr || tensor->count() != 1) return false;
-    const auto values = tensor->to_int64s();
-    return values.size() == 1 && values[0] == number;
-}
-
 struct View {
     const Graph& graph;
     const Uses& uses;
@@ -63,15 +56,9 @@ bool is_whole(const View& in, const std::string& value, const std::string& data,
         behind = sizes.size() - 1;
         node = in.uses.producer(node->input(0));
     }
-    if (behind + 1 + axis != rank || node == nullptr || !node->is("Range") || !is_number(in.graph, node->input(0), 0) ||
-        !is_number(in.graph, node->input(2), 1))
-        return false;
-    const Node* size = in.uses.producer(node->input(1));
-    if (size == nullptr || !size->is("Gather") || !is_number(in.graph, size->input(1), static_cast<std::int64_t>(axis)))
-        return false;
-    const Node* shape = in.uses.producer(size->input(0));
-    return shape != nullptr && shape->is("Shape") && shape->attributes.empty() &&
-           (shape->input(0) == data || same_shape(in.graph, shape->input(0), data));
+    return behind + 1 + axis == rank && node != nullptr && node->is("Range") &&
+           constant_integer(in.graph, node->input(0)) == 0 && constant_integer(in.graph, node->input(2)) == 1 &&
+           is_size_of(in.graph, in.uses, node->input(1), data, axis);
 }
 
 std::optional<std::vector<Dimension>> dims_of(const Graph& graph, const std::string& value) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
@@ -23,13 +24,6 @@ struct Modulated {
     std::int64_t samples = 1;
     bool turned = false; ///< a Transpose of both kinds of channels follows
 };
-
-std::optional<Shape> known_shape(const Graph& graph, const std::string& value) {
-    const auto info = graph.info(value);
-    const auto shape = info ? info->shape() : std::nullopt;
-    const bool whole = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t n) { return n > 0; });
-    return whole ? shape : std::nullopt;
-}
 
 /// With leading ones to this rank.
 std::optional<Shape> aligned(Shape shape, std::size_t rank) {
@@ -55,19 +49,27 @@ std::optional<Modulated> factors_of(const Site& site, std::string value, const S
         if (node == nullptr || (!node->is("Mul") && !node->is("Div"))) return std::nullopt;
         std::optional<std::size_t> at;
         for (std::size_t i = 0; i < 2 && !at; ++i) {
-            const auto known = known_shape(site.graph, node->input(i));
+            const auto known = known_sizes(site.graph, node->input(i));
             const auto shape = known ? aligned(*known, rank) : std::nullopt;
             if (!shape || site.graph.constant(node->input(i)) != nullptr) continue;
             const bool no_window = std::all_of(shape->begin() + 3, shape->end(), [](std::int64_t n) { return n == 1; });
             if (no_window && ((*shape)[1] == 1 || (*shape)[2] == 1) && (i == 1 || node->is("Mul"))) at = i;
         }
         if (!at) return std::nullopt;
-        const Shape shape = *aligned(*known_shape(site.graph, node->input(*at)), rank);
+        const Shape shape = *aligned(*known_sizes(site.graph, node->input(*at)), rank);
         const bool of_inputs = shape[3 - output_axis] != 1;
         Factor factor{node->input(*at), shape[0], shape[of_inputs ? 3 - output_axis : output_axis], node->is("Div")};
         (of_inputs ? found.inputs : found.outputs).push_back(std::move(factor));
         value = node->input(1 - *at);
     }
+}
+
+/// The first so many axes in order, two of them exchanged.
+Sizes exchanged(std::size_t rank, std::size_t a, std::size_t b) {
+    Sizes order(rank);
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[a], order[b]);
+    return order;
 }
 
 /// The filters of a Conv or ConvTranspose: [samples * a, b, window] of [samples, a, b, window].
@@ -77,7 +79,7 @@ std::optional<Modulated> modulated(const Site& site, const Shape& filter, std::i
     if (node != nullptr && node->is("Reshape")) value = node->input(0);
     bool turned = false;
     node = site.uses.producer(value);
-    auto dims = known_shape(site.graph, value);
+    auto dims = known_sizes(site.graph, value);
     if (!dims) return std::nullopt;
     Sizes merged = filter;
     merged[0] /= groups;
@@ -85,18 +87,14 @@ std::optional<Modulated> modulated(const Site& site, const Shape& filter, std::i
     if (groups == 1 && *dims == filter) dims = merged;
     if (*dims != merged || filter[0] % groups != 0) return std::nullopt;
     if (node != nullptr && node->is("Transpose")) {
-        Sizes order(dims->size());
-        for (std::size_t i = 0; i < order.size(); ++i)
-            order[i] = static_cast<std::int64_t>(i);
-        std::swap(order[1], order[2]);
-        if (node->ints_or("perm", {}) != order) return std::nullopt;
+        if (node->ints_or("perm", {}) != exchanged(dims->size(), 1, 2)) return std::nullopt;
         turned = true;
         value = node->input(0);
         std::swap((*dims)[1], (*dims)[2]);
         node = site.uses.producer(value);
         // What only joins the first two sizes and takes them apart again.
         if (node != nullptr && node->is("Reshape") && site.uses.producer(node->input(0)) != nullptr &&
-            known_shape(site.graph, node->input(0)) == dims)
+            known_sizes(site.graph, node->input(0)) == dims)
             value = node->input(0);
     }
     auto found = factors_of(site, value, *dims, site.root.is("Conv") != turned ? 1 : 2);
@@ -114,56 +112,32 @@ float size_of_filters(const Tensor& base, std::int64_t outputs) {
     return static_cast<float>(std::exp2(std::round(std::log2(root))));
 }
 
-class Writer {
-public:
-    explicit Writer(const Site& site) : site_(site), type_(type_of(site.graph, site.root.input(0))) {}
-
-    std::string add(Node node, const Shape& dims) {
-        const std::string name = site_.graph.unique_name(site_.root.output(0) + "/" + node.op_type);
-        node.outputs = {name};
-        node.name = name;
-        ValueInfo info;
-        info.type = type_;
-        info.dims.emplace();
-        for (const std::int64_t size : dims)
-            info.dims->push_back(Dimension::of(size));
-        insert_before(site_, std::move(node), std::move(info));
-        return name;
-    }
-    Node reshape(const std::string& value, const Shape& to) {
-        const Tensor sizes = Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to);
-        return make_node("Reshape", {value, add_constant(site_.graph, "shape", sizes)});
-    }
-    std::string reshaped(const std::string& value, const Shape& to) { return add(reshape(value, to), to); }
-    /// The value, of these sizes, with each factor by sample and channel.
-    std::string times(std::string value, const std::vector<Factor>& factors, const Shape& dims, float scale = 1) {
-        for (const Factor& factor : factors) {
-            Shape sizes(dims.size(), 1);
-            sizes[0] = factor.samples;
-            sizes[1] = factor.channels;
-            std::string by_channel = reshaped(factor.value, sizes);
-            if (scale != 1) {
-                const float number = factor.divides ? 1 / scale : scale;
-                by_channel =
-                    add(make_node("Mul", {by_channel, add_scalar(site_.graph, "scale", type_, number)}), sizes);
-                scale = 1;
-            }
-            value = add(make_node(factor.divides ? "Div" : "Mul", {value, by_channel}), dims);
+/// The value, of these sizes, with each factor by sample and channel.
+std::string times(const Site& site, std::string value, const std::vector<Factor>& factors, const Shape& dims,
+                  float scale = 1) {
+    const DataType type = type_of(site.graph, site.root.input(0));
+    for (const Factor& factor : factors) {
+        Shape sizes(dims.size(), 1);
+        sizes[0] = factor.samples;
+        sizes[1] = factor.channels;
+        std::string by_channel = reshaped(site, factor.value, sizes);
+        if (scale != 1) {
+            const float number = factor.divides ? 1 / scale : scale;
+            const std::string constant = add_scalar(site.graph, "scale", type, number);
+            by_channel = add_before(site, make_node("Mul", {by_channel, constant}), type, sizes);
+            scale = 1;
         }
-        return value;
+        value = add_before(site, make_node(factor.divides ? "Div" : "Mul", {value, by_channel}), type, dims);
     }
-
-private:
-    const Site& site_;
-    DataType type_;
-};
+    return value;
+}
 
 bool modulate_images(const Site& site) {
     Graph& graph = site.graph;
     Node& root = site.root;
     if (graph.constant(root.input(1)) != nullptr) return false;
-    const auto x = known_shape(graph, root.input(0)), filter = known_shape(graph, root.input(1)),
-               out = known_shape(graph, root.output(0));
+    const auto x = known_sizes(graph, root.input(0)), filter = known_sizes(graph, root.input(1)),
+               out = known_sizes(graph, root.output(0));
     const std::int64_t groups = root.int_or("group", 1);
     const DataType type = type_of(graph, root.input(0));
     if (!x || !filter || !out || x->size() < 3 || filter->size() != x->size() || out->size() != x->size() ||
@@ -188,34 +162,29 @@ bool modulate_images(const Site& site) {
     const auto weights = finite_tensor(type, own, numbers);
     if (!weights) return false;
 
-    Writer to(site);
     std::string weight = add_constant(graph, "filters", *weights);
     if (found->turned) {
         Node turn = make_node("Transpose", {weight});
-        Sizes order(own.size());
-        for (std::size_t i = 0; i < order.size(); ++i)
-            order[i] = static_cast<std::int64_t>(i);
-        std::swap(order[0], order[1]);
-        turn.set("perm", order);
+        turn.set("perm", exchanged(own.size(), 0, 1));
         std::swap(own[0], own[1]);
-        weight = to.add(std::move(turn), own);
+        weight = add_before(site, std::move(turn), type, own);
     }
-    std::string value = groups > 1 ? to.reshaped(root.input(0), image) : root.input(0);
-    value = to.times(value, found->inputs, image);
+    std::string value = groups > 1 ? reshaped(site, root.input(0), image) : root.input(0);
+    value = times(site, value, found->inputs, image);
     const bool biased = !root.input(2).empty(), apart = groups > 1 || !found->outputs.empty();
     Node plain = root;
     plain.inputs = {value, weight};
     if (biased && !apart) plain.inputs.push_back(root.input(2));
     plain.set("group", std::int64_t{1});
-    value = to.add(std::move(plain), result);
-    value = to.times(value, found->outputs, result, size);
+    value = add_before(site, std::move(plain), type, result);
+    value = times(site, value, found->outputs, result, size);
     if (biased && apart) {
         Shape by_channel(result.size(), 1);
         by_channel[0] = groups;
         by_channel[1] = result[1];
-        value = to.add(make_node("Add", {value, to.reshaped(root.input(2), by_channel)}), result);
+        value = add_before(site, make_node("Add", {value, reshaped(site, root.input(2), by_channel)}), type, result);
     }
-    Node whole = to.reshape(value, *out);
+    Node whole = reshape_node(graph, value, *out);
     become(root, std::move(whole), root);
     return true;
 }

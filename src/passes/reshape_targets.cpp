@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,22 +11,11 @@ namespace {
 
 constexpr std::int64_t as_before = 0, what_is_left = -1; // what Reshape takes in the place of a size
 
-std::optional<std::int64_t> number_in(const Graph& graph, const std::string& value) {
-    const Tensor* tensor = graph.constant(value);
-    const auto numbers = tensor == nullptr ? std::vector<std::int64_t>{} : tensor->to_int64s();
-    return numbers.size() == 1 ? std::optional(numbers[0]) : std::nullopt;
-}
-
 /// Whether the value, of one element, is the size of that axis of `data`.
 bool is_size(const Site& site, const std::string& value, const std::string& data, std::size_t axis) {
-    const Node* node = site.uses.producer(value);
-    if (node != nullptr && node->is("Unsqueeze")) node = site.uses.producer(node->input(0));
-    if (node == nullptr || !node->is("Gather")) return false;
-    const Node* shape = site.uses.producer(node->input(0));
-    if (shape == nullptr || !shape->is("Shape") || !shape->attributes.empty()) return false;
-    const auto index = number_in(site.graph, node->input(1));
-    const bool same = shape->input(0) == data || same_shape(site.graph, shape->input(0), data);
-    return same && index && *index == static_cast<std::int64_t>(axis);
+    const Node* wide = site.uses.producer(value);
+    const std::string& size = wide != nullptr && wide->is("Unsqueeze") ? wide->input(0) : value;
+    return is_size_of(site.graph, site.uses, size, data, axis);
 }
 
 bool has_one_element(const Graph& graph, const std::string& value) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "graph/subgraphs.hpp"
 #include "support/half.hpp"
@@ -140,6 +141,29 @@ Node make_node(std::string op_type, std::vector<std::string> inputs) {
     return node;
 }
 
+Node reshape_node(Graph& graph, const std::string& value, const Shape& to) {
+    const Tensor shape = Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to);
+    return make_node("Reshape", {value, add_constant(graph, "shape", shape)});
+}
+
+std::string reshaped(const Site& site, const std::string& value, const Shape& to) {
+    return add_before(site, reshape_node(site.graph, value, to), type_of(site.graph, value), to);
+}
+
+std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name) {
+    if (name.empty()) name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
+    node.outputs.resize(std::max<std::size_t>(1, node.outputs.size())); // further ones are named by who adds it
+    node.outputs[0] = name;
+    node.name = name;
+    ValueInfo info;
+    info.type = type;
+    info.dims.emplace();
+    for (const std::int64_t size : dims)
+        info.dims->push_back(Dimension::of(size));
+    insert_before(site, std::move(node), std::move(info));
+    return name;
+}
+
 std::string add_constant(Graph& graph, const std::string& stem, const Tensor& tensor) {
     std::string name = graph.unique_name(stem);
     graph.initializers.emplace(name, tensor.renamed(name));
@@ -258,6 +282,30 @@ bool same_shape(const Graph& graph, const std::string& a, const std::string& b) 
 DataType type_of(const Graph& graph, const std::string& value) {
     const auto info = graph.info(value);
     return info ? info->type : DataType::undefined;
+}
+
+std::optional<Shape> known_sizes(const Graph& graph, const std::string& value) {
+    const auto shape = graph.info_or_name(value).shape();
+    const bool whole = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t n) { return n > 0; });
+    return whole ? shape : std::nullopt;
+}
+
+std::optional<std::int64_t> constant_integer(const Graph& graph, const std::string& value) {
+    const Tensor* tensor = graph.constant(value);
+    if (tensor == nullptr || tensor->count() != 1) return std::nullopt;
+    const auto values = tensor->to_int64s(); // none of a tensor of floats
+    return values.size() == 1 ? std::optional(values[0]) : std::nullopt;
+}
+
+bool is_size_of(const Graph& graph, const Uses& uses, const std::string& value, const std::string& data,
+                std::size_t axis) {
+    const Node* gather = uses.producer(value);
+    if (gather == nullptr || !gather->is("Gather") ||
+        constant_integer(graph, gather->input(1)) != static_cast<std::int64_t>(axis))
+        return false;
+    const Node* shape = uses.producer(gather->input(0));
+    return shape != nullptr && shape->is("Shape") && shape->attributes.empty() &&
+           (shape->input(0) == data || same_shape(graph, shape->input(0), data));
 }
 
 std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,

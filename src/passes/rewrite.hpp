@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -51,6 +52,15 @@ void move_shape_readers(const Site& site, const std::string& from, const std::st
 /// A node of this type and inputs, not yet in a graph.
 Node make_node(std::string op_type, std::vector<std::string> inputs);
 
+/// Puts a node before the site's root, its first output of these sizes; the name of that, which is `name` if that is
+/// not empty.
+std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name = "");
+
+/// A Reshape of a value to known sizes, not yet in the graph, and one put before the site's root: the name of what it
+/// gives.
+Node reshape_node(Graph& graph, const std::string& value, const Shape& to);
+std::string reshaped(const Site& site, const std::string& value, const Shape& to);
+
 /// Add an initializer under a new name that begins with `stem`; its name.
 std::string add_constant(Graph& graph, const std::string& stem, const Tensor& tensor);
 /// A scalar of a floating-point type.
@@ -74,6 +84,13 @@ bool keeps_shape(const Graph& graph, const std::string& value, const Tensor& con
 bool same_shape(const Graph& graph, const std::string& a, const std::string& b);
 /// The element type if known, else undefined.
 DataType type_of(const Graph& graph, const std::string& value);
+/// Known sizes of a value that has elements.
+std::optional<Shape> known_sizes(const Graph& graph, const std::string& value);
+/// Of a constant that is one integer.
+std::optional<std::int64_t> constant_integer(const Graph& graph, const std::string& value);
+/// Whether the value is Gather(Shape(of `data` or of what surely has its shape), axis).
+bool is_size_of(const Graph& graph, const Uses& uses, const std::string& value, const std::string& data,
+                std::size_t axis);
 /// Integers given as a constant input at `index`, or as an attribute where the input is omitted. Nothing if neither
 /// is given or the input is no constant.
 std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,

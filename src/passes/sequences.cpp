@@ -15,17 +15,11 @@ struct Element {
 };
 using Elements = std::vector<Element>;
 
-std::optional<std::int64_t> constant_position(const Graph& graph, const std::string& value) {
-    const Tensor* tensor = graph.constant(value);
-    if (tensor == nullptr || tensor->count() != 1) return std::nullopt;
-    return tensor->to_int64s().front();
-}
-
 /// The place that the node's input names, of `count` places, the last where it is omitted.
 std::optional<std::size_t> place_of(const Graph& graph, const Node& node, std::size_t input, std::size_t count) {
     if (count == 0) return std::nullopt;
     if (node.input(input).empty()) return count - 1;
-    const auto position = constant_position(graph, node.input(input));
+    const auto position = constant_integer(graph, node.input(input));
     if (!position) return std::nullopt;
     // Of n elements there are n + 1 places to insert one, but a negative place is counted from the n.
     const std::int64_t size = static_cast<std::int64_t>(count) - (node.is("SequenceInsert") ? 1 : 0);

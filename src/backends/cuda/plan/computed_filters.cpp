@@ -15,16 +15,6 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-/// Places of all patches: as many as numbers of a large layer's weights, and no more.
-constexpr std::int64_t most_places = std::int64_t{1} << 24;
-
-std::int64_t product(const Sizes& sizes, std::size_t from = 0) {
-    std::int64_t count = 1;
-    for (std::size_t i = from; i < sizes.size(); ++i)
-        count *= sizes[i];
-    return count;
-}
-
 /// A convolution as it is said, with the sizes of its operands.
 struct Form {
     Shape x, filter, out;
@@ -34,14 +24,14 @@ struct Form {
 };
 
 std::optional<Form> form_of(const Graph& graph, const Node& node) {
-    const auto x = sizes_of(graph, node.input(0)), filter = sizes_of(graph, node.input(1)),
-               out = sizes_of(graph, node.output(0));
+    const auto x = known_sizes(graph, node.input(0)), filter = known_sizes(graph, node.input(1)),
+               out = known_sizes(graph, node.output(0));
     if (!x || !filter || !out || x->size() < 3 || filter->size() != x->size() || out->size() != x->size())
         return std::nullopt;
     auto spans = spans_of(node, *x, Sizes(filter->begin() + 2, filter->end()));
     if (!spans) return std::nullopt;
     Form form{*x, *filter, *out, std::move(*spans), node.int_or("group", 1), 1, type_of(graph, node.input(0))};
-    form.taps = product(form.spans.kernel);
+    form.taps = elements_between(form.spans.kernel, 0, form.spans.kernel.size());
     if (form.groups < 1 || form.x[1] % form.groups != 0 || form.out[1] % form.groups != 0 ||
         form.type == DataType::undefined ||
         !std::equal(form.spans.kernel.begin(), form.spans.kernel.end(), form.filter.begin() + 2))
@@ -52,7 +42,8 @@ std::optional<Form> form_of(const Graph& graph, const Node& node) {
 /// x as [N groups, C/groups * taps, results].
 std::string patches(NodesBefore& to, const Form& form, const std::string& x) {
     const std::int64_t images = form.x[0] * form.groups, channels = form.x[1] / form.groups;
-    const std::int64_t pixels = product(form.x, 2), results = product(form.out, 2);
+    const std::int64_t pixels = elements_between(form.x, 2, form.x.size()),
+                       results = elements_between(form.out, 2, form.out.size());
     const Sizes places = places_of_windows(form.spans, form.x, form.out);
     std::string value = to.reshaped(x, {images, channels, pixels});
     bool as_they_lie = form.taps == 1 && results == pixels;
@@ -99,8 +90,9 @@ bool become_product(Graph& graph, std::size_t& at) {
     Node& node = *graph.nodes[at];
     const auto form = form_of(graph, node);
     if (!form || form->filter[1] * form->groups != form->x[1] || form->filter[0] != form->out[1]) return false;
-    const std::int64_t m = form->out[1] / form->groups, k = form->filter[1] * form->taps, n = product(form->out, 2);
-    if (form->taps * n > most_places) return false;
+    const std::int64_t m = form->out[1] / form->groups, k = form->filter[1] * form->taps,
+                       n = elements_between(form->out, 2, form->out.size());
+    if (form->taps * n > most_numbers) return false;
     NodesBefore to(graph, at);
     const std::string left = to.reshaped(node.input(1), {form->groups, m, k});
     const std::string right = patches(to, *form, node.input(0));
@@ -119,7 +111,7 @@ bool become_transposed_product(Graph& graph, std::size_t& at) {
     const auto form = form_of(graph, node);
     if (!form || form->filter[0] != form->x[1] || form->filter[1] * form->groups != form->out[1]) return false;
     const std::int64_t channels = form->x[1] / form->groups, rows = form->filter[1] * form->taps;
-    const std::int64_t pixels = product(form->x, 2), all = form->out[1] * form->taps;
+    const std::int64_t pixels = elements_between(form->x, 2, form->x.size()), all = form->out[1] * form->taps;
     std::vector<float> ones(static_cast<std::size_t>(all * form->taps));
     for (std::size_t i = 0; i < static_cast<std::size_t>(all); ++i)
         ones[i * static_cast<std::size_t>(form->taps) + i % static_cast<std::size_t>(form->taps)] = 1;
@@ -145,7 +137,7 @@ bool become_transposed_product(Graph& graph, std::size_t& at) {
 //  Conv(x, filter, bias)   ==>   Conv(x, filter) -> Add bias
 bool add_bias_behind(Graph& graph, std::size_t& at) {
     Node& node = *graph.nodes[at];
-    const auto out = sizes_of(graph, node.output(0));
+    const auto out = known_sizes(graph, node.output(0));
     if (!out) return false;
     Sizes by_channel(out->size() - 1, 1);
     by_channel[0] = (*out)[1];

@@ -11,9 +11,6 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-/// Places of all taps: as many as numbers of a large layer's weights, and no more.
-constexpr std::int64_t most_sampled_places = std::int64_t{1} << 24;
-
 /// Where each tap (r, s) of each result (i, j) lies without an offset, at [i, r, j, s]: its x and y as GridSample
 /// counts them, from -1 to 1 over the edges of the image.
 std::vector<float> undeformed(const Spans& spans, const Shape& x, const Shape& y) {
@@ -38,8 +35,8 @@ std::vector<float> undeformed(const Spans& spans, const Shape& x, const Shape& y
 //                                                     Conv, window and stride R x S
 bool write_deform_conv(Graph& graph, std::size_t& at, std::int64_t opset) {
     Node& node = *graph.nodes[at];
-    const auto x = sizes_of(graph, node.input(0)), filter = sizes_of(graph, node.input(1)),
-               offsets = sizes_of(graph, node.input(2)), y = sizes_of(graph, node.output(0));
+    const auto x = known_sizes(graph, node.input(0)), filter = known_sizes(graph, node.input(1)),
+               offsets = known_sizes(graph, node.input(2)), y = known_sizes(graph, node.output(0));
     const DataType type = type_of(graph, node.input(0));
     if (!x || !filter || !offsets || !y || x->size() != 4 || filter->size() != 4 || offsets->size() != 4 ||
         y->size() != 4)
@@ -50,14 +47,14 @@ bool write_deform_conv(Graph& graph, std::size_t& at, std::int64_t opset) {
     const std::int64_t r = spans->kernel[0], s = spans->kernel[1], h = (*y)[2], w = (*y)[3];
     const std::int64_t images = (*x)[0] * groups, channels = (*x)[1] / groups;
     if (r != (*filter)[2] || s != (*filter)[3] || *offsets != Shape{(*x)[0], groups * r * s * 2, h, w} ||
-        h * w > most_sampled_places / (r * s * 2))
+        h * w > most_numbers / (r * s * 2))
         return false;
     const std::vector<float> steps{2 / static_cast<float>((*x)[3]), 2 / static_cast<float>((*x)[2])};
     const auto step = finite_tensor(type, {2}, steps);
     const auto places = finite_tensor(type, {1, h * r, w * s, 2}, undeformed(*spans, *x, *y));
     if (!step || !places) return false;
     const bool masked = !node.input(4).empty();
-    if (masked && sizes_of(graph, node.input(4)) != Shape{(*x)[0], groups * r * s, h, w}) return false;
+    if (masked && known_sizes(graph, node.input(4)) != Shape{(*x)[0], groups * r * s, h, w}) return false;
 
     Sizes x_first(static_cast<std::size_t>((*offsets)[1]));
     for (std::size_t i = 0; i < x_first.size(); ++i)
@@ -89,10 +86,8 @@ bool write_deform_conv(Graph& graph, std::size_t& at, std::int64_t opset) {
 } // namespace
 
 bool write_out_deform_conv(Graph& graph, std::int64_t opset) {
-    bool changed = false;
-    for (std::size_t at = 0; at < graph.nodes.size(); ++at)
-        if (graph.nodes[at]->is("DeformConv")) changed = write_deform_conv(graph, at, opset) || changed;
-    return changed;
+    return rewrite_each(graph, "DeformConv",
+                        [&](Graph&, std::size_t& at) { return write_deform_conv(graph, at, opset); });
 }
 
 } // namespace lathe::cuda

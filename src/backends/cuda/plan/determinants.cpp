@@ -18,7 +18,7 @@ constexpr std::int64_t widest = 4; // 24 products
 // Leibniz' formula.
 bool write_determinant(Graph& graph, std::size_t& at, std::int64_t opset) {
     Node& node = *graph.nodes[at];
-    const auto x = sizes_of(graph, node.input(0));
+    const auto x = known_sizes(graph, node.input(0));
     if (!x || x->size() < 2 || x->back() > widest || (*x)[x->size() - 2] != x->back()) return false;
     const std::int64_t n = x->back(), matrices = element_count(*x) / (n * n);
     Sizes order(static_cast<std::size_t>(n)), places;
@@ -54,10 +54,7 @@ bool write_determinant(Graph& graph, std::size_t& at, std::int64_t opset) {
 } // namespace
 
 bool write_out_determinants(Graph& graph, std::int64_t opset) {
-    bool changed = false;
-    for (std::size_t at = 0; at < graph.nodes.size(); ++at)
-        if (graph.nodes[at]->is("Det")) changed = write_determinant(graph, at, opset) || changed;
-    return changed;
+    return rewrite_each(graph, "Det", [&](Graph&, std::size_t& at) { return write_determinant(graph, at, opset); });
 }
 
 } // namespace lathe::cuda

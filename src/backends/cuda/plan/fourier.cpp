@@ -14,16 +14,6 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-/// Numbers of a matrix: as many as weights of a large layer, and no more.
-constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
-
-std::int64_t elements_between(const Shape& dims, std::size_t from, std::size_t to) {
-    std::int64_t count = 1;
-    for (std::size_t i = from; i < to; ++i)
-        count *= dims[i];
-    return count;
-}
-
 /// A transform of `given` numbers, real or complex (real and imaginary parts side by side), as a matrix.
 struct Transform {
     std::int64_t given = 0, length = 0, results = 0;
@@ -76,12 +66,12 @@ std::optional<Tensor> matrix_tensor(DataType type, const Transform& form) {
 //  x [.., N, .., 1 or 2]   ==>   x -> (Transpose) -> MatMul [N (2), K 2] -> (Transpose)
 bool write_dft(Graph& graph, std::size_t& at, std::int64_t opset) {
     Node& node = *graph.nodes[at];
-    const auto dims = sizes_of(graph, node.input(0));
+    const auto dims = known_sizes(graph, node.input(0));
     const DataType type = type_of(graph, node.input(0));
     if (!dims || dims->size() < 2 || dims->back() > 2 || type == DataType::undefined) return false;
     const auto rank = static_cast<std::int64_t>(dims->size());
     std::optional<std::int64_t> axis = opset < 20 ? node.int_or("axis", 1) : -2;
-    if (opset >= 20 && !node.input(2).empty()) axis = integer_of(graph, node.input(2));
+    if (opset >= 20 && !node.input(2).empty()) axis = constant_integer(graph, node.input(2));
     if (axis && *axis < 0) *axis += rank;
     if (!axis || *axis < 0 || *axis >= rank - 1) return false;
     const auto place = static_cast<std::size_t>(*axis);
@@ -93,7 +83,7 @@ bool write_dft(Graph& graph, std::size_t& at, std::int64_t opset) {
     form.to_real = form.inverse && one_sided;
     // Two lengths have half a spectrum of that size: the even one is meant.
     const std::int64_t usual = form.to_real ? 2 * (form.given - 1) : form.given;
-    const auto length = node.input(1).empty() ? std::optional(usual) : integer_of(graph, node.input(1));
+    const auto length = node.input(1).empty() ? std::optional(usual) : constant_integer(graph, node.input(1));
     if (!length || *length < 1 || (form.to_real && !form.complex) || (one_sided && !form.inverse && form.complex))
         return false;
     form.length = *length;
@@ -121,9 +111,9 @@ bool write_dft(Graph& graph, std::size_t& at, std::int64_t opset) {
 // The window's factors are in the matrix.
 bool write_stft(Graph& graph, std::size_t& at) {
     Node& node = *graph.nodes[at];
-    const auto dims = sizes_of(graph, node.input(0));
+    const auto dims = known_sizes(graph, node.input(0));
     const DataType type = type_of(graph, node.input(0));
-    const auto step = integer_of(graph, node.input(1));
+    const auto step = constant_integer(graph, node.input(1));
     if (!dims || dims->size() < 2 || dims->size() > 3 || type == DataType::undefined || !step || *step < 1)
         return false;
     Transform form;
@@ -135,7 +125,7 @@ bool write_stft(Graph& graph, std::size_t& at) {
         form.window = window->to_floats();
     }
     const auto length = node.input(3).empty() ? std::optional(static_cast<std::int64_t>(form.window.size()))
-                                              : integer_of(graph, node.input(3));
+                                              : constant_integer(graph, node.input(3));
     const std::int64_t samples = (*dims)[1];
     if (!length || *length < 1 || *length > samples ||
         (!form.window.empty() && static_cast<std::int64_t>(form.window.size()) != *length))
@@ -164,12 +154,9 @@ bool write_stft(Graph& graph, std::size_t& at) {
 } // namespace
 
 bool write_out_fourier(Graph& graph, std::int64_t opset) {
-    bool changed = false;
-    for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
-        if (graph.nodes[at]->is("DFT")) changed = write_dft(graph, at, opset) || changed;
-        if (graph.nodes[at]->is("STFT")) changed = write_stft(graph, at) || changed;
-    }
-    return changed;
+    const bool spectra =
+        rewrite_each(graph, "DFT", [&](Graph&, std::size_t& at) { return write_dft(graph, at, opset); });
+    return rewrite_each(graph, "STFT", write_stft) || spectra;
 }
 
 } // namespace lathe::cuda

@@ -1,19 +1,12 @@
 #include "backends/cuda/plan/nodes_before.hpp"
 
-#include <algorithm>
-
 namespace lathe::cuda {
 
-std::optional<Shape> sizes_of(const Graph& graph, const std::string& value) {
-    const auto shape = graph.info_or_name(value).shape();
-    const bool whole = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t n) { return n > 0; });
-    return whole ? shape : std::nullopt;
-}
-
-std::optional<std::int64_t> integer_of(const Graph& graph, const std::string& value) {
-    const Tensor* tensor = graph.constant(value);
-    if (tensor == nullptr || tensor->count() != 1) return std::nullopt;
-    return tensor->to_int64s().front();
+std::int64_t elements_between(const Shape& dims, std::size_t from, std::size_t to) {
+    std::int64_t count = 1;
+    for (std::size_t i = from; i < to; ++i)
+        count *= dims[i];
+    return count;
 }
 
 std::string NodesBefore::add(Node node, const char* what) {

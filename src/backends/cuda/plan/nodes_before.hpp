@@ -1,8 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,10 +11,21 @@
 
 namespace lathe::cuda {
 
-/// Known sizes of a value that has elements.
-std::optional<Shape> sizes_of(const Graph& graph, const std::string& value);
-/// Of a constant that is one integer.
-std::optional<std::int64_t> integer_of(const Graph& graph, const std::string& value);
+/// Numbers of a constant that a rewrite makes: as many as a large layer's weights, and no more.
+inline constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
+
+/// The product of the sizes from one axis up to another.
+std::int64_t elements_between(const Shape& dims, std::size_t from, std::size_t to);
+
+/// Rewrites every node of a type by `write(graph, at)`, which moves the place `at` along with the node. True if any
+/// was.
+template <class Write>
+bool rewrite_each(Graph& graph, std::string_view type, Write write) {
+    bool changed = false;
+    for (std::size_t at = 0; at < graph.nodes.size(); ++at)
+        if (graph.nodes[at]->is(type)) changed = write(graph, at) || changed;
+    return changed;
+}
 
 /// Puts nodes before one of the graph's, whose place `at` moves along, and names what they give after its result.
 class NodesBefore {

@@ -13,9 +13,6 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-/// Numbers of a constant: as many as a large layer's weights, and no more.
-constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
-
 /// Where a window reaches out of the image, it meets its first pixel in it once more. Nothing where it meets none.
 bool stay_inside(Sizes& places, std::int64_t taps, std::int64_t results, std::int64_t pixels) {
     for (std::int64_t result = 0; result < results; ++result) {
@@ -38,7 +35,7 @@ bool stay_inside(Sizes& places, std::int64_t taps, std::int64_t results, std::in
 // Windows of one pixel, by which PyTorch asks where a plane begins, have constant indices.
 bool write_indices(Graph& graph, std::size_t& at) {
     Node& node = *graph.nodes[at];
-    const auto x = sizes_of(graph, node.input(0)), y = sizes_of(graph, node.output(0));
+    const auto x = known_sizes(graph, node.input(0)), y = known_sizes(graph, node.output(0));
     if (!x || !y || x->size() < 3 || y->size() != x->size()) return false;
     const bool by_column = node.int_or("storage_order", 0) != 0;
     if (by_column && x->size() != 4) return false;
@@ -87,7 +84,7 @@ bool write_indices(Graph& graph, std::size_t& at) {
 //  MaxUnpool(x, indices)   ==>   zeros, indices, x -> ScatterElements -> Reshape
 bool write_unpool(Graph& graph, std::size_t& at) {
     Node& node = *graph.nodes[at];
-    const auto x = sizes_of(graph, node.input(0));
+    const auto x = known_sizes(graph, node.input(0));
     const auto kernel = node.ints_or("kernel_shape", {});
     // In an image of another size than follows from the window the indices mean other places.
     if (!x || x->size() < 3 || kernel.size() != x->size() - 2 || !node.input(2).empty()) return false;

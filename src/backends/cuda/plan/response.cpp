@@ -8,9 +8,6 @@
 namespace lathe::cuda {
 namespace {
 
-/// Numbers of a matrix: as many as weights of a large layer, and no more.
-constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
-
 /// Squares are of x / scale, so that activations up to 16,384 fit 16 bits.
 constexpr float scale = 64;
 
@@ -20,7 +17,7 @@ constexpr float scale = 64;
 //  LRN
 bool write_response(Graph& graph, std::size_t& at) {
     Node& node = *graph.nodes[at];
-    const auto x = sizes_of(graph, node.input(0));
+    const auto x = known_sizes(graph, node.input(0));
     const DataType type = type_of(graph, node.input(0));
     const std::int64_t size = node.int_or("size", 0);
     if (!x || x->size() < 3 || x->size() > 5 || size < 1 || (*x)[1] > most_numbers / (*x)[1]) return false;
@@ -49,11 +46,6 @@ bool write_response(Graph& graph, std::size_t& at) {
 
 } // namespace
 
-bool write_out_response_normalization(Graph& graph) {
-    bool changed = false;
-    for (std::size_t at = 0; at < graph.nodes.size(); ++at)
-        if (graph.nodes[at]->is("LRN")) changed = write_response(graph, at) || changed;
-    return changed;
-}
+bool write_out_response_normalization(Graph& graph) { return rewrite_each(graph, "LRN", write_response); }
 
 } // namespace lathe::cuda

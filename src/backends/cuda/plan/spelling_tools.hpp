@@ -13,13 +13,6 @@ namespace lathe::cuda {
 Shape dims_of(const Graph& graph, const std::string& value);
 /// Of a constant that is one number.
 std::optional<float> scalar_of(const Graph& graph, const std::string& value);
-/// Puts a node before the site's root; the name of what it gives, which is `name` if that is not empty.
-std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name = "");
-
-/// A Reshape of a value to known sizes, not yet in the graph, and one put before the site's root: the name of what it
-/// gives.
-Node reshape_node(Graph& graph, const std::string& value, const Shape& to);
-std::string reshaped(const Site& site, const std::string& value, const Shape& to);
 
 /// One filter for all channels.
 std::vector<Rule> plane_spellings();

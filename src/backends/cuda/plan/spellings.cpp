@@ -26,29 +26,6 @@ std::optional<float> scalar_of(const Graph& graph, const std::string& value) {
     return uniform_value(*tensor);
 }
 
-Node reshape_node(Graph& graph, const std::string& value, const Shape& to) {
-    const Tensor shape = Tensor::of_int64s("", {static_cast<std::int64_t>(to.size())}, to);
-    return make_node("Reshape", {value, add_constant(graph, "shape", shape)});
-}
-
-std::string reshaped(const Site& site, const std::string& value, const Shape& to) {
-    return add_before(site, reshape_node(site.graph, value, to), type_of(site.graph, value), to);
-}
-
-std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name) {
-    if (name.empty()) name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
-    node.outputs.resize(std::max<std::size_t>(1, node.outputs.size())); // further ones are named by who adds it
-    node.outputs[0] = name;
-    node.name = name;
-    ValueInfo info;
-    info.type = type;
-    info.dims.emplace();
-    for (const std::int64_t size : dims)
-        info.dims->push_back(Dimension::of(size));
-    insert_before(site, std::move(node), std::move(info));
-    return name;
-}
-
 namespace {
 
 bool near(std::optional<double> value, double expected) {

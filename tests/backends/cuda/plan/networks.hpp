@@ -1,6 +1,9 @@
 #pragma once
 
+#include <map>
 #include <stdexcept>
+#include <string>
+#include <variant>
 
 #include "backends/api/backend.hpp"
 #include "backends/cuda/plan/interpret.hpp"
@@ -101,6 +104,14 @@ inline cuda::Plan plan_of(const Model& model, Precision precision, const std::ve
     auto plan = cuda::lower(*prepared, shapes);
     if (!plan) throw std::runtime_error(plan.error().describe());
     return std::move(*plan);
+}
+
+/// How many operations of each kind, Reformats left out.
+inline std::map<std::string, int> operations_of(const cuda::Plan& plan) {
+    std::map<std::string, int> found;
+    for (const cuda::FusedOp& op : plan.ops)
+        if (!std::holds_alternative<cuda::Reformat>(op.detail)) ++found[cuda::kind_of(op)];
+    return found;
 }
 
 inline std::vector<HostTensor> interpreted(const cuda::Plan& plan, std::vector<HostTensor>& inputs, bool round_values) {

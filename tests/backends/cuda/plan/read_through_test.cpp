@@ -18,13 +18,6 @@ struct MovedCase {
 };
 
 /// Without conversions of inputs and outputs.
-std::map<std::string, int> kinds_of(const cuda::Plan& plan) {
-    std::map<std::string, int> found;
-    for (const cuda::FusedOp& op : plan.ops)
-        if (!std::holds_alternative<cuda::Reformat>(op.detail)) ++found[cuda::kind_of(op)];
-    return found;
-}
-
 std::string begin(const std::string& more) {
     return "opset 18\nconst %zero: int64[1] = {0}\nconst %one: int64[1] = {1}\nconst %two: int64[1] = {2}\n"
            "const %three: int64[1] = {3}\nconst %four: int64[1] = {4}\nconst %eight: int64[1] = {8}\n"
@@ -196,7 +189,7 @@ TEST_P(ReadThrough, GivesTheSameInFewerOperations) {
     const Model model = network(GetParam().graph);
     auto inputs = random_inputs(model, GetParam().shapes);
     const cuda::Plan plan = plan_of(model, Precision::float16, GetParam().shapes);
-    EXPECT_EQ(kinds_of(plan), GetParam().kinds) << cuda::print(plan);
+    EXPECT_EQ(operations_of(plan), GetParam().kinds) << cuda::print(plan);
     const auto expected = run_on_cpu(model, inputs);
     // Weights are rounded to float16, values are not.
     EXPECT_LT(relative_difference(expected[0], interpreted(plan, inputs, false)[0]), 1e-3) << cuda::print(plan);
@@ -220,7 +213,7 @@ TEST(ReadThrough, MasksOfHeadsThatAreSamples) {
     const std::vector<Shape> shapes{{6, 8, 16}, {6, 8, 16}, {6, 8, 16}, {6, 8, 8}};
     auto inputs = random_inputs(model, shapes);
     const cuda::Plan plan = plan_of(model, Precision::float16, shapes);
-    EXPECT_EQ(kinds_of(plan)["attention"], 1) << cuda::print(plan);
+    EXPECT_EQ(operations_of(plan)["attention"], 1) << cuda::print(plan);
     EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, false)[0]), 1e-5);
 }
 

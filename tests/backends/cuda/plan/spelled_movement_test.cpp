@@ -10,13 +10,6 @@ namespace lathe::test {
 namespace {
 
 /// Of a plan without conversions of inputs and outputs.
-std::map<std::string, int> operations_of(const cuda::Plan& plan) {
-    std::map<std::string, int> found;
-    for (const cuda::FusedOp& op : plan.ops)
-        if (!std::holds_alternative<cuda::Reformat>(op.detail)) ++found[cuda::kind_of(op)];
-    return found;
-}
-
 void expect_plan(const std::string& text, const std::vector<Shape>& shapes, const std::map<std::string, int>& kinds) {
     const Model model = network("opset 18\n" + text);
     auto inputs = random_inputs(model, shapes);
