@@ -14,7 +14,9 @@ std::vector<InputSpec> input_specs(const Model& model) {
     std::vector<InputSpec> specs;
     for (const ValueInfo& input : model.graph.inputs) {
         if (model.graph.initializer(input.name) != nullptr) continue;
-        specs.push_back({input.name, input.type, input.shape().value_or(Shape{})});
+        Shape shape = input.shape().value_or(Shape{});
+        const std::int64_t first = shape.empty() ? -1 : shape[0];
+        specs.push_back({input.name, input.type, std::move(shape), first});
     }
     return specs;
 }

@@ -56,7 +56,8 @@ struct RunArguments {
     DecodeOptions decode{0.25F, 0.45F, 300}; ///< as for people to look at, not as evaluations count
 };
 
-/// Outputs of all samples, one after another along axis 0.
+/// Outputs of all samples, one after another along axis 0. A number a sample becomes a row of them, unless there is
+/// one.
 class Collector {
 public:
     Result<void> add(const std::vector<TensorView>& outputs) {
@@ -66,13 +67,17 @@ public:
                 tensor.name = view.name;
                 tensor.type = view.type;
                 tensor.shape = view.shape;
-                if (view.shape.empty()) return no_samples(view);
-                tensor.shape[0] = 0;
+                if (!view.shape.empty()) tensor.shape[0] = 0;
                 all_.push_back(std::move(tensor));
             }
         }
         for (std::size_t i = 0; i < outputs.size(); ++i) {
             const TensorView& view = outputs[i];
+            if (view.shape.empty()) {
+                if (!all_[i].bytes.empty()) all_[i].shape = {all_[i].shape.empty() ? 2 : all_[i].shape[0] + 1};
+                all_[i].bytes.insert(all_[i].bytes.end(), view.bytes.begin(), view.bytes.end());
+                continue;
+            }
             if (!std::equal(view.shape.begin() + 1, view.shape.end(), all_[i].shape.begin() + 1, all_[i].shape.end())) {
                 return Error{ErrorCode::unsupported, "output changes its shape from batch to batch", view.name,
                              "run the samples in one batch (--batch-size)"};
@@ -85,9 +90,6 @@ public:
     std::vector<HostTensor>& tensors() { return all_; }
 
 private:
-    static Error no_samples(const TensorView& view) {
-        return {ErrorCode::unsupported, "output is a scalar and cannot be collected over samples", view.name, ""};
-    }
     std::vector<HostTensor> all_;
 };
 

@@ -22,6 +22,7 @@ struct Column {
     std::shared_ptr<const void> owner;
     bool images = false; ///< uint8 pixels HxWx3 to be preprocessed
     bool whole = false;  ///< a sample is all of the input, whose axis 0 is something else (a recurrent state's layers)
+    bool shared = false; ///< the same for all samples
 
     std::size_t sample_bytes() const { return byte_size(type, static_cast<std::size_t>(element_count(sample))); }
 };
@@ -75,7 +76,7 @@ public:
             if (column.images) hasher.update(preprocess_->to_json().dump());
             const std::size_t bytes = column.sample_bytes();
             for (const std::size_t index : chosen_)
-                hasher.update(column.bytes.subspan(index * bytes, bytes));
+                hasher.update(column.bytes.subspan(column.shared ? 0 : index * bytes, bytes));
         }
         for (const std::size_t index : chosen_) {
             hasher.update(static_cast<std::int64_t>(index));
@@ -87,7 +88,7 @@ public:
 private:
     Result<void> copy_sample(const Column& column, std::size_t index, std::span<std::byte> out) const {
         const std::size_t bytes = column.sample_bytes();
-        const auto in = column.bytes.subspan(index * bytes, bytes);
+        const auto in = column.bytes.subspan(column.shared ? 0 : index * bytes, bytes);
         const std::string place = where_ + ": sample " + std::to_string(index);
         if (!column.images) return convert_elements(column.type, in, column.input.type, out, place);
         Image image(static_cast<std::size_t>(column.sample[1]), static_cast<std::size_t>(column.sample[0]));
@@ -139,6 +140,10 @@ Result<Column> make_column(const InputSpec& input, Source source, const std::opt
         column.sample = shape;
         column.whole = true;
         count = 1;
+    } else if (input.shape.empty() && element_count(shape) == 1) {
+        column.whole = true;
+        column.shared = true;
+        count = 1;
     } else if (column.images || (!shape.empty() && fits_input(input, rest))) {
         column.sample = rest;
         count = static_cast<std::size_t>(shape[0]);
@@ -163,18 +168,21 @@ Result<Column> make_column(const InputSpec& input, Source source, const std::opt
     return column;
 }
 
-/// Whether the arrays are what the model's inputs are, whole, none of them open along its first axis, and differ along
-/// those: one request of a model some of whose inputs have no batch (places of pixels, states), not samples.
+/// Whether the arrays are what the model's inputs are, whole, and cannot be samples, as their first axes differ: one
+/// request of a model some of whose inputs have no batch (places of pixels, a recurrent state's layers). At least one
+/// of those axes is the model's own; what is open is of one size, else an array has too few samples.
 bool is_one_request(const std::vector<HostTensor>& tensors, const std::vector<InputSpec>& inputs) {
     std::set<std::int64_t> firsts;
+    std::set<std::int64_t> open;
     for (const InputSpec& input : inputs) {
         const auto found = std::ranges::find(tensors, input.name, &HostTensor::name);
-        if (found == tensors.end() || element_count(found->shape) <= 0 || !is_whole(input, found->shape) ||
-            (!input.shape.empty() && input.shape[0] < 0))
-            return false;
-        firsts.insert(found->shape.empty() ? 1 : found->shape[0]);
+        if (found == tensors.end() || element_count(found->shape) <= 0 || !is_whole(input, found->shape)) return false;
+        if (found->shape.empty()) continue;
+        if (input.first >= 0 && found->shape[0] != input.first) return false;
+        firsts.insert(found->shape[0]);
+        if (input.first < 0) open.insert(found->shape[0]);
     }
-    return firsts.size() > 1;
+    return firsts.size() > 1 && open.size() <= 1;
 }
 
 /// A numpy label array as int64.
@@ -209,7 +217,8 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
         std::size_t column_count = 0;
         LATHE_TRY(Column column, make_column(input, {owner->type, owner->shape, owner->bytes, owner}, preprocess,
                                              one_request, column_count, place));
-        if (!columns.empty() && column_count != count) {
+        if (column.shared) column_count = count;
+        if (count > 0 && column_count != count) {
             return Error{ErrorCode::mismatch,
                          std::to_string(column_count) + " samples, but the first array has " + std::to_string(count),
                          place, "all arrays need the same number of samples"};
@@ -218,6 +227,7 @@ Result<std::unique_ptr<Dataset>> from_tensors(std::vector<HostTensor> tensors, s
         columns.push_back(std::move(column));
         taken[static_cast<std::size_t>(found - tensors.begin())] = true;
     }
+    if (count == 0) count = 1; // numbers alone
     // What nobody reads would change nothing, and its owner believe that it did.
     if (const auto left = std::ranges::find(taken, false); left != taken.end()) {
         const std::string& name = tensors[static_cast<std::size_t>(left - taken.begin())].name;

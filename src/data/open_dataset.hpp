@@ -21,6 +21,7 @@ struct InputSpec {
     std::string name;
     DataType type = DataType::float32;
     Shape shape;
+    std::int64_t first = -1; ///< the size of axis 0 where that is fixed, though samples may be any number; else -1
 };
 
 /// What a text file's label column means. `scores`: how alike the two texts of a row are.
@@ -81,7 +82,8 @@ std::vector<std::size_t> scatter(std::size_t count);
 ///  - a .npy file: axis 0 is the sample (or one sample, if its rank is one less); a folder of .npy files: one sample
 ///    each; a .npz file: one array a model input, by name, and optionally integer "labels". Of an input whose axis 0 is
 ///    no batch (a recurrent state, a number) a sample is the whole input: an array of one axis more; batches are then
-///    of one sample. Arrays that are the model's inputs whole and differ along their first axes are one request;
+///    of one sample. Arrays that are the model's inputs whole and differ along first axes of which one at least is
+///    fixed are one request. A number for an input that is one is that of all samples;
 ///  - texts, for a model with a tokenizer: .tsv, .csv, .jsonl, .txt (see open_text_dataset).
 /// Images need `preprocess`, whose size must fit the input. Arrays need it only to turn uint8 pixels (NxHxWx3) into
 /// floats. Numbers are converted to the input's type where that keeps their meaning (any number to floating point,

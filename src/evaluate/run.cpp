@@ -76,10 +76,12 @@ std::vector<InputSpec> input_specs(const EngineInfo& engine) {
     std::vector<InputSpec> specs;
     for (const IoInfo& input : engine.inputs) {
         Shape shape = input.range.opt;
+        const bool fixed = !shape.empty() && input.range.min[0] == input.range.max[0];
+        const std::int64_t first = fixed ? shape[0] : -1;
         for (std::size_t axis = 0; axis < shape.size(); ++axis) {
             if (axis == 0 || input.range.min[axis] != input.range.max[axis]) shape[axis] = -1;
         }
-        specs.push_back({input.name, input.type, std::move(shape)});
+        specs.push_back({input.name, input.type, std::move(shape), first});
     }
     return specs;
 }

@@ -69,6 +69,40 @@ TEST(Strangers, OpenSizesAreThoseOfTheData) {
     EXPECT_THAT(pictures.output, HasSubstr("pictures of 224x224"));
 }
 
+// Outputs without a batch, states and numbers among the inputs.
+TEST(Strangers, StatesNumbersAndScalarOutputsRun) {
+    const Workspace work;
+    work.save(
+        model_from_text("opset 18\ninput %x: float32[N, 4]\ninput %state: float32[2, 1, 4]\ninput %rate: int64[]\n"
+                        "%f = Cast(%rate) {to = 1}\n%s = ReduceSum(%state) {keepdims = 0}\n%m = Mul(%x, %f)\n"
+                        "%y = Add(%m, %s)\n%all = ReduceSum(%y) {keepdims = 0}\n"
+                        "output %y: float32[N, 4]\noutput %all: float32[]\n"),
+        "vad.onnx");
+    (void)work.good("build vad.onnx -o vad.engine");
+    HostTensor x("x", DataType::float32, {3, 4}), state("state", DataType::float32, {2, 1, 4});
+    HostTensor rate("rate", DataType::int64, {});
+    std::ranges::fill(x.as<float>(), 1.0F);
+    std::ranges::fill(state.as<float>(), 0.5F);
+    rate.as<std::int64_t>()[0] = 2;
+    ASSERT_TRUE(write_npz(work.path("one.npz"), std::vector{x.view(), state.view(), rate.view()}));
+    (void)work.good("run vad.engine one.npz -o one.out.npz");
+    auto one = read_npz(work.path("one.out.npz"));
+    ASSERT_TRUE(one) << one.error().describe();
+    EXPECT_EQ((*one)[1].shape, Shape{});
+    EXPECT_EQ((*one)[1].as<float>()[0], 72.0F); // 12 x (1 * 2 + 4)
+    // Three samples, each with its state: a number a sample.
+    HostTensor states("state", DataType::float32, {3, 2, 1, 4});
+    std::ranges::fill(states.as<float>(), 0.5F);
+    ASSERT_TRUE(write_npz(work.path("three.npz"), std::vector{x.view(), states.view(), rate.view()}));
+    (void)work.good("run vad.engine three.npz -o three.out.npz");
+    auto three = read_npz(work.path("three.out.npz"));
+    ASSERT_TRUE(three) << three.error().describe();
+    EXPECT_EQ((*three)[0].shape, (Shape{3, 4}));
+    EXPECT_EQ((*three)[1].shape, Shape{3});
+    for (const float sum : (*three)[1].as<float>())
+        EXPECT_EQ(sum, 24.0F);
+}
+
 TEST(Strangers, WithoutLayersForInt8TheRestIsDone) {
     const Workspace work;
     work.save(model_from_text("opset 18\ninput %x: float32[N, 16]\n%y = Tanh(%x)\noutput %y: float32[N, 16]\n"),

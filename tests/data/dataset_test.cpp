@@ -348,7 +348,8 @@ TEST(ArraysInMemory, WholeInputsThatDifferAlongTheirFirstAxesAreOneRequest) {
     HostTensor places("places", DataType::float32, {3, 2});
     for (std::size_t i = 0; i < 6; ++i)
         places.as<float>()[i] = static_cast<float>(i);
-    const std::vector<InputSpec> inputs{{"latents", DataType::float32, {1, 4}}, {"places", DataType::float32, {3, 2}}};
+    const std::vector<InputSpec> inputs{{"latents", DataType::float32, {1, 4}, 1},
+                                        {"places", DataType::float32, {3, 2}, 3}};
     auto dataset = dataset_of_arrays({latents, places}, {}, inputs, {});
     ASSERT_TRUE(dataset) << dataset.error().describe();
     EXPECT_EQ((*dataset)->size(), 1U);
@@ -362,6 +363,48 @@ TEST(ArraysInMemory, WholeInputsThatDifferAlongTheirFirstAxesAreOneRequest) {
     // Another number of places than the model has is no request.
     HostTensor fewer("places", DataType::float32, {2, 2});
     EXPECT_FALSE(dataset_of_arrays({latents, fewer}, {}, inputs, {}));
+}
+
+// A speech detector: windows of any number, a state whose first axis is its layers, the sampling rate.
+TEST(ArraysInMemory, StatesAndNumbersBesideWhatHasABatch) {
+    const std::vector<InputSpec> inputs{{"input", DataType::float32, {-1, 5}},
+                                        {"state", DataType::float32, {2, -1, 3}, 2},
+                                        {"rate", DataType::int64, {}}};
+    const HostTensor windows("input", DataType::float32, {4, 5});
+    const HostTensor state("state", DataType::float32, {2, 4, 3});
+    HostTensor rate("rate", DataType::int64, {});
+    rate.as<std::int64_t>()[0] = 16000;
+    auto request = dataset_of_arrays({windows, state, rate}, {}, inputs, {});
+    ASSERT_TRUE(request) << request.error().describe();
+    EXPECT_EQ((*request)->size(), 1U);
+    auto batch = (*request)->next(8);
+    ASSERT_TRUE(batch) << batch.error().describe();
+    EXPECT_EQ((*batch)->inputs[0].shape, (Shape{4, 5}));
+    EXPECT_EQ((*batch)->inputs[1].shape, (Shape{2, 4, 3}));
+    EXPECT_EQ((*batch)->inputs[2].shape, Shape{});
+    // One axis more: samples, each with a state of its own and all with the one rate.
+    const HostTensor states("state", DataType::float32, {4, 2, 1, 3});
+    auto samples = dataset_of_arrays({windows, states, rate}, {}, inputs, {});
+    ASSERT_TRUE(samples) << samples.error().describe();
+    EXPECT_EQ((*samples)->size(), 4U);
+    for (int i = 0; i < 4; ++i) {
+        batch = (*samples)->next(8);
+        ASSERT_TRUE(batch) << batch.error().describe();
+        EXPECT_EQ((*batch)->inputs[1].shape, (Shape{2, 1, 3}));
+        EXPECT_EQ((*batch)->inputs[2].as<std::int64_t>()[0], 16000);
+    }
+    EXPECT_TRUE((*samples)->digest());
+    // Open axes are of one size, or an array is too short.
+    const std::vector<InputSpec> open{
+        {"a", DataType::float32, {-1, 5}}, {"b", DataType::float32, {-1, 5}}, {"state", DataType::float32, {2, 3}, 2}};
+    const HostTensor a("a", DataType::float32, {4, 5});
+    const HostTensor b("b", DataType::float32, {3, 5});
+    const HostTensor fixed("state", DataType::float32, {2, 3});
+    EXPECT_FALSE(dataset_of_arrays({a, b, fixed}, {}, open, {}));
+    const std::vector<InputSpec> number{{"rate", DataType::int64, {}}};
+    auto alone = dataset_of_arrays({rate}, {}, number, {});
+    ASSERT_TRUE(alone) << alone.error().describe();
+    EXPECT_EQ((*alone)->size(), 1U);
 }
 
 TEST(Scatter, EveryPrefixIsSpreadEvenly) {

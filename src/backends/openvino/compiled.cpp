@@ -8,6 +8,7 @@
 
 #include "backends/openvino/batch_independence.hpp"
 #include "backends/openvino/batch_trials.hpp"
+#include "backends/openvino/branches.hpp"
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/refusals.hpp"
 #include "onnx/onnx.hpp"
@@ -435,7 +436,9 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
     job.options = options;
     job.threads = options.threads > 0 ? options.threads : available_cores();
     job.state->profiling = options.profiling;
-    LATHE_TRY(job.model, to_openvino(original));
+    Model sized = original; // shares the tensors
+    fix_sizes(sized.graph, options.shapes);
+    LATHE_TRY(job.model, to_openvino(sized));
     auto compiled = guarded(
         "OpenVINO cannot compile the model", original.graph.name, [&]() -> Result<std::unique_ptr<CompiledModel>> {
             LATHE_CHECK(describe_io(original, job));

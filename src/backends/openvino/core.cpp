@@ -9,6 +9,7 @@
 
 #include <openvino/op/constant.hpp>
 
+#include "backends/openvino/branches.hpp"
 #include "backends/openvino/known_wrong.hpp"
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
@@ -250,6 +251,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
     Model model = given; // shares the tensors
     // What looks for constants (of sizes, scales, axes) looks among initializers.
     LATHE_CHECK(apply_pass("constant-nodes", model));
+    LATHE_CHECK(settle_branches(model));
     LATHE_CHECK(refuse_known_wrong(model.graph));
     LATHE_CHECK(check_preconditions(model));
     // What OpenVINO folds itself comes out wrong at times (GatherElements before two Einsum).
