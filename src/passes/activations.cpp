@@ -113,18 +113,26 @@ bool relu_from_max(const Site& site) {
 
 bool is_sixth(float value) { return std::abs(value * 6 - 1) < 1e-6F; }
 
-bool hard_sigmoid(const Site& site) {
+/// HardSigmoid of `x`, if the site is Clip(x + 3, 0, 6) by 6 and what else is around it.
+std::optional<Node> hard_sigmoid_of(const Site& site) {
     const Node& clip = site.match.node("clip");
     const auto bounds = bounds_of(site, clip);
     const std::string& x = site.match.value("x");
-    if (!bounds || bounds->low != 0 || bounds->high != 6 || floating_type(site, x) == DataType::undefined) return false;
+    if (!bounds || bounds->low != 0 || bounds->high != 6 || floating_type(site, x) == DataType::undefined)
+        return std::nullopt;
     const bool plain = keeps_shape(site.graph, x, site.match.constant("three")) &&
                        keeps_shape(site.graph, x, site.match.constant("six"));
-    if (!plain || site.context.opset < 7) return false;
+    if (!plain || site.context.opset < 7) return std::nullopt;
     Node node = make_node("HardSigmoid", {x});
     node.set("alpha", 1.0F / 6.0F);
     node.set("beta", 0.5F);
-    become(site.root, std::move(node), site.root);
+    return node;
+}
+
+bool hard_sigmoid(const Site& site) {
+    auto node = hard_sigmoid_of(site);
+    if (!node) return false;
+    become(site.root, *std::move(node), site.root);
     return true;
 }
 
@@ -134,8 +142,60 @@ bool hard_swish(const Site& site) {
     return true;
 }
 
+/// x * Clip(x + 3, 0, 6) by 6, as Paddle writes it: x * HardSigmoid(x), which is HardSwish where ONNX has that.
+bool hard_swish_divided_last(const Site& site) {
+    auto gate = hard_sigmoid_of(site);
+    if (!gate) return false;
+    if (hard_swish(site)) return true;
+    const std::string& x = site.match.value("x");
+    gate->outputs = {site.graph.unique_name("hard_sigmoid")};
+    const std::string name = gate->outputs[0];
+    insert_before(site, *std::move(gate), site.graph.info(x));
+    become(site.root, make_node("Mul", {x, name}), site.root);
+    return true;
+}
+
+/// The root becomes x where that is positive, else x times each `slope` (of `x`'s shape or one that broadcasts to it).
+bool become_leaky(const Site& site, const std::string& x, const Tensor& slope, float factor) {
+    const DataType type = floating_type(site, x);
+    if (type == DataType::undefined || site.context.opset < 7 || !keeps_shape(site.graph, x, slope)) return false;
+    if (const auto one = uniform_value(slope)) {
+        if (!std::isfinite(*one)) return false;
+        Node leaky = make_node("LeakyRelu", {x});
+        leaky.set("alpha", *one * factor);
+        become(site.root, std::move(leaky), site.root);
+        return true;
+    }
+    std::vector<float> values = slope.to_floats();
+    for (float& value : values)
+        value *= factor;
+    const auto scaled = finite_tensor(type, slope.shape(), values);
+    if (!scaled) return false;
+    become(site.root, make_node("PRelu", {x, add_constant(site.graph, "slope", *scaled)}), site.root);
+    return true;
+}
+
+/// Max(x, slope * x): LeakyRelu, if slopes are from 0 to 1.
+bool leaky_from_max(const Site& site) {
+    const Tensor& slope = site.match.constant("slope");
+    if (floating_type(site, site.match.value("x")) == DataType::undefined) return false;
+    const std::vector<float> values = slope.to_floats();
+    const bool below_one = std::ranges::all_of(values, [](float value) { return value >= 0 && value <= 1; });
+    return below_one && become_leaky(site, site.match.value("x"), slope, 1);
+}
+
+/// Relu(x) + slope * Relu(-x), as Keras writes PReLU.
+bool leaky_from_halves(const Site& site) {
+    return become_leaky(site, site.match.value("x"), site.match.constant("slope"), -1);
+}
+
 bool is_hard_sigmoid(const Node& node) {
     return is_sixth(node.float_or("alpha", 0.2F)) && node.float_or("beta", 0.5F) == 0.5F;
+}
+
+bool is_about_sixth(const Tensor& tensor) {
+    const auto value = uniform_value(tensor);
+    return value && is_sixth(*value);
 }
 
 auto equals(float number) {
@@ -150,8 +210,9 @@ auto equals(float number) {
 //  |                            |
 //  y                            y
 //
-// Clip(0, infinity) is Relu; Clip(x + 3, 0, 6) / 6 is HardSigmoid; x * HardSigmoid(x) is HardSwish. A merged operator
-// is one that every backend fuses into the layer before it.
+// Clip(0, infinity) is Relu; Clip(x + 3, 0, 6) / 6 is HardSigmoid; x * HardSigmoid(x) is HardSwish, also with the six
+// outside; Max(x, slope * x) and Relu(x) + slope * Relu(-x) are LeakyRelu or PRelu. A merged operator is one that every
+// backend fuses into the layer before it.
 Result<bool> merge_activations(Graph& graph, PassContext& context) {
     const auto any = [] { return Pattern::any("x"); };
     const auto minimum = [](Pattern inner) {
@@ -165,6 +226,16 @@ Result<bool> merge_activations(Graph& graph, PassContext& context) {
         return Pattern::op("Clip", {Pattern::op("Add", {any(), Pattern::constant("three", equals(3))}).any_order()},
                            "clip");
     };
+    const auto gated = [&] { return Pattern::op("Mul", {any(), six_wide()}).any_order(); };
+    const auto by_six = [](Pattern inner) {
+        return Pattern::op("Div", {std::move(inner), Pattern::constant("six", equals(6))});
+    };
+    const auto times_sixth = [](Pattern inner) {
+        return Pattern::op("Mul", {std::move(inner), Pattern::constant("six", is_about_sixth)}).any_order();
+    };
+    const auto scaled = [](Pattern inner) {
+        return Pattern::op("Mul", {std::move(inner), Pattern::constant("slope")}).any_order();
+    };
     static const std::vector<Rule> rules{
         {Pattern::op("Relu|Clip", {bounded()}), merge_two},
         {Pattern::op("Clip", {any()}), relu_from_clip},
@@ -173,7 +244,14 @@ Result<bool> merge_activations(Graph& graph, PassContext& context) {
         {minimum(bounded()), clip_from_bound_of_clip},
         {maximum(bounded()), clip_from_bound_of_clip},
         {maximum(any()), relu_from_max},
-        {Pattern::op("Div", {six_wide(), Pattern::constant("six", equals(6))}), hard_sigmoid},
+        {by_six(six_wide()), hard_sigmoid},
+        {times_sixth(six_wide()), hard_sigmoid},
+        {by_six(gated()), hard_swish_divided_last},
+        {times_sixth(gated()), hard_swish_divided_last},
+        {Pattern::op("Max", {any(), scaled(any())}).any_order().where(has_two_inputs), leaky_from_max},
+        {Pattern::op("Add", {Pattern::op("Relu", {any()}), scaled(Pattern::op("Relu", {Pattern::op("Neg", {any()})}))})
+             .any_order(),
+         leaky_from_halves},
         {Pattern::op("Mul", {any(), Pattern::op("HardSigmoid", {any()}).where(is_hard_sigmoid)}).any_order(),
          hard_swish},
     };

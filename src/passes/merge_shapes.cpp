@@ -1,5 +1,12 @@
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
+#include "passes/evaluate.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -21,6 +28,122 @@ bool merge_two_transposes(const Site& site) {
     outer.inputs[0] = inner.inputs[0];
     outer.set("perm", both);
     return true;
+}
+
+using Axes = std::vector<std::int64_t>;
+
+/// Whether a value that is moved by `first` and then by `second` lies as it was.
+bool undo_each_other(const Axes& first, const Axes& second) {
+    if (first.empty() || first.size() != second.size()) return false;
+    for (std::size_t i = 0; i < second.size(); ++i) {
+        const std::int64_t axis = second[i];
+        if (axis < 0 || axis >= static_cast<std::int64_t>(first.size())) return false;
+        if (first[static_cast<std::size_t>(axis)] != static_cast<std::int64_t>(i)) return false;
+    }
+    return true;
+}
+
+/// Which input of the node it computes on element by element, all others being constants; nothing if it does not.
+std::optional<std::size_t> moving_input(const Graph& graph, const Node& node) {
+    static const std::unordered_set<std::string> alone{"Relu",      "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid",
+                                                       "HardSwish", "Elu",       "Neg",     "Abs",  "Exp",
+                                                       "Erf",       "Sqrt",      "Softplus"};
+    if (!node.domain.empty() || node.outputs.size() != 1) return std::nullopt;
+    const auto is_constant = [&](std::size_t i) {
+        return node.input(i).empty() || graph.constant(node.input(i)) != nullptr;
+    };
+    if (alone.contains(node.op_type) || (node.is("Clip") && is_constant(1) && is_constant(2))) return 0;
+    if (node.inputs.size() != 2) return std::nullopt;
+    if (node.is("Add") || node.is("Mul") || node.is("Sub") || node.is("Div") || node.is("Max") || node.is("Min")) {
+        if (is_constant(1)) return 0;
+        if (is_constant(0)) return 1;
+    }
+    if (node.is("PRelu") && is_constant(1)) return 0;
+    return std::nullopt;
+}
+
+/// A constant that is computed with element by element, as it lies beside a value that is moved by `perm`; nothing
+/// where it would change the value's shape.
+std::optional<Tensor> moved_constant(const Graph& graph, const std::string& value, const Tensor& constant,
+                                     const Axes& perm) {
+    if (element_count(constant.shape()) == 1 && constant.shape().size() <= perm.size()) return constant;
+    if (!keeps_shape(graph, value, constant)) return std::nullopt;
+    Shape whole(perm.size() - constant.shape().size(), 1);
+    whole.insert(whole.end(), constant.shape().begin(), constant.shape().end());
+    const Tensor reshaped = constant.reshaped(std::move(whole));
+    Node move = make_node("Transpose", {"constant"});
+    move.set("perm", perm);
+    move.outputs = {"moved"};
+    const Tensor* given[] = {&reshaped};
+    auto moved = evaluate(move, given, {13, std::size_t{1} << 30});
+    return moved ? std::optional(std::move(moved->front())) : std::nullopt;
+}
+
+/// What stands between a Transpose and the one that undoes it: nodes that compute element by element, each read by the
+/// next alone, the last first.
+struct Sandwich {
+    Node* inner = nullptr;
+    std::vector<Node*> chain;
+    std::vector<std::map<std::size_t, Tensor>> constants; ///< of each node of the chain, by input
+};
+
+std::optional<Sandwich> find_sandwich(const Graph& graph, const Uses& uses, const Node& outer) {
+    Sandwich found;
+    const Axes perm = outer.ints_or("perm", {});
+    std::string value = outer.input(0);
+    while (true) {
+        Node* node = uses.producer(value);
+        if (node == nullptr || perm.empty()) return std::nullopt;
+        if (node->is("Transpose")) {
+            if (found.chain.empty() || !undo_each_other(node->ints_or("perm", {}), perm)) return std::nullopt;
+            found.inner = node;
+            return found;
+        }
+        const auto moving = moving_input(graph, *node);
+        if (!moving || uses.use_count(value) != 1) return std::nullopt;
+        std::map<std::size_t, Tensor>& constants = found.constants.emplace_back();
+        for (std::size_t i = 0; i < node->inputs.size(); ++i) {
+            const Tensor* constant = i == *moving || node->is("Clip") ? nullptr : graph.constant(node->input(i));
+            if (constant == nullptr) continue;
+            auto moved = moved_constant(graph, node->input(*moving), *constant, perm);
+            if (!moved) return std::nullopt;
+            constants.emplace(i, *std::move(moved));
+        }
+        found.chain.push_back(node);
+        value = node->input(*moving);
+    }
+}
+
+std::size_t remove_sandwiches(Graph& graph) {
+    const Uses uses(graph);
+    std::unordered_set<const Node*> touched;
+    std::size_t count = 0;
+    std::vector<Node*> nodes;
+    for (const auto& node : graph.nodes)
+        nodes.push_back(node.get());
+    for (Node* outer : nodes) {
+        if (!outer->is("Transpose") || touched.contains(outer)) continue;
+        const auto found = find_sandwich(graph, uses, *outer);
+        if (!found || touched.contains(found->inner)) continue;
+        if (std::ranges::any_of(found->chain, [&](const Node* node) { return touched.contains(node); })) continue;
+        const std::size_t last = found->chain.size() - 1;
+        for (std::size_t i = 0; i <= last; ++i) {
+            Node& node = *found->chain[i];
+            const std::size_t moving = *moving_input(graph, node);
+            for (const auto& [input, constant] : found->constants[i])
+                node.inputs[input] = add_constant(graph, node.input(input), constant);
+            if (i == last) node.inputs[moving] = found->inner->input(0);
+            graph.value_infos.erase(node.output(0)); // of the shape that it had
+            touched.insert(&node);
+        }
+        // The last node takes the Transpose's place.
+        become(*outer, *found->chain.front(), *found->chain.front());
+        touched.insert(outer);
+        touched.insert(found->inner);
+        ++count;
+    }
+    if (count > 0) remove_dead(graph);
+    return count;
 }
 
 bool merge_two_reshapes(const Site& site) {
@@ -47,10 +170,17 @@ bool undo_reshapes(const Site& site) {
 //  Transpose(q)             y
 //  |
 //  y
+//
+// Also where only elements are computed with between the two, and q undoes p: both go, and constants between are moved.
 Result<bool> merge_transposes(Graph& graph, PassContext& context) {
     static const std::vector<Rule> rules{
         {Pattern::op("Transpose", {Pattern::op("Transpose", {Pattern::any()}, "inner")}), merge_two_transposes}};
-    return rewrite(graph, context, rules);
+    LATHE_TRY(bool changed, rewrite(graph, context, rules));
+    while (const std::size_t count = remove_sandwiches(graph)) {
+        context.rewrites += count;
+        changed = true;
+    }
+    return changed;
 }
 
 //  x                                           x

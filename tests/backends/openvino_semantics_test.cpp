@@ -89,6 +89,38 @@ TEST(OpenVinoSemantics, SoftmaxFromOpset13OnIsOverOneAxis) {
         EXPECT_NEAR(share, 0.5F, 1e-6F);
 }
 
+// OpenVINO computes HardSigmoid alone; written out it is part of the convolution before it.
+TEST(OpenVinoSemantics, HardSigmoidAndHardSwishAreComputedByTheConvolution) {
+    constexpr std::size_t count = 2 * 16 * 3 * 3;
+    const HostTensor x = filled({2, 16, 3, 3}, [](std::size_t i) { return static_cast<float>(i % 40) * 0.25F - 5; });
+    for (const int opset : {7, 11, 13, 17}) {
+        for (const std::string gate : {"{alpha = 0.16666667, beta = 0.5}", "{alpha = 0.2, beta = 0.5}"}) {
+            for (const std::string swish : {"", "%y = Mul(%c, %g)\n", "%y = Mul(%g, %c)\n"}) {
+                const std::string text =
+                    "opset " + std::to_string(opset) +
+                    "\ninput %x: float32[2, 16, 3, 3]\nconst %w: float32[16, 1, 1, 1] = {1, 1, 1, 1, "
+                    "1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}\n%c = Conv(%x, %w) {group = 16}\n" +
+                    (swish.empty() ? "%y" : "%g") + " = HardSigmoid(%c) " + gate + "\n" + swish +
+                    "output %y: float32[2, 16, 3, 3]\n";
+                const auto got = run<float>(text, {x});
+                ASSERT_EQ(got.size(), count);
+                const float alpha = gate.find("0.2") == gate.npos ? 1.0F / 6 : 0.2F;
+                for (std::size_t i = 0; i < count; ++i) {
+                    const float value = x.as<float>()[i];
+                    const float expected = std::clamp(alpha * value + 0.5F, 0.0F, 1.0F) * (swish.empty() ? 1 : value);
+                    ASSERT_NEAR(got[i], expected, 1e-5F) << text << i;
+                }
+                const auto compiled = (*backend_for_device("cpu"))->compile(model_from_text(text), {});
+                ASSERT_TRUE(compiled);
+                const auto layers = (*compiled)->layers();
+                ASSERT_TRUE(layers);
+                EXPECT_TRUE(std::ranges::none_of(*layers, [](const LayerInfo& layer) { return layer.type == "Math"; }))
+                    << text;
+            }
+        }
+    }
+}
+
 TEST(OpenVinoSemantics, AveragesCountThePaddedInputAndNothingBeyond) {
     // 8 wide, padded to 10; windows of 3 begin at 0, 2, 4, 6, 8: the last covers two elements of the padded row.
     const auto got = run<float>("opset 13\ninput %x: float32[1, 1, 8, 8]\n"

@@ -157,9 +157,9 @@ Result<std::string> serialize(Model changed, const WeightLimits& limits, std::ve
     // How many windows such a pool has depends on shapes. Where there is none, it stays as it is.
     const bool rounds_up =
         std::ranges::any_of(changed.graph.nodes, [](const auto& node) { return node->int_or("ceil_mode", 0) != 0; });
-    // So does whether a maximum is one of floats.
+    // So does whether a maximum, or a gate, is one of floats.
     const bool lacks_type = std::ranges::any_of(changed.graph.nodes, [&](const auto& node) {
-        return (node->is("ReduceMax") || node->is("ReduceMin")) &&
+        return (node->is("ReduceMax") || node->is("ReduceMin") || node->is("HardSigmoid")) &&
                type_of(changed.graph, node->input(0)) == DataType::undefined;
     });
     if (rounds_up || lacks_type) (void)infer_shapes(changed, {});

@@ -399,7 +399,77 @@ void slice_empty_results(Graph& body, const Graph& around) {
     }
 }
 
-Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedSemantics& quantised) {
+//  x ──▶ HardSigmoid ──▶ y   ==>   x ──▶ Add(3) ──▶ Clip(0, 6) ──▶ Mul(1/6) ──▶ y
+// This is what OpenVINO takes for a hard sigmoid that a convolution can compute in passing, and x * y for a hard swish.
+// The operator itself it computes alone, in the plain layout and with nothing faster than a loop.
+class HardGates {
+public:
+    explicit HardGates(const Graph& graph) {
+        for (const auto& node : graph.nodes)
+            if (node->is("HardSigmoid") && !node->outputs.empty()) gates_.emplace(node->output(0), node.get());
+    }
+
+    Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset) const {
+        if (gates_.empty() || opset < 7) return {};
+        if (node.is("HardSigmoid")) return gate(graph, node, opset, node.output(0), false);
+        if (!node.is("Mul") || node.inputs.size() != 2) return {};
+        for (const std::size_t i : {0, 1}) {
+            const auto found = gates_.find(node.input(i));
+            if (found == gates_.end() || found->second->input(0) != node.input(1 - i)) continue;
+            if (is_sixth(*found->second)) return gate(graph, *found->second, opset, node.output(0), true);
+        }
+        return {};
+    }
+
+private:
+    static bool is_sixth(const Node& node) {
+        return std::abs(node.float_or("alpha", 0.2F) * 6 - 1) < 1e-6F && node.float_or("beta", 0.5F) == 0.5F;
+    }
+
+    /// The gate, times what it reads if `swish`, as the value `to`.
+    static Nodes gate(Graph& graph, const Node& node, std::int64_t opset, const std::string& to, bool swish) {
+        const std::string& x = node.input(0);
+        const DataType type = type_of(graph, x);
+        if (type != DataType::float32 && (!is_floating(type) || opset < 11)) return {};
+        const bool sixth = is_sixth(node);
+        const float alpha = node.float_or("alpha", 0.2F);
+        const float beta = node.float_or("beta", 0.5F);
+        const auto value = [&](const char* what) { return graph.unique_name(to + what); };
+        const auto number = [&](float what) { return add_scalar(graph, to + "_number", type, what); };
+        Nodes nodes;
+        std::string shifted = value("_shifted");
+        if (sixth) {
+            nodes.push_back(made("Add", {x, number(3)}, shifted));
+        } else {
+            const std::string scaled = value("_scaled");
+            nodes.push_back(made("Mul", {x, number(alpha)}, scaled));
+            nodes.push_back(made("Add", {scaled, number(beta)}, shifted));
+        }
+        const float most = sixth ? 6.0F : 1.0F;
+        const std::string bounded = sixth ? value("_bounded") : to;
+        if (opset >= 11) {
+            nodes.push_back(made("Clip", {shifted, number(0), number(most)}, bounded));
+        } else {
+            nodes.push_back(made("Clip", {shifted}, bounded));
+            nodes.back().set("min", 0.0F);
+            nodes.back().set("max", most);
+        }
+        if (!sixth) return nodes;
+        std::string product = bounded;
+        if (swish) {
+            product = value("_product");
+            nodes.push_back(made("Mul", {x, bounded}, product));
+        }
+        nodes.push_back(made("Mul", {product, number(1.0F / 6)}, to));
+        return nodes;
+    }
+
+    std::map<std::string, const Node*> gates_;
+};
+
+Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedSemantics& quantised,
+                 const HardGates& gates) {
+    if (Nodes nodes = gates.instead_of(graph, node, opset); !nodes.empty()) return nodes;
     if (Nodes nodes = quantised.instead_of(graph, node); !nodes.empty()) return nodes;
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);
@@ -420,12 +490,13 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
     // First all replacements, while every name is still in the graph, then the new order.
     std::map<std::size_t, Nodes> replacements;
     const QuantisedSemantics quantised(graph);
+    const HardGates gates(graph);
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
         for_each_subgraph(*graph.nodes[i], [&](Graph& body) {
             if (graph.nodes[i]->is("If") && opset >= 10) slice_empty_results(body, graph);
             write_onnx_semantics(body, opset);
         });
-        Nodes instead = instead_of(graph, *graph.nodes[i], opset, quantised);
+        Nodes instead = instead_of(graph, *graph.nodes[i], opset, quantised, gates);
         for (Node& node : instead)
             if (node.name.empty()) node.name = graph.nodes[i]->name; // layers are reported by their ONNX node
         if (!instead.empty()) replacements.emplace(i, std::move(instead));
