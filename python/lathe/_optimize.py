@@ -95,7 +95,9 @@ def optimize(
             It may hold the inputs, where none has the name of a result. A model or data in memory are kept there as
             model.onnx, calibrate.npz and evaluate.npz.
         preprocess: How pictures become the input: the name of a preset ("imagenet", ...), a dict, or a JSON file.
-        precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there.
+        precisions: Engines to build; none: fp32, bf16 and int8 (on a GPU fp32, fp16, int8). fp32 must be there. With
+            bf16 and int8 on a CPU that has BF16, int8 whose other layers are BF16 is one more ("int8-bf16") where
+            that is faster.
         samples: To calibrate on; None: at most 300, until the ranges settle.
         effort: How much to correct what int8 costs, 0 to 3. None: 1, or 0 where there are too few samples or it takes
             longer than the limit.

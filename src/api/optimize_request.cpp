@@ -20,7 +20,7 @@ Result<void> spare_inputs(const OptimizeRequest& request) {
     const std::string stem = request.model.stem().string();
     std::vector<std::string> outputs;
     for (const char* ending : {".stages.json", ".simplified.onnx", ".float.onnx", ".ranges", ".int8.onnx",
-                               ".int8-effort2.onnx", ".int8-effort2.engine"})
+                               ".int8-effort2.onnx", ".int8-effort2.engine", ".int8-bf16.engine"})
         outputs.push_back((request.output / (stem + ending)).string());
     for (const Precision precision : {Precision::float32, Precision::float16, Precision::bfloat16, Precision::int8})
         outputs.push_back((request.output / (stem + "." + to_string(precision) + ".engine")).string());

@@ -334,22 +334,59 @@ private:
                 continue;
             }
             const auto start = std::chrono::steady_clock::now();
-            LATHE_CHECK(build_named(to_string(precision), precision));
+            LATHE_CHECK(build_named(to_string(precision), precision, input_of(to_string(precision), precision)));
             build_seconds_ = std::max(build_seconds_, seconds_since(start));
         }
-        return {};
+        return build_rest_in_bfloat16();
     }
 
-    Result<void> build_named(const std::string& name, Precision precision) {
+    bool was_built(const std::string& name) const {
+        return std::ranges::count(engines_, file("." + name + ".engine")) > 0;
+    }
+
+    /// What an engine from this file depends on.
+    Result<std::string> build_key(const fs::path& input) const {
         LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
-        const fs::path input = input_of(name, precision);
-        const fs::path output = file("." + name + ".engine");
         LATHE_TRY(const std::string hash, hash_file(input));
         std::string key = key_of({LATHE_VERSION, hash, this_machine().fingerprint(), std::to_string(options_.threads),
                                   options_.device, backend->blob_key(), std::to_string(static_cast<int>(tune())),
                                   options_.allow_fallback ? "fallback" : ""});
         for (const auto& [shaped, range] : shapes_)
             key = key_of({key, shaped, range.describe()});
+        return key;
+    }
+
+    /// What INT8 leaves in float (recurrent layers, attention, normalisations) is FP32 on a CPU. Where the processor
+    /// computes it in BF16 a twentieth faster or more, that engine is judged and measured beside the other.
+    Result<void> build_rest_in_bfloat16() {
+        const std::string name = "int8-bf16";
+        if (options_.device != "cpu" || !was_built("int8") || !was_built("bf16")) return {};
+        if (budget_.left() < 2 * build_seconds_ + 20) {
+            budget_.cut("INT8 with the rest in BF16");
+            return {};
+        }
+        const fs::path input = input_of("int8", Precision::int8);
+        LATHE_TRY(const std::string key, build_key(input));
+        LATHE_TRY(const Json timed, stages_.run("time " + name, key, {}, [&]() -> Result<Json> {
+            LATHE_TRY(const Engine plain, Engine::load(file(".int8.engine")));
+            LATHE_TRY(const Model model, load_onnx(input));
+            BuildOptions build = build_options(Precision::bfloat16);
+            build.tune = TuneEffort::fast;
+            LATHE_TRY(const Engine mixed, Engine::build(model, build));
+            return Json{{"speedup", speedup_on_zeros(plain, mixed).value_or(0)}};
+        }));
+        constexpr double worth = 1.05;
+        const double speedup = timed.value("speedup", 0.0);
+        if (speedup < worth) return {};
+        tell("INT8 with the rest in BF16 takes " + report::decimals(100 / speedup, 0) +
+             " % of the time: judged and measured as " + name);
+        return build_named(name, Precision::bfloat16, input);
+    }
+
+    Result<void> build_named(const std::string& name, Precision precision, const fs::path& input) {
+        const fs::path output = file("." + name + ".engine");
+        LATHE_TRY(const std::string hash, hash_file(input));
+        LATHE_TRY(const std::string key, build_key(input));
         const auto built =
             stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
         if (built) {
@@ -406,7 +443,7 @@ private:
             leave_out(name, reason);
             return {};
         }
-        if (auto built = build_named(name, Precision::int8); !built) {
+        if (auto built = build_named(name, Precision::int8, input_of(name, Precision::int8)); !built) {
             if (progress_.cancelled()) return built;
             leave_out(name, built.error().describe());
             return {};
@@ -414,9 +451,7 @@ private:
         return evaluate("evaluate " + name);
     }
 
-    Result<Json> build_one(Precision precision, const fs::path& input, const fs::path& output,
-                           const std::string& hash) {
-        LATHE_TRY(const Model model, load_onnx(input));
+    BuildOptions build_options(Precision precision) const {
         BuildOptions build;
         build.name = stem_;
         build.device = options_.device;
@@ -428,9 +463,16 @@ private:
         build.threads = options_.threads;
         build.shapes = shapes_;
         build.command_line = options_.command_line;
+        return build;
+    }
+
+    Result<Json> build_one(Precision precision, const fs::path& input, const fs::path& output,
+                           const std::string& hash) {
+        LATHE_TRY(const Model model, load_onnx(input));
+        BuildOptions build = build_options(precision);
         if (peers_run_given()) build.source = fs::absolute(options_.model).string();
         build.hashes = {{"source", source_hash_}, {"onnx", hash}};
-        if (precision == Precision::int8) build.calibration_digest = ranges_.key.data;
+        if (input != file(".simplified.onnx")) build.calibration_digest = ranges_.key.data;
         LATHE_TRY(Engine engine, Engine::build(model, build));
         LATHE_CHECK(engine.save(output));
         return to_json(engine.info());

@@ -28,10 +28,24 @@ std::string product_name(std::string_view kind) {
     return found == products.end() ? std::string() : std::string(found->second);
 }
 
+/// INT8-BF16 or INT8-effort2 of an engine that is called model.int8-bf16 or model.int8-effort2; "" of others.
+std::string variant_label(const std::string& name) {
+    static constexpr std::array<std::string_view, 5> precisions{"fp32", "tf32", "bf16", "fp16", "int8"};
+    const auto known = [](std::string_view word) { return std::ranges::count(precisions, word) > 0; };
+    const std::string ending = name.substr(name.rfind('.') + 1); // all of a name without a dot
+    const std::size_t dash = ending.find('-');
+    if (dash == std::string::npos || !known(std::string_view(ending).substr(0, dash))) return "";
+    const std::string variant = ending.substr(dash + 1);
+    return upper(ending.substr(0, dash)) + "-" + (known(variant) ? upper(variant) : variant);
+}
+
 std::string short_label(const Json& subject, bool with_precision) {
     const std::string product = product_name(text(subject, "kind"));
     std::string precision = upper(text(subject, "precision"));
-    if (product.empty()) return precision;
+    if (product.empty()) {
+        std::string variant = variant_label(text(subject, "name"));
+        return variant.empty() ? precision : variant;
+    }
     // A framework's usual precision goes without saying.
     const bool say = with_precision ? !precision.empty() : !precision.empty() && precision != "FP32";
     return say ? product + " " + precision : product;

@@ -44,6 +44,49 @@ TEST(Optimize, WholeJobThenReused) {
     }
 }
 
+// A recurrent network is hardly INT8: most of it stays in float.
+TEST(Optimize, TimesIntegersBesideBfloat16) {
+    const Workspace work;
+    constexpr std::size_t hidden = 256;
+    Model model = model_from_text("opset 14\ninput %x: float32[N, 20, 256]\n%t = Transpose(%x) {perm = [1, 0, 2]}\n"
+                                  "%m = MatMul(%t, %first)\n%h, %last = GRU(%m, %w, %r) {hidden_size = 256}\n"
+                                  "%s = Squeeze(%last, %nought)\n%y = MatMul(%s, %second)\noutput %y: float32[N, 256]\n"
+                                  "const %nought: int64[1] = {0}\n");
+    std::uint32_t state = 1;
+    const auto weights = [&](const std::string& name, Shape shape) {
+        std::vector<float> values(static_cast<std::size_t>(element_count(shape)));
+        for (float& value : values) {
+            state = state * 1664525U + 1013904223U;
+            value = (static_cast<float>(state >> 8) / 16777216.0F - 0.5F) / 8;
+        }
+        model.graph.initializers.insert_or_assign(name, Tensor::of<float>(name, DataType::float32, shape, values));
+    };
+    weights("first", {hidden, hidden});
+    weights("second", {hidden, hidden});
+    weights("w", {1, 3 * hidden, hidden});
+    weights("r", {1, 3 * hidden, hidden});
+    work.save(model, "m.onnx");
+    work.save_array("rows.npy", {32, 20, 256});
+    const std::string whole = "optimize m.onnx --calibrate rows.npy --output out --against '' --batch-sizes 1 "
+                              "--duration 0.05 --time-limit 0.1 ";
+    const Json result = work.good_json(whole);
+    const auto timed =
+        std::ranges::find_if(result["stages"], [](const Json& each) { return each["name"] == "time int8-bf16"; });
+    if (!std::filesystem::exists(work.path("out/m.bf16.engine"))) {
+        EXPECT_TRUE(timed == result["stages"].end()) << "this processor computes no BF16";
+        return;
+    }
+    ASSERT_TRUE(timed != result["stages"].end());
+    const auto measured = std::ranges::count_if(result["bench"]["subjects"],
+                                                [](const Json& each) { return each["name"] == "m.int8-bf16"; });
+    EXPECT_EQ(measured == 1, std::filesystem::exists(work.path("out/m.int8-bf16.engine")));
+    // Found faster or not, that is not asked again.
+    const Json again = work.good_json(whole);
+    EXPECT_EQ(again["bench"]["subjects"].size(), result["bench"]["subjects"].size());
+    for (const Json& stage : again["stages"])
+        EXPECT_TRUE(stage["reused"]) << stage.dump();
+}
+
 TEST(Optimize, CorrectsAndChoosesRangesByError) {
     const Workspace work;
     work.save_array("arrays.npy", {64, 3, 8, 8}); // correcting wants 32

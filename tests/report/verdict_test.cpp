@@ -380,6 +380,16 @@ TEST(Labels, AreWhatPeopleSayAndStayApart) {
     EXPECT_EQ(subject_label(subjects, "ov"), "OpenVINO INT8");
     EXPECT_EQ(subject_label(subjects, "c"), "torch.compile");
     EXPECT_EQ(subject_label(subjects, "missing"), "missing");
+    const Json variants = {{{"name", "m.v2.bf16"}, {"kind", "engine"}, {"precision", "bf16"}},
+                           {{"name", "m.v2.int8"}, {"kind", "engine"}, {"precision", "int8"}},
+                           {{"name", "m.v2.int8-bf16"}, {"kind", "engine"}, {"precision", "bf16"}},
+                           {{"name", "m.v2.int8-effort2"}, {"kind", "engine"}, {"precision", "int8"}},
+                           {{"name", "vit-b.16-base"}, {"kind", "engine"}, {"precision", "fp32"}}};
+    EXPECT_EQ(subject_label(variants, "m.v2.bf16"), "BF16");
+    EXPECT_EQ(subject_label(variants, "m.v2.int8"), "INT8");
+    EXPECT_EQ(subject_label(variants, "m.v2.int8-bf16"), "INT8-BF16");
+    EXPECT_EQ(subject_label(variants, "m.v2.int8-effort2"), "INT8-effort2");
+    EXPECT_EQ(subject_label(variants, "vit-b.16-base"), "FP32");
 }
 
 TEST(Wording, DigitsAreSensible) {
@@ -409,7 +419,7 @@ TEST(Verdict, ACorrectedNetworkThatKeepsItsAccuracyIsRecommended) {
     };
     const Verdict good = judged({-0.6, -0.3, 0.1}, 5.2);
     EXPECT_EQ(good.recommended, "int8-effort2");
-    EXPECT_THAT(good.text, HasSubstr("int8-effort2: "));
+    EXPECT_THAT(good.text, HasSubstr("INT8-effort2: "));
     EXPECT_THAT(good.text, HasSubstr("use it"));
     // Neither where it still loses, nor where it is slower than BF16.
     EXPECT_EQ(judged({-4, -3, -2}, 5.2).recommended, "bf16");
