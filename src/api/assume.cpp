@@ -36,6 +36,7 @@ struct Trial {
     std::size_t samples = 0;
     std::size_t labelled = 0;
     std::size_t right = 0;
+    bool foreign = false;              ///< some labels are of classes that the network does not have: others' labels
     double entropy = 0;                ///< of single answers, summed, nats
     std::vector<double> probability{}; ///< of each class, summed
 
@@ -70,7 +71,8 @@ struct Trial {
             probability[i] += share;
             if (share > 0) entropy -= share * std::log(share);
         }
-        if (label < 0 || static_cast<std::size_t>(label) >= row.size()) return;
+        foreign = foreign || (label >= 0 && static_cast<std::size_t>(label) >= row.size());
+        if (label < 0 || foreign) return;
         ++labelled;
         if (top_class(row) == static_cast<std::size_t>(label)) ++right;
     }
@@ -126,7 +128,7 @@ std::string percent(double share) { return std::to_string(std::lround(100 * shar
 
 /// The best trial, and in words why. An earlier preset gives way only to one that is clearly better.
 const Trial& best_of(const std::vector<Trial>& trials, std::string& why) {
-    const bool labelled = trials.front().labelled > 0;
+    const bool labelled = trials.front().labelled > 0 && !trials.front().foreign;
     const auto figure = [&](const Trial& trial) { return labelled ? trial.accuracy() : trial.information(); };
     constexpr double clearly = 0.03; // of accuracy; of information relative
     const Trial* best = &trials.front();

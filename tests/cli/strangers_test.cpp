@@ -24,6 +24,12 @@ TEST(Strangers, PreprocessingIsGuessedAndTold) {
     EXPECT_THAT(labelled.output, HasSubstr("of 10 pictures right"));
     EXPECT_THAT(labelled.output, HasSubstr("--preprocess says otherwise"));
     EXPECT_TRUE(work.good_json("inspect a/silent.int8.engine")["preprocess"].contains("scale"));
+    // Labels of classes that the network lacks are another network's.
+    std::string labels = work.read("photos/labels.csv");
+    labels.replace(labels.rfind(','), std::string::npos, ",77\n");
+    ASSERT_TRUE(write_file(work.path("photos/labels.csv"), labels));
+    const CommandResult foreign = work.good("optimize silent.onnx --calibrate photos --output c" + std::string(quick));
+    EXPECT_THAT(foreign.output, HasSubstr("tells 10 pictures apart best"));
     std::filesystem::remove(work.path("photos/labels.csv"));
     const CommandResult unlabelled =
         work.good("optimize silent.onnx --calibrate photos --output b" + std::string(quick));
