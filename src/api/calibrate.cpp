@@ -22,7 +22,8 @@ namespace {
 /// A dataset whose batches the data checks see as they go by.
 class CheckedDataset final : public Dataset {
 public:
-    CheckedDataset(Dataset& dataset, const Model& model) : dataset_(dataset), checks_(data_expectations(model)) {}
+    CheckedDataset(Dataset& dataset, const Model& model, const std::optional<Preprocess>& given)
+        : dataset_(dataset), checks_(data_expectations(model, given)) {}
     std::size_t size() const override { return dataset_.size(); }
     bool has_labels() const override { return dataset_.has_labels(); }
     std::vector<std::string> class_names() const override { return dataset_.class_names(); }
@@ -87,11 +88,11 @@ Result<CalibrateOutcome> reuse(RangesFile ranges, const CalibrateRequest& reques
 }
 
 /// Runs the model on the samples. The findings are those about the ranges and the data, in order of importance.
-Result<CalibrateOutcome> measure(const CalibrationTask& task, Dataset& dataset, RangesKey key,
+Result<CalibrateOutcome> measure(const CalibrationTask& task, const CalibrationData& data, RangesKey key,
                                  const CollectOptions& options, const CalibrateRequest& request, Progress& progress) {
     LATHE_TRY(const std::unique_ptr<ActivationSource> source,
               openvino::make_activation_source(task.model, task.tensors, request.threads));
-    CheckedDataset checked(dataset, task.model);
+    CheckedDataset checked(*data.dataset, task.model, data.preprocess);
     CalibrateOutcome outcome;
     double histogram_seconds = 0.0;
     if (request.until_settled) {
@@ -132,7 +133,7 @@ Result<CalibrateOutcome> calibrate_on(const CalibrationTask& task, CalibrationDa
     LATHE_TRY(CollectOptions options, collect_options(task, std::min(key.samples, dataset.size()), request));
     options.time_limit_s = request.time_limit_s;
     const std::size_t wanted = options.samples == 0 ? dataset.size() : std::min(options.samples, dataset.size());
-    LATHE_TRY(CalibrateOutcome outcome, measure(task, dataset, std::move(key), options, request, progress));
+    LATHE_TRY(CalibrateOutcome outcome, measure(task, data, std::move(key), options, request, progress));
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     RangesFile& ranges = outcome.ranges;
     const bool settled = ranges.convergence && ranges.convergence->settled;

@@ -148,10 +148,11 @@ Result<CollectOptions> collect_options(const CalibrationTask& task, std::size_t 
     return options;
 }
 
-DataExpectations data_expectations(const Model& model) {
+DataExpectations data_expectations(const Model& model, const std::optional<Preprocess>& given) {
     DataExpectations expected;
     auto trained_with = preprocess_of(model);
     if (trained_with) expected.preprocess = *trained_with;
+    if (!expected.preprocess) expected.preprocess = given;
     return expected;
 }
 

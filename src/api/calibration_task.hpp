@@ -51,8 +51,9 @@ Result<RangesKey> ranges_key(const CalibrationTask& task, const CalibrationData&
 Result<CollectOptions> collect_options(const CalibrationTask& task, std::size_t wanted,
                                        const CalibrateRequest& request);
 
-/// What the model was trained with, as its metadata say, whatever --preprocess says.
-DataExpectations data_expectations(const Model& model);
+/// What the model was trained with, as its metadata say, whatever --preprocess says; of a model that says nothing what
+/// --preprocess says.
+DataExpectations data_expectations(const Model& model, const std::optional<Preprocess>& given);
 
 /// Those about the data and the activations, before those about the ranges, which are there already.
 void add_findings(RangesFile& ranges, const DataChecks& checks);

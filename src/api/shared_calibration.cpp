@@ -201,7 +201,7 @@ Result<SharedCalibration> SharedCalibration::start(const Model& model, Data data
     impl->available = collecting.samples;
     // Texts in pairs may be two samples each.
     impl->granularity = collecting.whole_batches ? collecting.batch_size : 2;
-    impl->checks = DataChecks(data_expectations(model));
+    impl->checks = DataChecks(data_expectations(model, opened.preprocess));
     if (in_memory) impl->order = choose_samples(static_cast<std::size_t>(all), reading_order(impl->request));
     impl->tensors = std::move(task.tensors);
     if (options.until_settled) {
