@@ -5,7 +5,8 @@
 Variants: `default`; `mixed`, its preset with asymmetric activations; `accurate-bias`, its slower bias correction;
 `overflow-fix`, that preset with its weights in half their range for CPUs without VNNI;
 `accuracy-control`, which measures top-1 on the labelled calibration images and returns layers to floating point until at
-most 0.1 point is lost; for a YOLOX (its images' truth is COCO's instances.json) mAP and 0.5 points, on OpenVINO's form;
+most 0.1 point is lost; for a detector (--head) mAP and 0.5 points, on OpenVINO's form: against --truth, else against FP32's own
+detections at IoU 0.5;
 `yolo-scopes`, as NNCF's own example for YOLO has it: the preset with asymmetric activations, and products, differences and
 sigmoids in floating point; `yolo-scopes-add`, sums too; `per-tensor`, the preset with one scale an activation.
 Writes DIR/nncf.xml (OpenVINO's own form, for speed), DIR/nncf.onnx and the like of the other variants (for `lathe eval`)
@@ -58,12 +59,14 @@ def settings(variant, samples):
     return how
 
 
-def control_accuracy_of_yolox(peer, model, files, truth):
+def control_accuracy_of_detector(peer, model, files, options):
     """On OpenVINO's form. Layers are ranked by the outputs' error: mAP of a few images tells most of them apart by chance."""
-    from yolox import Matches, find, quietly  # of requirements/detection.txt
-    from pycocotools.coco import COCO
+    from detectors import Matches, Photos, in_openvino  # of requirements/detection.txt
 
-    coco = quietly(COCO, str(truth))
+    photos = Photos(files, peer.load, options.head, options.truth)
+    truth, overlaps = photos.coco, None
+    if truth is None:
+        truth, overlaps = photos.as_truth(photos.find(in_openvino(options.model), files)[0]), [0.5]
 
     def validate(compiled, some):
         outputs = []
@@ -72,7 +75,8 @@ def control_accuracy_of_yolox(peer, model, files, truth):
             outputs.append(compiled(image)[compiled.output(0)])
             return outputs[-1][0]
 
-        return Matches(coco, *find(run, list(some), peer.load, coco)).mean_average_precision(), [[each] for each in outputs]
+        found, judged = photos.find(run, list(some))
+        return Matches(truth, found, judged, overlaps).mean_average_precision(), [[each] for each in outputs]
 
     data = nncf.Dataset(files, peer.load)
     return nncf.quantize_with_accuracy_control(
@@ -93,13 +97,15 @@ def control_accuracy(peer, named, files, folder):
 
 
 def main():
-    options = command_line(__doc__, "default").parse_args()
+    parser = command_line(__doc__, "default")
+    parser.add_argument("--head", help="a detector's, of detectors.py")
+    parser.add_argument("--truth", help="COCO's document of the images in --data")
+    options = parser.parse_args()
     peer = Peer("nncf", "nncf", nncf.__version__, options)
     files = peer.images()
     # Two data sets, since NNCF's front end for ONNX wants names and that for OpenVINO does not.
     plain = nncf.Dataset(files, peer.load)
     named = nncf.Dataset(files, lambda file: {peer.input: peer.load(file)})
-    truth = Path(options.data) / "instances.json"
     core = openvino.Core()
 
     def save_ir(quantized, target):
@@ -107,9 +113,9 @@ def main():
 
     for variant in peer.variants:
         stem = "nncf" if variant == "default" else f"nncf-{variant}"
-        if variant == "accuracy-control" and truth.exists():
+        if variant == "accuracy-control" and options.head:
             with peer.timed(variant, f"{stem}.xml", len(files)) as target:
-                save_ir(control_accuracy_of_yolox(peer, core.read_model(options.model), files, truth), target)
+                save_ir(control_accuracy_of_detector(peer, core.read_model(options.model), files, options), target)
             continue
         if variant == "accuracy-control":
             with peer.timed(variant, f"{stem}.onnx", len(files)) as target:

@@ -119,8 +119,18 @@ private:
     /// some. A peer is shown at its best: where its default is not FP32, both run in turns and the faster stays.
     void choose_precision() {
         constexpr auto latency = ov::hint::PerformanceMode::LATENCY;
-        compiled_ = core_.compile_model(shaped_, "CPU", ov::hint::performance_mode(latency));
-        request_ = compiled_.create_infer_request();
+        try {
+            compiled_ = core_.compile_model(shaped_, "CPU", ov::hint::performance_mode(latency));
+            request_ = compiled_.create_infer_request();
+            bind(request_, 0);
+            request_.infer();
+        } catch (const std::exception&) { // some quantised networks have no layers in bfloat16
+            compiled_ = compile(latency, ov::element::f32);
+            request_ = compiled_.create_infer_request();
+            precision_ = ov::element::f32;
+            info().notes = {"latency hint, inference precision f32, since OpenVINO's default does not run this model"};
+            return;
+        }
         precision_ = compiled_.get_property(ov::hint::inference_precision);
         const std::string own = precision_.get_type_name();
         info().notes = {"latency hint, inference precision " + own + ", OpenVINO's default"};

@@ -67,7 +67,7 @@ std::optional<std::size_t> moving_input(const Graph& graph, const Node& node) {
 std::optional<Tensor> moved_constant(const Graph& graph, const std::string& value, const Tensor& constant,
                                      const Axes& perm) {
     if (element_count(constant.shape()) == 1 && constant.shape().size() <= perm.size()) return constant;
-    if (!keeps_shape(graph, value, constant)) return std::nullopt;
+    if (constant.shape().size() > perm.size() || !keeps_shape(graph, value, constant)) return std::nullopt;
     Shape whole(perm.size() - constant.shape().size(), 1);
     whole.insert(whole.end(), constant.shape().begin(), constant.shape().end());
     const Tensor reshaped = constant.reshaped(std::move(whole));
@@ -87,31 +87,43 @@ struct Sandwich {
     std::vector<std::map<std::size_t, Tensor>> constants; ///< of each node of the chain, by input
 };
 
+/// The constants of a node of the chain, moved; nothing where one cannot be.
+std::optional<std::map<std::size_t, Tensor>> moved_constants(const Graph& graph, const Node& node, const Axes& perm) {
+    std::map<std::size_t, Tensor> constants;
+    const std::size_t moving = *moving_input(graph, node);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const Tensor* constant = i == moving || node.is("Clip") ? nullptr : graph.constant(node.input(i));
+        if (constant == nullptr) continue;
+        auto moved = moved_constant(graph, node.input(moving), *constant, perm);
+        if (!moved) return std::nullopt;
+        constants.emplace(i, *std::move(moved));
+    }
+    return constants;
+}
+
 std::optional<Sandwich> find_sandwich(const Graph& graph, const Uses& uses, const Node& outer) {
     Sandwich found;
     const Axes perm = outer.ints_or("perm", {});
     std::string value = outer.input(0);
     while (true) {
         Node* node = uses.producer(value);
-        if (node == nullptr || perm.empty()) return std::nullopt;
+        if (node == nullptr) return std::nullopt;
         if (node->is("Transpose")) {
-            if (found.chain.empty() || !undo_each_other(node->ints_or("perm", {}), perm)) return std::nullopt;
             found.inner = node;
-            return found;
+            break;
         }
         const auto moving = moving_input(graph, *node);
         if (!moving || uses.use_count(value) != 1) return std::nullopt;
-        std::map<std::size_t, Tensor>& constants = found.constants.emplace_back();
-        for (std::size_t i = 0; i < node->inputs.size(); ++i) {
-            const Tensor* constant = i == *moving || node->is("Clip") ? nullptr : graph.constant(node->input(i));
-            if (constant == nullptr) continue;
-            auto moved = moved_constant(graph, node->input(*moving), *constant, perm);
-            if (!moved) return std::nullopt;
-            constants.emplace(i, *std::move(moved));
-        }
         found.chain.push_back(node);
         value = node->input(*moving);
     }
+    if (found.chain.empty() || !undo_each_other(found.inner->ints_or("perm", {}), perm)) return std::nullopt;
+    for (const Node* node : found.chain) {
+        auto constants = moved_constants(graph, *node, perm);
+        if (!constants) return std::nullopt;
+        found.constants.push_back(*std::move(constants));
+    }
+    return found;
 }
 
 std::size_t remove_sandwiches(Graph& graph) {

@@ -23,6 +23,7 @@ bool has_branches(const Graph& graph) {
 } // namespace
 
 void fix_sizes(Graph& graph, const std::map<std::string, ShapeRange>& shapes) {
+    if (!has_branches(graph)) return;
     for (ValueInfo& input : graph.inputs) {
         const auto range = shapes.find(input.name);
         if (range == shapes.end() || !input.dims || input.dims->size() != range->second.min.size()) continue;

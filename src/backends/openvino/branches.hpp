@@ -8,7 +8,7 @@
 
 namespace lathe::openvino {
 
-/// Axes of inputs that a range leaves one size get that size.
+/// Of a model with an If: axes of inputs that a range leaves one size get that size, which may answer what it asks.
 void fix_sizes(Graph& graph, const std::map<std::string, ShapeRange>& shapes);
 
 /// Every If whose condition the sizes of inputs answer becomes the branch that it takes. OpenVINO keeps it, and refuses

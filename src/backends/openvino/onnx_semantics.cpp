@@ -430,7 +430,8 @@ private:
     static Nodes gate(Graph& graph, const Node& node, std::int64_t opset, const std::string& to, bool swish) {
         const std::string& x = node.input(0);
         const DataType type = type_of(graph, x);
-        if (type != DataType::float32 && (!is_floating(type) || opset < 11)) return {};
+        const bool wider = type == DataType::float16 || type == DataType::bfloat16 || type == DataType::float64;
+        if (type != DataType::float32 && (!wider || opset < 11)) return {};
         const bool sixth = is_sixth(node);
         const float alpha = node.float_or("alpha", 0.2F);
         const float beta = node.float_or("beta", 0.5F);
