@@ -56,8 +56,8 @@ struct OptimizeRequest {
     std::optional<ActivationScheme> activations = {};
 
     std::string device = "cpu";
-    /// Empty: fp32, bf16, int8; on a GPU fp32, fp16, int8. fp32 must be there. With bf16 and int8 on a CPU that has BF16,
-    /// INT8 whose other layers are BF16 is one more engine ("int8-bf16") where that is faster.
+    /// Empty: fp32, bf16, int8; on a GPU fp32, fp16, int8. fp32 must be there. With bf16 and int8 on a CPU that has
+    /// BF16, INT8 whose other layers are BF16 is one more engine ("int8-bf16") where that is faster.
     std::vector<Precision> precisions = {};
     std::map<std::string, ShapeRange> shapes = {}; ///< as BuildOptions::shapes
     std::filesystem::path timing_cache = {};       ///< GPU: as BuildOptions::timing_cache
