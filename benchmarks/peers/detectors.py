@@ -4,7 +4,6 @@ Networks are run in FP32 but for what is quantised: on processors with BF16 Open
 
 import contextlib
 import io
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -168,9 +167,3 @@ class Matches:
         precision = self.judge.eval["precision"]
         known = precision[precision > -1]
         return float(known.mean()) if known.size else 0.0
-
-
-def truth_beside(folder):
-    """COCO's document of a folder of images, if it has one."""
-    file = Path(folder) / "instances.json"
-    return file if file.exists() else None

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "api/assume.hpp"
+#include "api/bfloat16_rest.hpp"
 #include "api/calibrate.hpp"
 #include "api/correct.hpp"
 #include "api/model_data.hpp"
@@ -344,10 +345,9 @@ private:
         return std::ranges::count(engines_, file("." + name + ".engine")) > 0;
     }
 
-    /// What an engine from this file depends on.
-    Result<std::string> build_key(const fs::path& input) const {
+    /// What an engine depends on that is built of a file of this hash.
+    Result<std::string> build_key(const std::string& hash) const {
         LATHE_TRY(const Backend* backend, backend_for_device(options_.device));
-        LATHE_TRY(const std::string hash, hash_file(input));
         std::string key = key_of({LATHE_VERSION, hash, this_machine().fingerprint(), std::to_string(options_.threads),
                                   options_.device, backend->blob_key(), std::to_string(static_cast<int>(tune())),
                                   options_.allow_fallback ? "fallback" : ""});
@@ -366,16 +366,12 @@ private:
             return {};
         }
         const fs::path input = input_of("int8", Precision::int8);
-        LATHE_TRY(const std::string key, build_key(input));
+        LATHE_TRY(const std::string hash, hash_file(input));
+        LATHE_TRY(const std::string key, build_key(hash));
         LATHE_TRY(const Json timed, stages_.run("time " + name, key, {}, [&]() -> Result<Json> {
-            LATHE_TRY(const Engine plain, Engine::load(file(".int8.engine")));
-            LATHE_TRY(const Model model, load_onnx(input));
-            BuildOptions build = build_options(Precision::bfloat16);
-            build.tune = TuneEffort::fast;
-            const auto mixed = Engine::build(model, build);
-            if (!mixed && progress_.cancelled()) return Error(mixed.error());
-            if (!mixed) return Json{{"speedup", 0}}; // nothing is left for BF16
-            return Json{{"speedup", speedup_on_zeros(plain, *mixed).value_or(0)}};
+            LATHE_TRY(const double found, speedup_with_bfloat16_rest(file(".int8.engine"), input,
+                                                                     build_options(Precision::bfloat16), progress_));
+            return Json{{"speedup", found}};
         }));
         constexpr double worth = 1.05;
         const double speedup = timed.value("speedup", 0.0);
@@ -388,7 +384,7 @@ private:
     Result<void> build_named(const std::string& name, Precision precision, const fs::path& input) {
         const fs::path output = file("." + name + ".engine");
         LATHE_TRY(const std::string hash, hash_file(input));
-        LATHE_TRY(const std::string key, build_key(input));
+        LATHE_TRY(const std::string key, build_key(hash));
         const auto built =
             stages_.run("build " + name, key, {output}, [&] { return build_one(precision, input, output, hash); });
         if (built) {

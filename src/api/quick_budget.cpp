@@ -52,64 +52,25 @@ void QuickBudget::fit(BenchRequest& request, const std::vector<std::string>& aga
     }
 }
 
-namespace {
-
-/// A session and zeros of the least shapes that it takes.
-class OnZeros {
-public:
-    static std::optional<OnZeros> of(const Engine& engine) {
-        auto session = engine.make_session();
-        if (!session) return std::nullopt;
-        return OnZeros(std::move(session).value());
-    }
-
-    /// Seconds of one run; nothing where it fails.
-    std::optional<double> run() {
-        std::vector<TensorView> views;
-        for (HostTensor& each : zeros_)
-            views.push_back(each.view());
-        const auto start = std::chrono::steady_clock::now();
-        if (!session_.run(views)) return std::nullopt;
-        return seconds_since(start);
-    }
-
-    double batch() const {
-        if (zeros_.empty() || zeros_.front().shape.empty()) return 1;
-        return static_cast<double>(std::max<std::int64_t>(1, zeros_.front().shape[0]));
-    }
-
-private:
-    explicit OnZeros(Session session) : session_(std::move(session)) {
-        for (const IoInfo& input : session_.inputs())
-            zeros_.emplace_back(input.name, input.type, input.range.min);
-    }
-
-    Session session_;
-    std::vector<HostTensor> zeros_;
-};
-
-} // namespace
-
 double time_a_sample(const std::filesystem::path& file) {
     const auto engine = Engine::load(file);
     if (!engine) return 0;
-    auto zeros = OnZeros::of(*engine);
-    if (!zeros || !zeros->run()) return 0;
-    return zeros->run().value_or(0) / zeros->batch();
-}
-
-std::optional<double> speedup_on_zeros(const Engine& engine, const Engine& other) {
-    std::optional<OnZeros> both[] = {OnZeros::of(engine), OnZeros::of(other)};
-    double least[] = {no_limit_s, no_limit_s};
-    constexpr int turns = 6; // the first warms up
-    for (int turn = 0; turn < turns; ++turn) {
-        for (std::size_t i = 0; i < 2; ++i) {
-            const auto seconds = both[i] ? both[i]->run() : std::nullopt;
-            if (!seconds) return std::nullopt;
-            if (turn > 0) least[i] = std::min(least[i], *seconds);
-        }
+    auto session = engine->make_session();
+    if (!session) return 0;
+    std::vector<HostTensor> zeros;
+    std::vector<TensorView> views;
+    for (const IoInfo& input : session->inputs())
+        zeros.emplace_back(input.name, input.type, input.range.min);
+    for (HostTensor& each : zeros)
+        views.push_back(each.view());
+    double seconds = 0;
+    for (int run = 0; run < 2; ++run) {
+        const auto start = std::chrono::steady_clock::now();
+        if (!session->run(views)) return 0;
+        const std::int64_t batch = zeros.empty() || zeros.front().shape.empty() ? 1 : zeros.front().shape[0];
+        seconds = seconds_since(start) / static_cast<double>(std::max<std::int64_t>(1, batch));
     }
-    return least[1] > 0 ? std::optional(least[0] / least[1]) : std::nullopt;
+    return seconds;
 }
 
 } // namespace lathe

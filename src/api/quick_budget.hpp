@@ -2,14 +2,12 @@
 
 #include <chrono>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/run.hpp"
-#include "runtime/engine.hpp"
 #include "support/progress.hpp"
 
 namespace lathe {
@@ -58,9 +56,5 @@ private:
 
 /// Seconds a sample of an engine: the second of two runs on zeros. 0 where it cannot be told.
 double time_a_sample(const std::filesystem::path& engine);
-
-/// How many times as fast `other` is as `engine` on the smallest shapes of zeros: the least times of both, which run in
-/// turns, five each. Nothing where one cannot run.
-std::optional<double> speedup_on_zeros(const Engine& engine, const Engine& other);
 
 } // namespace lathe

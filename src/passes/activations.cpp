@@ -111,8 +111,6 @@ bool relu_from_max(const Site& site) {
     return plain_bound(site, x, "low") == 0.0F && become_clip(site, x, {0, INFINITY});
 }
 
-bool is_sixth(float value) { return std::abs(value * 6 - 1) < 1e-6F; }
-
 /// HardSigmoid of `x`, if the site is Clip(x + 3, 0, 6) by 6 and what else is around it.
 std::optional<Node> hard_sigmoid_of(const Site& site) {
     const Node& clip = site.match.node("clip");
@@ -189,13 +187,9 @@ bool leaky_from_halves(const Site& site) {
     return become_leaky(site, site.match.value("x"), site.match.constant("slope"), -1);
 }
 
-bool is_hard_sigmoid(const Node& node) {
-    return is_sixth(node.float_or("alpha", 0.2F)) && node.float_or("beta", 0.5F) == 0.5F;
-}
-
-bool is_about_sixth(const Tensor& tensor) {
+bool is_sixth(const Tensor& tensor) {
     const auto value = uniform_value(tensor);
-    return value && is_sixth(*value);
+    return value && std::abs(*value * 6 - 1) < 1e-6F;
 }
 
 auto equals(float number) {
@@ -231,7 +225,7 @@ Result<bool> merge_activations(Graph& graph, PassContext& context) {
         return Pattern::op("Div", {std::move(inner), Pattern::constant("six", equals(6))});
     };
     const auto times_sixth = [](Pattern inner) {
-        return Pattern::op("Mul", {std::move(inner), Pattern::constant("six", is_about_sixth)}).any_order();
+        return Pattern::op("Mul", {std::move(inner), Pattern::constant("six", is_sixth)}).any_order();
     };
     const auto scaled = [](Pattern inner) {
         return Pattern::op("Mul", {std::move(inner), Pattern::constant("slope")}).any_order();
@@ -252,7 +246,7 @@ Result<bool> merge_activations(Graph& graph, PassContext& context) {
         {Pattern::op("Add", {Pattern::op("Relu", {any()}), scaled(Pattern::op("Relu", {Pattern::op("Neg", {any()})}))})
              .any_order(),
          leaky_from_halves},
-        {Pattern::op("Mul", {any(), Pattern::op("HardSigmoid", {any()}).where(is_hard_sigmoid)}).any_order(),
+        {Pattern::op("Mul", {any(), Pattern::op("HardSigmoid", {any()}).where(gates_hard_swish)}).any_order(),
          hard_swish},
     };
     return rewrite(graph, context, rules);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -13,33 +14,34 @@
 namespace lathe::passes {
 namespace {
 
-bool merge_two_transposes(const Site& site) {
-    Node& outer = site.root;
-    const Node& inner = site.match.node("inner");
-    const auto first = inner.ints_or("perm", {});
-    const auto second = outer.ints_or("perm", {});
-    // Without perm the axes are reversed, which needs the rank; exporters always write it.
-    if (first.empty() || first.size() != second.size()) return false;
-    std::vector<std::int64_t> both;
+using Axes = std::vector<std::int64_t>;
+
+/// The one permutation that does what `first` and then `second` do. Nothing where they do not fit each other, or one is
+/// not said: then the axes are reversed, which needs the rank; exporters always write it.
+std::optional<Axes> composed(const Axes& first, const Axes& second) {
+    if (first.empty() || first.size() != second.size()) return std::nullopt;
+    Axes both;
     for (const std::int64_t axis : second) {
-        if (axis < 0 || axis >= static_cast<std::int64_t>(first.size())) return false;
+        if (axis < 0 || axis >= static_cast<std::int64_t>(first.size())) return std::nullopt;
         both.push_back(first[static_cast<std::size_t>(axis)]);
     }
-    outer.inputs[0] = inner.inputs[0];
-    outer.set("perm", both);
-    return true;
+    return both;
 }
-
-using Axes = std::vector<std::int64_t>;
 
 /// Whether a value that is moved by `first` and then by `second` lies as it was.
 bool undo_each_other(const Axes& first, const Axes& second) {
-    if (first.empty() || first.size() != second.size()) return false;
-    for (std::size_t i = 0; i < second.size(); ++i) {
-        const std::int64_t axis = second[i];
-        if (axis < 0 || axis >= static_cast<std::int64_t>(first.size())) return false;
-        if (first[static_cast<std::size_t>(axis)] != static_cast<std::int64_t>(i)) return false;
-    }
+    Axes as_it_was(second.size());
+    std::iota(as_it_was.begin(), as_it_was.end(), std::int64_t{0});
+    return composed(first, second) == as_it_was;
+}
+
+bool merge_two_transposes(const Site& site) {
+    Node& outer = site.root;
+    const Node& inner = site.match.node("inner");
+    const auto both = composed(inner.ints_or("perm", {}), outer.ints_or("perm", {}));
+    if (!both) return false;
+    outer.inputs[0] = inner.inputs[0];
+    outer.set("perm", *both);
     return true;
 }
 
@@ -79,26 +81,31 @@ std::optional<Tensor> moved_constant(const Graph& graph, const std::string& valu
     return moved ? std::optional(std::move(moved->front())) : std::nullopt;
 }
 
-/// What stands between a Transpose and the one that undoes it: nodes that compute element by element, each read by the
-/// next alone, the last first.
-struct Sandwich {
-    Node* inner = nullptr;
-    std::vector<Node*> chain;
-    std::vector<std::map<std::size_t, Tensor>> constants; ///< of each node of the chain, by input
+/// A node that computes element by element between two Transposes: the input that they move, and its constants as they
+/// lie without them.
+struct Between {
+    Node* node = nullptr;
+    std::size_t moving = 0;
+    std::map<std::size_t, Tensor> constants{}; ///< by input
 };
 
-/// The constants of a node of the chain, moved; nothing where one cannot be.
-std::optional<std::map<std::size_t, Tensor>> moved_constants(const Graph& graph, const Node& node, const Axes& perm) {
-    std::map<std::size_t, Tensor> constants;
-    const std::size_t moving = *moving_input(graph, node);
+/// What stands between a Transpose and the one that undoes it, each node read by the next alone, the last first.
+struct Sandwich {
+    Node* inner = nullptr;
+    std::vector<Between> chain{};
+};
+
+/// Fills in the constants; false where one cannot be moved.
+bool move_constants(const Graph& graph, Between& between, const Axes& perm) {
+    const Node& node = *between.node;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        const Tensor* constant = i == moving || node.is("Clip") ? nullptr : graph.constant(node.input(i));
+        const Tensor* constant = i == between.moving || node.is("Clip") ? nullptr : graph.constant(node.input(i));
         if (constant == nullptr) continue;
-        auto moved = moved_constant(graph, node.input(moving), *constant, perm);
-        if (!moved) return std::nullopt;
-        constants.emplace(i, *std::move(moved));
+        auto moved = moved_constant(graph, node.input(between.moving), *constant, perm);
+        if (!moved) return false;
+        between.constants.emplace(i, *std::move(moved));
     }
-    return constants;
+    return true;
 }
 
 std::optional<Sandwich> find_sandwich(const Graph& graph, const Uses& uses, const Node& outer) {
@@ -114,16 +121,13 @@ std::optional<Sandwich> find_sandwich(const Graph& graph, const Uses& uses, cons
         }
         const auto moving = moving_input(graph, *node);
         if (!moving || uses.use_count(value) != 1) return std::nullopt;
-        found.chain.push_back(node);
+        found.chain.push_back({node, *moving});
         value = node->input(*moving);
     }
     if (found.chain.empty() || !undo_each_other(found.inner->ints_or("perm", {}), perm)) return std::nullopt;
-    for (const Node* node : found.chain) {
-        auto constants = moved_constants(graph, *node, perm);
-        if (!constants) return std::nullopt;
-        found.constants.push_back(*std::move(constants));
-    }
-    return found;
+    const bool moved =
+        std::ranges::all_of(found.chain, [&](Between& each) { return move_constants(graph, each, perm); });
+    return moved ? std::optional(std::move(found)) : std::nullopt;
 }
 
 std::size_t remove_sandwiches(Graph& graph) {
@@ -136,22 +140,21 @@ std::size_t remove_sandwiches(Graph& graph) {
     for (Node* outer : nodes) {
         if (!outer->is("Transpose") || touched.contains(outer)) continue;
         const auto found = find_sandwich(graph, uses, *outer);
-        if (!found || touched.contains(found->inner)) continue;
-        if (std::ranges::any_of(found->chain, [&](const Node* node) { return touched.contains(node); })) continue;
-        const std::size_t last = found->chain.size() - 1;
-        for (std::size_t i = 0; i <= last; ++i) {
-            Node& node = *found->chain[i];
-            const std::size_t moving = *moving_input(graph, node);
-            for (const auto& [input, constant] : found->constants[i])
-                node.inputs[input] = add_constant(graph, node.input(input), constant);
-            if (i == last) node.inputs[moving] = found->inner->input(0);
-            graph.value_infos.erase(node.output(0)); // of the shape that it had
-            touched.insert(&node);
+        if (!found || touched.contains(found->inner) ||
+            std::ranges::any_of(found->chain, [&](const Between& each) { return touched.contains(each.node); }))
+            continue;
+        for (const Between& each : found->chain) {
+            for (const auto& [input, constant] : each.constants)
+                each.node->inputs[input] = add_constant(graph, each.node->input(input), constant);
+            graph.value_infos.erase(each.node->output(0)); // of the shape that it had
+            touched.insert(each.node);
         }
+        const Between& first = found->chain.back();
+        first.node->inputs[first.moving] = found->inner->input(0);
         // The last node takes the Transpose's place.
-        become(*outer, *found->chain.front(), *found->chain.front());
-        touched.insert(outer);
-        touched.insert(found->inner);
+        const Node& last = *found->chain.front().node;
+        become(*outer, last, last);
+        touched.insert({outer, found->inner});
         ++count;
     }
     if (count > 0) remove_dead(graph);

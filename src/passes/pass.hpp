@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct PassContext {
     /// For a body: the graphs whose values it sees, the model's own first.
     std::vector<const Graph*> around = {};
 };
+
+/// Fills `value_infos` anew; called between rounds, since folds make more shapes known.
+using ShapeInference = std::function<Result<void>(Model&)>;
 
 /// Rounds of all passes, at most: sizes that are computed layer by layer (audio codecs pad each convolution by them)
 /// take one a layer. Beyond that is a mistake.

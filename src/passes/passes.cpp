@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/subgraphs.hpp"
+#include "passes/rewrite.hpp"
 
 namespace lathe {
 
@@ -72,12 +73,29 @@ Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context) {
     return applied || changed;
 }
 
-Result<bool> apply_pass(std::string_view name, Model& model) {
+namespace {
+
+Result<bool> apply_pass(const Pass& pass, Model& model) {
     PassContext context;
     context.opset = model.opset();
-    auto applied = apply_pass(*find_pass(name), model.graph, context);
-    if (!applied) return std::move(applied).error().in("pass " + std::string(name));
+    auto applied = apply_pass(pass, model.graph, context);
+    if (!applied) return std::move(applied).error().in("pass " + pass.name);
     return applied;
+}
+
+} // namespace
+
+Result<bool> apply_pass(std::string_view name, Model& model) { return apply_pass(*find_pass(name), model); }
+
+Result<bool> apply_round(std::span<const Pass> passes, Model& model, const ShapeInference& infer_shapes) {
+    if (!infer_shapes(model)) model.graph.value_infos.clear();
+    bool changed = false;
+    for (const Pass& pass : passes) {
+        LATHE_TRY(const bool applied, apply_pass(pass, model));
+        if (applied) remove_dead(model.graph);
+        changed = applied || changed;
+    }
+    return changed;
 }
 
 } // namespace lathe

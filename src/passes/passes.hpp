@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,10 @@ Result<bool> apply_pass(const Pass& pass, Graph& graph, PassContext& context);
 
 /// The pass of this name, which there is, on a whole model. Errors: the pass's, with its name.
 Result<bool> apply_pass(std::string_view name, Model& model);
+
+/// One round of passes on a whole model, on shapes that are inferred anew; whether anything changed. Without known
+/// shapes fewer rewrites fire; none becomes wrong. Errors: the passes', with their names.
+Result<bool> apply_round(std::span<const Pass> passes, Model& model, const ShapeInference& infer_shapes);
 
 namespace passes {
 

@@ -284,6 +284,11 @@ DataType type_of(const Graph& graph, const std::string& value) {
     return info ? info->type : DataType::undefined;
 }
 
+bool gates_hard_swish(const Node& node) {
+    return node.is("HardSigmoid") && std::abs(node.float_or("alpha", 0.2F) * 6 - 1) < 1e-6F &&
+           node.float_or("beta", 0.5F) == 0.5F;
+}
+
 std::optional<Shape> known_sizes(const Graph& graph, const std::string& value) {
     const auto shape = graph.info_or_name(value).shape();
     const bool whole = shape && std::all_of(shape->begin(), shape->end(), [](std::int64_t n) { return n > 0; });

@@ -84,6 +84,8 @@ bool keeps_shape(const Graph& graph, const std::string& value, const Tensor& con
 bool same_shape(const Graph& graph, const std::string& a, const std::string& b);
 /// The element type if known, else undefined.
 DataType type_of(const Graph& graph, const std::string& value);
+/// Whether the node is a HardSigmoid that makes HardSwish of what it reads: x / 6 + 1/2.
+bool gates_hard_swish(const Node& node);
 /// Known sizes of a value that has elements.
 std::optional<Shape> known_sizes(const Graph& graph, const std::string& value);
 /// Of a constant that is one integer.

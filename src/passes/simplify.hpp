@@ -20,8 +20,6 @@ namespace lathe {
 using TensorSet = std::vector<HostTensor>;
 /// Runs a model in float32 on sets of inputs of the same shapes, and returns the outputs of each.
 using Runner = std::function<Result<std::vector<TensorSet>>(const Model&, std::span<const TensorSet>)>;
-/// Fills `value_infos` anew; called between rounds, since folds make more shapes known.
-using ShapeInference = std::function<Result<void>(Model&)>;
 
 struct SimplifyOptions {
     std::vector<std::string> disabled;                   ///< names of passes not to run

@@ -1,12 +1,10 @@
 #include "backends/openvino/branches.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
-#include "passes/rewrite.hpp"
 
 namespace lathe::openvino {
 
@@ -35,18 +33,13 @@ void fix_sizes(Graph& graph, const std::map<std::string, ShapeRange>& shapes) {
 }
 
 Result<void> settle_branches(Model& model) {
-    static constexpr std::array steps{"constant-nodes", "fold-shapes", "fold-constants", "inline-branches",
-                                      "remove-no-ops"};
+    static const Pass answers[] = {{"fold-shapes", "", passes::fold_shapes},
+                                   {"fold-constants", "", passes::fold_constants},
+                                   {"inline-branches", "", passes::inline_branches},
+                                   {"remove-no-ops", "", passes::remove_no_ops}};
+    const auto infer = [](Model& of) { return infer_shapes(of, {true, false}); };
     for (std::size_t round = 0; round < max_pass_rounds && has_branches(model.graph); ++round) {
-        // Without known shapes fewer conditions are answered; none wrongly.
-        if (!infer_shapes(model, {true, false})) model.graph.value_infos.clear();
-        bool changed = false;
-        for (const char* step : steps) {
-            LATHE_TRY(const bool applied, apply_pass(step, model));
-            if (!applied) continue;
-            remove_dead(model.graph);
-            changed = true;
-        }
+        LATHE_TRY(const bool changed, apply_round(answers, model, infer));
         if (!changed) break;
     }
     return {};

@@ -416,23 +416,19 @@ public:
         for (const std::size_t i : {0, 1}) {
             const auto found = gates_.find(node.input(i));
             if (found == gates_.end() || found->second->input(0) != node.input(1 - i)) continue;
-            if (is_sixth(*found->second)) return gate(graph, *found->second, opset, node.output(0), true);
+            if (gates_hard_swish(*found->second)) return gate(graph, *found->second, opset, node.output(0), true);
         }
         return {};
     }
 
 private:
-    static bool is_sixth(const Node& node) {
-        return std::abs(node.float_or("alpha", 0.2F) * 6 - 1) < 1e-6F && node.float_or("beta", 0.5F) == 0.5F;
-    }
-
     /// The gate, times what it reads if `swish`, as the value `to`.
     static Nodes gate(Graph& graph, const Node& node, std::int64_t opset, const std::string& to, bool swish) {
         const std::string& x = node.input(0);
         const DataType type = type_of(graph, x);
         const bool wider = type == DataType::float16 || type == DataType::bfloat16 || type == DataType::float64;
         if (type != DataType::float32 && (!wider || opset < 11)) return {};
-        const bool sixth = is_sixth(node);
+        const bool sixth = gates_hard_swish(node);
         const float alpha = node.float_or("alpha", 0.2F);
         const float beta = node.float_or("beta", 0.5F);
         const auto value = [&](const char* what) { return graph.unique_name(to + what); };

@@ -33,21 +33,12 @@ namespace {
 /// same way.
 constexpr std::size_t small_bytes = std::size_t{64} << 10;
 
+Result<void> infer_anew(Model& model) { return infer_shapes(model, {true, false}); }
+
 Result<void> run_passes(Model& model) {
     for (std::size_t round = 0; round < max_pass_rounds; ++round) {
-        // Without known shapes fewer rewrites fire; none becomes wrong.
-        if (!infer_shapes(model, {true, false})) model.graph.value_infos.clear();
-        bool changed = false;
-        for (const Pass& pass : all_passes()) {
-            PassContext context;
-            context.opset = model.opset();
-            auto applied = apply_pass(pass, model.graph, context);
-            if (!applied) return std::move(applied).error().in("pass " + pass.name);
-            if (!*applied) continue;
-            remove_dead(model.graph);
-            changed = true;
-        }
-        if (!changed) return {};
+        LATHE_TRY(const bool changed, apply_round(all_passes(), model, infer_anew));
+        if (!changed) break;
     }
     return {};
 }
