@@ -123,8 +123,8 @@ void print_engine(const EngineInfo& info, const Context& context) {
             text += " " + name + ":" + range.describe();
         context.print("profile " + std::to_string(i + 1) + "    " + text);
     }
-    context.print("file          " + bytes_text(info.file_bytes) + " (graph " + bytes_text(info.graph_bytes) +
-                  ", compiled " + bytes_text(info.blob_bytes) + ")");
+    context.print("file          " + bytes_text(info.file_bytes) + " (graph " + bytes_text(info.graph_bytes) + ", " +
+                  (info.blob_bytes > 0 ? "compiled " + bytes_text(info.blob_bytes) : "compiled when loaded") + ")");
     context.print("built         " + info.time + " by Lathe " + info.lathe_version + " from " +
                   (info.source.empty() ? "a model in memory" : info.source));
     if (!info.command_line.empty()) context.print("command       " + info.command_line);

@@ -212,7 +212,10 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
 
     std::string reason;
     const std::string key = backend->blob_key();
-    if (options.profiling && !impl->traits.profiles_without_recompiling) {
+    const bool graph_alone = blob.empty();
+    if (graph_alone) {
+        reason = "the compiled form could not be kept";
+    } else if (options.profiling && !impl->traits.profiles_without_recompiling) {
         reason = "to time its layers";
     } else if (!backend->loads(impl->info.blob_key, blob)) {
         reason = difference(impl->info.blob_key, key);
@@ -234,7 +237,7 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
         reason = loaded.error().describe();
     }
     // What the caller asked for (profiling, another number of threads) is no news to the user.
-    const bool asked_for = options.profiling || other_threads;
+    const bool asked_for = options.profiling || other_threads || graph_alone;
     if (!asked_for || key != impl->info.blob_key) {
         log(LogLevel::warning, path.string() + " is compiled anew: " + reason + ". Build it here once to load fast.");
     }
@@ -243,8 +246,8 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     auto compiled = backend->compile(*model, compile_options(impl->info, threads, options));
     if (!compiled) return std::move(compiled).error().in(path.string());
     impl->compiled = std::move(compiled).value();
-    impl->info.recompiled = !options.profiling;
-    impl->info.recompiled_reason = options.profiling ? "" : reason;
+    impl->info.recompiled = !options.profiling && !graph_alone; // else as it always is
+    impl->info.recompiled_reason = impl->info.recompiled ? reason : "";
     impl->info.blob_key = key;
     impl->info.threads = threads;
     return Engine(std::move(impl));

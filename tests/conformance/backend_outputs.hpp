@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/api/backend.hpp"
@@ -9,9 +10,12 @@
 
 namespace lathe::test {
 
-/// The model's outputs on one data set, computed by a backend.
+/// What a backend runs: as it was compiled, or as it is read back from what an engine's file keeps.
+enum class Form { compiled, saved };
+
+/// The model's outputs on one data set, computed by a backend; none where there is no saved form.
 inline Result<std::vector<HostTensor>> outputs_of(const Backend& backend, const Model& model, const DataSet& data,
-                                                  CompileOptions options) {
+                                                  CompileOptions options, Form form = Form::compiled) {
     for (const auto& [name, tensor] : data.inputs) {
         const ValueInfo* input = model.graph.find_input(name);
         const auto declared = input != nullptr ? input->shape() : std::nullopt;
@@ -19,7 +23,14 @@ inline Result<std::vector<HostTensor>> outputs_of(const Backend& backend, const 
         if (declared && element_count(*declared) >= 0) continue;
         options.shapes[name] = {tensor.shape(), tensor.shape(), tensor.shape()};
     }
-    LATHE_TRY(const auto compiled, backend.compile(model, options));
+    LATHE_TRY(auto compiled, backend.compile(model, options));
+    std::string bytes; // outlives what is loaded from it
+    if (form == Form::saved) {
+        LATHE_TRY(const ByteChain chain, compiled->save());
+        bytes = chain.flat();
+        if (bytes.empty()) return std::vector<HostTensor>{}; // compiled whenever it is loaded
+        LATHE_TRY(compiled, backend.load(std::as_bytes(std::span(bytes)), nullptr, options));
+    }
     LATHE_TRY(const auto session, compiled->make_session());
     const auto& inputs = compiled->inputs();
     for (std::size_t i = 0; i < inputs.size(); ++i) {

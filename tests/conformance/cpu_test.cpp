@@ -24,6 +24,7 @@ namespace {
 using test::Case;
 using test::DataSet;
 using test::difference;
+using test::Form;
 using test::is_random;
 using test::read_data;
 using test::Tolerance;
@@ -43,21 +44,27 @@ Result<void> claimed(const Backend& backend, Model model) {
 }
 
 /// The model's outputs on one data set, by one thread.
-Result<std::vector<HostTensor>> outputs_of(const Backend& backend, const Model& model, const DataSet& data) {
+Result<std::vector<HostTensor>> outputs_of(const Backend& backend, const Model& model, const DataSet& data,
+                                           Form form = Form::compiled) {
     CompileOptions options;
     options.threads = 1;
-    return test::outputs_of(backend, model, data, options);
+    return test::outputs_of(backend, model, data, options, form);
 }
 
 Result<void> run_once(const Backend& backend, const Model& model, const DataSet& data, Tolerance tolerance) {
-    LATHE_TRY(std::vector<HostTensor> outputs, outputs_of(backend, model, data));
-    if (outputs.size() != data.outputs.size()) {
-        return Error{ErrorCode::mismatch, "it has " + std::to_string(outputs.size()) + " outputs", "", ""};
-    }
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-        const std::string text = difference(data.outputs[i], outputs[i].view(), tolerance);
-        if (text.empty()) continue;
-        return Error{ErrorCode::mismatch, "wrong result in OpenVINO: output " + std::to_string(i) + " " + text, "", ""};
+    for (const Form form : {Form::compiled, Form::saved}) {
+        const std::string where = form == Form::saved ? "OpenVINO, as saved and loaded" : "OpenVINO";
+        LATHE_TRY(std::vector<HostTensor> outputs, outputs_of(backend, model, data, form));
+        if (form == Form::saved && outputs.empty()) continue;
+        if (outputs.size() != data.outputs.size()) {
+            return Error{ErrorCode::mismatch, "it has " + std::to_string(outputs.size()) + " outputs", "", ""};
+        }
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            const std::string text = difference(data.outputs[i], outputs[i].view(), tolerance);
+            if (text.empty()) continue;
+            return Error{ErrorCode::mismatch, "wrong result in " + where + ": output " + std::to_string(i) + " " + text,
+                         "", ""};
+        }
     }
     return {};
 }

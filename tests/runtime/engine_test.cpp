@@ -197,6 +197,36 @@ TEST(Engine, AnotherMachinesBlobIsCompiledAnew) {
     expect_right(*session, 4);
 }
 
+TEST(Engine, WithoutACompiledFormIsCompiledWheneverItIsLoaded) {
+    // OpenVINO would read what it writes of a rotary embedding back as another one.
+    const Model model = model_from_text("opset 23\ninput %x: float32[1, 1, 2, 4]\ninput %c: float32[1, 2, 2]\n"
+                                        "input %s: float32[1, 2, 2]\n%y = RotaryEmbedding(%x, %c, %s)\n"
+                                        "output %y: float32[1, 1, 2, 4]\n");
+    auto engine = Engine::build(model, {});
+    ASSERT_TRUE(engine) << engine.error().describe();
+    const TemporaryFolder dir;
+    ASSERT_TRUE(engine->save(dir / "e.engine"));
+    LogCapture log;
+    auto loaded = Engine::load(dir / "e.engine");
+    ASSERT_TRUE(loaded) << loaded.error().describe();
+    EXPECT_EQ(loaded->info().blob_bytes, 0U);
+    EXPECT_FALSE(loaded->info().recompiled);
+    EXPECT_EQ(log.messages, "");
+    ASSERT_TRUE(loaded->save(dir / "again.engine")); // compiled here, kept no more than before
+    HostTensor x("x", DataType::float32, {1, 1, 2, 4}), c("c", DataType::float32, {1, 2, 2}),
+        s("s", DataType::float32, {1, 2, 2});
+    std::ranges::copy(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, x.as<float>().begin());
+    std::ranges::copy(std::vector<float>{1, 0.5F, 0, 2}, c.as<float>().begin());
+    std::ranges::copy(std::vector<float>{0, 1, 1, 3}, s.as<float>().begin());
+    auto session = Engine::load(dir / "again.engine")->make_session();
+    ASSERT_TRUE(session);
+    const std::vector<TensorView> inputs{x.view(), c.view(), s.view()};
+    const auto outputs = session->run(inputs);
+    ASSERT_TRUE(outputs) << outputs.error().describe();
+    // The halves (a, b) of each row become (a c - b s, a s + b c).
+    EXPECT_THAT((*outputs)[0].as<float>(), testing::ElementsAre(1, -3, 3, 4, -7, -12, 5, 34));
+}
+
 TEST(Engine, AnyFlippedByteIsAnError) {
     const TemporaryFolder folder;
     Engine engine = built();

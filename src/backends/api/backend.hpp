@@ -154,7 +154,8 @@ public:
     virtual Result<std::vector<LayerInfo>> layers() const = 0;
     /// Whose layers these are: the "engine"'s, or the "network"'s where only that can be read here, nothing fused yet.
     virtual std::string layers_from() const { return "engine"; }
-    /// The compiled form, for `Backend::load`. Parts of it may lie in this model, which must outlive it.
+    /// The compiled form, for `Backend::load`. Parts of it may lie in this model, which must outlive it. Empty where
+    /// the backend's library would read it back as another network: the graph is then compiled whenever it is loaded.
     virtual Result<ByteChain> save() const = 0;
     /// Memory that running takes on the device. Unsupported where it has none of its own.
     virtual Result<EngineMemory> memory() const {

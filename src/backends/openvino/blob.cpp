@@ -13,6 +13,7 @@
 #include "backends/openvino/compiled.hpp"
 #include "support/json.hpp"
 #include "support/json_fault.hpp"
+#include "support/log.hpp"
 #include "support/thread_pool.hpp"
 
 // The blob: "LOV2", header length (u32), JSON header, then OpenVINO's exports, each at a multiple of 64 bytes. The
@@ -207,6 +208,18 @@ Result<ByteChain> Part::export_bytes() const {
     });
 }
 
+Result<bool> Part::reads_back(const ByteChain& exported) const {
+    if (spec_.is_dynamic() || stored_) return true; // as it was when it was saved
+    return guarded("cannot read the compiled form", "openvino", [&]() -> Result<bool> {
+        LATHE_TRY(ov::CompiledModel compiled, get());
+        const std::string flat = exported.flat();
+        ViewBuffer buffer(std::as_bytes(std::span(flat)));
+        std::istream stream(&buffer);
+        ov::CompiledModel copy = core().import_model(stream, "CPU", properties_);
+        return computes_the_same(compiled, copy);
+    });
+}
+
 Result<ByteChain> save_blob(const State& state) {
     Json header{{"inputs", io_json(state.inputs, state.input_ports)},
                 {"outputs", io_json(state.outputs, state.output_ports)},
@@ -217,6 +230,12 @@ Result<ByteChain> save_blob(const State& state) {
     std::size_t offset = 0; // from the end of the header, rounded up
     for (const auto& part : state.parts) {
         LATHE_TRY(ByteChain bytes, part->export_bytes());
+        LATHE_TRY(const bool same, part->reads_back(bytes));
+        if (!same) {
+            log(LogLevel::info, "OpenVINO would read its compiled form of this network back as another one: the engine "
+                                "keeps the graph alone, and is compiled whenever it is loaded");
+            return ByteChain();
+        }
         const std::size_t size = bytes.size();
         if (exports.empty() && state.parts.size() > 1) reference = bytes.flat();
         if (!exports.empty()) {

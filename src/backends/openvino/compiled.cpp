@@ -157,6 +157,10 @@ Result<void> describe_io(const Model& model, Job& job) {
     return {};
 }
 
+ov::AnyMap properties_of(const Job& job, const PartSpec& spec) {
+    return properties(job.options.precision, spec.streams, job.threads, job.options.profiling);
+}
+
 Result<ov::CompiledModel> compile_part(Job& job, const PartSpec& spec) {
     for (const auto& [known, compiled] : job.compiled) {
         if (known == spec) return compiled;
@@ -171,8 +175,7 @@ Result<ov::CompiledModel> compile_part(Job& job, const PartSpec& spec) {
         }
         model->reshape(shapes);
     }
-    const ov::CompiledModel compiled =
-        compile_on_cpu(model, properties(job.options.precision, spec.streams, job.threads, job.options.profiling));
+    const ov::CompiledModel compiled = compile_on_cpu(model, properties_of(job, spec));
     job.compiled.emplace_back(spec, compiled);
     return compiled;
 }
@@ -279,7 +282,7 @@ Result<std::unique_ptr<BackendSession>> trial_session(Job& job, PlanKind kind, c
         if (kind == PlanKind::split && !outputs_follow_batch(compiled, spec.batch())) {
             return Error{ErrorCode::unsupported, "outputs do not follow the batch", "", ""};
         }
-        state->parts.push_back(std::make_unique<Part>(spec, compiled));
+        state->parts.push_back(std::make_unique<Part>(spec, compiled, properties_of(job, spec)));
     }
     return make_session_for(std::move(state));
 }
@@ -457,7 +460,7 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
             for (const auto& spec : specs) {
                 LATHE_TRY(ov::CompiledModel compiled, compile_part(job, spec));
                 if (job.state->parts.empty()) LATHE_CHECK(audit_precision(compiled, options.precision));
-                job.state->parts.push_back(std::make_unique<Part>(spec, std::move(compiled)));
+                job.state->parts.push_back(std::make_unique<Part>(spec, std::move(compiled), properties_of(job, spec)));
             }
             return std::unique_ptr<CompiledModel>(std::make_unique<OpenVinoModel>(job.state));
         });

@@ -14,6 +14,7 @@
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
 #include "backends/openvino/refusals.hpp"
+#include "backends/openvino/sequences.hpp"
 #include "backends/openvino/top_k.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
@@ -264,6 +265,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
             give_large_weights(*result, taken);
             copy_shared_constants(*result);
             improve_top_k(*result);
+            keep_sequence_axis(*result);
             LATHE_CHECK(check_ranks(*result));
             return result;
         });

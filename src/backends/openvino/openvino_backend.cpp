@@ -86,7 +86,8 @@ public:
     std::string blob_key() const override {
         // Compiled kernels depend on the processor; streams in the blob on the number of cores.
         const Machine machine = this_machine();
-        return "openvino " + openvino::library_version() + "; " + machine.cpu_model + "; " +
+        // The number goes up where what was saved before is not to be loaded (2: layers of LSTMs read wrongly).
+        return "openvino " + openvino::library_version() + "; form 2; " + machine.cpu_model + "; " +
                std::to_string(machine.cores) + " cores; features " + machine.fingerprint();
     }
 };
