@@ -12,7 +12,7 @@
 namespace lathe::test {
 namespace {
 
-const Backend& cpu() {
+const Backend& this_cpu() {
     auto backend = backend_for_device("cpu");
     if (!backend) throw std::runtime_error(backend.error().describe());
     return **backend;
@@ -36,14 +36,14 @@ Model two_layers(const std::string& op, std::size_t gates, const std::string& in
                            "(%s, %wb, %rb) {hidden_size = 5}\n%y = Squeeze(%b, %one)\noutput %y: float32[6, 3, 5]\n");
 }
 
-std::vector<float> run(const CompiledModel& compiled, HostTensor& x) {
+std::vector<float> outputs_of(const CompiledModel& compiled, HostTensor& x) {
     const auto session = compiled.make_session();
     if (!session || !(*session)->set_input(0, x.view()) || !(*session)->run()) return {};
     const auto y = (*session)->output(0);
     return y ? std::vector<float>(y->as<float>().begin(), y->as<float>().end()) : std::vector<float>{};
 }
 
-HostTensor waves(Shape shape) {
+HostTensor sines(Shape shape) {
     HostTensor x("x", DataType::float32, std::move(shape));
     for (std::size_t i = 0; i < x.as<float>().size(); ++i)
         x.as<float>()[i] = std::sin(0.37F * static_cast<float>(i));
@@ -62,18 +62,18 @@ TEST_P(StackedLayers, AreSavedAsTheyWereCompiled) {
         const Model model = batch_first ? two_layers(op, gates, "input %x: float32[3, 6, 4]\n",
                                                      "%t = Transpose(%x) {perm = [1, 0, 2]}\n")
                                         : two_layers(op, gates, "input %x: float32[6, 3, 4]\n", "%t = Identity(%x)\n");
-        const auto compiled = cpu().compile(model, {});
+        const auto compiled = this_cpu().compile(model, {});
         ASSERT_TRUE(compiled) << compiled.error().describe();
         const auto chain = (*compiled)->save();
         ASSERT_TRUE(chain) << chain.error().describe();
         const std::string blob = chain->flat();
         ASSERT_FALSE(blob.empty()) << op << ": the compiled form was found wrong";
-        const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, {});
+        const auto loaded = this_cpu().load(std::as_bytes(std::span(blob)), nullptr, {});
         ASSERT_TRUE(loaded) << loaded.error().describe();
-        HostTensor x = waves(batch_first ? Shape{3, 6, 4} : Shape{6, 3, 4});
-        const std::vector<float> expected = run(**compiled, x);
+        HostTensor x = sines(batch_first ? Shape{3, 6, 4} : Shape{6, 3, 4});
+        const std::vector<float> expected = outputs_of(**compiled, x);
         ASSERT_EQ(expected.size(), 90U);
-        EXPECT_THAT(run(**loaded, x), testing::Pointwise(testing::FloatNear(1e-5F), expected)) << op;
+        EXPECT_THAT(outputs_of(**loaded, x), testing::Pointwise(testing::FloatNear(1e-5F), expected)) << op;
     }
 }
 
@@ -82,7 +82,7 @@ TEST(SavedForm, IsEmptyWhereItWouldBeReadAsAnotherNetwork) {
     const Model model = model_from_text("opset 23\ninput %x: float32[2, 4, 3, 8]\ninput %c: float32[2, 3, 4]\n"
                                         "input %s: float32[2, 3, 4]\n%y = RotaryEmbedding(%x, %c, %s)\n"
                                         "output %y: float32[2, 4, 3, 8]\n");
-    const auto compiled = cpu().compile(model, {});
+    const auto compiled = this_cpu().compile(model, {});
     ASSERT_TRUE(compiled) << compiled.error().describe();
     const auto chain = (*compiled)->save();
     ASSERT_TRUE(chain) << chain.error().describe();

@@ -12,6 +12,7 @@
 #include "backends/openvino/branches.hpp"
 #include "backends/openvino/known_wrong.hpp"
 #include "backends/openvino/long_chains.hpp"
+#include "backends/openvino/missing_operators.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
 #include "backends/openvino/refusals.hpp"
 #include "backends/openvino/sequences.hpp"
@@ -253,6 +254,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
     // What looks for constants (of sizes, scales, axes) looks among initializers.
     LATHE_CHECK(apply_pass("constant-nodes", model));
     LATHE_CHECK(settle_branches(model));
+    LATHE_CHECK(write_missing_operators(model));
     LATHE_CHECK(refuse_known_wrong(model.graph));
     LATHE_CHECK(check_preconditions(model));
     // What OpenVINO folds itself comes out wrong at times (GatherElements before two Einsum).

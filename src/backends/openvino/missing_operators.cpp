@@ -1,0 +1,204 @@
+#include "backends/openvino/missing_operators.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/openvino/quantised_semantics.hpp"
+#include "graph/subgraphs.hpp"
+#include "onnx/onnx.hpp"
+#include "passes/rewrite.hpp"
+
+namespace lathe::openvino {
+
+namespace {
+
+bool wraps(const Node& node) { return node.is("Pad") && node.string_or("mode", "constant") == "wrap"; }
+bool is_one_sided(const Node& node) { return node.is("DFT") && node.int_or("onesided", 0) != 0; }
+
+std::optional<Shape> shape_of(const Graph& graph, const std::string& name) {
+    const auto info = graph.info(name);
+    return info ? info->shape() : std::nullopt;
+}
+
+/// Counts from the end too; nothing if it is no axis of `rank`.
+std::optional<std::size_t> axis_of(std::int64_t axis, std::size_t rank) {
+    const auto count = static_cast<std::int64_t>(rank);
+    if (axis < -count || axis >= count) return std::nullopt;
+    return static_cast<std::size_t>(axis < 0 ? axis + count : axis);
+}
+
+/// What stands in a node's place, with values named after its output.
+class Replacement {
+public:
+    Replacement(Graph& graph, const Node& node) : graph_(graph), stem_(node.output(0)) {}
+
+    std::string value() { return graph_.unique_name(stem_ + "_part"); }
+    std::string number(std::int64_t number) {
+        return add_constant(graph_, stem_ + "_number", Tensor::of_int64s("", {1}, std::vector<std::int64_t>{number}));
+    }
+    std::string slice(const std::string& of, std::int64_t from, std::int64_t to, std::size_t axis,
+                      std::int64_t step = 1) {
+        std::string part = value();
+        nodes.push_back(
+            made("Slice", {of, number(from), number(to), number(static_cast<std::int64_t>(axis)), number(step)}, part));
+        return part;
+    }
+    std::string concat(std::vector<std::string> parts, std::size_t axis) {
+        std::string whole = value();
+        nodes.push_back(made("Concat", std::move(parts), whole));
+        nodes.back().set("axis", static_cast<std::int64_t>(axis));
+        return whole;
+    }
+    /// The last node's value takes the name of the replaced node's.
+    Nodes take() {
+        nodes.back().outputs = {stem_};
+        return std::move(nodes);
+    }
+
+    Nodes nodes;
+
+private:
+    Graph& graph_;
+    std::string stem_;
+};
+
+//  x ──▶ Pad(wrap)   ==>   the end of x, x, its beginning ──▶ Concat     for each axis
+Nodes wrapped_pad(Graph& graph, const Node& node) {
+    const auto shape = shape_of(graph, node.input(0));
+    const Tensor* given = graph.constant(node.input(1));
+    const Tensor* listed = node.input(3).empty() ? nullptr : graph.constant(node.input(3));
+    if (!shape || given == nullptr || (!node.input(3).empty() && listed == nullptr)) return {};
+    const std::vector<std::int64_t> pads = given->to_int64s();
+    std::vector<std::int64_t> axes;
+    if (listed != nullptr) axes = listed->to_int64s();
+    for (std::size_t axis = 0; listed == nullptr && axis < shape->size(); ++axis)
+        axes.push_back(static_cast<std::int64_t>(axis));
+    if (pads.size() != 2 * axes.size()) return {}; // refused by who reads it
+    Replacement instead(graph, node);
+    std::string whole = node.input(0);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+        const auto axis = axis_of(axes[i], shape->size());
+        const std::int64_t before = pads[i], after = pads[i + axes.size()];
+        if (before == 0 && after == 0) continue;
+        const std::int64_t size = axis ? (*shape)[*axis] : -1;
+        if (before < 0 || after < 0 || std::max(before, after) > size) return {};
+        std::vector<std::string> parts;
+        if (before > 0) parts.push_back(instead.slice(whole, size - before, size, *axis));
+        parts.push_back(whole);
+        if (after > 0) parts.push_back(instead.slice(whole, 0, after, *axis));
+        whole = instead.concat(std::move(parts), *axis);
+    }
+    return instead.nodes.empty() ? Nodes{} : instead.take();
+}
+
+std::optional<std::int64_t> given_axis(const Graph& graph, const Node& node, std::int64_t opset) {
+    if (opset < 20) return node.int_or("axis", 1);
+    if (node.input(2).empty()) return -2;
+    const Tensor* given = graph.constant(node.input(2));
+    if (given == nullptr || given->count() != 1) return std::nullopt;
+    return given->to_int64s()[0];
+}
+
+/// A DFT of both sides along this axis as opset 17 has it.
+Node with_axis(Node node, std::int64_t axis) {
+    node.inputs.resize(std::min<std::size_t>(node.inputs.size(), 2));
+    node.set("axis", axis);
+    node.erase_attribute("onesided");
+    return node;
+}
+
+//  DFT(axis: an input, or counted from the end)   ==>   DFT {axis = its number}
+Nodes with_axis_as_attribute(const Graph& graph, const Node& node, std::int64_t opset) {
+    const auto of = given_axis(graph, node, opset);
+    if (!of || (opset < 20 && *of >= 0)) return {};
+    const auto shape = shape_of(graph, node.input(0));
+    const auto axis = shape ? axis_of(*of, shape->size()) : std::nullopt;
+    return {with_axis(node, axis ? static_cast<std::int64_t>(*axis) : *of)}; // refused where it stays negative
+}
+
+//  real x ──▶ DFT(onesided)                ==>   x ──▶ DFT ──▶ its first n / 2 + 1 numbers
+//  X ──▶ DFT(onesided, inverse) ──▶ real   ==>   X, the conjugates of its numbers n - n / 2 - 1 to 1 ──▶ Concat ──▶
+//                                                DFT(inverse) ──▶ its real part
+Nodes two_sided(Graph& graph, const Node& node, std::int64_t opset) {
+    const auto shape = shape_of(graph, node.input(0));
+    if (!shape || shape->size() < 2) return {};
+    const std::size_t complex = shape->size() - 1;
+    const auto of = given_axis(graph, node, opset);
+    const auto axis = of ? axis_of(*of, shape->size()) : std::nullopt;
+    if (!axis || *axis == complex) return {};
+    const bool inverse = node.int_or("inverse", 0) != 0;
+    const std::int64_t size = (*shape)[*axis];
+    std::int64_t length = inverse ? 2 * (size - 1) : size;
+    if (!node.input(1).empty()) {
+        const Tensor* given = graph.constant(node.input(1));
+        if (given == nullptr || given->count() != 1) return {};
+        length = given->to_int64s()[0];
+    }
+    if (size < 1 || length < 1 || length > std::numeric_limits<std::int32_t>::max()) return {};
+    const std::int64_t half = length / 2 + 1;
+    Replacement instead(graph, node);
+    std::string x = node.input(0);
+    if (inverse) {
+        if (size != half || (*shape)[complex] != 2 || type_of(graph, x) != DataType::float32) return {};
+        if (length > half) {
+            const std::string tail = instead.slice(x, length - half, 0, *axis, -1);
+            const std::string conjugate = instead.value();
+            const std::string signs =
+                add_constant(graph, node.output(0) + "_signs", Tensor::of_floats("", {2}, std::vector<float>{1, -1}));
+            instead.nodes.push_back(made("Mul", {tail, signs}, conjugate));
+            x = instead.concat({x, conjugate}, *axis);
+        }
+    }
+    Node whole = with_axis(node, static_cast<std::int64_t>(*axis));
+    whole.inputs[0] = x;
+    if (inverse && whole.inputs.size() > 1) whole.inputs[1].clear(); // as long as it is
+    whole.outputs = {instead.value()};
+    const std::string both = whole.output(0);
+    instead.nodes.push_back(std::move(whole));
+    (void)instead.slice(both, 0, inverse ? 1 : half, inverse ? complex : *axis);
+    return instead.take();
+}
+
+bool lacks_any(const Graph& graph) {
+    return std::ranges::any_of(graph.nodes, [](const auto& node) {
+        bool found = wraps(*node) || node->is("DFT");
+        for_each_subgraph(*node, [&](const Graph& body) { found = found || lacks_any(body); });
+        return found;
+    });
+}
+
+void write(Graph& graph, std::int64_t opset) {
+    std::map<std::size_t, Nodes> replacements;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        const Node& node = *graph.nodes[i];
+        for_each_subgraph(*graph.nodes[i], [&](Graph& body) { write(body, opset); });
+        Nodes instead;
+        if (wraps(node)) instead = wrapped_pad(graph, node);
+        if (is_one_sided(node)) {
+            instead = two_sided(graph, node, opset);
+        } else if (node.is("DFT")) {
+            instead = with_axis_as_attribute(graph, node, opset);
+        }
+        for (Node& each : instead)
+            if (each.name.empty()) each.name = node.name; // layers are reported by their ONNX node
+        if (!instead.empty()) replacements.emplace(i, std::move(instead));
+    }
+    if (!replacements.empty()) graph.replace_nodes(std::move(replacements));
+}
+
+} // namespace
+
+Result<void> write_missing_operators(Model& model) {
+    if (!lacks_any(model.graph)) return {};
+    LATHE_CHECK(infer_shapes(model, {}));
+    write(model.graph, model.opset());
+    return {};
+}
+
+} // namespace lathe::openvino
