@@ -163,6 +163,8 @@ Result<void> settle_anew(Model& model) {
 /// Operators without a GPU form that ONNX itself defines by simpler ones (Selu, Mish, AffineGrid, losses, ...).
 bool needs_writing_out(const Graph& graph, const Node& node) {
     if (node.is("Attention")) return !attention_is_written_out(graph, node);
+    // ONNX's own form overflows; `reduction_spellings` has one that does not.
+    if (node.is("ReduceLogSumExp")) return !node.input(1).empty() && graph.constant(node.input(1)) == nullptr;
     if (has_subgraph(node)) return !node.is("If") && !node.is("Loop") && !node.is("Scan");
     return !lowering_support(node, Model{}).supported;
 }
