@@ -287,7 +287,24 @@ def summary_table(folder):
     return markdown(["network, one sample", "machine", "engine", "ms", "as fast as", "top-1 against FP32, points (95 %)"], rows)
 
 
+def layers_table(folder):
+    """What became of each small network that benchmarks/run_layers.py exports."""
+    rows, text = [], ""
+    for document in load(folder, "layers"):
+        counts = document["counts"]
+        machine = document["machine"]
+        rows.append([document["device"], machine.get("gpu", machine.get("cpu", "unknown")),
+                     *(str(counts.get(name, 0)) for name in ("right", "wrong", "failed", "refused", "exporter's", "not exported"))])
+        refused = [f"{row['network']} ({row['export']})" for row in document["networks"] if row["outcome"] == "refused"]
+        text += f"\nRefused on {document['device']}: {', '.join(refused) or 'none'}.\n"
+    if not rows:
+        return ""
+    head = ["device", "machine", "right", "wrong", "failed", "refused", "wrong in ONNX Runtime too", "not exported"]
+    return markdown(head, rows) + text
+
+
 TABLES = {
+    "layers": layers_table,
     "summary": summary_table,
     "latency": latency_table,
     "peers": peers_table,

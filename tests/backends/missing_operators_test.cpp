@@ -1,4 +1,5 @@
 // What OpenVINO lacks or gets wrong and is written with other operators, beside sums worked out here.
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <numbers>
@@ -62,6 +63,27 @@ TEST(MissingOperators, PadsThatGoRoundTwiceAreRefused) {
                             {});
     ASSERT_FALSE(compiled);
     EXPECT_THAT(compiled.error().describe(), HasSubstr("wrap"));
+}
+
+// Half as large, antialiased: triangles twice as wide, at the ends of which the last number stands.
+TEST(MissingOperators, ResizesWithAntialiasAreProducts) {
+    const auto backend = backend_for_device("cpu");
+    ASSERT_TRUE(backend);
+    CompileOptions options;
+    options.shapes["x"] = {{1, 1, 1, 4}, {2, 1, 1, 4}, {3, 1, 1, 4}};
+    const auto compiled = (*backend)->compile(
+        model_from_text("opset 18\ninput %x: float32[N, 1, 1, 4]\nconst %s: float32[4] = {1, 1, 1, 0.5}\n"
+                        "%y = Resize(%x, , %s) {mode = \"linear\", antialias = 1}\noutput %y: float32[N, 1, 1, 2]\n"),
+        options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    const auto session = (*compiled)->make_session();
+    HostTensor x("x", DataType::float32, {2, 1, 1, 4});
+    std::ranges::copy(std::vector<float>{8, 16, 32, 64, 0, 8, 0, 0}, x.as<float>().begin());
+    ASSERT_TRUE((*session)->set_input(0, x.view()));
+    ASSERT_TRUE((*session)->run());
+    const auto y = (*session)->output(0);
+    ASSERT_TRUE(y);
+    EXPECT_THAT(y->as<float>(), testing::ElementsAre(14, 46, 3, 1));
 }
 
 /// Sums over axis 1 of [2, length, 3] for `count` frequencies, [2, count, 3, 2].

@@ -60,25 +60,40 @@ TEST(OpenVinoSemantics, SoftmaxBeforeOpset13IsOverAllFurtherAxes) {
     }
 }
 
-TEST(OpenVinoSemantics, CornersOfAFractionalSizeAreRefused) {
+TEST(OpenVinoSemantics, CornersOfAFractionalSizeAreOnes) {
+    const auto resized = [&](const std::string& scale, const char* mode) {
+        return run<float>(
+            "opset 18\ninput %x: float32[1, 1, 4, 5]\nconst %scales: float32[4] = {1, 1, " + scale +
+                ", 1}\n%y = Resize(%x, , %scales) {mode = \"linear\", coordinate_transformation_mode = \"" + mode +
+                "\"}\noutput %y: float32[?, ?, ?, ?]\n",
+            {filled({1, 1, 4, 5}, [](std::size_t i) { return static_cast<float>(10 * (i / 5) + i % 5); })});
+    };
+    EXPECT_EQ(resized("2", "align_corners").size(), 40U);
+    EXPECT_EQ(resized("0.5", "align_corners").size(), 10U);
+    EXPECT_EQ(resized("0.6", "half_pixel").size(), 10U);
+    // The corners are those of 4 * 0.6 = 2.4 rows, of which there are 2: rows 0 and 3 / 1.4.
+    const auto got = resized("0.6", "align_corners");
+    ASSERT_EQ(got.size(), 10U);
+    for (std::size_t i = 0; i < 10; ++i)
+        EXPECT_NEAR(got[i], (i < 5 ? 0 : 30 / 1.4) + static_cast<double>(i % 5), 1e-4) << i;
+}
+
+TEST(OpenVinoSemantics, ResizesByScalesThatOnlyRunningTellsAreRefused) {
     const auto backend = backend_for_device("cpu");
     ASSERT_TRUE(backend);
-    const auto compile = [&](const std::string& scale, const char* mode) {
-        return (*backend)->compile(model_from_text("opset 18\ninput %x: float32[1, 1, 4, 5]\n"
-                                                   "const %scales: float32[4] = {1, 1, " +
-                                                   scale +
-                                                   ", 1}\n%y = Resize(%x, , %scales) {mode = \"linear\", "
-                                                   "coordinate_transformation_mode = \"" +
-                                                   mode + "\"}\noutput %y: float32[?, ?, ?, ?]\n"),
-                                   {});
-    };
-    EXPECT_TRUE(compile("2", "align_corners"));
-    EXPECT_TRUE(compile("0.5", "align_corners"));
-    EXPECT_TRUE(compile("0.6", "half_pixel"));
-    const auto refused = compile("0.6", "align_corners");
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
-    EXPECT_NE(refused.error().describe().find("leaves a fraction"), std::string::npos) << refused.error().describe();
+    for (const auto& [attributes, why] :
+         {std::pair{"coordinate_transformation_mode = \"align_corners\"", "leaves a fraction"},
+          std::pair{"antialias = 1", "with antialias"}}) {
+        const auto refused =
+            (*backend)->compile(model_from_text("opset 18\ninput %x: float32[1, 1, 4, 5]\ninput %scales: float32[4]\n"
+                                                "%y = Resize(%x, , %scales) {name = \"soft\", mode = \"linear\", " +
+                                                std::string(attributes) + "}\noutput %y: float32[?, ?, ?, ?]\n"),
+                                {});
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+        EXPECT_NE(refused.error().describe().find(why), std::string::npos) << refused.error().describe();
+        EXPECT_NE(refused.error().describe().find("node soft"), std::string::npos) << refused.error().describe();
+    }
 }
 
 TEST(OpenVinoSemantics, SoftmaxFromOpset13OnIsOverOneAxis) {

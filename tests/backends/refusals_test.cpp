@@ -65,8 +65,6 @@ std::vector<Refusal> refusals() {
          "the slope of PRelu is of shape", "node leaky"},
         {"ExpandToNothing", "%e = Expand(%x, %empty) {name = \"gone\"}\n%s = ReduceSum(%e)\n%y = Add(%x, %s)\n",
          ErrorCode::unsupported, "OpenVINO computes an Expand to nothing otherwise than ONNX defines it", "node gone"},
-        {"ResizeWithAntialias", "%y = Resize(%x, %none, %scales) {name = \"soft\", mode = \"linear\", antialias = 1}\n",
-         ErrorCode::unsupported, "OpenVINO computes Resize with antialias otherwise", "node soft"},
         {"GatherBeyond", "%y = Gather(%x, %five) {name = \"pick\"}\n", ErrorCode::parse_error,
          "the constant index 5 of Gather is outside an axis of 2", "node pick"},
     };

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,8 @@ struct KnownWrong {
     bool (*holds)(const Graph& graph, const Node& node);
 };
 
-const std::array<KnownWrong, 17>& known_wrong() {
-    static const std::array<KnownWrong, 17> list{{
+const std::array<KnownWrong, 4>& wrong_resizes() {
+    static const std::array<KnownWrong, 4> list{{
         {"Resize with antialias",
          [](const Graph&, const Node& node) { return node.is("Resize") && node.int_or("antialias", 0) != 0; }},
         {"Resize with exclude_outside",
@@ -59,6 +60,12 @@ const std::array<KnownWrong, 17>& known_wrong() {
              return node.is("Resize") && node.string_or("coordinate_transformation_mode", "") == "align_corners" &&
                     cuts_a_fraction(graph, node);
          }},
+    }};
+    return list;
+}
+
+const std::array<KnownWrong, 13>& known_wrong() {
+    static const std::array<KnownWrong, 13> list{{
         {"SpaceToDepth by columns",
          [](const Graph&, const Node& node) {
              return node.is("SpaceToDepth") && node.string_or("mode", "DCR") != "DCR";
@@ -113,7 +120,14 @@ const std::array<KnownWrong, 17>& known_wrong() {
     return list;
 }
 
+const KnownWrong* found_in(std::span<const KnownWrong> list, const Graph& graph, const Node& node) {
+    const auto found = std::ranges::find_if(list, [&](const KnownWrong& known) { return known.holds(graph, node); });
+    return found == list.end() ? nullptr : &*found;
+}
+
 } // namespace
+
+bool is_wrong_resize(const Graph& graph, const Node& node) { return found_in(wrong_resizes(), graph, node) != nullptr; }
 
 Result<void> refuse_known_wrong(const Graph& graph) {
     for (const auto& node : graph.nodes) {
@@ -122,12 +136,12 @@ Result<void> refuse_known_wrong(const Graph& graph) {
             if (inner) inner = refuse_known_wrong(body);
         });
         LATHE_CHECK(inner);
-        for (const KnownWrong& known : known_wrong()) {
-            if (!known.holds(graph, *node)) continue;
-            return Error{ErrorCode::unsupported,
-                         "OpenVINO computes " + std::string(known.operation) + " otherwise than ONNX defines it",
-                         "node " + node->label(), "export the model without it, or build for another device"};
-        }
+        const KnownWrong* known = found_in(wrong_resizes(), graph, *node);
+        if (known == nullptr) known = found_in(known_wrong(), graph, *node);
+        if (known == nullptr) continue;
+        return Error{ErrorCode::unsupported,
+                     "OpenVINO computes " + std::string(known->operation) + " otherwise than ONNX defines it",
+                     "node " + node->label(), "export the model without it, or build for another device"};
     }
     return {};
 }

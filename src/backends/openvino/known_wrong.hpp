@@ -10,4 +10,8 @@ namespace lathe::openvino {
 /// each.
 Result<void> refuse_known_wrong(const Graph& graph);
 
+/// Whether it is a Resize among these: with antialias, with exclude_outside, that keeps the aspect ratio, or between
+/// corners by a scale that leaves a fraction.
+bool is_wrong_resize(const Graph& graph, const Node& node);
+
 } // namespace lathe::openvino

@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "backends/openvino/known_wrong.hpp"
 #include "backends/openvino/quantised_semantics.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "passes/resampled.hpp"
 #include "passes/rewrite.hpp"
 
 namespace lathe::openvino {
@@ -166,14 +168,15 @@ Nodes two_sided(Graph& graph, const Node& node, std::int64_t opset) {
 }
 
 bool lacks_any(const Graph& graph) {
-    return std::ranges::any_of(graph.nodes, [](const auto& node) {
-        bool found = wraps(*node) || node->is("DFT");
+    return std::ranges::any_of(graph.nodes, [&](const auto& node) {
+        bool found = wraps(*node) || node->is("DFT") || is_wrong_resize(graph, *node);
         for_each_subgraph(*node, [&](const Graph& body) { found = found || lacks_any(body); });
         return found;
     });
 }
 
 void write(Graph& graph, std::int64_t opset) {
+    write_out_resize(graph, opset, [&](const Node& node) { return is_wrong_resize(graph, node); });
     std::map<std::size_t, Nodes> replacements;
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
         const Node& node = *graph.nodes[i];
@@ -194,11 +197,10 @@ void write(Graph& graph, std::int64_t opset) {
 
 } // namespace
 
-Result<void> write_missing_operators(Model& model) {
-    if (!lacks_any(model.graph)) return {};
-    LATHE_CHECK(infer_shapes(model, {}));
+void write_missing_operators(Model& model) {
+    if (!lacks_any(model.graph)) return;
+    (void)infer_shapes(model, {}); // what has no sizes then is left, and refused by who reads it
     write(model.graph, model.opset());
-    return {};
 }
 
 } // namespace lathe::openvino

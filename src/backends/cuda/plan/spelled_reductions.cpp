@@ -8,6 +8,11 @@
 namespace lathe::cuda {
 namespace {
 
+std::string axes_input(Graph& graph, const std::vector<std::int64_t>& axes) {
+    return add_constant(graph, "axes",
+                        Tensor::of_int64s("", {static_cast<std::int64_t>(axes.size())}, std::span(axes)));
+}
+
 /// Keeps the axes. They were an attribute up to opset 12 (ReduceSum) or 17 (the others).
 Node reduction(Graph& graph, const char* op, const std::string& value, const std::vector<std::int64_t>& axes,
                bool as_attribute) {
@@ -16,8 +21,7 @@ Node reduction(Graph& graph, const char* op, const std::string& value, const std
     if (as_attribute) {
         node.set("axes", axes);
     } else {
-        node.inputs.push_back(add_constant(
-            graph, "axes", Tensor::of_int64s("", {static_cast<std::int64_t>(axes.size())}, std::span(axes))));
+        node.inputs.push_back(axes_input(graph, axes));
     }
     return node;
 }
@@ -25,7 +29,7 @@ Node reduction(Graph& graph, const char* op, const std::string& value, const std
 //  ReduceL1(x)         ==>   ReduceSum(Abs(x))
 //  ReduceSumSquare(x)  ==>   ReduceSum(x x)
 //  ReduceLogSum(x)     ==>   Log(ReduceSum(x))
-bool sum_of_function(const Site& site) {
+bool sum_of_function(const Site& site, std::int64_t opset) {
     const Node& root = site.root;
     const std::string& x = root.input(0);
     const DataType type = type_of(site.graph, x);
@@ -34,6 +38,10 @@ bool sum_of_function(const Site& site) {
     Node sum = root;
     sum.op_type = "ReduceSum";
     sum.name.clear();
+    if (const auto axes = root.ints_or("axes", {}); opset >= 13 && !axes.empty()) {
+        sum.erase_attribute("axes");
+        sum.inputs.push_back(axes_input(site.graph, axes));
+    }
     if (root.is("ReduceLogSum")) {
         const std::string all = add_before(site, std::move(sum), type, out);
         become(site.root, make_node("Log", {all}), root);
@@ -188,7 +196,8 @@ bool norm_of_flat(const Site& site, std::int64_t opset) {
 
 std::vector<Rule> reduction_spellings(std::int64_t opset) {
     return {
-        Rule{Pattern::op("ReduceL1|ReduceSumSquare|ReduceLogSum"), sum_of_function},
+        Rule{Pattern::op("ReduceL1|ReduceSumSquare|ReduceLogSum"),
+             [opset](const Site& site) { return sum_of_function(site, opset); }},
         Rule{Pattern::op("ReduceLogSumExp"), [opset](const Site& site) { return log_of_exponentials(site, opset); }},
         Rule{Pattern::op("LayerNormalization"), [opset](const Site& site) { return norm_of_flat(site, opset); }}};
 }

@@ -1,4 +1,4 @@
-#include "backends/cuda/plan/resampled.hpp"
+#include "passes/resampled.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "passes/rewrite.hpp"
 
-namespace lathe::cuda {
+namespace lathe {
 namespace {
 
 /// Weights of an axis: as much as a layer of a large network, and no more.
@@ -175,7 +175,7 @@ std::optional<std::vector<Axis>> axes_of(const Graph& graph, const Node& node, c
     return made;
 }
 
-/// Whether Resize has a kernel for it.
+/// Whether it is a form that libraries have a kernel for.
 bool is_plain(const Node& node, const SamplingForm& form, const std::vector<Axis>& axes, std::size_t rank) {
     if (form.antialias || form.exclude_outside || node.attribute("axes") != nullptr || (rank != 4 && rank != 5))
         return false;
@@ -245,19 +245,18 @@ std::optional<Tensor> beside(const std::vector<Axis>& axes, const std::vector<We
     return finite_tensor(type, dims, made);
 }
 
-bool write_out(Graph& graph, std::size_t& at) {
+bool write_out_sampling(Graph& graph, std::size_t& at, const std::function<bool(const Node&)>& wanted) {
     Node& node = *graph.nodes[at];
     const ValueInfo info = graph.info_or_name(node.input(0));
     const Shape in = info.shape().value_or(Shape{});
     const Shape out = graph.info_or_name(node.output(0)).shape().value_or(Shape{});
-    const auto known = [](const Shape& dims) {
-        return !dims.empty() && std::all_of(dims.begin(), dims.end(), [](std::int64_t size) { return size > 0; });
-    };
-    if (!known(in) || !known(out) || in.size() != out.size()) return false;
+    const auto has_elements = [](const Shape& dims) { return std::ranges::find(dims, 0) == dims.end(); };
+    if (in.empty() || in.size() != out.size() || !has_elements(in) || !has_elements(out)) return false;
     const auto form = form_of(node);
     auto axes = form ? axes_of(graph, node, in, out) : std::nullopt;
-    if (!axes || is_plain(node, *form, *axes, in.size())) return false;
-    std::erase_if(*axes, is_whole);
+    if (!axes || (wanted ? !wanted(node) : is_plain(node, *form, *axes, in.size()))) return false;
+    std::erase_if(*axes, is_whole); // their sizes may be open
+    if (std::ranges::any_of(*axes, [](const Axis& axis) { return axis.from < 1 || axis.to < 1; })) return false;
     std::vector<Weights> weights;
     std::vector<Tensor> matrices;
     for (const Axis& axis : *axes) {
@@ -287,12 +286,12 @@ bool write_out(Graph& graph, std::size_t& at) {
 //  Resize      ==>     Transpose, MatMul h_k, Transpose
 //     |                |                              (+ what stands outside of what is cropped)
 //     y                y
-bool write_out_resize(Graph& graph, std::int64_t opset) {
+bool write_out_resize(Graph& graph, std::int64_t opset, const std::function<bool(const Node&)>& wanted) {
     if (opset < 11) return false;
     bool changed = false;
     for (std::size_t at = 0; at < graph.nodes.size(); ++at)
-        if (graph.nodes[at]->is("Resize")) changed = write_out(graph, at) || changed;
+        if (graph.nodes[at]->is("Resize")) changed = write_out_sampling(graph, at, wanted) || changed;
     return changed;
 }
 
-} // namespace lathe::cuda
+} // namespace lathe
