@@ -201,35 +201,6 @@ TEST(OpenVino, FewerThreadsThanCoresAreNotBoundToTheFirst) {
     EXPECT_EQ(fewest, all);
 }
 
-// OpenVINO's own infer() returned as if all were well, with the outputs of the run before, and crashed later.
-TEST(OpenVino, WhatFailsWhileRunningIsAnErrorOnAnyNumberOfThreads) {
-    const Model model = model_from_text("opset 17\ninput %x: float32[4, 3]\ninput %k: int64[1]\n"
-                                        "%y, %i = TopK(%x, %k) {axis = 0}\noutput %y: float32[?, 3]\n");
-    for (const std::size_t threads : {1U, 2U}) {
-        for (int engine = 0; engine < 4; ++engine) {
-            CompileOptions options;
-            options.threads = threads;
-            const auto compiled = cpu().compile(model, options);
-            ASSERT_TRUE(compiled) << compiled.error().describe();
-            const auto chain = (*compiled)->save();
-            ASSERT_TRUE(chain);
-            const std::string blob = chain->flat();
-            const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, options);
-            ASSERT_TRUE(loaded) << loaded.error().describe();
-            for (const CompiledModel* each : {compiled->get(), loaded->get()}) {
-                const auto session = each->make_session();
-                HostTensor x("x", DataType::float32, {4, 3}), k("k", DataType::int64, {1});
-                for (const std::int64_t count : {2, 0, 3}) {
-                    k.as<std::int64_t>()[0] = count;
-                    ASSERT_TRUE((*session)->set_input(0, x.view()));
-                    ASSERT_TRUE((*session)->set_input(1, k.view()));
-                    EXPECT_EQ(static_cast<bool>((*session)->run()), count > 0) << threads << " threads, " << count;
-                }
-            }
-        }
-    }
-}
-
 TEST(OpenVino, RefusesWhatDoesNotFit) {
     const auto compiled = cpu().compile(small_network(), batches(2, 4, 8));
     ASSERT_TRUE(compiled);

@@ -277,7 +277,6 @@ Result<std::unique_ptr<BackendSession>> trial_session(Job& job, PlanKind kind, c
     state->input_ports = job.state->input_ports;
     state->output_ports = job.state->output_ports;
     state->kind = kind;
-    state->one_thread = job.state->one_thread;
     for (const auto& spec : specs) {
         LATHE_TRY(ov::CompiledModel compiled, compile_part(job, spec));
         if (kind == PlanKind::split && !outputs_follow_batch(compiled, spec.batch())) {
@@ -440,7 +439,6 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
     job.options = options;
     job.threads = options.threads > 0 ? options.threads : available_cores();
     job.state->profiling = options.profiling;
-    job.state->one_thread = std::min(job.threads, available_cores()) == 1;
     Model sized = original; // shares the tensors
     fix_sizes(sized.graph, options.shapes);
     LATHE_TRY(job.model, to_openvino(sized));

@@ -34,8 +34,7 @@ public:
     Result<ov::CompiledModel> get() const;
     /// OpenVINO's export, for the blob. Views what was loaded, where that is the export itself.
     Result<ByteChain> export_bytes() const;
-    /// Whether OpenVINO reads `exported` as what it exported: both are run on the same numbers. Not asked, and true, of
-    /// a part of open shapes, and where four times its size is more than the memory limit.
+    /// Whether OpenVINO reads `exported` as what it exported: both are run on the same numbers.
     Result<bool> reads_back(const ByteChain& exported) const;
 
 private:
@@ -55,7 +54,6 @@ struct State {
     PlanKind kind = PlanKind::whole;
     std::vector<std::unique_ptr<Part>> parts;
     bool profiling = false;
-    bool one_thread = false; ///< see `run_and_wait`
     std::shared_ptr<const void> blob_owner;
 
     std::vector<PartSpec> specs() const;

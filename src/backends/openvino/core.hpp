@@ -72,14 +72,6 @@ inline constexpr std::size_t unread = std::numeric_limits<std::size_t>::max();
 Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov::Node>>& ports,
                                                 const std::vector<std::string>& names);
 
-/// Runs a request and waits. Of a model compiled for one thread `ov::InferRequest::infer` (2026.4) loses what a kernel
-/// throws: it returns as if all were well, the outputs hold what they held, and the process may crash in a later run.
-/// This throws; it takes about 5 us more.
-inline void run_and_wait(ov::InferRequest& request) {
-    request.start_async();
-    request.wait();
-}
-
 /// Properties for compiling or importing: explicit precision (the CPU plugin would pick bf16 by itself where the
 /// processor has it), `streams` of `threads / streams` threads each.
 ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t threads, bool profiling);

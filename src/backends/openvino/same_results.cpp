@@ -73,7 +73,7 @@ public:
     Run(ov::CompiledModel& model, const std::vector<ov::Tensor>& inputs) : request_(model.create_infer_request()) {
         for (std::size_t i = 0; i < inputs.size(); ++i)
             request_.set_input_tensor(i, inputs[i]);
-        run_and_wait(request_);
+        request_.infer();
         for (std::size_t i = 0; i < model.outputs().size(); ++i)
             outputs_.push_back(request_.get_output_tensor(i));
     }

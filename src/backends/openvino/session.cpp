@@ -208,11 +208,7 @@ private:
         for (std::size_t o = 0; o < results_.size(); ++o) {
             if (!placed_[o].empty()) bind_output(*bound, o, state_->outputs[o].range.opt, placed_[o].data());
         }
-        if (state_->one_thread) {
-            run_and_wait(bound->request);
-        } else {
-            bound->request.infer();
-        }
+        bound->request.infer();
         for (std::size_t o = 0; o < results_.size(); ++o) {
             ov::Tensor tensor = bound->request.get_output_tensor(state_->output_ports[o]);
             if (results_[o].name.empty()) results_[o].name = state_->outputs[o].name;
