@@ -14,6 +14,7 @@
 #include "support/json.hpp"
 #include "support/json_fault.hpp"
 #include "support/log.hpp"
+#include "support/memory_limit.hpp"
 #include "support/thread_pool.hpp"
 
 // The blob: "LOV2", header length (u32), JSON header, then OpenVINO's exports, each at a multiple of 64 bytes. The
@@ -210,12 +211,17 @@ Result<ByteChain> Part::export_bytes() const {
 
 Result<bool> Part::reads_back(const ByteChain& exported) const {
     if (spec_.is_dynamic() || stored_) return true; // as it was when it was saved
+    // It is copied and then read: not where that could not be held beside the model.
+    if (exported.size() > memory_limit() / 4) return true;
     return guarded("cannot read the compiled form", "openvino", [&]() -> Result<bool> {
         LATHE_TRY(ov::CompiledModel compiled, get());
-        const std::string flat = exported.flat();
-        ViewBuffer buffer(std::as_bytes(std::span(flat)));
-        std::istream stream(&buffer);
-        ov::CompiledModel copy = core().import_model(stream, "CPU", properties_);
+        ov::CompiledModel copy;
+        {
+            const std::string flat = exported.flat();
+            ViewBuffer buffer(std::as_bytes(std::span(flat)));
+            std::istream stream(&buffer);
+            copy = core().import_model(stream, "CPU", properties_);
+        }
         return computes_the_same(compiled, copy);
     });
 }

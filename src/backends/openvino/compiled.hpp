@@ -34,7 +34,8 @@ public:
     Result<ov::CompiledModel> get() const;
     /// OpenVINO's export, for the blob. Views what was loaded, where that is the export itself.
     Result<ByteChain> export_bytes() const;
-    /// Whether OpenVINO reads `exported` as what it exported: both are run on the same numbers.
+    /// Whether OpenVINO reads `exported` as what it exported: both are run on the same numbers. Not asked, and true, of
+    /// a part of open shapes, and where four times its size is more than the memory limit.
     Result<bool> reads_back(const ByteChain& exported) const;
 
 private:
