@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -180,6 +181,19 @@ std::string add_scalar(Graph& graph, const std::string& stem, DataType type, flo
         default: store(value); break;
     }
     return add_constant(graph, stem, Tensor("", type, {}, bytes));
+}
+
+bool replace_each(Graph& graph, const std::function<std::vector<Node>(const Node&)>& instead) {
+    std::map<std::size_t, std::vector<Node>> replacements;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        std::vector<Node> nodes = instead(*graph.nodes[i]);
+        for (Node& node : nodes)
+            if (node.name.empty()) node.name = graph.nodes[i]->name;
+        if (!nodes.empty()) replacements.emplace(i, std::move(nodes));
+    }
+    if (replacements.empty()) return false;
+    graph.replace_nodes(std::move(replacements));
+    return true;
 }
 
 void rename_value(Graph& graph, const std::string& from, const std::string& to) {

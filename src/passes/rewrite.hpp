@@ -66,6 +66,11 @@ std::string add_constant(Graph& graph, const std::string& stem, const Tensor& te
 /// A scalar of a floating-point type.
 std::string add_scalar(Graph& graph, const std::string& stem, DataType type, float value);
 
+/// Puts what `instead` gives for a node in its place, under its name where it gives none: layers are reported by their
+/// ONNX node. All is asked for before anything changes, while every name is still in the graph. Nothing: it stays.
+/// True if any was replaced.
+bool replace_each(Graph& graph, const std::function<std::vector<Node>(const Node&)>& instead);
+
 /// Where a value is defined (input, initializer, output of a node) or put out, its name becomes `to`, which nothing
 /// else has. Readers keep `from`: Graph::replace_uses.
 void rename_value(Graph& graph, const std::string& from, const std::string& to);

@@ -214,7 +214,7 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
     const std::string key = backend->blob_key();
     const bool graph_alone = blob.empty();
     if (graph_alone) {
-        reason = "the compiled form could not be kept";
+        reason = "there is no compiled form"; // it could not be kept: see CompiledModel::save
     } else if (options.profiling && !impl->traits.profiles_without_recompiling) {
         reason = "to time its layers";
     } else if (!backend->loads(impl->info.blob_key, blob)) {
@@ -237,8 +237,8 @@ Result<Engine> Engine::load(const std::filesystem::path& path, const EngineLoadO
         reason = loaded.error().describe();
     }
     // What the caller asked for (profiling, another number of threads) is no news to the user.
-    const bool asked_for = options.profiling || other_threads || graph_alone;
-    if (!asked_for || key != impl->info.blob_key) {
+    const bool asked_for = options.profiling || other_threads;
+    if (!graph_alone && (!asked_for || key != impl->info.blob_key)) {
         log(LogLevel::warning, path.string() + " is compiled anew: " + reason + ". Build it here once to load fast.");
     }
     auto model = parse_onnx(impl->graph, {}, {}, file);

@@ -6,31 +6,18 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/api/backend.hpp"
-#include "backends/models.hpp"
+#include "backends/on_cpu.hpp"
 
 namespace lathe::test {
 namespace {
 
 /// All outputs on one input of the numbers -1, 0, 0.5, 2.
 std::vector<std::vector<float>> run(const std::string& text) {
-    const auto backend = backend_for_device("cpu");
-    EXPECT_TRUE(backend);
-    const auto compiled = (*backend)->compile(model_from_text(text), {});
-    EXPECT_TRUE(compiled) << compiled.error().describe();
-    if (!compiled) return {};
-    const auto session = (*compiled)->make_session();
-    EXPECT_TRUE(session);
     HostTensor x("x", DataType::float32, {1, 4});
     std::ranges::copy(std::array{-1.0F, 0.0F, 0.5F, 2.0F}, x.as<float>().begin());
-    EXPECT_TRUE((*session)->set_input(0, x.view()));
-    EXPECT_TRUE((*session)->run());
     std::vector<std::vector<float>> outputs;
-    for (std::size_t i = 0; i < (*compiled)->outputs().size(); ++i) {
-        const auto values = (*session)->output(i);
-        EXPECT_TRUE(values);
-        outputs.emplace_back(values->as<float>().begin(), values->as<float>().end());
-    }
+    for (const HostTensor& values : outputs_of(text, {x}))
+        outputs.emplace_back(values.as<float>().begin(), values.as<float>().end());
     return outputs;
 }
 

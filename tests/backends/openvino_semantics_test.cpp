@@ -10,29 +10,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/api/backend.hpp"
-#include "backends/models.hpp"
+#include "backends/on_cpu.hpp"
 
 namespace lathe::test {
 namespace {
-
-/// The first output of a model, written as text, on these inputs.
-template <class T>
-std::vector<T> run(const std::string& text, std::vector<HostTensor> inputs) {
-    const auto backend = backend_for_device("cpu");
-    EXPECT_TRUE(backend);
-    const auto compiled = (*backend)->compile(model_from_text(text), {});
-    EXPECT_TRUE(compiled) << compiled.error().describe();
-    if (!compiled) return {};
-    const auto session = (*compiled)->make_session();
-    EXPECT_TRUE(session);
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-        EXPECT_TRUE((*session)->set_input(i, inputs[i].view()));
-    EXPECT_TRUE((*session)->run());
-    const auto output = (*session)->output(0);
-    EXPECT_TRUE(output);
-    return {output->as<T>().begin(), output->as<T>().end()};
-}
 
 HostTensor filled(Shape shape, const std::function<float(std::size_t)>& value) {
     HostTensor tensor("x", DataType::float32, std::move(shape));
@@ -44,10 +25,9 @@ HostTensor filled(Shape shape, const std::function<float(std::size_t)>& value) {
 TEST(OpenVinoSemantics, SoftmaxBeforeOpset13IsOverAllFurtherAxes) {
     const HostTensor x = filled({2, 3, 2, 2}, [](std::size_t i) { return static_cast<float>(i % 7) * 0.5F; });
     for (const int axis : {1, 2, -3, -2}) {
-        const auto got =
-            run<float>("opset 11\ninput %x: float32[2, 3, 2, 2]\n%y = Softmax(%x) {axis = " + std::to_string(axis) +
-                           "}\noutput %y: float32[2, 3, 2, 2]\n",
-                       {x});
+        const auto got = first_output<float>("opset 11\ninput %x: float32[2, 3, 2, 2]\n%y = Softmax(%x) {axis = " +
+                                                 std::to_string(axis) + "}\noutput %y: float32[2, 3, 2, 2]\n",
+                                             {x});
         ASSERT_EQ(got.size(), 24U);
         const std::size_t length = axis == 1 || axis == -3 ? 12 : 4;
         for (std::size_t row = 0; row < 24; row += length) {
@@ -62,7 +42,7 @@ TEST(OpenVinoSemantics, SoftmaxBeforeOpset13IsOverAllFurtherAxes) {
 
 TEST(OpenVinoSemantics, CornersOfAFractionalSizeAreOnes) {
     const auto resized = [&](const std::string& scale, const char* mode) {
-        return run<float>(
+        return first_output<float>(
             "opset 18\ninput %x: float32[1, 1, 4, 5]\nconst %scales: float32[4] = {1, 1, " + scale +
                 ", 1}\n%y = Resize(%x, , %scales) {mode = \"linear\", coordinate_transformation_mode = \"" + mode +
                 "\"}\noutput %y: float32[?, ?, ?, ?]\n",
@@ -97,9 +77,9 @@ TEST(OpenVinoSemantics, ResizesByScalesThatOnlyRunningTellsAreRefused) {
 }
 
 TEST(OpenVinoSemantics, SoftmaxFromOpset13OnIsOverOneAxis) {
-    const auto got = run<float>("opset 13\ninput %x: float32[1, 2, 3]\n%y = Softmax(%x) {axis = 1}\n"
-                                "output %y: float32[1, 2, 3]\n",
-                                {filled({1, 2, 3}, [](std::size_t) { return 1.0F; })});
+    const auto got = first_output<float>("opset 13\ninput %x: float32[1, 2, 3]\n%y = Softmax(%x) {axis = 1}\n"
+                                         "output %y: float32[1, 2, 3]\n",
+                                         {filled({1, 2, 3}, [](std::size_t) { return 1.0F; })});
     for (const float share : got)
         EXPECT_NEAR(share, 0.5F, 1e-6F);
 }
@@ -117,7 +97,7 @@ TEST(OpenVinoSemantics, HardSigmoidAndHardSwishAreComputedByTheConvolution) {
                     "1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}\n%c = Conv(%x, %w) {group = 16}\n" +
                     (swish.empty() ? "%y" : "%g") + " = HardSigmoid(%c) " + gate + "\n" + swish +
                     "output %y: float32[2, 16, 3, 3]\n";
-                const auto got = run<float>(text, {x});
+                const auto got = first_output<float>(text, {x});
                 ASSERT_EQ(got.size(), count);
                 const float alpha = gate.find("0.2") == gate.npos ? 1.0F / 6 : 0.2F;
                 for (std::size_t i = 0; i < count; ++i) {
@@ -138,10 +118,11 @@ TEST(OpenVinoSemantics, HardSigmoidAndHardSwishAreComputedByTheConvolution) {
 
 TEST(OpenVinoSemantics, AveragesCountThePaddedInputAndNothingBeyond) {
     // 8 wide, padded to 10; windows of 3 begin at 0, 2, 4, 6, 8: the last covers two elements of the padded row.
-    const auto got = run<float>("opset 13\ninput %x: float32[1, 1, 8, 8]\n"
-                                "%y = AveragePool(%x) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], "
-                                "ceil_mode = 1, count_include_pad = 1}\noutput %y: float32[1, 1, 5, 5]\n",
-                                {filled({1, 1, 8, 8}, [](std::size_t) { return 36.0F; })});
+    const auto got =
+        first_output<float>("opset 13\ninput %x: float32[1, 1, 8, 8]\n"
+                            "%y = AveragePool(%x) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], "
+                            "ceil_mode = 1, count_include_pad = 1}\noutput %y: float32[1, 1, 5, 5]\n",
+                            {filled({1, 1, 8, 8}, [](std::size_t) { return 36.0F; })});
     ASSERT_EQ(got.size(), 25U);
     const auto share = [](int i) { return i == 0 ? 2.0F / 3.0F : i == 4 ? 1.0F / 2.0F : 1.0F; };
     for (int i = 0; i < 5; ++i) {
@@ -153,13 +134,13 @@ TEST(OpenVinoSemantics, AveragesCountThePaddedInputAndNothingBeyond) {
 TEST(OpenVinoSemantics, ZerosBeforeAMaxPoolCount) {
     for (const char* pad : {"Pad(%x, %p)", "Pad(%x, %p, %zero)"}) {
         const auto got =
-            run<float>("opset 13\ninput %x: float32[1, 1, 4, 4]\n"
-                       "const %p: int64[8] = {0, 0, 1, 1, 0, 0, 1, 1}\nconst %zero: float32[] = {0.0}\n"
-                       "%q = " +
-                           std::string(pad) +
-                           "\n%y = MaxPool(%q) {kernel_shape = [2, 2], strides = [2, 2]}\n"
-                           "output %y: float32[1, 1, 3, 3]\n",
-                       {filled({1, 1, 4, 4}, [](std::size_t i) { return -1.0F - static_cast<float>(i); })});
+            first_output<float>("opset 13\ninput %x: float32[1, 1, 4, 4]\n"
+                                "const %p: int64[8] = {0, 0, 1, 1, 0, 0, 1, 1}\nconst %zero: float32[] = {0.0}\n"
+                                "%q = " +
+                                    std::string(pad) +
+                                    "\n%y = MaxPool(%q) {kernel_shape = [2, 2], strides = [2, 2]}\n"
+                                    "output %y: float32[1, 1, 3, 3]\n",
+                                {filled({1, 1, 4, 4}, [](std::size_t i) { return -1.0F - static_cast<float>(i); })});
         ASSERT_EQ(got.size(), 9U);
         for (std::size_t i = 0; i < 9; ++i)
             EXPECT_EQ(got[i], i == 4 ? -6.0F : 0.0F) << pad << ", element " << i;
@@ -169,19 +150,20 @@ TEST(OpenVinoSemantics, ZerosBeforeAMaxPoolCount) {
 TEST(OpenVinoSemantics, NoWindowOfAMaxPoolBeginsInThePadding) {
     // 7 wide, padded to 9: windows of 2 begin at 0, 2, 4, 6; one at 8 would hold nothing but padding.
     for (const bool named : {false, true}) { // the shape of what is pooled is told, or follows from the input
-        const auto got = run<float>("opset 13\ninput %x: float32[1, 1, 7]\n%n = Neg(%x)\n" +
-                                        std::string(named ? "value %n: float32[1, 1, 7]\n" : "") +
-                                        "%y = MaxPool(%n) {kernel_shape = [2], strides = [2], pads = [1, 1], "
-                                        "ceil_mode = 1}\noutput %y: float32[1, 1, ?]\n",
-                                    {filled({1, 1, 7}, [](std::size_t i) { return static_cast<float>(i); })});
+        const auto got = first_output<float>("opset 13\ninput %x: float32[1, 1, 7]\n%n = Neg(%x)\n" +
+                                                 std::string(named ? "value %n: float32[1, 1, 7]\n" : "") +
+                                                 "%y = MaxPool(%n) {kernel_shape = [2], strides = [2], pads = [1, 1], "
+                                                 "ceil_mode = 1}\noutput %y: float32[1, 1, ?]\n",
+                                             {filled({1, 1, 7}, [](std::size_t i) { return static_cast<float>(i); })});
         EXPECT_EQ(got, (std::vector<float>{0, -1, -3, -5}));
     }
     // A window of 1 in 4 by strides of 2: a third would begin at the end.
     for (const char* more : {"", ", auto_pad = \"VALID\""}) {
-        const auto got = run<float>("opset 13\ninput %x: float32[1, 1, 4]\n%y = MaxPool(%x) {kernel_shape = [1], "
-                                    "strides = [2], ceil_mode = 1" +
-                                        std::string(more) + "}\noutput %y: float32[1, 1, ?]\n",
-                                    {filled({1, 1, 4}, [](std::size_t i) { return static_cast<float>(i); })});
+        const auto got =
+            first_output<float>("opset 13\ninput %x: float32[1, 1, 4]\n%y = MaxPool(%x) {kernel_shape = [1], "
+                                "strides = [2], ceil_mode = 1" +
+                                    std::string(more) + "}\noutput %y: float32[1, 1, ?]\n",
+                                {filled({1, 1, 4}, [](std::size_t i) { return static_cast<float>(i); })});
         EXPECT_EQ(got, (std::vector<float>{0, 2})) << more;
     }
 }
@@ -201,10 +183,10 @@ TEST(OpenVinoSemantics, WindowsThatAreNoneAreRefused) {
 }
 
 TEST(OpenVinoSemantics, ATransposedConvolutionPaddedToTheSameEnlargesByItsStride) {
-    const auto got = run<float>("opset 17\ninput %x: float32[1, 1, 3]\nconst %w: float32[1, 1, 1] = {2.0}\n"
-                                "%y = ConvTranspose(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [2]}\n"
-                                "output %y: float32[1, 1, 6]\n",
-                                {filled({1, 1, 3}, [](std::size_t i) { return static_cast<float>(i + 1); })});
+    const auto got = first_output<float>("opset 17\ninput %x: float32[1, 1, 3]\nconst %w: float32[1, 1, 1] = {2.0}\n"
+                                         "%y = ConvTranspose(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [2]}\n"
+                                         "output %y: float32[1, 1, 6]\n",
+                                         {filled({1, 1, 3}, [](std::size_t i) { return static_cast<float>(i + 1); })});
     EXPECT_EQ(got, (std::vector<float>{2, 0, 4, 0, 6, 0}));
 }
 
@@ -221,10 +203,11 @@ TEST(OpenVinoSemantics, ReductionsReadTheirAxesInEveryOpset) {
                 const std::string keeps = "keepdims = " + std::to_string(keep) + "}\n";
                 const std::string node = opset < 18 ? std::string(op) + "(%x) {axes = [-2], " + keeps
                                                     : std::string(op) + "(%x, %a) {" + keeps;
-                const auto got = run<float>("opset " + std::to_string(opset) + "\ninput %x: float32[2, 3, 2]\n" +
-                                                (opset < 18 ? "" : "const %a: int64[1] = {-2}\n") + "%y = " + node +
-                                                "output %y: float32" + (keep != 0 ? "[2, 1, 2]\n" : "[2, 2]\n"),
-                                            {x});
+                const auto got =
+                    first_output<float>("opset " + std::to_string(opset) + "\ninput %x: float32[2, 3, 2]\n" +
+                                            (opset < 18 ? "" : "const %a: int64[1] = {-2}\n") + "%y = " + node +
+                                            "output %y: float32" + (keep != 0 ? "[2, 1, 2]\n" : "[2, 2]\n"),
+                                        {x});
                 ASSERT_EQ(got.size(), 4U);
                 for (std::size_t i = 0; i < 4; ++i) {
                     double sum = 0, squares = 0, exponentials = 0;
@@ -249,11 +232,12 @@ TEST(OpenVinoSemantics, ReductionsReadTheirAxesInEveryOpset) {
 
 TEST(OpenVinoSemantics, LogSumExpOfInfinities) {
     const float inf = std::numeric_limits<float>::infinity();
-    const auto got = run<float>("opset 17\ninput %x: float32[3, 2]\n%y = ReduceLogSumExp(%x) {axes = [1]}\n"
-                                "output %y: float32[3, 1]\n",
-                                {filled({3, 2}, [&](std::size_t i) { return i < 2   ? -inf
-                                                                            : i < 4 ? inf
-                                                                                    : 200.0F; })});
+    const auto got =
+        first_output<float>("opset 17\ninput %x: float32[3, 2]\n%y = ReduceLogSumExp(%x) {axes = [1]}\n"
+                            "output %y: float32[3, 1]\n",
+                            {filled({3, 2}, [&](std::size_t i) { return i < 2   ? -inf
+                                                                        : i < 4 ? inf
+                                                                                : 200.0F; })});
     ASSERT_EQ(got.size(), 3U);
     EXPECT_EQ(got[0], -inf);
     EXPECT_EQ(got[1], inf);
@@ -277,16 +261,17 @@ TEST(OpenVinoSemantics, TheExtremeOfInfinitiesIsInfinite) {
                 std::string("opset ") + opset + "\ninput %x: float32[6, 3]\n" +
                 (attribute ? "" : "const %axes: int64[1] = {1}\n") + "%y = " + operation +
                 (attribute ? "(%x) {axes = [1], keepdims = 0}\n" : "(%x, %axes) {keepdims = 0}\n");
-            const auto got = run<float>(reduced + "output %y: float32[6]\n", {x});
+            const auto got = first_output<float>(reduced + "output %y: float32[6]\n", {x});
             ASSERT_EQ(got.size(), 6U);
             for (std::size_t i = 0; i < 6; ++i) {
                 const float truth = *std::max_element(rows[i].begin(), rows[i].end());
                 EXPECT_EQ(got[i], sign * truth) << operation << " of row " << i;
             }
             // As the function of Attention asks whether all of a row is masked.
-            const auto masked = run<bool>(reduced + "const %none: float32[] = {" + (sign > 0 ? "-inf" : "inf") +
-                                              "}\n%z = Equal(%y, %none)\noutput %z: bool[6]\n",
-                                          {x});
+            const auto masked =
+                first_output<bool>(reduced + "const %none: float32[] = {" + (sign > 0 ? "-inf" : "inf") +
+                                       "}\n%z = Equal(%y, %none)\noutput %z: bool[6]\n",
+                                   {x});
             EXPECT_EQ(masked, (std::vector<bool>{true, false, false, false, false, false}));
         }
     }
@@ -298,7 +283,7 @@ TEST(OpenVinoSemantics, TheExtremeOfNarrowInfinitiesIsInfinite) {
             return i < 2 ? -std::numeric_limits<float>::infinity() : static_cast<float>(i);
         });
         const std::string narrow = type;
-        const auto masked = run<bool>(
+        const auto masked = first_output<bool>(
             "opset 18\ninput %x: float32[2, 2]\n%n = Cast(%x) {to = " + std::string(narrow == "float16" ? "10" : "16") +
                 "}\nconst %axes: int64[1] = {1}\n%y = ReduceMax(%n, %axes) {keepdims = 0}\n"
                 "const %least: float32[] = {-inf}\n%none = CastLike(%least, %n)\n"
@@ -353,7 +338,7 @@ TEST(OpenVinoSemantics, JoinedBytesReachTheConvolution) {
     for (const auto& [a, b] : {std::pair{narrow, narrow}, {narrow, wide}, {narrow, low}, {low, middle}}) {
         for (const bool padded : {false, true}) {
             const std::string size = padded ? "6, 6" : "4, 4";
-            const auto got = run<float>(
+            const auto got = first_output<float>(
                 "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[2, 16, 1, 1] = {" + weights +
                     "}\nconst %ws: float32[] = {0.0078125}\nconst %wz: int8[] = {0}\n" + node("a", a) + node("b", b) +
                     "%c = Concat(%a, %b) {axis = 1}\n%f = DequantizeLinear(%w, %ws, %wz)\n%y = Conv(%c, %f) {pads = [" +
@@ -380,7 +365,7 @@ TEST(OpenVinoSemantics, BytesOfWhatWasJoinedReachTheConvolution) {
     const HostTensor x = waves();
     const std::string weights = weight_list();
     for (const int zero : {0, -128, 7}) {
-        const auto got = run<float>(
+        const auto got = first_output<float>(
             "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[2, 16, 1, 1] = {" + weights +
                 "}\nconst %ws: float32[] = {0.0078125}\nconst %wz: int8[] = {0}\nconst %s: float32[] = {0.25}\n"
                 "const %z: int8[] = {" +
@@ -407,11 +392,11 @@ TEST(OpenVinoSemantics, BytesOfWhatWasJoinedReachTheConvolution) {
 // TorchScript writes scales as a Constant node.
 TEST(OpenVinoSemantics, ResizeBetweenCornersByAScaleOfAConstantNode) {
     const HostTensor x = filled({1, 1, 2, 2}, [](std::size_t i) { return static_cast<float>(i) * 3; });
-    const auto got = run<float>("opset 17\ninput %x: float32[1, 1, 2, 2]\n"
-                                "%s = Constant() {value_floats = [1.0, 1.0, 2.0, 2.0]}\n%y = Resize(%x, , %s) "
-                                "{mode = \"linear\", coordinate_transformation_mode = \"align_corners\"}\n"
-                                "output %y: float32[1, 1, 4, 4]\n",
-                                {x});
+    const auto got = first_output<float>("opset 17\ninput %x: float32[1, 1, 2, 2]\n"
+                                         "%s = Constant() {value_floats = [1.0, 1.0, 2.0, 2.0]}\n%y = Resize(%x, , %s) "
+                                         "{mode = \"linear\", coordinate_transformation_mode = \"align_corners\"}\n"
+                                         "output %y: float32[1, 1, 4, 4]\n",
+                                         {x});
     ASSERT_EQ(got.size(), 16U);
     for (std::size_t i = 0; i < got.size(); ++i)
         EXPECT_NEAR(got[i], static_cast<float>(i / 4) * 2 + static_cast<float>(i % 4), 1e-5) << i;
@@ -427,7 +412,7 @@ TEST(OpenVinoSemantics, AnEmptyBranchGivesNothing) {
                              "%y = Gather(%x, %i)\noutput %y: float32[N]\n";
     for (const float sign : {1.0F, -1.0F}) {
         const auto got =
-            run<float>(text, {filled({4}, [&](std::size_t i) { return sign * static_cast<float>(i + 1); })});
+            first_output<float>(text, {filled({4}, [&](std::size_t i) { return sign * static_cast<float>(i + 1); })});
         EXPECT_EQ(got, sign < 0 ? std::vector<float>{} : (std::vector<float>{2, 3}));
     }
 }
@@ -436,7 +421,7 @@ TEST(OpenVinoSemantics, AnEmptyBranchGivesNothing) {
 TEST(OpenVinoSemantics, WhatWasJoinedAndQuantisedMayBeShifted) {
     const HostTensor x = waves();
     for (const bool behind_relu : {false, true}) {
-        const auto got = run<float>(
+        const auto got = first_output<float>(
             "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[8, 8, 1, 1] = {" + identity_list() +
                 "}\nconst %ws: float32[] = {1.0}\nconst %wz: int8[] = {0}\nconst %s: float32[] = {0.25}\n"
                 "const %z: uint8[] = {128}\nconst %t: float32[] = {0.5}\nconst %tz: uint8[] = {100}\n"
@@ -467,7 +452,7 @@ TEST(OpenVinoSemantics, BoxesThatOverlapByTheThresholdStay) {
     std::ranges::copy(certainties, scores.as<float>().begin());
     HostTensor given("t", DataType::float32, {1});
     const auto kept = [&](const std::string& threshold, std::vector<HostTensor> inputs) {
-        const auto rows = run<std::int64_t>(
+        const auto rows = first_output<std::int64_t>(
             "opset 13\ninput %boxes: float32[1, 5, 4]\ninput %scores: float32[1, 1, 5]\n" + threshold +
                 "const %most: int64[1] = {9}\n%y = NonMaxSuppression(%boxes, "
                 "%scores, %most" +
@@ -510,7 +495,7 @@ TEST(OpenVinoSemantics, OfEqualValuesTheFirstAreFirst) {
             for (const bool largest : {true, false}) {
                 for (const char* sorted : {"1", "0"}) {
                     SCOPED_TRACE(shape + ": " + std::to_string(k) + (largest ? " largest" : " smallest"));
-                    const auto got = run<std::int64_t>(
+                    const auto got = first_output<std::int64_t>(
                         "opset 13\ninput %x: float32[" + shape + "]\nconst %k: int64[1] = {" + std::to_string(k) +
                             "}\n%v, %i = TopK(%x, %k) {axis = 1, largest = " + (largest ? "1" : "0") +
                             ", sorted = " + sorted + "}\noutput %i: int64[" + std::to_string(rows) + ", " +
@@ -542,10 +527,10 @@ TEST(OpenVinoSemantics, OfEqualValuesTheFirstAreFirst) {
 TEST(OpenVinoSemantics, TheFirstOfTheLargestIsItsIndex) {
     const HostTensor x = filled({64, 30}, [](std::size_t i) { return static_cast<float>(i * 7 % 11 % 5); });
     for (const bool most : {true, false}) {
-        const auto got =
-            run<std::int64_t>("opset 13\ninput %x: float32[64, 30]\n%y = " + std::string(most ? "ArgMax" : "ArgMin") +
-                                  "(%x) {axis = -1, keepdims = 0}\noutput %y: int64[64]\n",
-                              {x});
+        const auto got = first_output<std::int64_t>(
+            "opset 13\ninput %x: float32[64, 30]\n%y = " + std::string(most ? "ArgMax" : "ArgMin") +
+                "(%x) {axis = -1, keepdims = 0}\noutput %y: int64[64]\n",
+            {x});
         ASSERT_EQ(got.size(), 64U);
         for (std::size_t row = 0; row < 64; ++row) {
             const auto values = x.as<float>().subspan(row * 30, 30);
@@ -562,9 +547,9 @@ TEST(OpenVinoSemantics, BytesWrapAround) {
         y.name = "b";
         x.as<T>()[0] = a;
         y.as<T>()[0] = b;
-        const auto got = run<T>("opset 14\ninput %a: " + type + "[1]\ninput %b: " + type + "[1]\n%y = " + op +
-                                    "(%a, %b)\noutput %y: " + type + "[1]\n",
-                                {x, y});
+        const auto got = first_output<T>("opset 14\ninput %a: " + type + "[1]\ninput %b: " + type + "[1]\n%y = " + op +
+                                             "(%a, %b)\noutput %y: " + type + "[1]\n",
+                                         {x, y});
         return got.empty() ? -1000 : static_cast<int>(got[0]);
     };
     EXPECT_EQ(wrapped("int8", "Add", std::int8_t{100}, std::int8_t{100}), -56);

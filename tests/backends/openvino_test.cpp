@@ -10,20 +10,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/api/backend.hpp"
-#include "backends/models.hpp"
+#include "backends/on_cpu.hpp"
 #include "support/machine.hpp"
 
 namespace lathe::test {
 namespace {
 
 using testing::HasSubstr;
-
-const Backend& cpu() {
-    auto backend = backend_for_device("cpu");
-    if (!backend) throw std::runtime_error(backend.error().describe());
-    return **backend;
-}
 
 CompileOptions batches(std::int64_t min, std::int64_t opt, std::int64_t max) {
     CompileOptions options;

@@ -6,17 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/api/backend.hpp"
-#include "backends/models.hpp"
+#include "backends/on_cpu.hpp"
 
 namespace lathe::test {
 namespace {
-
-const Backend& this_cpu() {
-    auto backend = backend_for_device("cpu");
-    if (!backend) throw std::runtime_error(backend.error().describe());
-    return **backend;
-}
 
 std::string weights(const std::string& name, std::size_t rows, std::size_t columns, double seed) {
     std::string text =
@@ -34,13 +27,6 @@ Model two_layers(const std::string& op, std::size_t gates, const std::string& in
                            weights("rb", gates * hidden, hidden, 1.3) + "const %one: int64[1] = {1}\n" + before +
                            "%a = " + op + "(%t, %wa, %ra) {hidden_size = 5}\n%s = Squeeze(%a, %one)\n%b = " + op +
                            "(%s, %wb, %rb) {hidden_size = 5}\n%y = Squeeze(%b, %one)\noutput %y: float32[6, 3, 5]\n");
-}
-
-std::vector<float> outputs_of(const CompiledModel& compiled, HostTensor& x) {
-    const auto session = compiled.make_session();
-    if (!session || !(*session)->set_input(0, x.view()) || !(*session)->run()) return {};
-    const auto y = (*session)->output(0);
-    return y ? std::vector<float>(y->as<float>().begin(), y->as<float>().end()) : std::vector<float>{};
 }
 
 HostTensor sines(Shape shape) {
@@ -62,18 +48,20 @@ TEST_P(StackedLayers, AreSavedAsTheyWereCompiled) {
         const Model model = batch_first ? two_layers(op, gates, "input %x: float32[3, 6, 4]\n",
                                                      "%t = Transpose(%x) {perm = [1, 0, 2]}\n")
                                         : two_layers(op, gates, "input %x: float32[6, 3, 4]\n", "%t = Identity(%x)\n");
-        const auto compiled = this_cpu().compile(model, {});
+        const auto compiled = cpu().compile(model, {});
         ASSERT_TRUE(compiled) << compiled.error().describe();
         const auto chain = (*compiled)->save();
         ASSERT_TRUE(chain) << chain.error().describe();
         const std::string blob = chain->flat();
         ASSERT_FALSE(blob.empty()) << op << ": the compiled form was found wrong";
-        const auto loaded = this_cpu().load(std::as_bytes(std::span(blob)), nullptr, {});
+        const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, {});
         ASSERT_TRUE(loaded) << loaded.error().describe();
-        HostTensor x = sines(batch_first ? Shape{3, 6, 4} : Shape{6, 3, 4});
-        const std::vector<float> expected = outputs_of(**compiled, x);
-        ASSERT_EQ(expected.size(), 90U);
-        EXPECT_THAT(outputs_of(**loaded, x), testing::Pointwise(testing::FloatNear(1e-5F), expected)) << op;
+        const HostTensor x = sines(batch_first ? Shape{3, 6, 4} : Shape{6, 3, 4});
+        const std::vector<HostTensor> expected = outputs_of(**compiled, {x}), found = outputs_of(**loaded, {x});
+        ASSERT_EQ(expected.size(), 1U);
+        ASSERT_EQ(found.size(), 1U);
+        ASSERT_EQ(expected[0].as<float>().size(), 90U);
+        EXPECT_THAT(found[0].as<float>(), testing::Pointwise(testing::FloatNear(1e-5F), expected[0].as<float>())) << op;
     }
 }
 
@@ -82,7 +70,7 @@ TEST(SavedForm, IsEmptyWhereItWouldBeReadAsAnotherNetwork) {
     const Model model = model_from_text("opset 23\ninput %x: float32[2, 4, 3, 8]\ninput %c: float32[2, 3, 4]\n"
                                         "input %s: float32[2, 3, 4]\n%y = RotaryEmbedding(%x, %c, %s)\n"
                                         "output %y: float32[2, 4, 3, 8]\n");
-    const auto compiled = this_cpu().compile(model, {});
+    const auto compiled = cpu().compile(model, {});
     ASSERT_TRUE(compiled) << compiled.error().describe();
     const auto chain = (*compiled)->save();
     ASSERT_TRUE(chain) << chain.error().describe();

@@ -287,21 +287,13 @@ Result<std::unique_ptr<BackendSession>> trial_session(Job& job, PlanKind kind, c
     return make_session_for(std::move(state));
 }
 
-/// Data that is neither zero nor denormal: floats in 0..1, integers 0 (a valid index everywhere).
 std::vector<HostTensor> trial_inputs(const State& state, std::int64_t batch) {
     std::vector<HostTensor> tensors;
     std::uint32_t random = 12345;
     for (const auto& io : state.inputs) {
         Shape shape = io.range.opt;
         shape[0] = batch;
-        HostTensor tensor(io.name, io.type, std::move(shape));
-        if (io.type == DataType::float32) {
-            for (float& value : tensor.as<float>()) {
-                random = random * 1664525U + 1013904223U;
-                value = static_cast<float>(random >> 8) / 16777216.0F;
-            }
-        }
-        tensors.push_back(std::move(tensor));
+        tensors.push_back(trial_input(io.name, io.type, std::move(shape), random));
     }
     return tensors;
 }

@@ -84,6 +84,9 @@ Result<std::vector<LayerInfo>> layers_of(const ov::CompiledModel& compiled);
 /// Executed layers with the times of the request's last run.
 Result<std::vector<LayerInfo>> profile_of(const ov::CompiledModel& compiled, const ov::InferRequest& request);
 
+/// For trials: neither zero nor denormal. Floats in 0..1, integers 0 (a valid index everywhere).
+HostTensor trial_input(const std::string& name, DataType type, Shape shape, std::uint32_t& random);
+
 /// Whether a model and what was read from its export compute the same of the same numbers: 30 dB or more, of an error
 /// of 3 %, in all outputs. Kernels are chosen by both alike, so all but a few are equal to the bit; what is lost in an
 /// export leaves less than 15 dB. True also where nothing can be told: it draws at random, these inputs are no valid

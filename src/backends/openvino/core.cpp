@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <openvino/op/constant.hpp>
+#include <openvino/op/util/multi_subgraph_base.hpp>
 
 #include "backends/openvino/branches.hpp"
 #include "backends/openvino/known_wrong.hpp"
@@ -295,6 +296,18 @@ Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov:
                      "OpenVINO's input " + std::to_string(port), "simplify the model first: lathe simplify"};
     }
     return found;
+}
+
+void change_nodes(ov::Model& model, const std::function<bool(const std::shared_ptr<ov::Node>&)>& change) {
+    bool changed = false;
+    for (const auto& node : model.get_ops()) {
+        if (const auto body = std::dynamic_pointer_cast<ov::op::util::MultiSubGraphOp>(node)) {
+            for (const auto& inner : body->get_functions())
+                change_nodes(*inner, change);
+        }
+        changed = change(node) || changed;
+    }
+    if (changed) model.validate_nodes_and_infer_types();
 }
 
 ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t threads, bool profiling) {

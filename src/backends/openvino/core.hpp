@@ -72,6 +72,9 @@ inline constexpr std::size_t unread = std::numeric_limits<std::size_t>::max();
 Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov::Node>>& ports,
                                                 const std::vector<std::string>& names);
 
+/// Shows every node, those of bodies before the rest; a model of which `change` changed a node is inferred anew.
+void change_nodes(ov::Model& model, const std::function<bool(const std::shared_ptr<ov::Node>&)>& change);
+
 /// Properties for compiling or importing: explicit precision (the CPU plugin would pick bf16 by itself where the
 /// processor has it), `streams` of `threads / streams` threads each.
 ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t threads, bool profiling);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "backends/openvino/quantised_semantics.hpp"
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
+#include "passes/evaluate_support.hpp"
 #include "passes/resampled.hpp"
 #include "passes/rewrite.hpp"
 
@@ -26,13 +26,6 @@ bool is_one_sided(const Node& node) { return node.is("DFT") && node.int_or("ones
 std::optional<Shape> shape_of(const Graph& graph, const std::string& name) {
     const auto info = graph.info(name);
     return info ? info->shape() : std::nullopt;
-}
-
-/// Counts from the end too; nothing if it is no axis of `rank`.
-std::optional<std::size_t> axis_of(std::int64_t axis, std::size_t rank) {
-    const auto count = static_cast<std::int64_t>(rank);
-    if (axis < -count || axis >= count) return std::nullopt;
-    return static_cast<std::size_t>(axis < 0 ? axis + count : axis);
 }
 
 /// What stands in a node's place, with values named after its output.
@@ -85,7 +78,7 @@ Nodes wrapped_pad(Graph& graph, const Node& node) {
     Replacement instead(graph, node);
     std::string whole = node.input(0);
     for (std::size_t i = 0; i < axes.size(); ++i) {
-        const auto axis = axis_of(axes[i], shape->size());
+        const auto axis = evaluation::normalised_axis(axes[i], shape->size());
         const std::int64_t before = pads[i], after = pads[i + axes.size()];
         if (before == 0 && after == 0) continue;
         const std::int64_t size = axis ? (*shape)[*axis] : -1;
@@ -120,7 +113,7 @@ Nodes with_axis_as_attribute(const Graph& graph, const Node& node, std::int64_t 
     const auto of = given_axis(graph, node, opset);
     if (!of || (opset < 20 && *of >= 0)) return {};
     const auto shape = shape_of(graph, node.input(0));
-    const auto axis = shape ? axis_of(*of, shape->size()) : std::nullopt;
+    const auto axis = shape ? evaluation::normalised_axis(*of, shape->size()) : std::nullopt;
     return {with_axis(node, axis ? static_cast<std::int64_t>(*axis) : *of)}; // refused where it stays negative
 }
 
@@ -132,7 +125,7 @@ Nodes two_sided(Graph& graph, const Node& node, std::int64_t opset) {
     if (!shape || shape->size() < 2) return {};
     const std::size_t complex = shape->size() - 1;
     const auto of = given_axis(graph, node, opset);
-    const auto axis = of ? axis_of(*of, shape->size()) : std::nullopt;
+    const auto axis = of ? evaluation::normalised_axis(*of, shape->size()) : std::nullopt;
     if (!axis || *axis == complex) return {};
     const bool inverse = node.int_or("inverse", 0) != 0;
     const std::int64_t size = (*shape)[*axis];
@@ -175,24 +168,17 @@ bool lacks_any(const Graph& graph) {
     });
 }
 
+Nodes without_missing(Graph& graph, const Node& node, std::int64_t opset) {
+    if (wraps(node)) return wrapped_pad(graph, node);
+    if (is_one_sided(node)) return two_sided(graph, node, opset);
+    return node.is("DFT") ? with_axis_as_attribute(graph, node, opset) : Nodes{};
+}
+
 void write(Graph& graph, std::int64_t opset) {
     write_out_resize(graph, opset, [&](const Node& node) { return is_wrong_resize(graph, node); });
-    std::map<std::size_t, Nodes> replacements;
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-        const Node& node = *graph.nodes[i];
-        for_each_subgraph(*graph.nodes[i], [&](Graph& body) { write(body, opset); });
-        Nodes instead;
-        if (wraps(node)) instead = wrapped_pad(graph, node);
-        if (is_one_sided(node)) {
-            instead = two_sided(graph, node, opset);
-        } else if (node.is("DFT")) {
-            instead = with_axis_as_attribute(graph, node, opset);
-        }
-        for (Node& each : instead)
-            if (each.name.empty()) each.name = node.name; // layers are reported by their ONNX node
-        if (!instead.empty()) replacements.emplace(i, std::move(instead));
-    }
-    if (!replacements.empty()) graph.replace_nodes(std::move(replacements));
+    for (const auto& node : graph.nodes)
+        for_each_subgraph(*node, [&](Graph& body) { write(body, opset); });
+    replace_each(graph, [&](const Node& node) { return without_missing(graph, node, opset); });
 }
 
 } // namespace

@@ -14,6 +14,7 @@
 #include "backends/openvino/quantised_semantics.hpp"
 #include "graph/subgraphs.hpp"
 #include "passes/rewrite.hpp"
+#include "passes/written_reductions.hpp"
 
 namespace lathe::openvino {
 
@@ -228,59 +229,6 @@ Nodes wrapped_bytes(Graph& graph, const Node& node) {
     return nodes;
 }
 
-/// A sum over the axes, from opset 13 on, where they are an input.
-Node sum_of(Graph& graph, const Node& reduction, const std::string& of, std::string output, std::int64_t keep) {
-    const auto axes = reduction.ints_or("axes", {});
-    const auto count = static_cast<std::int64_t>(axes.size());
-    Node sum = made("ReduceSum",
-                    {of, add_constant(graph, reduction.output(0) + "_axes", Tensor::of_int64s("", {count}, axes))},
-                    std::move(output));
-    sum.set("keepdims", keep);
-    return sum;
-}
-
-//  x ──▶ ReduceL1(axes) ──▶ y          ==>   x ──▶ Abs ──▶ ReduceSum(axes) ──▶ y
-//  x ──▶ ReduceLogSum(axes) ──▶ y      ==>   x ──▶ ReduceSum(axes) ──▶ Log ──▶ y
-//  x ──▶ ReduceLogSumExp(axes) ──▶ y   ==>   x - m ──▶ Exp ──▶ ReduceSum(axes) ──▶ Log ──▶ + m ──▶ y
-// with m = Clip(ReduceMax(x, axes)), finite so that infinities do not become NaN.
-// From opset 13 on to 17 OpenVINO (2026.4) does not read the axes of these three, and reduces over all.
-Nodes reduced_over_axes(Graph& graph, const Node& node) {
-    const auto axes = node.ints_or("axes", {});
-    if (axes.empty()) return {};
-    const std::int64_t keep = node.int_or("keepdims", 1);
-    const std::string& x = node.input(0);
-    const std::string& y = node.output(0);
-    const std::string first = graph.unique_name(y + "_first"), summed = graph.unique_name(y + "_sum");
-    if (node.is("ReduceL1")) return {made("Abs", {x}, first), sum_of(graph, node, first, y, keep)};
-    if (node.is("ReduceLogSum")) return {sum_of(graph, node, x, summed, keep), made("Log", {summed}, y)};
-    const std::string largest = graph.unique_name(y + "_max"), finite = graph.unique_name(y + "_finite"),
-                      less = graph.unique_name(y + "_less"), log = graph.unique_name(y + "_log");
-    Nodes nodes{made("ReduceMax", {x}, largest)};
-    nodes.back().set("axes", axes);
-    nodes.back().set("keepdims", std::int64_t{1});
-    if (type_of(graph, x) == DataType::float32) {
-        const auto limit = [&](float value) {
-            return add_constant(graph, y + "_limit", Tensor::of<float>("", DataType::float32, {}, std::array{value}));
-        };
-        constexpr float most = std::numeric_limits<float>::max();
-        nodes.push_back(made("Clip", {largest, limit(-most), limit(most)}, finite));
-    } else {
-        nodes.push_back(made("Identity", {largest}, finite));
-    }
-    nodes.push_back(made("Sub", {x, finite}, less));
-    nodes.push_back(made("Exp", {less}, first));
-    nodes.push_back(sum_of(graph, node, first, summed, 1));
-    nodes.push_back(made("Log", {summed}, log));
-    const std::string kept = keep != 0 ? y : graph.unique_name(y + "_kept");
-    nodes.push_back(made("Add", {log, finite}, kept));
-    if (keep == 0) {
-        const auto count = static_cast<std::int64_t>(axes.size());
-        nodes.push_back(
-            made("Squeeze", {kept, add_constant(graph, y + "_axes", Tensor::of_int64s("", {count}, axes))}, y));
-    }
-    return nodes;
-}
-
 /// Whether the value, or what up to `casts` Casts make of it, leaves the graph or is compared with something.
 bool is_looked_at(const Graph& graph, const std::string& name, int casts = 3) {
     if (std::ranges::find(graph.outputs, name, &ValueInfo::name) != graph.outputs.end()) return true;
@@ -476,29 +424,25 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (node.is("AveragePool")) return padded_average(graph, node, opset);
     if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
-    if ((node.is("ReduceL1") || node.is("ReduceLogSum") || node.is("ReduceLogSumExp")) && opset >= 13 && opset < 18)
-        return reduced_over_axes(graph, node);
+    // From opset 13 on to 17 OpenVINO (2026.4) does not read the axes of these three, and reduces over all.
+    if ((node.is("ReduceL1") || node.is("ReduceLogSum") || node.is("ReduceLogSumExp")) && opset >= 13 && opset < 18 &&
+        !node.ints_or("axes", {}).empty())
+        return written_reduction(graph, node, opset);
     return {};
 }
 
 } // namespace
 
 void write_onnx_semantics(Graph& graph, std::int64_t opset) {
-    // First all replacements, while every name is still in the graph, then the new order.
-    std::map<std::size_t, Nodes> replacements;
-    const QuantisedSemantics quantised(graph);
-    const HardGates gates(graph);
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-        for_each_subgraph(*graph.nodes[i], [&](Graph& body) {
-            if (graph.nodes[i]->is("If") && opset >= 10) slice_empty_results(body, graph);
+    for (const auto& node : graph.nodes) {
+        for_each_subgraph(*node, [&](Graph& body) {
+            if (node->is("If") && opset >= 10) slice_empty_results(body, graph);
             write_onnx_semantics(body, opset);
         });
-        Nodes instead = instead_of(graph, *graph.nodes[i], opset, quantised, gates);
-        for (Node& node : instead)
-            if (node.name.empty()) node.name = graph.nodes[i]->name; // layers are reported by their ONNX node
-        if (!instead.empty()) replacements.emplace(i, std::move(instead));
     }
-    if (!replacements.empty()) graph.replace_nodes(std::move(replacements));
+    const QuantisedSemantics quantised(graph);
+    const HardGates gates(graph);
+    replace_each(graph, [&](const Node& node) { return instead_of(graph, node, opset, quantised, gates); });
 }
 
 } // namespace lathe::openvino

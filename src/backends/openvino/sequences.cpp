@@ -9,7 +9,6 @@
 #include <openvino/op/squeeze.hpp>
 #include <openvino/op/transpose.hpp>
 #include <openvino/op/unsqueeze.hpp>
-#include <openvino/op/util/multi_subgraph_base.hpp>
 
 namespace lathe::openvino {
 
@@ -52,15 +51,7 @@ bool rewrite(ov::Node& sequence) {
 } // namespace
 
 void keep_sequence_axis(ov::Model& model) {
-    bool changed = false;
-    for (const auto& node : model.get_ops()) {
-        if (const auto body = std::dynamic_pointer_cast<ov::op::util::MultiSubGraphOp>(node)) {
-            for (const auto& inner : body->get_functions())
-                keep_sequence_axis(*inner);
-        }
-        if (is_sequence(*node)) changed = rewrite(*node) || changed;
-    }
-    if (changed) model.validate_nodes_and_infer_types();
+    change_nodes(model, [](const std::shared_ptr<ov::Node>& node) { return is_sequence(*node) && rewrite(*node); });
 }
 
 } // namespace lathe::openvino

@@ -10,7 +10,6 @@
 #include <openvino/op/constant.hpp>
 #include <openvino/op/topk.hpp>
 #include <openvino/op/transpose.hpp>
-#include <openvino/op/util/multi_subgraph_base.hpp>
 
 namespace lathe::openvino {
 
@@ -80,25 +79,19 @@ void turn(const std::shared_ptr<ov::op::v11::TopK>& top) {
 } // namespace
 
 void improve_top_k(ov::Model& model) {
-    bool changed = false;
-    for (const auto& node : model.get_ops()) {
-        if (const auto body = std::dynamic_pointer_cast<ov::op::util::MultiSubGraphOp>(node)) {
-            for (const auto& inner : body->get_functions())
-                improve_top_k(*inner);
-        }
+    change_nodes(model, [](const std::shared_ptr<ov::Node>& node) {
         const auto top = std::dynamic_pointer_cast<ov::op::v11::TopK>(node);
-        if (!top) continue;
+        if (!top) return false;
         const Sizes sizes = sizes_of(*top);
         if (!top->get_stable() && orders_ties_cheaply(sizes)) {
             if (top->get_sort_type() == ov::op::TopKSortType::NONE)
                 top->set_sort_type(ov::op::TopKSortType::SORT_VALUES);
             top->set_stable(true);
         }
-        if (!gains_from_turning(sizes)) continue;
+        if (!gains_from_turning(sizes)) return false;
         turn(top);
-        changed = true;
-    }
-    if (changed) model.validate_nodes_and_infer_types();
+        return true;
+    });
 }
 
 } // namespace lathe::openvino

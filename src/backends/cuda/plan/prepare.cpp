@@ -24,6 +24,7 @@
 #include "passes/resampled.hpp"
 #include "passes/rewrite.hpp"
 #include "passes/symmetric_int8.hpp"
+#include "passes/written_reductions.hpp"
 #include "support/log.hpp"
 
 namespace lathe::cuda {
@@ -163,8 +164,6 @@ Result<void> settle_anew(Model& model) {
 /// Operators without a GPU form that ONNX itself defines by simpler ones (Selu, Mish, AffineGrid, losses, ...).
 bool needs_writing_out(const Graph& graph, const Node& node) {
     if (node.is("Attention")) return !attention_is_written_out(graph, node);
-    // ONNX's own form overflows; `reduction_spellings` has one that does not.
-    if (node.is("ReduceLogSumExp")) return !node.input(1).empty() && graph.constant(node.input(1)) == nullptr;
     if (has_subgraph(node)) return !node.is("If") && !node.is("Loop") && !node.is("Scan");
     return !lowering_support(node, Model{}).supported;
 }
@@ -241,6 +240,8 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_deform_conv(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    const auto of_floats = [&](const Node& node) { return is_floating(type_of(model.graph, node.input(0))); };
+    if (write_out_reductions(model.graph, model.opset(), of_floats)) LATHE_CHECK(settle(model));
     LATHE_CHECK(write_out(model));
     for (std::size_t round = 0; round < max_pass_rounds && fold_empty_values(model.graph, inputs); ++round) {
         LATHE_CHECK(settle_anew(model));

@@ -14,8 +14,8 @@ Shape dims_of(const Graph& graph, const std::string& value);
 /// Of a constant that is one number.
 std::optional<float> scalar_of(const Graph& graph, const std::string& value);
 
-/// Sums of functions, and normalisation over several axes.
-std::vector<Rule> reduction_spellings(std::int64_t opset);
+/// Layer normalisation over several axes, by factors that are computed, or with its statistics as results.
+Rule norm_spelling(std::int64_t opset);
 /// One filter for all channels.
 std::vector<Rule> plane_spellings();
 /// Attention over values of more than four dimensions.

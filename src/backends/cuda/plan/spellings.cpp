@@ -602,13 +602,13 @@ Result<void> unify_spellings(Model& model) {
              gelu_before_reshape},
         Rule{Pattern::op("Mul"), gate_behind_product},
         Rule{Pattern::op("CastLike"), cast_to_known_type},
+        norm_spelling(model.opset()),
         Rule{Pattern::op("ConstantOfShape"), expanded_value}};
     std::set<std::string> weights;
     for (std::size_t i = inputs; i < model.graph.inputs.size(); ++i)
         weights.insert(model.graph.inputs[i].name);
-    for (std::vector<Rule> more :
-         {movement_spellings(weights), head_product_spellings(weights), attention_spellings(), rotary_spellings(),
-          rank_spellings(), plane_spellings(), reduction_spellings(model.opset())})
+    for (std::vector<Rule> more : {movement_spellings(weights), head_product_spellings(weights), attention_spellings(),
+                                   rotary_spellings(), rank_spellings(), plane_spellings()})
         rules.insert(rules.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     LATHE_TRY(const bool changed, rewrite(model.graph, context, rules));
     if (!changed) {
