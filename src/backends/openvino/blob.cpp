@@ -179,6 +179,12 @@ Result<std::string> unpack(const StoredPart& stored) {
     return bytes;
 }
 
+ov::CompiledModel imported(std::span<const std::byte> bytes, const ov::AnyMap& properties) {
+    ViewBuffer buffer(bytes);
+    std::istream stream(&buffer);
+    return core().import_model(stream, "CPU", properties);
+}
+
 } // namespace
 
 Result<ov::CompiledModel> Part::get() const {
@@ -187,9 +193,7 @@ Result<ov::CompiledModel> Part::get() const {
     LATHE_TRY(const std::string unpacked, unpack(*stored_));
     const auto bytes = stored_->reference.empty() ? stored_->bytes : std::as_bytes(std::span(unpacked));
     return guarded("cannot load the compiled form", "openvino", [&]() -> Result<ov::CompiledModel> {
-        ViewBuffer buffer(bytes);
-        std::istream stream(&buffer);
-        compiled_ = core().import_model(stream, "CPU", properties_);
+        compiled_ = imported(bytes, properties_);
         return *compiled_;
     });
 }
@@ -215,13 +219,9 @@ Result<bool> Part::reads_back(const ByteChain& exported) const {
     if (exported.size() > memory_limit() / 4) return true;
     return guarded("cannot read the compiled form", "openvino", [&]() -> Result<bool> {
         LATHE_TRY(ov::CompiledModel compiled, get());
-        ov::CompiledModel copy;
-        {
-            const std::string flat = exported.flat();
-            ViewBuffer buffer(std::as_bytes(std::span(flat)));
-            std::istream stream(&buffer);
-            copy = core().import_model(stream, "CPU", properties_);
-        }
+        std::string flat = exported.flat();
+        ov::CompiledModel copy = imported(std::as_bytes(std::span(flat)), properties_);
+        flat = std::string(); // OpenVINO has its own copy
         return computes_the_same(compiled, copy);
     });
 }

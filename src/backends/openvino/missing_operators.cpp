@@ -64,40 +64,28 @@ private:
 };
 
 //  x ──▶ Pad(wrap)   ==>   the end of x, x, its beginning ──▶ Concat     for each axis
-Nodes wrapped_pad(Graph& graph, const Node& node) {
+Nodes wrapped_pad(Graph& graph, const Node& node, std::int64_t opset) {
     const auto shape = shape_of(graph, node.input(0));
-    const Tensor* given = graph.constant(node.input(1));
-    const Tensor* listed = node.input(3).empty() ? nullptr : graph.constant(node.input(3));
-    if (!shape || given == nullptr || (!node.input(3).empty() && listed == nullptr)) return {};
-    const std::vector<std::int64_t> pads = given->to_int64s();
-    std::vector<std::int64_t> axes;
-    if (listed != nullptr) axes = listed->to_int64s();
-    for (std::size_t axis = 0; listed == nullptr && axis < shape->size(); ++axis)
-        axes.push_back(static_cast<std::int64_t>(axis));
-    if (pads.size() != 2 * axes.size()) return {}; // refused by who reads it
+    const auto pads = shape ? constant_pads(graph, node, shape->size(), opset) : std::nullopt;
+    if (!pads) return {};
     Replacement instead(graph, node);
     std::string whole = node.input(0);
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-        const auto axis = evaluation::normalised_axis(axes[i], shape->size());
-        const std::int64_t before = pads[i], after = pads[i + axes.size()];
+    for (std::size_t axis = 0; axis < shape->size(); ++axis) {
+        const std::int64_t size = (*shape)[axis], before = (*pads)[axis], after = (*pads)[axis + shape->size()];
         if (before == 0 && after == 0) continue;
-        const std::int64_t size = axis ? (*shape)[*axis] : -1;
-        if (before < 0 || after < 0 || std::max(before, after) > size) return {};
+        if (before < 0 || after < 0 || std::max(before, after) > size) return {}; // refused by who reads it
         std::vector<std::string> parts;
-        if (before > 0) parts.push_back(instead.slice(whole, size - before, size, *axis));
+        if (before > 0) parts.push_back(instead.slice(whole, size - before, size, axis));
         parts.push_back(whole);
-        if (after > 0) parts.push_back(instead.slice(whole, 0, after, *axis));
-        whole = instead.concat(std::move(parts), *axis);
+        if (after > 0) parts.push_back(instead.slice(whole, 0, after, axis));
+        whole = instead.concat(std::move(parts), axis);
     }
     return instead.nodes.empty() ? Nodes{} : instead.take();
 }
 
 std::optional<std::int64_t> given_axis(const Graph& graph, const Node& node, std::int64_t opset) {
     if (opset < 20) return node.int_or("axis", 1);
-    if (node.input(2).empty()) return -2;
-    const Tensor* given = graph.constant(node.input(2));
-    if (given == nullptr || given->count() != 1) return std::nullopt;
-    return given->to_int64s()[0];
+    return node.input(2).empty() ? std::optional<std::int64_t>(-2) : constant_integer(graph, node.input(2));
 }
 
 /// A DFT of both sides along this axis as opset 17 has it.
@@ -129,14 +117,10 @@ Nodes two_sided(Graph& graph, const Node& node, std::int64_t opset) {
     if (!axis || *axis == complex) return {};
     const bool inverse = node.int_or("inverse", 0) != 0;
     const std::int64_t size = (*shape)[*axis];
-    std::int64_t length = inverse ? 2 * (size - 1) : size;
-    if (!node.input(1).empty()) {
-        const Tensor* given = graph.constant(node.input(1));
-        if (given == nullptr || given->count() != 1) return {};
-        length = given->to_int64s()[0];
-    }
-    if (size < 1 || length < 1 || length > std::numeric_limits<std::int32_t>::max()) return {};
-    const std::int64_t half = length / 2 + 1;
+    const std::int64_t usual = inverse ? 2 * (size - 1) : size;
+    const auto given = node.input(1).empty() ? std::optional(usual) : constant_integer(graph, node.input(1));
+    if (size < 1 || !given || *given < 1 || *given > std::numeric_limits<std::int32_t>::max()) return {};
+    const std::int64_t length = *given, half = length / 2 + 1;
     Replacement instead(graph, node);
     std::string x = node.input(0);
     if (inverse) {
@@ -169,7 +153,7 @@ bool lacks_any(const Graph& graph) {
 }
 
 Nodes without_missing(Graph& graph, const Node& node, std::int64_t opset) {
-    if (wraps(node)) return wrapped_pad(graph, node);
+    if (wraps(node)) return wrapped_pad(graph, node, opset);
     if (is_one_sided(node)) return two_sided(graph, node, opset);
     return node.is("DFT") ? with_axis_as_attribute(graph, node, opset) : Nodes{};
 }
