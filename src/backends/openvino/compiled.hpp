@@ -94,7 +94,8 @@ HostTensor trial_input(const std::string& name, DataType type, Shape shape, std:
 /// write where they must not).
 bool computes_the_same(ov::CompiledModel& original, ov::CompiledModel& copy);
 
-/// blob.cpp: our container around OpenVINO's exports. Empty where `reads_back` denies one of them.
+/// blob.cpp: our container around OpenVINO's exports. Empty where `reads_back` denies one of them; of heavy networks
+/// only the first are asked.
 Result<ByteChain> save_blob(const State& state);
 Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob, std::shared_ptr<const void> owner,
                                                  const CompileOptions& options);
