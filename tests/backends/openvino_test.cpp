@@ -194,6 +194,81 @@ TEST(OpenVino, FewerThreadsThanCoresAreNotBoundToTheFirst) {
     EXPECT_EQ(fewest, all);
 }
 
+// OpenVINO's own infer() returned as if all were well, with the outputs of the run before, and crashed later.
+TEST(OpenVino, WhatFailsWhileRunningIsAnErrorOnAnyNumberOfThreads) {
+    const Model model = model_from_text("opset 17\ninput %x: float32[4, 3]\ninput %k: int64[1]\n"
+                                        "%y, %i = TopK(%x, %k) {axis = 0}\noutput %y: float32[?, 3]\n");
+    for (const std::size_t threads : {1U, 2U}) {
+        for (int engine = 0; engine < 4; ++engine) {
+            CompileOptions options;
+            options.threads = threads;
+            const auto compiled = cpu().compile(model, options);
+            ASSERT_TRUE(compiled) << compiled.error().describe();
+            const auto chain = (*compiled)->save();
+            ASSERT_TRUE(chain);
+            const std::string blob = chain->flat();
+            const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, options);
+            ASSERT_TRUE(loaded) << loaded.error().describe();
+            for (const CompiledModel* each : {compiled->get(), loaded->get()}) {
+                const auto session = each->make_session();
+                HostTensor x("x", DataType::float32, {4, 3}), k("k", DataType::int64, {1});
+                for (const std::int64_t count : {2, 0, 3}) {
+                    k.as<std::int64_t>()[0] = count;
+                    ASSERT_TRUE((*session)->set_input(0, x.view()));
+                    ASSERT_TRUE((*session)->set_input(1, k.view()));
+                    EXPECT_EQ(static_cast<bool>((*session)->run()), count > 0) << threads << " threads, " << count;
+                }
+            }
+        }
+    }
+}
+
+// OpenVINO's requests have one tensor for an output that is an input: cut into pieces, or written to memory that was
+// given, it stayed as it was.
+TEST(OpenVino, InputsThatAreOutputsToo) {
+    const Model model = model_from_text("opset 17\ninput %x: float32[N, 3]\ninput %k: int64[N]\n"
+                                        "%y = Relu(%x)\n%z = Max(%k)\noutput %y: float32[N, 3]\n"
+                                        "output %z: int64[N]\noutput %x: float32[N, 3]\n");
+    for (const BatchPlan plan : {BatchPlan::whole, BatchPlan::pieces}) {
+        CompileOptions options;
+        options.threads = 1;
+        options.batch_plan = plan;
+        options.shapes = {{"x", {{3, 3}, {3, 3}, {3, 3}}}, {"k", {{3}, {3}, {3}}}};
+        const auto compiled = cpu().compile(model, options);
+        ASSERT_TRUE(compiled) << compiled.error().describe();
+        const auto chain = (*compiled)->save();
+        ASSERT_TRUE(chain);
+        const std::string blob = chain->flat();
+        const auto loaded = cpu().load(std::as_bytes(std::span(blob)), nullptr, options);
+        ASSERT_TRUE(loaded) << loaded.error().describe();
+        for (const CompiledModel* each : {compiled->get(), loaded->get()}) {
+            for (const bool placed : {false, true}) {
+                const auto session = each->make_session();
+                ASSERT_TRUE(session);
+                HostTensor x("x", DataType::float32, {3, 3}), k("k", DataType::int64, {3});
+                for (std::size_t i = 0; i < 9; ++i)
+                    x.as<float>()[i] = static_cast<float>(i) - 4;
+                for (std::size_t i = 0; i < 3; ++i)
+                    k.as<std::int64_t>()[i] = (std::int64_t{1} << 60) + static_cast<std::int64_t>(i);
+                std::vector<std::byte> kept(24);
+                ASSERT_TRUE((*session)->set_input(0, x.view()));
+                ASSERT_TRUE((*session)->set_input(1, k.view()));
+                if (placed) {
+                    ASSERT_TRUE((*session)->set_output(1, kept));
+                }
+                ASSERT_TRUE((*session)->run());
+                const auto z = (*session)->output(1), same = (*session)->output(2);
+                ASSERT_TRUE(z);
+                ASSERT_TRUE(same);
+                EXPECT_TRUE(std::ranges::equal(z->bytes, k.bytes));
+                EXPECT_TRUE(std::ranges::equal(same->bytes, x.bytes));
+                EXPECT_NE(same->bytes.data(), x.bytes.data()) << "the caller's memory is no answer";
+                EXPECT_EQ(z->bytes.data() == kept.data(), placed);
+            }
+        }
+    }
+}
+
 TEST(OpenVino, RefusesWhatDoesNotFit) {
     const auto compiled = cpu().compile(small_network(), batches(2, 4, 8));
     ASSERT_TRUE(compiled);

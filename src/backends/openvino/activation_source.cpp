@@ -177,7 +177,7 @@ public:
             }
             auto number = static_cast<std::int32_t>(lane);
             request.set_input_tensor(model_->inputs().size() - 1, ov::Tensor(ov::element::i32, {1}, &number));
-            request.infer();
+            run_and_wait(request);
             return {};
         });
     }

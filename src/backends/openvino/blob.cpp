@@ -36,6 +36,9 @@ Error damaged(const std::string& what) {
     return {ErrorCode::corrupt, "the compiled part of the engine is damaged: " + what, "", "build the engine again"};
 }
 
+Json index_json(std::size_t index) { return index == unread ? Json() : Json(index); }
+std::size_t read_index(const Json& json) { return json.is_null() ? unread : count_of(json); }
+
 Json io_json(const std::vector<IoInfo>& list, const std::vector<std::size_t>& ports) {
     Json array = Json::array();
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -44,7 +47,7 @@ Json io_json(const std::vector<IoInfo>& list, const std::vector<std::size_t>& po
                          {"min", list[i].range.min},
                          {"opt", list[i].range.opt},
                          {"max", list[i].range.max},
-                         {"port", ports[i] == unread ? Json() : Json(ports[i])}});
+                         {"port", index_json(ports[i])}});
     }
     return array;
 }
@@ -56,8 +59,7 @@ void read_io(const Json& array, std::vector<IoInfo>& list, std::vector<std::size
         io.type = data_type_from_name(entry.at("type").get<std::string>());
         io.range = {entry.at("min").get<Shape>(), entry.at("opt").get<Shape>(), entry.at("max").get<Shape>()};
         list.push_back(std::move(io));
-        const Json& port = entry.at("port");
-        ports.push_back(port.is_null() ? unread : count_of(port));
+        ports.push_back(read_index(entry.at("port")));
     }
 }
 
@@ -257,8 +259,11 @@ private:
 Result<ByteChain> save_blob(const State& state) {
     Json header{{"inputs", io_json(state.inputs, state.input_ports)},
                 {"outputs", io_json(state.outputs, state.output_ports)},
+                {"passed_on", Json::array()},
                 {"plan", state.kind == PlanKind::split ? "split" : "whole"},
                 {"parts", Json::array()}};
+    for (const std::size_t input : state.passed_on)
+        header["passed_on"].push_back(index_json(input));
     std::vector<ByteChain> exports;
     std::string reference;  // the first export, where others are packed
     std::size_t offset = 0; // from the end of the header, rounded up
@@ -317,6 +322,9 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
     try {
         read_io(header.at("inputs"), state->inputs, state->input_ports);
         read_io(header.at("outputs"), state->outputs, state->output_ports);
+        for (const auto& entry : header.value("passed_on", Json::array()))
+            state->passed_on.push_back(read_index(entry));
+        state->passed_on.resize(state->outputs.size(), unread); // engines of before say nothing of it
         state->kind = header.at("plan").get<std::string>() == "split" ? PlanKind::split : PlanKind::whole;
         for (const auto& entry : header.at("parts")) {
             PartSpec spec{entry.at("shapes").get<std::vector<Shape>>(), count_of(entry.at("streams"))};
@@ -338,6 +346,7 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
                 if (frame != stored.size || stored.size > largest_part) return damaged("a part's size is wrong");
             }
             const std::size_t threads = options.threads > 0 ? options.threads : available_cores();
+            state->one_thread = std::min(threads, available_cores()) == 1;
             state->parts.push_back(std::make_unique<Part>(
                 spec, stored, properties(options.precision, spec.streams, std::max(threads, spec.streams), false)));
         }
@@ -347,6 +356,9 @@ Result<std::unique_ptr<CompiledModel>> load_blob(std::span<const std::byte> blob
     if (state->parts.empty()) return damaged("it holds no compiled form");
     if (std::ranges::find(state->output_ports, unread) != state->output_ports.end())
         return damaged("an output is missing");
+    for (const std::size_t input : state->passed_on) {
+        if (input != unread && input >= state->inputs.size()) return damaged("it passes on an input that is none");
+    }
     // The first form is imported now, so that a blob OpenVINO refuses is noticed here and not in the first request.
     LATHE_CHECK(state->parts.front()->get());
     return std::unique_ptr<CompiledModel>(std::make_unique<OpenVinoModel>(std::move(state)));

@@ -153,6 +153,11 @@ Result<void> describe_io(const Model& model, Job& job) {
         }
         state.outputs.push_back({output.name, type, {shape, shape, shape}});
         state.output_ports.push_back(port);
+        const auto* source = outputs[port].get_node()->input_value(0).get_node();
+        const auto parameter = std::ranges::find(inputs, source, [](const auto& input) { return input.get_node(); });
+        const auto at = std::ranges::find(state.input_ports, static_cast<std::size_t>(parameter - inputs.begin()));
+        const bool passed_on = parameter != inputs.end() && at != state.input_ports.end();
+        state.passed_on.push_back(passed_on ? static_cast<std::size_t>(at - state.input_ports.begin()) : unread);
     }
     return {};
 }
@@ -276,7 +281,9 @@ Result<std::unique_ptr<BackendSession>> trial_session(Job& job, PlanKind kind, c
     state->outputs = job.state->outputs;
     state->input_ports = job.state->input_ports;
     state->output_ports = job.state->output_ports;
+    state->passed_on = job.state->passed_on;
     state->kind = kind;
+    state->one_thread = job.state->one_thread;
     for (const auto& spec : specs) {
         LATHE_TRY(ov::CompiledModel compiled, compile_part(job, spec));
         if (kind == PlanKind::split && !outputs_follow_batch(compiled, spec.batch())) {
@@ -431,6 +438,7 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
     job.options = options;
     job.threads = options.threads > 0 ? options.threads : available_cores();
     job.state->profiling = options.profiling;
+    job.state->one_thread = std::min(job.threads, available_cores()) == 1;
     Model sized = original; // shares the tensors
     fix_sizes(sized.graph, options.shapes);
     LATHE_TRY(job.model, to_openvino(sized));

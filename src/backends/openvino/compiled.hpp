@@ -55,6 +55,8 @@ struct State {
     PlanKind kind = PlanKind::whole;
     std::vector<std::unique_ptr<Part>> parts;
     bool profiling = false;
+    bool one_thread = false;            ///< see `run_and_wait`
+    std::vector<std::size_t> passed_on; ///< by output: the input that it is, unchanged, or `unread`
     std::shared_ptr<const void> blob_owner;
 
     std::vector<PartSpec> specs() const;
@@ -83,6 +85,9 @@ std::unique_ptr<BackendSession> make_session_for(std::shared_ptr<const State> st
 Result<std::vector<LayerInfo>> layers_of(const ov::CompiledModel& compiled);
 /// Executed layers with the times of the request's last run.
 Result<std::vector<LayerInfo>> profile_of(const ov::CompiledModel& compiled, const ov::InferRequest& request);
+
+/// Whether no shape in it depends on what it is given.
+bool has_fixed_shapes(const ov::CompiledModel& compiled);
 
 /// For trials: neither zero nor denormal. Floats in 0..1, integers 0 (a valid index everywhere).
 HostTensor trial_input(const std::string& name, DataType type, Shape shape, std::uint32_t& random);

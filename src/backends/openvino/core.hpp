@@ -75,6 +75,14 @@ Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov:
 /// Shows every node, those of bodies before the rest; a model of which `change` changed a node is inferred anew.
 void change_nodes(ov::Model& model, const std::function<bool(const std::shared_ptr<ov::Node>&)>& change);
 
+/// Runs a request and waits. Of a model compiled for one thread `ov::InferRequest::infer` (2026.4) loses what a kernel
+/// throws: it returns as if all were well, the outputs hold what they held, and the process may crash in a later run.
+/// This throws; it takes about 5 us more, so it is for what can fail: where shapes inside depend on what is given.
+inline void run_and_wait(ov::InferRequest& request) {
+    request.start_async();
+    request.wait();
+}
+
 /// Properties for compiling or importing: explicit precision (the CPU plugin would pick bf16 by itself where the
 /// processor has it), `streams` of `threads / streams` threads each.
 ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t threads, bool profiling);

@@ -107,7 +107,7 @@ Result<std::vector<HostTensor>> IrModel::run(const std::vector<const HostTensor*
             std::memcpy(tensor.data(), input.bytes.data(), std::min(input.bytes.size(), tensor.get_byte_size()));
             request.set_input_tensor(i, tensor);
         }
-        request.infer();
+        run_and_wait(request);
         std::vector<HostTensor> outputs;
         for (std::size_t i = 0; i < compiled.outputs().size(); ++i) {
             const ov::Tensor tensor = request.get_output_tensor(i);

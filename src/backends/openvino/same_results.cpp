@@ -34,13 +34,6 @@ bool alike(const ov::Tensor& a, const ov::Tensor& b) {
     return noise * least_ratio <= signal;
 }
 
-bool has_fixed_shapes(const ov::CompiledModel& compiled) {
-    return std::ranges::all_of(compiled.get_runtime_model()->get_ops(), [](const auto& node) {
-        return std::ranges::all_of(node->outputs(),
-                                   [](const auto& port) { return port.get_partial_shape().is_static(); });
-    });
-}
-
 class Run {
 public:
     Run(ov::CompiledModel& model, std::vector<HostTensor>& inputs) : request_(model.create_infer_request()) {
@@ -64,6 +57,13 @@ private:
 };
 
 } // namespace
+
+bool has_fixed_shapes(const ov::CompiledModel& compiled) {
+    return std::ranges::all_of(compiled.get_runtime_model()->get_ops(), [](const auto& node) {
+        return std::ranges::all_of(node->outputs(),
+                                   [](const auto& port) { return port.get_partial_shape().is_static(); });
+    });
+}
 
 HostTensor trial_input(const std::string& name, DataType type, Shape shape, std::uint32_t& random) {
     HostTensor tensor(name, type, std::move(shape));

@@ -35,6 +35,7 @@ private:
 /// A request and the memory it is bound to, so that memory used again is not bound again.
 struct Bound {
     ov::InferRequest request;
+    bool may_fail = false; ///< while it runs, by what it is given
     std::vector<const void*> inputs;
     std::vector<const void*> outputs;
     std::vector<Shape> shapes;
@@ -175,7 +176,8 @@ private:
     Result<Bound*> request_of(std::vector<Bound>& pool, std::size_t part, std::size_t index) {
         while (pool.size() <= index) {
             LATHE_TRY(ov::CompiledModel compiled, state_->parts[part]->get());
-            pool.push_back({compiled.create_infer_request(), {}, {}, {}});
+            const bool may_fail = state_->one_thread && !has_fixed_shapes(compiled);
+            pool.push_back({compiled.create_infer_request(), may_fail, {}, {}, {}});
             pool.back().inputs.resize(state_->inputs.size());
             pool.back().outputs.resize(state_->outputs.size());
             pool.back().shapes.resize(state_->inputs.size());
@@ -206,10 +208,19 @@ private:
         for (std::size_t i = 0; i < given_.size(); ++i)
             bind_input(*bound, i, given_[i].shape, given_[i].bytes.data());
         for (std::size_t o = 0; o < results_.size(); ++o) {
-            if (!placed_[o].empty()) bind_output(*bound, o, state_->outputs[o].range.opt, placed_[o].data());
+            if (!placed_[o].empty() && !is_passed_on(o))
+                bind_output(*bound, o, state_->outputs[o].range.opt, placed_[o].data());
         }
-        bound->request.infer();
+        if (bound->may_fail) {
+            run_and_wait(bound->request);
+        } else {
+            bound->request.infer();
+        }
         for (std::size_t o = 0; o < results_.size(); ++o) {
+            if (is_passed_on(o)) {
+                pass_on(o);
+                continue;
+            }
             ov::Tensor tensor = bound->request.get_output_tensor(state_->output_ports[o]);
             if (results_[o].name.empty()) results_[o].name = state_->outputs[o].name;
             results_[o].type = state_->outputs[o].type;
@@ -226,9 +237,25 @@ private:
         return {};
     }
 
+    /// OpenVINO's requests have one tensor for such an output and its input: what is bound last is both, and nothing is
+    /// copied.
+    bool is_passed_on(std::size_t output) const { return state_->passed_on[output] != unread; }
+
+    void pass_on(std::size_t output) {
+        const TensorView& from = given_[state_->passed_on[output]];
+        std::byte* const to =
+            placed_[output].empty() ? buffers_[output].reserve(from.bytes.size()) : placed_[output].data();
+        if (!from.bytes.empty()) std::memcpy(to, from.bytes.data(), from.bytes.size());
+        results_[output] = {state_->outputs[output].name, from.type, from.shape, {to, from.bytes.size()}};
+    }
+
     /// Outputs of all pieces lie one after another in our buffers, so that the views show the whole batch.
     Result<void> make_buffers(const ov::CompiledModel& compiled, std::int64_t batch) {
         for (std::size_t o = 0; o < results_.size(); ++o) {
+            if (is_passed_on(o)) {
+                pass_on(o);
+                continue;
+            }
             Shape shape = from_ov(compiled.output(state_->output_ports[o]).get_shape());
             shape.at(0) = batch;
             const std::int64_t count = element_count(shape);
@@ -261,6 +288,7 @@ private:
                     bind_input(bound, i, part.spec().shapes[i], data);
                 }
                 for (std::size_t o = 0; o < results_.size(); ++o) {
+                    if (is_passed_on(o)) continue;
                     std::byte* data = results_[o].bytes.data() + results_[o].bytes.size() / total * begin;
                     Shape shape = results_[o].shape;
                     shape[0] = piece.count;

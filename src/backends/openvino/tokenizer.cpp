@@ -239,7 +239,7 @@ private:
         return guarded("the tokenizer failed", "", [&]() -> Result<Tokens> {
             request.set_input_tensor(0, strings(first));
             if (!second.empty()) request.set_input_tensor(1, strings(second));
-            request.infer();
+            run_and_wait(request);
             const ov::Tensor ids = request.get_tensor("input_ids");
             const ov::Shape& shape = ids.get_shape();
             if (shape.size() != 2 || shape[0] != first.size()) {
