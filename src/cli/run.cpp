@@ -180,13 +180,14 @@ public:
         if (!options_.texts.empty()) {
             LATHE_TRY(const auto dataset,
                       dataset_of_texts(options_.texts, options_.pairs, specs, with_lengths(data_options, *info_)));
-            LATHE_CHECK(run_dataset(*dataset, session));
+            LATHE_CHECK(run_dataset(*dataset, batch_size(), session));
         }
         for (const auto& path : options_.inputs) {
             LATHE_TRY(const std::unique_ptr<Dataset> dataset,
                       open_dataset(path, preprocess_, specs, with_lengths(data_options, *info_)));
             source_ = path;
-            LATHE_CHECK(run_dataset(*dataset, session));
+            const bool whole = is_array_file(path) && is_one_request(dataset->size());
+            LATHE_CHECK(run_dataset(*dataset, whole ? dataset->size() : batch_size(), session));
         }
         if (!options_.raw_inputs.empty()) LATHE_CHECK(run_raw(session));
         return finish();
@@ -225,8 +226,17 @@ private:
         return has_axis ? static_cast<std::size_t>(std::max<std::int64_t>(1, info_->inputs[0].range.opt[0])) : 1;
     }
 
-    Result<void> run_dataset(Dataset& dataset, Session& session) {
-        const std::size_t batch_limit = std::min(batch_size(), std::max<std::size_t>(1, dataset.size()));
+    /// Whether arrays of so many rows are given as they are where nothing is said: axis 0 may be time or points, which
+    /// cannot be cut like samples.
+    bool is_one_request(std::size_t rows) const {
+        if (options_.batch_size > 0 || (head_ && head_->one_sample) || info_->inputs.empty()) return false;
+        const ShapeRange& range = info_->inputs[0].range;
+        const auto count = static_cast<std::int64_t>(rows);
+        return !range.min.empty() && range.min[0] <= count && count <= range.max[0];
+    }
+
+    Result<void> run_dataset(Dataset& dataset, std::size_t batch_size, Session& session) {
+        const std::size_t batch_limit = std::min(batch_size, std::max<std::size_t>(1, dataset.size()));
         if (dataset.size() > batch_limit) context_.progress().begin("running", dataset.size());
         while (true) {
             LATHE_CHECK(context_.progress().check());
@@ -544,8 +554,10 @@ void add_run(Commands& commands) {
     command.add_option("--top-k", options->top_k, "Classes to show a sample")
         ->check(positive_number())
         ->capture_default_str();
-    command.add_option("--batch-size", options->batch_size,
-                       "Samples a request; must be within the engine's range. Default: its favourite");
+    command.add_option(
+        "--batch-size", options->batch_size,
+        "Samples a request; must be within the engine's range. Default: its favourite; arrays that fit the "
+        "range go in as they are");
     command.add_option("--samples", options->samples, "Run only this many samples, evenly spread; 0 for all");
     command.add_option("--preprocess", options->preprocess, preprocess_help());
     command

@@ -78,7 +78,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
                                               const std::optional<Preprocess>& preprocess,
                                               const std::vector<InputSpec>& inputs, const DatasetOptions& options) {
     if (inputs.empty()) return Error{ErrorCode::invalid_argument, "the model has no inputs", path.string(), ""};
-    if (options.pictures && (path.extension() == ".npz" || path.extension() == ".npy")) {
+    if (options.pictures && is_array_file(path)) {
         return Error{ErrorCode::invalid_argument, "the data are arrays, not pictures", path.string(),
                      "leave preprocessing to the CPU, or give pictures"};
     }
@@ -107,8 +107,12 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
     return detail::make_file_dataset(std::move(files), preprocess, inputs[0], options, path.string());
 }
 
+bool is_array_file(const std::filesystem::path& path) {
+    return path.extension() == ".npz" || path.extension() == ".npy";
+}
+
 bool holds_pictures(const std::filesystem::path& path) {
-    if (path.empty() || path.extension() == ".npz" || path.extension() == ".npy" || is_text_file(path)) return false;
+    if (path.empty() || is_array_file(path) || is_text_file(path)) return false;
     const auto files = detail::find_samples(path);
     return files && !files->arrays && !files->files.empty();
 }

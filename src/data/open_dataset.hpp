@@ -98,6 +98,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& path,
 
 /// Whether open_dataset would read the samples there as pictures.
 bool holds_pictures(const std::filesystem::path& path);
+/// Whether it is an .npy or .npz file, by its name.
+bool is_array_file(const std::filesystem::path& path);
 
 /// A dataset over arrays in memory, one a model input by name (or one for the only input); axis 0 is the sample.
 /// `labels` is empty or has one entry a sample.

@@ -178,6 +178,26 @@ TEST(Cli, RunNamesClassesOfScoresAlone) {
     }
 }
 
+// Axis 0 of arrays may be time: it is cut where it must be or where that is asked for, and not because the engine was
+// built with another favourite.
+TEST(Cli, RunGivesArraysThatFitAsTheyAre) {
+    const Workspace work;
+    work.save(model_from_text("opset 18\ninput %steps: float32[T, 2]\n%axis = Constant() {value_int = 0}\n"
+                              "%sums = CumSum(%steps, %axis)\noutput %sums: float32[T, 2]\n"),
+              "sums.onnx");
+    (void)work.good("build sums.onnx -o sums.engine --shape steps:1x2..2x2..6x2");
+    HostTensor steps("steps", DataType::float32, {5, 2});
+    std::ranges::fill(steps.as<float>(), 1.0F);
+    ASSERT_TRUE(write_npy(work.path("steps.npy"), steps.view()));
+    const auto last = [&](const std::string& options) {
+        (void)work.good("run sums.engine steps.npy -o sums.npz " + options);
+        const auto outputs = read_npz(work.path("sums.npz"));
+        return outputs && outputs->at(0).shape == Shape{5, 2} ? outputs->at(0).as<const float>()[9] : -1.0F;
+    };
+    EXPECT_EQ(last(""), 5.0F);
+    EXPECT_EQ(last("--batch-size 2"), 1.0F) << "the last request holds one step";
+}
+
 TEST(Cli, BuildInspectRun) {
     const Workspace work;
     const Json built = work.good_json("build m.onnx -o m.engine --shape input:1x3x8x8..2x3x8x8..4x3x8x8");
