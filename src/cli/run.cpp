@@ -93,6 +93,33 @@ private:
     std::vector<HostTensor> all_;
 };
 
+/// NaN among inputs or outputs: a network may answer of it as if it were sure (a Relu may make 0 of it).
+class NanWatch {
+public:
+    void look(const TensorView& view, const Batch& batch) {
+        if (!is_floating(view.type)) return;
+        const std::vector<float> values = Tensor("", view.type, view.shape, view.bytes).to_floats();
+        const bool rows = !view.shape.empty() && view.shape[0] == static_cast<std::int64_t>(batch.size());
+        const std::size_t row = std::max<std::size_t>(1, rows ? values.size() / batch.size() : values.size());
+        for (std::size_t first = 0; first < values.size(); first += row) {
+            const auto count = std::ranges::count_if(std::span(values).subspan(first, row),
+                                                     [](float value) { return value != value; });
+            if (count == 0) continue;
+            ++found_;
+            if (text_.empty())
+                text_ = view.name + " holds " + std::to_string(count) + " NaN in sample " + batch.names[first / row];
+        }
+    }
+    std::size_t found() const { return found_; }
+    std::string describe() const {
+        return text_ + (found_ > 1 ? ", and " + std::to_string(found_ - 1) + " more like it" : "");
+    }
+
+private:
+    std::size_t found_ = 0; ///< tensors of one sample
+    std::string text_;      ///< of the first
+};
+
 struct Scored {
     std::size_t index;
     float score;
@@ -269,15 +296,20 @@ private:
         return {};
     }
 
-    Result<std::vector<TensorView>> run_batch(Batch& batch, Session& session) const {
+    Result<std::vector<TensorView>> run_batch(Batch& batch, Session& session) {
         if (!batch.pictures.empty() && preprocess_) {
             LATHE_TRY(const PictureBatch pictures, picture_batch(batch.pictures, *preprocess_));
             return session.run_pictures(pictures);
         }
         std::vector<TensorView> views;
-        for (auto& input : batch.inputs)
+        for (auto& input : batch.inputs) {
             views.push_back(input.view());
-        return session.run(views);
+            nan_inputs_.look(views.back(), batch);
+        }
+        LATHE_TRY(std::vector<TensorView> outputs, session.run(views));
+        for (const TensorView& output : outputs)
+            nan_outputs_.look(output, batch);
+        return outputs;
     }
 
     void show(const Batch& batch, const std::vector<TensorView>& outputs) {
@@ -462,6 +494,11 @@ private:
             context_.print(options_.output.string() + ": outputs of " + std::to_string(count_) + " samples");
         }
         if (cut_.cut > 0) context_.warn(cut_.describe());
+        if (nan_inputs_.found() > 0) {
+            context_.warn("input " + nan_inputs_.describe() + ": what the network answers of it means nothing");
+        } else if (nan_outputs_.found() > 0) {
+            context_.warn("output " + nan_outputs_.describe() + ", though no input does");
+        }
         Json document{{"kind", "run"},
                       {"version", 1},
                       {"engine", options_.engine.string()},
@@ -472,6 +509,8 @@ private:
             document["cut_samples"] = cut_.cut;
             document["token_limit"] = cut_.limit;
         }
+        if (nan_inputs_.found() > 0) document["nan_inputs"] = nan_inputs_.found();
+        if (nan_outputs_.found() > 0) document["nan_outputs"] = nan_outputs_.found();
         context_.print_json(std::move(document));
         return {};
     }
@@ -488,6 +527,8 @@ private:
     Json samples_ = Json::array();
     std::size_t count_ = 0;
     CutTexts cut_;
+    NanWatch nan_inputs_;
+    NanWatch nan_outputs_;
     bool told_softmax_ = false;
     std::vector<float> first_embedding_;
 };

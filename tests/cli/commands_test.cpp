@@ -198,6 +198,27 @@ TEST(Cli, RunGivesArraysThatFitAsTheyAre) {
     EXPECT_EQ(last("--batch-size 2"), 1.0F) << "the last request holds one step";
 }
 
+TEST(Cli, RunTellsOfNan) {
+    const Workspace work;
+    work.save(model_from_text("opset 18\ninput %x: float32[N, 4]\n%y = Relu(%x)\n%z = Log(%x)\n"
+                              "output %y: float32[N, 4]\noutput %z: float32[N, 4]\n"),
+              "relu.onnx");
+    (void)work.good("build relu.onnx -o relu.engine");
+    const auto run_of = [&](float value, const std::string& options) {
+        HostTensor x("x", DataType::float32, {2, 4});
+        std::ranges::fill(x.as<float>(), 1.0F);
+        x.as<float>()[6] = value;
+        EXPECT_TRUE(write_npy(work.path("x.npy"), x.view()));
+        return work.good("run relu.engine x.npy -o y.npz" + options);
+    };
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_THAT(run_of(nan, "").errors, HasSubstr("input x holds 1 NaN in sample 1"));
+    EXPECT_THAT(run_of(-1, "").errors, HasSubstr("output z holds 1 NaN in sample 1, though no input does"));
+    EXPECT_THAT(run_of(2, "").errors, testing::Not(HasSubstr("NaN")));
+    EXPECT_THAT(run_of(-std::numeric_limits<float>::infinity(), "").errors, testing::Not(HasSubstr("input x")));
+    EXPECT_THAT(run_of(nan, " --json").output, HasSubstr("\"nan_inputs\": 1"));
+}
+
 TEST(Cli, BuildInspectRun) {
     const Workspace work;
     const Json built = work.good_json("build m.onnx -o m.engine --shape input:1x3x8x8..2x3x8x8..4x3x8x8");
