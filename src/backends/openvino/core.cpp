@@ -16,6 +16,7 @@
 #include "backends/openvino/missing_operators.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
 #include "backends/openvino/refusals.hpp"
+#include "backends/openvino/rotary.hpp"
 #include "backends/openvino/sequences.hpp"
 #include "backends/openvino/top_k.hpp"
 #include "graph/subgraphs.hpp"
@@ -260,6 +261,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
     LATHE_CHECK(check_preconditions(model));
     // What OpenVINO folds itself comes out wrong at times (GatherElements before two Einsum).
     LATHE_CHECK(apply_pass("fold-constants", model));
+    write_rotations(model);
     std::vector<Tensor> taken;
     LATHE_TRY(const std::string bytes, serialize(std::move(model), limits, taken));
     auto read =
