@@ -218,7 +218,7 @@ private:
         }
         for (std::size_t o = 0; o < results_.size(); ++o) {
             if (is_passed_on(o)) {
-                pass_on(o);
+                LATHE_CHECK(pass_on(o));
                 continue;
             }
             ov::Tensor tensor = bound->request.get_output_tensor(state_->output_ports[o]);
@@ -241,19 +241,25 @@ private:
     /// copied.
     bool is_passed_on(std::size_t output) const { return state_->passed_on[output] != unread; }
 
-    void pass_on(std::size_t output) {
+    Result<void> pass_on(std::size_t output) {
         const TensorView& from = given_[state_->passed_on[output]];
+        if (!placed_[output].empty() && placed_[output].size() != from.bytes.size()) {
+            return Error{ErrorCode::corrupt,
+                         "the engine says that this output is input \"" + from.name + "\", which has another size",
+                         state_->outputs[output].name, "build the engine again"};
+        }
         std::byte* const to =
             placed_[output].empty() ? buffers_[output].reserve(from.bytes.size()) : placed_[output].data();
         if (!from.bytes.empty()) std::memcpy(to, from.bytes.data(), from.bytes.size());
         results_[output] = {state_->outputs[output].name, from.type, from.shape, {to, from.bytes.size()}};
+        return {};
     }
 
     /// Outputs of all pieces lie one after another in our buffers, so that the views show the whole batch.
     Result<void> make_buffers(const ov::CompiledModel& compiled, std::int64_t batch) {
         for (std::size_t o = 0; o < results_.size(); ++o) {
             if (is_passed_on(o)) {
-                pass_on(o);
+                LATHE_CHECK(pass_on(o));
                 continue;
             }
             Shape shape = from_ov(compiled.output(state_->output_ports[o]).get_shape());

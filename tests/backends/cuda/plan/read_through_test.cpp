@@ -173,6 +173,12 @@ const std::vector<MovedCase>& moved_cases() {
                "%c = Conv(%x, %w_c)\n%s = SpaceToDepth(%c) {blocksize = 2}\n%y = Conv(%s, %w_d)\n"
                "output %y: float32[1, 8, 2, 3]\n"),
          {{1, 8, 4, 6}},
+         {{"conv", 2}}},
+        {"pixels into channels of groups",
+         begin("input %x: float32[1, 8, 4, 6]\ninput %w_c: float32[16, 8, 1, 1]\ninput %w_d: float32[8, 32, 1, 1]\n"
+               "%c = Conv(%x, %w_c)\n%s = SpaceToDepth(%c) {blocksize = 2}\n%y = Conv(%s, %w_d) {group = 2}\n"
+               "output %y: float32[1, 8, 2, 3]\n"),
+         {{1, 8, 4, 6}},
          {{"conv", 2}, {"transpose", 1}}},
         {"means over axes apart",
          begin("input %x: float32[2, 3, 4, 5, 6]\nconst %axes: int64[2] = {2, -1}\n"
