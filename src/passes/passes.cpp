@@ -31,7 +31,8 @@ const std::vector<Pass>& all_passes() {
         {"merge-activations", "Relu, Clip, Min and Max in a row become one", passes::merge_activations},
         // Before the folds into convolutions, whose patterns do not look through a Pad.
         {"merge-pads", "Pad goes into the Conv or pooling that reads it", passes::merge_pads},
-        {"merge-space-to-depth", "a Conv of a picture taken apart by steps reads the picture", passes::merge_space_to_depth},
+        {"merge-space-to-depth", "a Conv of a picture taken apart by steps reads the picture",
+         passes::merge_space_to_depth},
         // Before the folds, which need constant weights.
         {"modulate-images", "factors of a convolution's filters go to its images", passes::modulate_images_not_filters},
         // Before matmul-to-gemm would be too early: a Gemm made there may have a BatchNormalization behind it.
