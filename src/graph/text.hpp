@@ -21,7 +21,8 @@ namespace lathe {
 /// `float32` alone has no known rank, `float32[]` is a scalar, `?` an unknown dimension. Names that are no identifiers
 /// are quoted (%"my value"). Other attribute values: `float32[2] {1.0, 2.0}`, `graph { ... }`, `ref "name" 2`, and for
 /// empty lists `floats []`, `strings []`. `meta "key" = "value"`, `ir 8` and `opset "domain" 1` complete a model.
-/// `#` begins a comment. Document strings and the metadata of nodes and values are not part of the text.
+/// `{1.0, 2.0, ...}` repeats numbers until a constant is full; it is read and never printed. `#` begins a comment.
+/// Document strings and the metadata of nodes and values are not part of the text.
 struct PrintOptions {
     bool full_constants = false;
     std::size_t small_constant = 16; ///< elements printed whole even without full_constants

@@ -170,6 +170,12 @@ private:
         }
         while (!as_hex && !accept("}")) {
             if (found != 0) LATHE_CHECK(expect(","));
+            if (accept("...")) {
+                LATHE_CHECK(repeated(bytes, found, count));
+                found = count;
+                LATHE_CHECK(expect("}"));
+                break;
+            }
             if (type == DataType::string) {
                 LATHE_TRY(auto text, string());
                 strings.push_back(std::move(text));
@@ -186,6 +192,17 @@ private:
         }
         if (type == DataType::string) return Tensor(name, std::move(shape), std::move(strings));
         return Tensor(name, type, std::move(shape), bytes);
+    }
+
+    /// What was read, over and over up to `count` elements.
+    Result<void> repeated(std::vector<std::byte>& bytes, std::int64_t found, std::int64_t count) {
+        constexpr std::int64_t most = std::int64_t{1} << 24;
+        if (bytes.empty() || found < 1 || count > most || count % found != 0)
+            return wrong("... repeats numbers up to a multiple of theirs, at most " + std::to_string(most));
+        const std::vector<std::byte> once = bytes;
+        for (std::int64_t i = found; i < count; i += found)
+            bytes.insert(bytes.end(), once.begin(), once.end());
+        return {};
     }
 
     Result<void> hex_bytes(std::vector<std::byte>& bytes) {

@@ -42,6 +42,13 @@ const std::vector<Pass>& all_passes() {
         {"merge-branches", "convolutions of one input whose results are added become one", passes::merge_branches},
         // After fold-batch-norm: a scale folded into the BatchNormalization's producer first would round twice.
         {"fold-affine", "Mul, Add, Sub and Div by constants go into the weights before them", passes::fold_affine},
+        // After the folds into convolutions, whose results are sums behind it.
+        {"convolve-before-resize", "a 1x1 Conv is computed before what enlarges its image",
+         passes::convolve_before_resize},
+        // After convolve-before-resize, which takes the Resize from between two of them.
+        {"merge-linear-maps", "a 1x1 Conv goes into the Conv or MatMul before it", passes::merge_linear_maps},
+        {"convolve-before-doubling", "a Conv of doubled pixels is one a phase, of the pixels as they were",
+         passes::convolve_before_doubling},
         {"remove-dead-code", "nodes and initializers that nothing reads are removed", passes::remove_dead_code},
     };
     return list;

@@ -11,11 +11,13 @@ namespace {
 
 constexpr std::int64_t as_before = 0, what_is_left = -1; // what Reshape takes in the place of a size
 
-/// Whether the value, of one element, is the size of that axis of `data`.
-bool is_size(const Site& site, const std::string& value, const std::string& data, std::size_t axis) {
-    const Node* wide = site.uses.producer(value);
-    const std::string& size = wide != nullptr && wide->is("Unsqueeze") ? wide->input(0) : value;
-    return is_size_of(site.graph, site.uses, size, data, axis);
+bool same_dimension(const Graph& graph, const std::string& a, std::size_t axis_a, const std::string& b,
+                    std::size_t axis_b) {
+    const ValueInfo x = graph.info_or_name(a), y = graph.info_or_name(b);
+    if (axis_a == axis_b && a == b) return true;
+    if (!x.dims || !y.dims || axis_a >= x.dims->size() || axis_b >= y.dims->size()) return false;
+    const Dimension &p = (*x.dims)[axis_a], &q = (*y.dims)[axis_b];
+    return p == q && (p.size || !p.symbol.empty());
 }
 
 bool has_one_element(const Graph& graph, const std::string& value) {
@@ -32,10 +34,15 @@ bool constant_target(const Site& site) {
         if (const Tensor* tensor = site.graph.constant(piece)) {
             const auto sizes = tensor->to_int64s();
             target.insert(target.end(), sizes.begin(), sizes.end());
-        } else if (!has_one_element(site.graph, piece)) {
-            return false;
+        } else if (const auto part = part_of_shape(site.graph, site.uses, piece)) {
+            for (std::size_t axis = part->first; axis < part->end; ++axis) {
+                const bool kept = same_dimension(site.graph, part->value, axis, root.input(0), target.size());
+                target.push_back(kept ? as_before : what_is_left);
+            }
+        } else if (has_one_element(site.graph, piece)) {
+            target.push_back(what_is_left);
         } else {
-            target.push_back(is_size(site, piece, root.input(0), target.size()) ? as_before : what_is_left);
+            return false;
         }
     }
     if (std::ranges::count(target, what_is_left) > 1) return false;

@@ -327,6 +327,45 @@ bool is_size_of(const Graph& graph, const Uses& uses, const std::string& value, 
            (shape->input(0) == data || same_shape(graph, shape->input(0), data));
 }
 
+std::optional<PartOfShape> part_of_shape(const Graph& graph, const Uses& uses, const std::string& vector) {
+    const Node* node = uses.producer(vector);
+    if (node == nullptr) return std::nullopt;
+    if (node->is("Unsqueeze")) node = uses.producer(node->input(0));
+    if (node == nullptr) return std::nullopt;
+    if (node->is("Gather")) {
+        const auto at = constant_integer(graph, node->input(1));
+        node = uses.producer(node->input(0));
+        if (!at || *at < 0 || node == nullptr || !node->is("Shape") || !node->attributes.empty()) return std::nullopt;
+        return PartOfShape{node->input(0), static_cast<std::size_t>(*at), static_cast<std::size_t>(*at) + 1};
+    }
+    const Node* shape = node->is("Slice") ? uses.producer(node->input(0)) : node;
+    if (shape == nullptr || !shape->is("Shape")) return std::nullopt;
+    const auto dims = graph.info_or_name(shape->input(0)).shape();
+    if (!dims) return std::nullopt;
+    const auto rank = static_cast<std::int64_t>(dims->size());
+    std::int64_t first = 0, end = 0;
+    if (node->is("Slice")) {
+        const auto starts = constant_integers(graph, *node, "starts", 1),
+                   ends = constant_integers(graph, *node, "ends", 2);
+        const auto axes = constant_integers(graph, *node, "axes", 3),
+                   steps = constant_integers(graph, *node, "steps", 4);
+        if (!shape->attributes.empty() || !starts || !ends || starts->size() != 1 || ends->size() != 1 ||
+            (axes && *axes != std::vector<std::int64_t>{0}) || (steps && *steps != std::vector<std::int64_t>{1}) ||
+            (!axes && !node->input(3).empty()) || (!steps && !node->input(4).empty()))
+            return std::nullopt;
+        first = (*starts)[0];
+        end = (*ends)[0];
+    } else {
+        first = node->int_or("start", 0);
+        end = node->int_or("end", rank);
+    }
+    const auto place = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank); };
+    first = place(first);
+    end = place(end);
+    if (end <= first) return std::nullopt;
+    return PartOfShape{shape->input(0), static_cast<std::size_t>(first), static_cast<std::size_t>(end)};
+}
+
 std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,
                                                            std::string_view attribute, std::size_t index) {
     if (!node.input(index).empty()) {

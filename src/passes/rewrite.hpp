@@ -98,6 +98,14 @@ std::optional<std::int64_t> constant_integer(const Graph& graph, const std::stri
 /// Whether the value is Gather(Shape(of `data` or of what surely has its shape), axis).
 bool is_size_of(const Graph& graph, const Uses& uses, const std::string& value, const std::string& data,
                 std::size_t axis);
+/// Axes [first, end) of a value's shape.
+struct PartOfShape {
+    std::string value;
+    std::size_t first = 0, end = 0;
+};
+/// Which sizes a computed vector holds: Gather(Shape(v), i), with Unsqueeze or without, Slice(Shape(v), i, k) or
+/// Shape(v) from i up to k, with constant i and k.
+std::optional<PartOfShape> part_of_shape(const Graph& graph, const Uses& uses, const std::string& vector);
 /// Integers given as a constant input at `index`, or as an attribute where the input is omitted. Nothing if neither
 /// is given or the input is no constant.
 std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,

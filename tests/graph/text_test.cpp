@@ -78,6 +78,11 @@ TEST(Text, LargeConstantsAreDigests) {
     EXPECT_NE(again.error().message.find("digest"), std::string::npos);
 }
 
+TEST(Text, NumbersMayBeRepeated) {
+    EXPECT_EQ(round_trip("const %w: float32[2, 3] = {1.0, -2.0, ...}\n"),
+              "const %w: float32[2, 3] = {1.0, -2.0, 1.0, -2.0, 1.0, -2.0}\n");
+}
+
 TEST(Text, CommentsAndBlankLinesAreSkipped) {
     EXPECT_EQ(round_trip("# heading\nopset 18 # why\n\n  input %x : float32[ 1 , N ]\n"),
               "opset 18\ninput %x: float32[1, N]\n");
@@ -93,6 +98,10 @@ TEST(Text, RefusesBrokenText) {
         {"opset 18\ninput x: float32", "expected '%'", "line 2, column 7"},
         {"input %x: float31[1]", "unknown element type 'float31'", "line 1"},
         {"const %w: float32[2] = {1.0}", "has 1 elements, its shape says 2", "line 1"},
+        {"const %w: float32[3] = {1.0, 2.0, ...}", "a multiple of theirs", "line 1"},
+        {"const %w: float32[3] = {...}", "a multiple of theirs", "line 1"},
+        {"const %w: float32[100000000] = {1.0, ...}", "at most", "line 1"},
+        {"const %w: float32[4] = {1.0, 2.0, ... 3.0}", "expected '}'", "line 1"},
         {"const %w: float32[-2] = {1.0}", "not negative", "line 1"},
         {"const %w: int8[1] = {128}", "expected a number", "line 1"},
         {"const %w: int4[1] = {8}", "does not fit", "line 1"},

@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "passes/linear_maps.hpp"
+#include "passes/passes.hpp"
+#include "passes/rewrite.hpp"
+
+namespace lathe::passes {
+namespace {
+
+/// One of the values that a convolution reads side by side, by channel.
+struct Part {
+    std::string value;
+    std::int64_t first = 0, channels = 0; ///< of the convolution's
+    const Node* resize = nullptr;         ///< that makes it of fewer pixels, for nobody else
+    std::int64_t pixels = 0;              ///< of what is resized, where it is
+};
+
+/// Product of the sizes behind batch and channels; 0 where one is unknown.
+std::int64_t pixels_of(const Shape& shape) {
+    if (shape.size() < 3 || std::any_of(shape.begin() + 2, shape.end(), [](std::int64_t n) { return n < 1; })) return 0;
+    return std::accumulate(shape.begin() + 2, shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// Whether each result is a mean of what the node reads in the same sample and channel, with weights whose sum is 1.
+bool is_weighted_mean(const Site& site, const Node& node, std::size_t rank) {
+    const Graph& graph = site.graph;
+    if (!node.is("Resize") && !node.is("Upsample")) return false;
+    if (node.string_or("coordinate_transformation_mode", "") == "tf_crop_and_resize" ||
+        node.string_or("keep_aspect_ratio_policy", "stretch") != "stretch")
+        return false;
+    const bool has_sizes = !node.input(3).empty();
+    const auto axes = node.ints_or("axes", {});
+    if (has_sizes) {
+        if (!axes.empty() || graph.constant(node.input(3)) != nullptr) return axes.empty();
+        // Batch and channels as they are, and a size that is told by the result's.
+        const Node* sizes = site.uses.producer(node.input(3));
+        if (sizes == nullptr || !sizes->is("Concat")) return false;
+        const auto part = part_of_shape(graph, site.uses, sizes->input(0));
+        return part && part->value == node.input(0) && part->first == 0 && part->end == 2;
+    }
+    const bool is_attribute = node.inputs.size() < 2;
+    const Tensor* scales = is_attribute ? nullptr : graph.constant(node.input(node.inputs.size() > 2 ? 2 : 1));
+    if (scales == nullptr) return false;
+    const auto values = scales->to_floats();
+    if (axes.empty()) return values.size() == rank && values[0] == 1 && values[1] == 1;
+    return std::ranges::all_of(
+        axes, [&](std::int64_t axis) { return (axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis) >= 2; });
+}
+
+std::optional<std::vector<Part>> parts_of(const Site& site, const std::string& value, std::size_t rank) {
+    const Graph& graph = site.graph;
+    const Node* concat = site.uses.producer(value);
+    std::vector<std::string> values{value};
+    if (concat != nullptr && concat->is("Concat")) {
+        const std::int64_t axis = concat->int_or("axis", 0);
+        if (site.uses.use_count(value) != 1 || (axis != 1 && axis != 1 - static_cast<std::int64_t>(rank)))
+            return std::nullopt;
+        values = concat->inputs;
+    }
+    std::vector<Part> parts;
+    std::int64_t first = 0;
+    for (const std::string& each : values) {
+        const auto shape = graph.info_or_name(each).shape();
+        if (!shape || shape->size() != rank || (*shape)[1] < 1) return std::nullopt;
+        Part part{each, first, (*shape)[1], nullptr, 0};
+        first += part.channels;
+        const Node* node = site.uses.producer(each);
+        if (node != nullptr && site.uses.use_count(each) == 1 && is_weighted_mean(site, *node, rank)) {
+            const auto from = graph.info_or_name(node->input(0)).shape();
+            if (from && from->size() == rank && (*from)[1] == part.channels && pixels_of(*from) > 0) {
+                part.resize = node;
+                part.pixels = pixels_of(*from);
+            }
+        }
+        parts.push_back(std::move(part));
+    }
+    return parts;
+}
+
+/// Whether at most half of the products are left, and no more numbers are resized than before.
+bool pays(const std::vector<Part>& parts, std::int64_t results, std::int64_t pixels) {
+    double before = 0, after = 0;
+    std::int64_t more = 0;
+    for (const Part& part : parts) {
+        before += static_cast<double>(part.channels) * static_cast<double>(pixels);
+        after +=
+            static_cast<double>(part.channels) * static_cast<double>(part.resize != nullptr ? part.pixels : pixels);
+        if (part.resize != nullptr) more += results - part.channels;
+    }
+    return pixels > 0 && after * 2 <= before && more <= 0;
+}
+
+class Mover {
+public:
+    Mover(const Site& site, const Pointwise& conv) : site_(site), conv_(conv), numbers_(conv.weight->to_floats()) {}
+
+    bool move(const std::vector<Part>& parts) {
+        std::vector<Part> kept;
+        std::ranges::copy_if(parts, std::back_inserter(kept), [](const Part& part) { return part.resize == nullptr; });
+        std::string bias = site_.root.input(2), sum;
+        const Node conv = site_.root;
+        if (!kept.empty()) {
+            std::string read = kept[0].value;
+            if (kept.size() > 1) {
+                Node joined = make_node("Concat", {});
+                for (const Part& part : kept)
+                    joined.inputs.push_back(part.value);
+                joined.set("axis", std::int64_t{1});
+                read = put(std::move(joined), info_of(kept[0].value, channels_of(kept)));
+            }
+            sum = convolved(read, kept, std::exchange(bias, ""));
+        }
+        Node last;
+        for (const Part& part : parts) {
+            if (part.resize == nullptr) continue;
+            if (!last.op_type.empty()) sum = put(std::move(last), result_);
+            Node resize = *part.resize;
+            resize.inputs[0] = convolved(resize.input(0), {part}, std::exchange(bias, ""));
+            resize.name.clear();
+            if (!resize.input(3).empty()) resize.inputs[3] = with_channels(resize.input(3), resize.input(0));
+            last = std::move(resize);
+            if (sum.empty()) continue;
+            const std::string resized = put(std::move(last), result_);
+            last = make_node("Add", {sum, resized});
+        }
+        become(site_.root, std::move(last), conv);
+        return true;
+    }
+
+private:
+    static std::int64_t channels_of(const std::vector<Part>& parts) {
+        return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                               [](std::int64_t sum, const Part& part) { return sum + part.channels; });
+    }
+    /// What is known of a value, with another number of channels.
+    ValueInfo info_of(const std::string& value, std::int64_t channels) const {
+        ValueInfo info = site_.graph.info_or_name(value);
+        info.opaque_type.clear();
+        (*info.dims)[1] = Dimension::of(channels);
+        return info;
+    }
+    std::string put(Node node, ValueInfo info) {
+        const std::string name = site_.graph.unique_name(site_.root.output(0) + "/" + node.op_type);
+        node.outputs = {name};
+        node.name = name;
+        insert_before(site_, std::move(node), std::move(info));
+        return name;
+    }
+    /// The convolution of these channels alone.
+    std::string convolved(const std::string& value, const std::vector<Part>& parts, const std::string& bias) {
+        const std::int64_t inputs = channels_of(parts);
+        std::vector<float> numbers;
+        for (std::int64_t k = 0; k < conv_.results; ++k) {
+            for (const Part& part : parts) {
+                const auto from = numbers_.begin() + k * conv_.channels + part.first;
+                numbers.insert(numbers.end(), from, from + part.channels);
+            }
+        }
+        Shape shape = conv_.weight->shape();
+        shape[1] = inputs;
+        Node conv = site_.root;
+        conv.inputs = {value, add_constant(site_.graph, site_.root.input(1),
+                                           *finite_tensor(conv_.weight->type(), shape, numbers))};
+        if (!bias.empty()) conv.inputs.push_back(bias);
+        return put(std::move(conv), info_of(value, conv_.results));
+    }
+    /// The sizes of `resized`, which has other channels than what `sizes` was for.
+    std::string with_channels(const std::string& sizes, const std::string& resized) {
+        const auto constant = [&](const std::vector<std::int64_t>& values) {
+            return add_constant(site_.graph, sizes,
+                                Tensor::of_int64s("", {static_cast<std::int64_t>(values.size())}, values));
+        };
+        if (const Tensor* known = site_.graph.constant(sizes)) {
+            auto values = known->to_int64s();
+            values[1] = conv_.results;
+            return constant(values);
+        }
+        const auto vector = [&](std::int64_t size) {
+            ValueInfo info;
+            info.type = DataType::int64;
+            info.dims = std::vector<Dimension>{Dimension::of(size)};
+            return info;
+        };
+        const Shape result = *result_.shape();
+        const auto rank = static_cast<std::int64_t>(result.size());
+        const std::string all = put(make_node("Shape", {resized}), vector(rank));
+        const std::string kept = put(make_node("Slice", {all, constant({0}), constant({2})}), vector(2));
+        Node joined = make_node("Concat", {kept, constant({result.begin() + 2, result.end()})});
+        joined.set("axis", std::int64_t{0});
+        return put(std::move(joined), vector(rank));
+    }
+
+    const Site& site_;
+    const Pointwise& conv_;
+    std::vector<float> numbers_;
+    ValueInfo result_ = info_of(site_.root.output(0), conv_.results);
+};
+
+bool convolve_first(const Site& site) {
+    const Node& conv = site.root;
+    const auto pointwise = pointwise_of(site.graph, conv);
+    const auto result = site.graph.info_or_name(conv.output(0)).shape();
+    if (!pointwise || !result || (!conv.input(2).empty() && site.graph.constant(conv.input(2)) == nullptr))
+        return false;
+    const std::size_t rank = pointwise->weight->shape().size();
+    // Its numbers go into the weights, which a sum has not.
+    const auto& readers = site.uses.consumers(conv.output(0));
+    if (readers.size() == 1 && readers[0]->is("BatchNormalization")) return false;
+    const auto parts = parts_of(site, conv.input(0), rank);
+    if (!parts || parts->back().first + parts->back().channels != pointwise->channels ||
+        !pays(*parts, pointwise->results, pixels_of(*result)) ||
+        !finite_tensor(pointwise->weight->type(), pointwise->weight->shape(), pointwise->weight->to_floats()))
+        return false;
+    return Mover(site, *pointwise).move(*parts);
+}
+
+} // namespace
+
+//  a   b                      a         b
+//  |   |                      |         |
+//  |   Resize                 |         Conv(1x1)
+//  |   |              ==>     |         |
+//  Concat, by channel         Conv(1x1) Resize
+//  |                          |         |
+//  Conv(1x1)                  +--- Add -+
+//
+// A resize takes weighted means of pixels, a 1x1 convolution weighted sums of channels: either may come first. Decoders
+// that bring all levels of a pyramid to the largest one's size and then mix them (SegFormer, Xie et al., 2021) are left
+// with a third of that layer's products.
+Result<bool> convolve_before_resize(Graph& graph, PassContext& context) {
+    static const std::vector<Rule> rules{{Pattern::op("Conv"), convolve_first}};
+    return rewrite(graph, context, rules);
+}
+
+} // namespace lathe::passes
