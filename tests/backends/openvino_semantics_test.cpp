@@ -182,6 +182,39 @@ TEST(OpenVinoSemantics, WindowsThatAreNoneAreRefused) {
     }
 }
 
+TEST(OpenVinoSemantics, AxesOfAResizeMayBeCountedFromTheEnd) {
+    const auto got =
+        first_output<float>("opset 18\ninput %x: float32[1, 1, 1, 2]\nconst %scales: float32[2] = {1.0, 2.0}\n"
+                            "%y = Resize(%x, , %scales) {mode = \"nearest\", axes = [2, -1]}\n"
+                            "output %y: float32[1, 1, 1, 4]\n",
+                            {filled({1, 1, 1, 2}, [](std::size_t i) { return static_cast<float>(i); })});
+    EXPECT_EQ(got, (std::vector<float>{0, 0, 1, 1}));
+}
+
+// More samples than the data has room for: OpenVINO writes behind it. Along the axis itself any number may be written.
+TEST(OpenVinoSemantics, ScatteringMoreThanThereIsRoomForIsRefused) {
+    const auto backend = backend_for_device("cpu");
+    ASSERT_TRUE(backend);
+    const auto model = [](const char* samples, const char* axis) {
+        return model_from_text("opset 13\ninput %x: float32[" + std::string(samples) +
+                               ", 3]\nconst %zeros: float32[2, 4] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0}\n"
+                               "%i = ArgMax(%x) {axis = 1, keepdims = 1}\n%v = ReduceMax(%x) {axes = [1]}\n"
+                               "%y = ScatterElements(%zeros, %i, %v) {axis = " +
+                               axis + "}\noutput %y: float32[2, 4]\n");
+    };
+    CompileOptions some, two;
+    some.shapes["x"] = {{1, 3}, {2, 3}, {4, 3}};
+    two.shapes["x"] = {{1, 3}, {2, 3}, {2, 3}};
+    const auto open = (*backend)->compile(model("N", "1"), some);
+    ASSERT_FALSE(open);
+    EXPECT_EQ(open.error().code, ErrorCode::unsupported);
+    EXPECT_NE(open.error().describe().find("axis 0 has no room"), std::string::npos) << open.error().describe();
+    EXPECT_FALSE((*backend)->compile(model("3", "-1"), {}));
+    EXPECT_TRUE((*backend)->compile(model("2", "1"), {}));
+    EXPECT_TRUE((*backend)->compile(model("N", "0"), some));
+    EXPECT_TRUE((*backend)->compile(model("N", "1"), two));
+}
+
 TEST(OpenVinoSemantics, ATransposedConvolutionPaddedToTheSameEnlargesByItsStride) {
     const auto got = first_output<float>("opset 17\ninput %x: float32[1, 1, 3]\nconst %w: float32[1, 1, 1] = {2.0}\n"
                                          "%y = ConvTranspose(%x, %w) {auto_pad = \"SAME_UPPER\", strides = [2]}\n"

@@ -135,6 +135,7 @@ Result<void> describe_io(const Model& model, Job& job) {
         if (state.input_ports[i] != unread) shapes[state.input_ports[i]] = partial_shape(state.inputs[i].range);
     }
     job.model->reshape(shapes);
+    LATHE_CHECK(check_scatters(*job.model));
     const auto outputs = job.model->outputs();
     for (const auto& output : model.graph.outputs) {
         LATHE_TRY(const std::size_t port, port_of(outputs, output.name, state.outputs.size()));

@@ -278,6 +278,28 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
     return read;
 }
 
+Result<void> check_scatters(const ov::Model& model) {
+    for (const auto& node : model.get_ordered_ops()) {
+        if (std::string_view(node->get_type_name()) != "ScatterElementsUpdate") continue;
+        const ov::PartialShape data = node->get_input_partial_shape(0), indices = node->get_input_partial_shape(1);
+        const auto axis = ov::as_type_ptr<ov::op::v0::Constant>(node->input_value(3).get_node_shared_ptr());
+        if (data.rank().is_dynamic() || indices.rank() != data.rank() || axis == nullptr) continue;
+        const std::int64_t rank = data.rank().get_length(), along = axis->cast_vector<std::int64_t>().at(0);
+        for (std::int64_t d = 0; d < rank; ++d) {
+            const ov::Dimension room = data[d], asked = indices[d];
+            if (d == (along < 0 ? along + rank : along) || room.is_dynamic()) continue;
+            if (asked.get_max_length() >= 0 && asked.get_max_length() <= room.get_length()) continue;
+            return Error{ErrorCode::unsupported,
+                         "ScatterElements writes indices of " + indices.to_string() + " into data of " +
+                             data.to_string() + ": axis " + std::to_string(d) + " has no room for them",
+                         "node " + node->get_friendly_name(),
+                         "give the model's inputs sizes that fit (--shape), or export it with data that grows with "
+                         "them"};
+        }
+    }
+    return {};
+}
+
 Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov::Node>>& ports,
                                                 const std::vector<std::string>& names) {
     std::vector<std::size_t> found;

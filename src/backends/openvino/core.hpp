@@ -64,6 +64,10 @@ struct WeightLimits {
 /// OpenVINO's form of the model (through ONNX). The error says which operations are not known.
 Result<std::shared_ptr<ov::Model>> to_openvino(const Model& model, const WeightLimits& limits = {});
 
+/// Refuses a ScatterElements whose indices may be more along another axis than its data, which OpenVINO does not check:
+/// it writes behind the data. For a model whose inputs have the sizes that it is to be compiled for.
+Result<void> check_scatters(const ov::Model& model);
+
 /// In place of a port: OpenVINO has no parameter for this input, since no output depends on it. Such an input belongs
 /// to the model all the same: it is described and checked, and its values go nowhere.
 inline constexpr std::size_t unread = std::numeric_limits<std::size_t>::max();

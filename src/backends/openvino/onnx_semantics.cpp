@@ -412,6 +412,18 @@ private:
     std::map<std::string, const Node*> gates_;
 };
 
+/// A Resize whose axes are counted from the end has them from the front.
+Nodes counted_from_the_front(const Graph& graph, const Node& node) {
+    auto axes = node.ints_or("axes", {});
+    const auto shape = graph.info_or_name(node.input(0)).shape();
+    if (!shape || std::ranges::none_of(axes, [](std::int64_t axis) { return axis < 0; })) return {};
+    for (std::int64_t& axis : axes)
+        if (axis < 0) axis += static_cast<std::int64_t>(shape->size());
+    Nodes nodes{node};
+    nodes[0].set("axes", std::move(axes));
+    return nodes;
+}
+
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedSemantics& quantised,
                  const HardGates& gates) {
     if (Nodes nodes = gates.instead_of(graph, node, opset); !nodes.empty()) return nodes;
@@ -421,6 +433,7 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
     if (node.is("ConvTranspose")) return enlarged_by_stride(graph, node);
     if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
+    if (node.is("Resize")) return counted_from_the_front(graph, node);
     if (node.is("AveragePool")) return padded_average(graph, node, opset);
     if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
