@@ -5,7 +5,8 @@
 Every network is exported by torch.onnx.export in both ways, TorchScript's ("script", opset 17) and dynamo's. What is judged is the
 engine as it lies in its file: built by one process, loaded and run by another. An answer under 75 dB is wrong, unless ONNX Runtime,
 where it is installed, gives the same: then the exporter is. Writes benchmarks/results/NAME.layers.json; exit code 1 if any is wrong.
---only WORD,WORD: those whose name holds one of them.
+--only WORD,WORD: those whose name holds one of them. --step export leaves the models and what PyTorch answers in --work, and
+--step judge goes on from there, so that a machine with a GPU, whose time is dear, need not export.
 """
 
 import argparse
@@ -100,9 +101,28 @@ def by_onnx_runtime(model, feeds):
         return None
 
 
-def judge(model, want, options):
+def prepare(networks, words, work):
+    """Exports of all networks, with inputs and PyTorch's answers beside them; work/exports.json says what there is."""
+    exports = []
+    for name, module, inputs in networks:
+        if not any(word in name for word in words):
+            continue
+        folder = work / name
+        folder.mkdir(parents=True, exist_ok=True)
+        names = [f"i{index}" for index in range(len(inputs))]
+        np.savez(folder / "inputs.npz", **{n: tensor.numpy() for n, tensor in zip(names, inputs)})
+        np.savez(folder / "wanted.npz", *outputs_of(module, inputs))
+        for way in EXPORTS:
+            exports.append({"network": name, "export": way, "said": export(module, inputs, names, way, folder / f"{way}.onnx")})
+            yield exports[-1]
+    (work / "exports.json").write_text(json.dumps(exports, indent=1) + "\n", encoding="utf-8")
+
+
+def judge(model, options):
     """One exported network: how it came out of the engine."""
     engine, results, data = model.with_suffix(".engine"), model.with_suffix(".out.npz"), model.parent / "inputs.npz"
+    with np.load(model.parent / "wanted.npz") as arrays:
+        want = [arrays[name] for name in arrays.files]
     row = {"export": model.stem}
     for step, command in (("build", [options.lathe, "build", model, "-o", engine, "--device", options.device, "--precision", "fp32",
                                      "--tune", "fast", "-q"]),
@@ -128,14 +148,25 @@ def main():
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--only", help="words, separated by commas")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--step", choices=["all", "export", "judge"], default="all")
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/DEVICE.layers.json; with --only none")
     options = parser.parse_args()
 
     import torch
-    from layers.networks import networks
 
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
+    words = options.only.split(",") if options.only else [""]
+    if options.step == "judge":
+        exports = [each for each in json.loads((options.work / "exports.json").read_text(encoding="utf-8"))
+                   if any(word in each["network"] for word in words)]
+    else:
+        from layers.networks import networks
+
+        exports = prepare(networks(), words, options.work)
+    if options.step == "export":
+        print(f"{sum(not each['said'] for each in exports)} models in {options.work}")
+        return
     document = {"kind": "layers", "version": 1, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": options.device,
                 "machine": provenance.processor(), "libraries": {"torch": torch.__version__}, "limit_db": LIMIT_DB, "networks": []}
     if options.device == "cuda":
@@ -143,24 +174,14 @@ def main():
 
         document["machine"] = machine("cuda")
     provenance.stamp(document, options.lathe, [__file__])
-    words = options.only.split(",") if options.only else [""]
     waiting = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for name, module, inputs in networks():
-            if not any(word in name for word in words):
-                continue
-            folder = options.work / name
-            folder.mkdir(parents=True, exist_ok=True)
-            names = [f"i{index}" for index in range(len(inputs))]
-            np.savez(folder / "inputs.npz", **{n: tensor.numpy() for n, tensor in zip(names, inputs)})
-            want = outputs_of(module, inputs)
-            for way in EXPORTS:
-                model = folder / f"{way}.onnx"
-                said = export(module, inputs, names, way, model)
-                if said:
-                    document["networks"].append({"network": name, "export": way, "outcome": "not exported", "said": said})
-                else:
-                    waiting.append((name, pool.submit(judge, model, want, options)))
+        for each in exports:
+            if each["said"]:
+                document["networks"].append(each | {"outcome": "not exported"})
+            else:
+                model = options.work / each["network"] / f"{each['export']}.onnx"
+                waiting.append((each["network"], pool.submit(judge, model, options)))
         for name, future in waiting:
             row = {"network": name} | future.result()
             document["networks"].append(row)

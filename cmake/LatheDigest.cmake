@@ -1,4 +1,5 @@
 # cmake -DFILES=a|b|… -DOUTPUT=header.hpp -P LatheDigest.cmake: one digest of the files' contents, as a C++ constant.
+cmake_minimum_required(VERSION 3.25) # policies, where this runs by itself
 string(REPLACE "|" ";" FILES "${FILES}")
 list(SORT FILES)
 set(all "")

@@ -412,6 +412,24 @@ private:
     std::map<std::string, const Node*> gates_;
 };
 
+/// Numbers of BF16 are compared in float32, which holds each: without AVX-512 an infinity was not equal to itself.
+Nodes compared_wide(Graph& graph, const Node& node) {
+    static constexpr std::array<const char*, 5> comparisons{"Equal", "Greater", "GreaterOrEqual", "Less",
+                                                            "LessOrEqual"};
+    if (std::ranges::none_of(comparisons, [&](const char* type) { return node.is(type); }) ||
+        type_of(graph, node.input(0)) != DataType::bfloat16)
+        return {};
+    Nodes nodes;
+    Node comparison = node;
+    for (std::size_t i = 0; i < comparison.inputs.size(); ++i) {
+        const std::string wide = graph.unique_name(node.output(0) + "_wide" + std::to_string(i));
+        nodes.push_back(cast(comparison.inputs[i], DataType::float32, wide));
+        comparison.inputs[i] = wide;
+    }
+    nodes.push_back(std::move(comparison));
+    return nodes;
+}
+
 /// A Resize whose axes are counted from the end has them from the front.
 Nodes counted_from_the_front(const Graph& graph, const Node& node) {
     auto axes = node.ints_or("axes", {});
@@ -434,6 +452,7 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (node.is("ConvTranspose")) return enlarged_by_stride(graph, node);
     if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
     if (node.is("Resize")) return counted_from_the_front(graph, node);
+    if (Nodes nodes = compared_wide(graph, node); !nodes.empty()) return nodes;
     if (node.is("AveragePool")) return padded_average(graph, node, opset);
     if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);

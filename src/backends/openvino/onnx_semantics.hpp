@@ -14,6 +14,7 @@ namespace lathe::openvino {
 ///   QuantizeLinear to int8 in one scale behind a Concat   the same; all that only DequantizeLinear reads becomes uint8
 ///   If with a branch that is an empty constant      it gives an element
 ///   Concat, QuantizeLinear, DequantizeLinear, Mul or Add   compiling it, it reads through a null pointer
+///   comparisons of BF16                             an infinity is not equal to itself, on some processors
 ///   Resize with axes that are counted from the end  it refuses them
 ///   NonMaxSuppression                               it also drops boxes that overlap by just the threshold
 /// Names of values stay. Tensors are shared, not copied. Types must be known (shape inference); what has none is left.

@@ -5,6 +5,7 @@
 #include "backends/cuda/generate/emit.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <numeric>
 
@@ -21,7 +22,7 @@ struct Groups {
     std::int64_t slice = 1; ///< channels of a block: whole groups, whole vectors
     std::int64_t piece = 1, across = 1, down = 1;
     float epsilon = 0;
-    std::int64_t shared() const { return (2 * down + 2) * slice * 4; }
+    std::int64_t shared() const { return 2 * down * slice * 4; }
     std::int64_t threads() const { return (across * down + 31) / 32 * 32; }
     std::int64_t slices() const { return channels / slice; }
 };
@@ -56,6 +57,40 @@ Result<Groups> groups_of(const FusedOp& op, const Plan& plan, bool narrow) {
     g.down = std::max<std::int64_t>(1, usual_threads / g.across);
     if (g.threads() > 1024 || g.shared() > most_shared) return cannot("groups of too many channels");
     return g;
+}
+
+/// Factor and shift of each group of a block from its channels' means at `sums` and variances at `sums + variances`: as
+/// many lanes a group as it has channels, at most a warp.
+void emit_groups(Source& s, const Groups& g, std::int64_t threads, std::int64_t variances) {
+    const auto lanes =
+        static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(g.each, 32))));
+    const std::int64_t groups = g.slice / g.each, side_by_side = threads / lanes;
+    const std::string channels =
+        join("for (u32 i = thread_index() % ", lanes, "u; there && i < ", g.each, "u; i += ", lanes, "u)");
+    const auto over_lanes = [&](const char* sum) {
+        for (std::int64_t step = lanes / 2; step > 0; step /= 2)
+            s.line("      ", sum, " += shuffle_xor(", sum, ", ", step, ");");
+    };
+    s.line("    for (u32 first = 0; first < ", groups, "u; first += ", side_by_side, "u) {");
+    s.line("      const u32 group = first + thread_index() / ", lanes, "u, at = group * ", g.each, "u;");
+    s.line("      const bool there = group < ", groups, "u;");
+    s.line("      float mean = 0.0f, variance = 0.0f;");
+    s.line("      ", channels, " mean += sums[at + i];");
+    over_lanes("mean");
+    s.line("      mean *= ", 1.0F / static_cast<float>(g.each), ";");
+    s.line("      ", channels, " {");
+    s.line("        const float d = sums[at + i] - mean;");
+    s.line("        variance += sums[", variances, "u + at + i] + d * d;");
+    s.line("      }");
+    over_lanes("variance");
+    s.line("      const float factor = inverse_root(variance * ", 1.0F / static_cast<float>(g.each), " + ", g.epsilon,
+           ");");
+    s.line("      const u32 to = sample * ", g.result_row, "u + slice * ", g.slice, "u + at;");
+    s.line("      ", channels, " {");
+    s.line("        q0[to + i] = factor;");
+    s.line("        q1[to + i] = -mean * factor;");
+    s.line("      }");
+    s.line("    }");
 }
 
 } // namespace
@@ -99,7 +134,6 @@ Result<GeneratedKernel> emit_factors(const std::string& variant, const FusedOp& 
     Source s;
     open_kernel(s, kernel, {g.x}, {g.factor, g.shift});
     s.line("  float* sums = reinterpret_cast<float*>(shared_memory);"); // [2][down][slice]
-    s.line("  float* mine = sums + ", 2 * all, ";");                    // [2][slice]
     s.line("  const u32 part = block_x() % ", parts, "u, slice = block_x() / ", parts, "u % ", g.slices(),
            "u, sample = block_x() / ", parts * g.slices(), "u;");
     s.line("  const u32 across = thread_index() % ", g.across, "u, down = thread_index() / ", g.across, "u;");
@@ -130,50 +164,39 @@ Result<GeneratedKernel> emit_factors(const std::string& variant, const FusedOp& 
     s.line("    }");
     s.line("  }");
     s.line("  block_barrier();");
-    const std::string each_channel =
-        join("for (u32 c = thread_index(); c < ", g.slice, "u; c += ", kernel.threads, "u) {");
-    s.line("  ", each_channel);
-    s.line("    float sum = 0.0f, squares = 0.0f;");
-    s.line("    for (u32 i = 0; i < ", g.down, "u; ++i) {");
-    s.line("      sum += sums[i * ", g.slice, "u + c];");
-    s.line("      squares += sums[", all, "u + i * ", g.slice, "u + c];");
-    s.line("    }");
-    s.line("    mine[c] = sum;");
-    s.line("    mine[", g.slice, "u + c] = squares;");
-    s.line("  }");
-    s.line(parts > 1 ? "  cluster_barrier();" : "  block_barrier();");
+    // Sums over `down`, four rows to one in each step, so that narrow slices of many rows keep all threads busy.
+    std::int64_t rows = g.down, left = 1;
+    while (left * 4 < rows)
+        left *= 4;
+    for (; rows > 1; rows = left, left = std::max<std::int64_t>(1, left / 4)) {
+        s.line("  for (u32 i = thread_index(); i < ", left * g.slice, "u; i += ", kernel.threads, "u) {");
+        s.line("#pragma unroll");
+        s.line("    for (u32 k = i + ", left * g.slice, "u; k < ", rows * g.slice, "u; k += ", left * g.slice, "u) {");
+        s.line("      sums[i] += sums[k];");
+        s.line("      sums[", all, "u + i] += sums[", all, "u + k];");
+        s.line("    }");
+        s.line("  }");
+        s.line("  block_barrier();");
+    }
+    if (parts > 1) s.line("  cluster_barrier();");
     s.line("  if (part == 0) {");
     // Of each channel its mean and variance, where the sums were.
-    s.line("    ", each_channel);
-    s.line("      float sum = mine[c], squares = mine[", g.slice, "u + c];");
+    s.line("    for (u32 c = thread_index(); c < ", g.slice, "u; c += ", kernel.threads, "u) {");
+    s.line("      float sum = sums[c], squares = sums[", all, "u + c];");
     if (parts > 1) {
         s.line("#pragma unroll");
         s.line("      for (u32 i = 1; i < ", parts, "u; ++i) {");
-        s.line("        sum += cluster_float(mine + c, i);");
-        s.line("        squares += cluster_float(mine + ", g.slice, "u + c, i);");
+        s.line("        sum += cluster_float(sums + c, i);");
+        s.line("        squares += cluster_float(sums + ", all, "u + c, i);");
         s.line("      }");
     }
     const float one = 1.0F / static_cast<float>(g.pixels);
     s.line("      const float mean = sum * ", one, ";");
     s.line("      sums[c] = ", to_float(g.x.type, "from[c]"), times(g.x.scale), " + mean;");
-    s.line("      sums[", g.slice, "u + c] = larger(squares * ", one, " - mean * mean, 0.0f);");
+    s.line("      sums[", all, "u + c] = larger(squares * ", one, " - mean * mean, 0.0f);");
     s.line("    }");
     s.line("    block_barrier();");
-    s.line("    ", each_channel);
-    s.line("      const u32 group = c / ", g.each, "u * ", g.each, "u;");
-    s.line("      float mean = 0.0f, variance = 0.0f;");
-    s.line("      for (u32 i = 0; i < ", g.each, "u; ++i) mean += sums[group + i];");
-    s.line("      mean *= ", 1.0F / static_cast<float>(g.each), ";");
-    s.line("      for (u32 i = 0; i < ", g.each, "u; ++i) {");
-    s.line("        const float d = sums[group + i] - mean;");
-    s.line("        variance += sums[", g.slice, "u + group + i] + d * d;");
-    s.line("      }");
-    s.line("      const float factor = inverse_root(variance * ", 1.0F / static_cast<float>(g.each), " + ", g.epsilon,
-           ");");
-    s.line("      const u32 to = sample * ", g.result_row, "u + slice * ", g.slice, "u + c;");
-    s.line("      q0[to] = factor;");
-    s.line("      q1[to] = -mean * factor;");
-    s.line("    }");
+    emit_groups(s, g, kernel.threads, all);
     if (g.result_row > g.channels) {
         s.line("    if (slice == ", g.slices() - 1, "u && thread_index() < ", g.result_row - g.channels, "u) {");
         s.line("      const u32 to = sample * ", g.result_row, "u + ", g.channels, "u + thread_index();");

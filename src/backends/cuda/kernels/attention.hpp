@@ -11,10 +11,17 @@ bool attention_takes(const AttentionParams& params);
 cudaError_t launch_attention(const AttentionParams& params, cudaStream_t stream, bool programmatic);
 
 /// f16 or bf16, any length, heads up to 256 wide, all that AttentionParams can say: mma.sync on tiles of
-/// keys. `warps`: 1, 2 or 4 of 16 rows each a block.
+/// keys.
 bool attention_flash_takes(const AttentionParams& params);
-std::size_t attention_flash_shared_bytes(const AttentionParams& params, int warps);
-cudaError_t launch_attention_flash(const AttentionParams& params, int warps, cudaStream_t stream, bool programmatic);
+/// A block: 1, 2 or 4 warps of 16 rows of Q each; or, `split`, 4 warps that share 16 rows, each with a fourth of the
+/// keys, which is quicker where there are few rows and heads.
+struct FlashTile {
+    int warps = 4;
+    bool split = false;
+};
+std::size_t attention_flash_shared_bytes(const AttentionParams& params, FlashTile tile);
+cudaError_t launch_attention_flash(const AttentionParams& params, FlashTile tile, cudaStream_t stream,
+                                   bool programmatic);
 
 /// The same for up to 8 rows of Q that read one head of keys, which are shared out over `split` blocks; then a second
 /// kernel joins the parts. The workspace is of f32.

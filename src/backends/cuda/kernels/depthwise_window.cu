@@ -43,9 +43,10 @@ bool depthwise_window_takes(const DepthwiseParams& p, int columns) {
     if (p.type < type_f32 || p.type > type_s8 || p.output_type < type_f32 || p.output_type > type_s8) return false;
     if (p.c_stride % 4 != 0 || p.y_stride % 4 != 0 || p.weight_c % 4 != 0 || p.weight_c < p.c) return false;
     if (std::int64_t{p.window.kernel_h} * p.window.kernel_w > depthwise::most_taps) return false;
+    if (p.epilogue.residual_scale != 0 && p.epilogue.residual_stride % 4 != 0) return false;
     if (std::int64_t{p.h} * p.w * p.c_stride > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return false;
     if (depthwise::taps_at_once(p) == 0) return columns == depthwise::general_columns;
-    return columns == 4 || columns == 7 || columns == 14;
+    return columns == 2 || columns == 4 || columns == 7 || columns == 14;
 }
 
 cudaError_t launch_depthwise_window(const DepthwiseParams& p, int columns, cudaStream_t stream, bool programmatic) {

@@ -4,8 +4,9 @@
 // A thread has 4 neighbouring channels of Columns neighbouring results of a row. Along a row of the window it loads
 // each input once and adds it to every result that it meets (Taps taps at a time, Stride known to the compiler), so
 // that 7 taps of 14 results take 20 loads and not 98. The threads of a block have rows of the image below one another:
-// what they share of the window's height comes from L1. Weights lie in shared memory as floats. int8 is multiplied as
-// floats too: a sum of up to 1024 products of bytes is below 2^24 and therefore exact.
+// what they share of the window's height comes from L1. Where a thread has few results, and images are small, it is the
+// time of a load that counts: then several rows of the window are loaded at once. Weights lie in shared memory as
+// floats. int8 is multiplied as floats too: a sum of up to 1024 products of bytes is below 2^24 and therefore exact.
 
 #include "backends/cuda/kernels/depthwise_window.hpp"
 #include "backends/cuda/kernels/vec4.cuh"
@@ -55,53 +56,6 @@ __global__ void __launch_bounds__(threads)
         weights[tap * lanes + lane] =
             c0 < p.weight_c ? widen<T>(*reinterpret_cast<const typename Raw4<T>::type*>(from)) : float4{};
     }
-    __syncthreads();
-    pdl_wait();
-    if (strip >= t.strips || c0 >= p.y_stride) return;
-
-    const int oh = strip % p.p, rest = strip / p.p, ow = rest % t.across * Columns, n = rest / t.across;
-    const int h0 = oh * window.stride_h - window.pad_h, w0 = ow * window.stride_w - window.pad_w;
-    const T* image = static_cast<const T*>(p.input) + static_cast<std::int64_t>(n) * p.h * p.w * p.c_stride + c0;
-    const bool has = c0 < p.c_stride; // the result may have more padding than the input
-    float4 sums[Columns] = {};
-#pragma unroll 1
-    for (int r = 0; r < window.kernel_h; ++r) {
-        const int h = h0 + r * window.dil_h;
-        const bool row = has && static_cast<unsigned>(h) < static_cast<unsigned>(p.h);
-        if (!row && p.pad_word == 0) continue;
-        const T* from = image + (static_cast<std::int64_t>(h) * p.w + w0) * p.c_stride;
-        const float4* with = weights + r * window.kernel_w * lanes + lane;
-        if constexpr (Stride == 0) {
-#pragma unroll 1
-            for (int s = 0; s < window.kernel_w; ++s) {
-                const float4 w = with[s * lanes];
-#pragma unroll
-                for (int c = 0; c < Columns; ++c) {
-                    const int at = c * window.stride_w + s * window.dil_w;
-                    typename Raw4<T>::type raw = around_image<T>(p.pad_word);
-                    if (row && static_cast<unsigned>(w0 + at) < static_cast<unsigned>(p.w))
-                        raw = *reinterpret_cast<const typename Raw4<T>::type*>(from + at * p.c_stride);
-                    const float4 x = widen<T>(raw);
-                    sums[c].x = fmaf(x.x, w.x, sums[c].x);
-                    sums[c].y = fmaf(x.y, w.y, sums[c].y);
-                    sums[c].z = fmaf(x.z, w.z, sums[c].z);
-                    sums[c].w = fmaf(x.w, w.w, sums[c].w);
-                }
-            }
-        } else {
-            int s = 0;
-#pragma unroll 1
-            for (; s + Taps <= window.kernel_w; s += Taps)
-                multiply_taps<T, Columns, Taps, Stride>(sums, from + s * p.c_stride, w0 + s, row, with + s * lanes,
-                                                        lanes, p);
-#pragma unroll 1
-            for (; s < window.kernel_w; ++s)
-                multiply_taps<T, Columns, 1, Stride>(sums, from + s * p.c_stride, w0 + s, row, with + s * lanes, lanes,
-                                                     p);
-        }
-    }
-    pdl_trigger();
-
     const EpilogueParams& e = p.epilogue;
     float scale[4], bias[4];
 #pragma unroll
@@ -110,19 +64,91 @@ __global__ void __launch_bounds__(threads)
         scale[k] = !real ? 0.0F : e.scale != nullptr ? __ldg(e.scale + c0 + k) : 1.0F;
         bias[k] = real && e.bias != nullptr ? __ldg(e.bias + c0 + k) : 0.0F;
     }
+    __syncthreads();
+    pdl_wait();
+    if (strip >= t.strips || c0 >= p.y_stride) return;
+
+    const int oh = strip % p.p, rest = strip / p.p, ow = rest % t.across * Columns, n = rest / t.across;
+    const int h0 = oh * window.stride_h - window.pad_h, w0 = ow * window.stride_w - window.pad_w;
+    const T* image = static_cast<const T*>(p.input) + static_cast<std::int64_t>(n) * p.h * p.w * p.c_stride + c0;
+    const bool has = c0 < p.c_stride; // the result may have more padding than the input
     const std::int64_t pixel = (static_cast<std::int64_t>(n) * p.p + oh) * p.q + ow;
+    const std::int32_t residual_type = e.residual_is_s8 != 0 ? type_s8 : p.output_type;
+    const auto residual = [&](int c) { return load4(e.residual, residual_type, (pixel + c) * e.residual_stride + c0); };
+    constexpr bool few = Columns <= 4;
+    float4 added[few ? Columns : 1] = {};
+    if constexpr (few) {
+        if (e.residual != nullptr) {
+#pragma unroll
+            for (int c = 0; c < Columns; ++c)
+                if (ow + c < p.q) added[c] = residual(c);
+        }
+    }
+    float4 sums[Columns] = {};
+    const auto row_of = [&](int r, auto multiply) {
+        const int h = h0 + r * window.dil_h;
+        const bool row = has && static_cast<unsigned>(h) < static_cast<unsigned>(p.h);
+        if (!few && !row && p.pad_word == 0) return;
+        multiply(image + (static_cast<std::int64_t>(h) * p.w + w0) * p.c_stride,
+                 weights + r * window.kernel_w * lanes + lane, row);
+    };
+    if constexpr (Stride == 0) {
+#pragma unroll 1
+        for (int r = 0; r < window.kernel_h; ++r)
+            row_of(r, [&](const T* from, const float4* with, bool row) {
+#pragma unroll 1
+                for (int s = 0; s < window.kernel_w; ++s) {
+                    const float4 w = with[s * lanes];
+#pragma unroll
+                    for (int c = 0; c < Columns; ++c) {
+                        const int at = c * window.stride_w + s * window.dil_w;
+                        typename Raw4<T>::type raw = around_image<T>(p.pad_word);
+                        if (row && static_cast<unsigned>(w0 + at) < static_cast<unsigned>(p.w))
+                            raw = *reinterpret_cast<const typename Raw4<T>::type*>(from + at * p.c_stride);
+                        const float4 x = widen<T>(raw);
+                        sums[c].x = fmaf(x.x, w.x, sums[c].x);
+                        sums[c].y = fmaf(x.y, w.y, sums[c].y);
+                        sums[c].z = fmaf(x.z, w.z, sums[c].z);
+                        sums[c].w = fmaf(x.w, w.w, sums[c].w);
+                    }
+                }
+            });
+    } else if (few && window.kernel_w == Taps) {
+        constexpr int rows_at_once = few ? (Columns <= 2 ? 4 : 3) : 1;
+#pragma unroll rows_at_once
+        for (int r = 0; r < window.kernel_h; ++r)
+            row_of(r, [&](const T* from, const float4* with, bool row) {
+                multiply_taps<T, Columns, Taps, Stride>(sums, from, w0, row, with, lanes, p);
+            });
+    } else {
+        constexpr int groups_at_once = few ? 3 : 1;
+#pragma unroll 1
+        for (int r = 0; r < window.kernel_h; ++r)
+            row_of(r, [&](const T* from, const float4* with, bool row) {
+                int s = 0;
+#pragma unroll groups_at_once
+                for (; s + Taps <= window.kernel_w; s += Taps)
+                    multiply_taps<T, Columns, Taps, Stride>(sums, from + s * p.c_stride, w0 + s, row, with + s * lanes,
+                                                            lanes, p);
+#pragma unroll 1
+                for (; s < window.kernel_w; ++s)
+                    multiply_taps<T, Columns, 1, Stride>(sums, from + s * p.c_stride, w0 + s, row, with + s * lanes,
+                                                         lanes, p);
+            });
+    }
+    pdl_trigger();
+
 #pragma unroll
     for (int c = 0; c < Columns; ++c) {
         if (ow + c >= p.q) break;
         float v[4] = {fmaf(sums[c].x, scale[0], bias[0]), fmaf(sums[c].y, scale[1], bias[1]),
                       fmaf(sums[c].z, scale[2], bias[2]), fmaf(sums[c].w, scale[3], bias[3])};
         if (e.residual != nullptr) {
-            const std::int32_t type = e.residual_is_s8 != 0 ? type_s8 : p.output_type;
+            const float4 other = few ? added[few ? c : 0] : residual(c);
+            const float others[4] = {other.x, other.y, other.z, other.w};
 #pragma unroll
             for (int k = 0; k < 4; ++k)
-                if (c0 + k < p.c)
-                    v[k] = fmaf(load_any(e.residual, type, (pixel + c) * e.residual_stride + c0 + k), e.residual_scale,
-                                v[k]);
+                if (c0 + k < p.c) v[k] = fmaf(others[k], e.residual_scale, v[k]);
         }
         activate4(v, e);
 #pragma unroll
@@ -150,6 +176,7 @@ template <class T, int Taps, int Stride>
 cudaError_t launch_columns(const DepthwiseParams& p, const Work& t, int columns, std::size_t shared,
                            cudaStream_t stream, bool programmatic) {
     switch (columns) {
+        case 2: return launch_one<T, 2, Taps, Stride>(p, t, shared, stream, programmatic);
         case 4: return launch_one<T, 4, Taps, Stride>(p, t, shared, stream, programmatic);
         case 7: return launch_one<T, 7, Taps, Stride>(p, t, shared, stream, programmatic);
         case 14: return launch_one<T, 14, Taps, Stride>(p, t, shared, stream, programmatic);

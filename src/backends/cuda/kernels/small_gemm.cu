@@ -1,9 +1,10 @@
 // Gemm of few rows: the weights are streamed once, a warp one or two output columns, all rows of the input at once.
 // Rows that are not multiples of 16 bytes (888 channels of int8) are read by words or bytes, and there may be any
-// number of them.
+// number of them. And Gemm of rows with few numbers and few results, which memory binds: a thread a row.
 
 #include "backends/cuda/kernels/common.cuh"
 #include "backends/cuda/kernels/small_gemm.hpp"
+#include "backends/cuda/kernels/vec4.cuh"
 
 namespace lathe::cuda::kernels {
 namespace {
@@ -134,6 +135,63 @@ __global__ void __launch_bounds__(Split > 1 ? 256 : warps * 32) small_gemm(const
     }
 }
 
+constexpr int narrow_threads = 256, most_narrow_k = 64, most_narrow_n = 16;
+
+/// Results: 4, 8 or 16, of which `p.n` are there.
+template <class T, int Results>
+__global__ void __launch_bounds__(narrow_threads) narrow_gemm(const __grid_constant__ GemmParams p) {
+    constexpr int vec = Vec16<T>::count;
+    __shared__ float4 weights[(most_narrow_k + vec) * Results / 4]; // [k][result], zeros behind both ends
+    const int k = static_cast<int>(p.k), n = static_cast<int>(p.n), chunks = (k + vec - 1) / vec;
+    for (int i = static_cast<int>(threadIdx.x); i < chunks * vec * Results; i += narrow_threads) {
+        const int at = i / Results, result = i % Results;
+        reinterpret_cast<float*>(weights)[i] =
+            at < k && result < n ? to_float(static_cast<const T*>(p.weight)[result * k + at]) : 0.0F;
+    }
+    __syncthreads();
+    pdl_wait();
+    pdl_trigger();
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * narrow_threads + threadIdx.x;
+    if (row >= p.m) return;
+    const std::int64_t bytes = p.k * static_cast<std::int64_t>(sizeof(T));
+    const unsigned char* from = static_cast<const unsigned char*>(p.input) + row * bytes;
+    float sums[Results] = {};
+#pragma unroll 2
+    for (int i = 0; i < chunks; ++i) {
+        float x[vec];
+        unpack<T>(load_loose(from, std::int64_t{i} * 16, bytes), x);
+#pragma unroll
+        for (int e = 0; e < vec; ++e)
+#pragma unroll
+            for (int c = 0; c < Results; c += 4) {
+                const float4 w = weights[((i * vec + e) * Results + c) / 4];
+                sums[c] = fmaf(x[e], w.x, sums[c]);
+                sums[c + 1] = fmaf(x[e], w.y, sums[c + 1]);
+                sums[c + 2] = fmaf(x[e], w.z, sums[c + 2]);
+                sums[c + 3] = fmaf(x[e], w.w, sums[c + 3]);
+            }
+    }
+    const EpilogueParams& e = p.epilogue;
+    const std::int64_t to = row * p.output_stride;
+    const bool by_four = n % 4 == 0 && p.output_stride % 4 == 0;
+#pragma unroll
+    for (int c = 0; c < Results; c += 4) {
+        float v[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (c + i >= n) break;
+            const float residual =
+                e.residual != nullptr
+                    ? load_any(e.residual, e.residual_is_s8 != 0 ? type_s8 : p.output_type, to + c + i)
+                    : 0.0F;
+            v[i] = finish(sums[c + i], e.scale != nullptr ? e.scale[c + i] : 1.0F,
+                          e.bias != nullptr ? e.bias[c + i] : 0.0F, residual, e);
+            if (!by_four) store_any(p.output, p.output_type, to + c + i, v[i]);
+        }
+        if (by_four && c < n) store4(p.output, p.output_type, to + c, v);
+    }
+}
+
 int bytes_of_type(std::int32_t type) { return type == type_s8 ? 1 : type == type_f32 ? 4 : 2; }
 bool has_aligned_rows(const GemmParams& p) { return p.k * bytes_of_type(p.input_type) % 16 == 0; }
 
@@ -196,6 +254,25 @@ cudaError_t launch_split_gemm(int split, const GemmParams& p, cudaStream_t strea
                             : of_split<T, 8>(p, stream, programmatic);
     };
     return p.input_type == type_f16 ? of(__half{}) : of(__nv_bfloat16{});
+}
+
+bool narrow_gemm_takes(const GemmParams& p) {
+    const bool floats = p.input_type == type_f32 || p.input_type == type_f16 || p.input_type == type_bf16;
+    return floats && p.input_type == p.weight_type && p.m >= 64 && p.m <= std::int64_t{narrow_threads} * 0x7fffffff &&
+           p.k >= 1 && p.k <= most_narrow_k && p.n >= 1 && p.n <= most_narrow_n && p.output_stride >= p.n;
+}
+
+cudaError_t launch_narrow_gemm(const GemmParams& p, cudaStream_t stream, bool programmatic) {
+    if (!narrow_gemm_takes(p)) return cudaErrorInvalidValue;
+    const auto of = [&](auto type) {
+        using T = decltype(type);
+        const auto launch = [&](auto kernel) {
+            return launch_kernel(kernel, blocks_for(p.m, narrow_threads), narrow_threads, 0, stream, programmatic, 1,
+                                 p);
+        };
+        return p.n <= 4 ? launch(narrow_gemm<T, 4>) : p.n <= 8 ? launch(narrow_gemm<T, 8>) : launch(narrow_gemm<T, 16>);
+    };
+    return p.input_type == type_f32 ? of(float{}) : p.input_type == type_f16 ? of(__half{}) : of(__nv_bfloat16{});
 }
 
 } // namespace lathe::cuda::kernels

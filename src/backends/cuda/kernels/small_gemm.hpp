@@ -9,4 +9,9 @@ namespace lathe::cuda::kernels {
 bool split_gemm_takes(const GemmParams& params, int split);
 cudaError_t launch_split_gemm(int split, const GemmParams& params, cudaStream_t stream, bool programmatic);
 
+/// Any number of rows with at most 64 numbers and 16 results (heads that are mixed, coordinates, tables): a thread has
+/// a row, the weights lie in shared memory. Floats.
+bool narrow_gemm_takes(const GemmParams& params);
+cudaError_t launch_narrow_gemm(const GemmParams& params, cudaStream_t stream, bool programmatic);
+
 } // namespace lathe::cuda::kernels

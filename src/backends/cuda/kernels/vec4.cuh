@@ -70,6 +70,15 @@ __device__ __forceinline__ void store4(void* data, std::int32_t type, std::int64
     }
 }
 
+/// Loads four numbers of a run-time type; `i` is a multiple of 4.
+__device__ __forceinline__ float4 load4(const void* data, std::int32_t type, std::int64_t i) {
+    if (type == type_s8)
+        return widen<std::int8_t>(*reinterpret_cast<const std::uint32_t*>(static_cast<const std::int8_t*>(data) + i));
+    if (type == type_f32) return *reinterpret_cast<const float4*>(static_cast<const float*>(data) + i);
+    const uint2 raw = *reinterpret_cast<const uint2*>(static_cast<const __half*>(data) + i);
+    return type == type_f16 ? widen<__half>(raw) : widen<__nv_bfloat16>(raw);
+}
+
 struct Four {
     float v[4];
 };

@@ -7,6 +7,7 @@
 #include "backends/cuda/plan/determinants.hpp"
 #include "backends/cuda/plan/einsum.hpp"
 #include "backends/cuda/plan/empty_values.hpp"
+#include "backends/cuda/plan/few_filters.hpp"
 #include "backends/cuda/plan/fourier.hpp"
 #include "backends/cuda/plan/lower.hpp"
 #include "backends/cuda/plan/pool_indices.hpp"
@@ -239,6 +240,8 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_determinants(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_deform_conv(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
+    // Partial sums are stored: 8 bits of mantissa are too few for that.
+    if (prepared.precision != Precision::bfloat16 && write_out_few_filters(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
     const auto of_floats = [&](const Node& node) { return is_floating(type_of(model.graph, node.input(0))); };
     if (write_out_reductions(model.graph, model.opset(), of_floats)) LATHE_CHECK(settle(model));

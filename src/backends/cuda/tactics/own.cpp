@@ -50,6 +50,7 @@ public:
         const auto params = gemm_params(op_, plan_);
         if (!params) return refuse(params.error().message);
         if (small_gemm_takes(*params)) add("small_gemm", -1, *params, gemm_setter(op_, plan_), launch_small_gemm);
+        if (narrow_gemm_takes(*params)) add("narrow_gemm", -1, *params, gemm_setter(op_, plan_), launch_narrow_gemm);
         for (const int split : {8, 4, 2}) {
             if (!split_gemm_takes(*params, split)) continue;
             options_.push_back(make_option(op_, waits_, "small_gemm/" + std::to_string(split), -1, *params,
@@ -269,17 +270,19 @@ private:
 
     void attention_flash(const AttentionParams& p) {
         if (!attention_flash_takes(p)) return;
-        for (const int warps : {4, 2, 1}) {
-            if (attention_flash_shared_bytes(p, warps) > device_.shared_per_block) continue;
+        for (const FlashTile tile : {FlashTile{4}, FlashTile{2}, FlashTile{1}, FlashTile{4, true}}) {
+            if (attention_flash_shared_bytes(p, tile) > device_.shared_per_block) continue;
             // Blocks side by side, and that each reads all keys.
+            const int rows = tile.split ? 16 : tile.warps * 16;
             const double blocks =
-                std::ceil(static_cast<double>(p.q_len) / (warps * 16)) * static_cast<double>(p.heads * p.batch);
-            const double waves = std::ceil(blocks / (device_.multiprocessors * 8.0 / warps));
-            options_.push_back(make_option(op_, waits_, "attention_flash/" + std::to_string(warps), 1 + waves, p,
-                                           attention_setter(op_, plan_),
-                                           [warps](const AttentionParams& q, cudaStream_t stream, bool programmatic) {
-                                               return launch_attention_flash(q, warps, stream, programmatic);
-                                           }));
+                std::ceil(static_cast<double>(p.q_len) / rows) * static_cast<double>(p.heads * p.batch);
+            const double waves = std::ceil(blocks / (device_.multiprocessors * 8.0 / tile.warps));
+            options_.push_back(
+                make_option(op_, waits_, "attention_flash/" + std::to_string(tile.warps) + (tile.split ? "split" : ""),
+                            tile.split ? 0.5 + waves : 1 + waves, p, attention_setter(op_, plan_),
+                            [tile](const AttentionParams& q, cudaStream_t stream, bool programmatic) {
+                                return launch_attention_flash(q, tile, stream, programmatic);
+                            }));
         }
     }
     /// One part, and as many as keep all multiprocessors busy once, twice or four times.

@@ -53,7 +53,7 @@ double depthwise_window_cost(const DepthwiseParams& p, int columns, const Device
     const double slots = 4.0 * std::max(1, device.multiprocessors), mine = static_cast<double>(warps) / slots;
     // half as much again for waiting: not measured, and what the tensor cores take was first in all measurements
     const double issue = 1.5 * instructions * std::max(1.0, mine) / 1755;
-    const double latency = window.kernel_h * 0.5;
+    const double latency = window.kernel_h * (columns <= 4 && !general ? 0.2 : 0.5);
     const double x = static_cast<double>(p.n) * p.h * p.w * p.c_stride, y = static_cast<double>(p.n) * p.p * p.q;
     const double size = p.type == type_s8 ? 1 : p.type == type_f32 ? 4 : 2;
     return 2 + std::max({issue, latency, (x * size + y * p.y_stride * size) / 2.7e6});
@@ -121,7 +121,7 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
         bind_epilogue(q.epilogue, epilogue, residual_at, pointers);
     };
     if (depthwise_window_shared_bytes(p) > device.shared_per_block) return "a depthwise window of too many taps";
-    for (const int columns : {4, 7, 14}) {
+    for (const int columns : {2, 4, 7, 14}) {
         if (!depthwise_window_takes(p, columns)) continue;
         const std::string id = "depthwise_window/c" + std::to_string(columns);
         options.push_back(make_option(op, waits, id, depthwise_window_cost(p, columns, device), p, set,

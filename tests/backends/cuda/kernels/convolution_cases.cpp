@@ -282,6 +282,9 @@ void add_convolution_cases(Cases& add) {
         add("depthwise_" + type_name(type) + "_relu", [=] {
             return depthwise_plan({1, 96, 7, 7}, 3, 1, type, Tail::bias_relu);
         });
+        add("depthwise_" + type_name(type) + "_wide_residual", [=] {
+            return depthwise_plan({1, 40, 8, 9}, 9, 1, type, Tail::residual_relu);
+        });
         add("depthwise_" + type_name(type) + "_residual", [=] {
             return depthwise_plan({1, 32, 9, 10}, 3, 1, type, Tail::residual_relu);
         });

@@ -542,6 +542,9 @@ void add_other_cases(Cases& add) {
         add("rotary_pairs_wide" + end, [=] { return rotary_plan({2, 3, 7, 12}, {1, 1, 7, 12}, true, type); });
         add("group_factors" + end, [=] { return factors_plan({2, 320, 17, 19}, 32, type); });
         add("group_factors_one" + end, [=] { return factors_plan({3, 48, 9, 9}, 1, type); });
+        add("group_factors_one_wide" + end, [=] { return factors_plan({2, 320, 14, 14}, 1, type); });
+        add("group_factors_one_large" + end, [=] { return factors_plan({1, 64, 56, 56}, 1, type); });
+        add("group_factors_of_eleven" + end, [=] { return factors_plan({2, 88, 7, 5}, 8, type); });
         add("group_factors_each" + end, [=] { return factors_plan({1, 30, 40, 40}, 30, type); });
         add("layernorm_long" + end, [=] { return layer_norm_plan(5, 3072, type, false, true, false); });
         add("layernorm_longest" + end, [=] { return layer_norm_plan(3, 70000, type, true, true, true); });

@@ -164,6 +164,17 @@ void add_product_cases(Cases& add) {
         add("gemm_" + t.name + "_k888", [=] { return gemm_plan(32, 100, 888, t.type, t.out, Tail::bias, t.tf32); });
         add("gemm_" + t.name + "_odd", [=] { return gemm_plan(19, 37, 45, t.type, t.out, Tail::bias, t.tf32); });
     }
+    // Few numbers and few results a row: heads that are mixed, coordinates.
+    for (const T type : {T::f16, T::bf16, T::f32}) {
+        const auto narrow = [&](std::int64_t n, std::int64_t k, Tail tail) {
+            add("gemm_narrow" + std::to_string(n) + "x" + std::to_string(k) + "_" + type_name(type),
+                [=] { return gemm_plan(1000, n, k, type, type, tail, false); });
+        };
+        narrow(4, 4, Tail::bias);
+        narrow(7, 13, Tail::residual_relu);
+        narrow(16, 64, Tail::bias_relu);
+        narrow(1, 3, Tail::none);
+    }
     // A decoder's step: few rows, shared out over warps.
     for (const T type : {T::f16, T::bf16}) {
         for (const std::int64_t rows : {1, 3, 8})
@@ -251,6 +262,9 @@ void add_product_cases(Cases& add) {
         flash("attention_bias", {.batch = 2, .heads = 4, .length = 49, .depth = 32, .mask = Mask::heads});
         flash("attention_windows", {.batch = 6, .heads = 2, .length = 49, .depth = 32, .mask = Mask::windows});
         flash("attention_grouped", {.batch = 2, .heads = 6, .length = 70, .depth = 64, .key_heads = 2, .causal = true});
+        // Warps that share rows: keys in several rounds, of which the last gives some of them nothing.
+        flash("attention_few_heads", {.heads = 4, .length = 200, .depth = 256, .key_heads = 1, .causal = true});
+        flash("attention_rounds", {.heads = 2, .length = 37, .depth = 64, .keys = 541, .mask = Mask::heads});
         flash("attention_cross", {.batch = 2, .heads = 4, .length = 256, .depth = 40, .keys = 77});
         flash("attention_empty_rows", {.batch = 2,
                                        .heads = 2,
