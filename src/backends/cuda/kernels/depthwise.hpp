@@ -16,8 +16,8 @@ struct DepthwiseParams {
     std::uint32_t pad_word;  ///< what lies around the image: s8 its zero point in all four bytes, floats 0
     EpilogueParams epilogue; ///< with residual_stride
 };
-/// Any window of up to 1024 taps, any types, any epilogue. A thread computes `columns` (2, 4, 7, 14; for dilated windows
-/// and strides over 2 only 4) neighbouring results of a row.
+/// Any window of up to 1024 taps, any types, any epilogue. A thread computes `columns` (2, 4, 7, 14; for dilated
+/// windows and strides over 2 only 4) neighbouring results of a row.
 bool depthwise_window_takes(const DepthwiseParams& params, int columns);
 /// Shared memory of a block.
 std::size_t depthwise_window_shared_bytes(const DepthwiseParams& params);
