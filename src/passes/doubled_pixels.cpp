@@ -70,7 +70,7 @@ const Tensor* weights_of(const Graph& graph, const Node& conv) {
     return fits ? weight : nullptr;
 }
 
-/// The phases of `conv`, each with what `last` computes of its results if that is another node.
+/// The phases of `conv`, with what `activation` makes of them if it is given: the root is the last of the two.
 bool write_phases(const Site& site, const Node& conv, const Node* activation) {
     Graph& graph = site.graph;
     const Node* resize = site.uses.producer(conv.input(0));

@@ -76,10 +76,12 @@ LinearMap joined(const LinearMap& first, const LinearMap& second) {
     return map;
 }
 
-/// Whether one map takes at most three quarters of the products of both.
+/// Whether one map takes at most three quarters of the products of both, and a second or so to make.
 bool pays(const LinearMap& first, const LinearMap& second) {
+    constexpr double most_to_join = 1 << 30;
+    const double one = static_cast<double>(second.to) * static_cast<double>(first.from);
     const double both = static_cast<double>(first.to) * static_cast<double>(first.from + second.to);
-    return static_cast<double>(second.to) * static_cast<double>(first.from) * 4 <= both * 3;
+    return one * 4 <= both * 3 && one * static_cast<double>(first.to) <= most_to_join;
 }
 
 /// The map's numbers as tensors of this type; nothing where one is not finite in it.
@@ -211,8 +213,9 @@ bool join_product(const Site& site) {
     const auto made = tensors_of(both, weight->type(), {first.from, results}, {results});
     if (!made) return false;
 
-    const auto put = [&](Node node, const Node& like, std::size_t axis) {
-        ValueInfo known = graph.info_or_name(like.output(0));
+    // In the place of `like`, named as it is, with what is known of `value` but for the number of channels.
+    const auto put = [&](Node node, const Node& like, const std::string& value, std::size_t axis) {
+        ValueInfo known = graph.info_or_name(value);
         if (known.dims && axis < known.dims->size()) (*known.dims)[axis] = Dimension::of(results);
         node.name = like.name;
         node.outputs = {graph.unique_name(like.output(0))};
@@ -223,10 +226,10 @@ bool join_product(const Site& site) {
     const auto last = static_cast<std::size_t>(rank - 1);
     std::string value = put(
         make_node("MatMul", {found->product->input(0), add_constant(graph, found->product->input(1), made->weight)}),
-        *found->product, last);
+        *found->product, found->product->output(0), last);
     if (made->bias)
         value = put(make_node("Add", {value, add_constant(graph, found->product->input(1) + ".bias", *made->bias)}),
-                    found->add != nullptr ? *found->add : site.root, last);
+                    found->add != nullptr ? *found->add : site.root, found->product->output(0), last);
     Node turn = *found->turn;
     turn.inputs = {value};
     const Node origin = site.root;
@@ -234,7 +237,7 @@ bool join_product(const Site& site) {
         become(site.root, std::move(turn), origin);
         return true;
     }
-    value = put(std::move(turn), *found->turn, 1);
+    value = put(std::move(turn), *found->turn, found->turn->output(0), 1);
     Node reshape = *found->reshape;
     reshape.inputs = {value, add_constant(graph, found->reshape->input(1),
                                           Tensor::of_int64s("", {static_cast<std::int64_t>(sizes->size())}, *sizes))};

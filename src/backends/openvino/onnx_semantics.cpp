@@ -92,6 +92,23 @@ bool may_end_in_padding(const Graph& graph, const Node& node, const std::vector<
     return false;
 }
 
+//  AveragePool of a whole image of few channels   ==>   GlobalAveragePool
+// Of bytes, put into another scale behind it, OpenVINO's kernel for AVX2 gives the largest instead of the mean where
+// there are fewer than 16 channels and one pixel is left.
+Nodes average_of_all(const Graph& graph, const Node& node) {
+    constexpr std::int64_t least_channels = 16;
+    const auto dims = graph.info_or_name(node.input(0)).shape();
+    const auto kernel = node.ints_or("kernel_shape", {}), pads = node.ints_or("pads", {});
+    const std::string padding = node.string_or("auto_pad", "NOTSET");
+    if (!dims || dims->size() != kernel.size() + 2 || (*dims)[1] < 1 || (*dims)[1] >= least_channels ||
+        (padding != "NOTSET" && padding != "VALID") ||
+        std::ranges::any_of(pads, [](std::int64_t n) { return n != 0; }) ||
+        std::ranges::any_of(node.ints_or("dilations", {}), [](std::int64_t n) { return n != 1; }) ||
+        !std::equal(kernel.begin(), kernel.end(), dims->begin() + 2))
+        return {};
+    return {made("GlobalAveragePool", {node.input(0)}, node.output(0))};
+}
+
 //  x ──▶ AveragePool(pads, ceil_mode, count_include_pad) ──▶ y
 //    ==>   x ──▶ Pad ──▶ AveragePool(ceil_mode) ──▶ y
 // The divisor is then the number of elements of the padded input under the window, as ONNX and PyTorch have it.
@@ -453,7 +470,10 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
     if (node.is("Resize")) return counted_from_the_front(graph, node);
     if (Nodes nodes = compared_wide(graph, node); !nodes.empty()) return nodes;
-    if (node.is("AveragePool")) return padded_average(graph, node, opset);
+    if (node.is("AveragePool")) {
+        if (Nodes nodes = average_of_all(graph, node); !nodes.empty()) return nodes;
+        return padded_average(graph, node, opset);
+    }
     if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
     // From opset 13 on to 17 OpenVINO (2026.4) does not read the axes of these three, and reduces over all.

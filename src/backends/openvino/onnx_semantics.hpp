@@ -7,6 +7,7 @@ namespace lathe::openvino {
 /// Rewrites, in place, what OpenVINO 2026.4 computes otherwise than ONNX defines it, so that it computes the same:
 ///   Softmax before opset 13 over several axes       it normalises over the one axis alone
 ///   AveragePool with ceil_mode, count_include_pad and pads   it counts elements beyond the padding
+///   AveragePool of a whole image of few channels    of bytes it gives the largest, with AVX2
 ///   Pad with 0 before MaxPool                       it fuses them, and pads with minus infinity
 ///   Add, Sub, Mul of int8 and uint8                 it saturates where ONNX wraps around
 ///   ReduceMax, ReduceMin that are compared or put out   of infinities alone they give the last finite number
