@@ -104,11 +104,7 @@ bool write_phases(const Site& site, const Node& conv, const Node* activation) {
     info.opaque_type.clear();
     const auto put = [&](Node node, std::int64_t channels) {
         if (info.dims && info.dims->size() == 4) (*info.dims)[1] = Dimension::of(channels);
-        node.outputs = {graph.unique_name(site.root.output(0) + "/" + node.op_type)};
-        node.name = node.outputs[0];
-        std::string name = node.outputs[0];
-        insert_before(site, std::move(node), info);
-        return name;
+        return add_before(site, std::move(node), info);
     };
     Node joined = make_node("Concat", {});
     joined.set("axis", std::int64_t{1});

@@ -21,17 +21,8 @@ std::optional<Pointwise> pointwise_of(const Graph& graph, const Node& node) {
     return Pointwise{weight, shape[0], shape[1]};
 }
 
-namespace {
-
-/// x -> W x + b over `from` numbers, `to` results; row by row.
-struct LinearMap {
-    std::int64_t to = 0, from = 0;
-    std::vector<double> weight, bias; ///< the bias empty where there is none
-};
-
-/// The constant's values, one for each of `count` results; empty where it is none.
-std::optional<std::vector<double>> bias_of(const Graph& graph, const std::string& name, std::int64_t count,
-                                           DataType type) {
+std::optional<std::vector<double>> constant_bias(const Graph& graph, const std::string& name, std::int64_t count,
+                                                 DataType type) {
     if (name.empty()) return std::vector<double>{};
     const Tensor* bias = graph.constant(name);
     if (bias == nullptr || bias->type() != type || static_cast<std::int64_t>(bias->count()) != count)
@@ -39,6 +30,14 @@ std::optional<std::vector<double>> bias_of(const Graph& graph, const std::string
     const auto values = bias->to_floats();
     return std::vector<double>(values.begin(), values.end());
 }
+
+namespace {
+
+/// x -> W x + b over `from` numbers, `to` results; row by row.
+struct LinearMap {
+    std::int64_t to = 0, from = 0;
+    std::vector<double> weight, bias; ///< the bias empty where there is none
+};
 
 /// A convolution's weights as a map from all that its window reads.
 std::optional<LinearMap> map_of(const Graph& graph, const Node& conv) {
@@ -51,7 +50,7 @@ std::optional<LinearMap> map_of(const Graph& graph, const Node& conv) {
     map.from = static_cast<std::int64_t>(weight->count()) / map.to;
     const auto numbers = weight->to_floats();
     map.weight.assign(numbers.begin(), numbers.end());
-    auto bias = bias_of(graph, conv.input(2), map.to, weight->type());
+    auto bias = constant_bias(graph, conv.input(2), map.to, weight->type());
     if (!bias) return std::nullopt;
     map.bias = std::move(*bias);
     return map;
@@ -74,6 +73,17 @@ LinearMap joined(const LinearMap& first, const LinearMap& second) {
         if (!map.bias.empty()) map.bias[static_cast<std::size_t>(row)] = shift;
     }
     return map;
+}
+
+/// A matrix of so many columns, its rows and columns exchanged.
+std::vector<double> turned(const std::vector<double>& matrix, std::int64_t columns) {
+    const auto width = static_cast<std::size_t>(columns), height = matrix.size() / width;
+    std::vector<double> other;
+    other.reserve(matrix.size());
+    for (std::size_t column = 0; column < width; ++column)
+        for (std::size_t row = 0; row < height; ++row)
+            other.push_back(matrix[row * width + column]);
+    return other;
 }
 
 /// Whether one map takes at most three quarters of the products of both, and a second or so to make.
@@ -186,30 +196,22 @@ bool join_product(const Site& site) {
         if (!sizes) return false;
     }
     // x W, with W's rows the inputs: turned, it is the map's matrix.
-    LinearMap first{channels, weight->shape()[0], {}, {}};
     const auto numbers = weight->to_floats();
-    for (std::int64_t k = 0; k < channels; ++k)
-        for (std::int64_t i = 0; i < first.from; ++i)
-            first.weight.push_back(numbers[static_cast<std::size_t>(i * channels + k)]);
+    LinearMap first{channels, weight->shape()[0], turned({numbers.begin(), numbers.end()}, channels), {}};
     if (found->add != nullptr) {
         const bool constant_first = graph.constant(found->add->input(0)) != nullptr;
         const std::string& name = found->add->input(constant_first ? 0 : 1);
         const Tensor* shift = graph.constant(name);
         const bool along_columns = shift != nullptr && !shift->shape().empty() && shift->shape().back() == channels &&
                                    static_cast<std::int64_t>(shift->shape().size()) <= rank;
-        auto bias = along_columns ? bias_of(graph, name, channels, weight->type()) : std::nullopt;
+        auto bias = along_columns ? constant_bias(graph, name, channels, weight->type()) : std::nullopt;
         if (!bias) return false;
         first.bias = std::move(*bias);
     }
     const auto to = map_of(graph, site.root);
     if (!to || !pays(first, *to)) return false;
     LinearMap both = joined(first, *to);
-    std::vector<double> turned(both.weight.size());
-    for (std::int64_t k = 0; k < both.to; ++k)
-        for (std::int64_t i = 0; i < both.from; ++i)
-            turned[static_cast<std::size_t>(i * both.to + k)] =
-                both.weight[static_cast<std::size_t>(k * both.from + i)];
-    both.weight = std::move(turned);
+    both.weight = turned(both.weight, both.from);
     const auto made = tensors_of(both, weight->type(), {first.from, results}, {results});
     if (!made) return false;
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "graph/graph.hpp"
 
@@ -14,5 +16,9 @@ struct Pointwise {
 };
 
 std::optional<Pointwise> pointwise_of(const Graph& graph, const Node& node);
+
+/// The numbers of a bias that is a constant of this type, one for each of `count` results; none where it is omitted.
+std::optional<std::vector<double>> constant_bias(const Graph& graph, const std::string& name, std::int64_t count,
+                                                 DataType type);
 
 } // namespace lathe::passes

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "passes/channel_affine.hpp"
+#include "passes/linear_maps.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -39,14 +40,9 @@ std::optional<Branch> branch_of(const Graph& graph, const Node& node) {
         branch.begin.push_back(pads[i]);
         branch.end.push_back(pads[axes + i]);
     }
-    if (!node.input(2).empty()) {
-        const Tensor* bias = graph.constant(node.input(2));
-        if (bias == nullptr || bias->type() != branch.weight->type() ||
-            bias->count() != static_cast<std::size_t>(shape[0]))
-            return std::nullopt;
-        const auto values = bias->to_floats();
-        branch.bias.assign(values.begin(), values.end());
-    }
+    auto bias = constant_bias(graph, node.input(2), shape[0], branch.weight->type());
+    if (!bias) return std::nullopt;
+    branch.bias = std::move(*bias);
     return branch;
 }
 

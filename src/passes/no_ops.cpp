@@ -85,13 +85,10 @@ bool resizes_to_same(const Site& site) {
     }
     if (node.input(3).empty()) return false;
     if (keeps_all_dims(site)) return true;
-    const Node* sizes = site.uses.producer(node.input(3));
-    const auto part =
-        sizes != nullptr && sizes->is("Concat") ? part_of_shape(graph, site.uses, sizes->input(0)) : std::nullopt;
+    const std::size_t own = own_sizes(graph, site.uses, node.input(3), node.input(0));
     const auto from = graph.info_or_name(node.input(0)).shape(), to = graph.info_or_name(node.output(0)).shape();
-    if (!part || part->value != node.input(0) || part->first != 0 || !from || !to || from->size() != to->size())
-        return false;
-    for (std::size_t axis = part->end; axis < from->size(); ++axis)
+    if (own == 0 || !from || !to || from->size() != to->size()) return false;
+    for (std::size_t axis = own; axis < from->size(); ++axis)
         if ((*from)[axis] < 1 || (*from)[axis] != (*to)[axis]) return false;
     return true;
 }
@@ -127,19 +124,19 @@ Rule neutral(const char* types, float element, bool either_side) {
 //  y                y
 //
 // Likewise Dropout at inference, Cast to the type it has, Reshape, Flatten, Squeeze, Unsqueeze and Expand to the shape
-// it has, Transpose that keeps the order, Pad by nothing, Slice of everything, Resize to
-// the size it has, Concat, Sum, Min, Max and Split of one,
-// and x + 0, x - 0, x * 1, x / 1, x ^ 1 where the constant does not broadcast x to a larger shape.
+// it has, Transpose that keeps the order, Pad by nothing, Slice of everything, Resize to the size it
+// has, Concat, Sum, Min, Max and Split of one, and x + 0, x - 0, x * 1, x / 1, x ^ 1 where the constant does not
+// broadcast x to a larger shape.
 Result<bool> remove_no_ops(Graph& graph, PassContext& context) {
     static const std::vector<Rule> rules{
-        no_op("Identity", always),        no_op("Dropout", is_inference_dropout),
-        no_op("Cast", casts_to_same),     no_op("Reshape|Flatten|Squeeze|Unsqueeze", reshapes_to_same),
-        no_op("Expand", keeps_all_dims),  no_op("Transpose", keeps_order),
-        no_op("Pad", pads_nothing),       no_op("Slice", slices_nothing),
-        no_op("Resize", resizes_to_same), no_op("Concat|Sum|Min|Max|Mean", has_one_input),
+        no_op("Identity", always),       no_op("Dropout", is_inference_dropout),
+        no_op("Cast", casts_to_same),    no_op("Reshape|Flatten|Squeeze|Unsqueeze", reshapes_to_same),
+        no_op("Expand", keeps_all_dims), no_op("Transpose", keeps_order),
+        no_op("Pad", pads_nothing),      no_op("Resize", resizes_to_same),
+        no_op("Slice", slices_nothing),  no_op("Concat|Sum|Min|Max|Mean", has_one_input),
         no_op("Split", has_one_output), // into one part
-        neutral("Add", 0, true),          neutral("Sub", 0, false),
-        neutral("Mul", 1, true),          neutral("Div|Pow", 1, false),
+        neutral("Add", 0, true),         neutral("Sub", 0, false),
+        neutral("Mul", 1, true),         neutral("Div|Pow", 1, false),
     };
     return rewrite(graph, context, rules);
 }

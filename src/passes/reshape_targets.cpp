@@ -11,13 +11,12 @@ namespace {
 
 constexpr std::int64_t as_before = 0, what_is_left = -1; // what Reshape takes in the place of a size
 
-bool same_dimension(const Graph& graph, const std::string& a, std::size_t axis_a, const std::string& b,
-                    std::size_t axis_b) {
+/// Whether an axis of one value is surely as long as an axis of another.
+bool same_size(const Graph& graph, const std::string& a, std::size_t axis_a, const std::string& b, std::size_t axis_b) {
     const ValueInfo x = graph.info_or_name(a), y = graph.info_or_name(b);
     if (axis_a == axis_b && a == b) return true;
-    if (!x.dims || !y.dims || axis_a >= x.dims->size() || axis_b >= y.dims->size()) return false;
-    const Dimension &p = (*x.dims)[axis_a], &q = (*y.dims)[axis_b];
-    return p == q && (p.size || !p.symbol.empty());
+    return x.dims && y.dims && axis_a < x.dims->size() && axis_b < y.dims->size() &&
+           same_dimension((*x.dims)[axis_a], (*y.dims)[axis_b]);
 }
 
 bool has_one_element(const Graph& graph, const std::string& value) {
@@ -36,7 +35,7 @@ bool constant_target(const Site& site) {
             target.insert(target.end(), sizes.begin(), sizes.end());
         } else if (const auto part = part_of_shape(site.graph, site.uses, piece)) {
             for (std::size_t axis = part->first; axis < part->end; ++axis) {
-                const bool kept = same_dimension(site.graph, part->value, axis, root.input(0), target.size());
+                const bool kept = same_size(site.graph, part->value, axis, root.input(0), target.size());
                 target.push_back(kept ? as_before : what_is_left);
             }
         } else if (has_one_element(site.graph, piece)) {

@@ -35,10 +35,7 @@ bool is_weighted_mean(const Site& site, const Node& node, std::size_t rank) {
     if (has_sizes) {
         if (!axes.empty() || graph.constant(node.input(3)) != nullptr) return axes.empty();
         // Batch and channels as they are, and a size that is told by the result's.
-        const Node* sizes = site.uses.producer(node.input(3));
-        if (sizes == nullptr || !sizes->is("Concat")) return false;
-        const auto part = part_of_shape(graph, site.uses, sizes->input(0));
-        return part && part->value == node.input(0) && part->first == 0 && part->end == 2;
+        return own_sizes(graph, site.uses, node.input(3), node.input(0)) == 2;
     }
     const bool is_attribute = node.inputs.size() < 2;
     const Tensor* scales = is_attribute ? nullptr : graph.constant(node.input(node.inputs.size() > 2 ? 2 : 1));
@@ -141,13 +138,7 @@ private:
         (*info.dims)[1] = Dimension::of(channels);
         return info;
     }
-    std::string put(Node node, ValueInfo info) {
-        const std::string name = site_.graph.unique_name(site_.root.output(0) + "/" + node.op_type);
-        node.outputs = {name};
-        node.name = name;
-        insert_before(site_, std::move(node), std::move(info));
-        return name;
-    }
+    std::string put(Node node, ValueInfo info) { return add_before(site_, std::move(node), std::move(info)); }
     /// The convolution of these channels alone.
     std::string convolved(const std::string& value, const std::vector<Part>& parts, const std::string& bias) {
         const std::int64_t inputs = channels_of(parts);

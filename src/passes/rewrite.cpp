@@ -165,6 +165,14 @@ std::string add_before(const Site& site, Node node, DataType type, const Shape& 
     return name;
 }
 
+std::string add_before(const Site& site, Node node, ValueInfo info) {
+    node.name = site.graph.unique_name(site.root.output(0) + "/" + node.op_type);
+    node.outputs = {node.name};
+    std::string name = node.name;
+    insert_before(site, std::move(node), std::move(info));
+    return name;
+}
+
 std::string add_constant(Graph& graph, const std::string& stem, const Tensor& tensor) {
     std::string name = graph.unique_name(stem);
     graph.initializers.emplace(name, tensor.renamed(name));
@@ -287,10 +295,12 @@ bool same_shape(const Graph& graph, const std::string& a, const std::string& b) 
     const auto x = graph.info(a);
     const auto y = graph.info(b);
     if (!x || !y || !x->dims || !y->dims || x->dims->size() != y->dims->size()) return false;
-    return std::equal(x->dims->begin(), x->dims->end(), y->dims->begin(), [](const Dimension& p, const Dimension& q) {
-        if (p.size && q.size) return *p.size == *q.size;
-        return !p.size && !q.size && !p.symbol.empty() && p.symbol == q.symbol;
-    });
+    return std::equal(x->dims->begin(), x->dims->end(), y->dims->begin(), same_dimension);
+}
+
+bool same_dimension(const Dimension& a, const Dimension& b) {
+    if (a.size && b.size) return *a.size == *b.size;
+    return !a.size && !b.size && !a.symbol.empty() && a.symbol == b.symbol;
 }
 
 DataType type_of(const Graph& graph, const std::string& value) {
@@ -319,12 +329,9 @@ std::optional<std::int64_t> constant_integer(const Graph& graph, const std::stri
 bool is_size_of(const Graph& graph, const Uses& uses, const std::string& value, const std::string& data,
                 std::size_t axis) {
     const Node* gather = uses.producer(value);
-    if (gather == nullptr || !gather->is("Gather") ||
-        constant_integer(graph, gather->input(1)) != static_cast<std::int64_t>(axis))
-        return false;
-    const Node* shape = uses.producer(gather->input(0));
-    return shape != nullptr && shape->is("Shape") && shape->attributes.empty() &&
-           (shape->input(0) == data || same_shape(graph, shape->input(0), data));
+    if (gather == nullptr || !gather->is("Gather")) return false;
+    const auto part = part_of_shape(graph, uses, value);
+    return part && part->first == axis && (part->value == data || same_shape(graph, part->value, data));
 }
 
 std::optional<PartOfShape> part_of_shape(const Graph& graph, const Uses& uses, const std::string& vector) {
@@ -364,6 +371,13 @@ std::optional<PartOfShape> part_of_shape(const Graph& graph, const Uses& uses, c
     end = place(end);
     if (end <= first) return std::nullopt;
     return PartOfShape{shape->input(0), static_cast<std::size_t>(first), static_cast<std::size_t>(end)};
+}
+
+std::size_t own_sizes(const Graph& graph, const Uses& uses, const std::string& vector, const std::string& value) {
+    const Node* joined = uses.producer(vector);
+    if (joined == nullptr || !joined->is("Concat")) return 0;
+    const auto part = part_of_shape(graph, uses, joined->input(0));
+    return part && part->value == value && part->first == 0 ? part->end : 0;
 }
 
 std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,

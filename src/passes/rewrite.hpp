@@ -56,6 +56,9 @@ Node make_node(std::string op_type, std::vector<std::string> inputs);
 /// not empty.
 std::string add_before(const Site& site, Node node, DataType type, const Shape& dims, std::string name = "");
 
+/// The same, with what is known of its first output, under a name after the root's output and the node's type.
+std::string add_before(const Site& site, Node node, ValueInfo info);
+
 /// A Reshape of a value to known sizes, not yet in the graph, and one put before the site's root: the name of what it
 /// gives.
 Node reshape_node(Graph& graph, const std::string& value, const Shape& to);
@@ -91,6 +94,8 @@ bool same_shape(const Graph& graph, const std::string& a, const std::string& b);
 DataType type_of(const Graph& graph, const std::string& value);
 /// Whether the node is a HardSigmoid that makes HardSwish of what it reads: x / 6 + 1/2.
 bool gates_hard_swish(const Node& node);
+/// Whether two dimensions are surely the same: sizes or symbols equal.
+bool same_dimension(const Dimension& a, const Dimension& b);
 /// Known sizes of a value that has elements.
 std::optional<Shape> known_sizes(const Graph& graph, const std::string& value);
 /// Of a constant that is one integer.
@@ -106,6 +111,8 @@ struct PartOfShape {
 /// Which sizes a computed vector holds: Gather(Shape(v), i), with Unsqueeze or without, Slice(Shape(v), i, k) or
 /// Shape(v) from i up to k, with constant i and k.
 std::optional<PartOfShape> part_of_shape(const Graph& graph, const Uses& uses, const std::string& vector);
+/// How many of the first sizes in a computed vector, which joins such parts, are those of `value` itself.
+std::size_t own_sizes(const Graph& graph, const Uses& uses, const std::string& vector, const std::string& value);
 /// Integers given as a constant input at `index`, or as an attribute where the input is omitted. Nothing if neither
 /// is given or the input is no constant.
 std::optional<std::vector<std::int64_t>> constant_integers(const Graph& graph, const Node& node,

@@ -18,6 +18,7 @@ bool attention_flash_takes(const AttentionParams& params);
 struct FlashTile {
     int warps = 4;
     bool split = false;
+    int rows() const { return split ? 16 : warps * 16; }
 };
 std::size_t attention_flash_shared_bytes(const AttentionParams& params, FlashTile tile);
 cudaError_t launch_attention_flash(const AttentionParams& params, FlashTile tile, cudaStream_t stream,

@@ -333,8 +333,8 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
 }
 
 template <class T, int Depth, int Split>
-cudaError_t launch_kernel_of(const AttentionParams& p, int warps, cudaStream_t stream, bool programmatic) {
-    const int rows = Split > 1 ? 16 : warps * 16, shared = shared_for(Depth, rows, Split);
+cudaError_t launch_kernel_of(const AttentionParams& p, FlashTile tile, cudaStream_t stream, bool programmatic) {
+    const int shared = shared_for(Depth, tile.rows(), Split);
     static_assert(Split * 16 * (joined_pitch(Depth) + 2) * 4 <= shared_for(Depth, 0, Split) || Split == 1);
     if (const cudaError_t code =
             cudaFuncSetAttribute(attention_flash<T, Depth, Split>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
@@ -342,13 +342,13 @@ cudaError_t launch_kernel_of(const AttentionParams& p, int warps, cudaStream_t s
         return code;
     return launch_kernel(
         attention_flash<T, Depth, Split>,
-        dim3(blocks_for(p.q_len, rows), static_cast<unsigned>(p.heads), static_cast<unsigned>(p.batch)),
-        static_cast<unsigned>(warps * 32), static_cast<std::size_t>(shared), stream, programmatic, 1, p);
+        dim3(blocks_for(p.q_len, tile.rows()), static_cast<unsigned>(p.heads), static_cast<unsigned>(p.batch)),
+        static_cast<unsigned>(tile.warps * 32), static_cast<std::size_t>(shared), stream, programmatic, 1, p);
 }
 template <class T, int Depth>
 cudaError_t launch_depth(const AttentionParams& p, FlashTile tile, cudaStream_t stream, bool programmatic) {
-    return tile.split ? launch_kernel_of<T, Depth, 4>(p, tile.warps, stream, programmatic)
-                      : launch_kernel_of<T, Depth, 1>(p, tile.warps, stream, programmatic);
+    return tile.split ? launch_kernel_of<T, Depth, 4>(p, tile, stream, programmatic)
+                      : launch_kernel_of<T, Depth, 1>(p, tile, stream, programmatic);
 }
 
 constexpr int depths[] = {32, 48, 64, 80, 96, 128, 160, 256};
@@ -385,8 +385,7 @@ bool attention_flash_takes(const AttentionParams& p) {
 }
 
 std::size_t attention_flash_shared_bytes(const AttentionParams& p, FlashTile tile) {
-    return static_cast<std::size_t>(
-        shared_for(rounded_depth(p), tile.split ? 16 : tile.warps * 16, tile.split ? tile.warps : 1));
+    return static_cast<std::size_t>(shared_for(rounded_depth(p), tile.rows(), tile.split ? tile.warps : 1));
 }
 
 cudaError_t launch_attention_flash(const AttentionParams& p, FlashTile tile, cudaStream_t stream, bool programmatic) {

@@ -273,9 +273,8 @@ private:
         for (const FlashTile tile : {FlashTile{4}, FlashTile{2}, FlashTile{1}, FlashTile{4, true}}) {
             if (attention_flash_shared_bytes(p, tile) > device_.shared_per_block) continue;
             // Blocks side by side, and that each reads all keys.
-            const int rows = tile.split ? 16 : tile.warps * 16;
             const double blocks =
-                std::ceil(static_cast<double>(p.q_len) / rows) * static_cast<double>(p.heads * p.batch);
+                std::ceil(static_cast<double>(p.q_len) / tile.rows()) * static_cast<double>(p.heads * p.batch);
             const double waves = std::ceil(blocks / (device_.multiprocessors * 8.0 / tile.warps));
             options_.push_back(
                 make_option(op_, waits_, "attention_flash/" + std::to_string(tile.warps) + (tile.split ? "split" : ""),
