@@ -14,13 +14,14 @@
 #include <lathe/simplify.hpp>
 
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path small = std::filesystem::path(LATHE_API_DATA) / "small.onnx";
+const std::filesystem::path small = test::build_path("tests/api/data/small.onnx");
 
 void write_text(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 

@@ -17,13 +17,14 @@
 #include <lathe/simplify.hpp>
 
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path data_folder = LATHE_API_DATA;
+const std::filesystem::path data_folder = test::build_path("tests/api/data");
 const std::filesystem::path samples_file = data_folder / "data.npy";
 
 ModelPtr small_model() { return load_model(data_folder / "small.onnx").value(); }

@@ -11,6 +11,7 @@
 #include <lathe/simplify.hpp>
 
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const std::filesystem::path data = LATHE_API_DATA;
+const std::filesystem::path data = test::build_path("tests/api/data");
 const std::filesystem::path small_file = data / "small.onnx";
 
 std::filesystem::path simplified(const test::TemporaryFolder& folder) {

@@ -11,6 +11,7 @@
 #include <lathe/model.hpp>
 
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -27,7 +28,7 @@ std::string text_of(const std::filesystem::path& file) {
 class Deploy : public testing::Test {
 protected:
     Deploy() {
-        const ModelPtr model = load_model(std::filesystem::path(LATHE_API_DATA) / "small.onnx").value();
+        const ModelPtr model = load_model(std::filesystem::path(test::build_path("tests/api/data/small.onnx"))).value();
         BuildOptions options;
         options.shapes = {{"input", {{1, 3, 8, 8}, {4, 3, 8, 8}, {8, 3, 8, 8}}}};
         EXPECT_TRUE(Engine::build(*model, options).value().save(folder_ / "m.engine"));

@@ -7,6 +7,7 @@
 #include "api/model_data.hpp"
 #include "onnx/models.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -115,8 +116,7 @@ TEST(GuessPictureSize, SaysWhatStoodInTheWay) {
 TEST(AssumeInputs, OneSizeThatTheUserGivesIsTheModels) {
     const test::TemporaryFolder folder;
     for (const char* picture : {"420.jpg", "444.jpg"})
-        std::filesystem::copy_file(std::filesystem::path(LATHE_SOURCE_DIR) / "tests/data/golden" / picture,
-                                   folder.path() / picture);
+        std::filesystem::copy_file(test::source_path("tests/data/golden/") + picture, folder.path() / picture);
     AssumeRequest request{.calibrate = folder.path(), .fix_sizes = false};
     request.progress = &no_progress();
     const Shape least{1, 3, 16, 24}, most{4, 3, 16, 24}, wider{4, 3, 16, 32};
@@ -134,8 +134,7 @@ TEST(AssumeInputs, OneSizeThatTheUserGivesIsTheModels) {
 /// A detector whose head says nothing of its pictures gets them whole, where a classifier would get a crop.
 TEST(AssumeInputs, DetectorsSeeTheWholePicture) {
     const test::TemporaryFolder folder;
-    std::filesystem::copy_file(std::filesystem::path(LATHE_SOURCE_DIR) / "tests/data/golden/420.jpg",
-                               folder.path() / "420.jpg");
+    std::filesystem::copy_file(test::source_path("tests/data/golden/420.jpg"), folder.path() / "420.jpg");
     std::string told;
     AssumeRequest request{.calibrate = folder.path(), .fix_sizes = false};
     request.progress = &no_progress();

@@ -12,13 +12,14 @@
 #include <lathe/simplify.hpp>
 
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path shared_data_folder = LATHE_API_DATA;
+const std::filesystem::path shared_data_folder = test::build_path("tests/api/data");
 const std::filesystem::path shared_samples_file = shared_data_folder / "data.npy"; // 64 samples
 
 ModelPtr shared_simplified_model() {

@@ -19,6 +19,7 @@
 #include <lathe/trtexec.hpp>
 
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -26,8 +27,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::filesystem::path small_network = std::filesystem::path(LATHE_API_DATA) / "small.onnx";
-const std::filesystem::path samples = std::filesystem::path(LATHE_API_DATA) / "data.npy";
+const std::filesystem::path small_network = test::build_path("tests/api/data/small.onnx");
+const std::filesystem::path samples = test::build_path("tests/api/data/data.npy");
 
 void write_file(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 
@@ -128,7 +129,7 @@ TEST(ProfileData, WantsATokenizerAndSensibleNumbers) {
 }
 
 TEST(TrtexecLogs, FiguresSettingsAndWhatIsMissing) {
-    const std::filesystem::path logs = std::filesystem::path(LATHE_SOURCE_DIR) / "tests/bench/logs";
+    const std::filesystem::path logs = test::source_path("tests/bench/logs");
     const TrtexecLogs read =
         read_trtexec_logs({{logs / "trt1001_version_compatible.log", logs / "failed.log"}}).value();
     ASSERT_EQ(read.measured.size(), 1U);

@@ -11,13 +11,14 @@
 #include <lathe/tune.hpp>
 
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path tune_data = LATHE_API_DATA;
+const std::filesystem::path tune_data = test::build_path("tests/api/data");
 
 TuneRequest quick(const test::TemporaryFolder& folder) {
     TuneRequest request{

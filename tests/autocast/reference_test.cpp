@@ -9,6 +9,7 @@
 #include "graphs.hpp"
 #include "onnx/onnx.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -77,9 +78,9 @@ protected:
             return test::reasons(outcome->plan);
         }
         const std::string at = folder_.path().string();
-        const auto result = test::run_command(std::string("'") + python + "' '" + LATHE_SOURCE_DIR +
-                                              "/tests/autocast/check_reference.py' " + at + "/float.onnx " + at +
-                                              "/cast.onnx " + at + "/x.npz " + limit + " " + more);
+        const auto result = test::run_command(
+            std::string("'") + python + "' '" + test::source_path("tests/autocast/check_reference.py") + "' " + at +
+            "/float.onnx " + at + "/cast.onnx " + at + "/x.npz " + limit + " " + more);
         if (result.exit_code == 77) skipped = result.output;
         EXPECT_TRUE(result.exit_code == 0 || result.exit_code == 77) << result.output << result.errors;
         return test::reasons(outcome->plan);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "support/json.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -23,7 +24,7 @@ struct Golden {
     std::size_t special; ///< tokens around a text
 };
 
-Json read(const char* file) { return read_json_file(std::string(LATHE_BACKENDS_GOLDEN) + "/" + file).value(); }
+Json read(const char* file) { return read_json_file(test::source_path("tests/backends/golden/") + file).value(); }
 
 class GoldenTokenizer : public testing::TestWithParam<Golden> {
 protected:

@@ -11,6 +11,7 @@
 
 #include "bench/trtexec_json.hpp"
 #include "support/files.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -20,9 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-std::filesystem::path log_file(const std::string& name) {
-    return std::filesystem::path(LATHE_SOURCE_DIR) / "tests/bench/logs" / name;
-}
+std::filesystem::path log_file(const std::string& name) { return test::source_path("tests/bench/logs/" + name); }
 
 Result<std::vector<TrtexecRun>> read(const std::string& name) {
     LATHE_TRY(const std::string text, read_text_file(log_file(name)));

@@ -11,6 +11,7 @@
 #include "bench/process.hpp"
 #include "bench/statistics.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -84,7 +85,7 @@ TEST(JsonProcess, AMissingProgramIsAnError) {
     EXPECT_EQ(process.error().where, "lathe-no-such-program");
 }
 
-const std::string packages = LATHE_SOURCE_DIR "/python";
+const std::string packages = test::source_path("python");
 
 Result<std::unique_ptr<Subject>> start_worker(SubjectKind kind, const std::string& file, const Json& source,
                                               const PythonPlace& python, const std::filesystem::path& scratch) {
@@ -97,7 +98,7 @@ Result<std::unique_ptr<Subject>> start_worker(SubjectKind kind, const std::strin
 
 TEST(WorkerSubject, AMissingFrameworkSaysWhatToInstall) {
     const test::TemporaryFolder folder;
-    const PythonPlace python{"python3", std::string(LATHE_FAKE_PYTHON) + ":" + packages};
+    const PythonPlace python{"python3", test::fake_packages() + ":" + packages};
     const auto subject = start_worker(SubjectKind::onnxruntime, "model.onnx", nullptr, python, folder.path());
     ASSERT_FALSE(subject);
     EXPECT_EQ(subject.error().code, ErrorCode::unsupported);
@@ -117,7 +118,7 @@ TEST(WorkerSubject, AMissingInterpreterSaysSo) {
 class RealPeer : public ::testing::Test {
 protected:
     void SetUp() override {
-        model_ = std::string(LATHE_SHARED_DATA) + "/models/mobilenet_v1_0.75_224.onnx";
+        model_ = test::shared_data("models/mobilenet_v1_0.75_224.onnx");
         if (!std::filesystem::exists(model_)) GTEST_SKIP() << "SKIPPED: no " << model_;
     }
     void expect_timed(Subject& subject, std::int64_t batch) {

@@ -14,6 +14,7 @@
 #include "onnx/onnx.hpp"
 #include "support/files.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -56,8 +57,8 @@ protected:
 
     CommandResult calibrate(const std::string& options, const std::string& model = "m.onnx",
                             const std::string& data = "d.npy") const {
-        return test::run_command(std::string(LATHE_BINARY) + " calibrate " + path(model) + " --data " + path(data) +
-                                 " " + options);
+        return test::run_command(test::lathe_binary() + " calibrate " + path(model) + " --data " + path(data) + " " +
+                                 options);
     }
     std::string to(const std::string& name) const { return " --output " + path(name); }
 

@@ -8,6 +8,7 @@
 #include "reference.hpp"
 #include "samples.hpp"
 #include "support/json.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -24,7 +25,7 @@ struct NamedHistogram {
 /// Tensors of MobileNetV1 over photographs; record_histograms.py binned them with NumPy.
 std::vector<NamedHistogram> recorded() {
     std::vector<NamedHistogram> tensors;
-    const auto json = read_json_file(LATHE_SOURCE_DIR "/tests/calibrate/data/mobilenet_v1.json");
+    const auto json = read_json_file(test::source_path("tests/calibrate/data/mobilenet_v1.json"));
     EXPECT_TRUE(json) << (json ? "" : json.error().describe());
     if (!json) return tensors;
     for (const Json& tensor : *json) {

@@ -14,15 +14,14 @@
 
 #include "support/files.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::filesystem::path cache(const std::string& name) {
-    return std::filesystem::path(LATHE_SOURCE_DIR) / "tests/calibrate/caches" / name;
-}
+std::filesystem::path cache(const std::string& name) { return test::source_path("tests/calibrate/caches/" + name); }
 
 struct Good {
     const char* file;

@@ -1,6 +1,7 @@
 // lathe compare --against: ONNX Runtime's and the reference's numbers of the same file.
 
 #include "cli/workspace.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -63,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(All, Against, ::testing::Values("onnxruntime", "referen
 TEST(AgainstWhat, IsToldWhereItIsMissing) {
     const Workspace work;
     const CommandResult missing = work.lathe("compare m.onnx --against onnxruntime",
-                                             std::string("LATHE_PYTHON=python3 PYTHONPATH=") + LATHE_FAKE_PYTHON);
+                                             std::string("LATHE_PYTHON=python3 PYTHONPATH=") + test::fake_packages());
     EXPECT_EQ(missing.exit_code, 4);
     EXPECT_THAT(missing.errors,
                 AllOf(HasSubstr("ONNX Runtime is not installed"), HasSubstr("pip install onnxruntime")));

@@ -6,6 +6,7 @@
 #include "cli/workspace.hpp"
 #include "plan/machines.hpp"
 #include "runtime/engine_file.hpp"
+#include "support_lib/places.hpp"
 #include "support_lib/sections.hpp"
 
 namespace lathe::test {
@@ -27,8 +28,8 @@ protected:
         const char* python = std::getenv("LATHE_PYTHON");
         if (python == nullptr || *python == '\0') return "SKIPPED: LATHE_PYTHON is not set";
         const CommandResult result =
-            run_command("cd '" + work_.path("").string() + "' && '" + python + "' '" + LATHE_SOURCE_DIR +
-                        "/tests/deploy/check_repository.py' " + repository + " " + pictures);
+            run_command("cd '" + work_.path("").string() + "' && '" + python + "' '" +
+                        test::source_path("tests/deploy/check_repository.py") + "' " + repository + " " + pictures);
         EXPECT_TRUE(result.exit_code == 0 || result.exit_code == 77) << result.output << result.errors;
         return result.output;
     }
@@ -104,7 +105,7 @@ Model text_model(bool one_number) {
     model.graph.inputs.resize(2); // the others become constants
     add_weights(model, "table", {64, 16}, 1);
     add_weights(model, "f", {16, 2}, 2);
-    const auto golden = read_json_file(LATHE_TOKENIZER);
+    const auto golden = read_json_file(test::tokenizer_file());
     EXPECT_TRUE(golden) << golden.error().describe();
     model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
     if (!one_number) model.set_metadata("lathe.labels", R"(["sad","glad"])");

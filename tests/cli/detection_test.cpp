@@ -3,6 +3,7 @@
 
 #include "cli/workspace.hpp"
 #include "data/image.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -190,7 +191,7 @@ TEST_F(Detector, AHeadThatDoesNotFitIsRefused) {
 /// 29.966 and 30.947 are what pycocotools gives for onnx's own network with Pillow's and OpenCV's resize, each class of
 /// a cell for itself, score 0.001, NMS of each class at 0.65.
 TEST(Yolox, MeanAveragePrecisionOnCoco) {
-    const std::filesystem::path shared(LATHE_SHARED_DATA);
+    const std::filesystem::path shared = test::shared_data("");
     const auto model = shared / "models/yolox_nano.onnx";
     const auto photos = shared / "coco/validation";
     if (!std::filesystem::exists(model) || !std::filesystem::exists(photos))

@@ -178,7 +178,11 @@ void expect_nothing_runs(const Hostile& hostile) {
 class HostileModel : public testing::TestWithParam<Hostile> {
 protected:
     void SetUp() override {
-        if (run_command("cd / && " + python() + " -c 'import torch, torchvision, timm, transformers'").exit_code != 0)
+        if (run_command("cd / && " + python() +
+                        " -c 'from importlib.util import find_spec; "
+                        "exit(not all(map(find_spec, [\"torch\", \"torchvision\", \"timm\", "
+                        "\"transformers\"])))'")
+                .exit_code != 0)
             GTEST_SKIP() << "SKIPPED: LATHE_PYTHON names no interpreter with PyTorch";
     }
 };

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/workspace.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -111,7 +112,7 @@ TEST(Interrupted, ASecondSignalEndsAtOnce) {
     const Workspace work;
     work.save(endless_model(), "endless.onnx");
     const auto start = std::chrono::steady_clock::now();
-    const CommandResult result = run_command("cd '" + work.path("").string() + "' && { '" + LATHE_BINARY +
+    const CommandResult result = run_command("cd '" + work.path("").string() + "' && { '" + test::lathe_binary() +
                                              "' build endless.onnx -o e & pid=$!; sleep 1; kill -TERM $pid; "
                                              "sleep 0.35; kill -TERM $pid; wait $pid; }");
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

@@ -5,6 +5,7 @@
 
 #include "cli/workspace.hpp"
 #include "plan/machines.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -23,7 +24,7 @@ const std::string tune =
 
 /// Every command in success, with what it finds, and with a file that is missing or is none of its kind.
 std::vector<Case> cases() {
-    const std::string log = "'" + std::string(LATHE_SOURCE_DIR) + "/tests/bench/logs/trt930_loaded_engine.log'";
+    const std::string log = "'" + test::source_path("tests/bench/logs/trt930_loaded_engine.log") + "'";
     return {{"optimize m.onnx --calibrate arrays.npy --evaluate photos --precisions fp32 --output out --against '' "
              "--batch-sizes 1 --duration 0.1 --time-limit 0.2",
              0, "optimize"},

@@ -3,6 +3,7 @@
 
 #include "cli/workspace.hpp"
 #include "runtime/engine_file.hpp"
+#include "support_lib/places.hpp"
 #include "support_lib/sections.hpp"
 
 namespace lathe::test {
@@ -20,7 +21,7 @@ protected:
         const char* python = std::getenv("LATHE_PYTHON");
         if (python == nullptr || *python == '\0') return "SKIPPED: LATHE_PYTHON is not set";
         const CommandResult result = run_command("cd '" + work_.path(folder).string() + "' && '" + python + "' '" +
-                                                 LATHE_SOURCE_DIR + "/tests/deploy/check_manifests.py' " + files);
+                                                 test::source_path("tests/deploy/check_manifests.py") + "' " + files);
         EXPECT_TRUE(result.exit_code == 0 || result.exit_code == 77) << result.output << result.errors;
         return result.output;
     }

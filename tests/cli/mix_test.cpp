@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/workspace.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -118,8 +119,8 @@ bool killed_after(const Workspace& work, std::size_t trials) {
     const std::string kill =
         "until [ $(grep -o '\"phase\"' best.engine.journal 2>/dev/null | wc -l) -ge " + std::to_string(trials) +
         " ] || grep -q '^State:.Z' /proc/$p/status; do sleep 0.02; done; " + "kill -KILL $p; wait $p";
-    const CommandResult result = run_command("cd '" + work.path("").string() + "' && { '" + LATHE_BINARY + "' " +
-                                             tune_command + " >/dev/null 2>&1 & p=$!; " + kill + "; }");
+    const CommandResult result = run_command("cd '" + work.path("").string() + "' && { '" + test::lathe_binary() +
+                                             "' " + tune_command + " >/dev/null 2>&1 & p=$!; " + kill + "; }");
     return result.exit_code == 128 + SIGKILL;
 }
 

@@ -2,6 +2,7 @@
 // report.
 
 #include "cli/workspace.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -11,9 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-std::string log_file(const std::string& name) {
-    return "'" + std::string(LATHE_SOURCE_DIR) + "/tests/bench/logs/" + name + "'";
-}
+std::string log_file(const std::string& name) { return "'" + test::source_path("tests/bench/logs/") + name + "'"; }
 
 TEST(TensorrtFiles, ACacheThereAndBackGivesTheSameGraph) {
     const Workspace work;

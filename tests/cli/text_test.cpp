@@ -3,6 +3,7 @@
 
 #include "backends/openvino/tokenizer.hpp"
 #include "cli/workspace.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -26,7 +27,7 @@ Model text_classifier() {
     add_weights(model, "table", {64, 16}, 1);
     add_weights(model, "f", {16, 2}, 2);
     add_weights(model, "b", {2}, 3);
-    const auto golden = read_json_file(LATHE_TOKENIZER);
+    const auto golden = read_json_file(test::tokenizer_file());
     EXPECT_TRUE(golden) << golden.error().describe();
     model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
     return model;
@@ -53,7 +54,7 @@ Model cross_encoder() {
     add_weights(model, "types", {2, 16}, 2);
     add_weights(model, "f", {16, 1}, 3);
     add_weights(model, "b", {1}, 4);
-    const auto golden = read_json_file(LATHE_TOKENIZER);
+    const auto golden = read_json_file(test::tokenizer_file());
     EXPECT_TRUE(golden) << golden.error().describe();
     model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
     return model;

@@ -1,6 +1,7 @@
 // What users of trtexec bring: plans measured through it (a test double of it, tests/bench/stand_in/trtexec), and its
 // names of options.
 #include "cli/workspace.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -11,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// Goes before the program: the test double on PATH.
-std::string with_stand_in() { return "PATH='" + std::string(LATHE_SOURCE_DIR) + "/tests/bench/stand_in':\"$PATH\""; }
+std::string with_stand_in() { return "PATH='" + test::source_path("tests/bench/stand_in") + "':\"$PATH\""; }
 
 Json measured(const Workspace& work, const std::string& arguments) {
     const auto result = work.lathe("bench " + arguments + " --via trtexec --time-limit 0.5 --json", with_stand_in());

@@ -15,6 +15,7 @@
 #include "support/json.hpp"
 #include "support_lib/command.hpp"
 #include "support_lib/page.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 
@@ -63,7 +64,7 @@ public:
         int next = 0;
         for (const char* name : {"rgb.png", "grey.png", "rgba.png", "palette.png", "420.jpg", "422.jpg", "444.jpg",
                                  "exif.jpg", "cmyk.jpg", "grey.jpg"}) {
-            std::filesystem::copy_file(std::filesystem::path(LATHE_PICTURES) / name, path("photos") / name);
+            std::filesystem::copy_file(test::source_path("tests/data/golden/") + name, path("photos") / name);
             labels += std::string(name) + "," + std::to_string(next++ % 5) + "\n";
         }
         write("photos/labels.csv", labels);
@@ -105,7 +106,7 @@ public:
 
     /// Runs the program in the folder. `wrapper` goes before it: "timeout 5".
     CommandResult lathe(const std::string& arguments, const std::string& wrapper = "") const {
-        return run_command("cd '" + folder_.path().string() + "' && " + wrapper + " '" + LATHE_BINARY + "' " +
+        return run_command("cd '" + folder_.path().string() + "' && " + wrapper + " '" + test::lathe_binary() + "' " +
                            arguments);
     }
     /// The same, expected to succeed.

@@ -9,11 +9,12 @@
 #include "conformance/exceptions_list.hpp"
 #include "conformance/recorded.hpp"
 #include "onnx/onnx.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 
 /// What the CUDA engine's plans do not do, with reasons.
-inline const ExceptionsList cuda_exceptions{LATHE_SOURCE_DIR "/tests/conformance/cuda_unsupported.txt",
+inline const ExceptionsList cuda_exceptions{test::source_path("tests/conformance/cuda_unsupported.txt"),
                                             "the CUDA engine's plans do not do", "test_conformance_cuda_plan"};
 
 /// Runs a model on recorded inputs and compares with the recorded outputs.

@@ -8,10 +8,11 @@
 
 #include "data/npy.hpp"
 #include "support/files.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 
-inline std::filesystem::path golden(const std::string& name) { return std::filesystem::path(LATHE_GOLDEN) / name; }
+inline std::filesystem::path golden(const std::string& name) { return test::source_path("tests/data/golden/" + name); }
 
 /// What Pillow makes of the golden pictures, by file name and by resize case (golden/make_golden.py).
 inline const std::map<std::string, HostTensor>& expected_pixels() {

@@ -11,6 +11,7 @@
 #include "data/npy.hpp"
 #include "data/resize.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -27,8 +28,8 @@ TEST(OpenCvResize, EqualsOpenCvBitForBit) {
     const unsigned seed = std::random_device{}() % 1'000'000;
     SCOPED_TRACE("seed " + std::to_string(seed));
     const test::TemporaryFolder folder;
-    const auto result = test::run_command(std::string(python) + " " LATHE_GOLDEN "/../opencv_resize.py " +
-                                          (folder / "pictures.npz").string() + " " + std::to_string(seed));
+    const auto result = test::run_command(std::string(python) + " " + test::source_path("tests/data/opencv_resize.py") +
+                                          " " + (folder / "pictures.npz").string() + " " + std::to_string(seed));
     if (result.exit_code == 77) GTEST_SKIP() << "SKIPPED: " << result.errors;
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     const auto arrays = read_npz(folder / "pictures.npz");

@@ -10,6 +10,7 @@
 #include "data/open_dataset.hpp"
 #include "support/files.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -28,7 +29,7 @@ class Torchvision : public testing::TestWithParam<TorchvisionCase> {};
 TEST_P(Torchvision, TensorsAreTheSame) {
     const char* python = std::getenv("LATHE_PYTHON");
     if (python == nullptr) GTEST_SKIP() << "SKIPPED: LATHE_PYTHON names no Python with torchvision";
-    const std::filesystem::path folder = std::filesystem::path(LATHE_SHARED_DATA) / GetParam().folder;
+    const std::filesystem::path folder = test::shared_data(GetParam().folder);
     if (!std::filesystem::exists(folder)) GTEST_SKIP() << "SKIPPED: no " << folder;
     const auto json = parse_json(GetParam().preprocess, "test");
     ASSERT_TRUE(json);
@@ -47,8 +48,9 @@ TEST_P(Torchvision, TensorsAreTheSame) {
     for (const std::string& name : (*batch)->names)
         names += (folder / name).string() + "\n";
     ASSERT_TRUE(write_file(temporary / "names.txt", names));
-    const auto result = test::run_command(std::string(python) + " " LATHE_GOLDEN "/../torchvision_parity.py " +
-                                          temporary.path().string());
+    const auto result =
+        test::run_command(std::string(python) + " " + test::source_path("tests/data/torchvision_parity.py") + " " +
+                          temporary.path().string());
     if (result.exit_code == 77) GTEST_SKIP() << "SKIPPED: " << result.errors;
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_EQ(result.output, "60 samples, largest difference 0\n");

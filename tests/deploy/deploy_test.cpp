@@ -17,6 +17,7 @@
 #include "plan/machines.hpp"
 #include "support/files.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -110,8 +111,9 @@ TEST(TritonRepositories, OnnxRuntimeOnAGpuPassesTheSchema) {
     EXPECT_THAT(*read_text_file(folder / "repo/m/config.pbtxt"), HasSubstr("count: 2\n  kind: KIND_GPU\n"));
     const char* python = std::getenv("LATHE_PYTHON");
     if (python == nullptr || *python == '\0') GTEST_SKIP() << "SKIPPED: LATHE_PYTHON is not set";
-    const CommandResult result = run_command("'" + std::string(python) + "' '" + LATHE_SOURCE_DIR +
-                                             "/tests/deploy/check_repository.py' '" + (folder / "repo").string() + "'");
+    const CommandResult result =
+        run_command("'" + std::string(python) + "' '" + test::source_path("tests/deploy/check_repository.py") + "' '" +
+                    (folder / "repo").string() + "'");
     if (result.exit_code == 77) GTEST_SKIP() << result.output;
     EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     // The check refuses what Triton's OpenVINO backend cannot do.
@@ -119,7 +121,7 @@ TEST(TritonRepositories, OnnxRuntimeOnAGpuPassesTheSchema) {
     model.backend = TritonBackend::openvino;
     ASSERT_TRUE(write_triton_model(model, engine, "", folder / "other"));
     const CommandResult refused =
-        run_command("'" + std::string(python) + "' '" + LATHE_SOURCE_DIR + "/tests/deploy/check_repository.py' '" +
+        run_command("'" + std::string(python) + "' '" + test::source_path("tests/deploy/check_repository.py") + "' '" +
                     (folder / "other").string() + "'");
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_THAT(refused.errors, HasSubstr("runs on the CPU"));

@@ -11,6 +11,7 @@
 #include "evaluate/statistics.hpp"
 #include "support/json.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -117,8 +118,8 @@ TEST(Metrics, MatchThePlainPythonReference) {
     const test::TemporaryFolder folder;
     std::ofstream(folder / "case.json")
         << Json{{"reference", reference}, {"subject", subject}, {"outcomes", outcomes}}.dump();
-    const auto result = test::run_command("python3 " LATHE_SOURCE_DIR "/tests/evaluate/reference_metrics.py < " +
-                                          (folder / "case.json").string());
+    const auto result = test::run_command("python3 " + test::source_path("tests/evaluate/reference_metrics.py") +
+                                          " < " + (folder / "case.json").string());
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     const auto expected = parse_json(result.output, "reference_metrics.py");
     ASSERT_TRUE(expected);

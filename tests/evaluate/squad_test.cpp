@@ -11,6 +11,7 @@
 #include "evaluate/squad_metrics.hpp"
 #include "support/files.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -21,7 +22,7 @@ using testing::IsEmpty;
 
 /// Scores of the official evaluate-v1.1.py and evaluate-v2.0.py (make_squad_cases.py), one by one and all together.
 TEST(SquadMetrics, EqualTheOfficialScripts) {
-    const auto golden = read_json_file(std::string(LATHE_SOURCE_DIR) + "/tests/evaluate/golden/squad_cases.json");
+    const auto golden = read_json_file(test::source_path("tests/evaluate/golden/squad_cases.json"));
     ASSERT_TRUE(golden) << golden.error().describe();
     const Json& cases = (*golden)["cases"];
     ASSERT_GT(cases.size(), 700U);

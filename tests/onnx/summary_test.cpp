@@ -1,5 +1,6 @@
 #include "onnx/models.hpp"
 #include "onnx/summary.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -115,7 +116,7 @@ TEST(Summary, JsonHoldsTheSame) {
 }
 
 TEST(Summary, MobileNetHasItsPublishedCost) {
-    const std::filesystem::path path = std::string(LATHE_SHARED_DATA) + "/models/mobilenet_v1_0.75_224.onnx";
+    const std::filesystem::path path = test::shared_data("models/mobilenet_v1_0.75_224.onnx");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "SKIPPED: " << path << " is absent";
     const auto model = load_onnx(path);
     ASSERT_TRUE(model) << model.error().describe();

@@ -1,4 +1,5 @@
 #include "passes/golden_cases.hpp"
+#include "support_lib/places.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +9,7 @@ namespace lathe::test {
 
 std::vector<GoldenCase> golden_cases() {
     std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(LATHE_PASS_CASES))
+    for (const auto& entry : std::filesystem::directory_iterator(test::source_path("tests/passes/cases")))
         files.push_back(entry.path());
     std::sort(files.begin(), files.end());
     std::vector<GoldenCase> cases;

@@ -157,7 +157,8 @@ TEST(Capacity, EveryKindOfPlanInTime) {
         EXPECT_GT(seconds, 0);
         break; // one is enough to look for faults
 #else
-        EXPECT_LT(seconds, 2); // processor time, so that other work on the machine does not count
+        // Processor time, so that other work on the machine counts little; "everything" takes 2 s on slow processors.
+        EXPECT_LT(seconds, 4);
         RecordProperty(each.what, std::to_string(seconds));
         std::cout << "  " << seconds << " s of processor time: " << each.what << ", " << plan.choice.machines
                   << " machines\n";

@@ -11,6 +11,7 @@
 #include "quantize/given.hpp"
 #include "quantize/quantize.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -55,7 +56,7 @@ Model portable_network() {
 void run_script(const std::string& script, const std::string& arguments) {
     const char* python = std::getenv("LATHE_PYTHON");
     if (python == nullptr || *python == '\0') GTEST_SKIP() << "SKIPPED: LATHE_PYTHON is not set";
-    const auto result = test::run_command(std::string("'") + python + "' '" + LATHE_SOURCE_DIR + "/tests/quantize/" +
+    const auto result = test::run_command(std::string("'") + python + "' '" + test::source_path("tests/quantize/") +
                                           script + "' " + arguments);
     if (result.exit_code == 77) GTEST_SKIP() << result.output;
     EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
@@ -141,7 +142,7 @@ TEST_F(Runtimes, TensorrtRtxRefusesAModelForOpenvino) {
 
 // Not calibrated: the ranges after ReLU6 are known, the others guessed. Structure is what is tested here.
 TEST_F(Runtimes, Mobilenet) {
-    const std::string path = LATHE_SHARED_DATA "/models/mobilenet_v1_0.75_224.onnx";
+    const std::string path = test::shared_data("models/mobilenet_v1_0.75_224.onnx");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "SKIPPED: no " << path;
     const auto model = load_onnx(path);
     ASSERT_TRUE(model) << model.error().describe();

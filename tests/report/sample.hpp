@@ -5,12 +5,13 @@
 
 #include "report/document.hpp"
 #include "support/json.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 
 /// The made-up results beside this file.
 inline Json sample() {
-    auto json = read_json_file(std::filesystem::path(LATHE_SOURCE_DIR) / "tests/report/sample.json");
+    auto json = read_json_file(test::source_path("tests/report/sample.json"));
     return json ? std::move(*json) : Json();
 }
 

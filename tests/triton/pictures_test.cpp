@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support/files.hpp"
+#include "support_lib/places.hpp"
 #include "triton/model_config.hpp"
 
 namespace lathe::triton::test {
@@ -81,7 +82,7 @@ TEST(TritonPictures, AreOfEnginesThatSayHow) {
 TEST(TritonPictures, EachHasItsOwnResult) {
     const auto serving = serving_of(taking_files(), picture_classifier());
     ASSERT_TRUE(serving);
-    const auto file = MappedFile::open(LATHE_SOURCE_DIR "/tests/data/golden/rgb.png");
+    const auto file = MappedFile::open(lathe::test::source_path("tests/data/golden/rgb.png"));
     ASSERT_TRUE(file) << file.error().describe();
     std::vector<float> floats(3 * 192, -1);
     std::vector<PictureJob> jobs;

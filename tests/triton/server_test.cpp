@@ -3,6 +3,7 @@
 
 #include "backends/decoders.hpp"
 #include "cli/workspace.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe::test {
 namespace {
@@ -29,7 +30,7 @@ Model text_model() {
                                   "output %score: float32[N]\n");
     model.graph.inputs.resize(2); // the table becomes a constant
     add_weights(model, "table", {64, 16}, 1);
-    const auto golden = read_json_file(LATHE_TOKENIZER);
+    const auto golden = read_json_file(test::tokenizer_file());
     EXPECT_TRUE(golden) << golden.error().describe();
     model.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
     return model;
@@ -61,13 +62,13 @@ protected:
     }
     void check(const std::string& what, const std::string& program = "check_server.py",
                const std::string& options = "") {
-        const CommandResult result = script(program, what + " '" + work_.path("").string() + "' '" + backends_ +
-                                                         "' '" LATHE_BINARY "' " + options);
+        const CommandResult result = script(program, what + " '" + work_.path("").string() + "' '" + backends_ + "' '" +
+                                                         test::lathe_binary() + "' " + options);
         if (result.exit_code == 77) GTEST_SKIP() << result.output;
         EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     }
     CommandResult script(const std::string& name, const std::string& arguments) const {
-        return run_command("'" + std::string(python_) + "' '" LATHE_SOURCE_DIR "/tests/triton/" + name + "' " +
+        return run_command("'" + std::string(python_) + "' '" + test::source_path("tests/triton/") + name + "' " +
                            arguments);
     }
 
@@ -120,10 +121,9 @@ TEST_F(TritonServer, AnswersAgainAfterItWasKilled) {
 TEST_F(TritonServer, LosesAndCrossesNoRequestWhateverHappens) {
     work_.make_engine();
     const CommandResult result =
-        run_command("'" + std::string(python_) +
-                    "' '" LATHE_SOURCE_DIR "/benchmarks/triton_soak.py' '" LATHE_BINARY "' --engine '" +
-                    work_.path("m.engine").string() + "' --requests 6000 --every 0.1 --output '" +
-                    work_.path("soak.json").string() + "'");
+        run_command("'" + std::string(python_) + "' '" + test::source_path("benchmarks/triton_soak.py") + "' '" +
+                    test::lathe_binary() + "' --engine '" + work_.path("m.engine").string() +
+                    "' --requests 6000 --every 0.1 --output '" + work_.path("soak.json").string() + "'");
     if (result.exit_code == 77) GTEST_SKIP() << result.output;
     ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
     const auto soak = read_json_file(work_.path("soak.json"));
@@ -197,7 +197,7 @@ TEST_F(TritonServer, TakesTextsAsTheyAre) {
 TEST_F(TritonServer, ContinuesTextsATokenAnAnswer) {
     work_.save(TinyDecoder::decode(), "d.onnx");
     Model prompts = TinyDecoder::prefill();
-    const auto golden = read_json_file(LATHE_TOKENIZER);
+    const auto golden = read_json_file(test::tokenizer_file());
     ASSERT_TRUE(golden) << golden.error().describe();
     prompts.set_metadata("lathe.tokenizer", (*golden)["tokenizer"].dump());
     work_.save(prompts, "p.onnx");
@@ -223,7 +223,8 @@ TEST_F(TritonServer, ContinuesTextsATokenAnAnswer) {
 TEST_F(TritonServer, TheHowtoLeadsToAnAnswer) {
     work_.make_engine();
     std::filesystem::copy_file(work_.path("photos/420.jpg"), work_.path("photo.jpg"));
-    const CommandResult result = script("follow_howto.py", "'" + work_.path("").string() + "' '" LATHE_BINARY "'");
+    const CommandResult result =
+        script("follow_howto.py", "'" + work_.path("").string() + "' '" + test::lathe_binary() + "'");
     if (result.exit_code == 77) GTEST_SKIP() << result.output;
     ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
     const Json run = work_.good_json("run m.engine photo.jpg");

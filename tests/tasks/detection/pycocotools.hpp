@@ -10,6 +10,7 @@
 #include "support/files.hpp"
 #include "support/json.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 #include "tasks/detection/average_precision.hpp"
 
 namespace lathe::test {
@@ -25,8 +26,8 @@ inline void read_cases(const std::string& script, Json& cases) {
     const std::string seed = std::to_string(std::random_device{}() % 1'000'000);
     const TemporaryFolder folder;
     const std::string file = (folder / "cases.json").string();
-    const auto result =
-        run_command(std::string(python) + " " LATHE_TASK_TESTS "/detection/" + script + " " + file + " " + seed);
+    const auto result = run_command(std::string(python) + " " + test::source_path("tests/tasks/detection/") + script +
+                                    " " + file + " " + seed);
     if (result.exit_code == 77) GTEST_SKIP() << "SKIPPED: " << result.errors;
     ASSERT_EQ(result.exit_code, 0) << "seed " << seed << "\n" << result.errors;
     auto written = read_json_file(file);

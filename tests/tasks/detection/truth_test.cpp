@@ -7,6 +7,7 @@
 
 #include "support/files.hpp"
 #include "support_lib/command.hpp"
+#include "support_lib/places.hpp"
 
 namespace lathe {
 namespace {
@@ -177,7 +178,7 @@ TEST(MapClasses, ByNameIndexOrCategory) {
 
 /// The COCO photos that lie beside the checkout.
 TEST(SharedCoco, IsReadWhole) {
-    const fs::path folder = fs::path(LATHE_SHARED_DATA) / "coco/validation";
+    const fs::path folder = test::shared_data("coco/validation");
     if (!fs::exists(folder)) GTEST_SKIP() << "SKIPPED: no " << folder;
     const auto truth = find_detection_truth(folder);
     ASSERT_TRUE(truth) << truth.error().describe();

@@ -1,4 +1,5 @@
 #include "host_kernels.hpp"
+#include "support_lib/places.hpp"
 
 #include <dlfcn.h>
 
@@ -72,8 +73,9 @@ std::string HostKernels::compile() {
             threads.emplace_back([base, compiler, &code = codes[part]] {
                 code = std::system((compiler +
                                     " -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -shared "
-                                    "-fPIC -I" LATHE_SOURCE_DIR "/tests/backends/cuda/generate -o " +
-                                    base + ".so " + base + ".cpp > " + base + ".log 2>&1")
+                                    "-fPIC -I" +
+                                    lathe::test::source_path("tests/backends/cuda/generate") + " -o " + base + ".so " +
+                                    base + ".cpp > " + base + ".log 2>&1")
                                        .c_str());
             });
         }
