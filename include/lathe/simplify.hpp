@@ -34,6 +34,7 @@ struct SimplifyReport {
 
 struct SimplifyRequest {
     std::vector<std::string> disabled = {}; ///< passes not to run, by name (see `lathe simplify --list-passes`)
+    std::string device = "cpu";             ///< what it is simplified for: "cpu", "cuda" or "tensorrt"
     std::size_t samples = 3;                ///< sets of random inputs to verify on, at least 1
     std::uint64_t seed = 1;                 ///< of the random inputs
     double tolerance = 1e-3;                ///< largest difference allowed, as `SimplifyReport::max_error`
@@ -42,8 +43,8 @@ struct SimplifyRequest {
 
 /// Fold constants, BatchNormalization and shape arithmetic, and remove what does nothing. The result is run against the
 /// original on the CPU with random inputs; on any failure the model is as it was.
-/// Errors: verification_failed (naming the pass), invalid_argument (an unknown pass), unsupported (the CPU backend
-/// cannot run the model), cancelled.
+/// Errors: verification_failed (naming the pass), invalid_argument (an unknown pass or device), unsupported (the CPU
+/// backend cannot run the model), cancelled.
 LATHE_API Result<SimplifyReport> simplify(Model& model, const SimplifyRequest& request = {});
 
 } // namespace lathe

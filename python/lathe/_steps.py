@@ -56,23 +56,24 @@ def _native_data(data: Any, labels: Sequence[int] | None = None) -> tuple[Any, l
     return os.fspath(given), None
 
 
-def simplify(model: Any, *, disabled: Sequence[str] = (), samples: int = 3, seed: int = 1, tolerance: float = 1e-3,
-             example: Any = None, progress: Progress = None) -> SimplifyResult:
+def simplify(model: Any, *, disabled: Sequence[str] = (), device: str = "cpu", samples: int = 3, seed: int = 1,
+             tolerance: float = 1e-3, example: Any = None, progress: Progress = None) -> SimplifyResult:
     """Fold constants, BatchNormalization and shape arithmetic, and remove what does nothing. The result is run against
     the original on random inputs; the model given stays as it is.
 
     Args:
         model: An ONNX file, an onnx.ModelProto, a Model, or a torch.nn.Module with example inputs.
         disabled: Passes to leave out, by name (`lathe simplify --list-passes`).
+        device: What it is for: "cpu", "cuda" or "tensorrt"; some passes pay on CPUs alone.
         samples: Sets of random inputs to verify on, at least 1.
         tolerance: Largest difference allowed, relative to the output's largest magnitude.
 
     Raises:
-        Error: verification_failed (naming the pass), invalid_argument (an unknown pass), unsupported.
+        Error: verification_failed (naming the pass), invalid_argument (an unknown pass or device), unsupported.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = model_file(model, Path(folder), example)
-        told = _lathe.simplify(os.fspath(path), list(disabled), samples, seed, tolerance, reporter(progress))
+        told = _lathe.simplify(os.fspath(path), list(disabled), device, samples, seed, tolerance, reporter(progress))
     return SimplifyResult(**told | {"model": Model(told["model"])})
 
 

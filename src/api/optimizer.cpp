@@ -113,16 +113,18 @@ private:
     /// without its rounding.
     Result<void> write_its_floats() {
         const fs::path output = file(".float.onnx");
-        LATHE_TRY(const Json written, stages_.run("float form", key_, {output}, [&]() -> Result<Json> {
-            Model floats = model_;
-            const std::size_t left = write_float_form(floats.graph, floats.opset());
-            SimplifyOptions options;
-            options.progress = &progress_;
-            options.samples = 1;
-            LATHE_CHECK(simplify_model(floats, options));
-            LATHE_CHECK(save_onnx(floats, output));
-            return Json{{"left", left}};
-        }));
+        LATHE_TRY(const Json written,
+                  stages_.run("float form", key_of({key_, options_.device}), {output}, [&]() -> Result<Json> {
+                      Model floats = model_;
+                      const std::size_t left = write_float_form(floats.graph, floats.opset());
+                      SimplifyOptions options;
+                      options.progress = &progress_;
+                      options.for_gpus = options_.device != "cpu";
+                      options.samples = 1;
+                      LATHE_CHECK(simplify_model(floats, options));
+                      LATHE_CHECK(save_onnx(floats, output));
+                      return Json{{"left", left}};
+                  }));
         const auto left = written.value("left", std::size_t{0});
         tell(
             "the model is quantised already: INT8 is the model as it is, other precisions are the same network without "
@@ -179,18 +181,20 @@ private:
 
     Result<void> simplify() {
         const fs::path output = file(".simplified.onnx");
-        LATHE_TRY(simplify_result_, stages_.run("simplify", key_, {output}, [&]() -> Result<Json> {
-            Model simplified = model_;
-            SimplifyOptions options;
-            options.progress = &progress_;
-            if (options_.quick) options.time_limit_s = budget_.share(6, 44);
-            LATHE_TRY(const SimplifyReport result, simplify_model(simplified, options));
-            LATHE_CHECK(save_onnx(simplified, output));
-            if (result.samples > 0 && result.samples < options.samples)
-                budget_.cut("simplify's check on " + std::to_string(options.samples - result.samples) + " of " +
-                            std::to_string(options.samples) + " random inputs");
-            return to_json(result);
-        }));
+        LATHE_TRY(simplify_result_,
+                  stages_.run("simplify", key_of({key_, options_.device}), {output}, [&]() -> Result<Json> {
+                      Model simplified = model_;
+                      SimplifyOptions options;
+                      options.progress = &progress_;
+                      options.for_gpus = options_.device != "cpu";
+                      if (options_.quick) options.time_limit_s = budget_.share(6, 44);
+                      LATHE_TRY(const SimplifyReport result, simplify_model(simplified, options));
+                      LATHE_CHECK(save_onnx(simplified, output));
+                      if (result.samples > 0 && result.samples < options.samples)
+                          budget_.cut("simplify's check on " + std::to_string(options.samples - result.samples) +
+                                      " of " + std::to_string(options.samples) + " random inputs");
+                      return to_json(result);
+                  }));
         // The file, not the copy in memory, is what the later steps are about.
         LATHE_TRY(model_, load_onnx(output));
         return {};

@@ -69,6 +69,13 @@ Result<SimplifyReport> simplify_model(Model& model, const SimplifyOptions& optio
                     [](Model& each) { return infer_shapes(each, {.discard_existing = true}); });
 }
 
+Result<bool> simplifies_for_gpus(std::string_view device) {
+    if (device == "cpu") return false;
+    if (device == "cuda" || device == "tensorrt") return true;
+    return Error{ErrorCode::invalid_argument, "unknown device \"" + std::string(device) + "\"", "--device",
+                 "known devices: cpu, cuda, tensorrt"};
+}
+
 Json to_json(const SimplifyReport& report) {
     Json passes = Json::array();
     for (const PassCount& pass : report.passes)
@@ -89,6 +96,7 @@ Json to_json(const SimplifyReport& report) {
 Result<SimplifyReport> simplify(Model& model, const SimplifyRequest& request) {
     SimplifyOptions options;
     options.disabled = request.disabled;
+    LATHE_TRY(options.for_gpus, simplifies_for_gpus(request.device));
     options.samples = request.samples;
     options.seed = request.seed;
     options.tolerance = request.tolerance;

@@ -75,6 +75,7 @@ void add_simplify(Commands& commands) {
         std::string dump;
         std::vector<std::string> shapes;
         std::vector<std::string> constants;
+        std::string device = "cpu";
         bool list = false;
         SimplifyOptions simplify;
     };
@@ -87,7 +88,7 @@ void add_simplify(Commands& commands) {
           "lathe simplify m.onnx --output simple.onnx --disable fold-affine --dump steps/",
           "lathe simplify bert.onnx --shape ids:?x128 --shape mask:?x128 --output bert128.onnx",
           "lathe simplify vad.onnx --shape input:1x576 --constant sr=16000 --output vad16.onnx",
-          "lathe simplify --list-passes"}},
+          "lathe simplify unet.onnx --device cuda --output unet.gpu.onnx", "lathe simplify --list-passes"}},
         [options, &context]() -> Result<void> {
             if (options->list) {
                 list_passes(context);
@@ -99,6 +100,7 @@ void add_simplify(Commands& commands) {
             }
             SimplifyOptions& simplify = options->simplify;
             simplify.progress = &context.progress();
+            LATHE_TRY(simplify.for_gpus, simplifies_for_gpus(options->device));
             if (!options->dump.empty()) {
                 LATHE_CHECK(make_folder(options->dump));
                 simplify.dump = dump_to(options->dump);
@@ -126,6 +128,9 @@ void add_simplify(Commands& commands) {
     command.add_option(
         "--constant", options->constants,
         "INPUT=VALUE to make an input a constant, repeatable; an If that asks for it is then its branch");
+    command
+        .add_option("--device", options->device, "What it is for: cpu, cuda or tensorrt; some passes pay on CPUs alone")
+        ->capture_default_str();
     command.add_option("--disable", options->simplify.disabled, "Pass to leave out; may be given several times");
     command.add_flag("--list-passes", options->list, "Name all passes, in the order they run");
     command.add_option("--dump", options->dump, "Folder for the graph as text after each pass that changed it");

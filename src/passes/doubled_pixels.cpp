@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "passes/linear_maps.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -12,6 +13,8 @@ namespace {
 /// Channels from which on products, and not the passes beside them, are what such a convolution costs. GPUs store those
 /// of a pixel in multiples of 8, so that phases lie side by side without a copy.
 constexpr std::int64_t least_channels = 32, stored_together = 8;
+/// The part of joined channels that must be doubled: a ninth gains nothing, a fifth 8 %.
+constexpr std::int64_t least_share = 6;
 
 /// What is computed of each number alone, and so before numbers are moved.
 constexpr const char* activations = "Relu|LeakyRelu|Elu|Sigmoid|Tanh|HardSwish|HardSigmoid|Gelu|Clip";
@@ -126,13 +129,70 @@ bool write_phases(const Site& site, const Node& conv, const Node* activation) {
     return true;
 }
 
-bool write_convolution(const Site& site) {
-    // What follows it alone comes along, or is folded into its weights first.
+/// The type of the one node that reads the root's result.
+std::string_view only_reader(const Site& site) {
     const auto& readers = site.uses.consumers(site.root.output(0));
     const bool is_read_once = readers.size() == 1 && site.uses.use_count(site.root.output(0)) == 1;
+    return is_read_once ? std::string_view(readers[0]->op_type) : std::string_view();
+}
+
+bool write_convolution(const Site& site) {
+    // What follows it alone comes along, or is folded into its weights first.
     static const std::string later = std::string("|BatchNormalization|") + activations + "|";
-    if (is_read_once && later.find("|" + readers[0]->op_type + "|") != std::string::npos) return false;
+    const std::string_view reader = only_reader(site);
+    if (!reader.empty() && later.find("|" + std::string(reader) + "|") != std::string::npos) return false;
     return write_phases(site, site.root, nullptr);
+}
+
+/// The convolution of what was joined by channel as the sum of two, of a doubled image and of the rest.
+bool split_joined(const Site& site) {
+    Graph& graph = site.graph;
+    const Node conv = site.root;
+    const Node* concat = site.uses.producer(conv.input(0));
+    const Tensor* weight = weights_of(graph, conv);
+    if (weight == nullptr || concat == nullptr || !concat->is("Concat") ||
+        (concat->int_or("axis", 0) != 1 && concat->int_or("axis", 0) != -3) ||
+        site.uses.use_count(conv.input(0)) != 1 || only_reader(site) == "BatchNormalization")
+        return false;
+    Channels doubled, all;
+    std::string image;
+    std::vector<Channels> kept;
+    Node rest = make_node("Concat", {});
+    rest.set("axis", std::int64_t{1});
+    for (const std::string& value : concat->inputs) {
+        const auto shape = graph.info_or_name(value).shape();
+        if (!shape || shape->size() != 4 || (*shape)[1] < 1) return false;
+        const Channels part{all.count, (*shape)[1]};
+        all.count += part.count;
+        const Node* node = site.uses.producer(value);
+        if (image.empty() && part.count >= least_channels && node != nullptr && site.uses.use_count(value) == 1 &&
+            doubles_pixels(graph, *node, site.context.opset)) {
+            doubled = part;
+            image = value;
+        } else {
+            kept.push_back(part);
+            rest.inputs.push_back(value);
+        }
+    }
+    if (kept.empty() || doubled.count * least_share < all.count || all.count != weight->shape()[1]) return false;
+    const auto of_image = weights_of_channels(*weight, {doubled}), of_rest = weights_of_channels(*weight, kept);
+    if (!of_image || !of_rest) return false;
+    std::string read = rest.inputs[0];
+    if (rest.inputs.size() > 1) {
+        ValueInfo info = graph.info_or_name(conv.input(0));
+        if (info.dims && info.dims->size() == 4) (*info.dims)[1] = Dimension::of(all.count - doubled.count);
+        read = add_before(site, std::move(rest), std::move(info));
+    }
+    const ValueInfo result = graph.info_or_name(conv.output(0));
+    Node sum = make_node("Add", {});
+    for (const auto& [value, weights] : {std::pair(read, *of_rest), std::pair(image, *of_image)}) {
+        Node part = conv;
+        part.inputs = {value, add_constant(graph, conv.input(1), weights)};
+        if (sum.inputs.empty() && !conv.input(2).empty()) part.inputs.push_back(conv.input(2));
+        sum.inputs.push_back(add_before(site, std::move(part), result));
+    }
+    become(site.root, std::move(sum), conv);
+    return true;
 }
 
 bool write_activated(const Site& site) { return write_phases(site, site.match.node("conv"), &site.root); }
@@ -156,6 +216,21 @@ Result<bool> convolve_before_doubling(Graph& graph, PassContext& context) {
     static const std::vector<Rule> rules{
         {Pattern::op("Conv"), write_convolution},
         {Pattern::op(activations, {Pattern::op("Conv", {}, "conv").used_once()}), write_activated}};
+    return rewrite(graph, context, rules);
+}
+
+//  x        s                        x        s
+//  |        |                        |        |
+//  Resize   |                        Resize   |
+//  |        |                 ==>    |        |
+//  Concat, by channel                Conv     Conv
+//  |                                 |        |
+//  Conv                              +-- Add -+
+//
+// Where doubled pixels are joined with another image (U-Nets), they have a convolution of their own first, which
+// convolve_before_doubling can take. The sum is a pass over memory more: GPUs multiply sooner than that.
+Result<bool> convolve_apart(Graph& graph, PassContext& context) {
+    static const std::vector<Rule> rules{{Pattern::op("Conv"), split_joined}};
     return rewrite(graph, context, rules);
 }
 

@@ -35,6 +35,7 @@ struct Pass {
     std::string name;
     std::string summary;
     Result<bool> (*apply)(Graph& graph, PassContext& context) = nullptr;
+    bool pays_on_gpus = true; ///< false: it saves products for passes over memory
 };
 
 } // namespace lathe

@@ -47,6 +47,9 @@ const std::vector<Pass>& all_passes() {
          passes::convolve_before_resize},
         // After convolve-before-resize, which takes the Resize from between two of them.
         {"merge-linear-maps", "a 1x1 Conv goes into the Conv or MatMul before it", passes::merge_linear_maps},
+        // Before convolve-before-doubling, which takes the convolution of what was doubled.
+        {"convolve-apart", "a Conv of doubled pixels beside others is one of each (not for GPUs)",
+         passes::convolve_apart, false},
         {"convolve-before-doubling", "a Conv of doubled pixels is one a phase, of the pixels as they were",
          passes::convolve_before_doubling},
         {"remove-dead-code", "nodes and initializers that nothing reads are removed", passes::remove_dead_code},

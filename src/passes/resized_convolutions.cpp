@@ -12,9 +12,9 @@ namespace {
 /// One of the values that a convolution reads side by side, by channel.
 struct Part {
     std::string value;
-    std::int64_t first = 0, channels = 0; ///< of the convolution's
-    const Node* resize = nullptr;         ///< that makes it of fewer pixels, for nobody else
-    std::int64_t pixels = 0;              ///< of what is resized, where it is
+    Channels channels;            ///< of the convolution's
+    const Node* resize = nullptr; ///< that makes it of fewer pixels, for nobody else
+    std::int64_t pixels = 0;      ///< of what is resized, where it is
 };
 
 /// Product of the sizes behind batch and channels; 0 where one is unknown.
@@ -61,12 +61,12 @@ std::optional<std::vector<Part>> parts_of(const Site& site, const std::string& v
     for (const std::string& each : values) {
         const auto shape = graph.info_or_name(each).shape();
         if (!shape || shape->size() != rank || (*shape)[1] < 1) return std::nullopt;
-        Part part{each, first, (*shape)[1], nullptr, 0};
-        first += part.channels;
+        Part part{each, {first, (*shape)[1]}, nullptr, 0};
+        first += part.channels.count;
         const Node* node = site.uses.producer(each);
         if (node != nullptr && site.uses.use_count(each) == 1 && is_weighted_mean(site, *node, rank)) {
             const auto from = graph.info_or_name(node->input(0)).shape();
-            if (from && from->size() == rank && (*from)[1] == part.channels && pixels_of(*from) > 0) {
+            if (from && from->size() == rank && (*from)[1] == part.channels.count && pixels_of(*from) > 0) {
                 part.resize = node;
                 part.pixels = pixels_of(*from);
             }
@@ -81,17 +81,17 @@ bool pays(const std::vector<Part>& parts, std::int64_t results, std::int64_t pix
     double before = 0, after = 0;
     std::int64_t more = 0;
     for (const Part& part : parts) {
-        before += static_cast<double>(part.channels) * static_cast<double>(pixels);
-        after +=
-            static_cast<double>(part.channels) * static_cast<double>(part.resize != nullptr ? part.pixels : pixels);
-        if (part.resize != nullptr) more += results - part.channels;
+        const auto channels = static_cast<double>(part.channels.count);
+        before += channels * static_cast<double>(pixels);
+        after += channels * static_cast<double>(part.resize != nullptr ? part.pixels : pixels);
+        if (part.resize != nullptr) more += results - part.channels.count;
     }
     return pixels > 0 && after * 2 <= before && more <= 0;
 }
 
 class Mover {
 public:
-    Mover(const Site& site, const Pointwise& conv) : site_(site), conv_(conv), numbers_(conv.weight->to_floats()) {}
+    Mover(const Site& site, const Pointwise& conv) : site_(site), conv_(conv) {}
 
     bool move(const std::vector<Part>& parts) {
         std::vector<Part> kept;
@@ -129,7 +129,7 @@ public:
 private:
     static std::int64_t channels_of(const std::vector<Part>& parts) {
         return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
-                               [](std::int64_t sum, const Part& part) { return sum + part.channels; });
+                               [](std::int64_t sum, const Part& part) { return sum + part.channels.count; });
     }
     /// What is known of a value, with another number of channels.
     ValueInfo info_of(const std::string& value, std::int64_t channels) const {
@@ -141,19 +141,12 @@ private:
     std::string put(Node node, ValueInfo info) { return add_before(site_, std::move(node), std::move(info)); }
     /// The convolution of these channels alone.
     std::string convolved(const std::string& value, const std::vector<Part>& parts, const std::string& bias) {
-        const std::int64_t inputs = channels_of(parts);
-        std::vector<float> numbers;
-        for (std::int64_t k = 0; k < conv_.results; ++k) {
-            for (const Part& part : parts) {
-                const auto from = numbers_.begin() + k * conv_.channels + part.first;
-                numbers.insert(numbers.end(), from, from + part.channels);
-            }
-        }
-        Shape shape = conv_.weight->shape();
-        shape[1] = inputs;
+        std::vector<Channels> kept;
+        for (const Part& part : parts)
+            kept.push_back(part.channels);
         Node conv = site_.root;
-        conv.inputs = {value, add_constant(site_.graph, site_.root.input(1),
-                                           *finite_tensor(conv_.weight->type(), shape, numbers))};
+        conv.inputs = {value,
+                       add_constant(site_.graph, site_.root.input(1), *weights_of_channels(*conv_.weight, kept))};
         if (!bias.empty()) conv.inputs.push_back(bias);
         return put(std::move(conv), info_of(value, conv_.results));
     }
@@ -185,7 +178,6 @@ private:
 
     const Site& site_;
     const Pointwise& conv_;
-    std::vector<float> numbers_;
     ValueInfo result_ = info_of(site_.root.output(0), conv_.results);
 };
 
@@ -200,7 +192,7 @@ bool convolve_first(const Site& site) {
     const auto& readers = site.uses.consumers(conv.output(0));
     if (readers.size() == 1 && readers[0]->is("BatchNormalization")) return false;
     const auto parts = parts_of(site, conv.input(0), rank);
-    if (!parts || parts->back().first + parts->back().channels != pointwise->channels ||
+    if (!parts || parts->back().channels.first + parts->back().channels.count != pointwise->channels ||
         !pays(*parts, pointwise->results, pixels_of(*result)) ||
         !finite_tensor(pointwise->weight->type(), pointwise->weight->shape(), pointwise->weight->to_floats()))
         return false;

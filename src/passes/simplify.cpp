@@ -86,6 +86,7 @@ private:
         for (const Pass& pass : all) {
             const auto& off = options_.disabled;
             if (std::find(off.begin(), off.end(), pass.name) != off.end()) continue;
+            if (options_.for_gpus && !pass.pays_on_gpus) continue;
             passes_.push_back(&pass);
             report_.passes.push_back({pass.name, 0});
         }

@@ -23,6 +23,7 @@ using Runner = std::function<Result<std::vector<TensorSet>>(const Model&, std::s
 
 struct SimplifyOptions {
     std::vector<std::string> disabled;                   ///< names of passes not to run
+    bool for_gpus = false;                               ///< without the passes that pay on CPUs alone
     std::size_t fold_limit_bytes = std::size_t{1} << 20; ///< see PassContext
     std::size_t max_rounds = max_pass_rounds;
     std::size_t samples = 3; ///< sets of random inputs to verify on, at least 1

@@ -59,11 +59,12 @@ std::vector<std::string> input_names(const HeldModel& held) {
     return names;
 }
 
-nb::dict simplify_file(const std::filesystem::path& path, std::vector<std::string> disabled, std::size_t samples,
-                       std::uint64_t seed, double tolerance, nb::object reporter) {
+nb::dict simplify_file(const std::filesystem::path& path, std::vector<std::string> disabled, std::string device,
+                       std::size_t samples, std::uint64_t seed, double tolerance, nb::object reporter) {
     HeldModel held = load(path);
     SimplifyRequest request;
     request.disabled = std::move(disabled);
+    request.device = std::move(device);
     request.samples = samples;
     request.seed = seed;
     request.tolerance = tolerance;

@@ -476,6 +476,38 @@ TEST(OpenVinoSemantics, WhatWasJoinedAndQuantisedMayBeShifted) {
     }
 }
 
+// Phases of an image in bytes with a zero point, as four convolutions give them.
+TEST(OpenVinoSemantics, BytesThatWereJoinedBecomePixels) {
+    const HostTensor x = waves();
+    for (const std::string type : {"uint8", "int8"}) {
+        std::string text = "opset 13\ninput %x: float32[1, 8, 4, 4]\nconst %w: int8[8, 8, 1, 1] = {" + identity_list() +
+                           "}\nconst %wz: int8[] = {0}\nconst %s: float32[] = {0.25}\nconst %z: " + type + "[] = {" +
+                           (type == "uint8" ? "100" : "7") +
+                           "}\nconst %shift: float32[] = {1.0}\n%q = QuantizeLinear(%x, %s, %z)\n"
+                           "%d = DequantizeLinear(%q, %s, %z)\n";
+        for (const std::string phase : {"0", "1", "2", "3"}) {
+            text += "const %ws" + phase + ": float32[] = {" + phase + ".0}\n%f" + phase +
+                    " = DequantizeLinear(%w, %ws" + phase + ", %wz)\n%c" + phase + " = Conv(%d, %f" + phase + ")\n%q" +
+                    phase + " = QuantizeLinear(%c" + phase + ", %s, %z)\n%d" + phase + " = DequantizeLinear(%q" +
+                    phase + ", %s, %z)\n";
+        }
+        text.replace(text.find("{0.0}"), 5, "{4.0}");
+        const auto got = first_output<float>(text + "%j = Concat(%d0, %d1, %d2, %d3) {axis = 1}\n"
+                                                    "%p = DepthToSpace(%j) {blocksize = 2}\n%y = Add(%p, %shift)\n"
+                                                    "output %y: float32[1, 8, 8, 8]\n",
+                                             {x});
+        ASSERT_EQ(got.size(), 512U);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+            const std::size_t row = i / 8 % 8, column = i % 8, phase = row % 2 * 2 + column % 2;
+            const float read = x.as<float>()[i / 64 * 16 + row / 2 * 4 + column / 2];
+            const double least = type == "uint8" ? -100 : -135; // steps that a byte holds
+            const double steps = std::clamp(std::nearbyint(static_cast<double>(read) / 0.25), least, least + 255);
+            const double scaled = std::clamp(steps * (phase == 0 ? 4 : static_cast<double>(phase)), least, least + 255);
+            EXPECT_NEAR(got[i], scaled * 0.25 + 1, 1e-4) << type << " at " << i;
+        }
+    }
+}
+
 TEST(OpenVinoSemantics, BoxesThatOverlapByTheThresholdStay) {
     // Two pairs of boxes, of which one pair overlaps by a seventh (or by nothing), the other by more.
     const std::vector<float> corners{0, 0, 1, 1, 0.5F, 0.5F, 1.5F, 1.5F, 4, 4, 5, 5, 4, 4, 5, 4.9F, 9, 9, 10, 10};

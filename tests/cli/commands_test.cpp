@@ -35,6 +35,7 @@ TEST(Cli, HelpVersionAndWrongUsage) {
           Case{"build m.onnx -o e --lengths 0", "\"0\" is not a number above 0"},
           Case{"build m.onnx -o e --devices -1", "\"-1\" is not a number from 0 up"},
           Case{"simplify m.onnx -o s.onnx --disable nothing", "nothing"},
+          Case{"simplify m.onnx -o s.onnx --device abacus", "known devices: cpu, cuda, tensorrt"},
           Case{"calibrate m.onnx --data arrays.npy --method guess", "guess"}}) {
         const CommandResult result = work.lathe(each.arguments);
         EXPECT_EQ(result.exit_code, 2) << each.arguments << "\n" << result.errors;

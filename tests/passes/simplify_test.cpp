@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -119,6 +120,25 @@ TEST(Simplify, DisabledPassesDoNotRun) {
     const auto unknown = simplify(model, options, run_reference, {});
     ASSERT_FALSE(unknown);
     EXPECT_EQ(unknown.error().code, ErrorCode::invalid_argument);
+}
+
+TEST(Simplify, WhatPaysOnCpusAloneIsNotForGpus) {
+    const auto ran = [](bool for_gpus) {
+        Model model = test::parsed(chain);
+        SimplifyOptions options;
+        options.for_gpus = for_gpus;
+        const SimplifyReport report = simplify(model, options, run_reference, {}).value();
+        std::set<std::string> names;
+        for (const PassCount& pass : report.passes)
+            names.insert(pass.name);
+        return names;
+    };
+    const auto on_cpus = ran(false), on_gpus = ran(true);
+    for (const Pass& pass : all_passes()) {
+        EXPECT_TRUE(on_cpus.contains(pass.name)) << pass.name;
+        EXPECT_EQ(on_gpus.contains(pass.name), pass.pays_on_gpus) << pass.name;
+    }
+    EXPECT_FALSE(on_gpus.contains("convolve-apart"));
 }
 
 Result<bool> break_relu(Graph& graph, PassContext& context) {

@@ -263,6 +263,7 @@ class Steps(unittest.TestCase):
         model = lathe.Model.load(MODEL)
         for call in (lambda: lathe.build(model, precision="fp7"), lambda: lathe.build(model, device="abacus"),
                      lambda: lathe.build(model, shapes=["what"]), lambda: lathe.simplify(MODEL, disabled=["none"]),
+                     lambda: lathe.simplify(MODEL, device="abacus"),
                      lambda: lathe.calibrate(model, DEMO / "calibrate", method="none"),
                      lambda: lathe.quantize(model, data=DEMO / "calibrate", target="none"),
                      lambda: lathe.quantize(model, data=DEMO / "calibrate", noisy_layers="loud"),

@@ -23,6 +23,7 @@ namespace {
 using QuantisedBy = QuantisedSemantics::QuantisedBy;
 using Requantised = QuantisedSemantics::Requantised;
 using RequantisedConcats = QuantisedSemantics::RequantisedConcats;
+using DequantisedParts = QuantisedSemantics::DequantisedParts;
 
 QuantisedBy quantising_nodes(const Graph& graph) {
     QuantisedBy found;
@@ -197,11 +198,58 @@ Nodes quantised_before(Graph& graph, const Node& concat, const Requantised& behi
     return nodes;
 }
 
+DequantisedParts moved_parts(const Graph& graph, const QuantisedBy& quantised,
+                             const std::unordered_set<std::string_view>& as_unsigned) {
+    DequantisedParts found;
+    const Uses uses(graph);
+    for (const auto& node : graph.nodes) {
+        const Node* concat = node->is("DepthToSpace") ? uses.producer(node->input(0)) : nullptr;
+        if (concat == nullptr || !concat->is("Concat")) continue;
+        const std::int64_t axis = concat->int_or("axis", 0);
+        if (axis != 1 && axis != -3) continue; // channels of images, the only ones that DepthToSpace has
+        std::vector<const Node*> parts;
+        for (const std::string& input : concat->inputs) {
+            const auto part = quantised.find(input);
+            if (part == quantised.end() || !part->second->is("DequantizeLinear")) break;
+            parts.push_back(part->second);
+        }
+        const auto like_first = [&](const Node* part) {
+            const Node& first = *parts.front();
+            const DataType type = bytes_in_one_scale(graph, first);
+            return type != DataType::undefined && bytes_in_one_scale(graph, *part) == type &&
+                   as_unsigned.contains(part->input(0)) == as_unsigned.contains(first.input(0)) &&
+                   graph.constant(part->input(1))->to_floats() == graph.constant(first.input(1))->to_floats() &&
+                   graph.constant(part->input(2))->to_int64s() == graph.constant(first.input(2))->to_int64s();
+        };
+        if (parts.size() == concat->inputs.size() && std::ranges::all_of(parts, like_first))
+            found.emplace(node->output(0), std::move(parts));
+    }
+    return found;
+}
+
+//  DQ, DQ ──▶ Concat ──▶ DepthToSpace   ==>   Concat ──▶ DepthToSpace ──▶ DQ
+// OpenVINO's passes move what dequantises behind a DepthToSpace as well, but with a zero point for each of the channels
+// before it, which it then refuses. And the bytes are a quarter of what is moved.
+Nodes moved_bytes(Graph& graph, const Node& node, const std::vector<const Node*>& parts, bool as_unsigned) {
+    Node joined = made("Concat", {}, graph.unique_name(node.output(0) + "_joined")), moved = node;
+    joined.set("axis", std::int64_t{1});
+    for (const Node* part : parts)
+        joined.inputs.push_back(part->input(0));
+    moved.inputs[0] = joined.output(0);
+    moved.outputs[0] = graph.unique_name(node.output(0) + "_bytes");
+    std::string from = parts.front()->input(2);
+    if (as_unsigned) from = add_unsigned_zero(graph, node.output(0), unsigned_zero(*graph.constant(from)), {});
+    Node back = made("DequantizeLinear", {moved.output(0), parts.front()->input(1), from}, node.output(0));
+    return {std::move(joined), std::move(moved), std::move(back)};
+}
+
 } // namespace
 
 QuantisedSemantics::QuantisedSemantics(const Graph& graph)
     : quantised_(quantising_nodes(graph)), as_unsigned_(signed_bytes(graph, quantised_)) {
-    if (!quantised_.empty()) scaled_ = scaled_concats(graph);
+    if (quantised_.empty()) return;
+    scaled_ = scaled_concats(graph);
+    moved_ = moved_parts(graph, quantised_, as_unsigned_);
 }
 
 Nodes QuantisedSemantics::instead_of(Graph& graph, const Node& node) const {
@@ -210,6 +258,8 @@ Nodes QuantisedSemantics::instead_of(Graph& graph, const Node& node) const {
         return quantised_before(graph, node, found->second);
     if (const auto found = scaled_.dequantised.find(node.output(0)); found != scaled_.dequantised.end())
         return {made("Identity", {found->second}, node.output(0))};
+    if (const auto found = moved_.find(node.output(0)); found != moved_.end())
+        return moved_bytes(graph, node, found->second, as_unsigned_.contains(found->second.front()->input(0)));
     if (node.is("QuantizeLinear") && as_unsigned_.contains(node.output(0))) return unsigned_bytes(graph, node);
     if (node.is("DequantizeLinear") && as_unsigned_.contains(node.input(0))) return unsigned_bytes(graph, node);
     return node.is("Concat") ? joined_bytes(graph, node, quantised_) : Nodes{};

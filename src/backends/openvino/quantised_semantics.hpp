@@ -31,6 +31,10 @@ public:
         std::unordered_map<std::string_view, std::string> dequantised;
     };
 
+    /// Of a DepthToSpace, by the name of what it gives: what dequantises each part of the Concat that it reads, in one
+    /// scale and from one zero point.
+    using DequantisedParts = std::unordered_map<std::string_view, std::vector<const Node*>>;
+
     explicit QuantisedSemantics(const Graph& graph);
     Nodes instead_of(Graph& graph, const Node& node) const;
 
@@ -38,6 +42,7 @@ private:
     QuantisedBy quantised_;
     std::unordered_set<std::string_view> as_unsigned_;
     RequantisedConcats scaled_;
+    DequantisedParts moved_;
 };
 
 } // namespace lathe::openvino

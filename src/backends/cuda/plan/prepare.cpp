@@ -38,8 +38,10 @@ constexpr std::size_t small_bytes = std::size_t{64} << 10;
 Result<void> infer_anew(Model& model) { return infer_shapes(model, {true, false}); }
 
 Result<void> run_passes(Model& model) {
+    std::vector<Pass> passes;
+    std::ranges::copy_if(all_passes(), std::back_inserter(passes), &Pass::pays_on_gpus);
     for (std::size_t round = 0; round < max_pass_rounds; ++round) {
-        LATHE_TRY(const bool changed, apply_round(all_passes(), model, infer_anew));
+        LATHE_TRY(const bool changed, apply_round(passes, model, infer_anew));
         if (!changed) break;
     }
     return {};

@@ -32,5 +32,18 @@ TEST(Upsampled, ConvolutionsReadThePixelsOnce) {
               1e-5);
 }
 
+// A U-Net's: the sum of two convolutions would be a pass over memory more.
+TEST(Upsampled, JoinedImagesHaveOneConvolution) {
+    const Model model = lathe::test::network(
+        "opset 18\ninput %x: float32[1, 32, 4, 4]\ninput %s: float32[1, 32, 8, 8]\ninput %w_f: float32[40, 64, 3, 3]\n"
+        "const %scales: float32[4] = {1.0, 1.0, 2.0, 2.0}\n%u = Resize(%x, , %scales) {mode = \"nearest\"}\n"
+        "%j = Concat(%u, %s) {axis = 1}\n%y = Conv(%j, %w_f) {pads = [1, 1, 1, 1]}\noutput %y: undefined\n");
+    const std::vector<Shape> shapes{{1, 32, 4, 4}, {1, 32, 8, 8}};
+    const Plan plan = lathe::test::plan_of(model, Precision::float32, shapes);
+    EXPECT_EQ(
+        std::ranges::count_if(plan.ops, [](const FusedOp& op) { return std::holds_alternative<Conv>(op.detail); }), 1)
+        << print(plan);
+}
+
 } // namespace
 } // namespace lathe::cuda
