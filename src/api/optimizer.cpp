@@ -113,18 +113,17 @@ private:
     /// without its rounding.
     Result<void> write_its_floats() {
         const fs::path output = file(".float.onnx");
-        LATHE_TRY(const Json written,
-                  stages_.run("float form", key_of({key_, options_.device}), {output}, [&]() -> Result<Json> {
-                      Model floats = model_;
-                      const std::size_t left = write_float_form(floats.graph, floats.opset());
-                      SimplifyOptions options;
-                      options.progress = &progress_;
-                      options.for_gpus = options_.device != "cpu";
-                      options.samples = 1;
-                      LATHE_CHECK(simplify_model(floats, options));
-                      LATHE_CHECK(save_onnx(floats, output));
-                      return Json{{"left", left}};
-                  }));
+        LATHE_TRY(const Json written, stages_.run("float form", key_, {output}, [&]() -> Result<Json> {
+            Model floats = model_;
+            const std::size_t left = write_float_form(floats.graph, floats.opset());
+            SimplifyOptions options;
+            options.progress = &progress_;
+            options.for_gpus = for_gpus();
+            options.samples = 1;
+            LATHE_CHECK(simplify_model(floats, options));
+            LATHE_CHECK(save_onnx(floats, output));
+            return Json{{"left", left}};
+        }));
         const auto left = written.value("left", std::size_t{0});
         tell(
             "the model is quantised already: INT8 is the model as it is, other precisions are the same network without "
@@ -144,9 +143,10 @@ private:
         if (options_.tell) options_.tell(line);
     }
     fs::path file(const std::string& ending) const { return folder_ / (stem_ + ending); }
+    bool for_gpus() const { return options_.device != "cpu"; }
     Target target() const {
         if (options_.device == "tensorrt") return Target::tensorrt;
-        return options_.device == "cpu" ? Target::openvino : Target::cuda;
+        return for_gpus() ? Target::cuda : Target::openvino;
     }
 
     Result<void> read_model() {
@@ -173,7 +173,8 @@ private:
         LATHE_CHECK(complete_shapes(model_, shapes_)); // refused now and not behind the calibration, at the build
         LATHE_TRY(source_hash_, hash_file(options_.model));
         summary_ = to_json(summarize_resolved(model_), false);
-        key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : ""});
+        key_ = key_of({LATHE_VERSION, source_hash_, preprocess_ ? preprocess_->to_json().dump() : "",
+                       for_gpus() ? "for GPUs" : "for CPUs"});
         for (const InputSpec& input : input_specs(model_)) // whose sizes may be those of the data
             key_ = key_of({key_, input.name, to_string(input.shape)});
         return {};
@@ -181,20 +182,19 @@ private:
 
     Result<void> simplify() {
         const fs::path output = file(".simplified.onnx");
-        LATHE_TRY(simplify_result_,
-                  stages_.run("simplify", key_of({key_, options_.device}), {output}, [&]() -> Result<Json> {
-                      Model simplified = model_;
-                      SimplifyOptions options;
-                      options.progress = &progress_;
-                      options.for_gpus = options_.device != "cpu";
-                      if (options_.quick) options.time_limit_s = budget_.share(6, 44);
-                      LATHE_TRY(const SimplifyReport result, simplify_model(simplified, options));
-                      LATHE_CHECK(save_onnx(simplified, output));
-                      if (result.samples > 0 && result.samples < options.samples)
-                          budget_.cut("simplify's check on " + std::to_string(options.samples - result.samples) +
-                                      " of " + std::to_string(options.samples) + " random inputs");
-                      return to_json(result);
-                  }));
+        LATHE_TRY(simplify_result_, stages_.run("simplify", key_, {output}, [&]() -> Result<Json> {
+            Model simplified = model_;
+            SimplifyOptions options;
+            options.progress = &progress_;
+            options.for_gpus = for_gpus();
+            if (options_.quick) options.time_limit_s = budget_.share(6, 44);
+            LATHE_TRY(const SimplifyReport result, simplify_model(simplified, options));
+            LATHE_CHECK(save_onnx(simplified, output));
+            if (result.samples > 0 && result.samples < options.samples)
+                budget_.cut("simplify's check on " + std::to_string(options.samples - result.samples) + " of " +
+                            std::to_string(options.samples) + " random inputs");
+            return to_json(result);
+        }));
         // The file, not the copy in memory, is what the later steps are about.
         LATHE_TRY(model_, load_onnx(output));
         return {};

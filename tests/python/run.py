@@ -1,7 +1,7 @@
-"""Builds the wheel, installs it into a new virtual environment, and runs the package's tests, doctests and type check
-there. Exit 77 where this Python lacks what the build needs.
+"""Builds the wheel and installs it into a new virtual environment (the step "wheel"), or runs a part of the package's
+tests there: "notebooks", "types", or tests/python/test_NAME.py. Exit 77 where this Python lacks what the step needs.
 
-    run.py SOURCE BUILD
+    run.py SOURCE BUILD STEP
 """
 
 import importlib.util
@@ -29,7 +29,7 @@ def run(*command, **options):
     code = subprocess.run([str(word) for word in command], check=False, **options).returncode
     print(f"   {time.perf_counter() - start:.1f} s", flush=True)
     if code != 0:
-        sys.exit(f"exit {code}")
+        sys.exit(77 if code == 77 else f"exit {code}")
 
 
 def cached(build, name):
@@ -40,10 +40,8 @@ def cached(build, name):
     return ""
 
 
-def main():
-    source, build = Path(sys.argv[1]), Path(sys.argv[2])
-    work = build / "tests" / "python"
-    wheels, venv = work / "wheels", work / "venv"
+def make_wheel(source, build, work, venv):
+    wheels = work / "wheels"
     for folder in (wheels, venv):
         shutil.rmtree(folder, ignore_errors=True)
     # Beside the build folder and as deep, so that ccache sees the same commands.
@@ -71,27 +69,37 @@ def main():
     site = next((venv / "lib").glob("python*")) / "site-packages"
     (site / "test_dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
     run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", wheel)
-    tests = source / "tests" / "python"
+
+
+def needs(package, what):
+    if importlib.util.find_spec(package) is None:
+        print(f"SKIPPED: {what}; LATHE_PYTHON names a Python that has {package}")
+        sys.exit(77)
+
+
+def main():
+    source, build, step = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    work = build / "tests" / "python"
+    venv = work / "venv"
+    if step == "wheel":
+        make_wheel(source, build, work, venv)
+        return
+    if step == "types":
+        run(sys.executable, "-m", "mypy", "--config-file", source / "pyproject.toml", "--cache-dir", work / "mypy", "lathe",
+            cwd=source / "python")
+        return
     environment = os.environ | {"LATHE_DEMO": str(source / "src" / "demo" / "data")}
     environment.pop("LATHE_PYTHON", None)
     environment.pop("LATHE_PYTHON_DIR", None)
-    run(python, tests / "test_package.py", cwd=work, env=environment)
-    run(python, tests / "test_optimize.py", cwd=work, env=environment)
-    run(python, tests / "test_results.py", cwd=work, env=environment)
-    run(python, tests / "test_analysis.py", cwd=work, env=environment)
-    for name in ("autocast", "deploy", "tools", "tune", "torch"):
-        run(python, tests / f"test_{name}.py", cwd=work, env=environment)
-    run(python, tests / "test_examples.py", cwd=work, env=environment)
-    if importlib.util.find_spec("nbclient"):
-        run(python, source / "tests" / "docs" / "run_notebooks.py", "--package", cwd=work, env=environment)
-    else:
-        print("SKIPPED: the notebooks; LATHE_PYTHON names a Python that has requirements/notebook.txt")
-    if importlib.util.find_spec("ray"):
-        run(python, tests / "test_ray.py", cwd=work, env=environment)
-    else:
-        print("SKIPPED: lathe.ray; LATHE_PYTHON names a Python that has requirements/ray.txt")
-    run(sys.executable, "-m", "mypy", "--config-file", source / "pyproject.toml", "--cache-dir", work / "mypy", "lathe",
-        cwd=source / "python")
+    arguments = [source / "tests" / "python" / f"test_{step}.py"]
+    if step == "notebooks":
+        needs("nbclient", "the notebooks")
+        arguments = [source / "tests" / "docs" / "run_notebooks.py", "--package"]
+    elif step == "ray":
+        needs("ray", "lathe.ray")
+    folder = work / step
+    folder.mkdir(exist_ok=True)
+    run(venv / "bin" / "python", *arguments, cwd=folder, env=environment)
 
 
 if __name__ == "__main__":
